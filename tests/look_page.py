@@ -15,6 +15,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
+import xml.etree.ElementTree
 import zlib
 
 VIEWS = ["quantities", "why", "routes", "reading", "lens", "graph", "loupe", "overview", "edits"]
@@ -430,6 +432,26 @@ def check_slider(browser, path, data, checkpoints):
         browser.open(path, view=view, run="beside", beside=1)
         assert "recorded for" in browser.texts("#stage .note")[0], f"{view}: a checkpoint has none"
 
+def check_saving(browser, path, folder):
+    """"save" at the picture that is pointed at: a map as PNG, all else as SVG that a browser shows by itself."""
+    browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+    for view, picture, begins in (("quantities", ".panel canvas", b"\x89PNG"), ("quantities", ".strips svg", b"<svg "),
+                                  ("graph", ".graph svg", b"<svg "), ("routes", ".bands svg", b"<svg "), ("edits", ".scatter svg", b"<svg ")):
+        browser.open(path, view=view)
+        before = set(folder.iterdir())
+        browser.pointer(picture, 0.5, 0.5, "mouseMoved")
+        assert browser.texts(".save", "hidden") == [False], f"{view}: no save at {picture}"
+        browser.get("document.querySelector('.save').click()")
+        for _ in range(100):
+            saved = [file for file in set(folder.iterdir()) - before if not file.name.endswith(".crdownload")]
+            if saved and saved[0].stat().st_size:
+                break
+            time.sleep(0.05)
+        content = saved[0].read_bytes()
+        assert content.startswith(begins), f"{saved[0]}: {content[:20]}"
+        if begins == b"<svg ":
+            xml.etree.ElementTree.fromstring(content)
+
 def check_speed(browser, path):
     browser.open(path)
     taken = browser.get("performance.timing.loadEventEnd - performance.timing.navigationStart")
@@ -506,6 +528,8 @@ def main(whence):
             check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
             check_some_rows(browser, pages["large"], data_of(pages["large"]))
             check_long(browser, pages["long"], data_of(pages["long"]))
+            (folder / "saved").mkdir()
+            check_saving(browser, pages["cope"], folder / "saved")
             check_speed(browser, pages["large"])
         finally:
             browser.close()

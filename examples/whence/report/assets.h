@@ -9,8 +9,8 @@ namespace whence::report {
 extern const std::string_view picture_style;  // of pictures that are files of their own
 extern const std::string_view style_sheet;    // of pages: that of pictures, and more
 extern const std::string_view table_script;   // of matrices
-extern const std::span<const std::string_view>
-    look_scripts;                          // of `look`'s page: examples/whence/look/viewer/, to stand in one scope
-extern const std::string_view look_style;  // what page.css lacks for it
+extern const std::string_view look_style;     // what page.css lacks for `look`'s page
+// Its script, module by module (examples/whence/look/viewer/), to stand in one async function.
+extern const std::span<const std::string_view> look_scripts;
 
 }  // namespace whence::report

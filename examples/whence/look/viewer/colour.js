@@ -1,4 +1,5 @@
 // Colours of values, figures of reasons, and the theme that both follow.
+import { clamped, counted, make, once } from "./elements.js";
 
 // ---- Colours
 // Both maps are computed in OKLCH with lightness linear in the value: equal steps look equal, also in grey and to
@@ -33,7 +34,7 @@ function colour(scale, t, dark) {
   return { lightness: dark ? 0.27 + 0.57 * size : 0.975 - 0.43 * size, chroma: 0.17 * size ** 0.9, hue };
 }
 
-function palette(scale) {
+export function palette(scale) {
   return once(`palette ${scale} ${theme.dark}`, () => counted(256).map((k) => {
     const { lightness, chroma, hue } = colour(scale, k / 255, theme.dark);
     return { rgb: srgb(lightness, chroma, hue), ink: lightness > 0.62 ? "#000" : "#fff" };
@@ -43,22 +44,22 @@ function palette(scale) {
 // The stop of a value; a range without extent maps to the neutral end (sequential) or middle (diverging). What is no
 // number is magenta, which no scale has.
 const no_number = { rgb: [255, 0, 200], ink: "#000" };
-function stop_of(scale, value, [low, high]) {
+export function stop_of(scale, value, [low, high]) {
   if (Number.isNaN(value)) return no_number;
   const t = high > low ? share_of(scale, value, [low, high]) : scale === "diverging" ? 0.5 : 0;
   return palette(scale)[Math.round(255 * clamped(t, 0, 1))];
 }
 
 // Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm.
-const share_of = (scale, value, [low, high]) => scale === "logarithmic"
+export const share_of = (scale, value, [low, high]) => scale === "logarithmic"
   ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
-const value_of_share = (scale, t, [low, high]) =>
+export const value_of_share = (scale, t, [low, high]) =>
   scale === "logarithmic" && low > 0 ? low * (high / low) ** t : low + (high - low) * t;
 
 // ---- Theme
 const style_of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const theme = {};
-function read_theme() {
+export const theme = {};
+export function read_theme() {
   theme.dark = style_of("--dark") === "1";
   for (const name of ["page", "ink", "soft", "rule", "accent", "hatch", "masked", "mark"]) {
     theme[name] = style_of("--" + name);
@@ -73,7 +74,7 @@ const figures = ["M0 2H8M0 6H8", "M1.5 2H2.5M5.5 6H6.5", "M2 0V8M6 0V8", "M0 0L8
 const hatching = "M0 8L8 0M-2 2L2 -2M6 10L10 6";
 
 // Pairs that the mask hides look the same in every picture; what is not zero needs no figure.
-function look_of(reasons, index) {
+export function look_of(reasons, index) {
   const { kind } = reasons[index];
   if (index === 0) return { ground: theme.page, line: theme.page, figure: "" };
   if (kind === "masked") return { ground: theme.masked, line: theme.hatch, figure: hatching };
@@ -82,7 +83,7 @@ function look_of(reasons, index) {
   return { ground: theme.page, tint: 0.22, line, figure: figures[order % figures.length] };
 }
 
-function tile_of(context, { ground, line, figure, tint = 0 }) {
+export function tile_of(context, { ground, line, figure, tint = 0 }) {
   const ratio = devicePixelRatio || 1, tile = document.createElement("canvas");
   tile.width = tile.height = Math.round(8 * ratio);
   const pen = tile.getContext("2d");
@@ -99,10 +100,10 @@ function tile_of(context, { ground, line, figure, tint = 0 }) {
   return context.createPattern(tile, "repeat");
 }
 
-const masked_tile = (context) => tile_of(context, { ground: theme.masked, line: theme.hatch, figure: hatching });
+export const masked_tile = (context) => tile_of(context, { ground: theme.masked, line: theme.hatch, figure: hatching });
 
 // A canvas whose width is divided into bands of reasons: a swatch of one, or shares of many.
-function reason_bar(reasons, shares, width, height) {
+export function reason_bar(reasons, shares, width, height) {
   const ratio = devicePixelRatio || 1, canvas = make("canvas", { class: "swatch", "aria-hidden": "true" });
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);

@@ -1,8 +1,12 @@
 // Curves: charts with scales, strips over a shared axis, histograms, and the row behind them as a list.
+import { clamped, counted, draw, format, make, unique } from "./elements.js";
+import { hidden_at, is_row, key_of, longest, short, value_at, word_of } from "./data.js";
+import { choose, set_hover, shown } from "./frame.js";
+import { cell_words } from "./map.js";
 
 // ---- Charts
 // A picture with the scales of both axes; what is drawn into it is the caller's. `x` and `y` are [low, high].
-function chart({ label, width, height, x, y, left = 70, right = 12, top = 20, bottom = 8 }) {
+export function chart({ label, width, height, x, y, left = 70, right = 12, top = 20, bottom = 8 }) {
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   const across = (width - left - right) / (x[1] - x[0] || 1), down = (height - top - bottom) / (y[1] - y[0] || 1);
   return {
@@ -20,14 +24,14 @@ function chart({ label, width, height, x, y, left = 70, right = 12, top = 20, bo
 }
 
 // [low, high] of what is drawn, with zero, and never without extent.
-function reach_of(values) {
+export function reach_of(values) {
   const finite = Array.from(values).filter(Number.isFinite);
   const low = Math.min(0, ...finite), high = Math.max(0, ...finite);
   return high > low ? [low, high] : [low, low + 1];
 }
 
 // Lines across at the ends and at zero, where they do not touch.
-function grid(frame, [low, high]) {
+export function grid(frame, [low, high]) {
   for (const tick of unique([low, 0, high].filter((end) => end === 0 || Math.abs(end) > 0.12 * (high - low)))) {
     const y = frame.y_of(tick);
     frame.add("line", { class: "grid", x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y });
@@ -44,7 +48,7 @@ function mark_across(frame, marks, [low, high]) {
 }
 
 // A line, broken where there is no value, with dots that can be read one by one.
-function trace(frame, values, name = "trace", dots = true) {
+export function trace(frame, values, name = "trace", dots = true) {
   let path = "", drawing = false;
   values.forEach((value, index) => {
     if (Number.isFinite(value)) {
@@ -57,7 +61,7 @@ function trace(frame, values, name = "trace", dots = true) {
 }
 
 // Labels as dense as they fit, indices at multiples of five.
-function index_axis(frame, labels, count, word) {
+export function index_axis(frame, labels, count, word) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
   const room = Math.max(26, 7.2 * String(count).length + 8);
   const numbered = step >= room ? 1 : Math.ceil(room / step / 5) * 5;
@@ -71,7 +75,7 @@ function index_axis(frame, labels, count, word) {
 }
 
 // A chart over the indices of an axis; the last of a column of charts carries the axis.
-function strip({ label, values, width, last, labels, word, marks = [], height = 74, reach = reach_of(values) }) {
+export function strip({ label, values, width, last, labels, word, marks = [], height = 74, reach = reach_of(values) }) {
   const bottom = last ? labels ? 40 : 26 : 8;
   const frame = chart({ label, width, height: 20 + height + bottom, bottom, x: [-0.5, values.length - 0.5], y: reach });
   grid(frame, reach);
@@ -81,10 +85,10 @@ function strip({ label, values, width, last, labels, word, marks = [], height = 
 }
 
 // ---- The selected row of sheets that share their axes, as curves under each other
-const row_of = (sheet, row) => Array.from({ length: sheet.columns }, (_, column) =>
+export const row_of = (sheet, row) => Array.from({ length: sheet.columns }, (_, column) =>
   hidden_at(sheet, row, column) ? NaN : value_at(sheet, row, column));
 
-function row_strips(container, sheets, row, space = container.clientWidth) {
+export function row_strips(container, sheets, row, space = container.clientWidth) {
   const width = Math.max(240, Math.floor(space)), key = key_of(sheets[0].column_axis);
   const frames = sheets.map((sheet, index) => row_strip(sheet, row, width, index === sheets.length - 1));
   container.replaceChildren(...frames.map((frame) => frame.picture));
@@ -114,8 +118,8 @@ function row_strip(sheet, row, width, last) {
 }
 
 // The end of a name tells more than its start: blocks.0.attention.position.table.
-const letter_width = 7.5;
-const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
+export const letter_width = 7.5;
+export const end_of = (text, room) => text.length <= room ? text : "\u2026" + text.slice(1 - Math.floor(room));
 
 // A stem to zero lets single dots be read too.
 function stems(frame, values) {
@@ -126,7 +130,7 @@ function stems(frame, values) {
 }
 
 // The value stands beside the line, on the side where there is room.
-function follow_line({ frame, line, now, x, title }, text) {
+export function follow_line({ frame, line, now, x, title }, text) {
   const beside_title = frame.left + 8 + letter_width * title.length;
   const before = x > frame.width * 0.75 && x - 70 > beside_title;
   line.setAttribute("x1", x);
@@ -137,7 +141,7 @@ function follow_line({ frame, line, now, x, title }, text) {
 }
 
 // ---- The same row as numbers
-function row_list(container, sheets, row) {
+export function row_list(container, sheets, row) {
   const [first] = sheets, key = key_of(first.column_axis), labels = first.column_labels;
   const head = make("tr", {}, make("th", { class: "n", scope: "col" }, word_of(first.column_axis)),
     labels ? make("th", { scope: "col" }, "token") : "",
@@ -176,7 +180,7 @@ function bins_of(values, [low, high]) {
 
 // How often each value occurs in a sheet, on the scale of all of them; zeros are counted apart since they would hide
 // the rest.
-function histogram(sheet, range, name, width, selected) {
+export function histogram(sheet, range, name, width, selected) {
   const values = Array.from(sheet.cells).filter((value, cell) => !sheet.hidden?.[cell] && Number.isFinite(value));
   const other = values.filter((value) => value !== 0), bins = bins_of(other, range), most = Math.max(1, ...bins);
   const words = `${values.length} values, ${values.length - other.length} exactly 0`;

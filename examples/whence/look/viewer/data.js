@@ -1,5 +1,7 @@
 // What the page is made of: the quantities of one run and of those beside it, decoded when they are first looked at and
 // cut into sheets, which have rows and columns.
+import { clamped, counted, once } from "./elements.js";
+import { start, state } from "./state.js";
 
 // ---- Embedded data
 // Of a long text there are pools of the quantities in their place (long.js).
@@ -7,20 +9,10 @@ const embedded = (element) => {
   const run = { label: "beside", routes: [], edits: [], ...JSON.parse(element.textContent) };
   return run.overview ? { ...run, quantities: run.overview.quantities } : run;
 };
-const data = embedded(document.getElementById("look-data"));
-const besides = [...document.querySelectorAll("script.look-beside")].map(embedded);
+export const data = embedded(document.getElementById("look-data"));
+export const besides = [...document.querySelectorAll("script.look-beside")].map(embedded);
 // One of those beside is looked at: the chosen one, or that of a place which names another.
-const run_named = (run, { beside = state.beside } = {}) => run === "beside" ? besides[beside] : data;
-
-const counted = (count) => Array.from({ length: count }, (_, index) => index);
-const unique = (list) => [...new Set(list)];
-const clamped = (value, low, high) => Math.min(high, Math.max(low, value));
-
-const kept = new Map();
-function once(key, build) {
-  if (!kept.has(key)) kept.set(key, build());
-  return kept.get(key);
-}
+export const run_named = (run, { beside = state.beside } = {}) => run === "beside" ? besides[beside] : data;
 
 // The numbers of all runs in one block. The JSON says where in it each array stands (look/page_data.h).
 async function inflated(text) {
@@ -31,7 +23,7 @@ const numbers = await inflated(document.getElementById("look-numbers").textConte
 
 // The numbers of one field of a layer, a parameter or a way; null where there are none.
 const decoded = new WeakMap();
-function decode(holder, field, bits = holder.bits) {
+export function decode(holder, field, bits = holder.bits) {
   if (holder[field] == null) return null;
   if (!decoded.has(holder)) decoded.set(holder, {});
   return decoded.get(holder)[field] ??= numbers_at(holder[field], bits);
@@ -66,20 +58,23 @@ function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
 for (const run of [data, ...besides]) {
   run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
 }
-const quantities = [...data.all.values()];
-const letters_of = (quantity) => quantity.axes.split(" ").filter((letter) => letter !== "b");
-const part_of = (quantity, layer) =>
+export const quantities = [...data.all.values()];
+export const letters_of = (quantity) => quantity.axes.split(" ").filter((letter) => letter !== "b");
+export const part_of = (quantity, layer) =>
   quantity.parameter ? quantity.layers[0] : quantity.layers.find((part) => part.layer === layer);
 
 // Where the state keeps the index along an axis: a token is a token, whether it asks or is asked.
-const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
+export const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
 const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
                      n: "position n", r: "row", k: "column", w: "way", u: "tap" };
-const word_of = (axis) => axis_words[axis] ?? axis;
+export const word_of = (axis) => axis_words[axis] ?? axis;
+
+export const measured = quantities.filter((quantity) => !quantity.parameter);
+export const run_shown = () => run_named(state.run);  // a difference of reasons is none
 
 // ---- Sheets
 // The last two axes are rows and columns, a single one is a row; `at` chooses along those before.
-function slice_of(letters, shape, at) {
+export function slice_of(letters, shape, at) {
   const leading = letters.slice(0, -2);
   const chosen = (axis) => clamped(at[key_of(leading[axis])] ?? 0, 0, shape[axis] - 1);
   const index = leading.reduce((sum, _, axis) => sum * shape[axis] + chosen(axis), 0);
@@ -95,7 +90,7 @@ function hidden_of(run, reasons, { rows, columns, row_axis, column_axis }) {
 }
 
 // Smallest and largest value shown, so that a reader need not guess them from colours.
-function extremes_of(cells, hidden) {
+export function extremes_of(cells, hidden) {
   let low = Infinity, high = -Infinity;
   cells.forEach((value, cell) => {
     if (hidden?.[cell] || !Number.isFinite(value)) return;
@@ -106,14 +101,14 @@ function extremes_of(cells, hidden) {
 }
 
 // A sheet may begin at later tokens than the first, and its cells be pools of `step` tokens each way.
-function sheet(fields) {
+export function sheet(fields) {
   return { hidden: null, reasons: null, marks: [], note: "", row_from: 0, column_from: 0, step: 1,
            row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis), pictures: new Map(),
            ...fields, extremes: extremes_of(fields.cells, fields.hidden) };
 }
 
 // `kind` is "value" or "gradient", `run` is "this", "beside" or "difference"; null where that is not recorded.
-function sheet_of(name, kind, at, run = "this") {
+export function sheet_of(name, kind, at, run = "this") {
   const of_run = run_named(run, at), quantity = of_run.all.get(name), part = quantity && part_of(quantity, at.layer);
   if (!part || part[kind] == null) return null;
   const slice = slice_of(letters_of(quantity), part.shape, at);
@@ -133,8 +128,8 @@ function cut(run, quantity, part, kind, slice) {
   });
 }
 
-const gradient_words = "how the loss changes as this number grows";
-const words_of = ({ caption, equation, source, line }) =>
+export const gradient_words = "how the loss changes as this number grows";
+export const words_of = ({ caption, equation, source, line }) =>
   [[caption, equation].filter(Boolean).join(": "), source && `(${source})`, line].filter(Boolean).join(" ");
 
 function difference_of(name, kind, at) {
@@ -148,7 +143,7 @@ function difference_of(name, kind, at) {
   });
 }
 
-const difference_words = (at) => `this \u2212 ${run_named("beside", at).label}`;
+export const difference_words = (at) => `this \u2212 ${run_named("beside", at).label}`;
 
 // Over every layer, head, channel and run, so that equal colours are equal numbers.
 function shared_extremes(name, kind, of_runs) {
@@ -159,7 +154,7 @@ function shared_extremes(name, kind, of_runs) {
 }
 
 // Every slice of a quantity with the place it is from.
-function places_of(name, run = "this", at = state) {
+export function places_of(name, run = "this", at = state) {
   const quantity = run_named(run, at).all.get(name);
   return (quantity?.layers ?? []).flatMap(({ layer, shape }) => {
     const leading = letters_of(quantity).slice(0, -2), count = (axis) => shape[leading.indexOf(axis)] ?? 1;
@@ -174,7 +169,7 @@ function all_sheets(name, kind, run) {
 }
 
 // The colours' ends: those of all sheets, or of this one. Zero stays in the middle, or at the low end.
-function range_of(sheet, fit) {
+export function range_of(sheet, fit) {
   if (!fit && sheet.scale === "unit") return [0, 1];
   const [low, high] = fit ? sheet.extremes : sheet.shared(), reach = Math.max(Math.abs(low), Math.abs(high));
   if (sheet.scale === "diverging") return [-reach, reach];
@@ -182,9 +177,9 @@ function range_of(sheet, fit) {
   return fit ? [low, high] : [Math.min(0, low), Math.max(0, high)];
 }
 
-const value_at = (sheet, row, column) => sheet.cells[row * sheet.columns + column];
-const hidden_at = (sheet, row, column) => Boolean(sheet.hidden?.[row * sheet.columns + column]);
-const is_row = (sheet) => sheet.row_axis === "";
+export const value_at = (sheet, row, column) => sheet.cells[row * sheet.columns + column];
+export const hidden_at = (sheet, row, column) => Boolean(sheet.hidden?.[row * sheet.columns + column]);
+export const is_row = (sheet) => sheet.row_axis === "";
 
 // ---- Tokens
 const unseen = /[\0-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
@@ -194,24 +189,15 @@ function picture_of(letter) {
 }
 
 // White space, control characters and marks without a letter have to be seen, and must not act.
-function visible(token) {
+export function visible(token) {
   if (token === "") return "\u2205";
   const seen = token.replace(/ /g, "\u2423").replace(unseen, picture_of);
   return /^[\p{M}\u200c\u200d]/u.test(seen) ? "\u25cc" + seen : seen;
 }
 
-const tokens = data.tokens.map(visible);
-const token_at = (index) => tokens[index] ?? "(none)";
-const labels_of = (axis) => ["i", "j", "t"].includes(axis) ? tokens : null;
-const short = (text) => [...text].length > 10 ? [...text].slice(0, 9).join("") + "\u2026" : text;
-const longest = (labels) => labels ? Math.max(...labels.map((label) => [...short(label)].length)) : 0;
-
-// ---- Numbers
-function format(value, digits = 4) {
-  if (value === 0 || !Number.isFinite(value)) return String(value);
-  const size = Math.abs(value);
-  return size < 1e-3 || size >= 1e6 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
-}
-
-const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);
-const norm_of = (vector) => Math.sqrt(sum_of(Array.from(vector, (value) => value * value)));
+export const tokens = data.tokens.map(visible);
+start.i = state.i = tokens.length - 1;
+export const token_at = (index) => tokens[index] ?? "(none)";
+export const labels_of = (axis) => ["i", "j", "t"].includes(axis) ? tokens : null;
+export const short = (text) => [...text].length > 10 ? [...text].slice(0, 9).join("") + "\u2026" : text;
+export const longest = (labels) => labels ? Math.max(...labels.map((label) => [...short(label)].length)) : 0;

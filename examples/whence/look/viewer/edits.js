@@ -1,4 +1,8 @@
 // View: what the gradient promised for an edit of the model against what the edit really did to the loss.
+import { draw, format, heading, make, table_of } from "./elements.js";
+import { data, run_shown } from "./data.js";
+import { number_cell, stage } from "./frame.js";
+import { chart, grid, reach_of } from "./curves.js";
 
 function draw_edits() {
   const { edits, label } = run_shown(), picture = make("div", { class: "scatter" });
@@ -41,7 +45,8 @@ function scatter(container, edits) {
   return points;
 }
 
-const edits_view = {
+export const edits_view = {
+  wants: () => data.edits.length > 0,
   key: "edits", title: "Edits",
   hint: "Look for points far from the line: there the loss bends, and a gradient alone would mislead.",
   quantities: () => [],

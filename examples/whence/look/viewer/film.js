@@ -1,5 +1,10 @@
 // View: the step as a graph of named places, from the input to the loss: what gradient came by, where, and, as a film,
 // in which order.
+import { draw, heading, make, table_of } from "./elements.js";
+import { start, state } from "./state.js";
+import { data, run_shown } from "./data.js";
+import { number_cell, readout, show_cursor, shown, stage, write_address } from "./frame.js";
+import { box, draw_flows, draw_place, graph_shown, layout, pictured, place_title } from "./graph.js";
 
 // ---- Film
 // One frame for each place, as backward comes by; -1 is the whole. It never starts by itself.
@@ -99,7 +104,8 @@ function draw_graph() {
     "Arrow keys in the picture step through the film, Escape shows the whole."),
     graph_tables(graph));
   const { titles, width, height } = layout(film.picture, container.clientWidth);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${width}px`, role: "group" });
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${width}px`, role: "group",
+    "aria-label": "graph of the step" });
   svg.append(...titles.map(({ y, text }) => draw("text", { class: "tick", x: box.left, y }, text)),
     ...draw_flows(film.picture, point_at), ...film.picture.places.map((place) => draw_place(place, point_at)));
   container.append(svg);
@@ -133,7 +139,8 @@ function graph_readout() {
   return [`${places.length} places, ${edges.length} edges, ${lost.length} without a path`];
 }
 
-const graph_view = {
+export const graph_view = {
+  wants: () => Boolean(data.graph),
   key: "graph", title: "Graph",
   hint: "Look for a thin edge where a wide one was before it: there the gradient is lost on its way.",
   quantities: () => [],

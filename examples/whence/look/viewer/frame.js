@@ -1,69 +1,35 @@
 // Around every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
-
-// ---- Elements
-function dress(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (typeof value === "boolean" && name in element) element[name] = value;
-    else element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}
-const make = (tag, attributes = {}, ...children) => dress(document.createElement(tag), attributes, children);
-const draw = (tag, attributes = {}, ...children) =>
-  dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
-const number_cell = (value) => make("td", { class: "n", title: String(value) }, shown(value));
-const table_of = (head, lines, attributes = {}) => make("div", { class: "scroll" }, make("table", attributes,
-  make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)));
-const heading = (text, numeric = false) => make("th", { scope: "col", ...(numeric ? { class: "n" } : {}) }, text);
-const on_button_keys = (act) => (event) => {
-  if (event.key !== "Enter" && event.key !== " ") return;
-  event.preventDefault();
-  act();
-};
-
-// A command to be copied: broken between its words alone.
-const command_code = (text) =>
-  make("code", { class: "command" }, ...text.split(/(?<= )/).map((word) => make("span", {}, word)));
+import { clamped, counted, dress, format, make, unique } from "./elements.js";
+import { followers, pointer, redrawn, start, state } from "./state.js";
+import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
+import { read_theme } from "./colour.js";
 
 // A token's text comes from anywhere: it is isolated from the direction of its neighbours.
-const token_name = (index) =>
+export const token_name = (index) =>
   make("span", { class: "name" }, `${index} \u2018`, make("bdi", { class: "token" }, token_at(index)), "\u2019");
 
 // ---- State
-// i, j, d, n, c, r, k, w, u are the selected places along the axes; hover replaces some while the pointer is there.
-const start = {
-  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", beside: 0, fit: false,
-  numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
-  film: -1, unfolded: "", walk: "", pool: "maximum", level: 1, log: false, zoom: false, theme: "auto",
-  i: data.tokens.length - 1, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,
-};
-const state = { ...start };
-let hover = null;
-let followers = [];  // called with the cursor when it moves
-let redrawn = [];    // called when the selected cell has changed, before them
-
-const cursor = () => ({ ...state, ...hover });
-const shown = (value) => state.digits ? String(value) : format(value);
-const has_heads = (quantity) => letters_of(quantity).slice(0, -2).includes("h");
-const has_channels = (quantity) => letters_of(quantity).slice(0, -2).includes("c");
-const current_quantity = () => data.all.get(state.quantity);
-const place_words = (quantity = current_quantity()) => `layer ${state.layer}` +
+const cursor = () => ({ ...state, ...pointer.hover });
+export const shown = (value) => state.digits ? String(value) : format(value);
+export const number_cell = (value) => make("td", { class: "n", title: String(value) }, shown(value));
+export const has_heads = (quantity) => letters_of(quantity).slice(0, -2).includes("h");
+export const has_channels = (quantity) => letters_of(quantity).slice(0, -2).includes("c");
+export const current_quantity = () => data.all.get(state.quantity);
+export const place_words = (quantity = current_quantity()) => `layer ${state.layer}` +
   (!quantity || has_heads(quantity) ? `, head ${state.head}` : "") +
   (quantity && has_channels(quantity) ? `, channel ${state.c}` : "") + run_words();
 // A difference says in its title what it is of.
-const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";
+export const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";
 // Where a difference is none, it is this run that is shown.
-const single_run = () => state.run === "beside" ? "beside" : "this";
+export const single_run = () => state.run === "beside" ? "beside" : "this";
 
 // ---- Controls
-const pair = (text) => [text, text];
+export const pair = (text) => [text, text];
 // Where c is a row or a column and no selector, it stays as the cursor has it.
 const channels_offered = (quantity) =>
   quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
-const controls = {
+export const controls = {};
+add_controls({
   layer: { text: "layer", options: () => counted(data.layers).map(pair) },
   head: { text: "head", options: () => counted(data.heads).map(pair) },
   quantity: { text: "quantity", options: () => current_view().quantities().map(({ name }) => pair(name)) },
@@ -71,22 +37,18 @@ const controls = {
   part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])].map(pair) },
   show: { text: "show",
     options: () => [["all", "all quantities"], ["one", "one, large"], ["parameters", "parameters"]] },
-  of: { text: "gradient of", options: () => route_names().map(pair) },
   side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
   over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)].map(pair) },
   run: { text: "run", options: () => [["this", "this"], ["beside", "beside"], ["difference", "difference"]] },
   beside: { text: "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
     then: () => state.run === "this" ? { run: "beside" } : {} },
-  pool: { text: "pool", options: () => pools.map(({ kind, text }) => [kind, text]) },
-  level: { text: "of", options: () => pool_levels().map((level) => [level, pool_size_words(level)]) },
-  log: { text: "logarithmic colours", check: true },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
   cell: { text: "cell size", low: 3, high: 44 },
   mono: { text: "monospace", check: true },
   digits: { text: "all digits", check: true },
-};
+});
 const everywhere = () =>
   [...(besides.length ? ["run"] : []), ...(besides.length > 1 ? ["beside"] : []), "digits"];
 
@@ -98,10 +60,14 @@ function input_of(key, { options, check, low, high, then }) {
   return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
 }
 
-for (const [key, control] of Object.entries(controls)) {
-  control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key }, []);
-  control.output = make("output", { "aria-live": "off" });
-  control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
+// Views add what is theirs alone.
+export function add_controls(added) {
+  for (const [key, control] of Object.entries(added)) {
+    control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key }, []);
+    control.output = make("output", { "aria-live": "off" });
+    control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
+    controls[key] = control;
+  }
 }
 
 const types = { number: Number, boolean: (word) => word === "true", string: String };
@@ -127,7 +93,7 @@ function settle() {
 
 // ---- Address
 // It keeps what is shown, so that a view can be reloaded and sent: look.html#view=why&layer=1&head=2
-function read_address() {
+export function read_address() {
   for (const [key, text] of new URLSearchParams(location.hash.slice(1))) {
     if (!(key in start)) continue;
     const value = of_type(key, text), whole = Number.isInteger(value) && value >= 0;
@@ -140,7 +106,7 @@ function read_address() {
   if (!besides.length) state.run = start.run;
 }
 
-function write_address() {
+export function write_address() {
   const always = ["view", "layer", "head", "quantity", "i", "j"];
   const told = Object.entries(state).filter(([key, value]) => always.includes(key) || value !== start[key]);
   // some viewers forbid it for local files; nothing depends on it
@@ -148,16 +114,17 @@ function write_address() {
 }
 
 // ---- Skeleton
-const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelledby": "", tabindex: -1 });
-const readout = make("div", { id: "readout", role: "status" });
+export const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelledby": "", tabindex: -1 });
+export const readout = make("div", { id: "readout", role: "status" });
 const hint = make("p", { class: "hint" });
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
+export const views = [];  // those that this run has something for
 const themes = ["auto", "light", "dark"];
 const theme_input = make("select", { "data-key": "theme", onchange: ({ target }) => update({ theme: target.value }) },
   ...themes.map((name) => make("option", { value: name }, name)));
 const current_view = () => views.find((view) => view.key === state.view);
 
-function build() {
+export function build() {
   tabs.append(...views.map(({ key, title }) => make("button", { type: "button", role: "tab", id: `tab-${key}`,
     "data-focus": `tab ${key}`, "aria-controls": "stage", onclick: () => update({ view: key }), onkeydown: press_tab },
     title)));
@@ -191,16 +158,17 @@ function show_tabs() {
 }
 
 // ---- Cursor
-function set_hover(place) {
+export function set_hover(place) {
+  const { hover } = pointer;
   if (place ? hover && Object.entries(place).every(([key, index]) => hover[key] === index) : !hover) return;
-  hover = place;
+  pointer.hover = place;
   readout.setAttribute("aria-live", "off");  // a pointer would flood a screen reader; keys and clicks do announce
   show_cursor();
 }
 
 // A head or a channel as a row of a map: what is shown changes with it.
-function choose(place) {
-  hover = null;
+export function choose(place) {
+  pointer.hover = null;
   if ("head" in place || "c" in place) return update(place);
   Object.assign(state, place);
   readout.setAttribute("aria-live", "polite");
@@ -209,14 +177,14 @@ function choose(place) {
   write_address();
 }
 
-function show_cursor() {
+export function show_cursor() {
   const at = cursor();
   for (const follow of followers) follow(at);
   readout.replaceChildren(...current_view().readout(at));
 }
 
 // ---- Everything
-const system_dark = matchMedia("(prefers-color-scheme: dark)");
+export const system_dark = matchMedia("(prefers-color-scheme: dark)");
 function show_theme() {
   const system_theme = system_dark.matches ? "dark" : "light";
   document.documentElement.dataset.theme = state.theme === "auto" ? system_theme : state.theme;
@@ -224,15 +192,14 @@ function show_theme() {
   read_theme();
 }
 
-function update(change = {}) {
+export function update(change = {}) {
   Object.assign(state, change);
-  hover = null;
+  pointer.hover = null;
   const focus = document.activeElement?.dataset.focus;
   show_theme();
   settle();
   show_tabs();
-  followers = [];
-  redrawn = [];
+  followers.length = redrawn.length = 0;
   stage.style.minHeight = `${stage.offsetHeight}px`;  // the page keeps its length, and so the reader's place
   stage.replaceChildren();
   current_view().draw();
@@ -246,7 +213,7 @@ function update(change = {}) {
 
 // What a view shows of the selected cell: drawn now, and again whenever another is selected. `draw_part` returns what
 // follows the cursor within it, or nothing.
-function of_selection(draw_part) {
+export function of_selection(draw_part) {
   let follow = draw_part();
   redrawn.push(() => follow = draw_part());
   followers.push((at) => follow?.(at));

@@ -1,7 +1,12 @@
 // Part of the view "graph": the step's graph as a picture, folded where it is much.
+import { clamped, counted, draw, norm_of, on_button_keys } from "./elements.js";
+import { state } from "./state.js";
+import { data, run_shown } from "./data.js";
+import { shown, update } from "./frame.js";
+import { end_of } from "./curves.js";
 
 // ---- Folding
-const graph_shown = () => run_shown().graph ?? null;
+export const graph_shown = () => run_shown().graph ?? null;
 const layer_key = (layer) => layer === null ? "-" : String(layer);
 const unfolded = () => state.unfolded.split(" ").filter(Boolean);
 
@@ -17,7 +22,7 @@ function drawn_as({ box, group, layer }, boxes) {
 }
 
 // Norms of what is folded together are the root of the sum of their squares.
-function pictured(graph) {
+export function pictured(graph) {
   const places = new Map(), at = new Map(), edges = new Map();
   for (const node of graph.nodes) {
     const place = drawn_as(node, graph.boxes);
@@ -42,22 +47,23 @@ function pictured(graph) {
 }
 
 // ---- Where on the picture
-const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
+export const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
+const drawing = { step: 0 };  // from column to column
 const columns_of = (places) => 1 + Math.max(...places.map(({ column }) => column));
 // As wide as the room allows, at least for six letters.
-const box_width = () => clamped(film.step - box.gap, 70, state.digits ? 160 : 118);
+const box_width = () => clamped(drawing.step - box.gap, 70, state.digits ? 160 : 118);
 const is_leaf = ({ kind }) => kind === "parameter";
 
 // Rows are layers, first what belongs to none, last the loss; returns their titles and the size of all.
-function layout({ places }, space) {
+export function layout({ places }, space) {
   const columns = columns_of(places), width = Math.max(space, columns * (70 + box.gap));
-  film.step = (width - 2 * box.left + box.gap) / columns;
+  drawing.step = (width - 2 * box.left + box.gap) / columns;
   const groups = [(each) => each.layer === null && each.kind !== "loss",
     ...counted(data.layers).map((layer) => (each) => each.layer === layer), (each) => each.kind === "loss"];
   let top = 0;
   const titles = groups.map((belongs) => places.filter(belongs)).filter((row) => row.length).map((row) => {
     for (const place of row) {
-      place.x = place.column * film.step + box.left;
+      place.x = place.column * drawing.step + box.left;
       place.y = top + box.top + place.lane * box.lane;
     }
     const [{ kind, layer }] = row, text = kind === "loss" ? "" : layer === null ? "of no layer" : `layer ${layer}`;
@@ -83,7 +89,7 @@ function edge_path({ from, to }, places) {
   return `M${x1} ${y1}C${x1 + aside} ${bend} ${x0 + aside} ${bend} ${x0} ${y0}`;
 }
 
-function draw_flows({ edges, places }, point) {
+export function draw_flows({ edges, places }, point) {
   const logs = edges.filter(({ norm }) => norm > 0).map(({ norm }) => Math.log(norm));
   // what is next to nothing must not make all else look alike
   const high = Math.max(...logs), low = Math.max(Math.min(...logs), high - Math.log(1e5));
@@ -96,7 +102,7 @@ function draw_flows({ edges, places }, point) {
   });
 }
 
-function draw_place(place, point) {
+export function draw_place(place, point) {
   const { name, path, kind, toggles, x, y } = place, wide = box_width(), norm = path ? shown(place.norm) : "no path";
   const text = end_of(name, (wide - 6) / 7), open = toggles !== undefined && unfolded().includes(toggles);
   const others = unfolded().filter((key) => key !== toggles);
@@ -113,5 +119,5 @@ function draw_place(place, point) {
   return place.element;
 }
 
-const place_title = ({ members, name, layer }) => members.length === 1 ? members[0].id
+export const place_title = ({ members, name, layer }) => members.length === 1 ? members[0].id
   : `${name}${layer === null ? "" : `, layer ${layer}`}: ${members.map(({ id }) => id).join(", ")}`;

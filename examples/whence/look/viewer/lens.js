@@ -1,4 +1,13 @@
 // View: what a positional scheme adds to one query's logits, for all heads, beside the scores and the logits.
+import { clamped, counted, dress, format, heading, make, table_of } from "./elements.js";
+import { state } from "./state.js";
+import {
+  data, hidden_at, letters_of, measured, run_shown, sheet, sheet_of, tokens, value_at, word_of
+} from "./data.js";
+import { choose, number_cell, of_selection, place_words, run_words, set_hover, stage, token_name } from "./frame.js";
+import { fitting_cell, map_figure, table_behind, values_readout } from "./map.js";
+import { chart, grid, index_axis, reach_of } from "./curves.js";
+import { draw_network, draw_sum, networks } from "./network.js";
 
 const lens_quantities = () =>
   measured.filter((quantity) => quantity.scheme && letters_of(quantity).join(" ") === "h i j");
@@ -144,7 +153,8 @@ function draw_lens() {
   }
 }
 
-const lens_view = {
+export const lens_view = {
+  wants: () => !data.overview && lens_quantities().length > 0,
   key: "lens", title: "Lens",
   hint: "Look for heads whose curve bends where no other does: there the learned bias is one head\u2019s own.",
   quantities: lens_quantities,

@@ -1,4 +1,19 @@
 // View of a long text: pools of all its pairs, windows of single numbers in it, and single queries against all keys.
+import { clamped, command_code, counted, heading, make, on_button_keys, once, table_of } from "./elements.js";
+import { followers, state } from "./state.js";
+import {
+  data, decode, extremes_of, gradient_words, hidden_at, key_of, letters_of, part_of, places_of, quantities, sheet,
+  slice_of, tokens, value_at, word_of, words_of
+} from "./data.js";
+import { theme } from "./colour.js";
+import {
+  add_controls, controls, current_quantity, number_cell, of_selection, place_words, set_hover, shown, stage,
+  token_name, update
+} from "./frame.js";
+import {
+  cell_of, fitting_cell, folded, map_figure, place_of, table_behind, text_at, values_readout, write
+} from "./map.js";
+import { follow_line, reach_of, strip, trace } from "./curves.js";
 
 const pools = [{ kind: "maximum", text: "maximum", note: "the largest value of each pool of pairs" },
                { kind: "mean", text: "mean", note: "the mean of the values of each pool of pairs" },
@@ -6,6 +21,11 @@ const pools = [{ kind: "maximum", text: "maximum", note: "the largest value of e
 const pool_levels = () => [1, 2, 4, 8].filter((level) => level === 1 || level < data.overview.cells);
 const pool_tokens = (level = state.level) => data.overview.cell * level;
 const pool_size_words = (level) => `${pool_tokens(level)} \u00d7 ${pool_tokens(level)} pairs`;
+add_controls({
+  pool: { text: "pool", options: () => pools.map(({ kind, text }) => [kind, text]) },
+  level: { text: "of", options: () => pool_levels().map((level) => [level, pool_size_words(level)]) },
+  log: { text: "logarithmic colours", check: true },
+});
 
 // ---- Pools
 // How many pairs of a pool are not masked.
@@ -272,13 +292,14 @@ function strip_of_head({ name, chosen, values }, { reach, width, last }) {
 }
 
 // ---- View
-const start_of_windows = () => {
+export const start_of_windows = () => {
   const [first] = data.overview.windows;
   return first ? { layer: first.layer, i: first.i, j: first.j } : {};
 };
 
 const zoomed = () => state.zoom ? window_at(state) : null;
-const overview_view = {
+export const overview_view = {
+  wants: () => Boolean(data.overview),
   key: "overview", title: "Overview",
   hint: "Look for pools that stand out far from the diagonal: there a query counts, reads or learns over a distance.",
   quantities: () => quantities,

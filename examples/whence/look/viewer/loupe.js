@@ -1,5 +1,13 @@
 // View: one pair (i, j) under a loupe. Where positions are sums of gates, a gate can be moved; what hangs on it is
 // computed again, here, from the gates, z and the logits.
+import { clamped, counted, format, heading, make, sum_of, table_of } from "./elements.js";
+import { state } from "./state.js";
+import { data, hidden_at, sheet_of, tokens, value_at, word_of } from "./data.js";
+import {
+  choose, number_cell, of_selection, place_words, run_words, shown, single_run, stage, token_name
+} from "./frame.js";
+import { text_at } from "./map.js";
+import { chart, grid, index_axis, reach_of, strip, trace } from "./curves.js";
 
 const part_value = (name) => {
   const found = sheet_of(name, "value", state, single_run());
@@ -263,7 +271,8 @@ function drag_gates(parts, redraw) {
   for (const end of ["pointerup", "pointercancel"]) charts.addEventListener(end, () => dragged = null);
 }
 
-const loupe_view = {
+export const loupe_view = {
+  wants: () => !data.overview && has_loupe(),
   key: "loupe", title: "Loupe",
   hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
   quantities: () => [],

@@ -1,4 +1,9 @@
 // The picture of a sheet: cells of colour or of figures, tokens and indices along both axes, a colour bar, a cursor.
+import { clamped, counted, dress, format, heading, make, table_of } from "./elements.js";
+import { followers, state } from "./state.js";
+import { hidden_at, is_row, key_of, labels_of, longest, range_of, short, value_at, word_of } from "./data.js";
+import { look_of, masked_tile, palette, share_of, stop_of, theme, tile_of, value_of_share } from "./colour.js";
+import { choose, place_words, set_hover, shown, token_name } from "./frame.js";
 
 // ---- Picture
 // One pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the hatching.
@@ -41,7 +46,7 @@ function paint_reasons(context, g, sheet, ratio) {
 const mono = (size) => `${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
 
 // Margins for tokens and indices around cells of `cell` pixels; without axes (small multiples) there are none.
-function geometry(sheet, cell, { axes = true, bar = true } = {}) {
+export function geometry(sheet, cell, { axes = true, bar = true } = {}) {
   const width = cell * sheet.columns, height = cell * sheet.rows;
   if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
   const font = clamped(Math.floor(cell * 0.8), 9, 13), letter = font * 0.602;
@@ -61,7 +66,7 @@ function geometry(sheet, cell, { axes = true, bar = true } = {}) {
 }
 
 // The largest cell with which a sheet fits into `space` pixels both ways; whole device pixels keep all cells equal.
-function fitting_cell(sheet, space, largest = 40) {
+export function fitting_cell(sheet, space, largest = 40) {
   const ratio = devicePixelRatio || 1;
   let cell = largest;
   while (cell > 2 && (geometry(sheet, cell).total_width > space || sheet.rows * cell > space)) cell -= 1 / ratio;
@@ -82,7 +87,7 @@ function paint_labels(context, g, sheet) {
 }
 
 const number_step = (cell, room) => [1, 2, 5, 10, 20, 50].find((step) => step * cell >= room) ?? 100;
-function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
+export function write(context, text, x, y, { font, ink, align = "center", base = "middle" }) {
   Object.assign(context, { font: mono(font), fillStyle: ink, textAlign: align, textBaseline: base, direction: "ltr" });
   context.fillText(text, x, y);
 }
@@ -161,7 +166,7 @@ function paint_numbers(context, g, sheet, range) {
 
 // ---- Painting
 // Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
-function paint_base(panel, g, { numbers = false, reasons = false, over = null } = {}) {
+export function paint_base(panel, g, { numbers = false, reasons = false, over = null } = {}) {
   const { canvas, sheet } = panel, ratio = devicePixelRatio || 1, base = document.createElement("canvas");
   base.width = canvas.width = Math.round(g.total_width * ratio);
   base.height = canvas.height = Math.round(g.total_height * ratio);
@@ -184,7 +189,7 @@ function paint_base(panel, g, { numbers = false, reasons = false, over = null } 
 
 // The cursor: its row and column between thin lines, its cell in a frame of two tones that shows on any colour, its
 // tokens marked.
-function paint_cursor(panel, at) {
+export function paint_cursor(panel, at) {
   const { canvas, base, g, sheet } = panel, context = canvas.getContext("2d"), ratio = devicePixelRatio || 1;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.clearRect(0, 0, canvas.width, canvas.height);
@@ -228,34 +233,40 @@ function mark_labels(context, g, sheet, row, column, x, y) {
 // Where the cursor `at` stands in a sheet, and the other way round: the part of the state that a cell is.
 const row_index = (sheet, row) => sheet.row_from + row * sheet.step;
 const column_index = (sheet, column) => sheet.column_from + column * sheet.step;
-function cell_of(sheet, at) {
+export function cell_of(sheet, at) {
   const row = is_row(sheet) ? 0 : Math.floor((at[key_of(sheet.row_axis)] - sheet.row_from) / sheet.step);
   return { row, column: Math.floor((at[key_of(sheet.column_axis)] - sheet.column_from) / sheet.step) };
 }
 
-const place_of = (sheet, { row, column }) => ({
+export const place_of = (sheet, { row, column }) => ({
   ...(is_row(sheet) ? {} : { [key_of(sheet.row_axis)]: row_index(sheet, row) }),
   [key_of(sheet.column_axis)]: column_index(sheet, column) });
 const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 
 // The cell under a pointer event as a place, or null outside of the map.
-function place_under(panel, event) {
+export function place_under(panel, event) {
   const box = panel.canvas.getBoundingClientRect(), { g, sheet } = panel;
   const column = Math.floor((event.clientX - box.left - g.left) / g.cell);
   const row = Math.floor((event.clientY - box.top - g.top) / g.cell);
   return within(sheet, row, column) ? place_of(sheet, { row, column }) : null;
 }
 
-function text_at(sheet, at) {
+export function text_at(sheet, at) {
   const { row, column } = cell_of(sheet, at);
   if (!within(sheet, row, column)) return "\u2013";
   return hidden_at(sheet, row, column) ? "masked" : shown(value_at(sheet, row, column));
 }
 
+export const reason_at = (sheet, at) => {
+  const { row, column } = cell_of(sheet, at);
+  return sheet.reasons[row * sheet.columns + column];
+};
+export const reason_text = (sheet, at) => sheet.run.reasons[reason_at(sheet, at)]?.kind ?? "\u2013";
+
 // ---- Panels
 // A map with its name, the value under the cursor, a caption, and its numbers as a table for those who cannot see it.
 // `open` is what a click and Enter do besides; `over` paints on the picture.
-function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choose, open = null, over = null } = {}) {
+export function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choose, open = null, over = null } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
     `${sheet.title}: ${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
@@ -272,7 +283,7 @@ function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choo
     table_behind(sheet, reasons ? (row, column) => reason_text(sheet, place_of(sheet, { row, column })) : undefined));
 }
 
-function caption_of(sheet, numbers) {
+export function caption_of(sheet, numbers) {
   const [low, high] = sheet.extremes.map((end) => format(end)), unit = unit_of(sheet);
   const axes = is_row(sheet) ? "" : `\u2193 ${word_of(sheet.row_axis)}, `;
   const note = numbers && unit ? `; numbers in units of 1e${unit}` : "";
@@ -295,7 +306,7 @@ function listen(panel) {
 
 // Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
 // cell that is not masked: the diagonal of a causal model.
-function press(event, { sheet, pick, open = null }) {
+export function press(event, { sheet, pick, open = null }) {
   const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
                   PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns] };
   const opens = open && event.key === "Enter";
@@ -310,9 +321,9 @@ function press(event, { sheet, pick, open = null }) {
 }
 
 // The numbers of a sheet, written out when first opened.
-const table_behind = (sheet, words = (row, column) => cell_words(sheet, row, column)) =>
+export const table_behind = (sheet, words = (row, column) => cell_words(sheet, row, column)) =>
   folded("as a table", () => sheet_table(sheet, words));
-function folded(summary, build_table) {
+export function folded(summary, build_table) {
   const details = make("details", { class: "behind" }, make("summary", {}, summary));
   details.addEventListener("toggle", () => {
     if (details.open && !details.querySelector("table")) details.append(build_table());
@@ -332,5 +343,19 @@ function sheet_table(sheet, words) {
   return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" }, []);
 }
 
-const cell_words = (sheet, row, column) =>
+export const cell_words = (sheet, row, column) =>
   hidden_at(sheet, row, column) ? "masked" : String(value_at(sheet, row, column));
+
+// ---- What the status line says: the place, and each value there
+export const label_of = (axis, index) => labels_of(axis) ? token_name(index) : String(index);
+export function where(sheet, at) {
+  const { row, column } = cell_of(sheet, at), along = (axis, index) => [`${word_of(axis)} `, label_of(axis, index)];
+  const rows = is_row(sheet) ? [] : [...along(sheet.row_axis, row_index(sheet, row)), ", "];
+  return [...rows, ...along(sheet.column_axis, column_index(sheet, column))];
+}
+
+export function values_readout(sheets, at) {
+  if (!sheets.length) return [place_words()];
+  return [`${place_words()}, `, ...where(sheets[0], at), ":", ...sheets.flatMap((each) =>
+    [" ", make("span", { class: "reading" }, `${each.title} `, make("b", {}, text_at(each, at)))])];
+}

@@ -1,8 +1,13 @@
 // Part of the view "lens": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
+import { clamped, counted, format, heading, make, sum_of, table_of } from "./elements.js";
+import { followers, state } from "./state.js";
+import { decode, extremes_of, part_of, run_named, sheet, sheet_of, value_at } from "./data.js";
+import { number_cell, of_selection, single_run, stage, token_name } from "./frame.js";
+import { fitting_cell, geometry, map_figure, paint_base, place_under, text_at } from "./map.js";
 
 // ---- The networks
 // A network is where a scheme has a conv_bias (CDAPE) or an mlp_bias (DAPE); its parameters stand beside its probes.
-function networks() {
+export function networks() {
   const run = run_named(single_run());
   return run.quantities.filter(({ probe }) => /(^|\.)(conv|mlp)_bias$/.test(probe)).flatMap((output) => {
     const parent = output.probe.replace(/(conv|mlp)_bias$/, "");
@@ -60,7 +65,7 @@ function whole_sheet(parameter, title, note, row_axis = "r") {
   return Object.assign(made, { shared: () => made.extremes });
 }
 
-function draw_network(network) {
+export function draw_network(network) {
   const { w1, output } = network, space = stage.clientWidth, across = space >= 900 ? 2 : 1;
   const room = Math.floor((space - 16 * (across - 1)) / across), [units, channels] = w1.shape;
   stage.append(make("section", {}, make("h3", {}, `The network of ${output.scheme}, layer ${state.layer}`),
@@ -109,7 +114,7 @@ function cell_sum(network) {
   return { cells, taps, channels, bias, total, value, difference: Math.abs(total - value) / scale };
 }
 
-function draw_sum(network) {
+export function draw_sum(network) {
   const title = make("h3"), picture = make("div"), told = make("div", { class: "told" });
   stage.append(title, make("div", { class: "beside sum" }, picture, told));
   of_selection(() => {

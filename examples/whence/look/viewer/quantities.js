@@ -1,8 +1,19 @@
 // View: all quantities of one layer and head next to each other, or one large; then the selected row, how the values
 // are distributed, and the same quantity in all other layers and heads.
+import { clamped, format, make } from "./elements.js";
+import { followers, state } from "./state.js";
+import { data, is_row, letters_of, measured, places_of, quantities, range_of, sheet_of, word_of } from "./data.js";
+import {
+  choose, controls, current_quantity, has_channels, has_heads, of_selection, place_words, stage, update
+} from "./frame.js";
+import {
+  caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, paint_base, paint_cursor, press, table_behind,
+  text_at, values_readout
+} from "./map.js";
+import { histogram, row_list, row_strips } from "./curves.js";
+import { draw_worked } from "./worked.js";
 
 const kinds = () => state.part === "both" ? ["value", "gradient"] : [state.part];
-const measured = quantities.filter((quantity) => !quantity.parameter);
 const parameters_here = () => quantities.filter(({ parameter, layers: [{ layer }] }) =>
   parameter && (layer === null || layer === state.layer));
 
@@ -16,7 +27,7 @@ const chosen_sheets = () =>
   chosen_names().flatMap((name) => kinds().map((kind) => sheet_of(name, kind, state, state.run))).filter(Boolean);
 
 // Those that share a row with the selected quantity, and so its cursor.
-function sheets_of_row() {
+export function sheets_of_row() {
   const sheets = chosen_sheets(), first = sheets.find((each) => each.name === state.quantity);
   const alike = (each) => ["row_axis", "column_axis", "columns"].every((key) => each[key] === first[key]);
   return first ? sheets.filter(alike) : [];
@@ -76,8 +87,6 @@ function draw_row() {
   });
 }
 
-const label_of = (axis, index) => labels_of(axis) ? token_name(index) : String(index);
-
 // ---- Distributions and multiples
 const slice_words = ({ layer, head, c }, quantity) => quantity.parameter ? `slice ${c}`
   : `layer ${layer}${has_heads(quantity) ? `, head ${head}` : ""}${has_channels(quantity) ? `, channel ${c}` : ""}`;
@@ -133,20 +142,8 @@ function small_map(at, quantity, kind, width) {
   return button;
 }
 
-// ---- What the status line says: the place, and each value there
-function where(sheet, at) {
-  const { row, column } = cell_of(sheet, at), along = (axis, index) => [`${word_of(axis)} `, label_of(axis, index)];
-  const rows = is_row(sheet) ? [] : [...along(sheet.row_axis, row_index(sheet, row)), ", "];
-  return [...rows, ...along(sheet.column_axis, column_index(sheet, column))];
-}
-
-function values_readout(sheets, at) {
-  if (!sheets.length) return [place_words()];
-  return [`${place_words()}, `, ...where(sheets[0], at), ":", ...sheets.flatMap((each) =>
-    [" ", make("span", { class: "reading" }, `${each.title} `, make("b", {}, text_at(each, at)))])];
-}
-
-const quantities_view = {
+export const quantities_view = {
+  wants: () => !data.overview,
   key: "quantities", title: "Quantities",
   hint: "Look for rows that differ from their neighbours: that query counts, reads or learns otherwise than the rest.",
   both: true, quantities: offered_quantities,

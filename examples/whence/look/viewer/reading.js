@@ -1,4 +1,12 @@
 // View: the text itself, each token shaded by what the selected one counts, attends to, or hands a gradient.
+import { clamped, counted, heading, make, norm_of, table_of } from "./elements.js";
+import { pointer, state } from "./state.js";
+import { data, hidden_at, measured, range_of, sheet_of, tokens, value_at, visible } from "./data.js";
+import { stop_of } from "./colour.js";
+import {
+  choose, current_quantity, number_cell, of_selection, place_words, set_hover, shown, stage, token_name
+} from "./frame.js";
+import { reach_of, row_of } from "./curves.js";
 
 const readable = () => measured.filter((quantity) => /\b[ij] j$|^(b )?(h )?t [dc]$/.test(quantity.axes));
 const reading_kind = () => state.part === "gradient" ? "gradient" : "value";
@@ -69,7 +77,7 @@ function shade_words(title, text, words) {
     shade(word, value, shaded.scale, shading_range(shaded));
     word.title = `${index}: ${value ?? "masked"}`;
   });
-  return (at) => words.forEach((word, index) => word.classList.toggle("pointed", hover !== null && index === at.j));
+  return (at) => words.forEach((word, index) => word.classList.toggle("pointed", pointer.hover !== null && index === at.j));
 }
 
 function title_of(shaded) {
@@ -115,14 +123,15 @@ function reading_table() {
 const wanted = (index) =>
   data.targets[index] == null ? "" : make("bdi", { class: "token" }, visible(data.targets[index]));
 
-const reading_view = {
+export const reading_view = {
+  wants: () => !data.overview && readable().length > 0,
   key: "reading", title: "Reading",
   hint: "Look for the tokens that the selected one counts or attends to: would a reader have needed them?",
   quantities: readable,
   controls: () => ["layer", "head", "quantity", "c", "part", "fit", "mono",
     ...(/t [dc]$/.test(current_quantity()?.axes) ? [] : ["side"])],
   readout(at) {
-    const shaded = shading(at), index = hover ? at.j : at.i;
+    const shaded = shading(at), index = pointer.hover ? at.j : at.i;
     if (!shaded) return [place_words()];
     const value = shaded.values[index];
     return [`${shaded.sheet.title}, ${place_words()}, of token `, token_name(at.i), ", at ", token_name(index), ": ",

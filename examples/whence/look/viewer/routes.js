@@ -1,7 +1,18 @@
 // View: the gradient of one vector, q, k, v or x of a token, split into the ways on which it came down from the loss.
+import {
+  clamped, counted, draw, format, heading, make, norm_of, on_button_keys, sum_of, table_of
+} from "./elements.js";
+import { start, state } from "./state.js";
+import { data, decode, difference_words, letters_of, run_named, run_shown, sheet, slice_of, tokens } from "./data.js";
+import {
+  add_controls, number_cell, of_selection, pair, place_words, shown, stage, token_name, update
+} from "./frame.js";
+import { map_figure } from "./map.js";
+import { end_of, letter_width } from "./curves.js";
 
 const routes_of = (run) => run.routes.filter(({ layer }) => layer === state.layer);
 const route_names = () => routes_of(data).map(({ of }) => of);
+add_controls({ of: { text: "gradient of", options: () => route_names().map(pair) } });
 const find_route = (run) => routes_of(run).find(({ of }) => of === state.of);
 
 // ---- Numbers
@@ -155,7 +166,8 @@ function draw_routes() {
   stage.append(make("h3", {}, "All tokens"), ...["norm", "along"].map((field) => map_figure(ways_sheet(field), cell)));
 }
 
-const routes_view = {
+export const routes_view = {
+  wants: () => data.routes.length > 0,
   key: "routes", title: "Routes",
   hint: "Look for a wide band that points against the whole gradient: there two ways pull one vector apart.",
   quantities: () => [],

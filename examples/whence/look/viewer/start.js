@@ -1,15 +1,22 @@
 // The views that this run has something for, and the start of the page.
+import { start, state } from "./state.js";
+import { data, key_of, letters_of, quantities } from "./data.js";
+import { build, read_address, stage, system_dark, update, views } from "./frame.js";
+import { cell_of } from "./map.js";
+import { row_of } from "./curves.js";
+import { quantities_view, sheets_of_row } from "./quantities.js";
+import { why_view } from "./why.js";
+import { routes_view } from "./routes.js";
+import { reading_view } from "./reading.js";
+import { lens_view } from "./lens.js";
+import { graph_view } from "./film.js";
+import { loupe_view } from "./loupe.js";
+import { edits_view } from "./edits.js";
+import { overview_view, start_of_windows } from "./long.js";
+import { offer_saving } from "./save.js";
 
-const views = data.overview ? [overview_view, ...(data.edits.length ? [edits_view] : [])] : [
-  quantities_view,
-  ...(reasoned().length ? [why_view] : []),
-  ...(data.routes.length ? [routes_view] : []),
-  ...(readable().length ? [reading_view] : []),
-  ...(lens_quantities().length ? [lens_view] : []),
-  ...(data.graph ? [graph_view] : []),
-  ...(has_loupe() ? [loupe_view] : []),
-  ...(data.edits.length ? [edits_view] : []),
-];
+views.push(...[overview_view, quantities_view, why_view, routes_view, reading_view, lens_view, graph_view, loupe_view,
+  edits_view].filter((view) => view.wants()));
 
 // Starts at the row's strongest gradient where there is one to see, else at its largest value.
 function start_column() {
@@ -27,6 +34,7 @@ Object.assign(state, data.overview ? start_of_windows() : start_column());
 read_address();
 build();
 update();
+offer_saving();
 system_dark.addEventListener("change", () => update());
 addEventListener("hashchange", () => {
   read_address();

@@ -1,6 +1,11 @@
 // View: why entries of a gradient are zero, or nearly: the share of each reason by layer and head, and where it holds.
+import { counted, heading, make, on_button_keys, sum_of, table_of } from "./elements.js";
+import { state } from "./state.js";
+import { data, quantities, run_shown, sheet_of } from "./data.js";
+import { reason_bar } from "./colour.js";
+import { current_quantity, of_selection, place_words, single_run, stage, update } from "./frame.js";
+import { fitting_cell, map_figure, reason_at, reason_text, text_at, where } from "./map.js";
 
-const run_shown = () => run_named(state.run);  // a difference of reasons is none
 const reasoned = () => quantities.filter(({ layers }) => layers.some((part) => part.reasons != null));
 
 function why_sheet(at) {
@@ -8,12 +13,6 @@ function why_sheet(at) {
   const sheet = sheet_of(state.quantity, "gradient", at, run) ?? sheet_of(state.quantity, "value", at, run);
   return sheet?.reasons ? sheet : null;
 }
-
-const reason_at = (sheet, at) => {
-  const { row, column } = cell_of(sheet, at);
-  return sheet.reasons[row * sheet.columns + column];
-};
-const reason_text = (sheet, at) => sheet.run.reasons[reason_at(sheet, at)]?.kind ?? "\u2013";
 
 // ---- Table of shares
 function causes_of(quantity) {
@@ -93,7 +92,8 @@ const reason_words = ({ kind, text, change, places, vanishing }, count) => [
   make("b", {}, kind), ` ${count} entries${vanishing ? ", small but not 0" : ""}`, make("br"), text,
   change ? `. Changes with: ${change}` : "", make("br"), make("code", {}, places.join("; "))];
 
-const why_view = {
+export const why_view = {
+  wants: () => !data.overview && reasoned().length > 0,
   key: "why", title: "Why zero?",
   hint: "Look for the reason that covers most cells: it says what would have to change before these entries can learn.",
   quantities: reasoned,

@@ -1,5 +1,10 @@
 // Part of the view "quantities": the selected number worked out, of what it is made and to what it hands its gradient,
 // and the walk from number to number, from the loss down.
+import { clamped, command_code, format, heading, make, sum_of, table_of, unique } from "./elements.js";
+import { state } from "./state.js";
+import { data, decode, extremes_of, key_of, letters_of, measured, part_of, tokens } from "./data.js";
+import { choose, current_quantity, number_cell, of_selection, shown, stage, update } from "./frame.js";
+import { label_of } from "./map.js";
 
 // ---- Numbers
 // One number is a quantity, a layer and an index into the layer's array of it.
@@ -251,7 +256,7 @@ stage.addEventListener("keydown", (event) => {
 });
 
 // ---- Skeleton
-function draw_worked() {
+export function draw_worked() {
   if (!data.links || !selected_number()) return;
   const section = make("section", { class: "worked", tabindex: -1, "aria-label": "this number, worked out" });
   stage.append(section);
