@@ -270,6 +270,8 @@ def check_lens(browser, path, data):
 def check_graph(browser, path, data):
     nodes = sorted(data["graph"]["nodes"], key=lambda node: node["order"])
     reached, places = [node for node in nodes if node["path"]], [node for node in nodes if node["kind"] != "parameter"]
+    browser.open(path, view="graph")
+    assert browser.get("(() => { const graph = document.querySelector('.graph'); return graph.scrollWidth <= graph.clientWidth; })()"), "the graph is cut"
     browser.open(path, view="graph", digits="true")
     by_id = dict(zip(browser.texts(".place", "dataset.focus.slice(6)"), browser.texts(".place .norm")))
     for node in places:
@@ -452,6 +454,15 @@ def check_saving(browser, path, folder):
         if begins == b"<svg ":
             xml.etree.ElementTree.fromstring(content)
 
+def check_phone(browser, path):
+    """On 390 pixels no view is wider than the window, and the bar that stays in sight leaves the rest to the view."""
+    browser.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
+    for view in browser.texts("[role=tab]", "id.slice(4)"):
+        browser.open(path, view=view)
+        assert browser.get("document.documentElement.scrollWidth") <= 390, f"{path.name}, {view}: wider than a phone"
+        assert browser.get("document.querySelector('.bar').offsetHeight") < 130, f"{path.name}, {view}: the bar is too high"
+    browser.call("Emulation.clearDeviceMetricsOverride")
+
 def check_speed(browser, path):
     browser.open(path)
     taken = browser.get("performance.timing.loadEventEnd - performance.timing.navigationStart")
@@ -530,6 +541,7 @@ def main(whence):
             check_long(browser, pages["long"], data_of(pages["long"]))
             (folder / "saved").mkdir()
             check_saving(browser, pages["cope"], folder / "saved")
+            check_phone(browser, pages["cope"])
             check_speed(browser, pages["large"])
         finally:
             browser.close()

@@ -258,3 +258,17 @@ TEST_CASE("report: a failed write names the path and leaves nothing behind") {
   CHECK(refused(scratch / "taken"));  // a folder stands in the way: the rename fails, after all was written
   CHECK(entries(scratch) == 1);
 }
+
+TEST_CASE("report: what is never negative and always the same is read against 0, and a long label fits its axis") {
+  const auto drawn = [](double value) {
+    return report::svg({.title = "share",
+        .x_label = "step",
+        .y_label = std::string(90, 'y'),
+        .curves = {{.name = "c", .x = {0, 1}, .y = {value, value}}}});
+  };
+  for (const double value : {0.0, 47.87}) {
+    CHECK(drawn(value).find("y=\"288\">0</text>") != std::string::npos);  // the lowest tick
+    CHECK(drawn(value).find(">-0.") == std::string::npos);
+    CHECK(drawn(value).find("textLength=") != std::string::npos);
+  }
+}

@@ -90,7 +90,12 @@ Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
   if (axis.low > axis.high) axis.low = 0, axis.high = 1;  // nothing to show
   // A quantity that is never negative is read against zero unless that would squash it.
   if (vertical && !axis.logarithmic && axis.low > 0 && axis.low < 0.5 * axis.high) axis.low = 0;
-  if (axis.high - axis.low < 1e-12 * std::max(1.0, std::abs(axis.high))) axis.low -= 0.5, axis.high += 0.5;
+  if (axis.high - axis.low < 1e-12 * std::max(1.0, std::abs(axis.high))) {  // one number: from 0, or around it
+    if (vertical && !axis.logarithmic && axis.low >= 0)
+      axis.low = 0, axis.high = axis.high > 0 ? axis.high : 1;
+    else
+      axis.low -= 0.5, axis.high += 0.5;
+  }
   if (axis.logarithmic)
     logarithmic_ticks(axis);
   else
@@ -118,7 +123,12 @@ std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
   out += svg_line("axis", x.start, y.start, x.end, y.start);
   out += svg_text("label middle", (x.start + x.end) / 2, height - 6, plot.x_label);
   const double middle = (y.start + y.end) / 2;
-  out += svg_text("label middle", 14, middle, plot.y_label, " transform=\"rotate(-90 14 " + number(middle) + ")\"");
+  const double room = y.start - y.end;  // a longer label is set narrower
+  out += svg_text("label middle", 14, middle, plot.y_label,
+      to_text(" transform=\"rotate(-90 14 ", number(middle), ")\"",
+          6.3 * static_cast<double>(plot.y_label.size()) > room
+              ? to_text(" textLength=\"", number(room), "\" lengthAdjust=\"spacingAndGlyphs\"")
+              : ""));
   return out;
 }
 

@@ -1,8 +1,8 @@
 // View: what the gradient promised for an edit of the model against what the edit really did to the loss.
-import { draw, format, heading, make, table_of } from "./elements.js";
+import { draw, format, heading, make, table_of, unique } from "./elements.js";
 import { data, run_shown } from "./data.js";
 import { number_cell, stage } from "./frame.js";
-import { chart, grid, reach_of } from "./curves.js";
+import { chart, reach_of } from "./curves.js";
 
 function draw_edits() {
   const { edits, label } = run_shown(), picture = make("div", { class: "scatter" });
@@ -23,24 +23,44 @@ function draw_edits() {
   }
 }
 
+// Predicted and real changes lie orders of magnitude apart: both axes are logarithms on either side of 0, which is where
+// the smallest of all begins.
+function logarithmic(values) {
+  const sizes = values.map(Math.abs).filter((size) => size > 0 && Number.isFinite(size));
+  const least = Math.min(...sizes), decades = 1 + Math.log10(Math.max(...sizes) / least);
+  const share = (value) => value ? Math.sign(value) * (1 + Math.log10(Math.abs(value) / least)) / decades : 0;
+  const [low, high] = reach_of(values), ticks = unique([low, 0, high, ...(low < 0 ? [-least] : []), least]);
+  return sizes.length ? { share, ticks } : { share: () => 0, ticks: [0] };
+}
+
 // On the line the gradient told the truth.
 function scatter(container, edits) {
-  const reach = reach_of(edits.flatMap(({ predicted, real }) => [predicted, real])), [low, high] = reach;
-  const width = Math.max(320, container.clientWidth);
+  const { share, ticks } = logarithmic(edits.flatMap(({ predicted, real }) => [predicted, real]));
+  const reach = reach_of(ticks.map(share)), [low, high] = reach, width = Math.max(320, container.clientWidth);
   const label = "real over predicted change of the loss; the line is where they are equal";
   const frame = chart({ label, width, height: width * 0.8, right: 40, bottom: 44, x: reach, y: reach });
-  grid(frame, reach);
+  for (const tick of ticks) {
+    const [x, y] = [frame.x_of(share(tick)), frame.y_of(share(tick))];
+    frame.add("line", { class: "grid", x1: frame.left, x2: width - frame.right, y1: y, y2: y });
+    frame.add("text", { class: "tick end", x: frame.left - 6, y: y + 4 }, format(tick, 3));
+    frame.add("text", { class: "tick middle", x, y: frame.floor + 17 }, format(tick, 3));
+  }
   frame.add("path", { class: "limit",
     d: `M${frame.x_of(low)} ${frame.y_of(low)}L${frame.x_of(high)} ${frame.y_of(high)}` });
-  frame.add("text", { class: "title", x: frame.left, y: 12 }, "real change of the loss");
+  frame.add("text", { class: "title", x: frame.left, y: 12 }, "real change of the loss (logarithmic)");
   frame.add("text", { class: "title end", x: width - frame.right, y: frame.floor + 34 }, "predicted change");
-  for (const tick of reach) {
-    frame.add("text", { class: "tick middle", x: frame.x_of(tick), y: frame.floor + 17 }, format(tick, 3));
-  }
-  const points = edits.map(({ edit, predicted, real }, index) => frame.add("g", { class: "edit" },
-    draw("title", {}, `${index + 1}: ${edit}: predicted ${predicted}, real ${real}`),
-    draw("circle", { cx: frame.x_of(predicted), cy: frame.y_of(real), r: 5 }),
-    draw("text", { x: frame.x_of(predicted) + 7, y: frame.y_of(real) + 4 }, index + 1)));
+  const taken = [];
+  const points = edits.map(({ edit, predicted, real }, index) => {
+    const [x, y] = [frame.x_of(share(predicted)), frame.y_of(share(real))];
+    let at = { x: x + 7, y: y + 4 };  // a number stands to the right of its point, and of other numbers there
+    while (taken.some((other) => Math.abs(other.x - at.x) < 16 && Math.abs(other.y - at.y) < 11)) {
+      at = { ...at, x: at.x + 16 };
+    }
+    taken.push(at);
+    return frame.add("g", { class: "edit" },
+      draw("title", {}, `${index + 1}: ${edit}: predicted ${predicted}, real ${real}`),
+      draw("circle", { cx: x, cy: y, r: 5 }), draw("text", at, index + 1));
+  });
   container.replaceChildren(frame.picture);
   return points;
 }

@@ -103,8 +103,8 @@ function draw_graph() {
     "are the root of the sum of squares. Dashed and red: no path, the loss does not depend on it or it is frozen. " +
     "Arrow keys in the picture step through the film, Escape shows the whole."),
     graph_tables(graph));
-  const { titles, width, height } = layout(film.picture, container.clientWidth);
-  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${width}px`, role: "group",
+  const { titles, width, least, height } = layout(film.picture, container.clientWidth);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${least}px`, role: "group",
     "aria-label": "graph of the step" });
   svg.append(...titles.map(({ y, text }) => draw("text", { class: "tick", x: box.left, y }, text)),
     ...draw_flows(film.picture, point_at), ...film.picture.places.map((place) => draw_place(place, point_at)));

@@ -56,7 +56,7 @@ const is_leaf = ({ kind }) => kind === "parameter";
 
 // Rows are layers, first what belongs to none, last the loss; returns their titles and the size of all.
 export function layout({ places }, space) {
-  const columns = columns_of(places), width = Math.max(space, columns * (70 + box.gap));
+  const columns = columns_of(places), least = columns * (70 + box.gap), width = Math.max(space, least);
   drawing.step = (width - 2 * box.left + box.gap) / columns;
   const groups = [(each) => each.layer === null && each.kind !== "loss",
     ...counted(data.layers).map((layer) => (each) => each.layer === layer), (each) => each.kind === "loss"];
@@ -71,7 +71,7 @@ export function layout({ places }, space) {
     top += box.top + (1 + Math.max(...row.map(({ lane }) => lane))) * box.lane;
     return title;
   });
-  return { titles, width, height: top };
+  return { titles, width, least, height: top };
 }
 
 // ---- Picture
@@ -85,7 +85,7 @@ function edge_path({ from, to }, places) {
   const below = from.y >= to.y, y0 = to.y + (below ? box.height : 0), y1 = from.y + (below ? 0 : box.height);
   const [x0, x1, bend] = [to.x + wide / 2, from.x + wide / 2, (y0 + y1) / 2];
   const between = ({ x, y }) => x === to.x && y > Math.min(to.y, from.y) && y < Math.max(to.y, from.y);
-  const aside = x0 === x1 && places.some(between) ? 0.8 * wide : 0;
+  const aside = x0 === x1 && places.some(between) ? (x0 > wide ? -0.8 : 0.8) * wide : 0;
   return `M${x1} ${y1}C${x1 + aside} ${bend} ${x0 + aside} ${bend} ${x0} ${y0}`;
 }
 
@@ -104,7 +104,7 @@ export function draw_flows({ edges, places }, point) {
 
 export function draw_place(place, point) {
   const { name, path, kind, toggles, x, y } = place, wide = box_width(), norm = path ? shown(place.norm) : "no path";
-  const text = end_of(name, (wide - 6) / 7), open = toggles !== undefined && unfolded().includes(toggles);
+  const text = end_of(name, (wide - 2) / 6.5), open = toggles !== undefined && unfolded().includes(toggles);
   const others = unfolded().filter((key) => key !== toggles);
   const toggle = () => update({ unfolded: (open ? others : [...others, toggles]).join(" ") });
   const acts = toggles === undefined ? { role: "img" }
