@@ -105,6 +105,10 @@ class Browser:
     def address(self):
         return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
 
+def unfold(browser, selector):
+    browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true)")
+    browser.get("new Promise(done => setTimeout(done, 50))")
+
 def numbers(holder, field="value", bits=None):
     data, letter = holder[field], {8: "B", 32: "f", 64: "d", "steps": "I"}[bits or holder["bits"]]
     return struct.unpack(f"<{len(data) // struct.calcsize(letter)}{letter}", data)
@@ -144,8 +148,7 @@ def check_numbers(browser, path, data):
     equal("list", browser.texts(".list td:last-child", "title"), gates[:10])
     for name in ("gates", "position_logit"):  # with reasons, and without: then a causal model's rule says what is masked
         browser.open(path, view="quantities", quantity=name, show="one", part="value", layer=1, head=1)
-        browser.get("document.querySelector('.panel details').open = true")
-        browser.get("new Promise(done => setTimeout(done, 50))")
+        unfold(browser, ".panel details")
         whole = [word for word in browser.texts(".panel .behind td") if word != "masked"]
         equal("table", whole, [value for i in range(24) for value in row_of(data, name, 1, 1, i)[:i + 1]])
 
@@ -244,8 +247,7 @@ def check_lens(browser, path, data):
         equal(f"heads, {name}, all digits", browser.texts(f".heads td:nth-child({column})"), row)
     looks = browser.texts(".curves > div:first-child path.curve", "getAttribute('class')")
     assert len({re.search(r"d\d", look)[0] for look in looks}) == len(heads), f"{looks}: heads need dashes of their own"
-    browser.get("document.querySelector('.curves details').open = true")
-    browser.get("new Promise(done => setTimeout(done, 50))")
+    unfold(browser, ".curves details")
     shown = [word for word in browser.texts(".curves > div:first-child .behind td") if word != "masked"]
     equal("curves", shown, [value for head in heads for value in row_of(data, "conv_bias", 1, head, 15)[:16]])
     for j in (6, 0, 15):  # inside, and where taps reach over the edge
@@ -255,8 +257,7 @@ def check_lens(browser, path, data):
         told = [float(title) for title in browser.texts(".sum .told td", "title")]
         equal("sum", [told[0], told[3]], [bias, row_of(data, "conv_bias", 1, 2, 15)[j]])
         assert abs(told[2] - bias - sum(parts)) < 1e-9 * sum(map(abs, parts)), f"{told}: {bias + sum(parts)} expected"
-        browser.get("document.querySelector('.sum details').open = true")
-        browser.get("new Promise(done => setTimeout(done, 50))")
+        unfold(browser, ".sum details")
         equal("contributions", browser.texts(".sum .behind td"), parts)
     browser.press(".curves", "ArrowLeft", "ArrowUp")
     assert (browser.address()["i"], browser.address()["j"]) == ("14", "14"), browser.address()
@@ -357,7 +358,7 @@ def check_worked(browser, path, data):
 
 def check_some_rows(browser, path, data):
     """Where only some queries have links, others say so, and lead there."""
-    rows = data["link_rows"]["1"]
+    rows = data["link_rows"][1]
     other = next(i for i in range(len(data["tokens"])) if i not in rows)
     browser.open(path, quantity="gates", layer=1, i=other, j=0)
     assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
@@ -381,8 +382,7 @@ def check_long(browser, path, data):
         for shown in (browser.texts("#readout b"), browser.texts(".pools td", "title")):
             equal(f"pools of {level}", shown, [max(of("maximum")), mean, max(of("gradient"))])
     browser.open(path, **shared, pool="gradient")
-    browser.get("document.querySelectorAll('.told ~ details').forEach(each => each.open = true)")
-    browser.get("new Promise(done => setTimeout(done, 50))")
+    unfold(browser, ".told ~ details")
     strongest = sorted((value for value in numbers(part, "gradient")[head * cells ** 2:(head + 1) * cells ** 2] if value == value), reverse=True)
     equal("strongest", browser.texts(".strongest td:last-child", "title"), strongest[:20])
     windows = [window for window in overview["windows"] if window["layer"] == layer]
@@ -407,8 +407,7 @@ def check_long(browser, path, data):
     browser.press("#stage canvas", "Enter")
     assert "zoom" not in browser.address() and f'--at "i={row * cell + 1} j={column * cell}"' in browser.texts(".told code")[0]
     rows = [each for each in overview["strips"] if each["layer"] == layer]
-    browser.get("document.querySelector('.whole-row details').open = true")
-    browser.get("new Promise(done => setTimeout(done, 50))")
+    unfold(browser, ".whole-row details")
     whole = numbers(next(each for each in rows[0]["quantities"] if each["probe"] == "logits"))
     lines = [[whole[h * tokens + j] for h in range(data["heads"])] for j in range(rows[0]["i"] + 1)]
     equal("row", browser.texts(".whole-row:first-of-type .behind td")[:len(lines) * data["heads"]], sum(lines, []))

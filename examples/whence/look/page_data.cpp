@@ -196,18 +196,6 @@ Json links_json(const Links& links, DType dtype, PageNumbers& numbers) {
   return all;
 }
 
-Json link_rows_json(const Links& links) {
-  Json all = Json::object();
-  for (std::size_t layer = 0; layer < links.rows.size(); ++layer) all[std::to_string(layer)] = links.rows[layer];
-  return all;
-}
-
-Json left_out_json(const Links& links) {
-  Json all = Json::array();
-  for (const auto& [layer, from] : links.left_out) all.push_back({{"layer", layer}, {"from", from}});
-  return all;
-}
-
 Json graph_json(const Inspection& inspection) {
   const Graph graph = graph_of(inspection);
   Json nodes = Json::array(), edges = Json::array(), boxes = Json::array();
@@ -295,7 +283,7 @@ std::string json_of(const Inspection& inspection, PageNumbers& numbers, const st
   if (inspection.explains()) {
     const Links links = links_of(inspection, bytes_of_links);
     data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype(), numbers)},
-        {"link_rows", link_rows_json(links)}, {"left_out", left_out_json(links)}});
+        {"link_rows", links.rows}, {"left_out", links.left_out}});
   }
   return text_of(data);
 }

@@ -1,10 +1,8 @@
 #include "examples/whence/look/subject.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 
@@ -97,30 +95,21 @@ RunRecord read_record(const fs::path& run) {
   return record;
 }
 
-// A word of a shell's command.
-std::string shell_word(const std::string& word) {
-  const auto plain = [](char letter) {
-    return std::isalnum(static_cast<unsigned char>(letter)) || strchr("_./-=,", letter);
-  };
-  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
-  std::string quoted = "'";
-  for (const char letter : word) quoted += letter == '\'' ? "'\\''" : std::string(1, letter);
-  return quoted + "'";
-}
-
 std::string command_of(const SubjectOptions& options) {
-  std::string command = "whence look " + shell_word(options.run);
-  const auto add = [&](const char* option, const std::string& value) { command += to_text(" --", option, " ", value); };
-  if (!options.text.empty()) add("text", shell_word(options.text));
+  std::vector<std::string> words{"whence", "look", options.run};
+  const auto add = [&](const char* option, const std::string& value) {
+    words.push_back(to_text("--", option)), words.push_back(value);
+  };
+  if (!options.text.empty()) add("text", options.text);
   if (options.sample > 0) add("task-sample", std::to_string(options.sample));
-  if (!options.given.empty()) add("given", shell_word(options.given));
+  if (!options.given.empty()) add("given", options.given);
   if (options.length > 0) add("length", std::to_string(options.length));
   if (options.step > 0) add("step", std::to_string(options.step));
   if (options.seed > 0) add("seed", std::to_string(options.seed));
-  if (options.bidirectional) command += " --bidirectional";
-  if (options.accept_damaged) command += " --accept-damaged";
+  if (options.bidirectional) words.push_back("--bidirectional");
+  if (options.accept_damaged) words.push_back("--accept-damaged");
   if (options.dtype == DType::f64) add("dtype", "f64");
-  return command;
+  return shell_command(words);
 }
 
 // A token's bytes as valid UTF-8: what is none is written as <E2>.

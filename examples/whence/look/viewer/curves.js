@@ -107,13 +107,17 @@ function row_strip(sheet, row, width, last) {
   const label = `${sheet.title}, ${is_row(sheet) ? "" : `${word_of(sheet.row_axis)} ${row}, `}over ${word}`;
   const frame = strip({ label, values, width, last, labels: sheet.column_labels, word, marks: sheet.marks });
   stems(frame, values);
-  const line = frame.add("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
   trace(frame, values);
-  const title = end_of(sheet.title, (width - frame.left - 90) / letter_width);
-  frame.add("text", { class: "title", x: frame.left, y: 12 }, title);
+  return followed(frame, end_of(sheet.title, (width - frame.left - 90) / letter_width), "title",
+    (column) => hidden_at(sheet, row, column) ? "masked" : shown(values[column]));
+}
+
+// With its title, and a line at the column that is pointed at, whose value stands beside it.
+export function followed(frame, title, class_of_title, words) {
+  const line = frame.add("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
+  frame.add("text", { class: class_of_title, x: frame.left, y: 12 }, title);
   const now = frame.add("text", { class: "now", y: 12 });
-  frame.follow = (column) => follow_line({ frame, line, now, x: frame.x_of(column), title },
-    hidden_at(sheet, row, column) ? "masked" : shown(values[column]));
+  frame.follow = (column) => follow_line({ frame, line, now, x: frame.x_of(column), title }, words(column));
   return frame;
 }
 
@@ -130,7 +134,7 @@ function stems(frame, values) {
 }
 
 // The value stands beside the line, on the side where there is room.
-export function follow_line({ frame, line, now, x, title }, text) {
+function follow_line({ frame, line, now, x, title }, text) {
   const beside_title = frame.left + 8 + letter_width * title.length;
   const before = x > frame.width * 0.75 && x - 70 > beside_title;
   line.setAttribute("x1", x);

@@ -117,18 +117,22 @@ export function sheet_of(name, kind, at, run = "this") {
     run === "difference" ? difference_of(name, kind, at) : cut(of_run, quantity, part, kind, slice));
 }
 
-function cut(run, quantity, part, kind, slice) {
-  const { name, marks, scale } = quantity, end = slice.offset + slice.rows * slice.columns;
-  const reasons = decode(part, "reasons", 8)?.subarray(slice.offset, end) ?? null, value = kind === "value";
-  return sheet({
-    ...slice, name, kind, reasons, quantity, run, hidden: hidden_of(run, reasons, slice),
-    title: value ? name : `dLoss/d${name}`, scale: value ? scale : "diverging", marks: value ? marks : [],
-    cells: decode(part, kind).subarray(slice.offset, end), note: value ? words_of(quantity) : gradient_words,
-    shared: () => shared_extremes(name, kind, ["this", "beside"]),
-  });
+// What the numbers of a quantity, or of its gradient, are called and how they are coloured.
+export function looks_of(quantity, kind) {
+  const { name, marks, scale } = quantity, looks = { name, kind, quantity };
+  return kind === "value" ? { ...looks, title: name, scale, marks, note: words_of(quantity) }
+    : { ...looks, title: `dLoss/d${name}`, scale: "diverging", marks: [], note: gradient_words };
 }
 
-export const gradient_words = "how the loss changes as this number grows";
+function cut(run, quantity, part, kind, slice) {
+  const end = slice.offset + slice.rows * slice.columns;
+  const reasons = decode(part, "reasons", 8)?.subarray(slice.offset, end) ?? null;
+  return sheet({ ...slice, ...looks_of(quantity, kind), reasons, run, hidden: hidden_of(run, reasons, slice),
+    cells: decode(part, kind).subarray(slice.offset, end),
+    shared: () => shared_extremes(quantity.name, kind, ["this", "beside"]) });
+}
+
+const gradient_words = "how the loss changes as this number grows";
 export const words_of = ({ caption, equation, source, line }) =>
   [[caption, equation].filter(Boolean).join(": "), source && `(${source})`, line].filter(Boolean).join(" ");
 

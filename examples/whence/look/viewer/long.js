@@ -2,7 +2,7 @@
 import { clamped, command_code, counted, heading, make, on_button_keys, once, table_of } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
-  data, decode, extremes_of, gradient_words, hidden_at, key_of, letters_of, part_of, places_of, quantities, sheet,
+  data, decode, extremes_of, hidden_at, key_of, letters_of, looks_of, part_of, places_of, quantities, sheet,
   slice_of, tokens, value_at, word_of, words_of
 } from "./data.js";
 import { theme } from "./colour.js";
@@ -13,7 +13,7 @@ import {
 import {
   cell_of, fitting_cell, folded, map_figure, place_of, table_behind, text_at, values_readout, write
 } from "./map.js";
-import { follow_line, reach_of, strip, trace } from "./curves.js";
+import { followed, reach_of, strip, trace } from "./curves.js";
 
 const pools = [{ kind: "maximum", text: "maximum", note: "the largest value of each pool of pairs" },
                { kind: "mean", text: "mean", note: "the mean of the values of each pool of pairs" },
@@ -104,15 +104,13 @@ function window_at(at) {
 }
 
 function window_sheet(window, kind, at = state) {
-  const quantity = current_quantity(), part = probe_in(window), of_value = kind === "value";
+  const quantity = current_quantity(), part = probe_in(window);
   if (part[kind] == null) return null;
   const slice = slice_of(letters_of(quantity), part.shape, at), { i, j, rows, columns } = window;
   const cells = decode(part, kind).subarray(slice.offset, slice.offset + slice.rows * slice.columns);
-  return sheet({ ...slice, cells, hidden: Uint8Array.from(cells, Number.isNaN), row_from: i, column_from: j,
-    row_labels: tokens.slice(i, i + rows), column_labels: tokens.slice(j, j + columns), name: quantity.name, kind,
-    quantity, run: data, title: of_value ? quantity.name : `dLoss/d${quantity.name}`,
-    scale: of_value ? quantity.scale : "diverging", marks: of_value ? quantity.marks : [],
-    note: of_value ? words_of(quantity) : gradient_words, shared: () => extremes_of(decode(part, kind)) });
+  return sheet({ ...slice, ...looks_of(quantity, kind), cells, hidden: Uint8Array.from(cells, Number.isNaN),
+    row_from: i, column_from: j, row_labels: tokens.slice(i, i + rows), column_labels: tokens.slice(j, j + columns),
+    run: data, shared: () => extremes_of(decode(part, kind)) });
 }
 
 const window_sheets = (window, at) =>
@@ -282,13 +280,8 @@ function strip_of_head({ name, chosen, values }, { reach, width, last }) {
   const title = chosen ? `${name} (selected)` : name;
   const frame = strip({ label: `${name} over all keys`, values, width, last, labels: null, word: word_of("j"),
     height: 46, reach });
-  const line = frame.add("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
   trace_thinned(frame, values);
-  frame.add("text", { class: chosen ? "title" : "", x: frame.left, y: 12 }, title);
-  const now = frame.add("text", { class: "now", y: 12 });
-  frame.follow = (j) => follow_line({ frame, line, now, x: frame.x_of(j), title },
-    Number.isNaN(values[j]) ? "masked" : shown(values[j]));
-  return frame;
+  return followed(frame, title, chosen ? "title" : "", (j) => Number.isNaN(values[j]) ? "masked" : shown(values[j]));
 }
 
 // ---- View
