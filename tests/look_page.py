@@ -152,6 +152,16 @@ def check_numbers(browser, path, data):
         whole = [word for word in browser.texts(".panel .behind td") if word != "masked"]
         equal("table", whole, [value for i in range(24) for value in row_of(data, name, 1, 1, i)[:i + 1]])
 
+def check_start(browser, path, data):
+    """The page opens at the strongest gradient of its first quantity, and its map is not blank."""
+    browser.open(path)
+    first = data["quantities"][0]
+    strongest = max(abs(value) for part in first["layers"] for value in numbers(part, "gradient"))
+    assert math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest), browser.address()
+    colours = browser.get("(() => { const canvas = document.querySelectorAll('.panel canvas')[1], { width, height } = canvas;"
+                          "return new Set(new Uint32Array(canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer)).size; })()")
+    assert colours > 60, f"{colours} colours in the map of a gradient"
+
 def check_keys(browser, path, data):
     browser.open(path, show="one", part="value", quantity="gates", i=9, j=4)
     browser.press("#stage canvas", "ArrowLeft", "ArrowUp")
@@ -353,14 +363,14 @@ def check_worked(browser, path, data):
     strongest = max(map(abs, array("output", 1, "gradient")))
     assert browser.address()["quantity"] == "output" and math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest)
     assert "residual stream" in browser.texts(".sides")[0]
-    browser.open(path, quantity="gates", i=4, j=9)
+    browser.open(path, quantity="gates", layer=0, head=0, i=4, j=9)
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
 
 def check_some_rows(browser, path, data):
     """Where only some queries have links, others say so, and lead there."""
     rows = data["link_rows"][1]
     other = next(i for i in range(len(data["tokens"])) if i not in rows)
-    browser.open(path, quantity="gates", layer=1, i=other, j=0)
+    browser.open(path, quantity="gates", layer=1, head=0, i=other, j=0)
     assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
     browser.press(f"[data-focus='row {rows[0]}']", "Enter")
     assert browser.address()["i"] == str(rows[0]) and browser.texts(".sides .check", "dataset.equal")[-1] == "true"
@@ -523,7 +533,7 @@ def main(whence):
         try:
             for page in pages.values():
                 check_every_view(browser, page)
-            for check in (check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe, check_worked):
+            for check in (check_start, check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe, check_worked):
                 check(browser, pages["cope"], cope)
             check_equation5(browser, pages["equation5"], data_of(pages["equation5"]))
             check_lens(browser, pages["cdape"], data_of(pages["cdape"]))

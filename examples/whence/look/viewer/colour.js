@@ -1,5 +1,6 @@
 // Colours of values, figures of reasons, and the theme that both follow.
 import { clamped, counted, make, once } from "./elements.js";
+import { two_sided } from "./data.js";
 
 // ---- Colours
 // Both maps are computed in OKLCH with lightness linear in the value: equal steps look equal, also in grey and to
@@ -29,7 +30,7 @@ function srgb(lightness, chroma, hue) {
 
 // Violet over teal to yellow; or blue and orange apart from a neutral middle, which is the page's own darkness.
 function colour(scale, t, dark) {
-  if (scale !== "diverging") return { lightness: 0.24 + 0.71 * t, chroma: 0.145, hue: 300 - 195 * t };
+  if (!two_sided(scale)) return { lightness: 0.24 + 0.71 * t, chroma: 0.145, hue: 300 - 195 * t };
   const size = Math.abs(2 * t - 1), hue = t < 0.5 ? 255 : 55;
   return { lightness: dark ? 0.27 + 0.57 * size : 0.975 - 0.43 * size, chroma: 0.17 * size ** 0.9, hue };
 }
@@ -46,15 +47,24 @@ export function palette(scale) {
 const no_number = { rgb: [255, 0, 200], ink: "#000" };
 export function stop_of(scale, value, [low, high]) {
   if (Number.isNaN(value)) return no_number;
-  const t = high > low ? share_of(scale, value, [low, high]) : scale === "diverging" ? 0.5 : 0;
+  const t = high > low ? share_of(scale, value, [low, high]) : two_sided(scale) ? 0.5 : 0;
   return palette(scale)[Math.round(255 * clamped(t, 0, 1))];
 }
 
-// Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm.
-export const share_of = (scale, value, [low, high]) => scale === "logarithmic"
-  ? Math.log(Math.max(value, low) / low) / Math.log(high / low) : (value - low) / (high - low);
-export const value_of_share = (scale, t, [low, high]) =>
-  scale === "logarithmic" && low > 0 ? low * (high / low) ** t : low + (high - low) * t;
+// Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm, and of
+// a signed one in the middle, with all that is four decades below the ends.
+export const decades = 4;
+export function share_of(scale, value, [low, high]) {
+  if (scale === "logarithmic") return Math.log(Math.max(value, low) / low) / Math.log(high / low);
+  if (scale !== "signed") return (value - low) / (high - low);
+  const size = value ? Math.max(0, 1 + Math.log10(Math.abs(value) / high) / decades) : 0;
+  return 0.5 + 0.5 * Math.sign(value) * size;
+}
+export function value_of_share(scale, t, [low, high]) {
+  if (scale === "logarithmic" && low > 0) return low * (high / low) ** t;
+  if (scale !== "signed") return low + (high - low) * t;
+  return t === 0.5 ? 0 : Math.sign(t - 0.5) * high * 10 ** (decades * (Math.abs(2 * t - 1) - 1));
+}
 
 // ---- Theme
 const style_of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -121,7 +121,7 @@ export function sheet_of(name, kind, at, run = "this") {
 export function looks_of(quantity, kind) {
   const { name, marks, scale } = quantity, looks = { name, kind, quantity };
   return kind === "value" ? { ...looks, title: name, scale, marks, note: words_of(quantity) }
-    : { ...looks, title: `dLoss/d${name}`, scale: "diverging", marks: [], note: gradient_words };
+    : { ...looks, title: `dLoss/d${name}`, scale: "signed", marks: [], note: gradient_words };
 }
 
 function cut(run, quantity, part, kind, slice) {
@@ -132,7 +132,7 @@ function cut(run, quantity, part, kind, slice) {
     shared: () => shared_extremes(quantity.name, kind, ["this", "beside"]) });
 }
 
-const gradient_words = "how the loss changes as this number grows";
+const gradient_words = "how the loss changes as this number grows; colours are logarithmic over four decades";
 export const words_of = ({ caption, equation, source, line }) =>
   [[caption, equation].filter(Boolean).join(": "), source && `(${source})`, line].filter(Boolean).join(" ");
 
@@ -172,11 +172,14 @@ function all_sheets(name, kind, run) {
     places_of(name, run, at).map((place) => sheet_of(name, kind, { ...place, ...at }, run)).filter(Boolean));
 }
 
+// "signed": gradients lie so far apart that a linear scale would show the largest alone.
+export const two_sided = (scale) => scale === "diverging" || scale === "signed";
+
 // The colours' ends: those of all sheets, or of this one. Zero stays in the middle, or at the low end.
 export function range_of(sheet, fit) {
   if (!fit && sheet.scale === "unit") return [0, 1];
   const [low, high] = fit ? sheet.extremes : sheet.shared(), reach = Math.max(Math.abs(low), Math.abs(high));
-  if (sheet.scale === "diverging") return [-reach, reach];
+  if (two_sided(sheet.scale)) return [-reach, reach];
   if (sheet.scale === "logarithmic") return [reach / 1e6, reach];
   return fit ? [low, high] : [Math.min(0, low), Math.max(0, high)];
 }

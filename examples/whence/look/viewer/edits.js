@@ -1,6 +1,7 @@
 // View: what the gradient promised for an edit of the model against what the edit really did to the loss.
 import { draw, format, heading, make, table_of, unique } from "./elements.js";
 import { data, run_shown } from "./data.js";
+import { decades } from "./colour.js";
 import { number_cell, stage } from "./frame.js";
 import { chart, reach_of } from "./curves.js";
 

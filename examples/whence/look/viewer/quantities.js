@@ -27,7 +27,7 @@ const chosen_sheets = () =>
   chosen_names().flatMap((name) => kinds().map((kind) => sheet_of(name, kind, state, state.run))).filter(Boolean);
 
 // Those that share a row with the selected quantity, and so its cursor.
-export function sheets_of_row() {
+function sheets_of_row() {
   const sheets = chosen_sheets(), first = sheets.find((each) => each.name === state.quantity);
   const alike = (each) => ["row_axis", "column_axis", "columns"].every((key) => each[key] === first[key]);
   return first ? sheets.filter(alike) : [];

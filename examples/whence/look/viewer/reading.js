@@ -1,7 +1,7 @@
 // View: the text itself, each token shaded by what the selected one counts, attends to, or hands a gradient.
 import { clamped, counted, heading, make, norm_of, table_of } from "./elements.js";
 import { pointer, state } from "./state.js";
-import { data, hidden_at, measured, range_of, sheet_of, tokens, value_at, visible } from "./data.js";
+import { data, hidden_at, measured, range_of, sheet_of, tokens, two_sided, value_at, visible } from "./data.js";
 import { stop_of } from "./colour.js";
 import {
   choose, current_quantity, number_cell, of_selection, place_words, set_hover, shown, stage, token_name
@@ -30,7 +30,7 @@ function shading_range({ sheet, values, scale }) {
   const own = reach_of(values);
   if (sheet.row_axis === "t") return own;
   if (!state.fit) return range_of(sheet, false);
-  return scale === "diverging" ? [-Math.max(...own.map(Math.abs)), Math.max(...own.map(Math.abs))] : own;
+  return two_sided(scale) ? [-Math.max(...own.map(Math.abs)), Math.max(...own.map(Math.abs))] : own;
 }
 
 // The colour, and a line as long as the number is large: at the foot where it is positive, at the head where not.
