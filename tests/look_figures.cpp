@@ -137,20 +137,17 @@ TEST_CASE("look figures: a matrix as runs, and every cell that is not hidden in 
   CHECK(report::runs_of({1, 1, 0, 1, 1, 1}, 3, 1) == "M0 0h2v1h-2zM0 1h3v1h-3z");
   CHECK(report::runs_of({1, 1, 0, 1, 1, 1}, 3, 0) == "M2 0h1v1h-1z");
   CHECK(report::runs_of({1, 1}, 2, 5).empty());
-  report::HeatMap map{.title = "<a>", .row_label = "i", .column_label = "j", .rows = 2, .columns = 3};
-  map.values = {0, 0, 1, 0.5, std::nan(""), 0.5}, map.hidden = {0, 0, 1, 0, 0, 0};
+  report::HeatMap map{.title = "<a>", .tokens = 2, .values = {0, 1, std::nan(""), 0.5}, .causal = true, .marks = {1}};
   const std::string svg = report::svg_file("<b>", "&", {map}, 1);
   CHECK(fault_of(svg) == "");
   const Cells cells = cells_of(svg).at(0);
-  CHECK(cells.size() == 5);
+  CHECK(cells.size() == 3);
   CHECK(cells.at({0, 0}) == "<path class=\"s0\" d=\"");
-  CHECK(cells.at({0, 1}) == cells.at({0, 0}));
-  CHECK(cells.at({1, 0}) == "<path class=\"s31\" d=\"");
-  CHECK(cells.at({1, 1}) == "<path class=\"nan\" d=\"");
+  CHECK(cells.at({1, 0}) == "<path class=\"nan\" d=\"");
+  CHECK(cells.at({1, 1}) == "<path class=\"s31\" d=\"");
   CHECK(svg.find("<title>&lt;b&gt;</title>") != std::string::npos);
-  map.hidden.pop_back();
-  CHECK(error_text([&] { (void)report::svg_file("", "", {map}, 1); }).find("6 values and 5 hidden given") !=
-        std::string::npos);
+  map.values.pop_back();
+  CHECK(error_text([&] { (void)report::svg_file("", "", {map}, 1); }).find("3 values given") != std::string::npos);
 }
 
 TEST_CASE("look figures: they have the numbers of the pass") {

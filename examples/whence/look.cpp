@@ -25,8 +25,9 @@ struct Options {
   int threads = whence::threads();
 };
 
-void declare_options(CommandLine& line, Options& options) {
-  using Count = Range<std::int64_t>;
+using Count = Range<std::int64_t>;
+
+void declare_subject(CommandLine& line, Options& options) {
   line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
   line.heading("What is looked at")
       .text("text", &options.page.subject.text, {"file that a language model reads"})
@@ -46,6 +47,9 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("bidirectional", &options.page.subject.bidirectional, {"of a scheme: every query sees every key"});
   declare_accept_damaged(line, options.page.subject.accept_damaged);
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
+}
+
+void declare_output(CommandLine& line, Options& options) {
   line.heading("What is made of it")
       .text("out", &options.page.out,
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
@@ -114,7 +118,8 @@ int run(int argc, char** argv) {
   look::PageRequest& page = options.page;
   CommandLine line(
       "whence look", "Shows whence each gradient of a trained model came: values, gradients, ways, and why zero.");
-  declare_options(line, options);
+  declare_subject(line, options);
+  declare_output(line, options);
   if (line.shows_page(argc, argv)) return 0;
   if (page.figure == "list") {
     std::cout << look::figures_list();

@@ -164,22 +164,22 @@ void weigh(std::vector<double>& map, index_t length, bool causal) {
 
 // Where a line ends, and where a title such as "= = Description = =" begins.
 struct Separators {
-  std::vector<index_t> ends, titles;
+  std::vector<std::size_t> ends, titles;
 };
 Separators separators_of(const std::vector<std::string>& texts) {
   Separators found;
   std::string line;
-  index_t line_begin = 0;
+  std::size_t line_begin = 0;
   const auto finish_line = [&] {
     const std::size_t first = line.find_first_not_of(" \t\r\n"), last = line.find_last_not_of(" \t\r\n");
     if (first != last && line[first] == '=' && line[last] == '=') found.titles.push_back(line_begin);
     line.clear();
   };
   for (std::size_t t = 0; t < texts.size(); ++t) {
-    if (line.empty()) line_begin = static_cast<index_t>(t);
+    if (line.empty()) line_begin = t;
     line += texts[t];
     if (texts[t].find('\n') == std::string::npos) continue;
-    found.ends.push_back(static_cast<index_t>(t));
+    found.ends.push_back(t);
     finish_line();
   }
   if (!line.empty()) finish_line();
@@ -231,17 +231,12 @@ std::string maps_svg(const FigureRequest& wanted, const Subject& subject) {
     Maps of_heads = maps_of(rows, subject, layer, name);
     for (const index_t head : heads) {
       report::HeatMap map{.title = to_text("layer ", layer, ", head ", head),
-          .row_label = "query i",
-          .column_label = "key j",
-          .rows = static_cast<std::size_t>(length),
-          .columns = static_cast<std::size_t>(length)};
-      map.values = std::move(of_heads.at(static_cast<std::size_t>(head)));
+          .tokens = static_cast<std::size_t>(length),
+          .values = std::move(of_heads.at(static_cast<std::size_t>(head))),
+          .causal = causal,
+          .marks = separators.ends};
       if (!gates) weigh(map.values, length, causal);
-      for (index_t cell = 0; causal && cell < length * length; ++cell)
-        map.hidden.push_back(cell % length > cell / length);
-      for (const std::vector<index_t>* marked : {&separators.ends, &separators.titles})
-        for (const index_t t : *marked)
-          map.plus_signs.emplace_back(static_cast<std::size_t>(t), static_cast<std::size_t>(t));
+      map.marks.insert(map.marks.end(), separators.titles.begin(), separators.titles.end());
       maps.push_back(std::move(map));
     }
   }

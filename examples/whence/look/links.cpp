@@ -235,47 +235,59 @@ std::vector<index_t> by_strength(const Inspection& inspection, index_t layer) {
   return order;
 }
 
+// The links of a layer; without those whose sum is not the gradient, which are named in `left_out`.
+std::vector<Link> believed_links(
+    const Inspection& inspection, index_t layer, std::vector<std::pair<index_t, std::string>>& left_out) {
+  std::vector<Link> all = LinkFinder(inspection, layer).links();
+  std::set<std::string> checked, disbelieved;
+  for (const Link& link : all)
+    if (checked.insert(link.from).second && !adds_up(inspection, all, *quantity_named(inspection, layer, link.from)))
+      disbelieved.insert(link.from);
+  std::erase_if(all, [&](const Link& link) { return disbelieved.contains(link.from); });
+  for (const std::string& from : disbelieved) left_out.emplace_back(layer, from);
+  return all;
+}
+
+// Those whose links fit into `bytes`, the strongest first, in ascending order.
+std::vector<index_t> fitting_rows(
+    const std::vector<index_t>& by_strength, std::map<index_t, double>& bytes_of_query, double bytes) {
+  std::vector<index_t> rows;
+  double left = bytes - bytes_of_query[-1];
+  for (const index_t query : by_strength) {
+    if ((left -= bytes_of_query[query]) < 0) break;
+    rows.push_back(query);
+  }
+  std::ranges::sort(rows);
+  return rows;
+}
+
 }  // namespace
 
 Links links_of(const Inspection& inspection, double bytes) {
-  const index_t layers = inspection.subject().model->options().layers;
+  const TransformerOptions& model = inspection.subject().model->options();
   const double each = static_cast<double>(size_of(inspection.subject().model->parameters()[0].tensor.dtype())) + 8;
   Links links;
   const auto tokens = static_cast<double>(inspection.subject().tokens.numel());
-  if (static_cast<double>(layers * inspection.subject().model->options().heads) * tokens * tokens * tokens > most_work)
-    return links;
-  for (index_t layer = 0; layer < layers; ++layer) {
-    std::vector<Link> all = LinkFinder(inspection, layer).links();
-    std::set<std::string> checked, disbelieved;
-    for (const Link& link : all)
-      if (checked.insert(link.from).second && !adds_up(inspection, all, *quantity_named(inspection, layer, link.from)))
-        disbelieved.insert(link.from);
-    std::erase_if(all, [&](const Link& link) { return disbelieved.contains(link.from); });
-    for (const std::string& from : disbelieved) links.left_out.push_back({layer, from});
+  if (static_cast<double>(model.layers * model.heads) * tokens * tokens * tokens > most_work) return links;
+  for (index_t layer = 0; layer < model.layers; ++layer) {
+    const std::vector<Link> all = believed_links(inspection, layer, links.left_out);
     std::vector<std::vector<index_t>> queries;
     std::map<index_t, double> bytes_of_query;
     for (const Link& link : all) {
       queries.push_back(queries_of(inspection, link));
       for (const index_t query : queries.back()) bytes_of_query[query] += each;
     }
-    std::vector<index_t> rows;
-    double left = bytes / static_cast<double>(layers) - bytes_of_query[-1];
-    for (const index_t query : by_strength(inspection, layer))
-      if ((left -= bytes_of_query[query]) >= 0)
-        rows.push_back(query);
-      else
-        break;
-    std::ranges::sort(rows);
+    const std::vector<index_t> rows =
+        fitting_rows(by_strength(inspection, layer), bytes_of_query, bytes / static_cast<double>(model.layers));
     for (std::size_t k = 0; k < all.size(); ++k) {
       Link kept{layer, all[k].from, all[k].to, {}, {}, {}};
       for (std::size_t e = 0; e < all[k].a.size(); ++e) {
-        const index_t query = queries[k][e];
-        if (query >= 0 && !std::ranges::binary_search(rows, query)) continue;
+        if (queries[k][e] >= 0 && !std::ranges::binary_search(rows, queries[k][e])) continue;
         kept.a.push_back(all[k].a[e]), kept.b.push_back(all[k].b[e]), kept.derivative.push_back(all[k].derivative[e]);
       }
       if (!kept.a.empty()) links.all.push_back(std::move(kept));
     }
-    links.rows.push_back(std::move(rows));
+    links.rows.push_back(rows);
   }
   return links;
 }

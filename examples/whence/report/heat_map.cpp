@@ -78,21 +78,14 @@ int stop_of(double value) {
                            : static_cast<int>(std::lround((heat_colours - 1) * std::clamp(value, 0.0, 1.0)));
 }
 
-void check(const HeatMap& map) {
-  const std::size_t cells = map.rows * map.columns;
-  if (map.values.size() != cells || (!map.hidden.empty() && map.hidden.size() != cells))
-    throw Error("report: map '", map.title, "' of ", map.rows, " by ", map.columns, " cells: ", map.values.size(),
-        " values and ", map.hidden.size(), " hidden given; one value for each cell required");
-}
-
 // In units of cells; behind it lies the hatching, which shows where a cell is hidden.
 std::string cells_of(const HeatMap& map) {
   std::vector<int> stops;
   for (std::size_t cell = 0; cell < map.values.size(); ++cell)
-    stops.push_back(!map.hidden.empty() && map.hidden[cell] ? unseen : stop_of(map.values[cell]));
+    stops.push_back(map.causal && cell % map.tokens > cell / map.tokens ? unseen : stop_of(map.values[cell]));
   std::string body;
   for (int stop = 0; stop <= no_number; ++stop)
-    if (const std::string path = runs_of(stops, map.columns, stop); !path.empty())
+    if (const std::string path = runs_of(stops, map.tokens, stop); !path.empty())
       body += to_text("<path class=\"", class_of(stop), "\" d=\"", path, "\"/>\n");
   return body;
 }
@@ -114,26 +107,26 @@ struct Panel {
 // A map with its axes, its upper left corner at 0 0.
 Panel panel_of(const HeatMap& map, double cell) {
   constexpr double left = 44, top = 30;
-  const double wide = cell * static_cast<double>(map.columns), high = cell * static_cast<double>(map.rows);
-  Panel panel{left + wide + 4, top + high + 4, ""};
-  panel.body += svg_text("soft", left, 11, map.column_label + " \u2192");
-  panel.body += svg_text("soft end", 0, 0, map.row_label + " \u2192",
-      to_text(" transform=\"translate(12 ", number(top, 6), ") rotate(-90)\""));
+  const double side = cell * static_cast<double>(map.tokens);
+  Panel panel{left + side + 4, top + side + 4, ""};
+  panel.body += svg_text("soft", left, 11, "key j \u2192");
+  panel.body += svg_text(
+      "soft end", 0, 0, "query i \u2192", to_text(" transform=\"translate(12 ", number(top, 6), ") rotate(-90)\""));
   const auto middle = [&](std::size_t index) { return (static_cast<double>(index) + 0.5) * cell; };
-  for (std::size_t row = 0; row < map.rows; row += label_step(cell, 11))
+  for (std::size_t row = 0; row < map.tokens; row += label_step(cell, 11))
     panel.body += svg_text("at end", left - 4, top + middle(row) + 3.5, std::to_string(row));
-  for (std::size_t column = 0; column < map.columns; column += label_step(cell, 20))
+  for (std::size_t column = 0; column < map.tokens; column += label_step(cell, 20))
     panel.body += svg_text("at middle", left + middle(column), top - 4, std::to_string(column));
   panel.body += to_text("<g transform=\"translate(", number(left, 6), ' ', number(top, 6), ") scale(", number(cell, 6),
-      ")\" shape-rendering=\"crispEdges\"><path fill=\"url(#masked)\" d=\"M0 0h", map.columns, "v", map.rows, "h-",
-      map.columns, "z\"/>\n", cells_of(map), "</g>\n");
+      ")\" shape-rendering=\"crispEdges\"><path fill=\"url(#masked)\" d=\"M0 0h", map.tokens, "v", map.tokens, "h-",
+      map.tokens, "z\"/>\n", cells_of(map), "</g>\n");
   panel.body += to_text("<rect class=\"frame\" x=\"", number(left - 0.5, 6), "\" y=\"", number(top - 0.5, 6),
-      "\" width=\"", number(wide + 1, 6), "\" height=\"", number(high + 1, 6), "\"/>\n");
-  if (!map.plus_signs.empty()) {
+      "\" width=\"", number(side + 1, 6), "\" height=\"", number(side + 1, 6), "\"/>\n");
+  if (!map.marks.empty()) {
     std::string signs;
     const double arm = std::clamp(0.4 * cell, 3.5, 7.0);
-    for (const auto& [row, column] : map.plus_signs)
-      signs += to_text("M", number(left + middle(column) - arm, 6), ' ', number(top + middle(row), 6), "h",
+    for (const std::size_t mark : map.marks)
+      signs += to_text("M", number(left + middle(mark) - arm, 6), ' ', number(top + middle(mark), 6), "h",
           number(2 * arm), "m-", number(arm), " -", number(arm), "v", number(2 * arm));
     panel.body += to_text("<path class=\"under\" d=\"", signs, "\"/><path class=\"plus\" d=\"", signs, "\"/>\n");
   }
@@ -157,7 +150,7 @@ std::string scale_at(double x, double y) {
 }
 
 double cell_size(const HeatMap& map, double space, double largest) {
-  const double cell = space / static_cast<double>(std::max<std::size_t>({1, map.rows, map.columns}));
+  const double cell = space / static_cast<double>(std::max<std::size_t>(1, map.tokens));
   return std::min(cell >= 2 ? std::floor(cell) : cell, largest);
 }
 
@@ -185,7 +178,9 @@ std::string svg_file(
   std::vector<Panel> panels;
   double wide = 0, high = 0;
   for (const HeatMap& map : maps) {
-    check(map);
+    if (map.values.size() != map.tokens * map.tokens)
+      throw Error("report: map '", map.title, "' of ", map.tokens, " tokens: ", map.values.size(),
+          " values given; one for each pair required");
     panels.push_back(panel_of(map, cell));
     wide = std::max({wide, panels.back().width, 300.0}), high = std::max(high, panels.back().height);
   }

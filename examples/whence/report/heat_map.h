@@ -3,18 +3,17 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace whence::report {
 
-// `values` has rows * columns entries, row by row.
+// Queries are rows, keys are columns.
 struct HeatMap {
-  std::string title, row_label, column_label;  // "layer 0, head 1", "query i"
-  std::size_t rows = 0, columns = 0;
-  std::vector<double> values = {};                                   // what is no number is magenta, as no colour here
-  std::vector<unsigned char> hidden = {};                            // not 0: hatched instead; empty: none is
-  std::vector<std::pair<std::size_t, std::size_t>> plus_signs = {};  // row and column
+  std::string title;  // "layer 0, head 1"
+  std::size_t tokens = 0;
+  std::vector<double> values;      // tokens * tokens, row by row; what is no number is magenta, as no colour here
+  bool causal = false;             // keys behind the query are hatched instead
+  std::vector<std::size_t> marks;  // places on the diagonal that get a plus sign
 };
 
 // Colours are computed in OKLCH with lightness linear in the number: equal steps look equal, also in grey and to
