@@ -5,8 +5,10 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <sstream>
 
-#include "examples/whence/papers/compare.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/papers/record.h"
 #include "tensor/error.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
@@ -43,6 +45,9 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
   const test::Scratch scratch("reproduce-list");
   const std::string list = reproduce({"--list"}, scratch).out;
   for (const std::string& name : names) CHECK_MESSAGE(list.find("\n" + name + " ") != std::string::npos, name);
+  std::istringstream lines(list);
+  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(display_width(line) <= 120, line);
+  CHECK(list.find("unknown") == list.find("unknown cost"));
 }
 
 TEST_CASE(
@@ -167,7 +172,9 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
       {{"cope/table3", "--preset", "huge"}, "huge"},
       {{"dape/table2", "--row", "Learned"}, "a row of preset mini required"},
       {{"cope/table3", "--record", scratch / "own"}, "is no page of records"},
-      {{"cope/table3", "--check", "--records", scratch / "none"}, "is not recorded"}};
+      {{"cope/table3", "--preset", "small", "--check"}, "is not recorded"},
+      {{"cope/table3", "--seeds", "2", "--check"}, "the recorded options, seeds and file's name required"},
+      {{"cope/table3", "--set", "dim=32", "--check"}, "the recorded options, seeds and file's name required"}};
   std::filesystem::create_directory(scratch / "own");
   std::ofstream(scratch / "own/README.md") << "# Somebody's own\n";
   for (const auto& [arguments, words] : cases) {
@@ -182,7 +189,7 @@ TEST_CASE("reproduce: of a table without training it runs the commands") {
       reproduce({"dape-v2/proposition2", "--out", scratch / "out", "--record", scratch / "kept"}, scratch);
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("\n$ whence recall") != std::string::npos);
-  CHECK(test::text_of(scratch / "kept/README.md").find("<code>whence recall") != std::string::npos);
+  CHECK(test::text_of(scratch / "kept/dape-v2-proposition2-mini.md").find("\n$ whence recall") != std::string::npos);
   CHECK(papers::find_table("dape/figure9").name == "dape/figure7-21");
 }
 
@@ -194,7 +201,7 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
     more.insert(more.begin(), arguments.begin(), arguments.end());
     return reproduce(more, scratch);
   };
-  const std::string kept = scratch / "kept", file = kept + "/results/cope-table2-flip_flop-mini.json";
+  const std::string kept = scratch / "kept", file = kept + "/recorded.txt";
   const test::Outcome first = with({"--record", kept});
   REQUIRE_MESSAGE(first.code == 0, first.err);
   const std::string folder = scratch / "out/cope/table2-flip_flop-mini";
@@ -203,35 +210,45 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   CHECK(beside.find(",5,21.7 (7.9)\n") != std::string::npos);
   CHECK(beside.find(",5,0.03 (0.06)\n") != std::string::npos);
   CHECK(test::text_of(folder + "/verdicts.csv").find("CoPE better than RoPE,OOD,") != std::string::npos);
-  const std::string page = test::text_of(kept + "/README.md");
-  CHECK(page.find("/ 0.03 (0.06) |") != std::string::npos);
-  CHECK(page.find("length=8") != std::string::npos);
+  CHECK(test::text_of(kept + "/README.md").find("| cope/table2-flip_flop | ") != std::string::npos);
+  CHECK(test::text_of(kept + "/cope-table2-flip_flop-mini.md").find("length=8") != std::string::npos);
+  const std::string record = test::text_of(file);
+  CHECK(papers::text_of(papers::read_records(file, record)) == record);
+  CHECK(record.find(" flip_flop cope\n") != std::string::npos);
 
-  const test::Outcome again = with({"--check", "--records", kept});
-  CHECK(again.out.find(" numbers are as recorded on ") != std::string::npos);
-  CHECK(again.code == 0);
-  const test::Outcome row = with({"--row", "CoPE", "--check", "--records", kept});
-  CHECK(row.out.find("\n12 numbers are as recorded on ") != std::string::npos);
-  CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("1 results recorded, 0 older"));
-
-  // The number of one seed made another: the same code on the same machine cannot have given it.
-  std::string record = test::text_of(file);
-  const std::size_t value = record.find_first_of("0123456789", record.find("\"values\""));
-  record.insert(value, "1");
-  std::ofstream(file) << record;
-  const test::Outcome differs = with({"--check", "--records", kept});
+  const auto checked = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--check", "--records", file});
+    return with(more);
+  };
+  CHECK(checked({}).out.find(" numbers are as recorded on ") != std::string::npos);
+  CHECK(checked({"--row", "CoPE"}).out.find("\n12 numbers are as recorded on ") != std::string::npos);
+  const auto stale = [&] { return reproduce({"--stale", "--records", file, "--out", scratch / "stale"}, scratch).out; };
+  CHECK(stale() == "1 results recorded, 0 that this program would not give\n");
+  CHECK_FALSE(std::filesystem::exists(scratch / "stale/short_trainings"));
+  const auto changed = [&](const std::string& what, const std::string& other) {
+    std::string text = record;
+    const std::size_t at = text.find(what);
+    REQUIRE_MESSAGE(at != std::string::npos, what);
+    std::ofstream(file) << text.replace(at, what.size(), other);
+  };
+  // The number of one seed made another: the same vectors cannot have given it.
+  changed("| Absolute PE | In-dist | ", "| Absolute PE | In-dist | 1");
+  const test::Outcome differs = checked({});
   CHECK(differs.code == 1);
   CHECK(differs.out.find("differs: Absolute PE, In-dist: ") != std::string::npos);
-
-  // Other code made it: said, and no failure.
-  const std::size_t code = record.find("\"code\": \"") + 9;
-  std::ofstream(file) << record.replace(code, 4, "ffff");
-  CHECK(with({"--check", "--records", kept}).code == 0);
-  CHECK(reproduce({"--stale", "--records", kept}, scratch).out.starts_with("STALE: cope/table2-flip_flop, mini, "));
-  std::ofstream(file) << record.substr(0, 40);
-  const test::Outcome torn = reproduce({"--list", "--records", kept}, scratch);
-  CHECK(torn.code == 3);
-  CHECK(torn.err.find("no record of a table") != std::string::npos);
+  // Other vectors: said, and no failure.
+  std::string elsewhere = test::text_of(file);
+  const std::size_t vectors = elsewhere.find("vectors ") + 8;
+  std::ofstream(file) << elsewhere.replace(vectors, elsewhere.find('\n', vectors) - vectors, "of another kind");
+  CHECK(checked({}).code == 0);
+  CHECK(stale().find("1 of which it cannot tell") != std::string::npos);
+  // Other bits of a short training, and other options.
+  const std::size_t bits = record.find("bits ") + 5;
+  changed(record.substr(bits, 16), "0123456789abcdef");
+  CHECK(stale().starts_with("STALE: cope/table2-flip_flop, mini, of 20"));
+  changed(" --seeds 5", " --seeds 6");
+  CHECK(stale().find("its preset has other options now") != std::string::npos);
+  std::ofstream(file) << record;
 
   // A run of the pool that was damaged since ends anew.
   const auto run = std::filesystem::directory_iterator(scratch / "out/runs/flip_flop")->path();
@@ -241,35 +258,19 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   CHECK(test::text_of(results) == whole);
 }
 
-TEST_CASE("reproduce: a record is read strictly, and what is wrong has the file's name and the field's") {
-  const test::Scratch scratch("reproduce-strict");
-  const std::string source = test::source_folder() + "/examples/whence/papers/results/cope-table3-mini.json",
-                    whole = test::text_of(source), file = scratch / "results/cope-table3-mini.json";
-  std::filesystem::create_directories(scratch / "results");
-  const auto said = [&](const std::string& text) {
-    std::ofstream(file) << text;
-    const test::Outcome outcome = reproduce({"--stale", "--records", scratch / ""}, scratch);
-    CHECK(outcome.err.find("json.exception") == std::string::npos);
-    return outcome.code == 3 && outcome.err.find(file) != std::string::npos
-               ? outcome.err
-               : "exit code " + std::to_string(outcome.code);
-  };
-  CHECK(said(whole) == "exit code 0");
-  struct Damage {
-    std::string what, with, said;
-  };
-  for (const Damage& damage : std::vector<Damage>{{"\"preset\": \"mini\"", "\"preset\": 3", "'preset' of type number"},
-           {"\"seeds\": ", "\"seeds\": 2.5, \"x\": ", "\"seeds\" is not as whence writes it"},
-           {"\"runs\": ", "\"runs\": true, \"x\": ", "\"runs\" is not as whence writes it"},
-           {"\"digits\"", "\"digit\"", "no field 'digits'"}, {"\"date\"", "\"daze\": 1, \"date\"", "\"daze\""},
-           {"\"values\": [", "\"values\": [\"1\",", "of type string"},
-           {"\"numbers\": [", "\"numbers\": [4,", "'method'"},
-           {"\"processor_seconds\": ", "\"processor_seconds\": 1e999, \"x\": ", "beyond what a computer's"},
-           {"\"date\"", "\"date", ": line 1"}}) {
-    std::string text = whole;
-    const std::size_t at = text.find(damage.what);
-    REQUIRE_MESSAGE(at != std::string::npos, damage.what);
-    const std::string found = said(text.replace(at, damage.what.size(), damage.with));
-    CHECK_MESSAGE(found.find(damage.said) != std::string::npos, found);
-  }
+TEST_CASE(
+    "reproduce: what is recorded is read strictly, and what is wrong has the file's name, the line and what is "
+    "expected") {
+  CHECK(papers::text_of(papers::recorded()) ==
+        test::text_of(test::source_folder() + "/examples/whence/papers/recorded.txt"));
+  CHECK(papers::summary_page(papers::recorded()) ==
+        test::text_of(test::source_folder() + "/examples/whence/papers/README.md"));
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {"rekord a b\n", "line 1: rekord found; record TABLE PRESET"}, {"  date x\n", "before it"},
+      {"record a b\n  seeds five\n", "line 2: \"five\" found; a number"},
+      {"record a b\n  dote x\n", "dote found; a field of a record"}, {"record a b\n  | m | 1 2 |\n", "2 cells found"},
+      {"record a b\n  | m | c | 1 x |\n", "\"x\" found; a number"}, {"record a b\n  | m | c | 1\n", "a | at the end"}};
+  for (const auto& [text, words] : bad)
+    CHECK_THROWS_WITH_AS((void)papers::read_records("r.txt", text), doctest::Contains(words.c_str()), FileError);
+  CHECK_THROWS_AS((void)papers::read_records("r.txt", std::string(300000, '[')), FileError);
 }

@@ -2,10 +2,9 @@
 // beside the paper's figures, with a verdict on each comparison that the paper makes; what other commands show is run.
 #include <algorithm>
 #include <ctime>
+#include <fstream>
 #include <iostream>
-#include <map>
 #include <optional>
-#include <set>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
@@ -16,12 +15,15 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/papers/commands.h"
 #include "examples/whence/papers/compare.h"
-#include "examples/whence/papers/record.h"
+#include "examples/whence/papers/kept.h"
+#include "examples/whence/papers/listing.h"
 #include "examples/whence/papers/runs.h"
-#include "examples/whence/run/code_hash.h"
+#include "examples/whence/papers/short_trainings.h"
+#include "examples/whence/run/commit.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/train.h"
 #include "nn/io/files.h"
+#include "tensor/cpu/instruction_set.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -41,62 +43,22 @@ struct Options {
   bool list = false, plan = false, stale = false, check = false, quiet = false;
 };
 
-fs::path records_of(const Options& options) {
-  return options.records.empty() ? "examples/whence/papers" : fs::path(options.records);
+// Of --records, else those that this program was built with.
+std::vector<Record> records_of(const Options& options) {
+  return options.records.empty() ? papers::recorded()
+                                 : papers::read_records(options.records, read_file(options.records));
 }
 
-std::string recorded_text(const PaperTable& table, const std::vector<Record>& records) {
-  std::string text;
-  for (const Record& record : records) {
-    if (record.table != table.name || !has_place(record)) continue;
-    const papers::Count count = papers::count_of(judged_of(record));
-    text += to_text(text.empty() ? "" : "; ", record.preset, " ", record.date.substr(0, 10),
-        count.all() > 0 ? to_text(", ", count.holds, " of ", count.all(), " hold") : "");
-  }
-  return text.empty() ? "-" : text;
-}
-
-std::string cost_of(const PaperTable& table, const std::vector<Record>& records) {
-  std::string text;
-  for (const papers::Preset& preset : table.presets) {
-    std::string cost;
-    for (const Record& record : records)
-      if (record.table == table.name && (cost.empty() || record.preset == preset.name))
-        cost = papers::cost_text(record, preset.name);
-    if (cost.empty()) cost = "not known";
-    text += to_text(text.empty() ? "" : "; ", preset.name, " ", cost);
-  }
-  return text.empty() ? "-" : text;
-}
-
-std::string how(const PaperTable& table) {
-  switch (table.kind) {
-    case Kind::compared: return "trained, compared";
-    case Kind::commanded: return table.presets.empty() ? "commands" : "trained, then commands";
-    case Kind::not_ours: return "lacks: " + table.note;
-  }
-  throw Error(table.name, ": of no kind");
-}
-
-void print_list(const std::vector<Record>& records) {
-  Table list({"name", "what it asks", "in the paper", "how", "cost of its presets, on two cores", "recorded"});
-  for (const PaperTable& table : papers::all_papers().tables)
-    list.row({table.name, table.what, table.place, how(table), cost_of(table, records), recorded_text(table, records)});
-  std::cout << list.text();
-}
-
-int print_staleness(const std::vector<Record>& records) {
-  std::size_t stale = 0;
-  for (const Record& record : records) {
-    const std::string why = papers::staleness(record);
-    if (why.empty()) continue;
-    ++stale;
-    std::cout << "STALE: " << record.table << ", " << record.preset << ", of " << record.date.substr(0, 10) << ": "
-              << why << '\n';
-  }
-  std::cout << records.size() << " results recorded, " << stale
-            << " older than the code or the options that make them\n";
-  return 0;
+// The first processor's name and how many threads are used; the device where that is not the CPU.
+std::string machine_of(const DeviceChoice& choice) {
+  std::ifstream file("/proc/cpuinfo");
+  std::string model = "unknown processor";
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos) {
+      model = line.substr(line.find(": ") + 2);
+      break;
+    }
+  return to_text(model, ", ", threads(), " threads", choice.device.is_cpu() ? "" : "; " + choice.sentence);
 }
 
 bool reads(const PaperTable& table, const char* word, papers::Reads what) {
@@ -119,25 +81,17 @@ class Reproduction {
         if (papers::names(command, word) && file.empty())
           throw InputError("--", word[0] == 'T' ? "data" : "code",
               ": nothing given; a file of yours required: ", table.name, " runs whence ", command);
-    if (options.check && !recorded(records_of(options)))
-      throw InputError(
-          "--check: ", table.name, " at preset ", options.preset, " is not recorded; another table required");
-    if (options.record.empty()) return;
-    papers::require_own_page(options.record);
-    const auto kept = recorded(options.record);
-    if (kept && kept->command != command())
-      throw InputError("--record: ", options.record, " holds ", table.name, " as made by '", kept->command,
-          "'; the same command, or another folder, required");
-    count_operations();
+    if (options.check) require_same_runs();
+    if (!options.record.empty()) papers::require_own_page(options.record);
   }
 
   void say() const {
     std::size_t runs = 0;
     for (const Grid& grid : runs_.grids) runs += grid.cells.size();
     std::cout << table_.name << ": " << table_.what << " (" << table_.place << ")\n";
-    if (runs > 0) std::cout << runs << " runs, preset " << options_.preset << "; as\n";
-    for (const std::string& command : runs_.commands) std::cout << "  " << command << '\n';
-    for (const std::string& command : table_.commands) std::cout << "  whence " << command << '\n';
+    if (runs > 0) std::cout << runs << " runs, preset " << options_.preset << "; as\n  " << runs_.lab << '\n';
+    for (const std::string& command : table_.commands)
+      std::cout << "  whence " << shell_command(papers::words_of(command, places())) << '\n';
     if (!table_.note.empty()) std::cout << table_.note << '\n';
     std::cout << std::flush;
   }
@@ -149,16 +103,16 @@ class Reproduction {
     if (!options_.record.empty()) ensure_output_folder(options_.record);
     Record record = begun();
     if (!runs_.grids.empty()) train(record);
-    const papers::Places places{
-        runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder, folder_, options_.data, options_.code};
+    std::vector<papers::Said> said;
+    int code = runs_.grids.empty() ? 0 : say_failures(runs_.grids, "reproduce");
     for (const std::string& command : table_.commands) {
-      const papers::Said& said = record.said.emplace_back(papers::run_command(command, places));
-      std::cout << "\n$ " << said.command << '\n' << said.output << std::flush;
+      const papers::Said& each = said.emplace_back(papers::run_command(command, places()));
+      std::cout << "\n$ " << each.command << '\n' << each.output << std::flush;
+      record.core_seconds += 2 * each.seconds;
+      if (each.exit_code != 0) code = 1;
     }
     if (options_.check) require_as_recorded(record);
-    if (!options_.record.empty()) keep(record);
-    int code = runs_.grids.empty() ? 0 : say_failures(runs_.grids, "reproduce");
-    for (const papers::Said& said : record.said) code = std::max(code, said.exit_code == 0 ? 0 : 1);
+    if (!options_.record.empty()) keep(record, said);
     return code;
   }
 
@@ -174,31 +128,27 @@ class Reproduction {
         .folder = fs::path(options_.out) / "runs"};
   }
 
+  papers::Places places() const {
+    const fs::path run = runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder;
+    return {run, folder_, options_.data, options_.code};
+  }
+
+  std::string vectors() const { return choice_.device.is_cpu() ? to_string(instruction_set()) : choice_.sentence; }
+
   Record begun() const {
-    Record record;
-    record.table = table_.name, record.preset = options_.preset, record.command = command();
-    if (!options_.record.empty()) record.commit = papers::commit_of(options_.record, folder_ / "commit.txt");
-    record.machine = papers::machine_of(choice_), record.code = code_hash();
-    record.set = options_.set, record.lab = runs_.commands, record.operations = operations_;
     char date[32];
     const std::time_t now = std::time(nullptr);
     std::strftime(date, sizeof date, "%F %R", std::gmtime(&now));
-    record.date = date;
+    Record record{.table = table_.name,
+        .preset = options_.preset,
+        .date = date,
+        .program = program_and_version(),
+        .machine = machine_of(choice_),
+        .vectors = vectors(),
+        .set = options_.set,
+        .text = {},
+        .lab = runs_.lab};
     return record;
-  }
-
-  // As typed, the user's files without their folders.
-  std::string command() const {
-    std::vector<std::string> words{"whence", "reproduce", table_.name};
-    if (!table_.presets.empty()) words.insert(words.end(), {"--preset", options_.preset});
-    const auto add = [&](const char* name, const std::string& value) {
-      if (!value.empty()) words.insert(words.end(), {name, value});
-    };
-    if (options_.seeds != 0) add("--seeds", std::to_string(options_.seeds));
-    if (reads(table_, "TEXT", papers::Reads::text)) add("--data", fs::path(options_.data).filename());
-    if (reads(table_, "CODE", papers::Reads::code)) add("--code", fs::path(options_.code).filename());
-    add("--set", options_.set);
-    return shell_command(words);
   }
 
   void train(Record& record) {
@@ -209,13 +159,13 @@ class Reproduction {
     record.seeds = options_.seeds == 0 ? preset.seeds : options_.seeds;
     for (const Grid& grid : runs_.grids)
       for (const GridCell& cell : grid.cells) {
-        ++record.runs, record.failed += !cell.failure.empty(),
-            record.processor_seconds += cell.seconds_in_all * machine.threads;
+        ++record.runs, record.failed += !cell.failure.empty();
+        record.core_seconds += cell.seconds_in_all * machine.threads;
         if (!cell.data.empty())
           record.text = fs::path(*find_setting(cell.options, "data")).filename().string() + ", SHA-256 " + cell.data;
       }
     std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
-              << choice_.sentence << ", " << papers::cost_text(record) << " on two cores\n\n";
+              << choice_.sentence << ", " << papers::time_text(record.core_seconds / 2) << " on two cores\n\n";
     if (table_.methods.empty()) return;
     const PaperTable shown = papers::with_rows(table_, options_.rows);
     const Table beside = papers::beside_paper(shown, record.measurement),
@@ -225,64 +175,64 @@ class Reproduction {
     write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
   }
 
-  std::optional<Record> recorded(const fs::path& folder) const {
-    for (const Record& record : papers::read_records(folder))
-      if (record.table == table_.name && record.preset == options_.preset) return record;
-    return std::nullopt;
-  }
-
   // What was there stays where runs failed.
-  void keep(Record& record) const {
-    if (record.failed > 0 && recorded(options_.record)) {
+  void keep(Record& record, const std::vector<papers::Said>& said) const {
+    if (record.failed > 0 && papers::find_record(papers::records_in(options_.record), record.table, record.preset)) {
       std::cout << "not recorded: runs failed, and a record is there already\n";
       return;
     }
-    const std::string name = papers::record_name(record.table, record.preset);
-    const fs::path kept = fs::path(options_.record) / "results" / "figures" / name;
-    std::set<std::string> seen;  // figures of a part of the layers may be one picture
-    std::vector<std::string> figures;
-    for (const papers::Said& said : record.said) std::ranges::copy(said.figures, std::back_inserter(figures));
-    for (const std::string& figure : figures) {
-      const std::string drawn = read_file((folder_ / figure).string());
-      if (!seen.insert(drawn).second) continue;
-      if (drawn.size() > papers::largest_figure) {
-        record.too_large.push_back(figure);
-        continue;
-      }
-      ensure_output_folder(kept);
-      write_file((kept / figure).string(), drawn);
-      record.figures.push_back(name + "/" + figure);
-    }
-    papers::write_record(options_.record, record);
+    count_operations(record);
+    record.bits = papers::bits_of(
+        {{&table_, record.preset, record.set}}, folder_ / "short_trainings", options_.jobs, checked_train_options)[0];
+    papers::keep(options_.record, table_, record, said, folder_);
   }
 
   // Of the presets as they are, whatever else is asked; of none that the user's text has no room for.
-  void count_operations() {
+  void count_operations(Record& record) const {
     for (const papers::Preset& preset : table_.presets) {
       papers::Asked other = asked();
       other.preset = preset.name, other.set.clear(), other.seeds = 0;
       try {
-        operations_[preset.name] =
+        record.operations[preset.name] =
             operations(papers::plan_runs(table_, other, checked_train_options), operations_per_sequence);
       } catch (const InputError&) { continue; }
     }
   }
 
-  // Error where the same code gave other numbers on the same machine.
+  // ---- --check
+
+  Record kept() const {
+    const std::vector<Record> records = records_of(options_);
+    const Record* found = papers::find_record(records, table_.name, options_.preset);
+    if (!found)
+      throw InputError(
+          "--check: ", table_.name, " at preset ", options_.preset, " is not recorded; another table required");
+    return *found;
+  }
+
+  // Only the same runs can have the same numbers.
+  void require_same_runs() const {
+    const Record record = kept();
+    if (runs_.lab != record.lab)
+      throw InputError("--check: the runs would be those of '", runs_.lab, "', recorded are those of '", record.lab,
+          "'; the recorded options, seeds and file's name required");
+  }
+
+  // Error where other numbers came out of the same vectors.
   void require_as_recorded(const Record& now) const {
-    const Record kept = recorded(records_of(options_)).value();
-    const std::vector<std::string> differ = differences(now, kept, options_.rows);
+    const Record record = kept();
+    const std::vector<std::string> differ = differences(now, record, options_.rows);
     for (const std::string& each : differ) std::cout << "differs: " << each << '\n';
     if (differ.empty()) {
       std::size_t numbers = 0;
       for (const papers::Measured& each : now.measurement.all) numbers += each.values.size();
-      std::cout << numbers << " numbers are as recorded on " << kept.date << ", bit for bit\n";
-      return;
+      std::cout << numbers << " numbers are as recorded on " << record.date << ", bit for bit\n";
+    } else if (now.vectors == record.vectors && now.text == record.text) {
+      throw Error(now.table, ": other numbers than recorded, of the same vectors, ", now.vectors);
+    } else {
+      std::cout << "recorded with " << record.vectors << ' ' << record.text << "; now " << now.vectors << ' '
+                << now.text << ": nothing can be told\n";
     }
-    if (kept.code == now.code && kept.machine == now.machine && kept.lab == now.lab)
-      throw Error(now.table, ": other numbers than recorded, of the same code on the same machine");
-    std::cout << "recorded with code " << kept.code << " on " << kept.machine << "; now " << now.code << " on "
-              << now.machine << '\n';
   }
 
   const PaperTable& table_;
@@ -290,7 +240,6 @@ class Reproduction {
   fs::path folder_;
   DeviceChoice choice_;
   papers::Runs runs_;
-  std::map<std::string, double> operations_;  // by preset
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -312,12 +261,13 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Output")
       .text("out", &options.out, {"folder of all runs and results. The same command goes on with what is there"})
       .text("record", &options.record,
-          {"folder: keeps the results there as JSON and writes its README.md from all of them; without a NAME, that "
-           "alone"})
+          {"folder: keeps the results there: recorded.txt and README.md of all tables, and a page of each with its "
+           "figures; without a NAME, the page anew"})
       .text("records", &options.records,
-          {"of --list, --stale and --check: the folder with what is recorded; examples/whence/papers where that is"})
-      .flag("stale", &options.stale, {"which recorded results are older than the code or the options that make them"})
-      .flag("check", &options.check, {"the numbers must be those recorded, where code and machine are the same"})
+          {"of --list, --stale and --check: a recorded.txt in place of the one that this program was built with"})
+      .flag("stale", &options.stale,
+          {"which recorded results this program would not give: short trainings tell, in a minute"})
+      .flag("check", &options.check, {"the numbers must be those recorded, where the processor's vectors are the same"})
       .flag("quiet", &options.quiet, {"no progress"});
   line.example("whence reproduce --list", "what there is");
   line.example("whence reproduce cope/table2-flip_flop", "nine small models, ours beside the paper's");
@@ -365,9 +315,19 @@ int run(int argc, char** argv) {
   CommandLine line("whence reproduce", "A table or figure of the papers: ours beside theirs, and what holds.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
-  if (options.list) return print_list(papers::read_records(records_of(options))), 0;
-  if (options.stale) return print_staleness(papers::read_records(records_of(options)));
-  if (options.names.empty() && options.record.empty())
+  if (options.list || options.stale) {
+    const std::vector<Record> records = records_of(options);
+    if (options.list)
+      papers::print_list(records);
+    else
+      papers::print_staleness(records, fs::path(options.out) / "short_trainings", options.jobs, checked_train_options);
+    return 0;
+  }
+  if (options.names.empty() && !options.record.empty()) {
+    papers::write_records(options.record, papers::records_in(options.record));
+    return 0;
+  }
+  if (options.names.empty())
     throw InputError("no name given; a table or figure of the papers required; whence reproduce --list lists them");
   const std::vector<PaperTable> tables = tables_of(options);
   check(line, options, tables);
@@ -380,10 +340,8 @@ int run(int argc, char** argv) {
       each.say();
     else
       code = std::max(code, each.run());
-    if (!options.plan && !options.record.empty()) papers::write_page(options.record);
     std::cout << '\n';
   }
-  if (options.names.empty()) papers::write_page(options.record);
   return code;
 }
 

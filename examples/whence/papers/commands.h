@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "examples/whence/papers/record.h"
+#include "examples/whence/papers/kept.h"
 
 namespace whence::papers {
 

@@ -63,18 +63,6 @@ const std::vector<std::string>& schemes_at(const PaperTable& table, const Preset
   return preset.schemes.empty() ? table.grid.schemes : preset.schemes;
 }
 
-// The words behind `lab`, with the preset's --set and seeds unless others are given.
-std::vector<std::string> lab_words(
-    const PaperTable& table, const Preset& preset, const std::string& task, const std::string& set, int seeds) {
-  std::vector<std::string> words{
-      task, "--schemes", whence::joined(schemes_at(table, preset), std::identity{}, ","), "--preset", preset.lab};
-  for (const std::string& axis : table.grid.vary) words.insert(words.end(), {"--vary", axis});
-  if (table.grid.same_tokens) words.emplace_back("--same-tokens");
-  if (!set.empty()) words.insert(words.end(), {"--set", set});
-  words.insert(words.end(), {"--seeds", std::to_string(seeds == 0 ? preset.seeds : seeds)});
-  return words;
-}
-
 GridRequest request_of(
     const PaperTable& table, const Preset& preset, const std::string& task, const Asked& asked, const Settings& more) {
   GridRequest request{.task = task,
@@ -94,27 +82,34 @@ std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset)
   return preset.tasks.empty() ? table.grid.tasks : preset.tasks;
 }
 
-std::string lab_command(const PaperTable& table, const Preset& preset, const std::string& task, const Given& given) {
+std::string lab_command(const PaperTable& table, const Asked& asked) {
+  const Preset& preset = find_preset(table, asked.preset);
   Settings settings = parse_settings("set", preset.set);
-  for (const auto& [name, value] : parse_settings("set", given.set)) put_setting(settings, name, value);
-  if (!given.data.empty()) put_setting(settings, "data", std::filesystem::path(given.data).filename().string());
+  for (const auto& [name, value] : parse_settings("set", asked.set)) put_setting(settings, name, value);
+  if (table.grid.reads != Reads::nothing)
+    put_setting(settings, "data", std::filesystem::path(text_for(table, asked)).filename().string());
   std::string set;
   for (const auto& [name, value] : settings) {
     const bool blank = value.find(' ') != std::string::npos;
     set += to_text(set.empty() ? "" : " ", name, "=", blank ? "\"" + value + "\"" : value);
   }
-  return "whence lab " + shell_command(lab_words(table, preset, task, set, given.seeds));
+  std::vector<std::string> words = tasks_at(table, preset);
+  const std::string schemes = whence::joined(schemes_at(table, preset), std::identity{}, ",");
+  words.insert(words.end(), {"--schemes", schemes, "--preset", preset.lab});
+  for (const std::string& axis : table.grid.vary) words.insert(words.end(), {"--vary", axis});
+  if (table.grid.same_tokens) words.emplace_back("--same-tokens");
+  if (!set.empty()) words.insert(words.end(), {"--set", set});
+  words.insert(words.end(), {"--seeds", std::to_string(asked.seeds == 0 ? preset.seeds : asked.seeds)});
+  return "whence lab " + shell_command(words);
 }
 
 Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check) {
   const Preset& preset = find_preset(table, asked.preset);
   const Settings more = settings_of(table, asked);
-  Runs runs;
+  Runs runs{.grids = {}, .lab = lab_command(table, asked)};
   for (const std::string& task : tasks_at(table, preset)) {
     runs.grids.push_back(plan_grid(request_of(table, preset, task, asked, more), check));
     put_into_the_pool(runs.grids.back(), asked);
-    const std::string* data = find_setting(more, "data");
-    runs.commands.push_back(lab_command(table, preset, task, {asked.set, data ? *data : "", asked.seeds}));
   }
   require_cells(table, preset, runs.grids);
   keep_methods(runs, table, asked);

@@ -22,8 +22,8 @@ struct Asked {
 };
 
 struct Runs {
-  std::vector<Grid> grids;            // one for each task, none of them empty
-  std::vector<std::string> commands;  // lab_command() of each
+  std::vector<Grid> grids;  // one for each task, none of them empty
+  std::string lab;          // the same runs as one would type them to `lab`
 };
 
 // InputError as `lab` has it, when a text is needed and none was given, and when the preset has none of the methods.
@@ -35,13 +35,8 @@ struct Runs {
 using SequenceCost = std::function<double(const std::string& task, const std::vector<std::string>& words)>;
 [[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
 
-// The same runs as one would type them to `lab`. `data`: the user's file; empty: none.
-struct Given {
-  std::string set, data;
-  int seeds = 0;  // 0: the preset's
-};
-[[nodiscard]] std::string lab_command(
-    const PaperTable& table, const Preset& preset, const std::string& task, const Given& given);
+// "whence lab TASK ... --set ...", the user's file without its folder.
+[[nodiscard]] std::string lab_command(const PaperTable& table, const Asked& asked);
 
 [[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
 
