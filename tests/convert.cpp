@@ -151,6 +151,9 @@ TEST_CASE(
   CHECK(tensors(rope + "/weights.safetensors") == tensors(again + "/weights.safetensors"));
   CHECK(run(scratch, "convert", {rope, "--out", again}).code == 2);  // it holds a model
   CHECK(run(scratch, "generate", {"--run", again, "--prompt", "the cat", "--tokens", "8"}).code == 0);
+  std::ofstream(scratch / "read") << "the cat sat on the mat";
+  const Outcome looked = run(scratch, "look", {again, "--text", scratch / "read", "--causes"});
+  CHECK_MESSAGE(looked.code == 0, looked.err);
 
   const Outcome dropped = train({"--scheme", "none", "--weights-of", rope, "--steps", "4", "--warm-up", "0",
       "--save-every", "2", "--out", scratch / "drope"});

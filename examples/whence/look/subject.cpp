@@ -90,8 +90,8 @@ RunRecord read_record(const fs::path& run) {
   if (version_of(record.version) > version_of(WHENCE_VERSION))
     throw FileError(file.string(), ": is of version ", record.version, "; this is ", WHENCE_VERSION,
         "; a run of this version or an older one required; look with that version");
-  if (record.program != "train")
-    throw FileError(run.string(), ": a run of ", record.program, " given; one of whence train required");
+  if (record.program != "train" && record.program != "convert")
+    throw FileError(run.string(), ": a run of ", record.program, " given; one of whence train or convert required");
   return record;
 }
 
