@@ -92,29 +92,6 @@ report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>
   return plot;
 }
 
-// "zero or next to it: gates 48 % no target, 52 % table flat; z 73 % row not read": of what schemes pass, all layers
-// and heads.
-std::string reasons_line(const Inspection& inspection) {
-  std::map<std::string, std::map<Stop, double>> by_name;
-  for (const Shares& shares : inspection.shares()) {
-    if (shares.quantity->scheme.empty()) continue;
-    for (std::size_t code = 0; code < shares.entries.size(); ++code)
-      by_name[shares.quantity->probe->name][inspection.reasons()[code].stop] +=
-          static_cast<double>(shares.entries[code]);
-  }
-  std::string line;
-  for (const auto& [name, by_stop] : by_name) {
-    double seen = 0;
-    std::string reasons;
-    for (const auto& [stop, count] : by_stop) seen += stop == Stop::masked ? 0 : count;
-    for (const auto& [stop, count] : by_stop)
-      if (stop != Stop::nothing && stop != Stop::masked && count >= 0.005 * seen)
-        reasons += to_text(reasons.empty() ? " " : ", ", fixed(100 * count / seen, 0), " % ", to_string(stop));
-    if (!reasons.empty()) line += to_text(line.empty() ? "" : "; ", name, reasons);
-  }
-  return line.empty() ? "all but 0.5 % of each gradient lives" : "gradients zero or next to it: " + line;
-}
-
 }  // namespace
 
 std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step) {
@@ -150,8 +127,7 @@ std::function<TrainingJob::Look(std::int64_t)> looks_at(
       raw::copy_into(raw::cast(raw::to_device(from[k].tensor.detach(), {}), DType::f32), to[k].tensor);
     subject.tokens = tokens, subject.targets = targets;
     const Inspection inspection(subject, false);
-    return TrainingJob::Look{
-        records_of(inspection, step), to_text(line_of(measures_of(inspection)), "; ", reasons_line(inspection))};
+    return TrainingJob::Look{records_of(inspection, step), line_of(measures_of(inspection))};
   };
 }
 

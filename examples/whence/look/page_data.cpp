@@ -8,6 +8,7 @@
 #include "examples/whence/look/axes.h"
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/links.h"
+#include "examples/whence/report/colours.h"
 #include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
@@ -212,6 +213,17 @@ Json graph_json(const Inspection& inspection) {
   return {{"nodes", nodes}, {"edges", edges}, {"boxes", boxes}};
 }
 
+// 256 colours each, six digits after another.
+Json palettes_json() {
+  const auto palette = [](report::Scale scale) {
+    std::string colours;
+    for (int stop = 0; stop < 256; ++stop) colours += report::colour_of(scale, stop / 255.0);
+    return colours;
+  };
+  return {{"sequential", palette(report::Scale::sequential)}, {"day", palette(report::Scale::diverging_by_day)},
+      {"night", palette(report::Scale::diverging_by_night)}};
+}
+
 // What every page begins with.
 Json json_of_subject(const Subject& subject, double loss) {
   const TransformerOptions& model = subject.model->options();
@@ -279,7 +291,8 @@ std::string json_of(const Inspection& inspection, PageNumbers& numbers, const st
   Json data = json_of_subject(inspection.subject(), inspection.loss());
   data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
       {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)},
-      {"routes", ways_json(inspection, numbers)}, {"edits", changed}, {"graph", graph_json(inspection)}});
+      {"routes", ways_json(inspection, numbers)}, {"edits", changed}, {"graph", graph_json(inspection)},
+      {"palettes", palettes_json()}});
   if (inspection.explains()) {
     const Links links = links_of(inspection, bytes_of_links);
     data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype(), numbers)},
@@ -298,7 +311,7 @@ std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& number
 std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
   Json data = json_of_subject(rows.subject(), rows.loss());
   data.update({{"reasons", Json::array()}, {"quantities", Json::array()}, {"parameters", Json::array()},
-      {"causes", Json::array()}, {"edits", Json::array()},
+      {"causes", Json::array()}, {"edits", Json::array()}, {"palettes", palettes_json()},
       {"overview", {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
                        {"quantities", pools_json(rows.subject().model->options(), overview, numbers)},
                        {"windows", windows_json(overview.windows, numbers)},

@@ -16,8 +16,7 @@ struct HeatMap {
   std::vector<std::size_t> marks;  // places on the diagonal that get a plus sign
 };
 
-// Colours are computed in OKLCH with lightness linear in the number: equal steps look equal, also in grey and to
-// colour-blind eyes. There are this many; cells of one colour are one path of horizontal runs.
+// There are this many colours; cells of one are one path of horizontal runs.
 inline constexpr int heat_colours = 63;
 
 // The path of the cells for which `of` is `wanted`, one unit each: "M3 5h4v1h-4z" is columns 3 to 6 of row 5.

@@ -1,44 +1,14 @@
 // Colours of values, figures of reasons, and the theme that both follow.
 import { clamped, counted, make, once } from "./elements.js";
-import { two_sided } from "./data.js";
+import { data, two_sided } from "./data.js";
 
 // ---- Colours
-// Both maps are computed in OKLCH with lightness linear in the value: equal steps look equal, also in grey and to
-// colour-blind eyes.
-function linear_rgb(lightness, chroma, hue) {
-  const a = chroma * Math.cos(hue * Math.PI / 180), b = chroma * Math.sin(hue * Math.PI / 180);
-  const l = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-  const m = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-  const s = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3;
-  return [4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-          -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-          -0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s];
-}
-
-// Chroma gives way, never lightness, where the screen cannot show the colour.
-function srgb(lightness, chroma, hue) {
-  let rgb = linear_rgb(lightness, chroma, hue);
-  while (chroma > 0.002 && rgb.some((part) => part < -1e-4 || part > 1.0001)) {
-    chroma -= 0.002;
-    rgb = linear_rgb(lightness, chroma, hue);
-  }
-  return rgb.map((part) => {
-    const inside = clamped(part, 0, 1);
-    return Math.round(255 * (inside <= 0.0031308 ? 12.92 * inside : 1.055 * inside ** (1 / 2.4) - 0.055));
-  });
-}
-
-// Violet over teal to yellow; or blue and orange apart from a neutral middle, which is the page's own darkness.
-function colour(scale, t, dark) {
-  if (!two_sided(scale)) return { lightness: 0.24 + 0.71 * t, chroma: 0.145, hue: 300 - 195 * t };
-  const size = Math.abs(2 * t - 1), hue = t < 0.5 ? 255 : 55;
-  return { lightness: dark ? 0.27 + 0.57 * size : 0.975 - 0.43 * size, chroma: 0.17 * size ** 0.9, hue };
-}
-
+// 256 of each scale, computed by report/colours.cpp; what is written on them is black or white.
 export function palette(scale) {
-  return once(`palette ${scale} ${theme.dark}`, () => counted(256).map((k) => {
-    const { lightness, chroma, hue } = colour(scale, k / 255, theme.dark);
-    return { rgb: srgb(lightness, chroma, hue), ink: lightness > 0.62 ? "#000" : "#fff" };
+  const name = two_sided(scale) ? theme.dark ? "night" : "day" : "sequential";
+  return once(`palette ${name}`, () => data.palettes[name].match(/.{6}/g).map((digits) => {
+    const rgb = digits.match(/../g).map((two) => parseInt(two, 16));
+    return { rgb, ink: 0.3 * rgb[0] + 0.59 * rgb[1] + 0.11 * rgb[2] > 128 ? "#000" : "#fff" };
   }));
 }
 
