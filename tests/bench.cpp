@@ -15,6 +15,8 @@
 #include "autograd/inspect/op_clock.h"
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "tensor/error.h"
 #include "tensor/products.h"
 #include "tests/program_run.h"
@@ -59,19 +61,19 @@ double apart(const NamedTensors& ours, const NamedTensors& theirs) { return larg
 }  // namespace
 
 TEST_CASE("bench: medians, spreads, exponents and lists") {
-  const Figure figure = figure_of({5, 1, 3, 2, 4});
-  CHECK(figure.median == 3);
-  CHECK(figure.spread == 1);  // quartiles 2 and 4
-  CHECK(figure_of({7}).median == 7);
-  CHECK(figure_of({1, 2}).median == 1.5);
-  CHECK(text_of(Figure{38.21, 1.06}) == "38.2 ±1.06");
+  const Median found = median({5, 1, 3, 2, 4});
+  CHECK(found.value == 3);
+  CHECK(found.spread == 1);  // quartiles 2 and 4
+  CHECK(median({7}).value == 7);
+  CHECK(median({1, 2}).value == 1.5);
+  CHECK(text_of(Median{38.21, 1.06}) == "38.2 ±1.06");
   CHECK(fitted_exponent({512, 1024, 2048}, {3 * 512.0, 3 * 1024.0, 3 * 2048.0}) == doctest::Approx(1));
   CHECK(fitted_exponent({2, 4, 8, 16}, {4, 16, 64, 256}) == doctest::Approx(2));
   CHECK(
-      words_of("none,dape(kerple, width=3),cope") == std::vector<std::string>{"none", "dape(kerple, width=3)", "cope"});
-  CHECK(numbers_of("lengths", "512,2048") == std::vector<std::int64_t>{512, 2048});
+      list_of("none,dape(kerple, width=3),cope") == std::vector<std::string>{"none", "dape(kerple, width=3)", "cope"});
+  CHECK(numbers_of("512,2048", "--lengths") == std::vector<std::int64_t>{512, 2048});
   for (const char* bad : {"", "512,", "0", "x", "1.5", "99999999"})
-    CHECK_THROWS_WITH_AS((void)numbers_of("lengths", bad), doctest::Contains("--lengths: "), InputError);
+    CHECK_THROWS_WITH_AS((void)numbers_of(bad, "--lengths"), doctest::Contains("--lengths: "), InputError);
 }
 
 TEST_CASE("bench: the ceilings are those of a computer") {

@@ -1,5 +1,7 @@
 // The answers of the fifteen Chomsky-hierarchy tasks: printed examples, and every label recomputed along another path.
 #include "examples/whence/tasks/chomsky.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/words.h"
 
 #include <doctest/doctest.h>
 

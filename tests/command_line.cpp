@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "tensor/error.h"
@@ -139,9 +140,9 @@ TEST_CASE("L1, L2: numbers are read strictly") {
     CHECK(refusal({"--lr=" + std::string(bad)}) != "accepted");
   }
   CHECK(parse_number<double>("-2.5e-3") == -2.5e-3);
-  CHECK(number_text(0.0003) == "0.0003");
-  CHECK(number_text(1e-8) == "1e-08");
-  CHECK(parse_number<double>(number_text(0.1 + 0.2)) == 0.1 + 0.2);
+  CHECK(exact(0.0003) == "0.0003");
+  CHECK(exact(1e-8) == "1e-08");
+  CHECK(parse_number<double>(exact(0.1 + 0.2)) == 0.1 + 0.2);
   CHECK(parse_number<int>("-7") == -7);
   CHECK_FALSE(parse_number<int>("2147483648"));
   CHECK(parse_number<std::int64_t>("2147483648") == 2147483648);

@@ -1,5 +1,6 @@
 // Files: what the system refuses is said and leaves the old file; only files of ours are written to; hashes.
 #include "nn/io/files.h"
+#include "examples/whence/cli/json_lines.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -17,9 +18,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "examples/whence/cli/json_text.h"
 #include "examples/whence/cli/output_file.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/tensorboard.h"
 #include "nn/io/safetensors.h"
@@ -219,21 +218,59 @@ TEST_CASE("F14: names with blanks, line ends and 255 bytes are written, or refus
   CHECK(entries(scratch) == 4);
 }
 
-TEST_CASE("F5: JSON with a NUL, or nested deeper than anyone writes, is refused before it is parsed") {
+TEST_CASE("F5: JSON with a NUL, nested deeper than anyone writes, or with a field twice is refused") {
   const auto message = [](const std::string& text) {
-    return refusal<FileError>([&] { require_json_text("a.json", text); });
+    return refusal<FileError>([&] { (void)read_json(text, "a.json"); });
   };
-  for (const char* fine : {"", "{}", R"({"a": "[[[[ \" {{{{ \\"})", "[[],[],[]]"}) CHECK(message(fine).empty());
+  const auto nested = [](std::size_t lists) {
+    return R"({"a":)" + std::string(lists, '[') + std::string(lists, ']') + "}";
+  };
+  for (const std::string& fine : {std::string("{}"), std::string(R"({"a": "[[[[ \" {{{{ \\"})"), nested(63)})
+    CHECK(message(fine).empty());
   CHECK(message(std::string("{}\0garbage", 10)) ==
         "a.json: holds a NUL at byte 2; JSON text required; is the file damaged?");
-  CHECK(message(std::string(64, '[')).empty());
-  for (const char* opening : {"[", "{\"a\":"}) {
+  CHECK(message(nested(64)).find("nests deeper than 64 levels") != std::string::npos);
+  for (const char* opening : {"{\"a\":[", "{\"a\":"}) {
     std::string deep;
     for (int i = 0; i < 100'000; ++i) deep += opening;
-    CHECK(message(deep).find("JSON of at most 64 levels required") != std::string::npos);
+    CHECK(message(deep).find("nests deeper than 64 levels") != std::string::npos);
   }
-  CHECK(message(R"(["\")" + std::string(65, '[') + "\"]").empty());
-  CHECK(message(R"(["\\",)" + std::string(65, '[')).find("levels") != std::string::npos);
+  CHECK(message(R"({"a":{"b":1,"b":2}})") == "a.json: a: field 'b' given twice; once required");
+  CHECK(message(R"({"a":[0,{"b":1,"b":2}]})") == "a.json: a 1: field 'b' given twice; once required");
+  CHECK(message("[1]") == "a.json: no object; a JSON object required");
+  CHECK(message("") == "a.json: no JSON, from its byte 1 on; is the file damaged?");
+  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
+}
+
+TEST_CASE("JSON is read strictly: what is missing or something else is refused with its place and name") {
+  const Json page = read_json(
+      R"({"t":"x","n":3,"x":0.5,"no":null,"yes":true,"l":["a","b"],"m":[1,null],"o":{"n":7},"all":[{"k":1},{}],"big":18446744073709551615})",
+      "a.json");
+  CHECK(page.text("t") == "x");
+  CHECK(page.whole("n", 1, 3) == 3);
+  CHECK(page.number("n") == 3);
+  CHECK(page.number("x") == 0.5);
+  CHECK(std::isnan(page.number("no")));
+  CHECK(page.truth("yes"));
+  CHECK(page.texts("l") == std::vector<std::string>{"a", "b"});
+  CHECK(page.numbers("m")[0] == 1);
+  CHECK(page.object("o").whole("n") == 7);
+  CHECK(page.objects("all")[0].whole("k") == 1);
+  CHECK(page.number("big") == 18446744073709551615.0);
+  const std::pair<std::function<void()>, const char*> refusals[] = {
+      {[&] { (void)page.text("u"); }, "a.json: no field 'u'; a text of that name required"},
+      {[&] { (void)page.text("n"); }, "a.json: field 'n' is a whole number; a text required"},
+      {[&] { (void)page.whole("x"); }, "a.json: field 'x' is a number; a whole number required"},
+      {[&] { (void)page.whole("big"); }, "a.json: field 'big' is a whole number beyond 2^63; a whole number required"},
+      {[&] { (void)page.whole("n", 4, 9); }, "a.json: field 'n' is 3; 4 to 9 required"},
+      {[&] { (void)page.number("t"); }, "a.json: field 't' is a text; a number required"},
+      {[&] { (void)page.truth("no"); }, "a.json: field 'no' is null; true or false required"},
+      {[&] { (void)page.texts("m"); }, "a.json: field 'm' is a list; a list of texts required"},
+      {[&] { (void)page.objects("l"); }, "a.json: field 'l' is a list; a list of objects required"},
+      {[&] { (void)page.object("o").text("n"); }, "a.json: o: field 'n' is a whole number; a text required"},
+      {[&] { (void)page.objects("all")[1].whole("k"); },
+          "a.json: all 1: no field 'k'; a whole number of that name required"}};
+  for (const auto& [reads, message] : refusals) CHECK(refusal<FileError>(reads) == message);
 }
 
 TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, numbers, and nesting") {
@@ -246,36 +283,29 @@ TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, 
   const std::vector<double> numbers{0, -0.0, 1, -1, 0.1, 1e15, 1e16, 123456789012345680.0, 1e-5, 5e-324,
       1.7976931348623157e308, 3e-4, 2.5, 1.0 / 3, std::numeric_limits<double>::quiet_NaN(),
       std::numeric_limits<double>::infinity()};
-  for (const auto& [layout, indent] : {std::pair(JsonLayout::line, -1), std::pair(JsonLayout::page, 2)}) {
-    ordered_json library = ordered_json::object();
-    JsonFields fields;
-    std::vector<std::string> list;
-    ordered_json library_list = ordered_json::array();
-    const auto add = [&](const std::string& name, const ordered_json& value, const std::string& text) {
-      library[name] = value;
-      fields.emplace_back(name, text);
-      library_list.push_back(value);
-      list.push_back(text);
-    };
-    for (const std::string& text : texts) add(text, text, json_string(text));
-    for (const double number : numbers) add(std::to_string(fields.size()), number, json_number(number));
-    for (const bool truth : {true, false}) add(std::to_string(fields.size()), truth, json_truth(truth));
-    add("none", ordered_json::object(), json_object({}, layout));
-    add("no list", ordered_json::array(), json_array({}, layout));
-    add("list", library_list, json_array(list, layout));
-    add("inner", library, json_object(fields, layout));
-    CHECK(json_object(fields, layout) == library.dump(indent, ' ', false, Handler::replace));
-  }
-  for (const std::string& text : texts) {
-    std::string whole, ours;
-    try {
-      whole = nlohmann::json(text).dump();
-    } catch (const nlohmann::json::exception& problem) { whole = problem.what(); }
-    try {
-      ours = json_string(text, BrokenUtf8::refused);
-    } catch (const nlohmann::json::exception& problem) { ours = problem.what(); }
-    CHECK(ours == whole);
-  }
+  ordered_json library = ordered_json::object(), library_list = ordered_json::array();
+  Json ours;
+  Json::List list;
+  const auto add = [&](const auto& value) {
+    const std::string name = std::to_string(list.size());
+    library[name] = value, library_list.push_back(value);
+    ours.add(name, value), list.push_back(value);
+  };
+  for (const std::string& text : texts) add(text);
+  for (const double number : numbers) add(number);
+  for (const bool truth : {true, false}) add(truth);
+  for (const std::int64_t whole : {INT64_MIN, std::int64_t{-1}, INT64_MAX}) add(whole);
+  add(UINT64_MAX);
+  library["none"] = ordered_json::object(), ours.add("none", Json::Fields());
+  library["no list"] = ordered_json::array(), ours.add("no list", Json::List());
+  library["list"] = library_list, ours.add("list", list);
+  library["inner"] = ordered_json(library), ours.add("inner", Json(ours));
+  CHECK(ours.line() == library.dump(-1, ' ', false, Handler::replace));
+  CHECK(ours.line(Json::Utf8::escaped) == library.dump(-1, ' ', true, Handler::replace));
+  for (const std::size_t blanks : {1, 2})
+    CHECK(ours.page(blanks) == library.dump(static_cast<int>(blanks), ' ', false, Handler::replace));
+  CHECK_THROWS_WITH_AS(
+      (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
 }
 
 TEST_CASE("SHA-256 is the same however the bytes come") {

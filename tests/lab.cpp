@@ -12,10 +12,11 @@
 #include <sstream>
 #include <thread>
 
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/lab/axes.h"
 #include "examples/whence/lab/figures.h"
 #include "examples/whence/lab/plan.h"
-#include "examples/whence/lab/statistics.h"
 #include "examples/whence/lab/tables.h"
 #include "examples/whence/language/train_language.h"
 #include "examples/whence/run/run_files.h"
@@ -49,13 +50,14 @@ TEST_CASE("the incomplete beta function: closed forms and symmetry") {
 TEST_CASE("Welch's test: Student's own distributions, and no difference") {
   // Two and two values: with equal variances the freedom is 2, and P(|T| >= t) = 1 - t / sqrt(2 + t^2).
   const double t = 3 / std::sqrt(0.5 / 2 + 0.5 / 2);
-  CHECK(welch_p_value({0, 1}, {3, 4}) == doctest::Approx(1 - t / std::sqrt(2 + t * t)).epsilon(1e-12));
-  CHECK(welch_p_value({1, 2, 3}, {1, 2, 3}) == doctest::Approx(1));
-  CHECK(welch_p_value({1, 2, 3}, {4, 5, 6}) == welch_p_value({4, 5, 6}, {1, 2, 3}));
-  CHECK(std::isnan(welch_p_value({1, 1}, {2, 2})));
-  CHECK(std::isnan(welch_p_value({1}, {2, 3})));
+  CHECK(
+      welch_p_value(summary({0, 1}), summary({3, 4})) == doctest::Approx(1 - t / std::sqrt(2 + t * t)).epsilon(1e-12));
+  CHECK(welch_p_value(summary({1, 2, 3}), summary({1, 2, 3})) == doctest::Approx(1));
+  CHECK(welch_p_value(summary({1, 2, 3}), summary({4, 5, 6})) == welch_p_value(summary({4, 5, 6}), summary({1, 2, 3})));
+  CHECK(std::isnan(welch_p_value(summary({1, 1}), summary({2, 2}))));
+  CHECK(std::isnan(welch_p_value(summary({1}), summary({2, 3}))));
   // scipy.stats.ttest_ind([27.5, 21.0, 19.0, 23.6, 17.0], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5], equal_var=False)
-  CHECK(welch_p_value({27.5, 21.0, 19.0, 23.6, 17.0}, {27.1, 22.0, 20.8, 23.4, 23.4, 23.5}) ==
+  CHECK(welch_p_value(summary({27.5, 21.0, 19.0, 23.6, 17.0}), summary({27.1, 22.0, 20.8, 23.4, 23.4, 23.5})) ==
         doctest::Approx(0.42293002538244534).epsilon(1e-9));
 }
 

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/documents.h"
 #include "examples/whence/language/language_model.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"

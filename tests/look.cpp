@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "autograd/ops.h"
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/history.h"
@@ -278,7 +278,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
     const auto look = looks_at(*subject.model, subject.tokens, subject.targets);
     for (const std::int64_t step : {0, 10}) {
       const TrainingJob::Look found = look(step);
-      for (const LogRecord& record : found.records) log.append(record);
+      for (const Json& record : found.records) log.append(record);
       CHECK_MESSAGE(found.line.find("gradient norm ") != std::string::npos, found.line);
     }
   }

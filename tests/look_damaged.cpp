@@ -4,7 +4,6 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "examples/whence/cli/text.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tests/look_subjects.h"

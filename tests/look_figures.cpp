@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "examples/whence/cli/text.h"
 #include "examples/whence/look/figures.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/heat_map.h"

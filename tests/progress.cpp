@@ -1,5 +1,7 @@
 // What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, atomic files.
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/numbers.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -12,10 +14,11 @@
 #include <limits>
 #include <sstream>
 
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 using namespace whence;
@@ -159,20 +162,20 @@ TEST_CASE("progress: an exception leaves the terminal at the start of a line; qu
 }
 
 TEST_CASE("durations and rates") {
-  CHECK(duration_text(0) == "0:00");
-  CHECK(duration_text(59.6) == "1:00");
-  CHECK(duration_text(3661) == "1:01:01");
-  CHECK(duration_text(200000) == "2d 07:33:20");
-  CHECK(duration_text(-1) == "-");
-  CHECK(duration_text(not_a_number) == "-");
-  CHECK(duration_text(1e300) == "-");
-  CHECK(rate_text(0) == "0.00");
-  CHECK(rate_text(12.34) == "12.3");
-  CHECK(rate_text(999.6) == "1.00k");
-  CHECK(rate_text(123456) == "123k");
-  CHECK(rate_text(4.56e6) == "4.56M");
-  CHECK(rate_text(1e30).ends_with("T"));
-  CHECK(rate_text(std::numeric_limits<double>::infinity()) == "-");
+  CHECK(time_text(0) == "0:00");
+  CHECK(time_text(59.6) == "1:00");
+  CHECK(time_text(3661) == "1:01:01");
+  CHECK(time_text(200000) == "2d 07:33:20");
+  CHECK(time_text(-1) == "-");
+  CHECK(time_text(not_a_number) == "-");
+  CHECK(time_text(1e300) == "-");
+  CHECK(with_unit(0) == "0.00");
+  CHECK(with_unit(12.34) == "12.3");
+  CHECK(with_unit(999.6) == "1.00k");
+  CHECK(with_unit(123456) == "123k");
+  CHECK(with_unit(4.56e6) == "4.56M");
+  CHECK(with_unit(1e30).ends_with("T"));
+  CHECK(with_unit(std::numeric_limits<double>::infinity()) == "-");
 }
 
 TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
@@ -208,11 +211,10 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
 }
 
 TEST_CASE("JSON lines: order kept, nan as null, broken UTF-8 replaced") {
-  const LogRecord record = {{"step", std::int64_t{3}}, {"loss", 0.1}, {"bad", not_a_number}, {"done", true},
+  const Json record = {{"step", std::int64_t{3}}, {"loss", 0.1}, {"bad", not_a_number}, {"done", true},
       {"name", std::string("a\n\"\xFF")}};
-  CHECK(
-      json_line(record) == "{\"step\":3,\"loss\":0.1,\"bad\":null,\"done\":true,\"name\":\"a\\n\\\"\xEF\xBF\xBD\"}\n");
-  CHECK(json_page({{"a", std::string("b")}}) == "{\n  \"a\": \"b\"\n}\n");
+  CHECK(record.line() == "{\"step\":3,\"loss\":0.1,\"bad\":null,\"done\":true,\"name\":\"a\\n\\\"\xEF\xBF\xBD\"}");
+  CHECK(Json{{"a", "b"}}.page() == "{\n  \"a\": \"b\"\n}");
 }
 
 TEST_CASE("a JSONL log as CSV: a column for every field of any line") {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "examples/whence/cli/jsonl.h"
 #include "examples/whence/tasks/task.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"

@@ -11,6 +11,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/tensorboard.h"
 #include "examples/whence/tasks/paper_figures.h"

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "autograd/ops.h"
-#include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

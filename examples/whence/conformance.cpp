@@ -2,21 +2,22 @@
 // composition against every check.
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/report.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -84,19 +85,20 @@ std::vector<std::string> header_of(const Options& options) {
 
 void write_json(
     const std::string& path, const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  Json::List all;
   for (const ConformanceRow& row : rows) {
-    nlohmann::ordered_json entry{{"scheme", row.scheme}};
-    if (!row.refusal.empty()) entry["refused"] = row.refusal;
+    Json entry{{"scheme", row.scheme}}, checks;
+    if (!row.refusal.empty()) entry.add("refused", row.refusal);
     for (std::size_t k = 0; k < row.cells.size(); ++k) {
       const char* mark = row.cells[k].mark == Mark::failed           ? "failed"
                          : row.cells[k].mark == Mark::not_applicable ? "not applicable"
                                                                      : "passed";
-      entry["checks"][header[k + 1]] = {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}};
+      checks.add(header[k + 1], {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}});
     }
+    if (!checks.is_null()) entry.add("checks", checks);
     all.push_back(std::move(entry));
   }
-  write_file(path, all.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_file(path, Json(all).page(1) + "\n");
 }
 
 report::Matrix::Cell page_cell(const ConformanceCell& cell) {
@@ -127,10 +129,10 @@ report::Page page_of(const Options& options, const std::vector<ConformanceRow>& 
       {}, {}};
   for (const ConformanceCheck& check : *options.checks)
     if (options.check.empty() || options.check == check.name) matrix.columns.emplace_back(check.name, check.meaning);
-  report::PageTable refused{"", "", {"scheme", "reason"}, {}, true};
+  Table refused({"scheme", "reason"});
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) {
-      refused.rows.push_back({row.scheme, row.refusal});
+      refused.row({row.scheme, row.refusal});
       continue;
     }
     matrix.rows.push_back({family(row.scheme), row.scheme, {}});
@@ -141,8 +143,8 @@ report::Page page_of(const Options& options, const std::vector<ConformanceRow>& 
     }
   }
   page.matrices.push_back(std::move(matrix));
-  refused.title = to_text(refused.rows.size(), " combinations that the schemes refuse, and why");
-  if (!refused.rows.empty()) page.tables.push_back(std::move(refused));
+  if (const std::size_t count = refused.rows().size(); count > 0)
+    page.tables.push_back({to_text(count, " combinations that the schemes refuse, and why"), "", refused, true});
   return page;
 }
 

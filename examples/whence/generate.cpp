@@ -6,8 +6,8 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/sampling.h"
@@ -124,7 +124,7 @@ int run(int argc, char** argv) {
   if (!options.quiet) {
     const double seconds = steady_seconds() - started;
     std::cerr << saved.model->scheme() << ": " << made.size() << " tokens in " << fixed(seconds, 2) << " s, "
-              << rate_text(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s; "
+              << with_unit(static_cast<double>(made.size()) / std::max(seconds, 1e-9)) << " tokens/s; "
               << placement.text << '\n';
   }
   if (interrupt_requested()) throw Interrupted("stopped before all tokens were drawn");

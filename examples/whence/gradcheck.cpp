@@ -7,11 +7,12 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/scheme.h"

@@ -8,6 +8,7 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/page.h"
@@ -167,8 +168,8 @@ int run(int argc, char** argv) {
   else
     run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
   const Findings found = findings_of(grids, requests, options, cross);
-  std::cout << text_of(found) << "This call took " << duration_text(steady_seconds() - started) << ", with "
-            << options.jobs << " runs at a time; " << choice.sentence << ".\n";
+  std::cout << text_of(found) << "This call took " << time_text(steady_seconds() - started) << ", with " << options.jobs
+            << " runs at a time; " << choice.sentence << ".\n";
   write_findings(folder, to_text("whence: ", options.grid.tasks[0]), found, grids);
   std::cout
       << "written: " << folder.string()

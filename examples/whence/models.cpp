@@ -7,9 +7,11 @@
 #include "examples/whence/bench/measure.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/model_plan.h"
+#include "examples/whence/report/table.h"
 #include "nn/models.h"
 #include "tensor/error.h"
 
@@ -82,7 +84,7 @@ template <class T> std::vector<T> once(const char* what, const std::vector<T>& l
 
 std::vector<std::string> schemes_of(const std::string& text) {
   std::vector<std::string> schemes;
-  for (const std::string& scheme : bench::words_of(text)) schemes.push_back(canonical_text(parse_schemes(scheme)));
+  for (const std::string& scheme : list_of(text)) schemes.push_back(canonical_text(parse_schemes(scheme)));
   return once("--scheme", schemes);
 }
 
@@ -92,7 +94,7 @@ std::vector<PlannedModel> planned_models(const Options& options) {
     const TransformerOptions own = named_model(name);
     const std::string lengths = options.lengths.empty() ? to_text(own.length) : options.lengths;
     for (const std::string& scheme : schemes_of(options.scheme.empty() ? own.scheme : options.scheme)) {
-      for (const std::int64_t length : once("--lengths", bench::numbers_of("lengths", lengths))) {
+      for (const std::int64_t length : once("--lengths", numbers_of(lengths, "--lengths"))) {
         models.push_back({name, named_model(name, scheme), length, options.batch});
         models.back().options.executor = options.executor;
       }

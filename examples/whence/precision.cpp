@@ -1,13 +1,13 @@
 // precision: from where on 16 and 32 bits no longer tell two positions, biases or gates apart, as a table or as JSON.
 #include <cmath>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/results.h"
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/verify/precision_report.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -17,21 +17,18 @@ const std::vector<DType> dtypes{DType::f16, DType::bf16, DType::f32};
 
 std::string number(double value) {
   if (std::isnan(value)) return "-";
-  if (value == std::floor(value)) return number_text(value);
+  if (value == std::floor(value)) return exact(value);
   return std::fabs(value) < 1e-3 || std::fabs(value) >= 1e6 ? to_text(value) : fixed(value, 4);
 }
 
 std::string page_of(const std::vector<PrecisionRow>& rows) {
-  nlohmann::ordered_json page = nlohmann::ordered_json::array();
+  Json::List page;
   for (const PrecisionRow& row : rows) {
-    nlohmann::ordered_json entry{{"key", row.key}, {"question", row.question}};
-    for (std::size_t k = 0; k < dtypes.size(); ++k) {
-      entry[to_string(dtypes[k])] =
-          std::isnan(row.answers[k]) ? nlohmann::ordered_json() : nlohmann::ordered_json(row.answers[k]);
-    }
+    Json entry{{"key", row.key}, {"question", row.question}};
+    for (std::size_t k = 0; k < dtypes.size(); ++k) entry.add(to_string(dtypes[k]), row.answers[k]);
     page.push_back(entry);
   }
-  return page.dump(2) + '\n';
+  return Json(page).page() + '\n';
 }
 
 std::string table_of(const std::vector<PrecisionRow>& rows) {

@@ -6,11 +6,12 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/flip_flop.h"
 #include "examples/whence/tasks/paper_figures.h"
@@ -53,7 +54,7 @@ SchemeRun run_scheme(const Options& options, const tasks::Task& task, const std:
   run.scores = tasks::test_task(model, task, options.sizes, training.seed, true);
   run.parameters = model.parameter_count();
   std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in "
-            << fixed(run.trained.seconds, 1) << " s (" << rate_text(run.trained.tokens_per_second) << " tokens/s)"
+            << fixed(run.trained.seconds, 1) << " s (" << with_unit(run.trained.tokens_per_second) << " tokens/s)"
             << std::endl;
   return run;
 }
@@ -91,10 +92,8 @@ report::Page page_of(
       length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
       options.training.steps, " steps of ", options.sizes.batch, " strings, seed ", options.training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
-  page.tables.push_back({.title = "Wrong bits after a read, in percent",
-      .note = "Lower is better; 50 is a coin.",
-      .header = table.header(),
-      .rows = table.rows()});
+  page.tables.push_back(
+      {.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .table = table});
   report::Plot plot{.title = "Training loss at reads",
       .x_label = "step",
       .y_label = "cross-entropy, nats",

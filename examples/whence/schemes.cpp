@@ -3,8 +3,8 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/report/table.h"
 #include "nn/scheme.h"
 #include "tensor/suggest.h"
 

@@ -2,20 +2,21 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/choices.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/loading.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -83,13 +84,14 @@ Table table_of(const Totals& totals) {
 }
 
 std::string line_of(const Question& question, const std::vector<ChoiceScore>& scores) {
-  nlohmann::ordered_json line{{"place", question.place}, {"answer", question.answer}};
-  if (!question.cloze()) line["by_sum"] = best_by_sum(scores), line["per_byte"] = best_per_byte(scores);
+  Json line{{"place", question.place}, {"answer", question.answer}};
+  if (!question.cloze()) line.add("by_sum", best_by_sum(scores)).add("per_byte", best_per_byte(scores));
+  Json::List choices;
   for (const ChoiceScore& score : scores) {
-    line["choices"].push_back({{"log_probability", score.log_probability}, {"tokens", score.tokens},
-        {"bytes", score.bytes}, {"greedy", score.greedy}, {"cut", score.cut}});
+    choices.push_back({{"log_probability", score.log_probability}, {"tokens", score.tokens}, {"bytes", score.bytes},
+        {"greedy", score.greedy}, {"cut", score.cut}});
   }
-  return line.dump() + '\n';
+  return line.add("choices", choices).line() + '\n';
 }
 
 void declare_options(CommandLine& line, Options& options) {

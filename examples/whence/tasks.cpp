@@ -4,7 +4,7 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/results.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/tasks/task.h"
 
 namespace whence {

@@ -6,11 +6,12 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/file_bytes.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 
 namespace whence {

@@ -4,25 +4,27 @@
 
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "autograd/inspect/graph_text.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/train_language.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training_operations.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -161,16 +163,20 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
   const std::uint64_t seed = settings.training.seed;
   std::vector<std::string> sets{"training", "validation"};
   for (const tasks::TestSet& set : task.test_sets()) sets.push_back(set.name);
-  nlohmann::ordered_json about{{"task", name}, {"seed", seed}, {"set", settings.dump_set}, {"sets", sets}};
+  Json about{{"task", name}, {"seed", seed}, {"set", settings.dump_set}, {"sets", sets}};
   const auto set = static_cast<std::size_t>(std::ranges::find(sets, settings.dump_set) - sets.begin());
   if (set == sets.size())
-    throw InputError("--dump-set: ", settings.dump_set, " given; one of ", about["sets"].dump(), " required");
+    throw InputError("--dump-set: ", settings.dump_set, " given; one of ", joined(sets), " required");
+  Json options{Json::Fields()};
   for (const auto& [option, value] : task.description()) {
-    const auto number = nlohmann::ordered_json::parse(value, nullptr, false);
-    about["options"][option] = number.is_number() ? number : nlohmann::ordered_json(value);
+    const auto number = parse_number<double>(value);
+    const auto whole = parse_number<std::int64_t>(value);
+    options.add(option, whole ? Json(*whole) : number ? Json(*number) : Json(value));
   }
-  for (index_t token = 0; token < task.model().vocabulary; ++token) about["vocabulary"].push_back(task.text(token));
-  std::cout << about.dump() << '\n';
+  std::vector<std::string> vocabulary;
+  for (index_t token = 0; token < task.model().vocabulary; ++token) vocabulary.push_back(task.text(token));
+  about.add("options", options).add("vocabulary", vocabulary);
+  std::cout << about.line() << '\n';
   const std::int64_t there = set == 0   ? tasks::no_end
                              : set == 1 ? task.validation_sequences()
                                         : task.test_sets()[set - 2].sequences,
@@ -185,10 +191,9 @@ void dump(const std::string& name, const Task& task, const Settings& settings) {
       const auto part = [&](const tasks::Tokens& all) {
         return tasks::Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
       };
-      nlohmann::ordered_json line{{"sequence", written}, {"tokens", part(batch.inputs)}};
-      line["targets"] = part(batch.targets), line["graded"] = part(batch.graded);
-      line["text"] = text_of(task, part(batch.inputs), part(batch.graded));
-      std::cout << line.dump() << '\n';
+      const Json line{{"sequence", written}, {"tokens", part(batch.inputs)}, {"targets", part(batch.targets)},
+          {"graded", part(batch.graded)}, {"text", text_of(task, part(batch.inputs), part(batch.graded))}};
+      std::cout << line.line() << '\n';
     }
   }
 }
@@ -243,7 +248,7 @@ void write_results(
   for (std::size_t set = 0; set < scores.size(); ++set) {
     const SetScore& score = scores[set];
     const double guess = tasks::best_guess(task, score);
-    LogRecord record{{"scheme", settings.model.scheme}, {"seed", std::to_string(settings.training.seed)},
+    Json record{{"scheme", settings.model.scheme}, {"seed", std::to_string(settings.training.seed)},
         {"steps", trained.steps}, {"test_set", score.set.name}};
     std::vector<std::string> cells{"-", "-", "-"};
     if (score.refused.empty()) {
@@ -251,17 +256,17 @@ void write_results(
       for (int k = 0; k < 3; ++k) sums[k] += errors[k];
       ++read;
       cells = {fixed(errors[0], 3), fixed(errors[1], 2), std::to_string(score.model.tokens)};
-      record.insert(record.end(), {{"token_error_percent", errors[0]}, {"sequence_error_percent", errors[1]},
-                                      {"tokens", score.model.tokens}, {"sequences", score.model.sequences}});
+      record.add("token_error_percent", errors[0]).add("sequence_error_percent", errors[1]);
+      record.add("tokens", score.model.tokens).add("sequences", score.model.sequences);
     } else {
-      record.emplace_back("refused", score.refused);
+      record.add("refused", score.refused);
     }
     const std::vector<tasks::PaperFigure> figures = task.paper_figures(set);
     const auto* figure = tasks::figure_of(figures, settings.model.scheme, own);
     all.row({score.set.name, cells[0], cells[1], cells[2], fixed(guess, 2), tasks::figure_text(figure)});
     if (set * 12 % scores.size() < 12) shown.row(all.rows().back());
-    if (trained.loss_scale > 0) record.emplace_back("skipped_steps", trained.skipped);
-    for (const auto& [name, wrong] : score.guesses) record.emplace_back("guess: " + name, tasks::headline(task, wrong));
+    if (trained.loss_scale > 0) record.add("skipped_steps", trained.skipped);
+    for (const auto& [name, wrong] : score.guesses) record.add("guess: " + name, tasks::headline(task, wrong));
     log.append(record);
   }
   if (scores.size() > 1) {
@@ -288,7 +293,7 @@ void say_what_tests_take(Transformer& model, const Task& task, const Settings& s
   }
   if (settings.training.device.is_cpu() && plan.seconds > 30) {
     std::cout << "note: the tests, " << plan.sequences << " sequences in " << sets - plan.refused
-              << " sets, will take about " << duration_text(plan.seconds) << "; --test-sequences makes them shorter"
+              << " sets, will take about " << time_text(plan.seconds) << "; --test-sequences makes them shorter"
               << std::endl;
   }
 }
@@ -335,8 +340,8 @@ int train_and_test(const Run& run, Settings settings) {
   }
   const TrainingResult trained = train(job, settings.training);
   if (!speaks(settings.training.ranks)) return 0;
-  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
-            << rate_text(trained.tokens_per_second) << " tokens/s";
+  std::cout << "trained: " << trained.steps << " steps, " << time_text(trained.seconds) << " here, "
+            << with_unit(trained.tokens_per_second) << " tokens/s";
   if (trained.best_step > 0)
     std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
   std::cout << skipped_text(trained) << '\n';

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/documents.h"
 #include "examples/whence/language/length_evaluation.h"
@@ -30,6 +30,7 @@
 #include "examples/whence/look/given.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
+#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -85,10 +86,10 @@ void parse_run(const Bytes& bytes) {
 }
 
 void parse_jsonl(const Bytes& bytes) {
-  for_each_line_of_jsonl(bytes, "input.jsonl", [](const JsonlLine& line) {
-    (void)line.text_or_nothing("text");
+  for_each_json_line(bytes, "input.jsonl", [](const Json& line) {
+    if (line.has("text")) (void)line.text("text");
     if (line.has("choices")) (void)line.texts("choices");
-    if (line.has("answer")) (void)line.whole_number("answer");
+    if (line.has("answer")) (void)line.whole("answer");
   });
 }
 

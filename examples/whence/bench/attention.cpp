@@ -6,8 +6,13 @@
 
 #include "examples/whence/bench/attention_core.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/report/encode.h"
+#include "examples/whence/report/table.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -27,7 +32,7 @@ struct Row {
   CoreCase what;
   std::string engine;        // an executor, or one of the peer's ways
   std::string refused = {};  // why there are no figures
-  Figure forward = {}, backward = {}, both = {};
+  Median forward = {}, backward = {}, both = {};
   bool only_forward = false;
   double kept = 0, peak = 0;
   double fraction = 0;              // of the ceiling
@@ -36,8 +41,8 @@ struct Row {
 
 std::vector<CoreCase> cases_of(const Options& options) {
   std::vector<CoreCase> cases;
-  for (const std::int64_t length : numbers_of("lengths", options.lengths)) {
-    for (const std::string& scheme : words_of(options.schemes)) {
+  for (const std::int64_t length : numbers_of(options.lengths, "--lengths")) {
+    for (const std::string& scheme : list_of(options.schemes)) {
       CoreCase what{canonical_text(parse_schemes(scheme)), length, options.heads, options.head_dim, options.batch,
           Gates::initial, !options.bidirectional};
       if (options.gates != "sparse" || !has_gates(scheme)) cases.push_back(what);
@@ -108,7 +113,7 @@ class AttentionBench {
     for (const Measured& each : all) {
       Row row = row_of(core, what, each.executor->name(), each.times);
       row.kept = each.kept, row.peak = each.peak;
-      if (!best || row.both.median < least) best = each.executor, least = row.both.median;
+      if (!best || row.both.value < least) best = each.executor, least = row.both.value;
       keep(row);
     }
     if (best)
@@ -137,7 +142,7 @@ class AttentionBench {
     const Turns turns = in_turn(peer, options_.settings.repetitions, ours, only_forward);
     Row row = row_of(core, what, way.text(), turns.theirs);
     row.only_forward = only_forward;
-    if (only_forward) row.fraction = bench_.ceilings().milliseconds_of(core.forward_operations()) / row.both.median;
+    if (only_forward) row.fraction = bench_.ceilings().milliseconds_of(core.forward_operations()) / row.both.value;
     row.kept = -1, row.peak = peak;
     row.ratio = turns.ratio();
     row.relative = difference.relative;
@@ -148,28 +153,30 @@ class AttentionBench {
     Row row{.what = what,
         .engine = engine,
         .refused = {},
-        .forward = figure_of(times.forward),
-        .backward = figure_of(times.backward),
-        .both = figure_of(times.both),
+        .forward = median(times.forward),
+        .backward = median(times.backward),
+        .both = median(times.both),
         .only_forward = options_.forward_only};
     const double operations = core.forward_operations() + (options_.forward_only ? 0 : core.backward_operations());
-    if (device_.is_cpu()) row.fraction = bench_.ceilings().milliseconds_of(operations) / row.both.median;
+    if (device_.is_cpu()) row.fraction = bench_.ceilings().milliseconds_of(operations) / row.both.value;
     return row;
   }
 
   void keep(const Row& row) {
     rows_.push_back(row);
-    LogRecord record = record_of(row.what, row.engine, device_);
+    Json record = record_of(row.what, row.engine, device_);
     if (!row.refused.empty()) {
-      record.push_back({"refused", row.refused});
+      record.add("refused", row.refused);
     } else {
       const double none = std::nan("");
-      record.insert(record.end(),
-          {{"forward_ms", row.forward.median}, {"backward_ms", row.only_forward ? none : row.backward.median},
-              {"both_ms", row.both.median}, {"spread_ms", row.both.spread},
-              {"kept_mib", row.kept < 0 ? none : row.kept}, {"peak_mib", row.peak},
-              {"fraction", row.fraction > 0 ? row.fraction : none}});
-      if (row.ratio > 0) record.insert(record.end(), {{"ratio", row.ratio}, {"difference", row.relative}});
+      record.add("forward_ms", row.forward.value)
+          .add("backward_ms", row.only_forward ? none : row.backward.value)
+          .add("both_ms", row.both.value)
+          .add("spread_ms", row.both.spread)
+          .add("kept_mib", row.kept < 0 ? none : row.kept)
+          .add("peak_mib", row.peak)
+          .add("fraction", row.fraction > 0 ? row.fraction : none);
+      if (row.ratio > 0) record.add("ratio", row.ratio).add("difference", row.relative);
     }
     bench_.record(record);
   }
@@ -223,7 +230,7 @@ class AttentionBench {
     for (const Row& row : rows_) {
       if (!row.refused.empty() || row.only_forward != options_.forward_only) continue;
       const std::string name = row.what.text() + ", " + row.engine;
-      for (auto [panel, value] : {std::pair(&time, row.both.median), std::pair(&memory, row.peak)}) {
+      for (auto [panel, value] : {std::pair(&time, row.both.value), std::pair(&memory, row.peak)}) {
         auto curve = std::ranges::find(panel->curves, name, &report::Curve::name);
         if (curve == panel->curves.end())
           curve = panel->curves.insert(curve, report::Curve{name, std::vector<double>{}, std::vector<double>{}});

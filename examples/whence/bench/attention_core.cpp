@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "autograd/backward.h"
+#include "examples/whence/cli/words.h"
+#include "nn/io/json.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
@@ -127,7 +129,7 @@ NamedTensors AttentionCore::given() const {
 std::vector<const Executor*> chosen_executors(const std::string& list) {
   std::vector<const Executor*> chosen;
   if (list == "all") return executors();
-  for (const std::string& word : words_of(list)) {
+  for (const std::string& word : list_of(list)) {
     const auto all = executors();
     const auto found = std::find_if(all.begin(), all.end(), [&](const Executor* each) { return each->name() == word; });
     if (found == all.end())
@@ -137,7 +139,7 @@ std::vector<const Executor*> chosen_executors(const std::string& list) {
   return chosen;
 }
 
-LogRecord record_of(const CoreCase& what, const std::string& engine, Device device) {
+Json record_of(const CoreCase& what, const std::string& engine, Device device) {
   return {{"scheme", what.scheme}, {"gates", std::string(what.gates == Gates::sparse ? "sparse" : "initial")},
       {"executor", engine}, {"length", what.length}, {"heads", what.heads}, {"head_dim", what.head_dim},
       {"batch", what.batch}, {"device", to_string(device)}, {"dtype", std::string("f32")},
@@ -151,7 +153,7 @@ std::vector<std::string> peer_ways_of(const std::string& scheme) {
   return listed ? std::vector<std::string>{"eager", "compile"} : std::vector<std::string>{};
 }
 
-LogRecord peer_request(const CoreCase& what, const std::string& way, Device device) {
+Json peer_request(const CoreCase& what, const std::string& way, Device device) {
   return {{"do", std::string("prepare")}, {"bench", std::string("attention")}, {"scheme", what.scheme}, {"way", way},
       {"device", std::string(device.is_cpu() ? "cpu" : "cuda")}};
 }

@@ -8,6 +8,7 @@
 
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/verify/bare_attention.h"
+#include "nn/io/json.h"
 
 namespace whence::bench {
 
@@ -73,7 +74,7 @@ class AttentionCore {
 // Of --executors: names with commas between them, or "all".
 [[nodiscard]] std::vector<const Executor*> chosen_executors(const std::string& list);
 // What a line of JSON says of a measurement before its figures.
-[[nodiscard]] LogRecord record_of(const CoreCase& what, const std::string& engine, Device device);
+[[nodiscard]] Json record_of(const CoreCase& what, const std::string& engine, Device device);
 
 // PyTorch's ways to run a scheme; none for a scheme that pytorch.py does not have.
 [[nodiscard]] std::vector<std::string> peer_ways_of(const std::string& scheme);
@@ -86,6 +87,6 @@ class AttentionCore {
   return scheme.find("dape") != std::string::npos ? 5e-4 : 1e-4;
 }
 // What Peer::ask() is to prepare.
-[[nodiscard]] LogRecord peer_request(const CoreCase& what, const std::string& way, Device device);
+[[nodiscard]] Json peer_request(const CoreCase& what, const std::string& way, Device device);
 
 }  // namespace whence::bench

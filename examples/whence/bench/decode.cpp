@@ -6,8 +6,13 @@
 #include "autograd/recording.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
+#include "examples/whence/report/table.h"
 #include "nn/decoding.h"
+#include "nn/io/json.h"
 #include "nn/models.h"
 #include "nn/scheme.h"
 #include "tensor/device/device_runtime.h"
@@ -26,7 +31,7 @@ struct Options {
 
 struct Row {
   std::string scheme, engine;
-  Figure milliseconds;  // of a token
+  Median milliseconds;  // of a token
   double share = 0, ratio = 0, relative = -1;
 };
 
@@ -43,7 +48,7 @@ class DecodeBench {
   DecodeBench(const Options& options, Device device)
       : options_(options),
         device_(device),
-        schemes_(words_of(options.schemes)),
+        schemes_(list_of(options.schemes)),
         ways_(chosen_ways(options.settings, "all", {"eager"}, device.is_cpu())),
         bench_("decode", options.settings, device.is_cpu(),
             static_cast<std::int64_t>(schemes_.size() * (1 + ways_.size())), peer_version(options.settings)) {}
@@ -104,16 +109,16 @@ class DecodeBench {
   void keep(const Transformer& model, const std::string& scheme, const std::string& engine, Times times, double ratio,
       double relative) {
     for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options_.tokens);
-    Row row{scheme, engine, figure_of(times.both), 0, ratio, relative};
+    Row row{scheme, engine, median(times.both), 0, ratio, relative};
     const double bytes = static_cast<double>(model.parameter_count()) * sizeof(float);
-    if (device_.is_cpu()) row.share = bytes / row.milliseconds.median / 1e6 / bench_.ceilings().read_gb_per_s;
-    LogRecord record{{"scheme", scheme}, {"engine", engine}, {"parameters", model.parameter_count()},
+    if (device_.is_cpu()) row.share = bytes / row.milliseconds.value / 1e6 / bench_.ceilings().read_gb_per_s;
+    Json record{{"scheme", scheme}, {"engine", engine}, {"parameters", model.parameter_count()},
         {"prompt", options_.prompt}, {"tokens", options_.tokens}, {"device", to_string(device_)},
-        {"threads", std::int64_t{threads()}}, {"ms", row.milliseconds.median}, {"spread_ms", row.milliseconds.spread},
-        {"tokens_per_second", 1e3 / row.milliseconds.median}};
-    if (row.share > 0) record.push_back({"fraction", row.share});
-    if (ratio > 0) record.push_back({"ratio", ratio});
-    if (relative >= 0) record.push_back({"difference", relative});
+        {"threads", std::int64_t{threads()}}, {"ms", row.milliseconds.value}, {"spread_ms", row.milliseconds.spread},
+        {"tokens_per_second", 1e3 / row.milliseconds.value}};
+    if (row.share > 0) record.add("fraction", row.share);
+    if (ratio > 0) record.add("ratio", ratio);
+    if (relative >= 0) record.add("difference", relative);
     bench_.record(record);
     rows_.push_back(row);
   }
@@ -124,7 +129,7 @@ class DecodeBench {
     Table table(header);
     for (const Row& row : rows_) {
       std::vector<std::string> cells{row.scheme, row.engine, text_of(row.milliseconds),
-          fixed(1e3 / row.milliseconds.median, 1), row.share > 0 ? fixed(100 * row.share, 0) + " %" : "-",
+          fixed(1e3 / row.milliseconds.value, 1), row.share > 0 ? fixed(100 * row.share, 0) + " %" : "-",
           row.relative < 0 ? "-" : fixed(100 * row.relative, 4) + " %"};
       if (!ways_.empty()) cells.push_back(row.ratio > 0 ? fixed(row.ratio, 2) : "-");
       table.row(cells);

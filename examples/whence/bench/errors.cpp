@@ -6,8 +6,11 @@
 
 #include "examples/whence/bench/attention_core.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
+#include "examples/whence/report/table.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -53,8 +56,8 @@ class Errors {
   void run() {
     bench_.run(
         [&] {
-          for (const std::string& scheme : words_of(options_.schemes))
-            for (const std::int64_t length : numbers_of("lengths", options_.lengths))
+          for (const std::string& scheme : list_of(options_.schemes))
+            for (const std::int64_t length : numbers_of(options_.lengths, "--lengths"))
               for (const Gates gates : {Gates::initial, Gates::sparse}) measure(scheme, length, gates);
         },
         [&] {
@@ -67,9 +70,9 @@ class Errors {
  private:
   std::int64_t cases() const {
     std::int64_t count = 0;
-    for (const std::string& scheme : words_of(options_.schemes))
+    for (const std::string& scheme : list_of(options_.schemes))
       count += 1 + (has_gates(scheme) && options_.gates == "both");
-    return count * static_cast<std::int64_t>(numbers_of("lengths", options_.lengths).size());
+    return count * static_cast<std::int64_t>(numbers_of(options_.lengths, "--lengths").size());
   }
 
   void measure(const std::string& scheme, std::int64_t length, Gates gates) {
@@ -118,10 +121,10 @@ class Errors {
   }
 
   void record(const CoreCase& what, const std::string& engine, const NamedTensors& found, const NamedTensors& exact) {
-    LogRecord line = record_of(what, engine, device_);
+    Json line = record_of(what, engine, device_);
     for (const auto& [name, tensor] : found) {
       const auto one = std::ranges::find(exact, name, &NamedTensors::value_type::first);
-      if (one != exact.end()) line.push_back({name, error_of(tensor, one->second)});
+      if (one != exact.end()) line.add(name, error_of(tensor, one->second));
     }
     bench_.record(line);
   }

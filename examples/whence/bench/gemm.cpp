@@ -6,7 +6,11 @@
 
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/machine/device_choice.h"
+#include "examples/whence/report/table.h"
+#include "nn/io/json.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/products.h"
@@ -57,7 +61,7 @@ std::vector<Product> products(const Options& options) {
 
 struct Row {
   std::string name, shape, engine;
-  Figure time;
+  Median time;
   double gflops = 0, fraction = 0, ratio = 0, relative = -1;
 };
 
@@ -130,17 +134,17 @@ class GemmBench {
   }
 
   void keep(const Product& product, const std::string& engine, const Times& times, double ratio, double relative) {
-    Row row{product.name, product.shape(), engine, figure_of(times.both)};
-    row.gflops = product.operations() / row.time.median / 1e6, row.ratio = ratio, row.relative = relative;
+    Row row{product.name, product.shape(), engine, median(times.both)};
+    row.gflops = product.operations() / row.time.value / 1e6, row.ratio = ratio, row.relative = relative;
     if (device_.is_cpu()) row.fraction = row.gflops / bench_.ceilings().fma_gflops;
-    LogRecord record{{"product", row.name}, {"engine", engine}, {"batch", product.batch}, {"rows", product.rows},
+    Json record{{"product", row.name}, {"engine", engine}, {"batch", product.batch}, {"rows", product.rows},
         {"inner", product.inner}, {"columns", product.columns}, {"a_transposed", product.a_transposed},
         {"b_transposed", product.b_transposed}, {"device", to_string(device_)}, {"dtype", std::string("f32")},
-        {"threads", std::int64_t{threads()}}, {"ms", row.time.median}, {"spread_ms", row.time.spread},
+        {"threads", std::int64_t{threads()}}, {"ms", row.time.value}, {"spread_ms", row.time.spread},
         {"gflops", row.gflops}};
-    if (device_.is_cpu()) record.push_back({"fraction", row.fraction});
-    if (ratio > 0) record.push_back({"ratio", ratio});
-    if (relative >= 0) record.push_back({"difference", relative});
+    if (device_.is_cpu()) record.add("fraction", row.fraction);
+    if (ratio > 0) record.add("ratio", ratio);
+    if (relative >= 0) record.add("difference", relative);
     bench_.record(record);
     rows_.push_back(row);
   }

@@ -9,11 +9,14 @@
 #include <memory>
 
 #include "examples/whence/cli/interrupt.h"
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -148,17 +151,7 @@ std::string three_digits(double value) {
 
 }  // namespace
 
-Figure figure_of(std::vector<double> repetitions) {
-  std::sort(repetitions.begin(), repetitions.end());
-  const auto at = [&](double share) {  // linear between neighbours
-    const double place = share * static_cast<double>(repetitions.size() - 1);
-    const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, repetitions.size() - 1);
-    return std::lerp(repetitions[below], repetitions[above], place - static_cast<double>(below));
-  };
-  return {at(0.5), (at(0.75) - at(0.25)) / 2};
-}
-
-std::string text_of(const Figure& figure) { return three_digits(figure.median) + " ±" + three_digits(figure.spread); }
+std::string text_of(const Median& figure) { return three_digits(figure.value) + " ±" + three_digits(figure.spread); }
 
 std::string Ceilings::text() const {
   return to_text("ceilings, measured now: multiply-adds in f32 ", fixed(fma_gflops, 0), " GFLOP/s with ", threads(),
@@ -186,31 +179,6 @@ double fitted_exponent(const std::vector<double>& x, const std::vector<double>& 
     both += away * (std::log(y[k]) - mean_y), square += away * away;
   }
   return both / square;
-}
-
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words(1);
-  int depth = 0;
-  for (const char c : list) {
-    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-    if (c == ',' && depth == 0)
-      words.emplace_back();
-    else
-      words.back() += c;
-  }
-  return words;
-}
-
-std::vector<std::int64_t> numbers_of(const std::string& option, const std::string& list) {
-  std::vector<std::int64_t> numbers;
-  for (const std::string& word : words_of(list)) {
-    const auto number = parse_number<std::int64_t>(word);
-    if (!number || *number < 1 || *number > 1 << 20)
-      throw InputError("--", option, ": ", in_quotes(list), " given; whole numbers from 1 to 1048576 required, ",
-          "commas between them");
-    numbers.push_back(*number);
-  }
-  return numbers;
 }
 
 void declare(CommandLine& line, Settings& settings) {
@@ -252,10 +220,11 @@ void Bench::begin(const std::string& what) {
   progress_.note(what);
 }
 
-void Bench::record(LogRecord record) const {
+void Bench::record(const Json& record) const {
   if (!json_) return;
-  record.insert(record.begin(), {"bench", name_});
-  std::cout << json_line(record) << std::flush;
+  Json line{{"bench", name_}};
+  for (const auto& [name, value] : record.fields()) line.add(name, value);
+  std::cout << line.line() << '\n' << std::flush;
 }
 
 void Bench::run(const std::function<void()>& measure, const std::function<void()>& show) {

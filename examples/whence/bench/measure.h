@@ -8,18 +8,14 @@
 
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/report/report.h"
+#include "nn/io/json.h"
 
 namespace whence::bench {
 
-// Repetitions of one measurement. A median, because other programs disturb some of them; the spread says how much.
-struct Figure {
-  double median = 0;
-  double spread = 0;  // half of what lies between the quartiles
-};
-[[nodiscard]] Figure figure_of(std::vector<double> repetitions);  // REQUIRES: at least one
-[[nodiscard]] std::string text_of(const Figure& figure);          // "38.2 ±1.1": three digits
+[[nodiscard]] std::string text_of(const Median& figure);  // "38.2 ±1.1": three digits
 
 // What no program on this machine can pass, measured by this one. 0 on another device than the CPU.
 struct Ceilings {
@@ -37,11 +33,6 @@ struct Ceilings {
 
 // n in y = c x^n, by least squares of the logarithms. REQUIRES: positive numbers, two different x.
 [[nodiscard]] double fitted_exponent(const std::vector<double>& x, const std::vector<double>& y);
-
-// The words of a list between commas, those inside parentheses left alone: "none,dape(kerple)".
-[[nodiscard]] std::vector<std::string> words_of(const std::string& list);
-// Whole numbers; InputError, naming `option`, when one is none or below 1.
-[[nodiscard]] std::vector<std::int64_t> numbers_of(const std::string& option, const std::string& list);
 
 // What every bench can be told.
 struct Settings {
@@ -64,7 +55,7 @@ class Bench {
   // What is measured next, for people who wait. Throws Interrupted when asked to stop.
   void begin(const std::string& what);
   // Prints the record behind the name of the bench, as a line of JSON where that is asked for.
-  void record(LogRecord record) const;
+  void record(const Json& record) const;
   // `measure`, and then, whether it came to its end or not, `show` where tables are wanted.
   void run(const std::function<void()>& measure, const std::function<void()>& show);
 

@@ -6,7 +6,11 @@
 
 #include "examples/whence/bench/attention_core.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
+#include "examples/whence/report/table.h"
+#include "nn/io/json.h"
 #include "tensor/parallel.h"
 
 namespace whence::bench {
@@ -51,13 +55,15 @@ Line measure(Bench& bench, const Options& options, const std::string& scheme, co
     seconds = (found.forward + found.backward) / 1e3;
     line.lengths.push_back(static_cast<double>(length));
     line.kept.push_back(found.kept), line.peak.push_back(found.peak);
-    LogRecord record = record_of(what, executor.name(), device);
-    record.insert(record.end(), {{"forward_ms", found.forward}, {"backward_ms", found.backward},
-                                    {"kept_mib", found.kept}, {"peak_mib", found.peak}});
+    Json record = record_of(what, executor.name(), device);
+    record.add("forward_ms", found.forward)
+        .add("backward_ms", found.backward)
+        .add("kept_mib", found.kept)
+        .add("peak_mib", found.peak);
     bench.record(record);
   }
-  LogRecord fit{{"scheme", line.scheme}, {"executor", line.executor}, {"exponent", line.exponent()}};
-  if (!line.ended.empty()) fit.push_back({"ended", line.ended});
+  Json fit{{"scheme", line.scheme}, {"executor", line.executor}, {"exponent", line.exponent()}};
+  if (!line.ended.empty()) fit.add("ended", line.ended);
   bench.record(fit);
   return line;
 }
@@ -101,7 +107,7 @@ int run(int argc, char** argv) {
   line.refuse_unless("repetitions", false, "times that count");
   set_threads(options.settings.threads);
   const Device device = choose_device(options.settings.device).device;
-  const std::vector<std::string> schemes = words_of(options.schemes);
+  const std::vector<std::string> schemes = list_of(options.schemes);
   const std::vector<const Executor*> chosen = chosen_executors(options.executors);
   Bench bench("memory", options.settings, device.is_cpu(), static_cast<std::int64_t>(schemes.size() * chosen.size()));
   std::vector<Line> lines;

@@ -10,7 +10,11 @@
 #include "autograd/recording.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/machine/device_choice.h"
+#include "examples/whence/report/table.h"
+#include "nn/io/json.h"
 #include "nn/training/precision.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
@@ -155,22 +159,22 @@ class OpsBench {
 
   void keep(
       const Case& each, const Tensor& y, const std::string& engine, const Times& times, double ratio, double relative) {
-    const double forward = figure_of(times.forward).median, backward = figure_of(times.backward).median;
+    const double forward = median(times.forward).value, backward = median(times.backward).value;
     const double moved = each.bytes(y) / forward / 1e6;
-    LogRecord record{{"op", each.name}, {"engine", engine}, {"device", to_string(device_)},
+    Json record{{"op", each.name}, {"engine", engine}, {"device", to_string(device_)},
         {"precision", options_.precision}, {"threads", std::int64_t{threads()}}, {"forward_ms", forward},
-        {"backward_ms", backward}, {"spread_ms", figure_of(times.both).spread}, {"forward_gb_per_s", moved}};
+        {"backward_ms", backward}, {"spread_ms", median(times.both).spread}, {"forward_gb_per_s", moved}};
     double fraction = 0;
     if (each.operations > 0) {
-      record.push_back({"forward_tflop_per_s", each.operations / forward / 1e9});
-      record.push_back({"backward_tflop_per_s", 2 * each.operations / backward / 1e9});
+      record.add("forward_tflop_per_s", each.operations / forward / 1e9);
+      record.add("backward_tflop_per_s", 2 * each.operations / backward / 1e9);
     }
     if (device_.is_cpu()) {
       fraction = each.operations > 0 ? bench_.ceilings().milliseconds_of(each.operations) / forward
                                      : moved / bench_.ceilings().copy_gb_per_s;
-      record.push_back({"fraction", fraction});
+      record.add("fraction", fraction);
     }
-    if (ratio > 0) record.insert(record.end(), {{"ratio", ratio}, {"difference", relative}});
+    if (ratio > 0) record.add("ratio", ratio).add("difference", relative);
     bench_.record(record);
     rows_.push_back({each.name, engine, times, fraction, ratio});
   }
@@ -227,8 +231,8 @@ class OpsBench {
     if (!ways_.empty()) header.emplace_back("theirs / ours");
     Table table(header);
     for (const Row& row : rows_) {
-      std::vector<std::string> cells{row.op, row.engine, text_of(figure_of(row.times.forward)),
-          text_of(figure_of(row.times.backward)), row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"};
+      std::vector<std::string> cells{row.op, row.engine, text_of(median(row.times.forward)),
+          text_of(median(row.times.backward)), row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"};
       if (!ways_.empty()) cells.push_back(row.ratio > 0 ? fixed(row.ratio, 2) : "-");
       table.row(cells);
     }

@@ -9,12 +9,13 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "examples/whence/bench/pytorch_script.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -36,7 +37,7 @@ const char* dtype_name(DType dtype) { return dtype == DType::i64 ? "i64" : "f32"
 std::vector<PeerWay> chosen_ways(
     const Settings& settings, const std::string& listed, const std::vector<std::string>& known, bool on_cpu) {
   std::vector<PeerWay> ways;
-  const std::vector<std::string> wanted = words_of(listed), all{"all", "eager", "compile", "sdpa", "flex"};
+  const std::vector<std::string> wanted = list_of(listed), all{"all", "eager", "compile", "sdpa", "flex"};
   for (const std::string& word : wanted)
     if (std::ranges::find(all, word) == all.end())
       throw InputError("--ways: ", in_quotes(word), " given; some of eager, compile, sdpa and flex, or all, required");
@@ -68,7 +69,7 @@ Peer::Peer(const Settings& settings, bool tuned) : Peer() {
   }
   close(request[0]), close(answer[1]);
   to_ = request[1], from_ = answer[0];
-  version_ = nlohmann::json::parse(read_line()).at("version");
+  version_ = read_json(read_line(), "PyTorch").text("version");
 }
 
 Peer::~Peer() {
@@ -122,30 +123,32 @@ std::string Peer::read_line() {
   return line;
 }
 
-Peer::Answer Peer::ask(const LogRecord& fields, const NamedTensors& tensors) {
-  nlohmann::json request = nlohmann::json::parse(json_line(fields));
-  request["tensors"] = nlohmann::json::array();
+Peer::Answer Peer::ask(const Json& fields, const NamedTensors& tensors) {
   NamedTensors sent;
+  Json::List heads;
   for (const auto& [name, tensor] : tensors) {
     sent.emplace_back(
         name, tensor.dtype() == DType::i64 ? raw::contiguous(raw::to_device(tensor, Device())) : on_cpu(tensor));
-    request["tensors"].push_back(
-        {name, dtype_name(tensor.dtype()), std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())});
+    heads.push_back({{"name", name}, {"dtype", dtype_name(tensor.dtype())},
+        {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())}});
   }
-  const std::string line = request.dump() + '\n';
+  Json request = fields;
+  request.add("tensors", heads);
+  const std::string line = request.line() + '\n';
   write(line.data(), line.size());
   for (const auto& [name, tensor] : sent)
     write(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype()));
-  const nlohmann::json said = nlohmann::json::parse(read_line());
-  if (said.contains("failed")) throw Error("peer: PyTorch failed: ", said["failed"].get<std::string>());
+  const Json said = read_json(read_line(), "PyTorch");
+  if (said.has("failed")) throw Error("peer: PyTorch failed: ", said.text("failed"));
   Answer answer;
-  for (const auto& [name, value] : said.items())
-    if (value.is_number()) answer.figures[name] = value;
-  for (const nlohmann::json& head : said["tensors"]) {
-    const std::vector<std::int64_t> shape = head[2];
-    const Tensor tensor = Tensor::empty(Shape(shape), DType::f32);
+  for (const auto& [name, value] : said.fields())
+    if (const auto number = value.as_number()) answer.figures[name] = *number;
+  for (const Json& head : said.objects("tensors")) {
+    Shape shape;
+    for (const double extent : head.numbers("shape")) shape.push_back(static_cast<index_t>(extent));
+    const Tensor tensor = Tensor::empty(shape, DType::f32);
     read(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * sizeof(float));
-    answer.tensors.emplace_back(head[0], tensor);
+    answer.tensors.emplace_back(head.text("name"), tensor);
   }
   return answer;
 }
@@ -154,7 +157,7 @@ void Times::add(const Repetition& one) {
   forward.push_back(one.forward), backward.push_back(one.backward), both.push_back(one.forward + one.backward);
 }
 
-double Turns::ratio() const { return figure_of(theirs.both).median / figure_of(ours.both).median; }
+double Turns::ratio() const { return median(theirs.both).value / median(ours.both).value; }
 
 Turns in_turn(Peer& peer, int repetitions, const std::function<Repetition()>& ours, bool forward_only) {
   // Threads that wait for more work spin for a while; that is not to cost whoever is measured next.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "examples/whence/bench/measure.h"
+#include "nn/io/json.h"
 #include "tensor/tensor.h"
 
 namespace whence::bench {
@@ -44,7 +45,7 @@ class Peer {
     NamedTensors tensors;
   };
   // Throws Interrupted when the user asks to stop meanwhile, and Error with the peer's words when it fails.
-  Answer ask(const LogRecord& request, const NamedTensors& tensors = {});
+  Answer ask(const Json& request, const NamedTensors& tensors = {});
 
  private:
   Peer() = default;

@@ -27,7 +27,7 @@ KINDS = {"f32": torch.float32, "i64": torch.int64}
 
 def answer(fields, tensors=()):
     tensors = [(name, tensor.detach().to("cpu", torch.float32).contiguous()) for name, tensor in tensors]
-    heads = [[name, "f32", list(tensor.shape)] for name, tensor in tensors]
+    heads = [{"name": name, "dtype": "f32", "shape": list(tensor.shape)} for name, tensor in tensors]
     answers.write(json.dumps({**fields, "tensors": heads}).encode() + b"\n")
     for _, tensor in tensors:
         answers.write(ctypes.string_at(tensor.data_ptr(), tensor.numel() * 4))
@@ -36,10 +36,10 @@ def answer(fields, tensors=()):
 
 def receive(heads):
     tensors = {}
-    for name, kind, shape in heads:
-        kind = KINDS[kind]
+    for head in heads:
+        kind, shape = KINDS[head["dtype"]], head["shape"]
         content = bytearray(source.read(math.prod(shape) * kind.itemsize))
-        tensors[name] = torch.frombuffer(content, dtype=kind).reshape(shape).clone()
+        tensors[head["name"]] = torch.frombuffer(content, dtype=kind).reshape(shape).clone()
     return tensors
 
 

@@ -8,8 +8,12 @@
 #include "examples/whence/bench/measure.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/ranks.h"
+#include "examples/whence/report/table.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/ranks/collectives.h"
@@ -29,14 +33,14 @@ constexpr index_t largest_exchange = index_t(64) << 20;  // bytes
 struct Row {
   std::string what;
   Communicator::Traffic sent;  // by one rank
-  Figure time;                 // ms
+  Median time;                 // ms
   double gb_per_s = 0, share = 0;
 };
 
 class RanksBench {
  public:
   RanksBench(const Options& options, Device device, Communicator& ranks)
-      : options_(options), device_(device), ranks_(ranks), millions_(numbers_of("millions", options.millions)) {
+      : options_(options), device_(device), ranks_(ranks), millions_(numbers_of(options.millions, "--millions")) {
     install_interrupt_handler();
     if (ranks.rank() == 0)
       bench_.emplace("ranks", options.settings, false, static_cast<std::int64_t>(2 + millions_.size()));
@@ -67,7 +71,7 @@ class RanksBench {
   }
 
   // Milliseconds of the slowest rank, from when all are there; `prepare` before and `check` after each do not count.
-  Figure timed(
+  Median timed(
       const std::function<void()>& work, const std::function<void()>& prepare = [] {},
       const std::function<void()>& check = [] {}) {
     std::vector<double> times;
@@ -86,7 +90,7 @@ class RanksBench {
       check();
       if (repetition >= 0) times.push_back(1e3 * all);  // the first warms up
     }
-    return figure_of(times);
+    return median(times);
   }
 
   void exchanges() {
@@ -94,27 +98,27 @@ class RanksBench {
     const Tensor mine = Tensor::full({numbers}, 1.0, DType::f32, device_);
     const Tensor theirs = Tensor::zeros({numbers}, DType::f32, device_);
     begin("copying");
-    const Figure copy = timed([&] {
+    const Median copy = timed([&] {
       if (device_.is_cpu())
         std::memcpy(theirs.bytes(), mine.bytes(), static_cast<std::size_t>(largest_exchange));
       else
         raw::copy_into(mine, theirs);
     });
-    copy_gb_per_s_ = static_cast<double>(largest_exchange) / copy.median / 1e6;
+    copy_gb_per_s_ = static_cast<double>(largest_exchange) / copy.value / 1e6;
     if (bench_)
       bench_->record(
           {{"what", std::string("copy")}, {"ranks", std::int64_t{ranks_.size()}}, {"communicator", ranks_.name()},
-              {"device", to_string(device_)}, {"ms", copy.median}, {"gb_per_s", copy_gb_per_s_}});
+              {"device", to_string(device_)}, {"ms", copy.value}, {"gb_per_s", copy_gb_per_s_}});
     begin("exchanges");
     for (const index_t bytes : {index_t(8), index_t(1) << 10, index_t(1) << 16, index_t(1) << 20, largest_exchange}) {
       const index_t part = bytes / static_cast<index_t>(sizeof(float));
       const Tensor own = raw::slice(mine, 0, 0, part), other = raw::slice(theirs, 0, 0, part);
       const index_t times = std::clamp<index_t>((index_t(8) << 20) / bytes, 1, 1000);
-      Figure time = timed([&] {
+      Median time = timed([&] {
         for (index_t k = 0; k < times; ++k) ranks_.exchange(ranks_.rank() ^ 1, own, other);
       });
       const auto each = static_cast<double>(times);
-      time = {time.median / each, time.spread / each};
+      time = {time.value / each, time.spread / each};
       keep({"exchange with the neighbour", {1, static_cast<std::uint64_t>(bytes)}, time});
     }
   }
@@ -124,7 +128,7 @@ class RanksBench {
     const index_t numbers = millions * 1000000;
     const double expected = ranks_.size() * (ranks_.size() + 1) / 2.0;
     Tensor total;
-    const Figure time = timed([&] { sum_over_ranks(ranks_, total); },
+    const Median time = timed([&] { sum_over_ranks(ranks_, total); },
         [&] {
           total = Tensor();
           total = Tensor::full({numbers}, ranks_.rank() + 1.0, DType::f32, device_);
@@ -139,13 +143,13 @@ class RanksBench {
   }
 
   void keep(Row row) {
-    row.gb_per_s = static_cast<double>(row.sent.bytes) / row.time.median / 1e6;
+    row.gb_per_s = static_cast<double>(row.sent.bytes) / row.time.value / 1e6;
     row.share = row.gb_per_s / copy_gb_per_s_;
     rows_.push_back(row);
     if (bench_)
       bench_->record({{"what", row.what}, {"ranks", std::int64_t{ranks_.size()}}, {"communicator", ranks_.name()},
           {"device", to_string(device_)}, {"exchanges", static_cast<std::int64_t>(row.sent.exchanges)},
-          {"bytes", static_cast<std::int64_t>(row.sent.bytes)}, {"ms", row.time.median}, {"spread_ms", row.time.spread},
+          {"bytes", static_cast<std::int64_t>(row.sent.bytes)}, {"ms", row.time.value}, {"spread_ms", row.time.spread},
           {"gb_per_s", row.gb_per_s}, {"of_copying", row.share}});
   }
 
@@ -155,7 +159,7 @@ class RanksBench {
     Table table({"what", "exchanges", "bytes sent by a rank", "ms", "GB/s sent", "of copying"});
     for (const Row& row : rows_)
       table.row({row.what, to_text(row.sent.exchanges), to_text(row.sent.bytes),
-          row.time.median < 0.1 ? fixed(row.time.median, 4) : text_of(row.time), fixed(row.gb_per_s, 3),
+          row.time.value < 0.1 ? fixed(row.time.value, 4) : text_of(row.time), fixed(row.gb_per_s, 3),
           fixed(100 * row.share, 0) + " %"});
     std::cout << table.text();
   }
@@ -184,7 +188,7 @@ int run(int argc, char** argv) {
   line.example("whence bench ranks --processes 4", "four processes of this machine, over the memory that they share")
       .example("mpirun -n 4 whence bench ranks", "the same over MPI, in a build with -DWHENCE_MPI=ON");
   if (line.shows_page(argc, argv)) return 0;
-  (void)numbers_of("millions", options.millions);
+  (void)numbers_of(options.millions, "--millions");
   MachineOptions machine;
   machine.threads = options.settings.threads, machine.device = options.settings.device;
   return run_as_ranks(line, options.ranks, machine, [&](Communicator* ranks) {

@@ -13,9 +13,14 @@
 #include "autograd/ops.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/tasks/task_training.h"
+#include "nn/io/json.h"
 #include "nn/models.h"
 #include "nn/training/training_step.h"
 #include "tensor/device/allocator.h"
@@ -65,14 +70,14 @@ struct Case {
 };
 
 std::vector<Case> cases_of(const Options& options) {
-  const std::vector<std::string> wanted = words_of(options.models);
+  const std::vector<std::string> wanted = list_of(options.models);
   const std::vector<Preset> known_models = presets();
   std::vector<Case> cases;
   std::string known;
   for (const Preset& preset : known_models) {
     known += preset.name + ", ";
     if (options.models != "all" && std::ranges::find(wanted, preset.name) == wanted.end()) continue;
-    for (const std::string& scheme : words_of(options.schemes.empty() ? preset.schemes : options.schemes)) {
+    for (const std::string& scheme : list_of(options.schemes.empty() ? preset.schemes : options.schemes)) {
       Case each{preset.name, canonical_text(parse_schemes(scheme)), options.batch ? options.batch : preset.batch,
           options.length ? options.length : preset.length, preset.model};
       each.options.scheme = each.scheme, each.options.executor = options.executor;
@@ -110,7 +115,7 @@ struct Probes {
   std::int64_t calls = 0;  // in one step
   double nanoseconds = 0;  // of one call while nothing looks
   double share = 0;        // of the step
-  Figure watched;          // a step while somebody looks for what does not occur, of one while nobody looks
+  Median watched;          // a step while somebody looks for what does not occur, of one while nobody looks
 };
 
 // Of one probe while nothing looks: the median of rounds, as a few of them are disturbed.
@@ -125,7 +130,7 @@ double nanoseconds_of_probe() {
     rounds.push_back((steady_seconds() - start) / calls * 1e9);
   }
   if (defined != 200 * calls) fail("bench step", "a probe lost its tensor");
-  return figure_of(rounds).median;
+  return median(rounds).value;
 }
 
 std::string part_of(const OpTime& time) {
@@ -223,8 +228,8 @@ class Training {
       }
       alone.push_back(both[0]), ratios.push_back(both[1] / both[0]);
     }
-    found.share = static_cast<double>(found.calls) * found.nanoseconds / 1e9 / figure_of(alone).median;
-    found.watched = figure_of(ratios);
+    found.share = static_cast<double>(found.calls) * found.nanoseconds / 1e9 / median(alone).value;
+    found.watched = median(ratios);
     return found;
   }
 
@@ -290,7 +295,7 @@ struct Row {
   double launches = 0, bytes_to_device = 0;  // of one step; a GPU's alone
 
   [[nodiscard]] double tokens_per_second() const {
-    return static_cast<double>(what->tokens()) / figure_of(times.both).median * 1e3;
+    return static_cast<double>(what->tokens()) / median(times.both).value * 1e3;
   }
 };
 
@@ -378,23 +383,22 @@ class StepBench {
   }
 
   void keep(Row row, const Training& training) {
-    const double milliseconds = figure_of(row.times.both).median;
+    const double milliseconds = median(row.times.both).value;
     if (placement_.device.is_cpu() && options_.precision == "f32")
       row.fraction = bench_.ceilings().milliseconds_of(training.operations()) / milliseconds;
-    LogRecord record{{"model", row.what->model}, {"scheme", row.what->scheme}, {"engine", row.engine},
+    Json record{{"model", row.what->model}, {"scheme", row.what->scheme}, {"engine", row.engine},
         {"executor", options_.executor}, {"parameters", training.model().parameter_count()},
         {"length", row.what->length}, {"batch", row.what->batch}, {"device", to_string(placement_.device)},
         {"precision", options_.precision}, {"threads", std::int64_t{threads()}},
         {"form", std::string(options_.recorded && row.ratio == 0 ? "graph" : "steps")},
-        {"forward_ms", figure_of(row.times.forward).median}, {"backward_ms", figure_of(row.times.backward).median},
-        {"both_ms", milliseconds}, {"spread_ms", figure_of(row.times.both).spread},
+        {"forward_ms", median(row.times.forward).value}, {"backward_ms", median(row.times.backward).value},
+        {"both_ms", milliseconds}, {"spread_ms", median(row.times.both).spread},
         {"tokens_per_second", row.tokens_per_second()}};
-    if (row.peak_mib > 0) record.push_back({"peak_mib", row.peak_mib});
-    if (row.launches > 0)
-      record.push_back({"launches", row.launches}), record.push_back({"bytes_to_device", row.bytes_to_device});
-    if (row.fraction > 0) record.push_back({"fraction", row.fraction});
-    if (row.ratio > 0) record.push_back({"ratio", row.ratio});
-    if (row.relative >= 0) record.push_back({"difference", row.relative});
+    if (row.peak_mib > 0) record.add("peak_mib", row.peak_mib);
+    if (row.launches > 0) record.add("launches", row.launches), record.add("bytes_to_device", row.bytes_to_device);
+    if (row.fraction > 0) record.add("fraction", row.fraction);
+    if (row.ratio > 0) record.add("ratio", row.ratio);
+    if (row.relative >= 0) record.add("difference", row.relative);
     bench_.record(record);
     rows_.push_back(std::move(row));
   }
@@ -406,8 +410,8 @@ class StepBench {
     // The median step, as it was: parts of different steps would not add up.
     std::sort(profiles.begin(), profiles.end(), [](const auto& a, const auto& b) { return a.total < b.total; });
     const Profile& middle = profiles[profiles.size() / 2];
-    LogRecord record{{"model", what.model}, {"scheme", what.scheme}, {"profile_ms", middle.total * 1e3}};
-    for (const auto& [part, seconds] : middle.parts) record.push_back({part, seconds / middle.total});
+    Json record{{"model", what.model}, {"scheme", what.scheme}, {"profile_ms", middle.total * 1e3}};
+    for (const auto& [part, seconds] : middle.parts) record.add(part, seconds / middle.total);
     bench_.record(record);
     profiles_.emplace_back(&what, middle);
   }
@@ -415,7 +419,7 @@ class StepBench {
   void probes(Training& training, const Case& what) {
     const Probes found = training.probes(options_.settings.repetitions);
     bench_.record({{"model", what.model}, {"scheme", what.scheme}, {"probes", found.calls},
-        {"probe_ns", found.nanoseconds}, {"probe_share", found.share}, {"watched_ratio", found.watched.median},
+        {"probe_ns", found.nanoseconds}, {"probe_share", found.share}, {"watched_ratio", found.watched.value},
         {"watched_ratio_spread", found.watched.spread}});
     probes_.emplace_back(&what, found);
   }
@@ -439,9 +443,8 @@ class StepBench {
     if (!ways_.empty()) header.emplace_back("theirs / ours");
     Table table(header);
     for (const Row& row : rows_) {
-      std::vector<std::string> cells{row.what->model, row.what->scheme, row.engine,
-          text_of(figure_of(row.times.forward)), text_of(figure_of(row.times.backward)),
-          text_of(figure_of(row.times.both)), fixed(row.tokens_per_second(), 0),
+      std::vector<std::string> cells{row.what->model, row.what->scheme, row.engine, text_of(median(row.times.forward)),
+          text_of(median(row.times.backward)), text_of(median(row.times.both)), fixed(row.tokens_per_second(), 0),
           row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"};
       if (on_gpu) cells.push_back(row.launches > 0 ? fixed(row.launches, 0) : "-");
       if (on_gpu) cells.push_back(row.launches > 0 ? fixed(row.bytes_to_device, 0) : "-");

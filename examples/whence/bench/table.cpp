@@ -7,7 +7,12 @@
 
 #include "examples/whence/bench/attention_core.h"
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
+#include "examples/whence/report/table.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -72,7 +77,7 @@ const std::vector<PaperRow>& cdape_rows() {
 }
 
 struct Ours {
-  Figure forward, backward, both;
+  Median forward, backward, both;
   double peak = 0;
 };
 
@@ -81,7 +86,7 @@ class TableBench {
   TableBench(const Options& options, Device device)
       : options_(options),
         device_(device),
-        lengths_(numbers_of("lengths", options.lengths)),
+        lengths_(numbers_of(options.lengths, "--lengths")),
         bench_("table", options.settings, device.is_cpu() && !options.papers_only,
             static_cast<std::int64_t>(schemes().size() * lengths_.size())) {}
 
@@ -130,11 +135,13 @@ class TableBench {
       ours.peak = std::max(ours.peak, found.peak);
       if (round >= 0) times.add({found.forward, found.backward});
     }
-    ours.forward = figure_of(times.forward), ours.backward = figure_of(times.backward);
-    ours.both = figure_of(times.both);
-    LogRecord record = record_of(what, executor.name(), device_);
-    record.insert(record.end(), {{"forward_ms", ours.forward.median}, {"backward_ms", ours.backward.median},
-                                    {"both_ms", ours.both.median}, {"peak_mib", ours.peak}});
+    ours.forward = median(times.forward), ours.backward = median(times.backward);
+    ours.both = median(times.both);
+    Json record = record_of(what, executor.name(), device_);
+    record.add("forward_ms", ours.forward.value)
+        .add("backward_ms", ours.backward.value)
+        .add("both_ms", ours.both.value)
+        .add("peak_mib", ours.peak);
     bench_.record(record);
     ours_[{scheme, length}] = ours;
   }
@@ -155,7 +162,7 @@ class TableBench {
         std::to_string(row.batch), fixed(row.forward, 1), row.backward > 0 ? fixed(row.backward, 1) : "in one",
         cell(row.gigabytes, 1), fixed((row.forward + row.backward) / (alibi->forward + alibi->backward), 2),
         mine ? text_of(mine->forward) : "-", mine ? text_of(mine->backward) : "-", mine ? fixed(mine->peak, 1) : "-",
-        mine && base ? fixed(mine->both.median / base->both.median, 2) : "-"});
+        mine && base ? fixed(mine->both.value / base->both.value, 2) : "-"});
   }
 
   void show() const {
@@ -174,7 +181,7 @@ class TableBench {
       if (!cope || !alibi) continue;
       std::cout << "cope, whose paper has no such table, at length " << length << ": forward " << text_of(cope->forward)
                 << " ms, backward " << text_of(cope->backward) << " ms, peak " << fixed(cope->peak, 1) << " MiB, "
-                << fixed(cope->both.median / alibi->both.median, 2) << " of ALiBi\n";
+                << fixed(cope->both.value / alibi->both.value, 2) << " of ALiBi\n";
     }
   }
 

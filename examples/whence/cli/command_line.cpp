@@ -5,6 +5,7 @@
 #include <iostream>
 #include <type_traits>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "tensor/error.h"
@@ -15,7 +16,7 @@ namespace {
 
 template <class Number> std::string value_text(Number value) {
   if constexpr (std::is_floating_point_v<Number>)
-    return number_text(value);
+    return exact(value);
   else
     return std::to_string(value);
 }
@@ -114,7 +115,7 @@ template CommandLine& CommandLine::integer<std::uint64_t>(
 CommandLine& CommandLine::number(const std::string& name, double* value, Range<double> range, OptionText text) {
   const auto assign = [value, range](
                           const std::string& typed) { return read_number(typed, range, "a finite number", value); };
-  add({name, {}, "X", std::move(text), range_text(range), {}, {}, assign, [value] { return number_text(*value); }});
+  add({name, {}, "X", std::move(text), range_text(range), {}, {}, assign, [value] { return exact(*value); }});
   return *this;
 }
 

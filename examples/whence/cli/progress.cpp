@@ -10,20 +10,11 @@
 #include <cstdio>
 #include <ostream>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/terminal.h"
 #include "examples/whence/cli/text.h"
 
 namespace whence {
-namespace {
-
-template <class... Arguments> std::string printed(const char* format, Arguments... arguments) {
-  std::array<char, 64> text{};
-  const int length = std::snprintf(text.data(), text.size(), format, arguments...);
-  return {text.data(), std::min(static_cast<std::size_t>(length), text.size() - 1)};
-}
-
-}  // namespace
-
 double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -34,28 +25,6 @@ ProgressStyle ProgressStyle::for_standard_error(bool quiet) {
   style.rewriting = on_terminal(STDERR_FILENO);
   style.columns = [] { return terminal_columns(STDERR_FILENO); };
   return style;
-}
-
-std::string duration_text(double seconds) {
-  constexpr double longest = 1000.0 * 86400;  // farther away than any plan
-  if (!(seconds >= 0 && seconds < longest)) return "-";
-  const long whole = std::lround(seconds);
-  const long days = whole / 86400, hours = whole / 3600 % 24, minutes = whole / 60 % 60, rest = whole % 60;
-  if (days > 0) return printed("%ldd %02ld:%02ld:%02ld", days, hours, minutes, rest);
-  if (hours > 0) return printed("%ld:%02ld:%02ld", hours, minutes, rest);
-  return printed("%ld:%02ld", minutes, rest);
-}
-
-std::string rate_text(double per_second) {
-  if (!(per_second >= 0) || std::isinf(per_second)) return "-";
-  std::string unit;
-  // 999.5 would be printed with four digits, so it already moves up.
-  for (const char* next : {"k", "M", "G", "T"}) {
-    if (per_second < 999.5) break;
-    per_second /= 1000;
-    unit = next;
-  }
-  return printed("%.*f", per_second < 9.995 ? 2 : per_second < 99.95 ? 1 : 0, per_second) + unit;
 }
 
 Progress::Progress(
@@ -108,21 +77,20 @@ std::string Progress::left_after(double elapsed) const {
   const double missing = static_cast<double>(std::max<std::int64_t>(total_ - step_, 0));
   // left = missing * (elapsed / done): nothing is known before the first step and before the clock moved
   const bool rate_known = elapsed > 0 && done > 0;
-  return missing == 0 ? duration_text(0) : rate_known ? duration_text(missing * elapsed / done) : "-";
+  return missing == 0 ? time_text(0) : rate_known ? time_text(missing * elapsed / done) : "-";
 }
 
 std::vector<std::string> Progress::parts(double elapsed) const {
   std::string head = label_ + ' ' + std::to_string(step_) + '/' + std::to_string(total_);
   // Rounded down: 100 % is printed when all is done and not before.
   if (total_ > 0)
-    head += ' ' + printed("%.0f", std::floor(100.0 * static_cast<double>(step_) / static_cast<double>(total_))) + " %";
+    head += ' ' + fixed(std::floor(100.0 * static_cast<double>(step_) / static_cast<double>(total_)), 0) + " %";
   std::vector<std::string> list = {std::move(head)};
-  for (const auto& [name, value] : figures_)
-    list.push_back(name + ' ' + (std::isnan(value) ? "nan" : printed("%.4g", value)));
+  for (const auto& [name, value] : figures_) list.push_back(name + ' ' + (std::isnan(value) ? "nan" : digits(value)));
   list.push_back("left " + left_after(elapsed));
   if (tokens_ > 0)
-    list.push_back((elapsed > 0 ? rate_text(static_cast<double>(tokens_) / elapsed) : "-") + " tokens/s");
-  list.push_back("elapsed " + duration_text(elapsed));
+    list.push_back((elapsed > 0 ? with_unit(static_cast<double>(tokens_) / elapsed) : "-") + " tokens/s");
+  list.push_back("elapsed " + time_text(elapsed));
   return list;
 }
 

@@ -68,10 +68,4 @@ class Progress {
   bool updated_ = false, drawn_ = false, finished_ = false;
 };
 
-// "0:05", "12:34", "3:04:05", "2d 03:04:05"; a negative or unknown time is "-".
-[[nodiscard]] std::string duration_text(double seconds);
-
-// Three digits and a unit: "7.5", "123", "12.3k", "4.56M".
-[[nodiscard]] std::string rate_text(double per_second);
-
 }  // namespace whence

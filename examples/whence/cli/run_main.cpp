@@ -48,7 +48,7 @@ ExitCode code_of(const std::exception& error) {
 
 constexpr char no_memory[] = "memory: the system gave no more; a smaller model, batch or length required\n";
 
-// Some destructors allocate (nlohmann::json's), and std::filesystem ends the program where a name finds no memory;
+// std::filesystem ends the program where a name finds no memory;
 // nobody can catch that: the same line and code, no abort.
 std::terminate_handler terminate_otherwise = nullptr;
 std::atomic<bool> memory_ended{false};

@@ -3,41 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
-#include <sstream>
-#include <system_error>
 #include <utility>
 
 #include "examples/whence/cli/unicode.h"
 
 namespace whence {
-
-template <class Number> std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  if constexpr (std::is_floating_point_v<Number>) {
-    if (!std::isfinite(value)) return std::nullopt;  // from_chars reads "nan" and "inf"
-  }
-  return value;
-}
-
-template std::optional<int> parse_number<int>(std::string_view);
-template std::optional<std::int64_t> parse_number<std::int64_t>(std::string_view);
-template std::optional<std::uint64_t> parse_number<std::uint64_t>(std::string_view);
-template std::optional<double> parse_number<double>(std::string_view);
-
-std::string number_text(double value) {
-  std::array<char, 64> digits{};
-  // Left alone, the standard library writes 3e-04 for 0.0003, because that is shorter.
-  const double size = std::abs(value);
-  const auto format =
-      size == 0 || (size >= 1e-5 && size < 1e15) ? std::chars_format::fixed : std::chars_format::general;
-  const auto written = std::to_chars(digits.data(), digits.data() + digits.size(), value, format);
-  return {digits.data(), written.ptr};
-}
 
 std::size_t display_width(std::string_view text) {
   std::size_t columns = 0;
@@ -121,14 +92,6 @@ std::string terminal_text(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return shown;
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  stream.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
-  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
-  return parts;
 }
 
 std::string shell_command(const std::vector<std::string>& words) {

@@ -1,20 +1,12 @@
-// Small text work that all programs share: strict numbers, widths on screen, and quoting.
+// Small text work that all programs share: widths on screen, what must not act on a terminal, and quoting.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace whence {
-
-// The whole of `text` as a number, or nothing: no blanks, signs such as "+3", hexadecimal, "3abc", "nan", "inf" or
-// overflow. Instantiated for int, std::int64_t, std::uint64_t and double.
-template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::string_view text);
-
-// The shortest text that reads back as the same number.
-[[nodiscard]] std::string number_text(double value);
 
 // Columns that UTF-8 text takes on a terminal: combining marks 0, wide East Asian characters and emoji 2.
 [[nodiscard]] std::size_t display_width(std::string_view text);
@@ -31,9 +23,6 @@ template <class Number> [[nodiscard]] std::optional<Number> parse_number(std::st
 
 // Text of several lines, as one_line() but for line ends and tabs, which stay.
 [[nodiscard]] std::string terminal_text(std::string_view text);
-
-// The parts between commas, empty ones too but for one behind the last comma; none of an empty text.
-[[nodiscard]] std::vector<std::string> split_at_commas(const std::string& text);
 
 // Words as one would type them to a shell, quoted where it would read them otherwise.
 [[nodiscard]] std::string shell_command(const std::vector<std::string>& words);

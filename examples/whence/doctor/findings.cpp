@@ -1,10 +1,10 @@
 // What about a machine does not fit whence, and how it is told.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/doctor/facts.h"
 #include "examples/whence/machine/device_choice.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -168,9 +168,11 @@ std::vector<std::pair<std::string, std::string>> lines_of(const MachineFacts& fa
 }
 
 std::string json_of(const MachineFacts& facts) {
-  using Json = nlohmann::ordered_json;
   const DeviceFacts& device = facts.device;
-  Json page = {{"version", WHENCE_VERSION},
+  Json::List findings;
+  for (const Finding& finding : findings_of(facts))
+    findings.push_back({{"weight", to_string(finding.weight)}, {"text", finding.text}, {"advice", finding.advice}});
+  const Json page{{"version", WHENCE_VERSION},
       {"build", {{"compiler", facts.compiler}, {"optimised", facts.optimised}, {"sanitised", facts.sanitised},
                     {"instructions", facts.built_for}}},
       {"processor", {{"name", facts.processor}, {"cores", facts.cores}, {"instructions", facts.can_do}}},
@@ -185,12 +187,8 @@ std::string json_of(const MachineFacts& facts) {
               {"free", facts.device_memory_free}, {"driver", device.driver_version},
               {"runtime", device.runtime_version}, {"toolkit", device.toolkit_version},
               {"problem", facts.device_problem}}},
-      {"findings", Json::array()}};
-  for (const Finding& finding : findings_of(facts)) {
-    page["findings"].push_back(
-        {{"weight", to_string(finding.weight)}, {"text", finding.text}, {"advice", finding.advice}});
-  }
-  return page.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+      {"findings", findings}};
+  return page.page() + '\n';
 }
 
 }  // namespace whence

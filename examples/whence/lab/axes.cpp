@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

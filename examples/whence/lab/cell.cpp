@@ -5,11 +5,12 @@
 #include <cmath>
 #include <set>
 
-#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -61,14 +62,14 @@ constexpr std::pair<const char*, const char*> measures[] = {{"token_error_percen
     {"sequence_error_percent", "sequence error %"}, {"perplexity", "perplexity"}, {"bits_per_byte", "bits per byte"},
     {"delta_p", "Delta-P"}};
 
-double percent(const JsonlLine& line, const std::string& field) {
+double percent(const Json& line, const std::string& field) {
   const double value = line.number(field);
   if (value < 0 || value > 100) line.refuse(to_text("field '", field, "' is ", value, "; a percentage required"));
   return value;
 }
 
 // Those of the fields whose names begin with `prefix`.
-GridCell::Score score_of(const JsonlLine& line, const std::string& prefix) {
+GridCell::Score score_of(const Json& line, const std::string& prefix) {
   GridCell::Score score;
   for (const auto& [field, name] : measures) {
     const std::string whole = prefix + field;
@@ -79,7 +80,7 @@ GridCell::Score score_of(const JsonlLine& line, const std::string& prefix) {
   return score;
 }
 
-void require_fields(const JsonlLine& line, std::initializer_list<const char*> fields) {
+void require_fields(const Json& line, std::initializer_list<const char*> fields) {
   for (const char* field : fields)
     if (!line.has(field)) line.refuse(to_text("no field '", field, "'; it required"));
 }
@@ -88,31 +89,31 @@ bool has_score(const GridCell& cell, const std::string& set) {
   return std::ranges::count(cell.scores, set, &std::pair<std::string, GridCell::Score>::first) > 0;
 }
 
-void add_score(GridCell& cell, const JsonlLine& line, const std::string& set, GridCell::Score score) {
+void add_score(GridCell& cell, const Json& line, const std::string& set, GridCell::Score score) {
   if (has_score(cell, set)) line.refuse(to_text(in_quotes(set), " twice; each once required"));
   cell.scores.emplace_back(set, std::move(score));
 }
 
-void read_task_line(GridCell& cell, const JsonlLine& line) {
+void read_task_line(GridCell& cell, const Json& line) {
   const std::string& set = line.text("test_set");
   if (std::ranges::count(cell.sets, set) == 0) line.refuse(to_text("no test set ", in_quotes(set), " in this task"));
   if (!line.has("refused")) require_fields(line, {"token_error_percent", "sequence_error_percent"});
   GridCell::Score score = score_of(line, "");
-  for (const std::string& name : line.names())
+  for (const auto& [name, value] : line.fields())
     if (name.starts_with("guess: "))
       if (const double guess = percent(line, name); !std::isnan(guess)) score.guesses[name.substr(7)] = guess;
   add_score(cell, line, set, std::move(score));
 }
 
 // The scores of the text first, then a line for each length, twice the one before.
-void read_text_line(GridCell& cell, const JsonlLine& line, std::int64_t& length) {
+void read_text_line(GridCell& cell, const Json& line, std::int64_t& length) {
   if (cell.scores.empty()) {
     require_fields(line, {"perplexity", "bits_per_byte"});
     add_score(cell, line, "validation", score_of(line, ""));
     if (auto test = score_of(line, "test_"); !test.measures.empty()) add_score(cell, line, "test", std::move(test));
     return;
   }
-  const std::int64_t now = line.whole_number("length");
+  const std::int64_t now = line.whole("length");
   if (now < 1 || (length > 0 && (now / 2 != length || now % 2 != 0)))
     line.refuse(to_text("length ", now, " given; ", length > 0 ? "twice the one before" : "1 or more", " required"));
   length = now;
@@ -123,7 +124,7 @@ void read_text_line(GridCell& cell, const JsonlLine& line, std::int64_t& length)
 void read_results(GridCell& cell) {
   const std::string path = (cell.folder / results).string();
   std::int64_t length = 0;
-  for_each_line_of_jsonl(read_file(path), path, [&](const JsonlLine& line) {
+  for_each_json_line(read_file(path), path, [&](const Json& line) {
     if (cell.sets.empty())
       read_text_line(cell, line, length);
     else
@@ -138,8 +139,8 @@ void read_results(GridCell& cell) {
 void read_curves(GridCell& cell) {
   const std::string path = (cell.folder / metrics).string();
   std::int64_t last = 0;
-  for_each_line_of_jsonl(read_file(path), path, [&](const JsonlLine& line) {
-    const std::int64_t step = line.whole_number("step");
+  for_each_json_line(read_file(path), path, [&](const Json& line) {
+    const std::int64_t step = line.whole("step");
     if (step < std::max<std::int64_t>(last, 1) || step > cell.steps)
       line.refuse(to_text("step ", step, " given; ", std::max<std::int64_t>(last, 1), " to ", cell.steps, " required"));
     last = step;
@@ -207,8 +208,8 @@ LossPoint newest_loss(const GridCell& cell) {
     const std::size_t end = text.rfind('\n');  // the last line may be half written
     if (end == std::string::npos || end == 0) return newest;
     const std::size_t begin = text.rfind('\n', end - 1) + 1;
-    for_each_line_of_jsonl(text.substr(begin, end - begin), path, [&](const JsonlLine& line) {
-      newest.step = line.whole_number("step");
+    for_each_json_line(text.substr(begin, end - begin), path, [&](const Json& line) {
+      newest.step = line.whole("step");
       newest.loss = line.has("loss") ? line.number("loss") : std::nan("");
     });
   } catch (const InputError&) { return {0, 0}; }

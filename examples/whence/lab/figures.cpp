@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/report/table.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -211,7 +213,7 @@ Table curve_points(const std::vector<std::string>& axes, const std::vector<Grid>
           for (const std::string& axis : axes) row.push_back(cell.place.at(axis));
           row.insert(row.end(),
               {cell.scheme, std::to_string(cell.seed), kind.points == &GridCell::curve ? "training" : "validation",
-                  std::to_string(point.step), std::to_string(point.step * cell.sequences), number_text(point.loss)});
+                  std::to_string(point.step), std::to_string(point.step * cell.sequences), exact(point.loss)});
           table.row(std::move(row));
         }
       }

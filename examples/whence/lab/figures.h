@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/results.h"
 #include "examples/whence/lab/outcome.h"
 #include "examples/whence/report/report.h"
+#include "examples/whence/report/table.h"
 
 namespace whence {
 

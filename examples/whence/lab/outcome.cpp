@@ -5,8 +5,8 @@
 #include <limits>
 #include <set>
 
-#include "examples/whence/cli/results.h"
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/lab/plan.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/lab/grid.h"
-#include "examples/whence/lab/statistics.h"
 #include "examples/whence/tasks/task.h"
 
 namespace whence {

@@ -38,10 +38,6 @@ std::string json_of(const Findings& found, const std::vector<Grid>& grids) {
   return page.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
 }
 
-report::PageTable on_page(const std::string& title, const std::string& note, const Table& table) {
-  return {title, note, table.header(), table.rows()};
-}
-
 }  // namespace
 
 std::string text_of(const Findings& found) {
@@ -61,14 +57,14 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
   page.introduction = found.introduction;
   std::string crossed;
   for (const CrossTable& cross : found.crossed) {
-    page.tables.push_back(on_page(cross.title, "Means over seeds, and standard deviations.", cross.table));
+    page.tables.push_back({cross.title, "Means over seeds, and standard deviations.", cross.table});
     crossed += cross.title + '\n' + cross.table.csv() + '\n';
   }
-  page.tables.push_back(on_page("What came out",
-      "The paper's figures are for its own sizes of model and task. Guesses need no model.", found.tables.scores));
-  page.tables.push_back(on_page("What makes a difference?",
+  page.tables.push_back({"What came out",
+      "The paper's figures are for its own sizes of model and task. Guesses need no model.", found.tables.scores});
+  page.tables.push_back({"What makes a difference?",
       "Pairs that differ in one thing. " + about_the_test(found.tables) + " Few seeds can show large differences only.",
-      found.tables.differences));
+      found.tables.differences});
   for (const Figure& figure : found.figures) {
     if (figure.on_page) page.plots.push_back(figure.plot);
     write_file((folder / (figure.name + ".svg")).string(), report::svg_file(figure.plot));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/language/train_language.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/sha256.h"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/lab/run.h"
 #include "tensor/error.h"
 
@@ -15,7 +16,7 @@ std::string slurm_script(const std::vector<std::string>& lines, const std::strin
   // Two minutes before the time is up a run is told so, saves and ends.
   std::string script = to_text("#!/bin/bash\n#SBATCH --job-name=whence-lab\n#SBATCH --array=1-", lines.size(),
       "\n#SBATCH --no-requeue\n#SBATCH --signal=B:USR1@120\n");
-  for (const std::string& part : split_at_commas(options)) {
+  for (const std::string& part : list_of(options)) {
     const std::size_t equals = part.find('=');
     const std::string key = part.substr(0, equals);
     const bool named = std::ranges::all_of(key, [](char c) { return (c >= 'a' && c <= 'z') || c == '-'; });

@@ -5,7 +5,9 @@
 #include <map>
 #include <tuple>
 
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task_training.h"
 #include "tensor/error.h"
@@ -15,7 +17,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-std::string cell(double number) { return std::isnan(number) ? "" : number_text(number); }
+std::string cell(double number) { return std::isnan(number) ? "" : exact(number); }
 
 Row joined(std::initializer_list<Row> parts) {
   Row all;
@@ -96,12 +98,13 @@ bool add_differences(Table& table, const Outcome& outcome, const std::string& se
   for (std::size_t a = 0; a < groups.size(); ++a) {
     for (std::size_t b = a + 1; b < groups.size(); ++b) {
       if (!neighbours(groups[a], groups[b])) continue;
-      const std::vector<double> x = outcome.values(groups[a].cells, set), y = outcome.values(groups[b].cells, set);
-      if (x.empty() || y.empty()) continue;
-      const bool enough = std::min(x.size(), y.size()) >= seeds_for_a_test;
+      const Summary x = summary(outcome.values(groups[a].cells, set)),
+                    y = summary(outcome.values(groups[b].cells, set));
+      if (x.count == 0 || y.count == 0) continue;
+      const bool enough = std::min(x.count, y.count) >= seeds_for_a_test;
       tested = tested || enough;
-      table.row({outcome.grid().task, set, groups[a].label, groups[b].label,
-          shown(summary(x).mean - summary(y).mean, outcome.digits()), enough ? shown(welch_p_value(x, y), 4) : "-"});
+      table.row({outcome.grid().task, set, groups[a].label, groups[b].label, shown(x.mean - y.mean, outcome.digits()),
+          enough ? shown(welch_p_value(x, y), 4) : "-"});
     }
   }
   return tested;

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/results.h"
 #include "examples/whence/lab/outcome.h"
+#include "examples/whence/report/table.h"
 
 namespace whence {
 
@@ -17,7 +17,7 @@ struct LongTables {
   Table scores, numbers, runs, differences;
   bool tested = false;  // some difference has enough seeds on both sides for Welch's test
 };
-inline constexpr std::size_t seeds_for_a_test = 3;
+inline constexpr int seeds_for_a_test = 3;
 
 // Table of one axis over another; axes besides a grid's own are "scheme", "seed" and "test-set".
 struct CrossTable {

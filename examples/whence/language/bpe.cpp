@@ -3,21 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <queue>
 #include <sstream>
 #include <tuple>
 #include <unordered_map>
 
-#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/language/byte_spelling.h"
 #include "examples/whence/language/pieces.h"
 #include "nn/io/files.h"
 
 namespace whence::language {
 namespace {
-
-using nlohmann::ordered_json;
 
 // Two tokens as one number, to look a merge up by.
 std::uint64_t pair_key(TokenId left, TokenId right) {
@@ -108,20 +105,17 @@ class Bpe final : public Tokeniser {
     return done;
   }
 
-  ordered_json vocabulary_object() const {
-    ordered_json object = ordered_json::object();
-    auto& entries =
-        object.get_ref<ordered_json::object_t&>();  // a vector: object[key] would look through all of it, 50 000 times
-    entries.reserve(spellings_.size());
-    for (std::size_t id = 0; id < spellings_.size(); ++id) entries.push_back({spellings_[id], ordered_json(id)});
-    return object;
+  Json vocabulary_object() const {
+    Json::Fields entries;
+    for (std::size_t id = 0; id < spellings_.size(); ++id) entries.push_back({spellings_[id], id});
+    return entries;
   }
   const std::vector<std::string>& merge_lines() const { return merge_lines_; }
 
   std::string json() const override {
-    const ordered_json file{{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind()},
-        {"vocabulary", vocabulary()}, {"vocab", vocabulary_object()}, {"merges", merge_lines_}};
-    return file.dump(1) + '\n';
+    const Json file{{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind()}, {"vocabulary", vocabulary()},
+        {"vocab", vocabulary_object()}, {"merges", merge_lines_}};
+    return file.page(1) + '\n';
   }
 
  private:
@@ -180,6 +174,18 @@ constexpr std::uint64_t largest_file = std::uint64_t{1} << 28;
 
 }  // namespace
 
+std::map<std::string, std::int64_t> token_numbers(const Json& table) {
+  std::map<std::string, std::int64_t> numbers;
+  for (const auto& [token, value] : table.fields()) {
+    const auto* number = value.as<std::int64_t>();
+    if (!number)
+      table.refuse(to_text(
+          "token ", in_quotes(token), " has the number ", in_quotes(value.line()), "; a whole number required"));
+    numbers[token] = *number;
+  }
+  return numbers;
+}
+
 TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary, const std::vector<std::string>& merges,
     const std::string& place) {
   return std::make_unique<Bpe>(vocabulary, merges, place);
@@ -193,15 +199,8 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && !(merges.empty() && line.starts_with("#version"))) merges.push_back(line);
   }
-  try {
-    const std::string table = InputFile(vocabulary_path).text(largest_file);
-    require_json_text(vocabulary_path, table);
-    const auto file = nlohmann::json::parse(table);
-    return bpe_from(token_numbers(file, vocabulary_path), merges, vocabulary_path);
-  } catch (const nlohmann::json::exception& error) {
-    throw FileError(
-        vocabulary_path, ": tokeniser: no table of tokens: ", error.what(), "; GPT-2's vocab.json required");
-  }
+  const Json table = read_json(InputFile(vocabulary_path).text(largest_file), vocabulary_path);
+  return bpe_from(token_numbers(table), merges, vocabulary_path);
 }
 
 void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder) {
@@ -210,7 +209,7 @@ void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder) {
     throw InputError("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other");
   std::string merges = "#version: 0.2\n";
   for (const std::string& line : bpe->merge_lines()) merges += line + '\n';
-  write_file(folder + "/vocab.json", bpe->vocabulary_object().dump());
+  write_file(folder + "/vocab.json", bpe->vocabulary_object().line());
   write_file(folder + "/merges.txt", merges);
 }
 

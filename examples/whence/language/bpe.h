@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/json_text.h"
-#include "examples/whence/cli/text.h"
 #include "examples/whence/language/tokeniser.h"
-#include "tensor/error.h"
+#include "nn/io/json.h"
 
 namespace whence::language {
 
@@ -20,19 +18,8 @@ namespace whence::language {
 // token, or a merge makes no token.
 [[nodiscard]] TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
     const std::vector<std::string>& merges, const std::string& place);
-// vocab.json's object as nlohmann::json read it. FileError with `place` when a number is not whole.
-template <class Json> std::map<std::string, std::int64_t> token_numbers(const Json& table, const std::string& place) {
-  std::map<std::string, std::int64_t> numbers;
-  if (!table.is_object()) throw FileError(place, ": tokeniser: no table of tokens; GPT-2's vocab.json required");
-  for (const auto& [token, value] : table.items()) {
-    const auto number = whole_number(value);
-    if (!number)
-      throw FileError(place, ": tokeniser: token ", in_quotes(token), " has the number ", value.dump(),
-          "; a whole number required");
-    numbers[token] = *number;
-  }
-  return numbers;
-}
+// vocab.json's object. FileError when a number is not whole.
+[[nodiscard]] std::map<std::string, std::int64_t> token_numbers(const Json& table);
 [[nodiscard]] TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path);
 // FOLDER/vocab.json and FOLDER/merges.txt. InputError when the tokeniser is no bpe.
 void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder);

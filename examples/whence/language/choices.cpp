@@ -4,24 +4,25 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
+#include "nn/io/json.h"
 
 namespace whence::language {
 namespace {
 
 constexpr const char* white = " \t\n\v\f\r";
 
-Question question_of(const JsonlLine& line) {
-  Question question{line.place, line.text("context"), {}, 0};
+Question question_of(const Json& line) {
+  Question question{line.place(), line.text("context"), {}, 0};
   if (!line.has("choices")) {
     question.choices = {line.text("answer")};
   } else {
     question.choices = line.texts("choices");
     if (question.choices.size() < 2)
       line.refuse("field 'choices' with fewer than two texts; more required; without choices the answer is a text");
-    const auto count = static_cast<std::int64_t>(question.choices.size()), answer = line.whole_number("answer");
+    const auto count = static_cast<std::int64_t>(question.choices.size()), answer = line.whole("answer");
     if (answer < 0 || answer >= count)
       line.refuse(to_text("answer ", answer, " given; a choice's number, 0 to ", count - 1, ", required"));
     question.answer = static_cast<std::size_t>(answer);
@@ -106,7 +107,7 @@ template <class Value> std::size_t best(const std::vector<ChoiceScore>& scores, 
 
 std::vector<Question> read_questions(const std::string& path) {
   std::vector<Question> questions;
-  for_each_line_of_jsonl(read_file(path), path, [&](const JsonlLine& line) { questions.push_back(question_of(line)); });
+  for_each_json_line(read_file(path), path, [&](const Json& line) { questions.push_back(question_of(line)); });
   if (questions.empty()) throw FileError(path, ": no line given; objects of context, choices and answer required");
   return questions;
 }

@@ -5,8 +5,10 @@
 #include <filesystem>
 
 #include "examples/whence/cli/interrupt.h"
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/language/documents.h"
 #include "nn/io/sha256.h"
 
@@ -147,7 +149,7 @@ void encode_all(const Documents& documents, const Tokeniser& tokeniser, const Fi
 std::vector<std::pair<std::string, std::string>> description_of(
     const CorpusOptions& options, const std::string& data, const Tokeniser& tokeniser) {
   return {{"data", data}, {"tokeniser", tokeniser.hash()}, {"blank-lines", std::to_string(options.blank_lines)},
-      {"validation", options.validation_files.empty() ? number_text(options.validation_share) : "a file"},
+      {"validation", options.validation_files.empty() ? exact(options.validation_share) : "a file"},
       {"split-seed", std::to_string(options.split_seed)}, {"separate", options.separate ? "true" : "false"}};
 }
 
@@ -203,7 +205,7 @@ void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& wor
   if (own_validation) corpus.validation_files.push_back(words.validation_data);
   corpus.test_files.clear();
   if (!words.test_data.empty()) corpus.test_files.push_back(words.test_data);
-  corpus.patterns = {split_at_commas(words.include), split_at_commas(words.exclude)};
+  corpus.patterns = {list_of(words.include), list_of(words.exclude)};
   std::vector<std::string> all = corpus.files;
   for (const auto* files : {&corpus.validation_files, &corpus.test_files})
     all.insert(all.end(), files->begin(), files->end());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/text_files.h"
 #include "examples/whence/language/tokeniser.h"
 #include "tensor/tensor.h"

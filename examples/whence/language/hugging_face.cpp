@@ -4,14 +4,14 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
-#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -21,7 +21,6 @@ namespace whence::language {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 enum class Kind { gpt2, neox };
 
@@ -91,54 +90,24 @@ Shape fused_shape(const Shape& ours, bool transposed) {
 
 // ---- config.json
 
+// Where null is as good as nothing.
 class Config {
  public:
-  explicit Config(const std::string& path) : path_(path) {
-    const std::string text = read_file(path);
-    require_json_text(path, text);
-    try {
-      json_ = JsonRead<Json>(Json::parse(text)).value;
-    } catch (const Json::exception& error) {
-      throw FileError(path, ": ", error.what(), "; the config.json of a model required");
-    }
-    if (!json_.is_object()) throw FileError(path, ": no object; the config.json of a model required");
-  }
+  explicit Config(const std::string& path) : path_(path), json_(read_json(read_file(path), path)) {}
 
-  const Json* find(const char* name) const {
-    const auto found = json_.find(name);
-    return found == json_.end() || found->is_null() ? nullptr : &*found;
-  }
+  bool has(const char* name) const { return json_.has(name) && !json_.find(name)->is_null(); }
   [[noreturn]] void refuse(const char* name, const std::string& required) const {
-    const Json* value = find(name);
-    throw FileError(
-        path_, ": ", name, ": ", value ? in_quotes(value->dump()) : "nothing", " found; ", required, " required");
-  }
-  index_t size(const char* name) const {
-    const auto value = find(name) ? whole_number(*find(name)) : std::nullopt;
-    if (!value || *value < 1 || *value > (index_t{1} << 24))
-      refuse(name, to_text("a whole number of 1 to ", index_t{1} << 24));
-    return *value;
-  }
-  double number(const char* name, double otherwise) const {
-    const Json* value = find(name);
-    if (!value) return otherwise;
-    if (!value->is_number()) refuse(name, "a number");
-    return value->get<double>();
-  }
-  bool yes(const char* name, bool otherwise) const {
-    const Json* value = find(name);
-    if (!value) return otherwise;
-    if (!value->is_boolean()) refuse(name, "true or false");
-    return value->get<bool>();
-  }
-  std::string word(const char* name, const std::string& otherwise) const {
-    const Json* value = find(name);
-    if (!value) return otherwise;
-    if (!value->is_string()) refuse(name, "a text");
-    return value->get<std::string>();
+    const std::string found = has(name) ? in_quotes(json_.find(name)->line()) : "nothing";
+    throw FileError(path_, ": ", name, ": ", found, " found; ", required, " required");
   }
   void require(const char* name, bool holds, const std::string& required) const {
     if (!holds) refuse(name, required);
+  }
+  index_t size(const char* name) const { return json_.whole(name, 1, index_t{1} << 24); }
+  double number(const char* name, double otherwise) const { return has(name) ? json_.number(name) : otherwise; }
+  bool yes(const char* name, bool otherwise) const { return has(name) ? json_.truth(name) : otherwise; }
+  std::string word(const char* name, const std::string& otherwise) const {
+    return has(name) ? json_.text(name) : otherwise;
   }
   const Json& json() const { return json_; }
   const std::string& path() const { return path_; }
@@ -170,7 +139,7 @@ TransformerOptions gpt2_options(const Config& config) {
       .dim = config.size("n_embd"),
       .layers = config.size("n_layer"),
       .heads = config.size("n_head"),
-      .hidden = config.find("n_inner") ? config.size("n_inner") : 0,
+      .hidden = config.has("n_inner") ? config.size("n_inner") : 0,
       .activation = activation_named(config, "activation_function", "gelu_new"),
       .scheme = "absolute",
       .tied = config.yes("tie_word_embeddings", true)};
@@ -178,11 +147,15 @@ TransformerOptions gpt2_options(const Config& config) {
 
 // What newer versions of transformers keep in rope_parameters, older ones as fields of their own.
 double of_rope(const Config& config, const char* newer, const char* older, double otherwise) {
-  if (const Json* rope = config.find("rope_parameters"); rope && rope->is_object()) {
-    const auto type = rope->find("rope_type");
-    if (type != rope->end() && *type != "default") config.refuse("rope_parameters", "rope_type default");
-    const auto found = rope->find(newer);
-    if (found != rope->end() && found->is_number()) return found->get<double>();
+  if (config.has("rope_parameters")) {
+    const Json& rope = config.json().object("rope_parameters");
+    for (const auto& [name, value] : rope.fields()) {
+      const auto* type = value.as<std::string>();
+      const bool plain = (name == "rope_type" || name == "type") && type && *type == "default";
+      if (!plain && name != "rope_theta" && name != "partial_rotary_factor")
+        config.refuse("rope_parameters", "rope_type default, rope_theta and partial_rotary_factor alone");
+    }
+    if (rope.has(newer)) return rope.number(newer);
   }
   return config.number(older, config.number(newer, otherwise));
 }
@@ -190,7 +163,7 @@ double of_rope(const Config& config, const char* newer, const char* older, doubl
 TransformerOptions neox_options(const Config& config) {
   require_same_epsilon(config, "layer_norm_eps");
   config.require("attention_bias", config.yes("attention_bias", true), "true");
-  config.require("rope_scaling", config.find("rope_scaling") == nullptr, "no scaling");
+  config.require("rope_scaling", !config.has("rope_scaling"), "no scaling");
   TransformerOptions options{.vocabulary = config.size("vocab_size"),
       .length = config.size("max_position_embeddings"),
       .dim = config.size("hidden_size"),
@@ -205,11 +178,12 @@ TransformerOptions neox_options(const Config& config) {
   const index_t head_dim = options.dim / options.heads;
   const double share = of_rope(config, "partial_rotary_factor", "rotary_pct", 0.25),
                base = of_rope(config, "rope_theta", "rotary_emb_base", 10000);
-  config.require("rotary_pct", share > 0 && share <= 1, "a share above 0, of at most 1,");
   config.require("rotary_emb_base", base >= 1 && base <= 1e12, "1 to 1e12");
-  const auto width = static_cast<index_t>(static_cast<double>(head_dim) * share);
+  const double rotated = static_cast<double>(head_dim) * share;
+  config.require("rotary_pct", rotated >= 1 && share <= 1, "a share of each head, one dimension or more,");
+  const auto width = static_cast<index_t>(rotated);
   std::string given;
-  if (base != 10000) given = "base=" + number_text(base);
+  if (base != 10000) given = "base=" + exact(base);
   if (width != head_dim) given += to_text(given.empty() ? "" : ", ", "width=", width);
   options.scheme = given.empty() ? "rope" : "rope(" + given + ")";
   return options;
@@ -226,15 +200,10 @@ Kind kind_of(const Config& config) {
 std::vector<std::string> weight_files(const std::string& folder) {
   const fs::path index = fs::path(folder) / "model.safetensors.index.json";
   if (!fs::exists(index)) return {(fs::path(folder) / "model.safetensors").string()};
-  const std::string text = read_file(index);
-  require_json_text(index.string(), text);
   std::set<std::string> names;
-  try {
-    const JsonRead<Json> read(Json::parse(text));
-    for (const auto& [tensor, file] : read.value.at("weight_map").items()) names.insert(file.get<std::string>());
-  } catch (const Json::exception& error) {
-    throw FileError(index.string(), ": ", error.what(), "; a table weight_map of tensors and files required");
-  }
+  const Json page = read_json(read_file(index), index.string());
+  const Json& table = page.object("weight_map");
+  for (const auto& [tensor, file] : table.fields()) names.insert(table.text(tensor));
   std::vector<std::string> files;
   for (const std::string& name : names) {
     if (name.empty() || name.starts_with('.') || name.find('/') != std::string::npos ||
@@ -288,41 +257,74 @@ Tensor as_f32(const std::string& folder, const std::string& name, const Tensor& 
 
 bool is_hugging_face(const std::string& folder) { return fs::exists(fs::path(folder) / "config.json"); }
 
+namespace {
+
+const Tensor& tensor_of(
+    const std::string& folder, const std::map<std::string, Tensor>& theirs, const Place& place, const Shape& ours) {
+  const auto found = theirs.find(place.name);
+  if (found == theirs.end())
+    throw FileError(folder, ": no tensor ", in_quotes(place.name), "; it required by config.json");
+  const Shape wanted = place.third >= 0   ? fused_shape(ours, place.transposed)
+                       : place.transposed ? Shape{ours[1], ours[0]}
+                                          : ours;
+  if (!(found->second.shape() == wanted))
+    throw FileError(
+        folder, ": ", in_quotes(place.name), " is ", found->second.shape(), "; ", wanted, " required by config.json");
+  return found->second;
+}
+
+// A model of the sizes that a damaged config.json says might never be finished.
+void require_sizes_of_weights(
+    const Config& config, Kind kind, const TransformerOptions& options, const std::map<std::string, Tensor>& theirs) {
+  const std::string folder = fs::path(config.path()).parent_path().string();
+  const auto require = [&](const char* ours, const Shape& shape) {
+    (void)tensor_of(folder, theirs, place_of(kind, ours).value(), shape);
+  };
+  require("embedding.weight", {options.vocabulary, options.dim});
+  require("blocks.0.mlp.in.weight", {options.hidden ? options.hidden : 4 * options.dim, options.dim});
+  if (kind == Kind::gpt2) require("position.table", {options.length, options.dim});
+  const auto there = [&](index_t layer) {
+    const std::string start = to_text(kind == Kind::gpt2 ? "transformer.h." : "gpt_neox.layers.", layer, '.');
+    const auto found = theirs.lower_bound(start);
+    return found != theirs.end() && found->first.starts_with(start);
+  };
+  index_t layers = 0;
+  while (there(layers)) ++layers;
+  config.require(kind == Kind::gpt2 ? "n_layer" : "num_hidden_layers", options.layers <= layers,
+      to_text(layers, ", as the weights have,"));
+}
+
+std::vector<Module::Parameter> parameters_of(const Config& config, const TransformerOptions& options) {
+  try {
+    return Transformer(options).parameters();
+  } catch (const InputError& unfit) { throw FileError(config.path(), ": ", unfit.what()); }
+}
+
+}  // namespace
+
 ForeignModel read_hugging_face(const std::string& folder) {
   const Config config((fs::path(folder) / "config.json").string());
   const Kind kind = kind_of(config);
   ForeignModel found{kind == Kind::gpt2 ? gpt2_options(config) : neox_options(config), {}, {}};
   std::map<std::string, Tensor> theirs = read_tensors(folder, kind, found.ignored);
-  std::vector<Module::Parameter> ours;
-  try {
-    ours = Transformer(found.options).parameters();
-  } catch (const InputError& unfit) { throw FileError(config.path(), ": ", unfit.what()); }
+  require_sizes_of_weights(config, kind, found.options, theirs);
   std::set<std::string> used;
-  for (const Module::Parameter& parameter : ours) {
+  for (const Module::Parameter& parameter : parameters_of(config, found.options)) {
     const Place place = place_of(kind, parameter.path).value();
-    const auto entry = theirs.find(place.name);
-    if (entry == theirs.end())
-      throw FileError(folder, ": no tensor ", in_quotes(place.name), "; it required by config.json");
     const Shape shape = parameter.tensor.shape();
-    const Shape wanted = place.third >= 0   ? fused_shape(shape, place.transposed)
-                         : place.transposed ? Shape{shape[1], shape[0]}
-                                            : shape;
-    if (!(entry->second.shape() == wanted))
-      throw FileError(
-          folder, ": ", in_quotes(place.name), " is ", entry->second.shape(), "; ", wanted, " required by config.json");
+    Tensor whole = tensor_of(folder, theirs, place, shape);
     if (used.insert(place.name).second) {
-      entry->second = as_f32(folder, place.name, entry->second);
-      require_finite(folder, place.name, entry->second);
+      whole = as_f32(folder, place.name, whole);
+      require_finite(folder, place.name, whole);
+      theirs[place.name] = whole;
     }
-    const Tensor& whole = entry->second;
     const Tensor part = place.third >= 0   ? third_of(kind, whole, place.third, found.options.heads, place.transposed)
                         : place.transposed ? raw::transpose(whole)
                                            : whole;
     found.weights.emplace_back(parameter.path, raw::reshape(raw::contiguous(part), shape));
   }
   // A tied head may be written out.
-  const char* head = kind == Kind::gpt2 ? "lm_head.weight" : "embed_out.weight";
-  if (found.options.tied) used.insert(head);
+  if (found.options.tied) used.insert(place_of(kind, "head.weight")->name);
   for (const auto& [name, tensor] : theirs)
     if (!used.contains(name))
       throw FileError(folder, ": tensor ", in_quotes(name), " found; those of config.json's ",
@@ -364,11 +366,11 @@ Json config_of(Kind kind, const TransformerOptions& options, index_t positions) 
                                                                        : "relu";
   const index_t hidden = options.hidden ? options.hidden : 4 * options.dim;
   if (kind == Kind::gpt2)
-    return {{"model_type", "gpt2"}, {"architectures", {"GPT2LMHeadModel"}}, {"vocab_size", options.vocabulary},
-        {"n_positions", positions}, {"n_embd", options.dim}, {"n_layer", options.layers}, {"n_head", options.heads},
-        {"n_inner", hidden}, {"activation_function", act}, {"layer_norm_epsilon", 1e-5},
-        {"tie_word_embeddings", options.tied}, {"resid_pdrop", options.dropout}, {"embd_pdrop", options.dropout},
-        {"attn_pdrop", options.pattern_dropout}, {"torch_dtype", "float32"}};
+    return {{"model_type", "gpt2"}, {"architectures", Json::List{"GPT2LMHeadModel"}},
+        {"vocab_size", options.vocabulary}, {"n_positions", positions}, {"n_embd", options.dim},
+        {"n_layer", options.layers}, {"n_head", options.heads}, {"n_inner", hidden}, {"activation_function", act},
+        {"layer_norm_epsilon", 1e-5}, {"tie_word_embeddings", options.tied}, {"resid_pdrop", options.dropout},
+        {"embd_pdrop", options.dropout}, {"attn_pdrop", options.pattern_dropout}, {"torch_dtype", "float32"}};
   const auto given = parse_schemes(options.scheme)[0].given();
   const index_t head_dim = options.dim / options.heads;
   const auto number = [&](const char* name, double otherwise) {
@@ -376,10 +378,10 @@ Json config_of(Kind kind, const TransformerOptions& options, index_t positions) 
     return found == given.end() ? otherwise : parse_number<double>(found->second).value_or(otherwise);
   };
   const double width = number("width", 0);
-  return {{"model_type", "gpt_neox"}, {"architectures", {"GPTNeoXForCausalLM"}}, {"vocab_size", options.vocabulary},
-      {"max_position_embeddings", options.length}, {"hidden_size", options.dim}, {"num_hidden_layers", options.layers},
-      {"num_attention_heads", options.heads}, {"intermediate_size", hidden}, {"hidden_act", act},
-      {"rotary_pct", width == 0 ? 1.0 : width / static_cast<double>(head_dim)},
+  return {{"model_type", "gpt_neox"}, {"architectures", Json::List{"GPTNeoXForCausalLM"}},
+      {"vocab_size", options.vocabulary}, {"max_position_embeddings", options.length}, {"hidden_size", options.dim},
+      {"num_hidden_layers", options.layers}, {"num_attention_heads", options.heads}, {"intermediate_size", hidden},
+      {"hidden_act", act}, {"rotary_pct", width == 0 ? 1.0 : width / static_cast<double>(head_dim)},
       {"rotary_emb_base", number("base", 10000)}, {"use_parallel_residual", options.norm_place == NormPlace::parallel},
       {"layer_norm_eps", 1e-5}, {"attention_bias", true}, {"tie_word_embeddings", options.tied},
       {"hidden_dropout", options.dropout}, {"attention_dropout", options.pattern_dropout}, {"torch_dtype", "float32"}};
@@ -409,7 +411,7 @@ void write_hugging_face(
   for (const auto& [name, tensor] : theirs) file.tensors.emplace_back(name, tensor);
   file.metadata = {{"format", "pt"}};
   write_safetensors((fs::path(folder) / "model.safetensors").string(), file);
-  write_file((fs::path(folder) / "config.json").string(), config_of(kind, options, positions).dump(2) + "\n");
+  write_file((fs::path(folder) / "config.json").string(), config_of(kind, options, positions).page() + "\n");
 }
 
 }  // namespace whence::language

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/results.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/report/report.h"
+#include "examples/whence/report/table.h"
 
 namespace whence::language {
 

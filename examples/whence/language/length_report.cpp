@@ -3,28 +3,22 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/report/plot.h"
+#include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 
 namespace whence::language {
 namespace {
 
-using nlohmann::ordered_json;
-
-// JSON has no nan: null.
-double number_in(const ordered_json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-ordered_json json_of(const NamedScores& model) {
-  ordered_json lengths = ordered_json::array();
+Json json_of(const NamedScores& model) {
+  Json::List lengths;
   for (const LengthScore& score : model.scores) {
-    ordered_json deltas = ordered_json::array();
+    Json::List deltas;
     for (const DeltaP& delta : score.deltas)
       deltas.push_back({{"last", delta.last}, {"full", delta.full}, {"truncated", delta.truncated}});
     lengths.push_back(
@@ -132,37 +126,23 @@ void write_length_files(const std::vector<NamedScores>& models, const std::strin
   write_file(prefix + "_delta.csv", delta_table(models).csv());
   write_file(prefix + ".svg", report::svg_file(length_plot(models)));
   write_file(prefix + "_delta.svg", report::svg_file(delta_plot(models)));
-  write_file(prefix + ".json", json_of(models.front()).dump(1) + '\n');
+  write_file(prefix + ".json", json_of(models.front()).page(1) + '\n');
 }
 
 NamedScores read_length_scores(const std::string& path) {
-  const std::string text = read_file(path);
-  require_json_text(path, text);
-  const ordered_json file = ordered_json::parse(text, nullptr, false);
-  NamedScores model;
-  try {
-    model.name = file.at("scheme").get<std::string>();
-    for (const ordered_json& at : file.at("lengths")) {
-      const auto count = [&](const ordered_json& object, const char* name) {
-        const auto number = whole_number(object.at(name));
-        if (!number || *number < 0)
-          throw FileError(path, ": ", name, " ", object.at(name).dump(), " found; a count required");
-        return *number;
-      };
-      if (count(at, "length") < 1) throw FileError(path, ": a length of 0 found; 1 or more required");
-      LengthScore score{.length = count(at, "length"),
-          .windows = count(at, "windows"),
-          .last = count(at, "last"),
-          .perplexity = number_in(at.at("perplexity")),
-          .standard_error = number_in(at.at("standard_error"))};
-      for (const ordered_json& delta : at.at("deltas"))
-        score.deltas.push_back({count(delta, "last"), number_in(delta.at("full")), number_in(delta.at("truncated"))});
-      score.refused = at.at("refused").get<std::string>();
-      model.scores.push_back(std::move(score));
-    }
-  } catch (const nlohmann::json::exception& problem) {
-    throw FileError(
-        path, ": no perplexities by length (", problem.what(), "); the lengths.json of `train lm` required");
+  constexpr std::int64_t most = index_t{1} << 40;
+  const Json file = read_json(read_file(path), path);
+  NamedScores model{file.text("scheme"), {}};
+  for (const Json& at : file.objects("lengths")) {
+    LengthScore score{.length = at.whole("length", 1, most),
+        .windows = at.whole("windows", 0, most),
+        .last = at.whole("last", 0, most),
+        .perplexity = at.number("perplexity"),
+        .standard_error = at.number("standard_error")};
+    for (const Json& delta : at.objects("deltas"))
+      score.deltas.push_back({delta.whole("last", 0, most), delta.number("full"), delta.number("truncated")});
+    score.refused = at.text("refused");
+    model.scores.push_back(std::move(score));
   }
   return model;
 }

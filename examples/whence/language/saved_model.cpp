@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/loading.h"
@@ -39,7 +40,7 @@ struct ToFacts {
 
   void add(const char* name, std::string text) const { facts.emplace_back(to_text("model.", name), std::move(text)); }
   void operator()(const char* name, index_t value) const { add(name, std::to_string(value)); }
-  void operator()(const char* name, double value) const { add(name, number_text(value)); }
+  void operator()(const char* name, double value) const { add(name, exact(value)); }
   void operator()(const char* name, bool value) const { add(name, value ? "true" : "false"); }
   void operator()(const char* name, const std::string& value) const { add(name, value); }
   template <class Enumeration>

@@ -6,8 +6,9 @@
 #include <filesystem>
 
 #include "examples/whence/cli/interrupt.h"
-#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/language/documents.h"
+#include "nn/io/json.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 
@@ -64,11 +65,11 @@ std::vector<std::string> files_of(const std::vector<std::string>& paths, const T
 TextFile::TextFile(const std::string& path, const std::string& field)
     : file_(path), field_(is_jsonl(path) ? field : std::string()) {
   if (field_.empty()) return;
-  for_each_line_of_jsonl(bytes(), path, [this](const JsonlLine& line) {
+  for_each_json_line(bytes(), path, [this](const Json& line) {
     stop_if_interrupted("reading JSON lines");
     if (line.text(field_).empty()) return;
     texts_.push_back(line.text(field_));
-    places_.push_back(line.place);
+    places_.push_back(line.place());
   });
   if (texts_.empty()) throw FileError(path, ": no text in any line's '", field_, "'; some text required");
 }

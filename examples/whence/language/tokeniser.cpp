@@ -1,32 +1,24 @@
 #include "examples/whence/language/tokeniser.h"
 
-#include <nlohmann/json.hpp>
-
-#include "examples/whence/cli/json_text.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "nn/io/sha256.h"
 #include "tensor/suggest.h"
 
 namespace whence::language {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::uint64_t largest_file = std::uint64_t{1}
                                        << 28;  // far above any vocabulary; a wrong file is refused before it is parsed
 
-std::vector<std::string> strings(const json& file, const char* name) {
-  return file.at(name).get<std::vector<std::string>>();
-}
-
-TokeniserPointer from_object(const json& file, const std::string& place) {
-  const auto kind = file.at("kind").get<std::string>();
+TokeniserPointer from_object(const Json& file, const std::string& place) {
+  const std::string& kind = file.text("kind");
   if (kind == "bytes") return byte_tokeniser();
-  if (kind == "characters") return characters_from(strings(file, "characters"), place);
-  if (kind == "words") return words_from(strings(file, "words"), place);
-  if (kind == "bpe") return bpe_from(token_numbers(file.at("vocab"), place), strings(file, "merges"), place);
+  if (kind == "characters") return characters_from(file.texts("characters"), place);
+  if (kind == "words") return words_from(file.texts("words"), place);
+  if (kind == "bpe") return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place);
   throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }
 
@@ -64,19 +56,13 @@ TokeniserPointer load_tokeniser(const std::string& path) {
 }
 
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
-  try {
-    require_json_text(place, text);
-    const json file = json::parse(text);
-    if (!file.is_object() || file.value("format", "") != "whence tokeniser") {
-      throw FileError(place,
-          ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
-    }
-    if (file.at("version") != 1)
-      throw FileError(place, ": tokeniser: version ", file.at("version").dump(), " given; version 1 required");
-    return from_object(file, place);
-  } catch (const json::exception& error) {
-    throw FileError(place, ": tokeniser: damaged: ", error.what(), "; a file that `tokenize` wrote required");
+  const Json file = read_json(text, place);
+  if (!file.has("format") || file.text("format") != "whence tokeniser") {
+    throw FileError(place,
+        ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
   }
+  (void)file.whole("version", 1, 1);
+  return from_object(file, place);
 }
 
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {

@@ -6,10 +6,13 @@
 #include <iostream>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/language/first_weights.h"
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/language/saved_model.h"
@@ -20,6 +23,7 @@
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training_operations.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "nn/models.h"
 #include "tensor/suggest.h"
 
@@ -146,34 +150,34 @@ std::vector<index_t> multiples_of(const Settings& settings, const Corpus& corpus
 // Of the runs that --beside names.
 std::vector<NamedScores> scores_beside(const Settings& settings) {
   std::vector<NamedScores> found;
-  for (const std::string& folder : split_at_commas(settings.beside))
+  for (const std::string& folder : list_of(settings.beside))
     found.push_back(read_length_scores(folder + "/lengths.json"));
   return found;
 }
 
 // In words, and as fields of a result whose names begin with `prefix`.
-void say(const char* part, const LanguageScore& score, const std::string& prefix, LogRecord& record) {
+void say(const char* part, const LanguageScore& score, const std::string& prefix, Json& record) {
   const bool words = std::isfinite(score.perplexity_per_word);  // not in a text without blanks
-  std::cout << part << ": " << fixed(score.loss, 4) << " nats per token, perplexity " << fixed(score.perplexity, 3)
-            << " per token, " << fixed(score.perplexity_per_byte, 3) << " per byte"
-            << (words ? ", " + fixed(score.perplexity_per_word, 3) + " per word" : "") << "; "
+  const auto shown = [](double perplexity) { return perplexity < 1e6 ? fixed(perplexity, 3) : digits(perplexity); };
+  std::cout << part << ": " << fixed(score.loss, 4) << " nats per token, perplexity " << shown(score.perplexity)
+            << " per token, " << shown(score.perplexity_per_byte) << " per byte"
+            << (words ? ", " + shown(score.perplexity_per_word) + " per word" : "") << "; "
             << fixed(score.bits_per_byte, 4) << " bits per byte, " << score.tokens << " tokens\n";
-  record.insert(
-      record.end(), {{prefix + "perplexity", score.perplexity}, {prefix + "bits_per_byte", score.bits_per_byte},
-                        {prefix + "perplexity_per_byte", score.perplexity_per_byte}});
-  if (words) record.emplace_back(prefix + "perplexity_per_word", score.perplexity_per_word);
+  record.add(prefix + "perplexity", score.perplexity).add(prefix + "bits_per_byte", score.bits_per_byte);
+  record.add(prefix + "perplexity_per_byte", score.perplexity_per_byte);
+  if (words) record.add(prefix + "perplexity_per_word", score.perplexity_per_word);
 }
 
 void evaluate(
     const Transformer& model, const Corpus& corpus, const Settings& settings, const std::vector<NamedScores>& beside) {
   const LanguageScore own =
       score(model, corpus, Part::validation, {settings.length, settings.batch}, settings.validation_windows);
-  LogRecord result{{"scheme", model.scheme()}, {"validation_loss", own.loss}};
+  Json result{{"scheme", model.scheme()}, {"validation_loss", own.loss}};
   say("validation", own, "", result);
   const Part part = scored_part(corpus);
   if (part == Part::test) {
     const LanguageScore test = score(model, corpus, part, {settings.length, settings.batch}, corpus.size(part).tokens);
-    result.emplace_back("test_loss", test.loss);
+    result.add("test_loss", test.loss);
     say("test", test, "test_", result);
   }
   std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, corpus,
@@ -189,10 +193,10 @@ void evaluate(
   JsonLog log(settings.training.folder / "results.jsonl", JsonLog::Mode::fresh);
   log.append(result);
   for (const LengthScore& at : scores[0].scores) {
-    LogRecord line{{"scheme", model.scheme()}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
+    Json line{{"scheme", model.scheme()}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
         {"windows", std::int64_t{at.windows}}};
     for (const DeltaP& delta : at.deltas)
-      if (delta.last == settings.length) line.emplace_back("delta_p", delta.value());
+      if (delta.last == settings.length) line.add("delta_p", delta.value());
     log.append(line);
   }
 }
@@ -295,8 +299,8 @@ int train_and_evaluate(CommandLine& line, Settings& settings) {
   const TrainingResult trained = train(job, settings.training);
   if (!speaks(settings.training.ranks)) return 0;
   tokeniser->save((settings.training.folder / tokeniser_file).string());
-  std::cout << "trained: " << trained.steps << " steps, " << duration_text(trained.seconds) << " here, "
-            << rate_text(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
+  std::cout << "trained: " << trained.steps << " steps, " << time_text(trained.seconds) << " here, "
+            << with_unit(trained.tokens_per_second) << " tokens/s" << skipped_text(trained) << '\n';
   evaluate(model, corpus, settings, beside);
   std::cout << "written: " << one_line(settings.out)
             << "/{weights.safetensors, tokeniser.json, run.json, metrics.jsonl, metrics.csv, results.jsonl, "

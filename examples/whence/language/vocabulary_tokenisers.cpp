@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/pieces.h"
+#include "nn/io/json.h"
 
 namespace whence::language {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t part_bytes = std::size_t{1} << 20;
 constexpr const char* not_utf8 = "not UTF-8; characters require UTF-8; convert the text, or choose bytes or bpe";
 
-nlohmann::ordered_json file_of(const Tokeniser& tokeniser) {
+Json file_of(const Tokeniser& tokeniser) {
   return {{"format", "whence tokeniser"}, {"version", 1}, {"kind", tokeniser.kind()},
       {"vocabulary", tokeniser.vocabulary()}};
 }
@@ -33,7 +33,7 @@ class Bytes final : public Tokeniser {
     return part.size();
   }
   std::string_view token(TokenId id) const override { return {&bytes_[static_cast<std::size_t>(id)], 1}; }
-  std::string json() const override { return file_of(*this).dump(1) + '\n'; }
+  std::string json() const override { return file_of(*this).page(1) + '\n'; }
 
  private:
   std::array<char, 256> bytes_;
@@ -76,9 +76,8 @@ class Listed final : public Tokeniser {
   std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
   TokenId unknown() const override { return 0; }
   std::string json() const override {
-    auto file = file_of(*this);
-    file[kind()] = std::vector<std::string>(tokens_.begin() + 1, tokens_.end());
-    return file.dump(1) + '\n';
+    const std::vector<std::string> known(tokens_.begin() + 1, tokens_.end());
+    return file_of(*this).add(kind(), known).page(1) + '\n';
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "autograd/recording.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/axes.h"
 #include "tensor/error.h"

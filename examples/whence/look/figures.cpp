@@ -6,6 +6,7 @@
 #include <optional>
 #include <sstream>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/rows.h"
 #include "examples/whence/report/heat_map.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/look/measures.h"
 #include "examples/whence/run/run_files.h"
 #include "tensor/error.h"
@@ -31,32 +31,21 @@ History read(const std::filesystem::path& file) {
   History history;
   std::string text = read_file(file);
   text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // a line that a crash cut short
-  std::istringstream lines(text);
-  constexpr double most_steps = 1e12;  // as of whence train
-  std::size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    const FileError not_a_look(
-        file.string(), ": line ", number, ": no record of a look; the file that training wrote required");
-    try {
-      const auto record = nlohmann::json::parse(line);
-      if (const double step = record.at("step"); !(step >= 0 && step <= most_steps)) throw not_a_look;
-      if (record.contains("measure")) {
-        const auto& value = record.at("value");  // null: not finite
-        history.measures[record.at("measure")][record.at("of")][record.at("step")] =
-            value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-        continue;
-      }
-      Counts& counts = history.quantities[record.at("quantity")][record.at("step")];
-      for (const auto& [name, value] : record.items()) {
-        if (name == "step" || name == "layer" || name == "quantity" || name == "head") continue;
-        double& sum = name == "entries"                 ? counts.entries
-                      : name == to_string(Stop::masked) ? counts.masked
-                                                        : counts.by_reason[name];
-        sum += value.get<double>();
-      }
-    } catch (const nlohmann::json::exception&) { throw not_a_look; }
-  }
+  for_each_json_line(text, file.string(), [&](const Json& record) {
+    const auto step = static_cast<double>(record.whole("step", 0, std::int64_t{1} << 53));
+    if (record.has("measure")) {
+      history.measures[record.text("measure")][record.text("of")][step] = record.number("value");
+      return;
+    }
+    Counts& counts = history.quantities[record.text("quantity")][step];
+    for (const auto& [name, value] : record.fields()) {
+      if (name == "step" || name == "layer" || name == "quantity" || name == "head") continue;
+      double& sum = name == "entries"                 ? counts.entries
+                    : name == to_string(Stop::masked) ? counts.masked
+                                                      : counts.by_reason[name];
+      sum += record.number(name);
+    }
+  });
   return history;
 }
 
@@ -94,24 +83,24 @@ report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>
 
 }  // namespace
 
-std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step) {
-  std::vector<LogRecord> records;
+std::vector<Json> records_of(const Inspection& inspection, std::int64_t step) {
+  std::vector<Json> records;
   for (const Measure& measure : measures_of(inspection)) {
     const std::string name = measure.where.empty() ? measure.what : to_text("% of ", measure.what, ' ', measure.where);
     records.push_back({{"step", step}, {"measure", name}, {"of", measure.of}, {"value", measure.value}});
   }
   for (const Shares& shares : inspection.shares()) {
-    LogRecord record{{"step", step}, {"layer", std::int64_t{shares.quantity->layer}},
-        {"quantity", shares.quantity->name}, {"head", std::int64_t{shares.head}}};
+    Json record{{"step", step}, {"layer", std::int64_t{shares.quantity->layer}}, {"quantity", shares.quantity->name},
+        {"head", std::int64_t{shares.head}}};
     std::map<Stop, std::int64_t> by_stop;
     std::int64_t entries = 0;
     for (std::size_t code = 0; code < shares.entries.size(); ++code) {
       by_stop[inspection.reasons()[code].stop] += shares.entries[code];
       entries += shares.entries[code];
     }
-    record.emplace_back("entries", entries);
+    record.add("entries", entries);
     for (const auto& [stop, count] : by_stop)
-      if (stop != Stop::nothing && count > 0) record.emplace_back(to_string(stop), count);
+      if (stop != Stop::nothing && count > 0) record.add(to_string(stop), count);
     records.push_back(std::move(record));
   }
   return records;

@@ -11,13 +11,14 @@
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/report/report.h"
 #include "examples/whence/run/training.h"
+#include "nn/io/json.h"
 
 namespace whence::look {
 
 inline constexpr const char* history_file = "looks.jsonl";
 
 // One record for each measure (measures.h), and for each layer, quantity and head.
-[[nodiscard]] std::vector<LogRecord> records_of(const Inspection& inspection, std::int64_t step);
+[[nodiscard]] std::vector<Json> records_of(const Inspection& inspection, std::int64_t step);
 
 // For TrainingJob::look: looks at the model as it is, on one sequence, tokens and targets i64 [1 t]. A copy in f32 on
 // the CPU is what is looked at, so that training goes on as if nobody had. REQUIRES: `model` outlives the result.

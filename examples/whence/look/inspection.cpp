@@ -6,7 +6,6 @@
 #include "autograd/backward.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
-#include "examples/whence/cli/text.h"
 #include "examples/whence/look/axes.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "tensor/error.h"

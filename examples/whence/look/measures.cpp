@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/error.h"
 

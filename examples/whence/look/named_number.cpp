@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/look/axes.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"

@@ -2,11 +2,14 @@
 
 #include <cmath>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/look/axes.h"
+#include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/plot.h"
+#include "examples/whence/report/table.h"
 #include "tensor/error.h"
 
 namespace whence::look {
@@ -25,10 +28,10 @@ std::string numbers_element(const PageNumbers& numbers) {
 }
 
 std::string facts_html(const Subject& subject, double loss) {
-  report::PageTable facts{.title = "What is looked at", .note = "", .header = {"fact", ""}, .rows = {}, .folded = true};
-  for (const auto& [name, value] : subject.facts) facts.rows.push_back({name, value});
-  facts.rows.push_back({"loss", report::number(loss, 6)});
-  return report::table_html(facts) +
+  Table facts({"fact", ""});
+  for (const auto& [name, value] : subject.facts) facts.row({name, value});
+  facts.row({"loss", digits(loss, 6)});
+  return report::table_html({.title = "What is looked at", .note = "", .table = facts, .folded = true}) +
          "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they show is "
          "in the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
 }
@@ -50,16 +53,15 @@ std::string document_of(const Subject& subject, const std::string& body, const s
 
 // The strongest cells of the gradient of the logits, for those who do not see the maps.
 report::PageTable strongest_table(const Overview& overview) {
-  report::PageTable table{.title = "Where the gradient of the logits is large",
+  Table table({"layer", "queries", "keys", "why"});
+  for (const Window& window : overview.windows)
+    table.row({std::to_string(window.layer), to_text(window.i, " to ", window.i + window.rows - 1),
+        to_text(window.j, " to ", window.j + window.columns - 1), window.why});
+  return {.title = "Where the gradient of the logits is large",
       .note = to_text("The windows of single numbers. Maps have ", overview.cells, " cells along a side, of ",
           overview.cell, " tokens each."),
-      .header = {"layer", "queries", "keys", "why"},
-      .rows = {},
+      .table = table,
       .folded = true};
-  for (const Window& window : overview.windows)
-    table.rows.push_back({std::to_string(window.layer), to_text(window.i, " to ", window.i + window.rows - 1),
-        to_text(window.j, " to ", window.j + window.columns - 1), window.why});
-  return table;
 }
 
 // Of the quantities, value, gradient and reason of each entry, as they are with so many tokens in place of their own.
@@ -100,15 +102,13 @@ std::string page_of(const Inspection& inspection, Besides besides) {
   body += report::table_html({.title = "How much of each gradient is zero, and why",
       .note = "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
               "cancels) counts beside the zeros.",
-      .header = causes.header(),
-      .rows = causes.rows(),
+      .table = causes,
       .folded = true});
   body += report::table_html({.title = "By which ways gradients came",
       .note =
           "Steps from the logits down to what the gradient is of. \"Along the whole\" is the projection of the way's "
           "part on the whole gradient; the ways of one gradient add up to 100.",
-      .header = ways.header(),
-      .rows = ways.rows(),
+      .table = ways,
       .folded = true});
   body += history_html(besides.history);
   std::string data = data_element(own_data, json_of(inspection, besides.numbers, besides.edits));

@@ -9,6 +9,7 @@
 #include "autograd/backward.h"
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/saved_model.h"

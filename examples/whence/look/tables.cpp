@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/encode.h"
 #include "tensor/raw.h"
 

@@ -1,10 +1,10 @@
 // What was found, as tensors and as tables.
 #pragma once
 
-#include "examples/whence/cli/results.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/overview.h"
+#include "examples/whence/report/table.h"
 #include "nn/io/safetensors.h"
 
 namespace whence::look {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/figures.h"

@@ -12,9 +12,9 @@
 #include <sstream>
 
 #include "autograd/recording.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
-#include "examples/whence/cli/text.h"
+#include "examples/whence/report/table.h"
 #include "nn/attention/executor.h"
 #include "nn/layers/module.h"
 #include "tensor/device/allocator.h"
@@ -244,7 +244,7 @@ void require_memory(const TransformerOptions& model, Device device, int numbers)
   const std::size_t free = free_memory(device);
   if (free == 0 || bytes <= static_cast<double>(free)) return;
   refuse(static_cast<std::size_t>(std::fmin(bytes, 1e18)), free,
-      to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", rate_text(parameters), " parameters"),
+      to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", with_unit(parameters), " parameters"),
       "at least ", "choose a smaller --dim or fewer --layers");
 }
 

@@ -6,7 +6,8 @@
 #include <utility>
 
 #include "autograd/ops.h"
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/report/table.h"
 #include "nn/layers/module.h"
 #include "tensor/error.h"
 

@@ -5,11 +5,14 @@
 #include <limits>
 #include <optional>
 
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/axes.h"
 #include "examples/whence/lab/outcome.h"
 #include "examples/whence/lab/tables.h"
 #include "examples/whence/papers/runs.h"
+#include "examples/whence/report/table.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -105,7 +108,7 @@ std::string test_of_printed(const PaperTable& table, const Claim& claim) {
   const Printed *better = printed_at(table, claim.better, claim.column),
                 *worse = printed_at(table, claim.worse, claim.column);
   if (!better || !worse || std::isnan(better->deviation) || std::isnan(worse->deviation)) return "";
-  const double p = welch_p_value_of(
+  const double p = welch_p_value(
       {seeds_of_papers, better->mean, better->deviation}, {seeds_of_papers, worse->mean, worse->deviation});
   return std::isnan(p) ? "no spread" : probability(p);
 }
@@ -143,13 +146,13 @@ const Preset& find_preset(const PaperTable& table, const std::string& name) {
 }
 
 Decision decide(const std::vector<double>& lower, const std::vector<double>& higher) {
-  const std::size_t fewest = std::min(lower.size(), higher.size());
+  const int fewest = std::min(summary(lower).count, summary(higher).count);
   if (fewest < seeds_for_a_test)
     return {Verdict::not_decided, to_text(fewest, " seeds; ", seeds_for_a_test, " required")};
   const auto finite = [](double value) { return std::isfinite(value); };
   if (!std::ranges::all_of(lower, finite) || !std::ranges::all_of(higher, finite))
     return {Verdict::not_decided, "a run ended without a finite number"};
-  const double p = welch_p_value(lower, higher);
+  const double p = welch_p_value(summary(lower), summary(higher));
   if (std::isnan(p)) return without_spread(lower, higher);
   const std::string test = to_text("Welch's test, ", lower.size(), " and ", higher.size(), " seeds: ", probability(p));
   if (p >= 0.05) return {Verdict::not_decided, test};
@@ -248,8 +251,7 @@ PaperTable with_rows(const PaperTable& table, const std::vector<std::string>& me
 std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
   const Printed* printed = printed_at(table, method, column);
   if (!printed) return "-";
-  return number_text(printed->mean) +
-         (std::isnan(printed->deviation) ? "" : to_text(" (", number_text(printed->deviation), ")"));
+  return exact(printed->mean) + (std::isnan(printed->deviation) ? "" : to_text(" (", exact(printed->deviation), ")"));
 }
 
 Table beside_paper(const PaperTable& table, const Measurement& measurement) {

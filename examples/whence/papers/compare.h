@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/lab/grid.h"
-#include "examples/whence/lab/statistics.h"
 #include "examples/whence/papers/paper_table.h"
+#include "examples/whence/report/table.h"
 
 namespace whence::papers {
 

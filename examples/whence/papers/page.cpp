@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/papers/record.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/axes.h"
 #include "examples/whence/papers/text_lines.h"

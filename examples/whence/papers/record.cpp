@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/papers/text_lines.h"
 #include "tensor/error.h"
@@ -110,7 +111,7 @@ std::string text_of(std::vector<Record> records) {
              {"digits", record.measurement.digits}})
       if (count != 0) put(key, std::to_string(count));
     put("core-seconds", fixed(record.core_seconds, 1)), put("measure", record.measurement.measure);
-    for (const auto& [preset, count] : record.operations) put("operations", preset + " " + number_text(count));
+    for (const auto& [preset, count] : record.operations) put("operations", preset + " " + exact(count));
     for (const auto& [trained, bits] : record.bits) put("bits", bits + " " + trained);
     for (const Measured& each : record.measurement.all)
       put("|", to_text(each.method, " | ", each.column, " | ", numbers_text(each.values), " |"));

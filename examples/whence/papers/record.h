@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/papers/compare.h"
 
 namespace whence::papers {

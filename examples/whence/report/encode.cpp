@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+
+#include "examples/whence/cli/unicode.h"
 
 namespace whence::report {
 namespace {
 
-using nlohmann::json;
-
-// The JSON writer already knows how to replace what is not UTF-8, so a round trip through it is the repair.
 std::string valid_utf8(std::string_view text) {
-  const std::string quoted = json(std::string(text)).dump(-1, ' ', false, json::error_handler_t::replace);
-  return json::parse(quoted).get<std::string>();
+  Utf8Stream stream;
+  const std::string whole = stream.push(text);
+  return whole + stream.finish();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "examples/whence/cli/text.h"
 #include "examples/whence/report/colours.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/svg.h"

@@ -6,13 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "examples/whence/report/table.h"
+
 namespace whence::report {
 
 struct PageTable {
   std::string title, note;
-  std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;  // each as wide as the header
-  bool folded = false;                         // closed until the reader opens it
+  Table table;
+  bool folded = false;  // closed until the reader opens it
 };
 
 // A table longer and wider than the screen.

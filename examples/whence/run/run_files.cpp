@@ -3,37 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
 
-#include "examples/whence/cli/json_text.h"
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/report/table.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;
-
-// One line of a log. The last may be torn: then null.
-static JsonRead<ordered_json> parsed(
-    const fs::path& path, std::int64_t number, std::string_view line, bool may_be_torn) {
-  const std::string place = to_text(path.string(), ": line ", number);
-  ordered_json value;
-  try {
-    require_json_text(place, line);
-    value = ordered_json::parse(line, nullptr, false);
-  } catch (const FileError&) {
-    if (!may_be_torn) throw;
-  }
-  JsonRead<ordered_json> read(std::move(value));
-  if (read.value.is_object()) return read;
-  if (may_be_torn) return {};
-  throw FileError(place, " is not a JSON object; one object per line required; restore the log");
-}
-
 std::string read_file(const fs::path& path) {
   const InputFile file(path.string());
   return file.text(file.size());
@@ -68,11 +48,15 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
     const std::string_view line(before.data() + begin, newline - begin);
     begin = newline + 1;
     ++line_number;
-    const JsonRead<ordered_json> read = parsed(path, line_number, line, begin == before.size());
-    const ordered_json& value = read.value;
-    if (!value.is_object()) break;
-    const auto found = value.find("step");
-    if (found != value.end() && found->is_number() && found->get<double>() > static_cast<double>(step)) continue;
+    std::optional<double> at;
+    try {
+      const Json record = read_json(line, to_text(path.string(), ": line ", line_number));
+      if (const Json* found = record.find("step")) at = found->as_number();
+    } catch (const FileError&) {
+      if (begin < before.size()) throw;
+      break;  // torn too
+    }
+    if (at && *at > static_cast<double>(step)) continue;
     kept.append(line).push_back('\n');
     ++kept_lines;
   }
@@ -81,23 +65,20 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
 }
 
 std::string jsonl_as_csv(const fs::path& path) {
-  std::vector<JsonRead<ordered_json>> lines;
+  std::vector<Json> lines;
   std::vector<std::string> columns;
-  std::istringstream text(read_file(path));
-  text.exceptions(std::ios::badbit);  // no memory: else a stream stops without a word
-  for (std::string line; std::getline(text, line);) {
-    lines.push_back(parsed(path, static_cast<std::int64_t>(lines.size()) + 1, line, false));
-    for (const auto& [name, value] : lines.back().value.items())
+  for_each_json_line(read_file(path), path.string(), [&](const Json& line) {
+    for (const auto& [name, value] : line.fields())
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
-  }
+    lines.push_back(line);
+  });
   Table table(columns);
-  for (const JsonRead<ordered_json>& read : lines) {
-    const ordered_json& line = read.value;
+  for (const Json& line : lines) {
     std::vector<std::string> cells;
     for (const std::string& column : columns) {
-      const auto found = line.find(column);
-      const bool there = found != line.end() && !found->is_null();
-      cells.push_back(!there ? "" : found->is_string() ? found->get<std::string>() : found->dump());
+      const Json* value = line.find(column);
+      const auto* text = value ? value->as<std::string>() : nullptr;
+      cells.push_back(!value || value->is_null() ? "" : text ? *text : value->line());
     }
     table.row(cells);
   }

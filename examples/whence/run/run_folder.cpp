@@ -1,9 +1,11 @@
 #include "examples/whence/run/run_folder.h"
 
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/output_file.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "nn/io/safetensors_header.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -55,18 +57,18 @@ void RunFolder::save(std::int64_t step, std::int64_t skipped, const Adam& optimi
   saved_ = step;
 }
 
-void RunFolder::log(const LogRecord& record) {
+void RunFolder::log(const Json& record) {
   if (log_) log_->append(record);
   if (!tensorboard_) return;
   std::int64_t step = 0;
-  for (const auto& [name, value] : record) {
-    if (name == "step") step = std::get<std::int64_t>(value);
-    if (const double* number = std::get_if<double>(&value)) tensorboard_->scalar(name, step, *number);
+  for (const auto& [name, value] : record.fields()) {
+    if (name == "step") step = *value.as<std::int64_t>();
+    if (const auto* number = value.as<double>()) tensorboard_->scalar(name, step, *number);
   }
   tensorboard_->flush();
 }
 
-void RunFolder::log_look(const LogRecord& record) {
+void RunFolder::log_look(const Json& record) {
   if (!checkpoints_) return;
   if (!looks_) looks_ = std::make_unique<JsonLog>(folder_ / "looks.jsonl", JsonLog::Mode::append);
   looks_->append(record);

@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/run/tensorboard.h"
 #include "nn/io/checkpoint.h"
+#include "nn/io/json.h"
 
 namespace whence {
 
@@ -30,9 +31,9 @@ class RunFolder {
 
   // A checkpoint, unless this step has one. `facts` go with it.
   void save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts);
-  void log(const LogRecord& record);       // its numbers also as scalars for TensorBoard, if wanted
-  void log_look(const LogRecord& record);  // into looks.jsonl, which begins with the first
-  void write_csv_of_log() const;           // metrics.csv, for spreadsheets
+  void log(const Json& record);       // its numbers also as scalars for TensorBoard, if wanted
+  void log_look(const Json& record);  // into looks.jsonl, which begins with the first
+  void write_csv_of_log() const;      // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
   void save_weights(const std::string& name) const;
   void load_weights(const std::string& name, bool accept_damaged = false) const;

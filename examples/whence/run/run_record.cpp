@@ -1,54 +1,50 @@
 #include "examples/whence/run/run_record.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
-#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // A number or a truth value where the text is just what one would be written as, so that it reads back as it was.
-std::string value_of(const std::string& text) {
-  if (text == "true" || text == "false") return text;
-  if (const auto whole = parse_number<std::int64_t>(text); whole && std::to_string(*whole) == text) return text;
-  if (const auto number = parse_number<double>(text); number && number_text(*number) == text)
-    return json_number(*number);
-  return json_string(text);
+Json value_of(const std::string& text) {
+  if (text == "true" || text == "false") return text == "true";
+  if (const auto whole = parse_number<std::int64_t>(text); whole && std::to_string(*whole) == text) return *whole;
+  if (const auto number = parse_number<double>(text); number && exact(*number) == text) return *number;
+  return text;
 }
 
 std::string text_of(const Json& value) {
-  if (value.is_number_float()) return number_text(value.get<double>());
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  if (const auto* number = value.as<double>()) return exact(*number);
+  const auto* text = value.as<std::string>();
+  return text ? *text : value.line();
 }
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 // Of a name that comes several times: a list.
-std::string object_of(const Pairs& pairs) {
-  JsonFields fields;
+Json object_of(const Pairs& pairs) {
+  Json object{Json::Fields()};
   for (const auto& [name, first] : pairs) {
-    if (std::ranges::count(fields, name, &Pairs::value_type::first) > 0) continue;
-    std::vector<std::string> values;
+    if (object.has(name)) continue;
+    Json::List values;
     for (const auto& [other, value] : pairs)
       if (other == name) values.push_back(value_of(value));
-    fields.emplace_back(name, values.size() == 1 ? values[0] : json_array(values, JsonLayout::page));
+    object.add(name, values.size() == 1 ? values[0] : Json(values));
   }
-  return json_object(fields, JsonLayout::page);
+  return object;
 }
 
 Pairs pairs_of(const Json& object) {
   Pairs pairs;
-  for (const auto& [name, value] : object.items()) {
-    if (!value.is_array())
-      pairs.emplace_back(name, text_of(value));
-    else
-      for (const Json& each : value) pairs.emplace_back(name, text_of(each));
+  for (const auto& [name, value] : object.fields()) {
+    const auto* list = value.as<Json::List>();
+    for (const Json& each : list ? *list : Json::List{value}) pairs.emplace_back(name, text_of(each));
   }
   return pairs;
 }
@@ -70,13 +66,10 @@ bool is_typed(const std::vector<std::string>& typed, const std::string& name) {
 }  // namespace
 
 std::string text_of(const RunRecord& record) {
-  std::vector<std::string> given;
-  for (const std::string& name : record.given) given.push_back(json_string(name));
-  const JsonFields page{{"program", json_string(record.program)}, {"version", json_string(record.version)},
-      {"subject", json_string(record.subject)}, {"options", object_of(record.options)},
-      {"given", json_array(given, JsonLayout::page)}, {"data", json_string(record.data)},
+  const Json page{{"program", record.program}, {"version", record.version}, {"subject", record.subject},
+      {"options", object_of(record.options)}, {"given", record.given}, {"data", record.data},
       {"facts", object_of(record.facts)}};
-  return json_object(page, JsonLayout::page) + '\n';
+  return page.page() + '\n';
 }
 
 const std::set<std::string> never_recorded{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
@@ -84,21 +77,13 @@ const std::set<std::string> never_recorded{"out", "from", "resume", "accept-dama
     "rendezvous"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
-  require_json_text(path.string(), text);
-  try {
-    const JsonRead<Json> read(Json::parse(text));
-    const Json& page = read.value;
-    const RunRecord record{page.at("program"), page.at("version"), page.at("subject"), pairs_of(page.at("options")),
-        page.at("given"), page.at("data"), pairs_of(page.at("facts"))};
-    for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
-    for (const auto& [name, value] : record.facts)
-      if (name == "file") refuse_option_in(value, "-", "facts", name, path);
-    return record;
-  } catch (const Json::exception& error) {
-    throw FileError(
-        path.string(), ": no record of a run: ", error.what(), "; the run.json of a run required; check the path");
-  }
+  const Json page = read_json(read_file(path), path.string() + ": no record of a run");
+  const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
+      pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
+  for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
+  for (const auto& [name, value] : record.facts)
+    if (name == "file") refuse_option_in(value, "-", "facts", name, path);
+  return record;
 }
 
 void refuse_unknown_options(

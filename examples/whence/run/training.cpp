@@ -10,12 +10,14 @@
 
 #include "autograd/recording.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/machine/training_memory.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_folder.h"
+#include "nn/io/json.h"
 #include "nn/io/sha256.h"
 #include "nn/training/schedule.h"
 #include "tensor/device/allocator.h"
@@ -34,7 +36,7 @@ template <class Number> std::optional<Number> fact(const RunFolder::Facts& facts
   if (found == facts.end()) return std::nullopt;
   if constexpr (std::is_same_v<Number, double>)  // the score of a validation may be none
     for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
-      if (found->second == number_text(odd)) return odd;
+      if (found->second == exact(odd)) return odd;
   const std::optional<Number> number = parse_number<Number>(found->second);
   if (!number)
     throw FileError(
@@ -68,7 +70,7 @@ class Best {
 
   RunFolder::Facts facts() const {
     if (step_ == 0) return {};
-    return {{"best score", number_text(score_)}, {"best step", std::to_string(step_)},
+    return {{"best score", exact(score_)}, {"best step", std::to_string(step_)},
         {"worse since", std::to_string(worse_since_)}};
   }
   void restore(const RunFolder::Facts& facts) {
@@ -259,11 +261,11 @@ class Trainer {
     if (options_.ranks) require_same_weights(step);
     RunFolder::Facts facts = best_.facts();
     if (steps_since_ > 0) {
-      facts["loss since the last line"] = number_text(loss_since_);  // reads back as the same number
+      facts["loss since the last line"] = exact(loss_since_);  // reads back as the same number
       facts["steps since the last line"] = std::to_string(steps_since_);
     }
     if (const auto& scale = precision_.loss_scale()) {
-      facts["loss scale"] = number_text(scale->value());
+      facts["loss scale"] = exact(scale->value());
       facts["good steps"] = std::to_string(scale->state().good_steps);
     }
     folder_.save(step, skipped(), precision_.optimizer(), facts);
@@ -303,12 +305,9 @@ class Trainer {
 
   void log(std::int64_t step) {
     result_.curve.push_back({step, loss_since_ / static_cast<double>(steps_since_)});
-    LogRecord record{{"step", step}, {"loss", result_.curve.back().loss}, {"learning_rate", schedule_(step)},
+    Json record{{"step", step}, {"loss", result_.curve.back().loss}, {"learning_rate", schedule_(step)},
         {"gradient_norm", gradient_norm_}, {"seconds", result_.seconds}};
-    if (precision_.loss_scale()) {
-      record.push_back({"loss_scale", precision_.loss_scale()->value()});
-      record.push_back({"skipped", skipped()});
-    }
+    if (precision_.loss_scale()) record.add("loss_scale", precision_.loss_scale()->value()).add("skipped", skipped());
     folder_.log(record);
     loss_since_ = 0, steps_since_ = 0;
   }
@@ -319,7 +318,7 @@ class Trainer {
       return;
     try {
       const TrainingJob::Look found = job_.look(step);
-      for (const LogRecord& record : found.records) folder_.log_look(record);
+      for (const Json& record : found.records) folder_.log_look(record);
       const std::string left = progress.left();
       progress.note(to_text("step ", step, ": ", found.line, left == "-" ? "" : "; left " + left));
     } catch (const Error& error) {  // out of memory, most likely: no reason to end a training
@@ -338,10 +337,10 @@ class Trainer {
 
   void validate(std::int64_t step, Progress& progress) {
     const Validation validation = validated();
-    LogRecord record{{"step", step}, {"validation_score", validation.score}};
+    Json record{{"step", step}, {"validation_score", validation.score}};
     std::string text = to_text("step ", step, ": validation ", fixed(validation.score, 4));
     for (const auto& [name, value] : validation.figures) {
-      record.push_back({"validation_" + name, value});
+      record.add("validation_" + name, value);
       text += to_text(", ", name, " ", fixed(value, 2));
     }
     if (best_.offer(validation.score, step) && options_.keep_best) folder_.save_weights("best.safetensors");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/results.h"
+#include "nn/io/json.h"
 #include "nn/training/training_step.h"
 
 namespace whence {
@@ -92,7 +92,7 @@ struct TrainingJob {
   std::int64_t sequences = 0;       // in a part, for advice when memory is out; 0: unknown
   // A look at the model as it is after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
   struct Look {
-    std::vector<LogRecord> records;
+    std::vector<Json> records;
     std::string line;
   };
   std::function<Look(std::int64_t step)> look = {};

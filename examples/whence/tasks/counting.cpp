@@ -7,7 +7,7 @@
 #include <array>
 #include <numeric>
 
-#include "examples/whence/cli/results.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/models.h"

@@ -8,13 +8,14 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 
-#include "examples/whence/cli/jsonl.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/io/sha256.h"
@@ -40,10 +41,10 @@ std::string example_file() {
     const std::int64_t one = draw.below(8), other = (one + draw.between(1, 7)) % 8;
     const char *here = places[draw.below(8)], *there = places[draw.below(8)];
     const bool first = draw.below(2) == 0;
-    const nlohmann::ordered_json fields{
+    const Json fields{
         {"context", to_text(people[one], " is in the ", here, ". ", people[other], " is in the ", there, ".")},
         {"question", to_text("Where is ", people[first ? one : other], "?")}, {"answer", first ? here : there}};
-    lines += fields.dump() + '\n';
+    lines += fields.line() + '\n';
   }
   return lines;
 }
@@ -89,9 +90,9 @@ struct File {
 File file_of(const std::string& name, const std::string& text, const std::string& kind) {
   File file{name, {}, sha256(text)};
   const std::string blank = kind == "words" ? "" : " ";
-  for_each_line_of_jsonl(text, name, [&](const JsonlLine& line) {
-    Line read{line.place, symbols_of(line.text_or_nothing("context"), kind),
-        symbols_of(line.text_or_nothing("question"), kind), symbols_of(line.text("answer"), kind)};
+  for_each_json_line(text, name, [&](const Json& line) {
+    const auto symbols = [&](const char* field) { return symbols_of(line.has(field) ? line.text(field) : "", kind); };
+    Line read{line.place(), symbols("context"), symbols("question"), symbols_of(line.text("answer"), kind)};
     if (read.answer.empty()) line.refuse("an empty answer given; one symbol or more required");
     if (read.context.empty() && read.question.empty())
       line.refuse("neither context nor question given; a text in one of them required");
@@ -189,7 +190,7 @@ class JsonlTask final : public Task {
       for (const Line& line : file.lines) set.add(line, vocabulary_, options.length);
     };
     if (!options.validation_data.empty()) add_file(options.validation_data, validation_);
-    for (const std::string& path : split_at_commas(options.test_data)) {
+    for (const std::string& path : list_of(options.test_data)) {
       Sequences& set = tests_.emplace_back();
       add_file(path, set);
       for (std::size_t other = 0; other + 1 < tests_.size(); ++other)
@@ -280,7 +281,7 @@ class JsonlTask final : public Task {
   }
   std::vector<std::pair<std::string, std::string>> description() const override {
     return {{"task", "jsonl"}, {"symbols", options_.symbols}, {"length", std::to_string(options_.length)},
-        {"set-aside", number_text(options_.set_aside)}, {"lines", std::to_string(training_.rows.size())},
+        {"set-aside", exact(options_.set_aside)}, {"lines", std::to_string(training_.rows.size())},
         {"cut", std::to_string(training_.cut)}};
   }
 
@@ -363,7 +364,7 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
         "lines to set aside; --test-data and --validation-data are all of the test and the validation");
     // Whole paths, so that a record of them is found from any folder.
     std::string tests;
-    for (const std::string& path : split_at_commas(options->test_data)) {
+    for (const std::string& path : list_of(options->test_data)) {
       if (path.empty())
         throw InputError("--test-data: ", in_quotes(options->test_data), " given; files between commas required");
       tests += (tests.empty() ? "" : ",") + std::filesystem::absolute(path).lexically_normal().string();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "examples/whence/cli/text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/papers/paper_table.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -51,8 +51,8 @@ const PaperFigure* figure_of(
 
 std::string figure_text(const PaperFigure* figure) {
   if (!figure) return "-";
-  return std::isnan(figure->deviation) ? number_text(figure->mean)
-                                       : to_text(number_text(figure->mean), " (", number_text(figure->deviation), ")");
+  return std::isnan(figure->deviation) ? exact(figure->mean)
+                                       : to_text(exact(figure->mean), " (", exact(figure->deviation), ")");
 }
 
 }  // namespace whence::tasks

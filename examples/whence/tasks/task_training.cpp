@@ -8,10 +8,9 @@
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/results.h"
 #include "examples/whence/cli/scheme_names.h"
-#include "examples/whence/cli/text.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 
@@ -123,7 +122,7 @@ std::vector<std::pair<std::string, std::string>> description(
       facts.end(), {{"scheme", canonical_text(parse_schemes(choice.scheme))}, {"dim", std::to_string(choice.dim)},
                        {"layers", std::to_string(choice.layers)}, {"heads", std::to_string(choice.heads)},
                        {"activation", choice.activation}, {"executor", choice.executor},
-                       {"dropout", number_text(choice.dropout)}, {"batch", std::to_string(sizes.batch)}});
+                       {"dropout", exact(choice.dropout)}, {"batch", std::to_string(sizes.batch)}});
   if (training.validate_every > 0)
     facts.emplace_back("validation-sequences", std::to_string(sizes.validation_sequences));
   for (auto& fact : whence::description(training)) facts.push_back(std::move(fact));

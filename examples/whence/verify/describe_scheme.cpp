@@ -1,15 +1,13 @@
 // probe --describe: a scheme as JSON, one entry per line.
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/verify/probe_run.h"
+#include "nn/io/json.h"
 
 namespace whence {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json json_of(const Shape& shape) { return Json(std::vector<index_t>(shape.begin(), shape.end())); }
+Json json_of(const Shape& shape) { return std::vector<index_t>(shape.begin(), shape.end()); }
 
 Json json_of(const ExpectedTensor& tensor) {
   static constexpr const char* dtypes[] = {"any floating dtype, one for all", "bool", "any number"};
@@ -20,9 +18,8 @@ Json json_of(const ExpectedTensor& tensor) {
 Json json_of(const Module::Parameter& parameter) {
   Json entry{{"name", parameter.path}, {"shape", json_of(parameter.tensor.shape())}, {"initial", parameter.init.text()},
       {"decays", parameter.decays}, {"trained", !parameter.frozen}};
-  const auto bound = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
   if (std::isfinite(parameter.bounds.low) || std::isfinite(parameter.bounds.high))
-    entry["bounds"] = {bound(parameter.bounds.low), bound(parameter.bounds.high)};
+    entry.add("bounds", std::vector{parameter.bounds.low, parameter.bounds.high});
   return entry;
 }
 
@@ -39,7 +36,7 @@ template <class Entries> std::string block(const char* name, const Entries& entr
   std::string text = to_text("  \"", name, "\": [");
   bool first = true;
   for (const auto& entry : entries) {
-    text += (first ? "\n    " : ",\n    ") + json_of(entry).dump();
+    text += (first ? "\n    " : ",\n    ") + json_of(entry).line();
     first = false;
   }
   return text + (first ? "]" : "\n  ]");
@@ -50,11 +47,11 @@ template <class Entries> std::string block(const char* name, const Entries& entr
 std::string describe_scheme(const BareAttention& scheme, index_t batch) {
   const SchemeSizes& sizes = scheme.sizes();
   const Json numbers{{"b", batch}, {"h", sizes.heads}, {"t", sizes.length}, {"d", sizes.head_dim()}, {"c", sizes.dim}};
-  std::string text = "{\n  \"scheme\": " + Json(scheme.text()).dump() + ",\n  \"sizes\": " + numbers.dump() + ",\n";
+  std::string text = "{\n  \"scheme\": " + Json(scheme.text()).line() + ",\n  \"sizes\": " + numbers.line() + ",\n";
   text += block("tensors", expected_tensors(scheme, batch, sizes.length)) + ",\n";
   text += block("parameters", scheme.root().parameters()) + ",\n";
-  text += "  \"claims\": " + json_of(scheme.claims(), sizes.length).dump() + ",\n";
-  return text + "  \"probes\": " + Json(scheme.probe_names()).dump() + "\n}\n";
+  text += "  \"claims\": " + json_of(scheme.claims(), sizes.length).line() + ",\n";
+  return text + "  \"probes\": " + Json(scheme.probe_names()).line() + "\n}\n";
 }
 
 }  // namespace whence

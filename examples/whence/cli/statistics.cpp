@@ -1,5 +1,6 @@
-#include "examples/whence/lab/statistics.h"
+#include "examples/whence/cli/statistics.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -38,6 +39,18 @@ Summary summary(const std::vector<double>& values) {
   return result;
 }
 
+double Summary::standard_error() const { return deviation / std::sqrt(count); }
+
+Median median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto at = [&](double share) {  // linear between neighbours
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, values.size() - 1);
+    return std::lerp(values[below], values[above], place - static_cast<double>(below));
+  };
+  return {at(0.5), (at(0.75) - at(0.25)) / 2};
+}
+
 double incomplete_beta(double a, double b, double x) {
   if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
   const double front =
@@ -45,11 +58,7 @@ double incomplete_beta(double a, double b, double x) {
   return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a : 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-double welch_p_value(const std::vector<double>& a, const std::vector<double>& b) {
-  return welch_p_value_of(summary(a), summary(b));
-}
-
-double welch_p_value_of(const Summary& a, const Summary& b) {
+double welch_p_value(const Summary& a, const Summary& b) {
   if (a.count < 2 || b.count < 2) return std::numeric_limits<double>::quiet_NaN();
   const double of_x = a.deviation * a.deviation / a.count, of_y = b.deviation * b.deviation / b.count,
                both = of_x + of_y;

@@ -1,23 +1,23 @@
-#include "examples/whence/cli/results.h"
+#include "examples/whence/report/table.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
-#include "examples/whence/cli/json_text.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/report/encode.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
-// "3.4", "12.5 %", "-" (nothing to show), "nan": what a reader compares digit below digit.
+// "3.4", "12.5 %", "38.2 ±1.1", "-" (nothing to show), "nan": what a reader compares digit below digit.
 bool looks_like_number(std::string_view cell) {
-  if (cell.ends_with('%')) cell.remove_suffix(1);
-  while (cell.ends_with(' ')) cell.remove_suffix(1);
-  if (cell.starts_with('+')) cell.remove_prefix(1);
-  return cell.empty() || cell == "-" || cell == "nan" || cell == "inf" || cell == "-inf" ||
-         parse_number<double>(cell).has_value();
+  std::string_view word = cell.substr(0, cell.find(' '));
+  if (cell.substr(word.size()).find_first_not_of("0123456789.e+-±()% ") != cell.npos) return false;
+  if (word.ends_with('%')) word.remove_suffix(1);
+  if (word.starts_with('+')) word.remove_prefix(1);
+  return word.empty() || word == "-" || word == "–" || word == "nan" || word == "inf" || word == "-inf" ||
+         parse_number<double>(word).has_value();
 }
 
 std::string padded(const std::string& cell, std::size_t width, bool to_the_right) {
@@ -46,16 +46,13 @@ std::string csv_line(const std::vector<std::string>& cells) {
   return line + '\n';
 }
 
-std::string text_of(bool value) { return json_truth(value); }
-std::string text_of(std::int64_t value) { return std::to_string(value); }
-std::string text_of(double value) { return json_number(value); }
-std::string text_of(const std::string& value) { return json_string(value); }
-
-std::string object_of(const LogRecord& record, JsonLayout layout) {
-  JsonFields fields;
-  for (const auto& [name, value] : record)
-    fields.emplace_back(name, std::visit([](const auto& content) { return text_of(content); }, value));
-  return json_object(fields, layout) + '\n';
+std::string markdown_line(const std::vector<std::string>& cells) {
+  std::string line = "|";
+  for (std::string cell : cells) {
+    for (std::size_t at = 0; (at = cell.find('|', at)) != cell.npos; at += 2) cell.insert(at, "\\");
+    line += " " + cell + " |";
+  }
+  return line + '\n';
 }
 
 }  // namespace
@@ -69,22 +66,22 @@ Table& Table::row(std::vector<std::string> cells) {
   return *this;
 }
 
+bool Table::is_numeric(std::size_t column) const {
+  return !rows_.empty() &&
+         std::ranges::all_of(rows_, [&](const auto& cells) { return looks_like_number(cells[column]); });
+}
+
 std::string Table::text() const {
   std::vector<std::size_t> widths;
-  std::vector<bool> numeric;
   for (std::size_t column = 0; column < header_.size(); ++column) {
     widths.push_back(display_width(header_[column]));
-    numeric.push_back(!rows_.empty());
-    for (const auto& cells : rows_) {
-      widths[column] = std::max(widths[column], display_width(cells[column]));
-      numeric[column] = numeric[column] && looks_like_number(cells[column]);
-    }
+    for (const auto& cells : rows_) widths[column] = std::max(widths[column], display_width(cells[column]));
   }
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string result;
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (i > 0) result += "  ";
-      result += padded(one_line(cells[i]), widths[i], numeric[i]);
+      result += padded(one_line(cells[i]), widths[i], is_numeric(i));
     }
     return result.substr(0, result.find_last_not_of(' ') + 1) + '\n';
   };
@@ -101,19 +98,30 @@ std::string Table::csv() const {
   return result;
 }
 
-std::string fixed(double value, int digits) {
-  if (std::isnan(value)) return "nan";  // printf may write "-nan"
-  std::array<char, 400> text{};         // the largest double has 309 digits before the point
-  const int length = std::snprintf(text.data(), text.size(), "%.*f", std::clamp(digits, 0, 30), value);
-  return {text.data(), static_cast<std::size_t>(length)};
+std::string Table::html() const {
+  const auto cell = [this](const std::string& tag, std::size_t column, const std::string& text) {
+    const std::string name = tag.substr(0, 2), style = is_numeric(column) ? " class=\"n\"" : "";
+    return "<" + tag + style + ">" + report::escape(text) + "</" + name + ">";
+  };
+  std::string out = "<table><thead><tr>";
+  for (std::size_t column = 0; column < header_.size(); ++column)
+    out += cell("th scope=\"col\"", column, header_[column]);
+  out += "</tr></thead><tbody>\n";
+  for (const std::vector<std::string>& row : rows_) {
+    out += "<tr>";
+    for (std::size_t column = 0; column < row.size(); ++column)
+      out += cell(column == 0 ? "th scope=\"row\"" : "td", column, row[column]);
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table>";
 }
 
-std::string json_line(const LogRecord& record) { return object_of(record, JsonLayout::line); }
-
-std::string json_page(const LogRecord& record) { return object_of(record, JsonLayout::page); }
-
-JsonLog::JsonLog(const std::filesystem::path& path, Mode mode) : file_(path.string(), mode) {}
-
-void JsonLog::append(const LogRecord& record) { file_.append(json_line(record)); }
+std::string Table::markdown() const {
+  std::string result = markdown_line(header_) + "|";
+  for (std::size_t column = 0; column < header_.size(); ++column) result += is_numeric(column) ? "---:|" : "---|";
+  result += '\n';
+  for (const auto& cells : rows_) result += markdown_line(cells);
+  return result;
+}
 
 }  // namespace whence

@@ -1,0 +1,31 @@
+// Files of one JSON object a line: logs of ours, and what people prepare for training.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "examples/whence/cli/output_file.h"
+#include "nn/io/json.h"
+
+namespace whence {
+
+// Line after line of `text`, the contents of `path`, read strictly: errors are FileError and name file and line
+// ("train.jsonl: line 3: no field 'answer'; ..."). Lines of blanks alone count, but say nothing.
+void for_each_json_line(std::string_view text, const std::string& path, const std::function<void(const Json&)>& take);
+
+// Appends objects to a file (examples/whence/cli/output_file.h: one of ours, or SystemError). Each is written before
+// append() returns, so that a crash loses at most the present line.
+class JsonLog {
+ public:
+  using Mode = OutputFile::Mode;
+
+  JsonLog(const std::filesystem::path& path, Mode mode) : file_(path.string(), mode) {}
+  void append(const Json& record) { file_.append(record.line() + '\n'); }
+
+ private:
+  OutputFile file_;
+};
+
+}  // namespace whence
