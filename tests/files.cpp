@@ -238,7 +238,7 @@ TEST_CASE("F5: JSON with a NUL, nested deeper than anyone writes, or with a fiel
   CHECK(message(R"({"a":{"b":1,"b":2}})") == "a.json: a: field 'b' given twice; once required");
   CHECK(message(R"({"a":[0,{"b":1,"b":2}]})") == "a.json: a 1: field 'b' given twice; once required");
   CHECK(message("[1]") == "a.json: no object; a JSON object required");
-  CHECK(message("") == "a.json: no JSON, from its byte 1 on; is the file damaged?");
+  CHECK(message("") == "a.json: no JSON, from its byte 1 on; one whole object required");
   CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
 }
 

@@ -109,9 +109,10 @@ TEST_CASE("choices: a cloze is greedy where each token is the most probable; wha
            {R"({"context": "a", "choices": [], "answer": 0})", "fewer than two texts"},
            {R"({"context": "a", "choices": ["b"], "answer": 0})", "fewer than two texts"},
            {R"({"context": "a", "choices": ["b", ""], "answer": 0})", "an empty choice"},
-           {R"({"context": "a", "choices": ["b", 3], "answer": 0})", "field 'choices' is no list of texts"},
+           {R"({"context": "a", "choices": ["b", 3], "answer": 0})", "a list of texts required"},
            {R"({"context": "a", "choices": ["b", "c"], "answer": 2})", "answer 2 given; a choice's number, 0 to 1"},
-           {R"({"context": "a", "choices": ["b", "c"], "answer": "c"})", "field 'answer' of type string"},
+           {R"({"context": "a", "choices": ["b", "c"], "answer": "c"})",
+               "field 'answer' is a text; a whole number required"},
            {R"({"context": "a", "choices": ["b", "c"]})", "no field 'answer'"},
            {R"({"context": "a", "answer": ""})", "an empty choice"}, {R"({"answer": "b"})", "no field 'context'"}}) {
     const std::string found = refusal(scratch, line);

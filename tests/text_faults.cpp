@@ -245,7 +245,7 @@ TEST_CASE("numbers with a fraction or beyond 64 bits where a file must have whol
     CHECK_THROWS_WITH_AS(
         (void)tokeniser_from_json(R"({"format": "whence tokeniser", "version": 1, )" + bpe, "a"), whole, FileError);
     write_file(file, to_text(R"({"scheme": "a", "lengths": [{"length": 8, "windows": )", number, "}]}"));
-    CHECK_THROWS_WITH_AS((void)read_length_scores(file), doctest::Contains("a count required"), FileError);
+    CHECK_THROWS_WITH_AS((void)read_length_scores(file), whole, FileError);
   }
 }
 

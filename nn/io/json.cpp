@@ -78,7 +78,7 @@ struct Json::Reader {
   bool parse_error(std::size_t byte, const std::string&, const nlohmann::json::exception& error) {
     if (dynamic_cast<const nlohmann::json::out_of_range*>(&error))
       throw FileError(place, ": a number beyond what a computer's numbers hold, at byte ", byte);
-    throw FileError(place, ": no JSON, from its byte ", byte, " on; is the file damaged?");
+    throw FileError(place, ": no JSON, from its byte ", byte, " on; one whole object required");
   }
 };
 
