@@ -46,17 +46,17 @@ TEST_CASE("lab: results that are no whole results are named, not counted, and th
   };
   const std::vector<Damage> damages{{"results.jsonl", "", "", "no line of test set"},
       {"results.jsonl", "", "{}\n", "no field 'test_set'"}, {"results.jsonl", "", "[1]\n", "an object required"},
-      {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":3", ": field 'test_set' of type number"},
+      {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":3", ": field 'test_set' is a whole number"},
       {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":\"dnese\"", "no test set \"dnese\""},
       {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":\"in distribution\"", "\"in distribution\" twice"},
-      {"results.jsonl", "\"token_error_percent\":", "\"token_error_percent\":\"1\",\"x\":", "of type string"},
+      {"results.jsonl", "\"token_error_percent\":", "\"token_error_percent\":\"1\",\"x\":", "is a text; a number required"},
       {"results.jsonl", "\"token_error_percent\":", "\"token_error_percent\":-1,\"x\":", "a percentage required"},
       {"results.jsonl", "\"sequence_error_percent\":", "\"x\":", "no field 'sequence_error_percent'"},
-      {"results.jsonl", "\"guess: ", "\"guess: x\":true,\"guess: ", "field 'guess: x' of type boolean"},
+      {"results.jsonl", "\"guess: ", "\"guess: x\":true,\"guess: ", "field 'guess: x' is true or false"},
       {"results.jsonl", "}\n", "", "line 1: "}, {"metrics.jsonl", "", "", "no line"},
       {"metrics.jsonl", "\"step\":60", "\"step\":1e400", "line "},
       {"metrics.jsonl", "\"step\":60", "\"step\":61", "to 60 required"},
-      {"metrics.jsonl", "\"loss\":", "\"loss\":\"3\",\"x\":", "field 'loss' of type string"}};
+      {"metrics.jsonl", "\"loss\":", "\"loss\":\"3\",\"x\":", "field 'loss' is a text"}};
   std::vector<std::string> collect = small_grid;
   collect.emplace_back("--collect");
   for (const Damage& damage : damages) {
