@@ -22,7 +22,7 @@ std::pair<std::size_t, std::size_t> place_of(const Record& record) {
   return {table - tables.begin(), preset - table->presets.begin()};
 }
 
-std::string numbers_text(const std::vector<double>& values) { return joined(values, number_text, " "); }
+std::string numbers_text(const std::vector<double>& values) { return joined(values, exact, " "); }
 
 class RecordReader {
  public:
