@@ -45,7 +45,7 @@ TEST_CASE("lab: results that are no whole results are named, not counted, and th
     const char *file, *what, *with, *said;  // no `what`: all of it
   };
   const std::vector<Damage> damages{{"results.jsonl", "", "", "no line of test set"},
-      {"results.jsonl", "", "{}\n", "no field 'test_set'"}, {"results.jsonl", "", "[1]\n", "an object required"},
+      {"results.jsonl", "", "{}\n", "no field 'test_set'"}, {"results.jsonl", "", "[1]\n", "a JSON object required"},
       {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":3", ": field 'test_set' is a whole number"},
       {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":\"dnese\"", "no test set \"dnese\""},
       {"results.jsonl", "\"test_set\":\"dense\"", "\"test_set\":\"in distribution\"", "\"in distribution\" twice"},
