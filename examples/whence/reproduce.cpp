@@ -95,6 +95,7 @@ class Reproduction {
     for (const std::string& command : table_.commands)
       std::cout << "  whence " << shell_command(papers::words_of(command, places())) << '\n';
     if (!table_.note.empty()) std::cout << table_.note << '\n';
+    if (table_.presets.empty() && !table_.methods.empty()) std::cout << '\n' << papers::printed_figures(table_).text();
     std::cout << std::flush;
   }
 
@@ -166,13 +167,14 @@ class Reproduction {
         if (!cell.data.empty())
           record.text = fs::path(*find_setting(cell.options, "data")).filename().string() + ", SHA-256 " + cell.data;
       }
+    if (table_.methods.empty()) return;
     std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
               << choice_.sentence << ", " << papers::time_text(record.core_seconds / 2) << " on two cores\n\n";
-    if (table_.methods.empty()) return;
     const PaperTable shown = papers::with_rows(table_, options_.rows);
     const Table beside = papers::beside_paper(shown, record.measurement),
                 verdicts = papers::verdicts(shown, preset, record.measurement);
-    std::cout << beside.text() << '\n' << verdicts.text() << std::flush;
+    std::cout << beside.text() << '\n';
+    if (!verdicts.rows().empty()) std::cout << verdicts.text() << std::flush;
     write_file((folder_ / "beside_paper.csv").string(), beside.csv());
     write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
   }

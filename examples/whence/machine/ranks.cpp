@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -18,7 +19,8 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/launch.h"
-#include "examples/whence/run/code_hash.h"
+#include "examples/whence/run/run_files.h"
+#include "nn/io/sha256.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/fork.h"
 
@@ -157,7 +159,7 @@ void record_accumulate(RunRecord& record, const TrainingOptions& training) {
 
 void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::string, std::string>>& given) {
   auto facts = given;
-  facts.emplace_back("code", code_hash());
+  facts.emplace_back("program", sha256(read_file(std::filesystem::read_symlink("/proc/self/exe"))));
   std::string mine;
   for (const auto& [name, value] : facts) mine += name + '\0' + value + '\0';
   const std::vector<std::string> all = gather_over_ranks(ranks, mine);

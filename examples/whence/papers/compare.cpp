@@ -272,6 +272,18 @@ Table beside_paper(const PaperTable& table, const Measurement& measurement) {
   return shown_table;
 }
 
+Table printed_figures(const PaperTable& table) {
+  std::vector<std::string> head{"the paper's"};
+  for (const Column& column : table.columns) head.push_back(column.name);
+  Table shown_table(head);
+  for (const Method& method : table.methods) {
+    std::vector<std::string> row{method.name};
+    for (const Column& column : table.columns) row.push_back(printed_text(table, method.name, column.name));
+    shown_table.row(std::move(row));
+  }
+  return shown_table;
+}
+
 Table verdicts(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
   Table found({"the paper's comparison", "column", "here", "test", "the paper's own figures"});
   for (const Judged& each : judged(table, preset, measurement))

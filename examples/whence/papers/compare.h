@@ -70,6 +70,8 @@ struct Count {
 
 // A line for each method and column. Mean and, from two seeds on, standard deviation.
 [[nodiscard]] Table beside_paper(const PaperTable& table, const Measurement& measurement);
+// The paper's alone, of a table for which nothing is trained.
+[[nodiscard]] Table printed_figures(const PaperTable& table);
 // A line for each claim.
 [[nodiscard]] Table verdicts(const PaperTable& table, const Preset& preset, const Measurement& measurement);
 

@@ -20,7 +20,7 @@ std::string recorded_text(const PaperTable& table, const std::vector<Record>& re
   for (const Record& record : records) {
     if (record.table != table.name) continue;
     const Count count = count_of(judged_of(record));
-    text += to_text("; recorded ", record.preset, " ", record.date.substr(0, 10),
+    text += to_text("; recorded ", record.preset, " ", one_line(record.date.substr(0, 10)),
         count.all() > 0 ? to_text(": ", count.holds, " of ", count.all(), " hold") : "");
   }
   return text;
@@ -106,8 +106,8 @@ void print_staleness(const std::vector<Record>& records, const fs::path& folder,
   const auto say = [&](const Record& record, const std::string& why) {
     if (why.empty()) return;
     ++stale;
-    std::cout << "STALE: " << record.table << ", " << record.preset << ", of " << record.date.substr(0, 10) << ": "
-              << why << '\n';
+    std::cout << "STALE: " << one_line(to_text(record.table, ", ", record.preset, ", of ", record.date.substr(0, 10)))
+              << ": " << why << '\n';
   };
   for (const Record& record : records) {
     const auto& tables = all_papers().tables;

@@ -213,6 +213,7 @@ class Reader {
       else
         read_method(row);
     }
+    if (table_->presets.empty()) return;  // the paper's figures alone
     for (Column& column : table_->columns) {
       const bool own = !column.set.empty() || column.times > 0 || column.step > 0;
       if (!own && set_of_all_.empty()) refuse(to_text("column ", column.name), "set, times or step of each column");
