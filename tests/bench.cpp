@@ -60,15 +60,13 @@ double apart(const NamedTensors& ours, const NamedTensors& theirs) { return larg
 
 }  // namespace
 
-TEST_CASE("bench: medians, spreads, exponents and lists") {
+TEST_CASE("bench: medians, spreads and lists") {
   const Median found = median({5, 1, 3, 2, 4});
   CHECK(found.value == 3);
   CHECK(found.spread == 1);  // quartiles 2 and 4
   CHECK(median({7}).value == 7);
   CHECK(median({1, 2}).value == 1.5);
   CHECK(text_of(Median{38.21, 1.06}) == "38.2 ±1.06");
-  CHECK(fitted_exponent({512, 1024, 2048}, {3 * 512.0, 3 * 1024.0, 3 * 2048.0}) == doctest::Approx(1));
-  CHECK(fitted_exponent({2, 4, 8, 16}, {4, 16, 64, 256}) == doctest::Approx(2));
   CHECK(
       list_of("none,dape(kerple, width=3),cope") == std::vector<std::string>{"none", "dape(kerple, width=3)", "cope"});
   CHECK(numbers_of("512,2048", "--lengths") == std::vector<std::int64_t>{512, 2048});
@@ -185,22 +183,6 @@ TEST_CASE("bench: what cannot be measured is refused in one line") {
   }
 }
 
-TEST_CASE("bench memory: what is kept, and the power with which it grows; no run beyond the limit") {
-  const Scratch scratch("bench");
-  const Outcome outcome = run(scratch, "memory",
-      {"--schemes", "none", "--executors", "reference", "--from", "64", "--to", "1024", "--limit-mib", "5", "--heads",
-          "2", "--head-dim", "4", "--json"});
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const std::vector<nlohmann::json> lines = lines_of(outcome.out);
-  REQUIRE(lines.size() == 1 + 3 + 1);  // 64, 128, 256: at 512 it would be 8 MiB
-  for (std::size_t k = 1; k < 4; ++k) {
-    CHECK(lines[k].at("length") == 32 << k);
-    CHECK(lines[k].at("kept_mib") > 0);
-  }
-  CHECK(lines[4].at("exponent") == doctest::Approx(2).epsilon(0.05));
-  CHECK(lines[4].at("ended") == "at 512 it would take more than --limit-mib");
-}
-
 TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
   const Scratch scratch("bench");
   const Outcome outcome = run(scratch, "errors",
@@ -225,21 +207,7 @@ TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the o
   }
 }
 
-TEST_CASE("bench table: the papers' figures, and what they say of DAPE and ALiBi") {
-  const Scratch scratch("bench");
-  const Outcome table = run(scratch, "table", {"--papers-only"});
-  REQUIRE_MESSAGE(table.code == 0, table.err);
-  for (const char* text : {"1950.4", "3960.2", "41.4", "252.8", "arXiv:2410.04798"})
-    CHECK_MESSAGE(table.out.find(text) != std::string::npos, text);
-  std::map<std::string, double> milliseconds;
-  for (const nlohmann::json& line : lines_of(run(scratch, "table", {"--papers-only", "--json"}).out))
-    if (line.at("paper") == "CAPE, Table 1" && line.at("batch") == 32)
-      milliseconds[line.at("scheme").get<std::string>() + line.at("length").dump()] = line.at("both_ms");
-  CHECK(milliseconds.at("dape(alibi)512") / milliseconds.at("alibi512") == doctest::Approx(2.18).epsilon(0.005));
-  CHECK(milliseconds.at("dape(alibi)2048") / milliseconds.at("alibi2048") == doctest::Approx(3.90).epsilon(0.005));
-}
-
-TEST_CASE("bench gemm, decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
+TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
   const Scratch scratch("bench");
   const auto lines = [&](const std::string& command, std::vector<std::string> arguments) {
     arguments.insert(arguments.end(), {"--repetitions", "2", "--threads", "1", "--json"});
@@ -247,10 +215,6 @@ TEST_CASE("bench gemm, decode, ops, step: a line of JSON per measurement; the pa
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     return lines_of(outcome.out);
   };
-  const auto gemm = lines("gemm", {"--rows", "8", "--only", "projection"});
-  REQUIRE(gemm.size() == (can_multiply_bf16() ? 7 : 4));  // ceilings; y, dx, dW, each in f32 and perhaps in bf16
-  for (std::size_t k = 1; k < gemm.size(); ++k)
-    for (const char* field : {"ms", "gflops", "fraction"}) CHECK(gemm[k].at(field) > 0);
   const auto decode = lines("decode", {"--schemes", "alibi", "--prompt", "3", "--tokens", "2"});
   REQUIRE(decode.size() == 2);
   CHECK(decode[0].at("read_gb_per_s") > 0.1);
@@ -325,7 +289,7 @@ TEST_CASE("bench: an op clock hears of every op once, forward and backward, and 
   CHECK(heard.size() == 4);
 }
 
-TEST_CASE("bench step, ops, gemm: PyTorch gives the same losses, gradients and results") {
+TEST_CASE("bench step, ops: PyTorch gives the same losses, gradients and results") {
   const std::string python = python_with_torch();
   if (python.empty()) return;
   const Scratch scratch("bench");
@@ -338,7 +302,6 @@ TEST_CASE("bench step, ops, gemm: PyTorch gives the same losses, gradients and r
     for (const nlohmann::json& line : lines_of(outcome.out)) count += line.contains("difference");
     return count;
   };
-  CHECK(compared("gemm", {"--rows", "8", "--only", "projection"}) == (can_multiply_bf16() ? 9 : 6));
   CHECK(compared("ops", {"--scale", "0.001", "--ways", "eager"}) == 18);
   CHECK(compared("step",
             {"--models", "toy", "--ways", "eager", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)"}) == 12);

@@ -90,6 +90,18 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("conformance SCHEME --list: a text that is no scheme is refused, and acts on no terminal") {
+  const test::Scratch scratch("conformance-list");
+  const auto listed = [&](const std::string& scheme) {
+    return test::RunningProgram("conformance", {scheme, "--list"}, scratch / "log").finish();
+  };
+  CHECK(listed("rope").out.ends_with("\nrope\n"));
+  const test::Outcome refused = listed("no\x1b[31mscheme");
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find('\x1b') == std::string::npos);
+  CHECK(refused.out.find('\x1b') == std::string::npos);
+}
+
 TEST_CASE("every scheme and every option of it") { CHECK(check_rows(scheme_texts(16)) > 1000); }
 
 TEST_CASE("every sum of two schemes that means something") { CHECK(check_rows(scheme_sums()) > 500); }

@@ -82,6 +82,13 @@ TEST_CASE("choices: log-likelihoods and answers are PyTorch's") {
   }
 }
 
+TEST_CASE("choices: logits that are not finite are no answer") {
+  const auto model = model_of_script();
+  model->parameters()[0].tensor.data<double>()[0] = std::nan("");
+  CHECK_THROWS_WITH_AS((void)score_choices(*model, *byte_tokeniser(), {"here", "ab", {"c", "d"}, 0}, {.length = 16}),
+      doctest::Contains("here: choice 0: log p is nan; finite logits required"), NotFinite);
+}
+
 TEST_CASE("choices: a cloze is greedy where each token is the most probable; what cannot be read is refused") {
   const auto model = model_of_script();
   const TokeniserPointer tokeniser = byte_tokeniser();

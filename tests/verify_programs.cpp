@@ -312,6 +312,12 @@ TEST_CASE("probe: draws are written, and taken from the file where it has them")
   const Scratch scratch("probe-draws");
   Tensors tensors = cope_tensors();
   tensors.erase("table");
+  Tensors with_draws = tensors;
+  with_draws["drawn"] = Tensor::of({0, 2, 4, 6, 50}, {5}, DType::f64);
+  for (const char* other : {"shaw", "t5", "fire", "transformer_xl"}) {  // their positions become tensors
+    const Outcome outcome = probe(scratch, with_draws, {"--init", "3"}, to_text("randomised(", other, ", length=64)"));
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  }
   const std::string scheme = "randomised(rope, length=64)";
   for (const std::string executor : {"reference", "strips"}) {
     CAPTURE(executor);

@@ -8,6 +8,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/report.h"
@@ -149,9 +150,11 @@ report::Page page_of(const Options& options, const std::vector<ConformanceRow>& 
 }
 
 void list_everything(const Options& options) {
-  for (const ConformanceCheck& check : *options.checks) std::cout << check.name << ": " << check.meaning << '\n';
-  std::cout << '\n';
-  for (const std::string& text : texts_of(options)) std::cout << text << '\n';
+  std::string list;
+  for (const ConformanceCheck& check : *options.checks) list += check.name + ": " + check.meaning + '\n';
+  list += '\n';
+  for (const std::string& text : texts_of(options)) list += canonical_text(parse_schemes(text)) + '\n';
+  std::cout << list;
 }
 
 void require_known_check(const CommandLine& line, const Options& options) {
@@ -182,7 +185,7 @@ void print_failures(const std::vector<ConformanceRow>& rows, const std::vector<s
   for (const ConformanceRow& row : rows) {
     for (std::size_t k = 0; k < row.cells.size(); ++k)
       if (row.cells[k].mark == Mark::failed)
-        std::cout << "FAILED: " << row.scheme << ": " << header[k + 1] << ": " << row.cells[k].note << '\n';
+        std::cout << one_line(to_text("FAILED: ", row.scheme, ": ", header[k + 1], ": ", row.cells[k].note)) << '\n';
   }
 }
 

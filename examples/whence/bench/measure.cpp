@@ -170,17 +170,6 @@ Ceilings measure_ceilings() {
   return found;
 }
 
-double fitted_exponent(const std::vector<double>& x, const std::vector<double>& y) {
-  double mean_x = 0, mean_y = 0, both = 0, square = 0;
-  const auto count = static_cast<double>(x.size());
-  for (std::size_t k = 0; k < x.size(); ++k) mean_x += std::log(x[k]) / count, mean_y += std::log(y[k]) / count;
-  for (std::size_t k = 0; k < x.size(); ++k) {
-    const double away = std::log(x[k]) - mean_x;
-    both += away * (std::log(y[k]) - mean_y), square += away * away;
-  }
-  return both / square;
-}
-
 void declare(CommandLine& line, Settings& settings) {
   settings.threads = threads();
   line.heading("Measuring")

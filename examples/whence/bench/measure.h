@@ -31,9 +31,6 @@ struct Ceilings {
 };
 [[nodiscard]] Ceilings measure_ceilings();
 
-// n in y = c x^n, by least squares of the logarithms. REQUIRES: positive numbers, two different x.
-[[nodiscard]] double fitted_exponent(const std::vector<double>& x, const std::vector<double>& y);
-
 // What every bench can be told.
 struct Settings {
   int repetitions = 5, threads = 0;

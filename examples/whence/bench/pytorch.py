@@ -284,24 +284,6 @@ class Decode:
         return [("logits", self.last)]
 
 
-class Gemm:
-    """One matrix product."""
-
-    def __init__(self, request, tensors):
-        a, b = (tensors[name].to(request["device"]) for name in "ab")
-        self.a, self.b = a.mT if request["a_transposed"] else a, b.mT if request["b_transposed"] else b
-
-    def run(self):
-        wait()
-        start = time.perf_counter()
-        self.product = torch.matmul(self.a, self.b)
-        wait()
-        return {"forward_ms": (time.perf_counter() - start) * 1e3}
-
-    def results(self):
-        return [("product", self.product)]
-
-
 class Op:
     """One op on the inputs that were given."""
 
@@ -342,7 +324,7 @@ class Op:
         return [("output", self.output)] + [(f"gradient of input {k}", gradient) for k, gradient in enumerate(self.gradients)]
 
 
-BENCHES = {"attention": Attention, "decode": Decode, "gemm": Gemm, "step": Step, "ops": Op}
+BENCHES = {"attention": Attention, "decode": Decode, "step": Step, "ops": Op}
 work = None
 
 

@@ -1,6 +1,7 @@
 #include "examples/whence/language/choices.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
@@ -8,6 +9,7 @@
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/json.h"
+#include "tensor/error.h"
 
 namespace whence::language {
 namespace {
@@ -95,6 +97,9 @@ ChoiceScore score_choice(const Transformer& model, const Tokeniser& tokeniser, c
     score.log_probability -= negative_log_probability(row, vocabulary, target);
     score.greedy = score.greedy && std::max_element(row, row + vocabulary) == row + target;
   }
+  if (!std::isfinite(score.log_probability))
+    throw NotFinite(question.place, ": choice ", number, ": log p is ", score.log_probability,
+        "; finite logits required; f32 reaches farther than f16");
   return score;
 }
 

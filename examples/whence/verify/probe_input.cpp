@@ -159,6 +159,8 @@ void ProbeInput::to(Device device) {
   scheme->root().to(device);
   for (Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.x, &cotangent, &cotangent_logits})
     if (tensor->defined()) *tensor = raw::to_device(*tensor, device);
+  for (auto& [name, given] : draws)
+    if (given.defined()) given = raw::to_device(given, device);
 }
 
 std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length) {

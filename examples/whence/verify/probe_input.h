@@ -31,7 +31,7 @@ struct ProbeInput {
   std::vector<std::pair<std::string, Tensor>> draws;
   std::vector<std::string> drawn;  // parameters that the file does not have
 
-  void to(Device device);  // numbers and parameters
+  void to(Device device);  // numbers, parameters and draws
   [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }
 };
 
