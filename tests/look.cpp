@@ -219,8 +219,8 @@ TEST_CASE("look: the command, on a run of train") {
   CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
 
   for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{{{}, "0 runs given"},
-           {{scratch / "none"}, "no folder, and no scheme either"}, {{run, "--step", "3"}, "--step: 3 given"},
-           {{run, "--text", run}, "--text: given with a run of flip_flop"},
+           {{scratch / "none"}, "no folder; the folder of a run, or a scheme, required"},
+           {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
            {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
            {{run, "--explain", "gates head=0 i=99 j=0"}, "i=99 given"},
            {{run, "--explain", "gates layer=1"}, "layer=1 given"},
@@ -252,6 +252,8 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
   }
   const double before = subject.loss().item();
   CHECK(outcome_of(inspection, edit_of("blocks.0.attention.position.table[0=0..3] = 0")).real != 0);
+  CHECK(far_from_straight({{"a", 1e-5, 2.9}}));
+  CHECK_FALSE(far_from_straight({{"a", -0.016, -0.010}, {"b", std::nullopt, 1}}));
   CHECK(subject.loss().item() == before);                                   // the parameter is as it was
   for (const WaysTo& to : inspection.ways()) CHECK(to.difference < 1e-12);  // and the graph too
   const std::vector<EditOutcome> strongest = strongest_edits(inspection, 5);

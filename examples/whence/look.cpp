@@ -83,6 +83,8 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
   for (std::string text; std::getline(all, text, ';');)
     outcomes.push_back(look::outcome_of(inspection, look::edit_of(text)));
   std::cout << look::edits_table(outcomes).text();
+  if (look::far_from_straight(outcomes))
+    std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }
 
 // What would do nothing is refused: some options are of a page or a figure, some of a run or a scheme.

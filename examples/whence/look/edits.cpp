@@ -149,6 +149,11 @@ EditOutcome outcome_of(const Inspection& inspection, const Edit& edit) {
   return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
 }
 
+bool far_from_straight(const std::vector<EditOutcome>& edits) {
+  return std::ranges::any_of(edits,
+      [](const EditOutcome& edit) { return edit.predicted && std::abs(edit.real) > 100 * std::abs(*edit.predicted); });
+}
+
 std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most) {
   std::vector<EditOutcome> all;
   if (most == 0) return all;

@@ -36,6 +36,9 @@ struct EditOutcome {
 // InputError when a path or an axis is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const Edit& edit);
 
+// Whether a real change is a hundred times its prediction: an edit that is no small step, from where the loss is flat.
+[[nodiscard]] bool far_from_straight(const std::vector<EditOutcome>& edits);
+
 // What one would try first: every quantity of pairs set to 0 in one head, what runs from 0 to 1 in a scheme (gates) to
 // 1 too, and each tap of a convolution blanked. By the real change, largest first.
 [[nodiscard]] std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size_t most);

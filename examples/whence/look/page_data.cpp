@@ -112,18 +112,20 @@ Json head_of(const TransformerOptions& model, const Quantity& quantity, std::str
       {"marks", marks_of(model, quantity)}, {"layers", Json::array()}};
 }
 
+// The entry of a quantity, whatever its layer, made at the first one.
+Json& entry_of(Json& all, const TransformerOptions& model, const Quantity& quantity, const std::string& short_name) {
+  for (Json& entry : all)
+    if (entry["probe"] == quantity.name) return entry;
+  all.push_back(head_of(model, quantity, short_name));
+  return all.back();
+}
+
 Json quantities_of(const Inspection& inspection, PageNumbers& numbers) {
   Json all = Json::array();
   const std::vector<const Quantity*> every = shown(inspection);
-  for (const Quantity* each : every) {
-    const Quantity& quantity = *each;
-    auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
-    if (known == all.end()) {
-      all.push_back(head_of(inspection.subject().model->options(), quantity, short_name(quantity, every)));
-      known = all.end() - 1;
-    }
-    (*known)["layers"].push_back(numbers_of(inspection, numbers, quantity));
-  }
+  for (const Quantity* quantity : every)
+    entry_of(all, inspection.subject().model->options(), *quantity, short_name(*quantity, every))["layers"].push_back(
+        numbers_of(inspection, numbers, *quantity));
   return all;
 }
 
@@ -244,11 +246,9 @@ Json pools_json(const TransformerOptions& model, const Overview& overview, PageN
   for (const Pools& pools : overview.pools) every.push_back(&pools.quantity);
   for (const Pools& pools : overview.pools) {
     const Quantity& quantity = pools.quantity;
-    auto known = std::ranges::find_if(all, [&](const Json& entry) { return entry["probe"] == quantity.name; });
-    if (known == all.end()) all.push_back(head_of(model, quantity, short_name(quantity, every))), known = all.end() - 1;
-    (*known)["layers"].push_back({{"layer", quantity.layer}, {"shape", shape_of(pools.maximum)}, {"bits", 32},
-        {"maximum", place_of(numbers, pools.maximum)}, {"mean", place_of(numbers, pools.mean)},
-        {"gradient", place_of(numbers, pools.gradient)}});
+    entry_of(all, model, quantity, short_name(quantity, every))["layers"].push_back({{"layer", quantity.layer},
+        {"shape", shape_of(pools.maximum)}, {"bits", 32}, {"maximum", place_of(numbers, pools.maximum)},
+        {"mean", place_of(numbers, pools.mean)}, {"gradient", place_of(numbers, pools.gradient)}});
   }
   return all;
 }

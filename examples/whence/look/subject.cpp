@@ -256,6 +256,8 @@ Subject of_scheme(const SubjectOptions& options) {
   try {
     scheme = canonical_text(parse_schemes(options.run));
   } catch (const InputError& not_a_scheme) {
+    if (options.run.find('/') != std::string::npos)
+      throw InputError(in_quotes(options.run), ": no folder; the folder of a run, or a scheme, required");
     throw InputError(in_quotes(options.run), ": no folder, and no scheme either: ", not_a_scheme.what());
   }
   if (!options.given.empty()) return of_given(options, scheme);

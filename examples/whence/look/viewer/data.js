@@ -16,6 +16,10 @@ export const run_named = (run, { beside = state.beside } = {}) => run === "besid
 
 // The numbers of all runs in one block. The JSON says where in it each array stands (look/page_data.h).
 async function inflated(text) {
+  if (!globalThis.DecompressionStream) {
+    document.getElementById("look").textContent = "This browser is too old to show the maps: it has no " +
+      "DecompressionStream. What they show is in the tables below.";
+  }
   const letters = atob(text), bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
 }
