@@ -1,4 +1,4 @@
-// The report page: no text can break out of its place, a failed write leaves nothing.
+// The report page: no text can break out of its place.
 #include "examples/whence/report/report.h"
 
 #include <doctest/doctest.h>
@@ -6,18 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/plot.h"
-#include "examples/whence/run/run_files.h"
 #include "tensor/error.h"
-#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::report;
-using whence::test::Scratch;
 
 namespace {
 
@@ -43,10 +39,6 @@ std::string message_of(const Page& page) {
     (void)html(page);
   } catch (const Error& error) { return error.what(); }
   return "no error";
-}
-
-std::ptrdiff_t entries(const Scratch& scratch) {
-  return std::distance(std::filesystem::directory_iterator(scratch.folder), std::filesystem::directory_iterator());
 }
 
 }  // namespace
@@ -223,36 +215,6 @@ TEST_CASE("report: contradictions are refused by name") {
   Page page = small_page();
   page.plots[0].curves[1].y.pop_back();
   CHECK(message_of(page).find("curve 'rope' has 3 x, 2 y and 0 errors") != std::string::npos);
-}
-
-TEST_CASE("report: write replaces the whole file or nothing") {
-  const Scratch scratch("report");
-  const std::string path = scratch / "report.html";
-  Page page = small_page();
-  write(page, path);
-  CHECK(read_file(path) == html(page));
-  CHECK(entries(scratch) == 1);
-
-  const std::string before = read_file(path);
-  page.plots[0].curves[1].y.pop_back();
-  CHECK_THROWS_AS(write(page, path), Error);  // refused before the disk is touched
-  CHECK(read_file(path) == before);
-  CHECK(entries(scratch) == 1);
-}
-
-TEST_CASE("report: a failed write names the path and leaves nothing behind") {
-  const Scratch scratch("report");
-  const auto refused = [](const std::string& path) {
-    try {
-      write(small_page(), path);
-    } catch (const InputError& error) { return std::string(error.what()).starts_with(path + ": cannot write: "); }
-    return false;
-  };
-  CHECK(refused(scratch / "missing/report.html"));
-  CHECK(entries(scratch) == 0);
-  std::filesystem::create_directories(scratch.folder / "taken" / "inside");
-  CHECK(refused(scratch / "taken"));  // a folder stands in the way: the rename fails, after all was written
-  CHECK(entries(scratch) == 1);
 }
 
 TEST_CASE("report: what is never negative and always the same is read against 0, and a long label fits its axis") {

@@ -220,7 +220,7 @@ int check_all(const Options& options) {
     const std::string size = to_text(accepted, " schemes and compositions, ", cells, " checks: "),
                       verdict = failures == 0 ? to_text("Passed: ", size, "none failed.")
                                               : to_text("FAILED: ", size, failures, " failed.");
-    report::write(page_of(options, rows, verdict), options.html);
+    write_file(options.html, report::html(page_of(options, rows, verdict)));
   }
   return failures == 0 ? 0 : 1;
 }

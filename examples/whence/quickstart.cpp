@@ -157,7 +157,7 @@ int run(int argc, char** argv) {
   const report::Page page = page_of(runs, table, cope->options(), options);
   const std::filesystem::path folder = options.out;
   const std::string comparison_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
-  report::write(page, comparison_page);
+  write_file(comparison_page, report::html(page));
   write_file((folder / "comparison.csv").string(), table.csv());
   cope->to(Device::cpu());
   look::Subject subject = look::task_subject(std::move(cope), *task, options.training.seed, 0);

@@ -72,7 +72,7 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
     write_file((folder / (figure.name + ".svg")).string(), report::svg_file(figure.plot));
   }
   page.footnotes = {to_text("Made by whence ", WHENCE_VERSION, ".")};
-  report::write(page, (folder / "report.html").string());
+  write_file((folder / "report.html").string(), report::html(page));
   write_file((folder / "lab.json").string(), json_of(found, grids));
   if (!crossed.empty()) write_file((folder / "tables.csv").string(), crossed);
   for (const auto& [name, table] : {std::pair("scores.csv", &found.tables.numbers), {"runs.csv", &found.tables.runs},

@@ -1,8 +1,7 @@
-#include "examples/whence/report/matrix.h"
-
 #include <algorithm>
 
 #include "examples/whence/report/encode.h"
+#include "examples/whence/report/report.h"
 #include "tensor/error.h"
 
 namespace whence::report {

@@ -2,9 +2,7 @@
 
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
-#include "examples/whence/report/matrix.h"
 #include "examples/whence/report/plot.h"
-#include "nn/io/files.h"
 #include "tensor/error.h"
 
 namespace whence::report {
@@ -52,7 +50,5 @@ std::string html(const Page& page) {
       page.matrices.empty() ? "" : to_text("<script>\n(() => {\n", table_script, "})();\n</script>\n");
   return document(page.title, style_sheet, body, script);
 }
-
-void write(const Page& page, const std::string& path) { write_file(path, html(page)); }
 
 }  // namespace whence::report

@@ -61,11 +61,11 @@ struct Page {
 // One table as HTML, complete without script.
 [[nodiscard]] std::string table_html(const PageTable& table);
 
+// A matrix as a <section>. Without script it can be read and scrolled; table.js adds the filter and the keys. Error
+// where a row has not one cell per column.
+[[nodiscard]] std::string matrix_html(const Matrix& matrix);
+
 // The page as one HTML document that refers to nothing outside. Throws where sizes or ranges contradict each other.
 [[nodiscard]] std::string html(const Page& page);
-
-// Writes html(page) to `path` through a temporary file beside it: `path` holds its old content or all of the new.
-// Throws with "path: ..." and leaves nothing behind on failure.
-void write(const Page& page, const std::string& path);
 
 }  // namespace whence::report

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <vector>
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/assets.h"
@@ -9,17 +10,9 @@
 #include "tensor/error.h"
 
 namespace whence::report {
+namespace {
 
-std::string svg_line(std::string_view css, double x1, double y1, double x2, double y2) {
-  return to_text("<line class=\"", css, "\" x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2),
-      "\" y2=\"", number(y2), "\"/>");
-}
-
-std::string svg_text(std::string_view css, double x, double y, std::string_view content, std::string_view extra) {
-  return to_text("<text class=\"", css, "\" x=\"", number(x, 6), "\" y=\"", number(y, 6), "\"", extra, ">",
-      escape(content), "</text>");
-}
-
+// Lines of at most `columns`.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
   std::vector<std::string> lines;
   std::istringstream words{std::string(text)};
@@ -29,6 +22,18 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
     else
       lines.push_back(word);
   return lines;
+}
+
+}  // namespace
+
+std::string svg_line(std::string_view css, double x1, double y1, double x2, double y2) {
+  return to_text("<line class=\"", css, "\" x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2),
+      "\" y2=\"", number(y2), "\"/>");
+}
+
+std::string svg_text(std::string_view css, double x, double y, std::string_view content, std::string_view extra) {
+  return to_text("<text class=\"", css, "\" x=\"", number(x, 6), "\" y=\"", number(y, 6), "\"", extra, ">",
+      escape(content), "</text>");
 }
 
 SvgLines svg_lines(std::string_view css, double x, double y, std::string_view text, double width) {

@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace whence::report {
 
@@ -12,10 +11,8 @@ namespace whence::report {
 [[nodiscard]] std::string svg_text(
     std::string_view css, double x, double y, std::string_view content, std::string_view extra = "");
 
-// Text in lines of at most `columns`, broken at blanks; what has none for that long stands in a line of its own.
-[[nodiscard]] std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
-
-// The same as <text> elements one below the other, the first one's foot at y. Returns the height of all in `height`.
+// Text in lines at most `width` wide, broken at blanks, as <text> elements one below the other, the first one's foot at
+// y. What has no blank for that long stands in a line of its own.
 struct SvgLines {
   std::string body;
   double height = 0;
