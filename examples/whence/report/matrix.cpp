@@ -1,3 +1,4 @@
+// Large tables of short cells with notes: rows in groups under a head that stays in sight, with a filter.
 #include <algorithm>
 
 #include "examples/whence/report/encode.h"
