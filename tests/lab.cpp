@@ -253,7 +253,6 @@ TEST_CASE("a grid over options of train and of schemes: each cell is the run tha
   CHECK(read_file("axes/alone/weights.safetensors") == read_file("axes/length=16/cope-p_max=8.0/weights.safetensors"));
   CHECK(std::filesystem::exists("axes/over_length_flip_flop_dense.svg"));
   CHECK(std::filesystem::exists("axes/over_cope.p_max_flip_flop_dense.svg"));
-  CHECK(std::filesystem::exists("axes/curves_flip_flop_samples.svg"));
 }
 
 namespace {

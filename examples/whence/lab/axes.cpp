@@ -6,6 +6,7 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -60,7 +61,8 @@ Axis parse_axis(const std::string& text) {
   if (equals == 0 || equals == std::string::npos || text[0] == '-')
     throw InputError("--vary: ", in_quotes(text),
         " given; OPTION=VALUE,VALUE,... required, as in --vary length=64,128 or --vary cope.p_max=16,64");
-  Axis axis{checked_axis_name(text.substr(0, equals)), split_outside_parentheses(text.substr(equals + 1))};
+  Axis axis{checked_axis_name(text.substr(0, equals)), list_of(text.substr(equals + 1))};
+  if (axis.values.empty() || text.ends_with(',')) axis.values.emplace_back();  // which is refused
   for (auto value = axis.values.begin(); value != axis.values.end(); ++value) {
     if (value->empty())
       throw InputError("--vary: ", in_quotes(text), " given; a value between any two commas required");
@@ -68,29 +70,6 @@ Axis parse_axis(const std::string& text) {
       throw InputError("--vary: ", axis.name, " is to be ", *value, " twice; each value once required");
   }
   return axis;
-}
-
-constexpr const char* blanks = " \t\n\v\f\r";
-
-std::string_view without_blanks_before(std::string_view text) {
-  return text.substr(std::min(text.find_first_not_of(blanks), text.size()));
-}
-
-// Takes off what `rest` begins with: all up to a blank, or what stands in quotes of either kind, which may hold blanks
-// and the other kind. A quote inside a value is one of its letters.
-std::string take_value(const std::string& option, const std::string& name, std::string_view& rest) {
-  const std::string_view given = rest;
-  const bool quoted = rest.starts_with('"') || rest.starts_with('\'');
-  const std::size_t end = quoted ? rest.find(rest[0], 1) : std::min(rest.find_first_of(blanks), rest.size());
-  if (end == std::string_view::npos)
-    throw InputError("--", option, ": ", name, "=", one_line(given), " given; a second ", given[0],
-        " at the end of the value required");
-  const std::string value(rest.substr(quoted, end - quoted));
-  rest.remove_prefix(end + quoted);
-  if (quoted && !rest.empty() && without_blanks_before(rest).size() == rest.size())
-    throw InputError("--", option, ": ", name, "=", one_line(given), " given; a blank, or nothing, behind ",
-        given.substr(0, end + 1), " required");
-  return value;
 }
 
 // The text of one scheme, the axis' option set wherever it belongs.
@@ -117,19 +96,6 @@ std::optional<std::pair<std::string, std::string>> Axis::inside_schemes() const 
   return std::pair(name.substr(0, dot), name.substr(dot + 1));
 }
 
-std::vector<std::string> split_outside_parentheses(const std::string& text) {
-  std::vector<std::string> parts{""};
-  int depth = 0;
-  for (const char c : text) {
-    depth += (c == '(') - (c == ')');
-    if (c == ',' && depth == 0)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
 std::vector<Axis> parse_axes(const std::vector<std::string>& texts) {
   std::vector<Axis> axes;
   for (const std::string& text : texts) {
@@ -144,18 +110,15 @@ std::vector<Axis> parse_axes(const std::vector<std::string>& texts) {
 
 Settings parse_settings(const std::string& option, const std::string& text) {
   Settings settings;
-  for (std::string_view rest = without_blanks_before(text); !rest.empty(); rest = without_blanks_before(rest)) {
-    const std::string word(rest.substr(0, rest.find_first_of(blanks)));
-    const std::size_t equals = word.find('=');
-    if (equals == 0 || equals == std::string::npos || word[0] == '-')
-      throw InputError("--", option, ": ", in_quotes(word),
+  for (const Word& word : words_of(text, "--" + option)) {
+    if (word.name.empty() || word.name[0] == '-')
+      throw InputError("--", option, ": ", in_quotes(word.name.empty() ? word.value : word.name),
           " given; name=value for every option of train required, a value with blanks in quotes; as in --set "
           "'steps=300 data=\"my text.txt\"'");
-    const std::string name = word.substr(0, equals);
-    refuse_own(option, name);
-    if (find_setting(settings, name)) throw InputError("--", option, ": ", name, " given twice; once required");
-    rest.remove_prefix(equals + 1);
-    settings.emplace_back(name, take_value(option, name, rest));
+    refuse_own(option, word.name);
+    if (find_setting(settings, word.name))
+      throw InputError("--", option, ": ", word.name, " given twice; once required");
+    settings.emplace_back(word.name, word.value);
   }
   return settings;
 }

@@ -18,9 +18,6 @@ struct Axis {
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> inside_schemes() const;
 };
 
-// At commas, those inside parentheses left alone: "cope(p_max=8, gates=values),rope".
-[[nodiscard]] std::vector<std::string> split_outside_parentheses(const std::string& text);
-
 // Each text as "variables=1,3,5" or "cope.p_max=16,64". InputError for an axis without values, a value or an axis given
 // twice, an option that the laboratory chooses itself, and a scheme or an option of it that is not known.
 [[nodiscard]] std::vector<Axis> parse_axes(const std::vector<std::string>& texts);

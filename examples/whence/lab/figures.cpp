@@ -152,25 +152,22 @@ class OverAxis {
 std::vector<Figure> learning_curves(const Outcome& outcome) {
   std::vector<Figure> figures;
   const auto& cells = outcome.grid().cells;
-  const bool batches_differ =
+  const bool by_sequences =
       std::ranges::any_of(cells, [&](const GridCell& cell) { return cell.sequences != cells[0].sequences; });
   for (const Kind& kind : kinds) {
     for (const auto& [part, groups] : plots_of(outcome.groups())) {
-      for (const bool by_sequences : {false, true}) {
-        report::Plot plot{.title = to_text(kind.title, ", ", outcome.grid().task, part.empty() ? "" : ", ", part),
-            .x_label = by_sequences ? "sequences seen" : "step",
-            .y_label = "cross-entropy, nats",
-            .curves = {},
-            .log_y = true};
-        for (const Group* group : groups) {
-          report::Curve curve = curve_of(*group, kind, by_sequences);
-          if (!curve.x.empty()) plot.curves.push_back(std::move(curve));
-        }
-        if (plot.curves.empty()) continue;
-        const std::string name = to_text(kind.file, "_", outcome.grid().task, part.empty() ? "" : "_",
-            in_file_name(part), by_sequences ? "_samples" : "");
-        figures.push_back({name, std::move(plot), !by_sequences || batches_differ});
+      report::Plot plot{.title = to_text(kind.title, ", ", outcome.grid().task, part.empty() ? "" : ", ", part),
+          .x_label = by_sequences ? "sequences seen" : "step",
+          .y_label = "cross-entropy, nats",
+          .curves = {},
+          .log_y = true};
+      for (const Group* group : groups) {
+        report::Curve curve = curve_of(*group, kind, by_sequences);
+        if (!curve.x.empty()) plot.curves.push_back(std::move(curve));
       }
+      const std::string name =
+          to_text(kind.file, "_", outcome.grid().task, part.empty() ? "" : "_", in_file_name(part));
+      if (!plot.curves.empty()) figures.push_back({name, std::move(plot)});
     }
   }
   return figures;

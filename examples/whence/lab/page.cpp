@@ -68,7 +68,7 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
       "Pairs that differ in one thing. " + about_the_test(found.tables) + " Few seeds can show large differences only.",
       found.tables.differences});
   for (const Figure& figure : found.figures) {
-    if (figure.on_page) page.plots.push_back(figure.plot);
+    page.plots.push_back(figure.plot);
     write_file((folder / (figure.name + ".svg")).string(), report::svg_file(figure.plot));
   }
   page.footnotes = {to_text("Made by whence ", WHENCE_VERSION, ".")};

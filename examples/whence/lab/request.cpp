@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "examples/whence/cli/scheme_names.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/tasks/chomsky.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -12,7 +13,7 @@ namespace {
 
 std::vector<std::string> schemes_of(const CommandLine& line, const std::string& text) {
   std::vector<std::string> schemes;
-  for (const std::string& part : split_outside_parentheses(text)) {
+  for (const std::string& part : list_of(text)) {
     const std::string scheme = canonical_text(parse_schemes(part));
     if (std::ranges::count(schemes, scheme) > 0)
       line.refuse("schemes", to_text(scheme, " once"), "each scheme is one row");

@@ -7,6 +7,7 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/papers/runs.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
@@ -17,17 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Words at blanks; what stands between single quotes is one.
 std::vector<std::string> split(const std::string& command) {
-  std::vector<std::string> words(1);
-  bool quoted = false;
-  for (const char c : command)
-    if (c == '\'')
-      quoted = !quoted;
-    else if (c == ' ' && !quoted)
-      words.emplace_back();
-    else
-      words.back() += c;
+  std::vector<std::string> words;
+  for (const Word& word : whence::words_of(command, command))
+    words.push_back(word.name.empty() ? word.value : word.name + "=" + word.value);
   return words;
 }
 

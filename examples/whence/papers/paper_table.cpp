@@ -5,7 +5,7 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/lab/axes.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/papers/text_lines.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -88,8 +88,7 @@ class Reader {
 
   std::vector<std::string> schemes_in(const std::string& text) const {
     std::vector<std::string> schemes;
-    for (const std::string& scheme : split_outside_parentheses(text))
-      schemes.push_back(canonical_text(parse_schemes(scheme)));
+    for (const std::string& scheme : list_of(text)) schemes.push_back(canonical_text(parse_schemes(scheme)));
     return schemes;
   }
 
