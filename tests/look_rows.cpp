@@ -197,7 +197,7 @@ TEST_CASE("look: the command, on texts too long for every number, and on checkpo
     CHECK_MESSAGE(text.find(label) != std::string::npos, label);
   for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"},
-           {{"cope", "--length", "700", "--at", "i=700 j=1"}, "both from 0 to 699"},
+           {{"cope", "--length", "700", "--at", "i=700 j=1"}, "\"i=700\" given; 0 to 699 required"},
            {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},
            {{"cope", "--length", "700", "--at", "i=4 j=9"}, "the mask hides key 9 from query 4"},
            {{"cope", "--length", "700", "--edits", "3"}, "--edits: given with 700 tokens"},

@@ -4,10 +4,9 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <sstream>
 
-#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/look/rows.h"
 #include "examples/whence/report/heat_map.h"
 #include "examples/whence/report/plot.h"
@@ -79,23 +78,19 @@ std::string first_word(const std::string& text) { return text.substr(0, text.fin
 
 FigureRequest request_of(const std::string& text) {
   FigureRequest wanted;
-  std::istringstream words(text);
-  std::string word;
-  words >> word;
+  const std::string asked = first_word(text);
   for (const Figure& figure : figures)
-    if (name_of(figure) == word) wanted.figure = &figure;
+    if (name_of(figure) == asked) wanted.figure = &figure;
   if (!wanted.figure)
-    throw InputError("--figure: ", in_quotes(word), " given; one of these required\n", figures_list());
-  while (words >> word) {
-    const std::size_t equals = word.find('=');
-    const std::string name = word.substr(0, equals);
-    const auto number =
-        equals == std::string::npos ? std::nullopt : parse_number<std::int64_t>(word.substr(equals + 1));
-    std::optional<index_t>* const part = name == "layer" ? &wanted.layer : name == "head" ? &wanted.head : nullptr;
-    if (!number || !part || *part)
-      throw InputError(
-          "--figure: ", in_quotes(word), " given behind the name; layer=NUMBER or head=NUMBER required, once each");
-    *part = *number;
+    throw InputError("--figure: ", in_quotes(asked), " given; one of these required\n", figures_list());
+  for (const Word& word : words_of(text.substr(asked.size()), "--figure")) {
+    std::optional<index_t>* const part = word.name == "layer"  ? &wanted.layer
+                                         : word.name == "head" ? &wanted.head
+                                                               : nullptr;
+    if (!part || *part)
+      throw InputError("--figure: ", in_quotes(word.name.empty() ? word.value : word.name),
+          " given behind the name; layer=NUMBER or head=NUMBER required, once each");
+    *part = word.whole("--figure");
   }
   return wanted;
 }

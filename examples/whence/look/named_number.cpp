@@ -1,9 +1,8 @@
 #include "examples/whence/look/named_number.h"
 
 #include <algorithm>
-#include <sstream>
 
-#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/look/axes.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -17,25 +16,20 @@ struct Words {
   std::vector<std::pair<std::string, index_t>> at;
 };
 
-Words words_of(const std::string& what) {
+Words read_words(const std::string& what) {
   Words wanted;
-  std::istringstream words(what);
   bool named = false;
-  for (std::string word; words >> word;) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) {
-      if (named) throw InputError("--explain: '", wanted.name, "' and '", word, "' given; one name required");
+  for (const Word& word : words_of(what, "--explain")) {
+    if (word.name.empty()) {
+      if (named) throw InputError("--explain: '", wanted.name, "' and '", word.value, "' given; one name required");
       named = true;
-      wanted.gradient = word.starts_with("dLoss/d");
-      wanted.name = wanted.gradient ? word.substr(7) : word;
+      wanted.gradient = word.value.starts_with("dLoss/d");
+      wanted.name = wanted.gradient ? word.value.substr(7) : word.value;
       continue;
     }
-    const auto number = parse_number<std::int64_t>(word.substr(equals + 1));
-    if (!number) throw InputError("--explain: '", word, "' given; a name and a whole number required, such as head=3");
-    const std::string name = word.substr(0, equals);
-    if (std::ranges::find(wanted.at, name, &std::pair<std::string, index_t>::first) != wanted.at.end())
-      throw InputError("--explain: ", name, " given twice; once required");
-    wanted.at.emplace_back(name, *number);
+    if (std::ranges::find(wanted.at, word.name, &std::pair<std::string, index_t>::first) != wanted.at.end())
+      throw InputError("--explain: ", word.name, " given twice; once required");
+    wanted.at.emplace_back(word.name, word.whole("--explain"));
   }
   return wanted;
 }
@@ -87,7 +81,7 @@ std::vector<index_t> position_in(const Quantity& quantity, const Words& wanted) 
 }  // namespace
 
 NamedNumber number_named(const Inspection& inspection, const std::string& text) {
-  const Words words = words_of(text);
+  const Words words = read_words(text);
   const Quantity& quantity = quantity_of(inspection, words);
   std::vector<index_t> at = position_in(quantity, words);
   const std::size_t element = Axes(quantity).element(at);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "examples/whence/look/axes.h"
@@ -11,12 +10,11 @@
 #include "examples/whence/report/colours.h"
 #include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
+#include "nn/io/json.h"
 #include "tensor/raw.h"
 
 namespace whence::look {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Before they are deflated, to a tenth or so: a page of 64 tokens has a quarter of its queries.
 constexpr double bytes_of_links = 8 << 20;
@@ -28,7 +26,7 @@ template <class T> Json place_of(PageNumbers& numbers, const std::vector<T>& arr
 }
 
 Json place_of(PageNumbers& numbers, const Tensor& x) {
-  if (!x.defined()) return nullptr;
+  if (!x.defined()) return {};
   const Tensor flat =
       raw::contiguous(x.dtype() == DType::f64 || x.dtype() == DType::f32 ? x : raw::cast(x, DType::f32));
   return json_of(numbers.add({reinterpret_cast<const std::uint8_t*>(flat.bytes()),
@@ -38,7 +36,7 @@ Json place_of(PageNumbers& numbers, const Tensor& x) {
 int bits_of(const Tensor& x) { return x.dtype() == DType::f64 ? 64 : 32; }
 
 Json shape_of(const Tensor& x) {
-  Json shape = Json::array();
+  Json::List shape;
   for (int axis = 0; axis < x.rank(); ++axis) shape.push_back(x.size(axis));
   return shape;
 }
@@ -54,7 +52,7 @@ const char* scale_name(ProbeInfo::Scale scale) {
   return names[static_cast<int>(scale)];
 }
 
-Json layer_in(const Quantity& quantity) { return quantity.layer < 0 ? Json(nullptr) : Json(quantity.layer); }
+Json layer_in(const Quantity& quantity) { return quantity.layer < 0 ? Json() : Json(quantity.layer); }
 
 // What a head has at a pair that the mask hides is shown nowhere.
 Tensor without_masked(const Tensor& x, const Inspection& inspection, const Quantity& quantity) {
@@ -77,7 +75,7 @@ Json numbers_of(const Inspection& inspection, PageNumbers& numbers, const Quanti
 
 // The line worth drawing on a scale of the value.
 Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
-  Json marks = Json::array();
+  Json::List marks;
   if (const auto mark = mark_of(model, quantity)) marks.push_back({{"value", *mark}, {"text", quantity.probe->mark}});
   return marks;
 }
@@ -109,41 +107,50 @@ Json head_of(const TransformerOptions& model, const Quantity& quantity, std::str
   return {{"probe", quantity.name}, {"name", std::move(short_name)}, {"scheme", quantity.scheme},
       {"section", section_of(quantity)}, {"caption", quantity.probe->caption}, {"equation", quantity.probe->equation},
       {"line", quantity.line}, {"axes", axes_of(*quantity.probe)}, {"scale", scale_name(quantity.probe->scale)},
-      {"marks", marks_of(model, quantity)}, {"layers", Json::array()}};
+      {"marks", marks_of(model, quantity)}};
 }
 
-// The entry of a quantity, whatever its layer, made at the first one.
-Json& entry_of(Json& all, const TransformerOptions& model, const Quantity& quantity, const std::string& short_name) {
-  for (Json& entry : all)
-    if (entry["probe"] == quantity.name) return entry;
-  all.push_back(head_of(model, quantity, short_name));
-  return all.back();
+// A quantity of all layers: what it is, and the numbers of each.
+struct Entry {
+  std::string probe;
+  Json head;
+  Json::List layers;
+};
+void add_layer(std::vector<Entry>& all, const TransformerOptions& model, const Quantity& quantity,
+    const std::vector<const Quantity*>& every, Json layer) {
+  auto known = std::ranges::find(all, quantity.name, &Entry::probe);
+  if (known == all.end())
+    known = all.insert(known, {quantity.name, head_of(model, quantity, short_name(quantity, every)), {}});
+  known->layers.push_back(std::move(layer));
 }
-
-Json quantities_of(const Inspection& inspection, PageNumbers& numbers) {
-  Json all = Json::array();
-  const std::vector<const Quantity*> every = shown(inspection);
-  for (const Quantity* quantity : every)
-    entry_of(all, inspection.subject().model->options(), *quantity, short_name(*quantity, every))["layers"].push_back(
-        numbers_of(inspection, numbers, *quantity));
+Json json_of(std::vector<Entry> entries) {
+  Json::List all;
+  for (Entry& entry : entries) all.push_back(entry.head.add("layers", std::move(entry.layers)));
   return all;
 }
 
+Json quantities_of(const Inspection& inspection, PageNumbers& numbers) {
+  std::vector<Entry> all;
+  const std::vector<const Quantity*> every = shown(inspection);
+  for (const Quantity* quantity : every)
+    add_layer(all, inspection.subject().model->options(), *quantity, every, numbers_of(inspection, numbers, *quantity));
+  return json_of(std::move(all));
+}
+
 Json parameters_of(const Inspection& inspection, PageNumbers& numbers) {
-  Json all = Json::array();
+  Json::List all;
   for (const Quantity& parameter : inspection.parameters()) {
     if (parameter.path.find(".position") == std::string::npos && !parameter.path.starts_with("position")) continue;
-    Json entry{{"path", parameter.path}, {"frozen", parameter.frozen}};
-    entry.update(numbers_of(inspection, numbers, parameter));
-    all.push_back(std::move(entry));
+    all.push_back(
+        numbers_of(inspection, numbers, parameter).add("path", parameter.path).add("frozen", parameter.frozen));
   }
   return all;
 }
 
 Json reasons_of(const Inspection& inspection) {
-  Json all = Json::array();
+  Json::List all;
   for (const Reason& reason : inspection.reasons()) {
-    Json places = Json::array();
+    Json::List places;
     if (!reason.op.empty()) places.push_back(to_text(reason.op, "  ", reason.line));
     all.push_back({{"kind", to_string(reason.stop)}, {"text", meaning_of(reason.stop)},
         {"change", way_out_of(reason.stop)}, {"vanishing", vanishes(reason.stop)}, {"places", places}});
@@ -152,29 +159,28 @@ Json reasons_of(const Inspection& inspection) {
 }
 
 Json causes_json(const Inspection& inspection) {
-  Json all = Json::array();
+  Json::List all;
   for (const Shares& shares : inspection.shares()) {
     index_t entries = 0;
     for (const index_t count : shares.entries) entries += count;
     all.push_back({{"layer", shares.quantity->layer}, {"probe", shares.quantity->name},
-        {"head", shares.head < 0 ? Json(nullptr) : Json(shares.head)}, {"entries", entries},
-        {"zeros", shares.exact_zeros}, {"by", shares.entries}});
+        {"head", shares.head < 0 ? Json() : Json(shares.head)}, {"entries", entries}, {"zeros", shares.exact_zeros},
+        {"by", shares.entries}});
   }
   return all;
 }
 
 Json ways_json(const Inspection& inspection, PageNumbers& numbers) {
-  Json all = Json::array();
+  Json::List all;
   for (const WaysTo& to : inspection.ways()) {
     const std::string axes = to.name == "x" ? "b t c" : "b h t d";
-    Json entry{{"layer", to.layer}, {"of", to.name}, {"axes", axes.substr(2)},
-        {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
-        {"ways", Json::array()}};
-    for (const Way& way : to.ways) {
-      entry["ways"].push_back({{"name", name_of(way)}, {"steps", way.steps},
+    Json::List ways;
+    for (const Way& way : to.ways)
+      ways.push_back({{"name", name_of(way)}, {"steps", way.steps},
           {"value", place_of(numbers, without_batch(way.gradient, axes))}});
-    }
-    all.push_back(std::move(entry));
+    all.push_back({{"layer", to.layer}, {"of", to.name}, {"axes", axes.substr(2)},
+        {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
+        {"ways", ways}});
   }
   return all;
 }
@@ -187,22 +193,21 @@ Json steps_of(PageNumbers& numbers, std::vector<std::uint32_t> elements) {
 
 // Derivatives in the numbers' own dtype; "b" is left out where it is "a".
 Json links_json(const Links& links, DType dtype, PageNumbers& numbers) {
-  Json all = Json::array();
+  Json::List all;
   for (const Link& link : links.all) {
-    Json entry{{"layer", link.layer}, {"from", link.from}, {"to", link.to}, {"bits", dtype == DType::f64 ? 64 : 32},
-        {"a", steps_of(numbers, link.a)}, {"b", link.b == link.a ? Json(nullptr) : steps_of(numbers, link.b)}};
-    entry["derivative"] = dtype == DType::f64
-                              ? place_of(numbers, link.derivative)
-                              : place_of(numbers, std::vector<float>(link.derivative.begin(), link.derivative.end()));
-    all.push_back(std::move(entry));
+    const bool is_f64 = dtype == DType::f64;
+    const std::vector<float> rounded(link.derivative.begin(), link.derivative.end());
+    all.push_back({{"layer", link.layer}, {"from", link.from}, {"to", link.to}, {"bits", is_f64 ? 64 : 32},
+        {"a", steps_of(numbers, link.a)}, {"b", link.b == link.a ? Json() : steps_of(numbers, link.b)},
+        {"derivative", is_f64 ? place_of(numbers, link.derivative) : place_of(numbers, rounded)}});
   }
   return all;
 }
 
 Json graph_json(const Inspection& inspection) {
   const Graph graph = graph_of(inspection);
-  Json nodes = Json::array(), edges = Json::array(), boxes = Json::array();
-  const auto layer = [](index_t of) { return of < 0 ? Json(nullptr) : Json(of); };
+  Json::List nodes, edges, boxes;
+  const auto layer = [](index_t of) { return of < 0 ? Json() : Json(of); };
   static constexpr const char* kinds[] = {"loss", "quantity", "parameter"};
   for (const Graph::Node& node : graph.nodes)
     nodes.push_back({{"id", node.id}, {"layer", layer(node.layer)}, {"kind", kinds[static_cast<int>(node.kind)]},
@@ -226,43 +231,46 @@ Json palettes_json() {
       {"night", palette(report::Scale::diverging_by_night)}};
 }
 
+void add_all(Json& data, Json::Fields fields) {
+  for (Json::Field& field : fields) data.add(std::move(field.name), std::move(field.value));
+}
+
 // What every page begins with.
 Json json_of_subject(const Subject& subject, double loss) {
   const TransformerOptions& model = subject.model->options();
-  Json facts = Json::array(), targets = Json::array();
-  for (const auto& [name, value] : subject.facts) facts.push_back({name, value});
-  facts.push_back({"loss", report::number(loss, 6)});
-  for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json(nullptr));
+  Json::List facts, targets;
+  for (const auto& [name, value] : subject.facts) facts.push_back(Json::List{name, value});
+  facts.push_back(Json::List{"loss", report::number(loss, 6)});
+  for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
       {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets},
       {"layers", model.layers}, {"heads", model.heads}};
 }
 
-std::string text_of(const Json& data) { return data.dump(-1, ' ', true, Json::error_handler_t::replace); }
-
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {
-  Json all = Json::array();
+  std::vector<Entry> all;
   std::vector<const Quantity*> every;
   for (const Pools& pools : overview.pools) every.push_back(&pools.quantity);
   for (const Pools& pools : overview.pools) {
     const Quantity& quantity = pools.quantity;
-    entry_of(all, model, quantity, short_name(quantity, every))["layers"].push_back({{"layer", quantity.layer},
-        {"shape", shape_of(pools.maximum)}, {"bits", 32}, {"maximum", place_of(numbers, pools.maximum)},
-        {"mean", place_of(numbers, pools.mean)}, {"gradient", place_of(numbers, pools.gradient)}});
+    add_layer(all, model, quantity, every,
+        {{"layer", quantity.layer}, {"shape", shape_of(pools.maximum)}, {"bits", 32},
+            {"maximum", place_of(numbers, pools.maximum)}, {"mean", place_of(numbers, pools.mean)},
+            {"gradient", place_of(numbers, pools.gradient)}});
   }
-  return all;
+  return json_of(std::move(all));
 }
 
 Json windows_json(const std::vector<Window>& windows, PageNumbers& numbers) {
-  Json all = Json::array();
+  Json::List all;
   for (const Window& window : windows) {
-    Json entry{{"layer", window.layer}, {"i", window.i}, {"j", window.j}, {"rows", window.rows},
-        {"columns", window.columns}, {"why", window.why}, {"quantities", Json::array()}};
+    Json::List quantities;
     for (const Quantity& quantity : window.quantities)
-      entry["quantities"].push_back(
+      quantities.push_back(
           {{"probe", quantity.name}, {"shape", shape_of(quantity.value)}, {"bits", bits_of(quantity.value)},
               {"value", place_of(numbers, quantity.value)}, {"gradient", place_of(numbers, quantity.gradient)}});
-    all.push_back(std::move(entry));
+    all.push_back({{"layer", window.layer}, {"i", window.i}, {"j", window.j}, {"rows", window.rows},
+        {"columns", window.columns}, {"why", window.why}, {"quantities", quantities}});
   }
   return all;
 }
@@ -284,39 +292,41 @@ PageNumbers::Place PageNumbers::add(std::span<const std::uint8_t> array) {
 std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
 
 std::string json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits) {
-  Json changed = Json::array();
+  Json::List changed;
   for (const EditOutcome& each : edits)
-    changed.push_back({{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json(nullptr)},
-        {"real", each.real}});
+    changed.push_back(
+        {{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json()}, {"real", each.real}});
   Json data = json_of_subject(inspection.subject(), inspection.loss());
-  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
-      {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)},
-      {"routes", ways_json(inspection, numbers)}, {"edits", changed}, {"graph", graph_json(inspection)},
-      {"palettes", palettes_json()}});
+  add_all(data, {{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
+                    {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)},
+                    {"routes", ways_json(inspection, numbers)}, {"edits", changed}, {"graph", graph_json(inspection)},
+                    {"palettes", palettes_json()}});
   if (inspection.explains()) {
     const Links links = links_of(inspection, bytes_of_links);
-    data.update({{"links", links_json(links, inspection.quantities().at(0).value.dtype(), numbers)},
-        {"link_rows", links.rows}, {"left_out", links.left_out}});
+    Json::List left_out;
+    for (const auto& [layer, from] : links.left_out) left_out.push_back(Json::List{layer, from});
+    add_all(data, {{"links", links_json(links, inspection.quantities().at(0).value.dtype(), numbers)},
+                      {"link_rows", links.rows}, {"left_out", left_out}});
   }
-  return text_of(data);
+  return data.line(Json::Utf8::escaped);
 }
 
 std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers) {
   Json data = json_of_subject(inspection.subject(), inspection.loss());
-  data.update({{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
-      {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)}});
-  return text_of(data);
+  add_all(data, {{"reasons", reasons_of(inspection)}, {"quantities", quantities_of(inspection, numbers)},
+                    {"parameters", parameters_of(inspection, numbers)}, {"causes", causes_json(inspection)}});
+  return data.line(Json::Utf8::escaped);
 }
 
 std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
   Json data = json_of_subject(rows.subject(), rows.loss());
-  data.update({{"reasons", Json::array()}, {"quantities", Json::array()}, {"parameters", Json::array()},
-      {"causes", Json::array()}, {"edits", Json::array()}, {"palettes", palettes_json()},
-      {"overview", {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
-                       {"quantities", pools_json(rows.subject().model->options(), overview, numbers)},
-                       {"windows", windows_json(overview.windows, numbers)},
-                       {"strips", windows_json(overview.strips, numbers)}}}});
-  return text_of(data);
+  add_all(data, {{"reasons", Json::List()}, {"quantities", Json::List()}, {"parameters", Json::List()},
+                    {"causes", Json::List()}, {"edits", Json::List()}, {"palettes", palettes_json()},
+                    {"overview", {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
+                                     {"quantities", pools_json(rows.subject().model->options(), overview, numbers)},
+                                     {"windows", windows_json(overview.windows, numbers)},
+                                     {"strips", windows_json(overview.strips, numbers)}}}});
+  return data.line(Json::Utf8::escaped);
 }
 
 }  // namespace whence::look

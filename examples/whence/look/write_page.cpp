@@ -5,9 +5,9 @@
 #include <optional>
 #include <sstream>
 
-#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/look/figures.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/look/page.h"
@@ -103,16 +103,10 @@ std::vector<std::pair<index_t, index_t>> places_of(const std::string& texts, ind
   std::vector<std::pair<index_t, index_t>> places;
   std::istringstream all(texts);
   for (std::string text; std::getline(all, text, ';');) {
-    std::istringstream words(text);
-    std::string query, key, more;
-    words >> query >> key;
-    const auto number = [&](const std::string& word, const char* name) {
-      const auto found = word.starts_with(name) ? parse_number<std::int64_t>(word.substr(2)) : std::nullopt;
-      if (!found || *found < 0 || *found >= tokens || words >> more)
-        throw InputError("--at: '", text, "' given; \"i=QUERY j=KEY\" required, both from 0 to ", tokens - 1);
-      return *found;
-    };
-    const index_t i = number(query, "i="), j = number(key, "j=");
+    const std::vector<Word> words = words_of(text, "--at");
+    if (words.size() != 2 || words[0].name != "i" || words[1].name != "j")
+      throw InputError("--at: '", text, "' given; \"i=QUERY j=KEY\" required, both from 0 to ", tokens - 1);
+    const index_t i = words[0].whole("--at", 0, tokens - 1), j = words[1].whole("--at", 0, tokens - 1);
     if (causal && j > i)
       throw InputError("--at: '", text, "' given; the mask hides key ", j, " from query ", i, "; j up to i required");
     places.emplace_back(i, j);
