@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -20,6 +19,7 @@
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/deflate.h"
 #include "examples/whence/verify/scheme_texts.h"
+#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"
@@ -144,12 +144,13 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   const std::string page = page_of(inspection);
   CHECK(page.find("</script><b>") == std::string::npos);
   PageNumbers numbers;
-  const nlohmann::json data = nlohmann::json::parse(json_of(inspection, numbers));
-  CHECK(data["tokens"].size() == 7);
-  CHECK(data["quantities"].size() == 13);
-  for (const auto& quantity : data["quantities"]) CHECK(quantity["layers"].size() == 2);
-  CHECK(data["quantities"][1]["name"] == "gates");  // those of the scheme come first
-  CHECK(data["quantities"][2]["marks"][0]["value"] == 3);
+  const Json data = read_json(json_of(inspection, numbers), "data");
+  CHECK(data.list("tokens").size() == 7);
+  const Json::List& quantities = data.objects("quantities");
+  REQUIRE(quantities.size() == 13);
+  for (const Json& quantity : quantities) CHECK(quantity.list("layers").size() == 2);
+  CHECK(quantities[1].text("name") == "gates");  // those of the scheme come first
+  CHECK(quantities[2].objects("marks").at(0).number("value") == 3);
 }
 
 TEST_CASE("look: the graph tells what backward never reaches, and no two of its boxes stand in one place") {
@@ -312,8 +313,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   for (const char* line :
       {R"({"step": 1})", R"({"step": 1e17, "measure": "loss", "of": "this sequence", "value": 1})", "[[[[[["}) {
     std::ofstream(scratch / "damaged") << line << '\n';
-    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: ") !=
-          std::string::npos);
+    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: ") != std::string::npos);
   }
 }
 

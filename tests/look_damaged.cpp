@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/verify/scheme_texts.h"
+#include "nn/io/json.h"
 #include "tensor/raw.h"
 #include "tests/look_subjects.h"
 #include "tests/program_run.h"
@@ -121,9 +121,9 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
   REQUIRE_FALSE(overview.strips.empty());
   CHECK(overview.strips[0].i == 17);
   PageNumbers numbers;
-  const nlohmann::json data = nlohmann::json::parse(json_of(overview, rows, numbers));
-  CHECK(data["overview"]["cells"] == overview.cells);
-  CHECK(data["quantities"].empty());
+  const Json data = read_json(json_of(overview, rows, numbers), "data");
+  CHECK(data.object("overview").whole("cells") == overview.cells);
+  CHECK(data.list("quantities").empty());
 }
 
 TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
