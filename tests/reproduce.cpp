@@ -248,6 +248,13 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   CHECK(stale().starts_with("STALE: cope/table2-flip_flop, mini, of 20"));
   changed(" --seeds 5", " --seeds 6");
   CHECK(stale().find("its preset has other options now") != std::string::npos);
+  changed("date ", "preset \x1b[2J\n  date ");
+  CHECK(reproduce({"--stale", "--records", file}, scratch).code == 3);
+  changed("vectors ", "vectors \x1b[2J");
+  CHECK(stale().find('\x1b') == std::string::npos);
+  CHECK(checked({}).out.find('\x1b') == std::string::npos);
+  changed("  bits ", "  bits \x1b[2J");
+  CHECK(stale().find('\x1b') == std::string::npos);
   std::ofstream(file) << record;
 
   // A run of the pool that was damaged since ends anew.

@@ -226,15 +226,15 @@ class Reproduction {
   void require_as_recorded(const Record& now) const {
     const Record record = kept();
     const std::vector<std::string> differ = differences(now, record, options_.rows);
-    for (const std::string& each : differ) std::cout << "differs: " << each << '\n';
+    for (const std::string& each : differ) std::cout << "differs: " << one_line(each) << '\n';
     if (differ.empty()) {
       std::size_t numbers = 0;
       for (const papers::Measured& each : now.measurement.all) numbers += each.values.size();
-      std::cout << numbers << " numbers are as recorded on " << record.date << ", bit for bit\n";
+      std::cout << numbers << " numbers are as recorded on " << one_line(record.date) << ", bit for bit\n";
     } else if (now.vectors == record.vectors && now.text == record.text) {
       throw Error(now.table, ": other numbers than recorded, of the same vectors, ", now.vectors);
     } else {
-      std::cout << "recorded with " << record.vectors << ' ' << record.text << "; now " << now.vectors << ' '
+      std::cout << "recorded with " << one_line(record.vectors + ' ' + record.text) << "; now " << now.vectors << ' '
                 << now.text << ": nothing can be told\n";
     }
   }

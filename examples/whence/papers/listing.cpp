@@ -107,7 +107,7 @@ void print_staleness(const std::vector<Record>& records, const fs::path& folder,
     if (why.empty()) return;
     ++stale;
     std::cout << "STALE: " << one_line(to_text(record.table, ", ", record.preset, ", of ", record.date.substr(0, 10)))
-              << ": " << why << '\n';
+              << ": " << terminal_text(why) << '\n';
   };
   for (const Record& record : records) {
     const auto& tables = all_papers().tables;
