@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "examples/whence/tasks/task_training.h"
+#include "examples/whence/study/task_study.h"
 #include "tests/on_gpu.h"
 
 using namespace whence;
@@ -24,7 +24,8 @@ Run trained(const std::string& scheme, TrainingOptions options, double dropout =
   model_options.dropout = dropout;
   Transformer model(model_options);
   options.learning_rate = 3e-3, options.warm_up = 2, options.log_every = 1, options.quiet = true;
-  const TrainingResult result = train(tasks::training_job(model, *task, {.batch = 2}, options), options);
+  const TaskStudy study(*task, {.batch = 2});
+  const TrainingResult result = train(job_of(study, model, options), options);
   Run run{.losses = {}, .weights = {}, .skipped = result.skipped};
   for (const LossPoint& point : result.curve) run.losses.push_back(point.loss);
   for (const Module::Parameter& parameter : model.parameters()) {

@@ -17,6 +17,12 @@ namespace {
 // The answer of a string, found from the text alone: the character behind the last 'w'.
 char answer(const std::string& string) { return string[string.rfind('w') + 1]; }
 
+Tokens tokens_of(const std::string& string) {
+  Tokens tokens;
+  for (const char symbol : string) tokens.push_back(static_cast<std::int64_t>(std::string("wri01").find(symbol)));
+  return tokens;
+}
+
 struct Statistics {
   double mean_reads = 0, mean_distance = 0, ones = 0, ignores = 0;
 };
@@ -42,34 +48,6 @@ Statistics measure(const FlipFlopSet& set, int count) {
 
 }  // namespace
 
-TEST_CASE("flip-flop: the worked example and other strings") {
-  const Tokens example = parse("w0i1r0w1i0i1i1r");
-  CHECK(stored_bit(example) == one_token);
-  CHECK(text(example) == "w0i1r0w1i0i1i1r");
-  CHECK(example == Tokens{0, 3, 2, 4, 1, 3, 0, 4, 2, 3, 2, 4, 2, 4, 1});
-  CHECK(stored_bit(parse("w1w0i1r")) == zero_token);
-  CHECK(stored_bit(parse("w1w")) == one_token);  // the second w has no bit yet
-  CHECK_THROWS_AS((void)stored_bit(Tokens{ignore_token, one_token}), Error);
-}
-
-TEST_CASE("flip-flop: strings that are none") {
-  const auto refusal = [](std::string_view string) -> std::string {
-    try {
-      (void)parse(string);
-    } catch (const InputError& error) { return error.what(); }
-    return "accepted";
-  };
-  CHECK(refusal("w0x1") ==
-        "flip-flop string: character 3: an unknown one given; an instruction w, r or i required; example: w0i1r0");
-  CHECK(refusal("wi") == "flip-flop string: character 2: i given; a bit 0 or 1 required; example: w0i1r0");
-  CHECK(refusal("i1w0") == "flip-flop string: character 1: i given; w at the beginning required; example: w0i1r0");
-  CHECK(refusal("w0i1r1") ==
-        "flip-flop string: character 6: 1 given; the bit of the most recent w required; example: w0i1r0");
-  CHECK(refusal("w00") != "accepted");
-  CHECK(refusal("") != "accepted");
-  CHECK(refusal(std::string_view("w\0", 2)) != "accepted");
-}
-
 TEST_CASE("flip-flop: every read bit is the bit of the most recent w, recomputed from the text") {
   for (const FlipFlopSet& set : {training_set, in_distribution_set, sparse_set, dense_set}) {
     for (std::uint64_t index = 0; index < 200; ++index) {
@@ -82,7 +60,6 @@ TEST_CASE("flip-flop: every read bit is the bit of the most recent w, recomputed
         REQUIRE((string[i + 1] == '0' || string[i + 1] == '1'));
         if (string[i] == 'r') CHECK(string[i + 1] == answer(string.substr(0, i)));
       }
-      CHECK(text(parse(string)) == string);
     }
   }
 }
@@ -174,7 +151,7 @@ TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
     Batch batch{
         .sequences = static_cast<index_t>(strings.size()), .positions = static_cast<index_t>(strings[0].size()) - 1};
     for (const std::string& string : strings) {
-      const Tokens tokens = parse(string);
+      const Tokens tokens = tokens_of(string);
       for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
         batch.inputs.push_back(tokens[t]);
         batch.graded.push_back(tokens[t] == read_token ? tokens[t + 1] : no_target);

@@ -8,7 +8,7 @@
 #include "examples/whence/lab/plan.h"
 #include "examples/whence/lab/run.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/train.h"
+#include "examples/whence/study/train_request.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"
 #include "tests/small_lab.h"

@@ -260,6 +260,7 @@ TEST_CASE("logits that are not finite and options out of range are refused") {
   const auto refusal = [](const std::vector<double>& logits, const SamplingOptions& options) {
     return error_text([&] { (void)next_token_distribution(logits, options); });
   };
+  CHECK_THROWS_AS((void)next_token_distribution({1, NAN}, {}), NotFinite);
   CHECK(refusal({1, NAN}, {}).find("not finite given") != std::string::npos);
   CHECK(refusal({}, {}).find("not finite given") != std::string::npos);
   for (const SamplingOptions& bad : {SamplingOptions{-1, 0, 1}, SamplingOptions{1, -1, 1}, SamplingOptions{1, 0, 0},

@@ -1,15 +1,13 @@
-// The programs as a user meets them: exit codes, one-line errors, nothing half-written; killed and resumed, same bytes.
+// The programs as a user meets them: exit codes, one-line errors, nothing half-written.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "tensor/device/backend.h"
@@ -38,21 +36,6 @@ std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more
   return arguments;
 }
 
-bool has_checkpoint(const fs::path& out) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(out / "checkpoints", ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.find("tmp") == std::string::npos) return true;
-  }
-  return false;
-}
-
-// Until the run has saved, a minute at most.
-void wait_for_checkpoint(const fs::path& out) {
-  for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-
 int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
 }  // namespace
@@ -63,7 +46,7 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
     std::string message;
   };
   const Case cases[] = {
-      {{"--layers", "0"}, "whence train: --layers: 0 given; 1 to 64 required; choose at least one layer\n"},
+      {{"--layers", "0"}, "whence train: --layers: 0 given; 1 to 128 required; choose at least one layer\n"},
       {{"--layers", "99999999999999999999"}, "whence train: --layers: "},
       {{"--layers", "2x"}, "whence train: --layers: "},
       {{"--lr", "nan"}, "whence train: --lr: \"nan\" given; a finite number"},
@@ -126,66 +109,6 @@ TEST_CASE(
   CHECK(recorded.code == 2);
   CHECK_MESSAGE(recorded.err.find("--cuda-graph: given without a GPU") != std::string::npos, recorded.err);
   CHECK_FALSE(fs::exists(out));
-}
-
-TEST_CASE("programs: killed at any time and resumed, with 1 or 2 threads, a run ends in the same bytes") {
-  const std::vector<std::string> sizes{
-      "--scheme", "cope(p_max=8)", "--steps", "600", "--warm-up", "5", "--save-every", "7", "--dropout", "0.1"};
-  const auto with = [&](const fs::path& out, std::vector<std::string> more) {
-    std::vector<std::string> arguments = tiny(out, sizes);
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  };
-  const fs::path whole = fresh_folder("whole");
-  REQUIRE(run("train", with(whole, {"--threads", "1"})).code == 0);
-  const std::string expected = text_of(whole / "weights.safetensors");
-  REQUIRE(expected.size() > 1000);
-
-  int killed = 0;
-  for (const int threads : {1, 2}) {
-    const fs::path out = fresh_folder("killed"), log = fresh_folder("killed-log");
-    std::vector<std::string> more{"--threads", std::to_string(threads)};
-    bool done = false;
-    for (int attempt = 0; attempt < 6 && !done; ++attempt) {
-      const RunningProgram child("train", with(out, more), log);
-      if (attempt < 5) {  // killed at five different moments, the first after something was saved
-        wait_for_checkpoint(out);
-        std::this_thread::sleep_for(std::chrono::milliseconds(attempt == 0 ? 1 : 30 + 11 * attempt));
-        child.signal(SIGKILL);
-      }
-      const Outcome outcome = child.finish();
-      killed += outcome.code == 128 + SIGKILL;
-      done = outcome.code == 0;
-      if (!done) CHECK_MESSAGE(outcome.code == 128 + SIGKILL, outcome.err);
-      if (attempt == 0) more.push_back("--resume");
-    }
-    REQUIRE(done);
-    CHECK(text_of(out / "weights.safetensors") == expected);
-    fs::remove_all(out);
-  }
-  MESSAGE("killed ", killed, " times");
-  CHECK(killed >= 2);
-  fs::remove_all(whole);
-}
-
-TEST_CASE("programs: Ctrl-C saves and ends with 130; the run goes on from there; other options are refused") {
-  const fs::path out = fresh_folder("interrupted"), log = fresh_folder("interrupted-log");
-  const std::vector<std::string> sizes{"--scheme", "rope", "--steps", "100000", "--save-every", "5"};
-  const RunningProgram child("train", tiny(out, sizes), log);
-  wait_for_checkpoint(out);
-  child.signal(SIGINT);
-  const Outcome stopped = child.finish();
-  CHECK(stopped.code == 130);
-  CHECK_MESSAGE(stopped.err.find("saved; go on with --resume") != std::string::npos, stopped.err);
-
-  const Outcome again = run("train", tiny(out, sizes));
-  CHECK(again.code == 2);
-  CHECK_MESSAGE(again.err.find("holds a run") != std::string::npos, again.err);
-  const Outcome other =
-      run("train", tiny(out, {"--scheme", "alibi", "--steps", "100000", "--save-every", "5", "--resume"}));
-  CHECK(other.code == 7);
-  CHECK_MESSAGE(other.err.find("--scheme was rope, is alibi") != std::string::npos, other.err);
-  fs::remove_all(out);
 }
 
 TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps what a dead run left") {

@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "examples/whence/look/subject.h"
 #include "examples/whence/tasks/task.h"
 #include "tensor/error.h"
 
@@ -127,6 +128,24 @@ TEST_CASE("tasks: names, options and figures") {
     CHECK(found->mean == relative[set]);
   }
   CHECK(make_task("flip_flop")->paper_figures(1).at(2).mean == 4.9);
+}
+
+TEST_CASE("tasks: every answer has a name of its own, which look shows") {
+  for (const TaskInfo& info : registered_tasks()) {
+    CAPTURE(info.name);
+    const auto task = make_task(info.name);
+    const TransformerOptions model = task->model();
+    const index_t answers = model.outputs ? model.outputs : model.vocabulary;
+    std::set<std::string> names;
+    for (index_t answer = 0; answer < answers; ++answer) names.insert(task->answer_text(answer));
+    CHECK(static_cast<index_t>(names.size()) == answers);
+    if (model.outputs == 0) continue;
+    std::set<std::string> shown;
+    for (std::int64_t sample = 0; sample < 60; ++sample)
+      for (const auto& answer : look::task_subject(nullptr, *task, 1, sample).answers)
+        if (answer) shown.insert(*answer);
+    CHECK(shown == names);
+  }
 }
 
 TEST_CASE("tasks: errors per token and per sequence, over batches, where something is graded") {

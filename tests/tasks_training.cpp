@@ -14,8 +14,9 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/run/tensorboard.h"
+#include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/paper_figures.h"
-#include "examples/whence/tasks/task_training.h"
+#include "nn/training/training_loop.h"
 #include "tensor/error.h"
 #include "tests/scratch.h"
 
@@ -51,7 +52,8 @@ std::vector<double> trained(const Task& task, std::int64_t batch, std::int64_t p
   TrainingOptions options;
   options.steps = 6, options.accumulate = parts, options.learning_rate = 1e-2, options.warm_up = 1, options.clip = clip;
   options.seed = 4, options.quiet = true;
-  static_cast<void>(train(training_job(model, task, {.batch = batch}, options), options));
+  const TaskStudy study(task, {.batch = batch});
+  static_cast<void>(train(job_of(study, model, options), options));
   return numbers_of(model);
 }
 
@@ -83,7 +85,8 @@ TEST_CASE("training step: a loop of one's own, recorded or as it stands, makes t
   const auto task = make_task("flip_flop", {"--length", "24"});
   const auto losses_with = [&](bool recorded) {
     Transformer model(small_model(*task));
-    const TrainingJob job = training_job(model, *task, {.batch = 3}, {});
+    const TaskStudy study(*task, {.batch = 3});
+    const TrainingJob job = job_of(study, model, {});
     model.initialise(1);
     model.to(DType::f64);
     MixedPrecision precision(model, DType::f32, {});
@@ -97,12 +100,35 @@ TEST_CASE("training step: a loop of one's own, recorded or as it stands, makes t
   CHECK(losses_with(true) == losses_with(true));
 }
 
+TEST_CASE("training loop: hooks run where they are due, in their order, until it is enough") {
+  const auto task = make_task("flip_flop", {"--length", "8"});
+  Transformer model(small_model(*task));
+  const TaskStudy study(*task, {.batch = 1});
+  const TrainingJob job = job_of(study, model, {});
+  model.initialise(1);
+  MixedPrecision precision(model, DType::f32, {});
+  TrainingStep step(precision, job.batch, job.loss_of);
+  std::string ran;
+  const auto note = [&ran](char name) {
+    return [&ran, name](std::int64_t n, const StepOutcome&) { ran += name + std::to_string(n) + ' '; };
+  };
+  const std::vector<TrainingHook> hooks{{.every = 2, .run = note('a')}, {3, true, note('b')}};
+  const Schedule schedule({.steps = 9});
+  CHECK(train(step, schedule, 1, 5, hooks) == 5);
+  CHECK(ran == "a2 b3 a4 b5 ");
+  ran.clear();
+  CHECK(train(step, schedule, 6, 9, hooks, [&ran] { return ran.find("b6") != std::string::npos; }) == 6);
+  CHECK(ran == "a6 b6 ");
+  CHECK(train(step, schedule, 7, 9, hooks, [] { return true; }) == 6);
+}
+
 TEST_CASE("D9: training: a step without any target, and options that do not go together, are refused") {
   const auto task = make_task("flip_flop", {"--length", "8"});
   Transformer model(small_model(*task));
   TrainingOptions options;
   options.steps = 1, options.warm_up = 0, options.quiet = true;
-  TrainingJob job = training_job(model, *task, {.batch = 1}, options);
+  const TaskStudy study(*task, {.batch = 1});
+  TrainingJob job = job_of(study, model, options);
   const auto with_targets = job.batch;
   job.batch = [&](std::int64_t part) {
     TrainingBatch batch = with_targets(part);

@@ -87,6 +87,12 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   REQUIRE_MESSAGE(again.code == 0, again.err);
   CHECK(read_file("again/weights.safetensors") == weights);
 
+  std::string record = read_file("whole/run.json");
+  record.replace(record.find("\"rope\""), 6, "\"cop\"");
+  write_file("damaged.json", record);
+  const Outcome damaged = run({"--from", "damaged.json", "--out", "again"});
+  CHECK_MESSAGE((damaged.code == 3 && damaged.err.find("damaged.json: ") != std::string::npos), damaged.err);
+
   const Outcome longer = run({"--resume", "--out", "cut", "--steps", "42"});
   CHECK_MESSAGE(longer.code == 0, longer.err);
   CHECK(longer.err.find("a run of 40 steps becomes one of 42") != std::string::npos);
@@ -118,7 +124,7 @@ TEST_CASE("D7: train lm: bad text, bad tokenisers and other data are refused bef
   CHECK(with_data("missing.txt").find("missing.txt") != std::string::npos);
   CHECK(with_data("empty.txt").find("empty.txt") != std::string::npos);
   CHECK(with_data("short.txt").find("required") != std::string::npos);
-  CHECK(refusal({"--tokeniser", "broken.json"}).find("broken.json: tokeniser") != std::string::npos);
+  CHECK(refusal({"--tokeniser", "broken.json"}).find("broken.json: no JSON") != std::string::npos);
   CHECK(refusal({"--model", "gpt2-124m"}).find("--dim") != std::string::npos);
   CHECK(refusal({"--scheme", "cop"}).find("did you mean 'cope'") != std::string::npos);
 

@@ -9,6 +9,7 @@
 
 #include "autograd/ops.h"
 #include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/run/training.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"
@@ -21,16 +22,7 @@ using namespace whence::test;
 namespace {
 
 PlannedTraining training_of(const TransformerOptions& model, index_t batch, std::int64_t accumulate = 1) {
-  PlannedTraining training{.model = model, .accumulate = accumulate};
-  const Tensor tokens = random_tokens(batch, model.length, model.vocabulary);
-  training.batch = {{tokens, tokens}, tokens.numel(), tokens.numel()};
-  training.loss_of = [](Transformer& of) -> LossOf {
-    return [&of](const TrainingBatch& given, std::int64_t part) {
-      const Pass pass{.training = true, .seed = 1, .step = static_cast<std::uint64_t>(part)};
-      return cross_entropy_sum(of(given.tensors[0], pass), given.tensors[1]);
-    };
-  };
-  return training;
+  return {.model = model, .sequences = batch, .length = model.length, .accumulate = accumulate};
 }
 
 // Of the same steps, taken.
@@ -41,8 +33,10 @@ std::size_t measured_peak(const PlannedTraining& training) {
   Transformer model(training.model);
   model.initialise(1);
   MixedPrecision precision(model, training.precision, {.weight_decay = 0.1});
-  TrainingStep step(precision, [&](std::int64_t) { return training.batch; }, training.loss_of(model),
-      {.accumulate = training.accumulate});
+  const Tensor tokens = random_tokens(training.sequences, training.length, training.model.vocabulary);
+  const TrainingBatch batch{{tokens, tokens}, tokens.numel(), tokens.numel()};
+  TrainingStep step(
+      precision, [&](std::int64_t) { return batch; }, token_loss(model, 1), {.accumulate = training.accumulate});
   for (std::int64_t n = 1; n <= 3; ++n) (void)step.take(n, 1e-3);
   return allocator.statistics().peak - live;
 }
@@ -55,16 +49,9 @@ TransformerOptions with(const std::function<void(TransformerOptions&)>& change) 
   return options;
 }
 
-// The number of an option in a text of advice.
-index_t number_behind(const std::string& text, const std::string& option) {
-  const std::size_t found = text.find(option + " ");
-  REQUIRE(found != std::string::npos);
-  return std::stoll(text.substr(found + option.size() + 1));
-}
-
-std::string refusal_of(const PlannedTraining& training, const MemoryLimits& limits) {
+std::string refusal_of(const PlannedTraining& training, std::size_t free) {
   try {
-    (void)require_step_memory(training, limits);
+    (void)require_step_memory(training, free);
   } catch (const OutOfMemory& error) { return error.what(); }
   return {};
 }
@@ -135,41 +122,18 @@ TEST_CASE("training memory: parts are those of the model, and nothing is left be
   CHECK(attention_with("reference") > 4 * attention_with("strips"));
 }
 
-TEST_CASE("training memory: what cannot fit is refused with the smallest change that does") {
-  // Scores weigh most: an executor that keeps none.
-  const PlannedTraining scores =
-      training_of(with([](auto& o) { o.scheme = "cope", o.executor = "reference", o.layers = 6, o.length = 256; }), 2);
-  const std::size_t all = planned_memory(scores).peak;
-  CHECK(refusal_of(scores, {all, false}).empty());
-  const std::string executor = refusal_of(scores, {all / 2, false});
-  CHECK(executor.find("memory: a step of 2 sequences of 256 tokens asked for, which takes " + bytes_text(all)) == 0);
-  CHECK(executor.find("; --executor ") != std::string::npos);
-  CHECK(executor.find("--batch") == std::string::npos);
-
-  // The layers weigh most: fewer sequences at a time, the same ones to a step.
-  const PlannedTraining layers = training_of(with([](auto& o) { o.layers = 4; }), 12, 2);
-  const std::size_t limit = planned_memory(layers).peak / 2;
-  const std::string batch = refusal_of(layers, {limit, true});
-  const index_t count = number_behind(batch, "--batch"), times = number_behind(batch, "--accumulate");
-  CHECK(count * times == 24);
-  const auto fits = [&](index_t sequences) {
-    return planned_memory(training_of(layers.model, sequences, 24 / sequences)).peak <= limit;
-  };
-  CHECK(fits(count));
-  for (index_t larger = count + 1; larger < 12; ++larger)
-    if (12 % larger == 0) CHECK(!fits(larger));
-
-  // One sequence, in tiles, is too much: shorter ones, where there is an option for it.
-  const PlannedTraining one = training_of(with([](auto& o) { o.length = 512, o.executor = "tiled"; }), 1);
-  const std::size_t half = planned_memory(one).peak / 2;
-  CHECK(number_behind(refusal_of(one, {half, true}), "--length") < 512);
-  CHECK(refusal_of(one, {half, false}).find("choose a smaller model") != std::string::npos);
-  CHECK(refusal_of(one, {1000, true}).find("choose a smaller model") != std::string::npos);
-  CHECK(refusal_of(one, {0, true}).empty());  // a limit that is not known refuses nothing
-
+TEST_CASE("training memory: what cannot fit is refused, with what takes less") {
+  const PlannedTraining even = training_of(base, 12, 2), odd = training_of(base, 3);
+  const std::size_t all = planned_memory(even).peak;
+  CHECK(refusal_of(even, all).empty());
+  CHECK(refusal_of(even, 0).empty());  // a limit that is not known refuses nothing
+  const std::string refused = refusal_of(even, all - 1);
+  CHECK(refused.find("memory: a step of 12 sequences of 64 tokens asked for, which takes " + bytes_text(all)) == 0);
+  CHECK(refused.find("; --batch 6 --accumulate 4, --executor strips, or a smaller model") != std::string::npos);
+  CHECK(refusal_of(odd, 1000).find("a smaller --batch and as many times the --accumulate") != std::string::npos);
   // Scores of one layer beyond the limit: refused before masks of that size are made.
   const PlannedTraining long_one = training_of(with([](auto& o) { o.length = 600, o.executor = "reference"; }), 1);
-  CHECK(refusal_of(long_one, {1 << 20, false}).find("which takes at least ") != std::string::npos);
+  CHECK(refusal_of(long_one, 1 << 20).find("which takes at least ") != std::string::npos);
 }
 
 TEST_CASE("training memory: one line where it is small, a table where it is not") {

@@ -1,6 +1,7 @@
 // generate: text from a trained language model, token by token, as it is drawn.
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
@@ -58,11 +59,13 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
-// Whether every scheme of a model accepts a run of any length.
-bool accepts_any_length(const TransformerOptions& model) {
+// Tokens that the model may see where none are asked for: 0, all, if every scheme accepts a run of any length; else the
+// training length, or the longest that a scheme accepts.
+index_t own_context(const TransformerOptions& model) {
+  index_t longest = Claims::any_length;
   for (const SchemeSpec& spec : parse_schemes(model.scheme))
-    if (spec.make({model.dim, model.heads, model.length})->claims().longest != Claims::any_length) return false;
-  return true;
+    longest = std::min(longest, spec.make({model.dim, model.heads, model.length})->claims().longest);
+  return longest == Claims::any_length ? 0 : std::min(longest, model.length);
 }
 
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
@@ -78,14 +81,14 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
 void say_memory(const Transformer& model, const TokenIds& prompt, const Options& options) {
   const auto begun = static_cast<index_t>(prompt.size()), whole = begun + options.generation.tokens;
   const index_t context = options.generation.context ? std::min(options.generation.context, whole) : whole;
-  const auto follow = [begun, whole](PlannedPass& pass) {
-    pass.cached = pass.value;
-    pass.length = std::min(begun, pass.value);
-    if (pass.value < whole) pass.length = std::max(pass.length, pass.value / 2);
-  };
-  PlannedPass pass{.model = model.options(), .device = model.device(), .option = "--context", .value = context};
-  pass.follow = follow, pass.loaded = true;
-  follow(pass);
+  // When the context is full, the later half of it is read again.
+  const index_t read = std::max(std::min(begun, context), context < whole ? context / 2 : 1);
+  const PlannedPass pass{.model = model.options(),
+      .device = model.device(),
+      .length = read,
+      .cached = context,
+      .remedy = "choose a smaller --context",
+      .loaded = true};
   const std::string line = require_pass_memory(pass, free_memory(model.device()));
   if (!options.quiet) std::cerr << line << '\n';
 }
@@ -104,8 +107,7 @@ int run(int argc, char** argv) {
   place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
-  if (options.generation.context == 0 && !accepts_any_length(saved.model->options()))
-    options.generation.context = saved.model->options().length;
+  if (options.generation.context == 0) options.generation.context = own_context(saved.model->options());
   say_memory(*saved.model, prompt, options);
 
   // A token may be part of a character; a terminal is given whole ones, and none that acts.

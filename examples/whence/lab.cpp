@@ -17,7 +17,7 @@
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/train.h"
+#include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"

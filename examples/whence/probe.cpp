@@ -130,9 +130,9 @@ void state_memory(const Options& options, std::optional<DType> dtype, std::optio
   planned.setting = input.setting;
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
-  std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()), [] {
-    return "shorter sequences, or fewer of them, take less";
-  }) << '\n';
+  std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()),
+                   "shorter sequences, or fewer of them, take less")
+            << '\n';
 }
 
 int run_file(const CommandLine& line, const Options& options) {

@@ -8,14 +8,14 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/words.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/tasks/flip_flop.h"
+#include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/paper_figures.h"
-#include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
 #include "tensor/parallel.h"
 
@@ -23,11 +23,26 @@ namespace whence {
 namespace {
 
 const char* const schemes[] = {"cope", "rope", "absolute"};
-constexpr int length = 64;
+
+// Flip-flop at its small size: the study, and the model and steps that go with it.
+struct SmallFlipFlop {
+  TaskStudy study{tasks::find_task("flip_flop")};
+  ModelChoice model;
+  TrainingOptions training;
+
+  SmallFlipFlop() {
+    CommandLine line("flip_flop", "");
+    study.declare(line);
+    model = choice_of(study.model()), training = study.training();
+    declare(line, model);
+    declare(line, training);
+    for (const Word& word : words_of(words_of_sizes(study, "mini"), "mini")) line.set_default(word.name, word.value);
+    study.settle(line, training);
+  }
+};
 
 struct Options {
-  tasks::RunSizes sizes;
-  TrainingOptions training{.steps = 1500, .learning_rate = 1e-3};
+  TrainingOptions training;
   std::string out = "runs/quickstart", device = "auto";
   int threads = whence::threads();
   bool smoke = false;
@@ -40,18 +55,14 @@ struct SchemeRun {
   index_t parameters = 0;
 };
 
-TransformerOptions model_of(const tasks::Task& task, const std::string& scheme) {
-  tasks::ModelChoice choice = tasks::choice_of(task.model());
-  choice.scheme = scheme, choice.dim = 64, choice.layers = 2;
-  return tasks::with(task.model(), choice);
-}
-
-SchemeRun run_scheme(const Options& options, const tasks::Task& task, const std::string& scheme, Transformer& model) {
+SchemeRun run_scheme(const Options& options, const TaskStudy& study, const std::string& scheme, Transformer& model) {
   TrainingOptions training = options.training;
   training.folder.clear();  // the runs are short: nothing to resume
   SchemeRun run{.scheme = scheme, .trained = {}, .scores = {}};
-  run.trained = train(tasks::training_job(model, task, options.sizes, training), training);
-  run.scores = tasks::test_task(model, task, options.sizes, training.seed, true);
+  run.trained = train(job_of(study, model, training), training);
+  tasks::RunSizes sizes = study.run_sizes();
+  if (options.smoke) sizes.test_sequences = 16;
+  run.scores = tasks::test_task(model, study.task(), sizes, training.seed, true);
   run.parameters = model.parameter_count();
   std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in "
             << fixed(run.trained.seconds, 1) << " s (" << with_unit(run.trained.tokens_per_second) << " tokens/s)"
@@ -60,7 +71,7 @@ SchemeRun run_scheme(const Options& options, const tasks::Task& task, const std:
 }
 
 // Beside the paper's figures, which are those of the task at its own sizes.
-Table comparison(const tasks::Task& task, const std::vector<SchemeRun>& runs) {
+Table comparison(const std::vector<SchemeRun>& runs) {
   Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %",
       "training s"});
   const auto as_in_the_paper = tasks::make_task("flip_flop");
@@ -73,13 +84,14 @@ Table comparison(const tasks::Task& task, const std::vector<SchemeRun>& runs) {
     table.row(cells);
   }
   std::vector<std::string> guess{"best guess without memory"};
-  for (const tasks::SetScore& score : runs[0].scores) guess.push_back(fixed(tasks::best_guess(task, score), 1));
+  for (const tasks::SetScore& score : runs[0].scores)
+    guess.push_back(fixed(tasks::best_guess(*as_in_the_paper, score), 1));
   guess.insert(guess.end(), {"-", "-", "-"});
   return table.row(guess);
 }
 
-report::Page page_of(
-    const std::vector<SchemeRun>& runs, const Table& table, const TransformerOptions& model, const Options& options) {
+report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, const TransformerOptions& model,
+    const Options& options, const TaskStudy& study) {
   report::Page page;
   page.title = "Flip-flop: which positions can remember one bit?";
   page.introduction = to_text(
@@ -89,8 +101,8 @@ report::Page page_of(
       "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 "
       "%).\n\n"
       "This run: strings of ",
-      length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
-      options.training.steps, " steps of ", options.sizes.batch, " strings, seed ", options.training.seed,
+      model.length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
+      options.training.steps, " steps of ", study.run_sizes().batch, " strings, seed ", options.training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
   page.tables.push_back(
       {.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .table = table});
@@ -128,13 +140,15 @@ void declare_options(CommandLine& line, Options& options) {
 }
 
 int run(int argc, char** argv) {
-  Options options;
+  const SmallFlipFlop small;
+  const TaskStudy& study = small.study;
+  Options options{.training = small.training};
   CommandLine line("whence quickstart",
       "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.");
   declare_options(line, options);
   if (line.shows_page(argc, argv)) return 0;
   line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
-  if (options.smoke) options.training.steps = 4, options.sizes.test_sequences = 16;
+  if (options.smoke) options.training.steps = 4;
   options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
   set_threads(options.threads);
   const DeviceChoice choice = choose_device(options.device);
@@ -145,22 +159,23 @@ int run(int argc, char** argv) {
 
   std::vector<SchemeRun> runs;
   std::unique_ptr<Transformer> cope;
-  const auto task = tasks::make_task("flip_flop", {"--length", std::to_string(length)});
   for (const std::string scheme : schemes) {
-    auto model = std::make_unique<Transformer>(model_of(*task, scheme));
-    runs.push_back(run_scheme(options, *task, scheme, *model));
+    ModelChoice chosen = small.model;
+    chosen.scheme = scheme;
+    auto model = std::make_unique<Transformer>(with(study.model(), chosen));
+    runs.push_back(run_scheme(options, study, scheme, *model));
     if (scheme == "cope") cope = std::move(model);
   }
-  const Table table = comparison(*task, runs);
+  const Table table = comparison(runs);
   std::cout << "\nwrong bits after a read:\n" << table.text();
 
-  const report::Page page = page_of(runs, table, cope->options(), options);
+  const report::Page page = page_of(runs, table, cope->options(), options, study);
   const std::filesystem::path folder = options.out;
   const std::string comparison_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
   write_file(comparison_page, report::html(page));
   write_file((folder / "comparison.csv").string(), table.csv());
   cope->to(Device::cpu());
-  look::Subject subject = look::task_subject(std::move(cope), *task, options.training.seed, 0);
+  look::Subject subject = look::task_subject(std::move(cope), study.task(), options.training.seed, 0);
   subject.title = "CoPE on flip-flop, trained by quickstart";
   write_file(look_page, look::page_of(look::Inspection(subject)));
   std::cout << "\nopen " << look_page << " in a browser to see gates, positions, attention, and whence their gradients "

@@ -23,7 +23,7 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/commit.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/train.h"
+#include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/error.h"

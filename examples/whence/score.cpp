@@ -147,14 +147,12 @@ int run(int argc, char** argv) {
   const SavedModel saved = load_language_model(options.runs[0], {}, options.accept_damaged);
   place(*saved.model, placement);
   const index_t length = options.length > 0 ? options.length : saved.model->options().length;
-  const std::string memory = require_pass_memory({.model = saved.model->options(),
-                                                     .device = saved.model->device(),
-                                                     .length = length,
-                                                     .option = "--length",
-                                                     .value = length,
-                                                     .follow = [](PlannedPass& pass) { pass.length = pass.value; },
-                                                     .loaded = true},
-      free_memory(saved.model->device()));
+  const PlannedPass pass{.model = saved.model->options(),
+      .device = saved.model->device(),
+      .length = length,
+      .remedy = "choose a smaller --length",
+      .loaded = true};
+  const std::string memory = require_pass_memory(pass, free_memory(saved.model->device()));
   if (!options.quiet) std::cerr << memory << '\n';
 
   Totals totals;

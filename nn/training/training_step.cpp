@@ -1,5 +1,6 @@
 #include "nn/training/training_step.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -213,9 +214,12 @@ class TrainingStep::Parts {
 };
 
 StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
+  const auto started = std::chrono::steady_clock::now();
   try {
     Parts parts(*this, step);
-    return replay_ ? run_recorded(parts, step, learning_rate) : run(parts, step, learning_rate);
+    StepOutcome outcome = replay_ ? run_recorded(parts, step, learning_rate) : run(parts, step, learning_rate);
+    outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    return outcome;
   } catch (const OutOfMemory&) {
     precision_.optimizer().zero_gradients();
     throw;
@@ -266,7 +270,7 @@ StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_r
   const std::optional<double> loss_scale = precision_.loss_scale() ? std::optional(parts.scale()) : std::nullopt;
   GradientNorm norm = clip_by_global_norm(optimizer.parameters(), options_.clip * all.targets, loss_scale);
   const bool skipped = !accepted(norm, step);
-  const StepOutcome outcome{all.loss / all.targets, norm.value / all.targets, all.tokens, skipped};
+  const StepOutcome outcome{all.loss / all.targets, norm.value / all.targets, all.tokens, skipped, 0};
   if (skipped) return outcome;
   norm.scale /= all.targets;
   optimizer.step(learning_rate, norm);
@@ -280,7 +284,7 @@ StepOutcome TrainingStep::run_recorded(Parts& parts, std::int64_t step, double l
   optimizer.prepare_replay(learning_rate, options_.clip, parts.scale() * parts.sum({}).targets);
   const StepFacts all = parts.sum(replay_->run(given, parts.scale(), step));
   const GradientNorm norm = optimizer.replayed_norm();
-  return {all.loss / all.targets, norm.value, all.tokens, !accepted(norm, step)};
+  return {all.loss / all.targets, norm.value, all.tokens, !accepted(norm, step), 0};
 }
 
 bool TrainingStep::accepted(const GradientNorm& norm, std::int64_t step) {

@@ -52,6 +52,7 @@ struct StepOutcome {
   std::int64_t tokens = 0;
   // Gradients were not finite; f16's loss scale answers for that. Only the scale changed.
   bool skipped = false;
+  double seconds = 0;  // that the step took
 };
 
 // A loss or a gradient that is not finite.

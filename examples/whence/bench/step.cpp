@@ -320,18 +320,12 @@ class StepBench {
  private:
   // OutOfMemory, before anything of the model is made, where a step cannot fit.
   [[nodiscard]] std::string memory_of_step(const Case& what) const {
-    const TrainingMemory memory =
-        require_step_memory({.model = what.options,
-                                .device = placement_.device,
-                                .precision = placement_.precision,
-                                .batch = random_batch(what, 0),
-                                .loss_of =
-                                    [](Transformer& model) {
-                                      return [&model](const TrainingBatch& batch, std::int64_t) {
-                                        return cross_entropy(model(batch.tensors[0]), batch.tensors[1]);
-                                      };
-                                    }},
-            {free_memory(placement_.device), true});
+    const TrainingMemory memory = require_step_memory({.model = what.options,
+                                                          .sequences = what.batch,
+                                                          .length = what.length,
+                                                          .device = placement_.device,
+                                                          .precision = placement_.precision},
+        free_memory(placement_.device));
     return to_text("memory: ", bytes_text(memory.peak), " at the peak of a step");
   }
 

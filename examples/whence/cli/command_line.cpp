@@ -167,12 +167,15 @@ CommandLine& CommandLine::example(std::string command, std::string meaning) {
 }
 
 std::optional<std::string> CommandLine::parse(int argc, const char* const* argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  return parse(std::vector<std::string>(argv + 1, argv + argc));
+}
+
+std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
   const auto asked = std::ranges::find(words, complete);
   if (asked != words.end()) return candidates(words.end() - asked > 2 ? *(words.end() - 2) : "");
   std::vector<std::pair<Option*, std::string>> given_values;
   std::vector<std::string> leftovers;
-  bool wants_help = false, wants_version = false, options_end = false;
+  bool wants_help = false, wants_all = false, wants_version = false, options_end = false;
   std::string lacks_value;
   for (std::size_t k = 0; k < words.size(); ++k) {
     const std::string& word = words[k];
@@ -181,7 +184,7 @@ std::optional<std::string> CommandLine::parse(int argc, const char* const* argv)
         std::ranges::find(options_, word.substr(0, equals), [](const Option& o) { return "--" + o.name; });
     options_end = options_end || word == "--";
     if (!options_end && (word == "-h" || word == "--help"))
-      wants_help = true;
+      wants_help = true, wants_all = k + 1 < words.size() && words[k + 1] == "all";
     else if (!options_end && word == "--version")
       wants_version = true;
     else if (options_end || option == options_.end())
@@ -195,7 +198,7 @@ std::optional<std::string> CommandLine::parse(int argc, const char* const* argv)
     else
       given_values.emplace_back(&*option, words[++k]);
   }
-  if (wants_help) return help();
+  if (wants_help) return help(wants_all);
   if (wants_version) return program_ + ' ' + version_ + '\n';
   if (!lacks_value.empty())
     throw InputError(lacks_value, ": no value given; one value required; see ", program_, " --help");
@@ -217,6 +220,20 @@ std::string CommandLine::candidates(const std::string& previous) const {
   std::string lines;
   for (const std::string& each : list) lines += each + '\n';
   return lines;
+}
+
+CommandLine& CommandLine::set_default(const std::string& name, const std::string& value) {
+  const auto option = std::ranges::find(options_, name, &Option::name);
+  if (option == options_.end()) throw InputError(in_quotes(name), " given; an option of ", program_, " required");
+  const std::string problem = option->assign(value);
+  if (!problem.empty()) throw InputError("--", name, ": ", problem, "; ", advice(*option, value));
+  option->initial = option->show();
+  return *this;
+}
+
+CommandLine& CommandLine::everyday(std::vector<std::string> names) {
+  everyday_ = std::move(names);
+  return *this;
 }
 
 CommandLine& CommandLine::names(
@@ -332,18 +349,25 @@ std::string CommandLine::describe(const Option& option) const {
   return text + (option.initial.empty() ? "no default" : "default " + option.initial) + ")";
 }
 
-std::string CommandLine::help() const {
+std::string CommandLine::help(bool all) const {
   std::string page = program_ + ": " + wrapped(purpose_, 2, 78 - program_.size()) + "\n\nUsage: " + program_ +
                      (names_ ? " " + names_word_ : "") + " [options]\n";
   if (names_) page += "\n" + entry(names_word_, names_help_);
   std::string current;
+  const auto shown = [&](const Option& option) {
+    return all || everyday_.empty() || std::ranges::find(everyday_, option.name) != everyday_.end();
+  };
+  const auto left_out = options_.size() - static_cast<std::size_t>(std::ranges::count_if(options_, shown));
   for (const Option& option : options_) {
+    if (!shown(option)) continue;
     if (option.heading != current) page += "\n" + option.heading + ":\n";
     current = option.heading;
     page +=
         entry("--" + option.name + (option.argument_word.empty() ? "" : " " + option.argument_word), describe(option));
   }
-  page += "\nAbout:\n" + entry("-h, --help", "print this page") + entry("--version", "print the version");
+  page += "\nAbout:\n" + entry("-h, --help", "print this page");
+  if (left_out > 0) page += entry("--help all", to_text("the same with ", left_out, " options more"));
+  page += entry("--version", "print the version");
   if (!examples_.empty()) page += "\nExamples:\n";
   for (const auto& [command, meaning] : examples_) page += "  " + command + "\n      " + wrapped(meaning, 6, 74) + "\n";
   return page + "\n" + exit_codes_text();

@@ -50,6 +50,11 @@ class CommandLine {
   CommandLine& choice(const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text);
   CommandLine& flag(const std::string& name, bool* value, OptionText text);
 
+  // Gives a declared option another default, before anything is parsed: as text, "64". InputError as for a typed value.
+  CommandLine& set_default(const std::string& name, const std::string& value);
+  // --help shows these options alone, and --help all the others too.
+  CommandLine& everyday(std::vector<std::string> names);
+
   // Words on the command line without an option, as many as are given: "NAME..." in --help.
   CommandLine& names(
       std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known = {});
@@ -63,6 +68,7 @@ class CommandLine {
   // Reads the arguments into the variables. Returns a page to print before ending with 0 (--help, --version, or the
   // answer to --complete), or nothing: go on.
   [[nodiscard]] std::optional<std::string> parse(int argc, const char* const* argv);
+  [[nodiscard]] std::optional<std::string> parse(const std::vector<std::string>& words);  // behind the command's name
   // The same, and prints such a page: true when there was one.
   [[nodiscard]] bool shows_page(int argc, const char* const* argv);
 
@@ -81,7 +87,7 @@ class CommandLine {
   // Every option in the order of declaration with its value now, as text that reads back as the same value.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> values() const;
 
-  [[nodiscard]] std::string help() const;
+  [[nodiscard]] std::string help(bool all = false) const;
 
   // `--complete`, hidden, stands before the last word. It asks what may stand in the place of that word, one a line.
   static constexpr const char* complete = "--complete";
@@ -117,6 +123,7 @@ class CommandLine {
   std::vector<std::string>* names_ = nullptr;  // nullptr: nothing may stand without an option
   std::vector<std::string> known_names_;
   std::vector<Option> options_;
+  std::vector<std::string> everyday_;  // empty: all of them
   std::vector<std::pair<std::string, std::string>> examples_, elsewhere_;
 };
 

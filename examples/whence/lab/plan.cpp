@@ -4,7 +4,7 @@
 #include <map>
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/language/train_language.h"
+#include "examples/whence/study/train_request.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
@@ -205,7 +205,7 @@ class Checker {
     std::vector<std::string> arguments = arguments_of(options);
     arguments.insert(arguments.end(), {"--quiet", "--out", request_.folder.string()});
     const auto [text, is_new] = texts_.try_emplace(arguments);
-    if (is_new) text->second = language::check_text(arguments);
+    if (is_new) text->second = data_of(request_.task, arguments);
     return text->second;
   }
 

@@ -13,7 +13,7 @@
 
 namespace whence {
 
-// What `train TASK` says to the words behind it: every option's value, or InputError (examples/whence/train.h).
+// What `train TASK` says to the words behind it: every option's value, or InputError (examples/whence/study/train_request.h).
 using TrainCheck = std::function<Settings(const std::string& task, const std::vector<std::string>& words)>;
 
 struct GridRequest {

@@ -4,6 +4,7 @@
 
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/words.h"
+#include "examples/whence/study/study.h"
 #include "examples/whence/tasks/chomsky.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -70,8 +71,7 @@ void declare_grid_options(CommandLine& line, GridOptions& options) {
 }
 
 Settings mini_of(const std::string& task) {
-  return parse_settings(
-      "preset", task == "lm" ? "dim=128 layers=2 length=128 steps=1000" : tasks::find_task(task).mini);
+  return parse_settings("preset", words_of_sizes(*find_study(task), "mini"));
 }
 
 void put_settings(GridRequest& request, const Settings& given) {

@@ -16,7 +16,7 @@ namespace {
 void check(const std::vector<double>& logits, const SamplingOptions& options) {
   const bool finite = std::all_of(logits.begin(), logits.end(), [](double z) { return std::isfinite(z); });
   if (logits.empty() || !finite)
-    throw Error("sampling: logits that are not finite given; finite ones required; is the model trained?");
+    throw NotFinite("sampling: logits that are not finite given; finite ones required; is the model trained?");
   if (!(options.temperature >= 0) || options.top_k < 0 || !(options.top_p > 0 && options.top_p <= 1)) {
     throw Error("sampling: temperature ", options.temperature, ", top_k ", options.top_k, ", top_p ", options.top_p,
         " given; 0 or more, 0 or more, above 0 and at most 1 required");

@@ -69,8 +69,10 @@ std::string require_memory(const Subject& subject) {
             subject.given ? " tokens take " : " takes ", bytes_text(bytes), " at most");
     return "look at a smaller model";
   };
-  const std::string line = require_shown_memory(to_text("a pass over ", length, " tokens that keeps all"),
-      bytes_of(options, length, dtype, free), free, shorter_that_fits);
+  const std::size_t bytes = bytes_of(options, length, dtype, free);
+  const bool fits = free == 0 || bytes <= free;
+  const std::string line = require_shown_memory(
+      to_text("a pass over ", length, " tokens that keeps all"), bytes, free, fits ? "" : shorter_that_fits());
   return to_text(line, "; up to ", for_reasons, " times that is taken while the reasons of zeros are found");
 }
 

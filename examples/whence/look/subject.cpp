@@ -17,7 +17,7 @@
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
-#include "examples/whence/tasks/task_training.h"
+#include "examples/whence/study/task_study.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/io/checkpoint.h"
 #include "tensor/error.h"
@@ -137,14 +137,15 @@ Tensor row_of(const std::vector<std::int64_t>& numbers) {
   return row;
 }
 
-template <class TextOf>
+// `text_of`: of what is read; `answer_of`: of what is to be answered.
+template <class TextOf, class AnswerOf>
 void give_sequence(Subject& subject, std::vector<std::int64_t> inputs, std::vector<std::int64_t> targets,
-    std::int64_t length, const TextOf& text_of) {
+    std::int64_t length, const TextOf& text_of, const AnswerOf& answer_of) {
   if (length > 0 && length < static_cast<std::int64_t>(inputs.size()))
     inputs.resize(static_cast<std::size_t>(length)), targets.resize(static_cast<std::size_t>(length));
   for (std::size_t t = 0; t < inputs.size(); ++t) {
     subject.texts.push_back(text_of(inputs[t]));
-    subject.answers.push_back(targets[t] < 0 ? std::nullopt : std::optional(text_of(targets[t])));
+    subject.answers.push_back(targets[t] < 0 ? std::nullopt : std::optional(answer_of(targets[t])));
   }
   subject.tokens = row_of(inputs), subject.targets = row_of(targets);
   subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
@@ -155,10 +156,10 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record, const We
     throw InputError("--text: given with a run of ", record.subject,
         ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
   }
-  tasks::RecordedTask recorded;
+  RecordedTask recorded;
   std::unique_ptr<Transformer> model;
   try {
-    recorded = tasks::recorded_task(record);
+    recorded = recorded_task(record);
     require_weights_of(recorded.model, options.run + "/run.json", weights.file());
     require_memory(recorded.model, Device::cpu(), 1);
     model = std::make_unique<Transformer>(recorded.model);
@@ -188,8 +189,10 @@ Subject of_language(const SubjectOptions& options) {
       targets(ids.begin() + 1, ids.begin() + static_cast<std::ptrdiff_t>(count) + 1);
   Subject subject;
   subject.model = std::move(saved.model);
-  give_sequence(subject, std::move(inputs), std::move(targets), 0,
-      [&](std::int64_t token) { return readable(saved.tokeniser->token(static_cast<language::TokenId>(token))); });
+  const auto text_of = [&](std::int64_t token) {
+    return readable(saved.tokeniser->token(static_cast<language::TokenId>(token)));
+  };
+  give_sequence(subject, std::move(inputs), std::move(targets), 0, text_of, text_of);
   subject.facts.emplace_back("text", options.text);
   return subject;
 }
@@ -277,8 +280,8 @@ Subject of_scheme(const SubjectOptions& options) {
     inputs.push_back(random.below(at, letters));
     targets.push_back(random.below(at + 1, letters));
   }
-  give_sequence(
-      subject, inputs, targets, 0, [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); });
+  const auto text_of = [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); };
+  give_sequence(subject, inputs, targets, 0, text_of, text_of);
   subject.model->to(options.dtype);
   subject.title = subject.label = scheme;
   subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
@@ -310,7 +313,8 @@ Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task
   subject.model = std::move(model);
   const tasks::Batch batch = task.test_batch(0, seed, sample, 1);
   give_sequence(
-      subject, batch.inputs, batch.targets, length, [&](std::int64_t token) { return readable(task.text(token)); });
+      subject, batch.inputs, batch.targets, length, [&](std::int64_t token) { return readable(task.text(token)); },
+      [&](std::int64_t answer) { return readable(task.answer_text(answer)); });
   subject.facts.emplace_back("sequence", to_text(task.test_sets()[0].name, ", number ", sample));
   return subject;
 }

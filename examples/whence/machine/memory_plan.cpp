@@ -15,12 +15,10 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/report/table.h"
-#include "nn/attention/executor.h"
 #include "nn/layers/module.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -98,77 +96,9 @@ constexpr std::size_t small_peak = std::size_t{1} << 30;
 
 // Scores of one layer alone that exceed the limit need no plan; making one would make their masks.
 std::size_t least_of(const PlannedTraining& training) {
-  if (training.model.executor != "reference" || training.batch.tensors.empty()) return 0;
-  const Tensor& tokens = training.batch.tensors[0];
-  return static_cast<std::size_t>(tokens.size(0) * training.model.heads * tokens.size(1) * tokens.size(1)) *
+  if (training.model.executor != "reference") return 0;
+  return static_cast<std::size_t>(training.sequences * training.model.heads * training.length * training.length) *
          size_of(training.precision);
-}
-
-std::size_t peak_of(const PlannedTraining& training, std::size_t free) {
-  const std::size_t least = least_of(training);
-  return least > free ? least : planned_memory(training).peak;
-}
-
-PlannedTraining with_batch(PlannedTraining training, index_t sequences, index_t length) {
-  const index_t given = training.batch.tensors[0].size(0);
-  training.accumulate *= given / sequences;
-  training.model.length = std::min(training.model.length, length);
-  for (Tensor& tensor : training.batch.tensors)
-    tensor = raw::slice(raw::slice(tensor, 0, 0, sequences), 1, 0, std::min(length, tensor.size(1)));
-  return training;
-}
-
-struct Change {
-  PlannedTraining training;
-  std::string options;
-};
-
-std::string batch_options(const PlannedTraining& training) {
-  return to_text("--batch ", training.batch.tensors[0].size(0), " --accumulate ", training.accumulate);
-}
-
-// The same with each other executor that can run the schemes.
-std::vector<Change> by_executor(const Change& change) {
-  std::vector<Change> all{change};
-  for (const Executor* executor : executors()) {
-    if (executor->name() == change.training.model.executor) continue;
-    Change other = change;
-    other.training.model.executor = executor->name();
-    other.options += to_text(other.options.empty() ? "" : " ", "--executor ", executor->name());
-    try {
-      const Transformer trial({.vocabulary = 1,
-          .length = 1,
-          .dim = change.training.model.dim,
-          .layers = 1,
-          .heads = change.training.model.heads,
-          .hidden = 1,
-          .scheme = change.training.model.scheme,
-          .executor = executor->name()});
-      all.push_back(std::move(other));
-    } catch (const InputError&) {  // it cannot
-    }
-  }
-  return all;
-}
-
-// From the smallest change to the largest, the run as it is first.
-template <class Try> bool each_change(const PlannedTraining& training, bool has_length, const Try& fits) {
-  const index_t sequences = training.batch.tensors[0].size(0), length = training.batch.tensors[0].size(1);
-  const auto any = [&](const Change& change) {
-    const auto all = by_executor(change);
-    return std::any_of(all.begin(), all.end(), fits);
-  };
-  for (index_t count = sequences; count >= 1; --count) {
-    if (sequences % count) continue;
-    const PlannedTraining fewer = with_batch(training, count, length);
-    if (any({fewer, count == sequences ? "" : batch_options(fewer)})) return true;
-  }
-  const PlannedTraining one = with_batch(training, 1, length);
-  for (index_t shorter = length / 2; has_length && shorter >= 8; shorter /= 2) {
-    const PlannedTraining part = with_batch(training, 1, shorter);
-    if (any({part, to_text("--length ", shorter, sequences == 1 ? "" : " " + batch_options(part))})) return true;
-  }
-  return false;
 }
 
 constexpr double bytes_of_layer = 4096;  // of its modules, at least, beside the numbers
@@ -270,48 +200,28 @@ std::string memory_text(const TrainingMemory& memory, const PlannedTraining& tra
   return small ? line : line + memory_table(memory, training);
 }
 
-TrainingMemory require_step_memory(const PlannedTraining& training, const MemoryLimits& limits) {
-  if (limits.free == 0 || least_of(training) <= limits.free) {
-    TrainingMemory memory = planned_memory(training);
-    if (limits.free == 0 || memory.peak <= limits.free) return memory;
-  }
-  const std::size_t peak = peak_of(training, limits.free);
-  const char* sure = least_of(training) > limits.free ? "at least " : "";
-  std::string way = "choose a smaller model";
-  (void)each_change(training, limits.has_length, [&](const Change& change) {
-    if (change.options.empty()) return false;  // the run as it is
-    const std::size_t changed = peak_of(change.training, limits.free);
-    if (changed > limits.free) return false;
-    way = to_text(change.options, " takes ", bytes_text(changed));
-    return true;
-  });
-  refuse(peak, limits.free,
-      to_text("a step of ", training.batch.tensors[0].size(0), " sequences of ", training.batch.tensors[0].size(1),
-          " tokens"),
-      sure, way);
+TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free) {
+  const std::string what = to_text("a step of ", training.sequences, " sequences of ", training.length, " tokens");
+  const std::size_t least = least_of(training);
+  if (free != 0 && least > free) refuse(least, free, what, "at least ", step_remedies);
+  TrainingMemory memory = planned_memory(training);
+  if (free == 0 || memory.peak <= free) return memory;
+  std::cout << memory_table(memory, training) << std::flush;
+  const index_t half = training.sequences / 2;
+  refuse(memory.peak, free, what, "",
+      training.sequences % 2 == 0 && !training.shared
+          ? to_text("--batch ", half, " --accumulate ", 2 * training.accumulate,
+                ", --executor strips, or a smaller model take less")
+          : step_remedies);
 }
 
 std::string require_pass_memory(const PlannedPass& pass, std::size_t free) {
   const std::size_t weights = bytes_of(PlannedPass{.model = pass.model, .device = pass.device}).first;
   if (pass.loaded && free != 0) free += weights;
-  const auto peak_of_pass = [&](const PlannedPass& tried) {
-    const std::size_t least = least_of(tried) + bytes_of_caches(tried);
-    return free != 0 && least > free ? least : bytes_of(tried).second + bytes_of_caches(tried);
-  };
-  const std::size_t peak = peak_of_pass(pass);
-  if (free != 0 && peak > free) {
-    std::string way = "choose a smaller model";
-    PlannedPass shorter = pass;
-    while (pass.follow && shorter.value > 1) {
-      shorter.value /= 2;
-      pass.follow(shorter);
-      const std::size_t changed = peak_of_pass(shorter);
-      if (changed > free) continue;
-      way = to_text(pass.option, " ", shorter.value, " takes ", bytes_text(changed));
-      break;
-    }
-    refuse(peak, free, to_text("reading ", pass.sequences, " x ", pass.length, " tokens at a time"), "", way);
-  }
+  const std::size_t least = least_of(pass) + bytes_of_caches(pass),
+                    peak = free != 0 && least > free ? least : bytes_of(pass).second + bytes_of_caches(pass);
+  if (free != 0 && peak > free)
+    refuse(peak, free, to_text("reading ", pass.sequences, " x ", pass.length, " tokens at a time"), "", pass.remedy);
   const std::string caches =
       pass.cached > 0 ? to_text(", ", bytes_text(bytes_of_caches(pass)), " keys and values") : "";
   const std::string of = free == 0 ? "" : to_text("; ", bytes_text(free), " are free");
@@ -329,15 +239,15 @@ std::size_t planned_peak(const std::function<void()>& pass) {
 }
 
 std::string require_shown_memory(
-    const std::string& what, std::size_t peak, std::size_t free, const std::function<std::string()>& way) {
-  if (free != 0 && peak > free) refuse(peak, free, what, "", way());
+    const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy) {
+  if (free != 0 && peak > free) refuse(peak, free, what, "", remedy);
   return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
       free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
 }
 
-std::pair<std::string, std::string> plan_memory(const PlannedTraining& training, bool has_length) {
+std::pair<std::string, std::string> plan_memory(const PlannedTraining& training) {
   const std::size_t free = free_memory(training.device);
-  const TrainingMemory memory = require_step_memory(training, {free, has_length});
+  const TrainingMemory memory = require_step_memory(training, free);
   std::cout << memory_text(memory, training, free) << std::flush;
   return {"planned_peak_bytes", std::to_string(memory.peak)};
 }

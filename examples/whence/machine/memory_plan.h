@@ -1,5 +1,5 @@
-// Before a run: what a step of training will hold, by part, and whether the machine has it. What cannot fit is refused
-// with the smallest change that would.
+// Before a run: what a step of training will hold, by part, and whether the machine has it. What cannot fit is refused,
+// with what would make it smaller.
 #pragma once
 
 #include <cstddef>
@@ -27,39 +27,34 @@ struct PlannedPass {
   Device device = {};
   index_t sequences = 1, length = 1;              // read at a time
   index_t cached = 0;                             // tokens whose keys and values are kept
-  std::string option = {};                        // that would make it smaller, such as "--context"; empty: none would
-  index_t value = 0;                              // that option's
-  std::function<void(PlannedPass&)> follow = {};  // sets what the pass reads and keeps by that value; empty: none would
+  std::string remedy = "choose a smaller model";  // what would make it smaller
   bool loaded = false;                            // the weights are in memory
 };
-// A line of what they take, by part, and of what is free (0: not known). OutOfMemory when that is less, with the option
-// halved until it fits.
+// A line of what they take, by part, and of what is free (0: not known). OutOfMemory with the remedy when that is less.
 [[nodiscard]] std::string require_pass_memory(const PlannedPass& pass, std::size_t free);
 
 // Passes that show all that they compute, so that no other executor would take less.
 // The most bytes that `pass` adds at a time, by running it on the planned device; so are the modules that it makes, and
 // what it is given must be.
 [[nodiscard]] std::size_t planned_peak(const std::function<void()>& pass);
-// A line of what `what` takes, and of what is free (0: not known). OutOfMemory when that is less, with `way` to make it
-// smaller.
+// A line of what `what` takes, and of what is free (0: not known). OutOfMemory with the remedy when that is less.
 [[nodiscard]] std::string require_shown_memory(
-    const std::string& what, std::size_t peak, std::size_t free, const std::function<std::string()>& way);
-
-struct MemoryLimits {
-  std::size_t free = 0;     // 0: not known, and nothing is refused
-  bool has_length = false;  // the program has --length, so that shorter sequences can be advised
-};
+    const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy);
 
 // A table by part.
 [[nodiscard]] std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training);
 // One line, and the table where the step is not small beside the limit.
 [[nodiscard]] std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free);
 
-// Plans the run. OutOfMemory when it cannot fit, with the options that make it fit: the executors first, whose results
-// are the same, then smaller batches accumulated to the same steps, then shorter sequences.
-[[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, const MemoryLimits& limits);
+// What makes a step smaller, the smallest change first.
+inline constexpr const char* step_remedies =
+    "a smaller --batch and as many times the --accumulate, --executor strips, or a smaller model";
+
+// Plans the run. OutOfMemory when it takes more than is free (0: not known), with the remedies; the table is printed
+// before, unless the scores of one layer alone are too much.
+[[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free);
 
 // Both, for a program: prints the text; the fact that run.json has of it.
-std::pair<std::string, std::string> plan_memory(const PlannedTraining& training, bool has_length);
+std::pair<std::string, std::string> plan_memory(const PlannedTraining& training);
 
 }  // namespace whence

@@ -5,7 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "autograd/ops.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "nn/layers/module.h"
@@ -34,16 +33,12 @@ std::size_t largest_part(const TransformerOptions& options, DType precision) {
 }
 
 PlannedTraining training_of(const PlannedModel& model, DType precision) {
-  PlannedTraining training{.model = model.options, .device = Device::cuda(0), .precision = precision};
+  PlannedTraining training{.model = model.options,
+      .sequences = model.batch,
+      .length = model.length,
+      .device = Device::cuda(0),
+      .precision = precision};
   training.model.length = std::max(model.options.length, model.length);
-  const Tensor tokens = Tensor::zeros({model.batch, model.length}, DType::i64);
-  training.batch = {{tokens, tokens}, tokens.numel(), tokens.numel()};
-  training.loss_of = [](Transformer& of) -> LossOf {
-    return [&of](const TrainingBatch& batch, std::int64_t part) {
-      const Pass pass{.training = true, .step = static_cast<std::uint64_t>(part)};
-      return cross_entropy_sum(of(batch.tensors[0], pass), batch.tensors[1]);
-    };
-  };
   return training;
 }
 

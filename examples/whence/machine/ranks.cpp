@@ -37,7 +37,8 @@ int code_of_all(ForkedRanks& ranks) {
     // It asks however often it comes. The first may come to a rank that has not installed its handler yet.
     if (interrupt_requested() && turn % 20 == 0) ranks.signal(SIGUSR1);
     while (const auto ended = ranks.ended()) {
-      if (!ended->news.empty()) std::cerr << "ranks: " + ended->news + "\n" << std::flush;
+      // One that ended by itself has said why.
+      if (WIFSIGNALED(ended->status) && !ended->news.empty()) std::cerr << "ranks: " + ended->news + "\n" << std::flush;
       const int failed = static_cast<int>(ExitCode::failed),
                 code = WIFSIGNALED(ended->status) ? failed : WEXITSTATUS(ended->status);
       if (code != 0 && (all == 0 || all == failed)) all = code;

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "autograd/inspect/graph_text.h"
+#include "examples/whence/run/training.h"
 #include "nn/layers/module.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
@@ -47,7 +48,7 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
     found.optimiser += block_of(moments.first) + block_of(moments.second) + block_of(moments.master);
   for (const Module::Parameter& parameter : precision.optimizer().parameters())
     found.gradients += block_of(parameter.tensor);
-  const LossOf loss_of = training.loss_of(model);
+  const LossOf loss_of = token_loss(model, 0);
   const auto looked_at = [&](const TrainingBatch& batch, std::int64_t part) {
     const std::size_t live = allocator.statistics().live;
     const Tensor loss = loss_of(batch, part);
@@ -61,7 +62,8 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
     found.around = kept - std::min(kept, found.attention + found.layers);
     return loss;
   };
-  const MakeBatch make = [&](std::int64_t) { return training.batch; };
+  const Tensor tokens = Tensor::zeros({training.sequences, training.length}, DType::i64);
+  const MakeBatch make = [&](std::int64_t) { return TrainingBatch{{tokens, tokens}, tokens.numel(), tokens.numel()}; };
   // As many parts as show what more of them would take: halves, and those of an odd number in a row.
   const int halvings = std::countr_zero(static_cast<std::uint64_t>(training.accumulate));
   TrainingStep step(precision, make, looked_at,
@@ -75,32 +77,6 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
         static_cast<std::size_t>(parameter.tensor.numel()) * size_of(compute_dtype(parameter.tensor.dtype())));
   found.peak += sums * static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
   return found;
-}
-
-// The step's own tensors grow with the batch. When memory was out, at least `live + asked - lasting` bytes were wanted
-// for all of its sequences, so that at most `fitting` of them go beside what lasts. The largest divisor of a step's
-// sequences below that keeps its gradients as they were.
-std::string memory_advice(
-    const OutOfMemory::Numbers& n, const Adam& optimizer, std::int64_t sequences, std::int64_t accumulate) {
-  std::size_t lasting = 0;
-  for (const Adam::Moments& moments : optimizer.moments()) {
-    const std::size_t numbers = static_cast<std::size_t>(moments.first.numel());
-    lasting += numbers * (2 * size_of(moments.first.dtype()) + (moments.master.defined() ? size_of(DType::f32) : 0));
-  }
-  for (const Module::Parameter& parameter : optimizer.parameters())  // with its gradient
-    lasting += 2 * static_cast<std::size_t>(parameter.tensor.numel()) * size_of(parameter.tensor.dtype());
-  const std::size_t room = n.live + n.free, wanted = n.live + n.asked;
-  const std::size_t own = wanted > lasting ? wanted - lasting : 0;
-  std::string text = to_text("; the step wanted at least ", bytes_text(own), " for ", sequences, " sequences beside ",
-      bytes_text(lasting), " of weights, moments and gradients, and there are ", bytes_text(room));
-  const double each = static_cast<double>(own) / static_cast<double>(sequences);
-  const double left = static_cast<double>(room) - static_cast<double>(lasting);
-  std::int64_t fitting = own > 0 && left > 0 ? static_cast<std::int64_t>(left / each) : 0;
-  fitting = std::min(fitting, sequences - 1);
-  const std::int64_t all = sequences * accumulate;
-  while (fitting > 1 && all % fitting) --fitting;
-  if (fitting < 1) return text + ": not one sequence fits; a smaller model, shorter sequences, or executor strips";
-  return text + to_text(": batch ", fitting, ", accumulate ", all / fitting, " makes the same steps in less");
 }
 
 }  // namespace whence

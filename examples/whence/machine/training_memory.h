@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 
 #include "nn/training/training_step.h"
 #include "nn/transformer.h"
@@ -12,12 +11,11 @@ namespace whence {
 
 struct PlannedTraining {
   TransformerOptions model;
-  Device device = {};  // where it will run
+  index_t sequences = 1, length = 1;  // of one part
+  Device device = {};                 // where it will run
   DType precision = DType::f32;
-  std::int64_t accumulate = 1;                       // parts that one process does
-  bool shared = false;                               // with other ranks
-  TrainingBatch batch = {};                          // one part, of tensors [b t]
-  std::function<LossOf(Transformer&)> loss_of = {};  // of the model that is planned
+  std::int64_t accumulate = 1;  // parts that one process does
+  bool shared = false;          // with other ranks
 };
 
 // Bytes of tensors. `peak` is the largest sum at any time of a step. Not all parts are there at once: what is kept for
@@ -33,10 +31,5 @@ struct TrainingMemory {
 };
 
 [[nodiscard]] TrainingMemory planned_memory(const PlannedTraining& training);
-
-// For a step of `accumulate` parts of `sequences` each that ran out of memory: "; the step wanted at least ...", and
-// which batch makes the same steps and would fit.
-[[nodiscard]] std::string memory_advice(
-    const OutOfMemory::Numbers& numbers, const Adam& optimizer, std::int64_t sequences, std::int64_t accumulate);
 
 }  // namespace whence

@@ -27,11 +27,11 @@ struct Runs {
 };
 
 // InputError as `lab` has it, when a text is needed and none was given, and when the preset has none of the methods.
-// Nothing is trained and nothing written. `check`: checked_train_options (examples/whence/train.h).
+// Nothing is trained and nothing written. `check`: checked_train_options (examples/whence/study/train_request.h).
 [[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check);
 
 // Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides. `cost`:
-// operations_per_sequence (examples/whence/train.h).
+// operations_per_sequence (examples/whence/study/train_request.h).
 using SequenceCost = std::function<double(const std::string& task, const std::vector<std::string>& words)>;
 [[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
 

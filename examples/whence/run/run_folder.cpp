@@ -91,19 +91,11 @@ void RunFolder::load_weights(const std::string& name, bool accept_damaged) const
 }
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {
-  // What runs had that were saved before one could choose.
-  static const std::map<std::string, std::string> the_only_choice{{"precision", "f32"}, {"products", "f32"}};
   std::vector<std::string> differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const auto only = the_only_choice.find(name);
-    const std::string unsaid = only == the_only_choice.end() ? "absent" : only->second;
-    const std::string had = entry == saved.facts.end() ? unsaid : entry->second;
+    const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
     if (name == "steps" || had == value) continue;  // more of them are another end of the same run
-    if (name == "data" && had.size() == 16) {
-      throw DoesNotFit("--resume: ", checkpoint, " is of a version that knew its data by the fingerprint ", had,
-          "; this one, whose are SHA-256, cannot tell whether they are the same; train anew");
-    }
     differences.push_back(to_text("--", name, " was ", plain(had), ", is ", plain(value)));
   }
   if (!differences.empty())

@@ -3,60 +3,18 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/run/training_options.h"
 #include "nn/io/json.h"
 #include "nn/training/training_step.h"
 
 namespace whence {
 
-struct TrainingOptions {
-  std::int64_t steps = 10000;
-  std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
-  double learning_rate = 3e-4;  // the peak
-  double final_rate = 0;        // what linear and cosine end at
-  std::int64_t warm_up = 50;    // steps
-  std::string decay = "linear";
-  double beta2 = 0.999;  // of Adam
-  double weight_decay = 0.1;
-  double clip = 1.0;                  // largest global norm of the gradients
-  std::uint64_t seed = 0;             // of parameters, data and dropout
-  DType precision = DType::f32;       // of parameters and activations; f16 with a loss scale
-  LossScaleOptions scaling = {};      // of f16
-  Device device = {};                 // where the model is trained, and left
-  bool cuda_graph = false;            // record a step on the GPU and replay it
-  std::int64_t validate_every = 0;    // steps; 0: never
-  bool keep_best = false;             // end with the weights of the best validation
-  std::int64_t patience = 0;          // validations without a better one after which training stops; 0: it goes on
-  std::int64_t save_every = 500;      // steps
-  std::int64_t keep_checkpoints = 2;  // of the newest; 0: all
-  std::int64_t log_every = 10;        // steps
-  std::int64_t look_every = 0;        // steps between records of job.look; 0: none
-  std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written
-  bool resume = false;
-  bool accept_damaged = false;  // resume from a checkpoint whose checksums are wrong
-  bool tensorboard = false;     // an event file besides metrics.jsonl
-  bool check_finite = false;    // stop at the first op whose result is not finite
-  bool quiet = false;
-  Communicator* ranks = nullptr;  // with whom the parts of a step are shared; null: nobody
-};
-
-// Declares them. Without the options of validation where the program has nothing to validate with.
-void declare(CommandLine& options, TrainingOptions& training, bool with_validation = false);
-
-// Those that change the weights, as names and texts: what a resumed run must share.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training);
-
-// InputError when options do not go together (patience without validation, ...).
-void check(const TrainingOptions& training);
-
-// After parsing: a default warm-up that is longer than the run is shortened, and the user
-// is told; a typed one is refused.
-void fit_warm_up(const CommandLine& options, TrainingOptions& training);
+class Transformer;
 
 struct LossPoint {
   std::int64_t step;
@@ -83,13 +41,16 @@ struct Validation {
   std::vector<std::pair<std::string, double>> figures = {};
 };
 
+// Cross entropy of a batch's targets, i64 [b t], a target of -1 being none: the loss of every study. Dropout is a pure
+// function of seed and part. REQUIRES: `model` outlives the result.
+[[nodiscard]] LossOf token_loss(const Transformer& model, std::uint64_t seed);
+
 struct TrainingJob {
   std::string label = {};  // of the progress line
   Module* model = nullptr;
   MakeBatch batch = {};  // of training_step.h, as is loss_of
   LossOf loss_of = {};
   std::string not_recordable = {};  // why a step cannot be recorded and replayed, such as dropout; empty: it can
-  std::int64_t sequences = 0;       // in a part, for advice when memory is out; 0: unknown
   // A look at the model as it is after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
   struct Look {
     std::vector<Json> records;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/models.h"
@@ -216,12 +215,17 @@ std::vector<Guess> ChomskyTask::guesses() const {
           .predict = [outputs = problem_->outputs](const Batch& batch) { return random_answers(batch, outputs); }}};
 }
 
-// As a symbol of strings. Answers use the same numbers, those of terminated ones with 2 for their end.
 std::string ChomskyTask::text(std::int64_t token) const {
   const auto placeholder = static_cast<std::int64_t>(problem_->symbols.size());
   if (token < 0 || token > placeholder)
     throw Error(problem_->name, ": token ", token, " given; 0 to ", placeholder, " required");
   return token == placeholder ? "." : problem_->symbols[to_size(token)];
+}
+
+std::string ChomskyTask::answer_text(std::int64_t token) const {
+  if (token < 0 || token >= problem_->outputs)
+    throw Error(problem_->name, ": answer ", token, " given; 0 to ", problem_->outputs - 1, " required");
+  return problem_->terminated && token == end_of_answer ? "(end)" : std::to_string(token);
 }
 
 // Not what is tested: a run may go on and be tested elsewhere.
@@ -230,13 +234,6 @@ std::vector<std::pair<std::string, std::string>> ChomskyTask::description() cons
       {"task", problem_->name}, {"train-to", std::to_string(options_.train_to)}};
   if (problem_->default_reading) description.emplace_back("reading", reading_ == Reading::paper ? "paper" : "source");
   return description;
-}
-
-double chomsky_score(std::span<const Errors> by_length) {
-  if (by_length.empty()) return std::numeric_limits<double>::quiet_NaN();
-  double sum = 0;
-  for (const Errors& errors : by_length) sum += 100 - errors.token_percent();
-  return sum / static_cast<double>(by_length.size());
 }
 
 namespace {

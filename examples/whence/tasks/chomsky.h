@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -71,7 +70,8 @@ class ChomskyTask final : public Task {
   std::vector<PaperFigure> paper_averages() const override;  // in token error %, for 41 ... 500 in whatever steps
   std::vector<std::string> notes(std::uint64_t seed) const override;
   std::vector<Guess> guesses() const override;  // "majority", the most frequent answer in training data, and "random"
-  std::string text(std::int64_t token) const override;
+  std::string text(std::int64_t token) const override;         // a symbol of strings, or the placeholder
+  std::string answer_text(std::int64_t token) const override;  // a number, or the end of a terminated answer
   std::vector<std::pair<std::string, std::string>> description() const override;  // of what is trained on
 
   [[nodiscard]] const ChomskyProblem& problem() const { return *problem_; }
@@ -89,7 +89,5 @@ class ChomskyTask final : public Task {
   Reading reading_;
 };
 
-// The papers' score: accuracy in percent, averaged over the lengths tested, each counting the same.
-[[nodiscard]] double chomsky_score(std::span<const Errors> by_length);
 
 }  // namespace whence::tasks

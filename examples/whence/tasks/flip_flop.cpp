@@ -14,11 +14,6 @@ bool is_instruction(std::int64_t token) { return token == write_token || token =
 
 std::size_t to_size(std::int64_t count) { return static_cast<std::size_t>(count); }
 
-[[noreturn]] void refuse_text(std::size_t place, const std::string& given, const std::string& required) {
-  throw InputError(
-      "flip-flop string: character ", place + 1, ": ", given, " given; ", required, " required; example: w0i1r0");
-}
-
 void check(const FlipFlop& strings) {
   if (strings.length < 4 || strings.length % 2 != 0) {
     throw InputError("flip-flop: length ", strings.length,
@@ -179,32 +174,6 @@ std::string text(std::span<const std::int64_t> tokens) {
     result += symbols[to_size(token)];
   }
   return result;
-}
-
-Tokens parse(std::string_view given) {
-  Tokens tokens;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const std::size_t symbol = given[i] == '\0' ? std::string_view::npos : symbols.find(given[i]);
-    const std::string shown = symbol == std::string_view::npos ? "an unknown one" : std::string(1, given[i]);
-    const bool wants_instruction = i % 2 == 0;
-    if (symbol == std::string_view::npos || is_instruction(static_cast<std::int64_t>(symbol)) != wants_instruction)
-      refuse_text(i, shown, wants_instruction ? "an instruction w, r or i" : "a bit 0 or 1");
-    if (i == 0 && given[i] != 'w') refuse_text(i, shown, "w at the beginning");
-    const auto token = static_cast<std::int64_t>(symbol);
-    if (!wants_instruction && tokens.back() == read_token && token != stored_bit(tokens))
-      refuse_text(i, shown, "the bit of the most recent w");
-    tokens.push_back(token);
-  }
-  if (tokens.empty())
-    throw InputError("flip-flop string: nothing given; pairs of w, r or i and a bit required; example: w0i1r0");
-  return tokens;
-}
-
-std::int64_t stored_bit(std::span<const std::int64_t> tokens) {
-  // A w at the very end has no bit yet.
-  for (std::size_t i = tokens.size(); i-- > 0;)
-    if (tokens[i] == write_token && i + 1 < tokens.size()) return tokens[i + 1];
-  throw Error("flip-flop: ", tokens.size(), " tokens without a w and its bit given; one w required");
 }
 
 }  // namespace whence::tasks

@@ -38,13 +38,6 @@ inline constexpr FlipFlopSet dense_set = {"dense", "flip_flop.dense", 0.1};
 // least 4 and p_ignore is a probability below 1.
 [[nodiscard]] Tokens sample(const FlipFlop& strings, Stream stream);
 
-// "w0i1r0" and back. parse() takes any beginning of a string, also one that ends in an instruction. It
-// throws InputError for other characters, a wrong order, a first instruction that is not w, or a bit after
-// r that is not the one written.
-[[nodiscard]] std::string text(std::span<const std::int64_t> tokens);
-[[nodiscard]] Tokens parse(std::string_view text);
-
-// The bit token of the most recent w: the right bit after an r at the end. Error if there is no w.
-[[nodiscard]] std::int64_t stored_bit(std::span<const std::int64_t> tokens);
+[[nodiscard]] std::string text(std::span<const std::int64_t> tokens);  // "w0i1r0"
 
 }  // namespace whence::tasks

@@ -118,7 +118,9 @@ class Task {
   [[nodiscard]] virtual std::string metric() const {
     return "token error %";
   }                                                                      // the paper's headline: or "sequence error %"
-  [[nodiscard]] virtual std::string text(std::int64_t token) const = 0;  // of one token, for people
+  [[nodiscard]] virtual std::string text(std::int64_t token) const = 0;  // of one token that is read, for people
+  // Of an answer, for people. Another text where a model has outputs of its own.
+  [[nodiscard]] virtual std::string answer_text(std::int64_t token) const { return text(token); }
   [[nodiscard]] virtual Recipe recipe() const { return {}; }
   // Figures of the paper for test set number `set`. None where it prints none, or where the task's
   // options differ from the paper's.

@@ -25,6 +25,8 @@ void append(std::string& bytes, const Batch& batch) {
   }
 }
 
+}  // namespace
+
 Validation validate(const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed) {
   const NoGrad no_grad;
   Errors errors;
@@ -41,93 +43,6 @@ Validation validate(const Transformer& model, const Task& task, const RunSizes& 
   }
   return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
       {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
-}
-
-}  // namespace
-
-ModelChoice choice_of(const TransformerOptions& model) {
-  return {
-      model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
-}
-
-void declare(CommandLine& line, ModelChoice& choice) {
-  using Count = Range<std::int64_t>;
-  line.heading("Model")
-      .text("scheme", &choice.scheme,
-          {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
-              .known = scheme_names()})
-      .elsewhere("list-schemes", "whence schemes lists them")
-      .integer("dim", &choice.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
-      .integer("layers", &choice.layers, Count{1, 64}, {"blocks", "", "choose at least one layer"})
-      .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
-      .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
-      .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-      .choice("executor", &choice.executor, executor_names(), {"how attention is computed"});
-}
-
-RecordedTask recorded_task(const RunRecord& record) {
-  RecordedTask recorded;
-  CommandLine line("whence train " + record.subject, "");
-  const auto make = find_task(record.subject).declare(line);
-  ModelChoice choice = choice_of(make()->model());
-  declare(line, choice);
-  line.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
-  std::vector<std::string> known;
-  for (const auto& [name, value] : line.values()) known.push_back(name);
-  const std::vector<std::string> arguments = arguments_of(record, known, {});
-  std::vector<const char*> argv{"train"};
-  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-  (void)line.parse(static_cast<int>(argv.size()), argv.data());
-  recorded.task = make();
-  recorded.model = with(recorded.task->model(), choice);
-  if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
-    throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,
-        " is the SHA-256 of what it read");
-  return recorded;
-}
-
-TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {
-  TransformerOptions options = model;
-  options.scheme = choice.scheme, options.executor = choice.executor,
-  options.activation = activation_of(choice.activation);
-  options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
-  if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
-  options.dropout = choice.dropout;
-  for (double* also : {&options.pattern_dropout, &options.hidden_dropout})
-    if (*also > 0) *also = choice.dropout;
-  return options;
-}
-
-TrainingJob training_job(Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
-  TrainingJob job{.label = model.scheme(), .model = &model};
-  job.batch = [&task, sequences = sizes.batch, seed = training.seed](std::int64_t part) -> TrainingBatch {
-    const Batch batch = task.training_batch(seed, part, sequences);
-    return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
-  };
-  job.loss_of = [&model, seed = training.seed](const TrainingBatch& batch, std::int64_t part) {
-    const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-    return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1], no_target);
-  };
-  job.not_recordable = not_recordable(model.options());
-  job.sequences = sizes.batch;
-  job.validate = [&model, &task, sizes, seed = training.seed] { return validate(model, task, sizes, seed); };
-  job.description = description(choice_of(model.options()), task, sizes, training);
-  return job;
-}
-
-std::vector<std::pair<std::string, std::string>> description(
-    const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training) {
-  std::vector<std::pair<std::string, std::string>> facts = task.description();
-  facts.insert(
-      facts.end(), {{"scheme", canonical_text(parse_schemes(choice.scheme))}, {"dim", std::to_string(choice.dim)},
-                       {"layers", std::to_string(choice.layers)}, {"heads", std::to_string(choice.heads)},
-                       {"activation", choice.activation}, {"executor", choice.executor},
-                       {"dropout", exact(choice.dropout)}, {"batch", std::to_string(sizes.batch)}});
-  if (training.validate_every > 0)
-    facts.emplace_back("validation-sequences", std::to_string(sizes.validation_sequences));
-  for (auto& fact : whence::description(training)) facts.push_back(std::move(fact));
-  facts.emplace_back("data", data_fingerprint(task, training.seed));
-  return facts;
 }
 
 std::string data_fingerprint(const Task& task, std::uint64_t seed) {

@@ -8,32 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training.h"
 #include "examples/whence/tasks/task.h"
 
 namespace whence::tasks {
-
-// What of a task's model may be chosen; the rest is the task's.
-struct ModelChoice {
-  std::string scheme, activation, executor;
-  std::int64_t dim = 0, layers = 0, heads = 0;
-  double dropout = 0;
-};
-[[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
-void declare(CommandLine& line, ModelChoice& choice);  // under the title "Model"
-// A dropout of patterns and hidden numbers follows where the model has one, and so does
-// an MLP's width other than 4 dim.
-[[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
-
-// What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this
-// version knows no such task, or not its options, or when files that the task read then are others now.
-struct RecordedTask {
-  std::unique_ptr<Task> task;
-  TransformerOptions model;
-  std::uint64_t seed = 0;
-};
-[[nodiscard]] RecordedTask recorded_task(const RunRecord& record);
 
 struct RunSizes {
   std::int64_t batch = 16;             // sequences per part of a step, and at once in tests
@@ -44,13 +22,9 @@ struct RunSizes {
   return std::min(sizes.test_sequences, set.sequences);
 }
 
-// Training on the task, with validation on sequences like those of the first test set that are in no test set.
-// REQUIRES: `model` and `task` outlive the job.
-[[nodiscard]] TrainingJob training_job(
-    Transformer& model, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
-// What a resumed run must share: model, task, training, and the data themselves.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> description(
-    const ModelChoice& choice, const Task& task, const RunSizes& sizes, const TrainingOptions& training);
+// Loss and errors on sequences like those of the first test set that are in no test set.
+[[nodiscard]] Validation validate(
+    const Transformer& model, const Task& task, const RunSizes& sizes, std::uint64_t seed);
 // SHA-256 of the first training batches, of the beginnings of the test sets, and of the files that the task read.
 [[nodiscard]] std::string data_fingerprint(const Task& task, std::uint64_t seed);
 

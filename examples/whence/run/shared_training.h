@@ -1,0 +1,18 @@
+// What ranks that train together tell each other at a run's ends and checkpoints.
+#pragma once
+
+#include "nn/io/checkpoint.h"
+#include "nn/training/precision.h"
+#include "tensor/ranks/communicator.h"
+
+namespace whence {
+
+// Rank 0 alone reads the checkpoint: the others may have no such folder. `state`, weights and moments are then the same
+// on all.
+void take_from_rank_0(Communicator& ranks, TrainingState& state, MixedPrecision& precision);
+
+// Error where a rank has other weights than rank 0: processors that round otherwise would go apart without a sign of it,
+// as each has its own sums in Adam.
+void require_same_weights(Communicator& ranks, const MixedPrecision& precision, std::int64_t step);
+
+}  // namespace whence

@@ -1,0 +1,110 @@
+#include "examples/whence/run/training_options.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "examples/whence/run/loading.h"
+#include "tensor/error.h"
+#include "tensor/products.h"
+
+namespace whence {
+namespace {
+
+using Count = Range<std::int64_t>;
+constexpr std::int64_t many = 1000000000;
+
+// What changes the weights.
+void declare_steps(CommandLine& options, TrainingOptions& training) {
+  options.heading("Training")
+      .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
+      .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
+      .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
+      .integer("warm-up", &training.warm_up, Count{0, many},
+          {"linear warm-up, at most --steps; 0: the peak at step 1, as 1", "steps"})
+      .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
+      .number("final-lr", &training.final_rate, Range<double>{0, 10},
+          {"learning rate that linear and cosine would reach one step after the last"})
+      .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
+          {"of AdamW: how long squares of gradients are remembered; beta1 is 0.9, epsilon 1e-8"})
+      .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
+          {"decoupled weight decay of matrices and tables, Transformer-XL's two biases among them"})
+      .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
+      .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
+          {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
+      .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
+}
+
+void declare_validation(CommandLine& options, TrainingOptions& training) {
+  options.heading("Validation")
+      .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
+      .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
+      .integer("patience", &training.patience, Count{0, many},
+          {"validations without a better one after which to stop; 0: go on"});
+}
+
+}  // namespace
+
+void declare(CommandLine& options, TrainingOptions& training) {
+  declare_steps(options, training);
+  declare_validation(options, training);
+  options.heading("Output")
+      .integer("save-every", &training.save_every, Count{1, many}, {"between checkpoints", "steps"})
+      .integer("keep-checkpoints", &training.keep_checkpoints, Count{0, many},
+          {"of the newest; 0: all, so that whence look can go through the training"})
+      .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
+      .integer("look-every", &training.look_every, Count{0, many},
+          {"between looks at gradients, gates and bounds, and at why gradients are zero, on one sequence (looks.jsonl; "
+           "whence look draws them); 0: none",
+              "steps"})
+      .flag("resume", &training.resume,
+          {"go on from the latest checkpoint in --out with the options of its run.json, to the same bits as an "
+           "undisturbed run; more --steps: the rate follows the longer run from there on"});
+  declare_accept_damaged(options, training.accept_damaged);
+  options.flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
+      .flag("quiet", &training.quiet, {"no progress"})
+      .flag("cuda-graph", &training.cuda_graph,
+          {"on a GPU: record a step's launches once and replay them; without dropout"})
+      .flag("check-finite", &training.check_finite,
+          {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
+           "alone, as the loss scale answers for gradients"});
+}
+
+std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
+  TrainingOptions shown = training;
+  CommandLine options("", "", "");
+  declare_steps(options, shown);
+  declare_validation(options, shown);
+  auto facts = options.values();
+  facts.emplace_back("precision", to_string(training.precision));
+  facts.emplace_back("products", to_string(product_numbers()));
+  if (training.precision != DType::f16)
+    std::erase_if(facts, [](const auto& fact) { return fact.first == "loss-scale-growth"; });
+  return facts;
+}
+
+void check(const TrainingOptions& training) {
+  const auto refuse = [](const std::string& what) { throw InputError(what); };
+  if (training.accept_damaged && !training.resume)
+    refuse("--accept-damaged: given; it has no effect without --resume, which loads a checkpoint; add that");
+  if (training.validate_every == 0 && training.keep_best)
+    refuse("--keep-best: given; it has no effect without --validate-every; add it");
+  if (training.validate_every == 0 && training.patience > 0)
+    refuse("--patience: given; it has no effect without --validate-every; add it");
+  if (training.final_rate > 0 && training.decay == "constant")
+    refuse("--final-lr: given; it has no effect with --decay constant; choose linear or cosine, or leave it out");
+  if (training.final_rate > training.learning_rate) {
+    refuse(to_text(
+        "--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));
+  }
+}
+
+void fit_warm_up(const CommandLine& options, TrainingOptions& training) {
+  if (training.warm_up <= training.steps) return;
+  if (options.given("warm-up")) options.refuse("warm-up", "at most --steps", "shorten it");
+  if (!training.quiet)
+    std::cerr << "warm-up: " << training.warm_up << " steps by default, shortened to --steps " << training.steps
+              << '\n';
+  training.warm_up = training.steps;
+}
+
+}  // namespace whence

@@ -1,0 +1,55 @@
+#include "examples/whence/study/model_choice.h"
+
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/scheme_names.h"
+
+namespace whence {
+
+ModelChoice choice_of(const TransformerOptions& model) {
+  return {
+      model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
+}
+
+void declare(CommandLine& line, ModelChoice& choice) {
+  using Count = Range<std::int64_t>;
+  line.heading("Model")
+      .text("scheme", &choice.scheme,
+          {.help = "positional scheme, e.g. \"cope(p_max=64) + rope\"; whence schemes lists them",
+              .known = scheme_names()})
+      .elsewhere("list-schemes", "whence schemes lists them")
+      .integer("dim", &choice.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
+      .integer("layers", &choice.layers, Count{1, 128}, {"blocks", "", "choose at least one layer"})
+      .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
+      .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
+      .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
+      .choice("executor", &choice.executor, executor_names(), {"how attention is computed"});
+}
+
+void follow(const CommandLine& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after) {
+  const auto take = [&](const char* name, auto ModelChoice::*field) {
+    if (!line.given(name) && before.*field != after.*field) choice.*field = after.*field;
+  };
+  take("scheme", &ModelChoice::scheme), take("activation", &ModelChoice::activation);
+  take("executor", &ModelChoice::executor), take("dropout", &ModelChoice::dropout);
+  take("dim", &ModelChoice::dim), take("layers", &ModelChoice::layers), take("heads", &ModelChoice::heads);
+}
+
+TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {
+  TransformerOptions options = model;
+  options.scheme = choice.scheme, options.executor = choice.executor,
+  options.activation = activation_of(choice.activation);
+  options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
+  if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
+  options.dropout = choice.dropout;
+  for (double* also : {&options.pattern_dropout, &options.hidden_dropout})
+    if (*also > 0) *also = choice.dropout;
+  return options;
+}
+
+std::vector<std::pair<std::string, std::string>> model_facts(const TransformerOptions& model) {
+  return {{"scheme", canonical_text(parse_schemes(model.scheme))}, {"dim", std::to_string(model.dim)},
+      {"layers", std::to_string(model.layers)}, {"heads", std::to_string(model.heads)},
+      {"activation", to_string(model.activation)}, {"executor", model.executor}, {"dropout", exact(model.dropout)}};
+}
+
+}  // namespace whence

@@ -1,0 +1,78 @@
+// What is trained on: a task, questions of one's own (JSON lines), a text. `train` knows studies alone, and lends each
+// its model, steps, files and machines. In the order of a run: declare, settle, open, batch, validate, test.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/whence/cli/command_line.h"
+#include "examples/whence/run/training.h"
+#include "nn/transformer.h"
+
+namespace whence {
+
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+// Sizes by name: "mini" takes minutes on a laptop, and the papers' findings can show; "paper" is the papers' own.
+struct Sizes {
+  std::string name;
+  std::string words;  // options of `train`: "length=64 dim=64 steps=1500"; empty: the options' defaults
+};
+
+// What a model reads at once in the tests.
+struct Reading {
+  index_t sequences = 1, length = 1;
+  std::string remedy = {};  // what makes it smaller
+};
+
+class Study {
+ public:
+  virtual ~Study() = default;
+
+  [[nodiscard]] virtual std::string name() const = 0;   // as it is typed and recorded: "flip_flop", "lm"
+  [[nodiscard]] virtual std::string title() const = 0;  // one line, for --help
+  [[nodiscard]] virtual std::vector<Sizes> sizes() const = 0;
+
+  // Options of its own, which share no name with those of the model and of training. The study owns their values.
+  virtual void declare(CommandLine& line) = 0;
+  [[nodiscard]] virtual TrainingOptions training() const = 0;  // the steps that its paper takes
+  // Once the options have their values: makes what they say. InputError where they do not go together.
+  virtual void settle(const CommandLine& line, const TrainingOptions& training) = 0;
+  // Reads what only training needs, such as a text, and gives lines about it for people. `output`: the run's folder.
+  [[nodiscard]] virtual std::string open(const CommandLine& /*line*/, const std::string& /*output*/) { return {}; }
+  // Prints what is trained on where an option asks for no more than that: true then.
+  [[nodiscard]] virtual bool shows_data(std::uint64_t /*seed*/) const { return false; }
+
+  // Vocabulary, outputs, length, and the model that its paper trains.
+  [[nodiscard]] virtual TransformerOptions model() const = 0;
+  // Part 1, 2, ... of the training steps: inputs and targets i64 [b t], a target of -1 being none. A pure function of
+  // seed and part.
+  [[nodiscard]] virtual TrainingBatch batch(std::uint64_t seed, std::int64_t part) const = 0;
+  [[nodiscard]] virtual TrainingBatch sample(std::uint64_t seed) const = 0;  // one sequence, to look at
+  [[nodiscard]] virtual Validation validate(const Transformer& model, std::uint64_t seed) const = 0;
+  [[nodiscard]] virtual Reading largest_reading(std::uint64_t seed) const = 0;  // of the tests
+
+  // What one should know before training, a line each. InputError where the model cannot be tested at all.
+  [[nodiscard]] virtual std::vector<std::string> notes(Transformer&, const TrainingOptions&) const { return {}; }
+  // Prints the tables of the trained model, and writes the files that it returns into training.folder.
+  virtual std::vector<std::string> test(
+      const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const = 0;
+
+  [[nodiscard]] virtual std::string data(std::uint64_t seed) const = 0;  // SHA-256 of what is trained on
+  [[nodiscard]] virtual Facts facts(const TrainingOptions&) const = 0;   // what a resumed run must share
+  [[nodiscard]] virtual Facts record_facts(const Transformer& model, std::uint64_t seed) const = 0;  // for run.json
+};
+
+[[nodiscard]] std::vector<std::string> study_names();  // every task's, and "lm"
+// With its options at their defaults. InputError with the nearest name.
+[[nodiscard]] std::unique_ptr<Study> find_study(const std::string& name);
+// The words of "mini" or "paper". InputError for another name.
+[[nodiscard]] std::string words_of_sizes(const Study& study, const std::string& name);
+
+// A training of the model on the study. REQUIRES: both outlive the job.
+[[nodiscard]] TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions& training);
+
+}  // namespace whence

@@ -1,0 +1,73 @@
+// One command line of `train`, read and checked, with the study that it asks for.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/machine/ranks.h"
+#include "examples/whence/run/run_record.h"
+#include "examples/whence/study/model_choice.h"
+#include "examples/whence/study/study.h"
+
+namespace whence {
+
+struct TrainSettings {
+  ModelChoice model;
+  TrainingOptions training;
+  std::string preset = "paper", out, from, weights_of, graph;
+  bool describe = false;
+  MachineOptions machine;
+  RankOptions ranks;
+};
+
+class TrainRequest {
+ public:
+  // The words behind the study's name. With a record its options come in place of the defaults. InputError where train
+  // refuses them.
+  TrainRequest(const std::string& study, const std::vector<std::string>& words,
+      const std::optional<RunRecord>& record = std::nullopt);
+
+  [[nodiscard]] const std::optional<std::string>& page() const { return page_; }  // of --help or --version
+  [[nodiscard]] Study& study() const { return *study_; }
+  [[nodiscard]] const TrainSettings& settings() const { return settings_; }
+  [[nodiscard]] const CommandLine& line() const { return line_; }
+  // Of the study, with what was chosen.
+  [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
+  [[nodiscard]] RunRecord record() const;  // without facts. REQUIRES: study().open() was called
+
+ private:
+  void declare_options();
+  void take_sizes(const std::string& name);
+  void settle();
+
+  std::unique_ptr<Study> study_;
+  CommandLine line_;
+  TrainSettings settings_;
+  ModelChoice of_study_;  // before its options were read
+  std::optional<std::string> page_;
+};
+
+// Of the words behind "train": a study's name or a file FILE.jsonl, and options. Without the name it is that of the run
+// that is repeated or gone on with (--from, --resume). FileError for a damaged record, which may have been the only
+// reason for what was refused.
+[[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
+// FileError where a run is repeated with no option typed in place of its own, and its data are others now. REQUIRES:
+// study().open() was called.
+void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words);
+
+// Every option of `train STUDY` with its value when these words are typed. InputError when it would refuse them, or the
+// model that they ask for; nothing is run and nothing written, and no text is read.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
+    const std::string& study, const std::vector<std::string>& words);
+
+// What one sequence costs in training (examples/whence/run/training_operations.h); InputError as above.
+[[nodiscard]] double operations_per_sequence(const std::string& study, const std::vector<std::string>& words);
+
+// SHA-256 of what such a training reads, as run.json will have it. InputError and FileError as of the training.
+[[nodiscard]] std::string data_of(const std::string& study, const std::vector<std::string>& words);
+
+}  // namespace whence

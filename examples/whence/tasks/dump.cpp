@@ -1,0 +1,91 @@
+#include "examples/whence/tasks/dump.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "examples/whence/cli/numbers.h"
+#include "nn/io/json.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence::tasks {
+namespace {
+
+// What the model reads, and behind it the answers that it is to find itself.
+std::string text_of(const Task& task, const Tokens& inputs, const Tokens& graded) {
+  std::string text, answers;
+  const bool causal = task.model().causal;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    text += task.text(inputs[i]);
+    const bool shown = causal && i + 1 < inputs.size() && inputs[i + 1] == graded[i];  // as the next input
+    if (graded[i] != no_target && !shown) answers += task.answer_text(graded[i]);
+  }
+  return answers.empty() ? text : text + " -> " + answers;
+}
+
+Json line_about(const std::string& name, const Task& task, const std::string& set, const std::vector<std::string>& sets,
+    std::uint64_t seed) {
+  Json options{Json::Fields()};
+  for (const auto& [option, value] : task.description()) {
+    const auto number = parse_number<double>(value);
+    const auto whole = parse_number<std::int64_t>(value);
+    options.add(option, whole ? Json(*whole) : number ? Json(*number) : Json(value));
+  }
+  const TransformerOptions model = task.model();
+  std::vector<std::string> vocabulary, answers;
+  for (index_t token = 0; token < model.vocabulary; ++token) vocabulary.push_back(task.text(token));
+  for (index_t token = 0; token < model.outputs; ++token) answers.push_back(task.answer_text(token));
+  Json about{
+      {"task", name}, {"seed", seed}, {"set", set}, {"sets", sets}, {"options", options}, {"vocabulary", vocabulary}};
+  if (!answers.empty()) about.add("answers", answers);
+  return about;
+}
+
+Json line_of(const Task& task, const Batch& batch, index_t row, std::int64_t number) {
+  const auto part = [&](const Tokens& all) {
+    return Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
+  };
+  return {{"sequence", number}, {"tokens", part(batch.inputs)}, {"targets", part(batch.targets)},
+      {"graded", part(batch.graded)}, {"text", text_of(task, part(batch.inputs), part(batch.graded))}};
+}
+
+// The library escapes controls below blank. A terminal acts on U+007F to U+009F too: \u007f, and \u0080 on for 0xC2 0x80 on.
+std::string printable(const Json& line) {
+  std::string text;
+  for (const char character : line.line()) {
+    const auto byte = static_cast<unsigned char>(character);
+    const bool second = !text.empty() && text.back() == '\xC2' && byte >= 0x80 && byte < 0xA0;
+    if (second) text.pop_back();
+    if (second || byte == 0x7F)
+      text += byte < 0x90 ? (byte == 0x7F ? "\\u007" : "\\u008") : "\\u009", text += "0123456789abcdef"[byte & 15];
+    else
+      text += character;
+  }
+  return text;
+}
+
+}  // namespace
+
+void dump(
+    const std::string& name, const Task& task, const DumpOptions& options, std::uint64_t seed, index_t batch_size) {
+  const std::vector<TestSet> tests = task.test_sets();
+  std::vector<std::string> sets{"training", "validation"};
+  for (const TestSet& set : tests) sets.push_back(set.name);
+  const auto set = static_cast<std::size_t>(std::ranges::find(sets, options.set) - sets.begin());
+  if (set == sets.size()) throw InputError("--dump-set: ", options.set, " given; one of ", joined(sets), " required");
+  std::cout << printable(line_about(name, task, options.set, sets, seed)) << '\n';
+  const std::int64_t there = set == 0   ? no_end
+                             : set == 1 ? task.validation_sequences()
+                                        : tests[set - 2].sequences,
+                     end = std::min(options.count, there);
+  std::int64_t written = 0;
+  for (std::int64_t step = 1; written < end; ++step) {
+    const Batch batch = set == 0   ? task.training_batch(seed, step, batch_size)
+                        : set == 1 ? task.validation_batch(seed, written, batch_size)
+                                   : task.test_batch(set - 2, seed, written, batch_size);
+    for (index_t row = 0; row < batch.sequences && written < end; ++row, ++written)
+      std::cout << printable(line_of(task, batch, row, written)) << '\n';
+  }
+}
+
+}  // namespace whence::tasks
