@@ -38,6 +38,28 @@ Settings made_short(Settings settings, const std::string& task) {
   return settings;
 }
 
+// Equal trainings have one place: by task and options, with the schemes.
+using Key = std::pair<std::string, Settings>;
+
+struct Place {
+  Key request;
+  std::string scheme;
+};
+
+// Those of one table, by "TASK SCHEME", added to what is to be run.
+std::map<std::string, Place> places_of(const std::vector<Grid>& grids, std::map<Key, GridRequest>& requests) {
+  std::map<std::string, Place> places;
+  for (const Grid& grid : grids) {
+    for (const GridCell& cell : grid.cells) {
+      const Key key(grid.task, made_short(cell.options, grid.task));
+      if (!places.try_emplace(grid.task + " " + cell.scheme, Place{key, cell.scheme}).second) continue;
+      GridRequest& request = requests[key];
+      if (std::ranges::count(request.schemes, cell.scheme) == 0) request.schemes.push_back(cell.scheme);
+    }
+  }
+  return places;
+}
+
 std::string bits_in(const GridCell& cell) {
   if (!cell.failure.empty()) throw Error("a short training of ", cell.scheme, " failed: ", cell.failure);
   std::string all;
@@ -50,15 +72,9 @@ std::string bits_in(const GridCell& cell) {
 std::vector<Bits> bits_of(
     const std::vector<ShortTraining>& trainings, const fs::path& folder, int jobs, const TrainCheck& check) {
   const std::string text = write_text(folder);
-  std::map<std::pair<std::string, Settings>, GridRequest> requests;  // by task and options
-  struct Place {
-    std::pair<std::string, Settings> request;
-    std::string scheme;
-  };
-  std::vector<std::map<std::string, Place>> places;  // of each training, by "TASK SCHEME"
+  std::map<Key, GridRequest> requests;
+  std::vector<std::map<std::string, Place>> places;  // of each training
   for (const ShortTraining& training : trainings) {
-    places.emplace_back();
-    if (training.table->presets.empty()) continue;
     const Asked asked{.preset = training.preset,
         .set = training.set,
         .text = text,
@@ -67,17 +83,12 @@ std::vector<Bits> bits_of(
         .methods = {},
         .seeds = 1,
         .folder = folder};
-    for (const Grid& grid : plan_runs(*training.table, asked, check).grids) {
-      for (const GridCell& cell : grid.cells) {
-        const std::pair key(grid.task, made_short(cell.options, grid.task));
-        if (!places.back().try_emplace(grid.task + " " + cell.scheme, Place{key, cell.scheme}).second) continue;
-        GridRequest& request = requests[key];
-        if (std::ranges::count(request.schemes, cell.scheme) == 0) request.schemes.push_back(cell.scheme);
-      }
-    }
+    const bool trained = !training.table->presets.empty();
+    places.push_back(
+        places_of(trained ? plan_runs(*training.table, asked, check).grids : std::vector<Grid>(), requests));
   }
   std::vector<Grid> grids;
-  std::map<std::pair<std::string, Settings>, std::size_t> grid_of;
+  std::map<Key, std::size_t> grid_of;
   for (auto& [key, request] : requests) {
     request.task = key.first, request.settings = key.second, request.seeds = 1;
     request.folder = folder / std::to_string(grids.size());
@@ -85,13 +96,11 @@ std::vector<Bits> bits_of(
     grids.push_back(plan_grid(request, check));
   }
   if (!grids.empty()) run_grids(grids, machine_for(grids, jobs, "cpu", true));
-  std::vector<Bits> all;
-  for (const auto& each : places) {
-    all.emplace_back();
-    for (const auto& [name, place] : each)
+  std::vector<Bits> all(places.size());
+  for (std::size_t k = 0; k < places.size(); ++k)
+    for (const auto& [name, place] : places[k])
       for (const GridCell& cell : grids[grid_of.at(place.request)].cells)
-        if (cell.scheme == place.scheme) all.back()[name] = bits_in(cell);
-  }
+        if (cell.scheme == place.scheme) all[k][name] = bits_in(cell);
   return all;
 }
 
