@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ class Json {
   Json(const char* text) : value_(std::string(text)) {}
   Json(List list) : value_(std::move(list)) {}
   template <class Each> Json(const std::vector<Each>& list) : value_(List(list.begin(), list.end())) {}
+  template <class Value> Json(const std::map<std::string, Value>& values) : value_(Object()) {
+    for (const auto& [name, value] : values) add(name, value);
+  }
   Json(std::initializer_list<Field> fields);
   Json(Fields fields);
 

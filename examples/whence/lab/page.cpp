@@ -1,16 +1,13 @@
 #include "examples/whence/lab/page.h"
 
-#include <nlohmann/json.hpp>
-
 #include "examples/whence/report/plot.h"
 #include "examples/whence/report/report.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
-
-using nlohmann::ordered_json;
 
 constexpr std::size_t readable = 40;  // rows of differences on a screen
 
@@ -20,22 +17,23 @@ std::string about_the_test(const LongTables& tables) {
                        : to_text("No test: Welch's needs ", seeds_for_a_test, " seeds or more on both sides.");
 }
 
-ordered_json json_of(const Grid& grid, const GridCell& cell) {
-  ordered_json run{{"task", grid.task}, {"place", cell.place}, {"scheme", cell.scheme}, {"seed", cell.seed},
-      {"folder", cell.folder.string()}, {"options", ordered_json::object()}, {"sequences_per_step", cell.sequences},
-      {"train_seconds", cell.seconds}, {"failure", nullptr}, {"results", ordered_json::array()}};
-  for (const auto& [name, value] : cell.options) run["options"][name] = value;
-  if (!cell.failure.empty()) run["failure"] = cell.failure;
+Json json_of(const Grid& grid, const GridCell& cell) {
+  Json options{Json::Fields()};
+  for (const auto& [name, value] : cell.options) options.add(name, value);
+  Json::List results;
   for (const auto& [set, score] : cell.scores)
-    run["results"].push_back({{"test_set", set}, {"measures", score.measures}, {"guesses", score.guesses}});
-  return run;
+    results.push_back({{"test_set", set}, {"measures", score.measures}, {"guesses", score.guesses}});
+  return {{"task", grid.task}, {"place", cell.place}, {"scheme", cell.scheme}, {"seed", cell.seed},
+      {"folder", cell.folder.string()}, {"options", options}, {"sequences_per_step", cell.sequences},
+      {"train_seconds", cell.seconds}, {"failure", cell.failure.empty() ? Json() : Json(cell.failure)},
+      {"results", results}};
 }
 
 std::string json_of(const Findings& found, const std::vector<Grid>& grids) {
-  ordered_json page{{"version", WHENCE_VERSION}, {"axes", found.axes}, {"runs", ordered_json::array()}};
+  Json::List runs;
   for (const Grid& grid : grids)
-    for (const GridCell& cell : grid.cells) page["runs"].push_back(json_of(grid, cell));
-  return page.dump(1, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+    for (const GridCell& cell : grid.cells) runs.push_back(json_of(grid, cell));
+  return Json{{"version", WHENCE_VERSION}, {"axes", found.axes}, {"runs", runs}}.page(1) + '\n';
 }
 
 }  // namespace

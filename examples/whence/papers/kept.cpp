@@ -1,18 +1,17 @@
 #include "examples/whence/papers/kept.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence::papers {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 // "cope-table3-mini"
 std::string name_of(const Record& record) {
@@ -22,7 +21,7 @@ std::string name_of(const Record& record) {
 }
 
 std::string json_of(const Record& record, const std::vector<Said>& said) {
-  Json numbers = Json::array(), commands = Json::array();
+  Json::List numbers, commands;
   for (const Measured& each : record.measurement.all)
     numbers.push_back({{"method", each.method}, {"column", each.column}, {"values", each.values}});
   for (const Said& each : said)
@@ -32,7 +31,7 @@ std::string json_of(const Record& record, const std::vector<Said>& said) {
       {"program", record.program}, {"machine", record.machine}, {"vectors", record.vectors}, {"lab", record.lab},
       {"text", record.text}, {"seeds", record.seeds}, {"measure", record.measurement.measure}, {"numbers", numbers},
       {"commands", commands}};
-  return page.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return page.page(1) + "\n";
 }
 
 std::string fenced(const std::string& text) { return "\n```\n" + text + "```\n"; }
