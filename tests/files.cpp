@@ -220,7 +220,7 @@ TEST_CASE("F14: names with blanks, line ends and 255 bytes are written, or refus
 
 TEST_CASE("F5: JSON with a NUL, nested deeper than anyone writes, or with a field twice is refused") {
   const auto message = [](const std::string& text) {
-    return refusal<FileError>([&] { (void)read_json(text, "a.json"); });
+    return refusal<FileError>([&] { (void)Json::read(text, "a.json"); });
   };
   const auto nested = [](std::size_t lists) {
     return R"({"a":)" + std::string(lists, '[') + std::string(lists, ']') + "}";
@@ -243,7 +243,7 @@ TEST_CASE("F5: JSON with a NUL, nested deeper than anyone writes, or with a fiel
 }
 
 TEST_CASE("JSON is read strictly: what is missing or something else is refused with its place and name") {
-  const Json page = read_json(
+  const Json page = Json::read(
       R"({"t":"x","n":3,"x":0.5,"no":null,"yes":true,"l":["a","b"],"m":[1,null],"o":{"n":7},"all":[{"k":1},{}],"big":18446744073709551615})",
       "a.json");
   CHECK(page.text("t") == "x");

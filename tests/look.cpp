@@ -144,7 +144,7 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
   const std::string page = page_of(inspection);
   CHECK(page.find("</script><b>") == std::string::npos);
   PageNumbers numbers;
-  const Json data = read_json(json_of(inspection, numbers), "data");
+  const Json data = Json::read(json_of(inspection, numbers), "data");
   CHECK(data.list("tokens").size() == 7);
   const Json::List& quantities = data.objects("quantities");
   REQUIRE(quantities.size() == 13);

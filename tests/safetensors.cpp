@@ -197,8 +197,8 @@ TEST_CASE("F5, F7: headers of another form, and dimensions that are no counts, a
   refuses(R"({"x":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "x: field 'dtype' given twice");
   refuses(R"({"__metadata__":{"a":"1","a":"2"}})", "field 'a' given twice", 0);
   refuses(R"({"__metadata__":{},"__metadata__":{}})", "field '__metadata__' given twice", 0);
-  refuses(R"({"__metadata__":{"a":1}})", "__metadata__: field 'a' is a whole number; a text required", 0);
-  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", "field 'a' is an object; a text required", 0);
+  refuses(R"({"__metadata__":{"a":1}})", "__metadata__: field 'a' is 1; a text required", 0);
+  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", R"(field 'a' is {"b":"c"}; a text required)", 0);
   refuses(R"({"__metadata__":[]})", "'__metadata__' is []; an object required", 0);
   refuses(R"({"x":{"dtype":"F32","shape":[1]}})", "x: no field 'data_offsets'");
   refuses(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})",
@@ -233,12 +233,12 @@ TEST_CASE("F5, F7: headers of another form, and dimensions that are no counts, a
   refuses(deep, "nests deeper");
 }
 
-TEST_CASE("F5: a header of a million names is answered within seconds, in one line of 500 characters at most") {
+TEST_CASE("F5: a header of a million names is answered within a second, in one line of 500 characters at most") {
   const Scratch scratch("bomb");
   std::string json = "{";
   for (int i = 0; i < 1'000'000; ++i) json += to_text(i ? "," : "", "\"", std::string(40, 'n'), i, "\":0");
   std::string message;
-  CHECK(seconds([&] { message = refusal(scratch / "x", with_header(json + "}")); }) < 10);
+  CHECK(seconds([&] { message = refusal(scratch / "x", with_header(json + "}")); }) < 1);
   CHECK(message.find("is 0; an object required") != std::string::npos);
   json = "{";
   for (int i = 0; i < 50'000; ++i) json += to_text(i ? "," : "", "\"", i, "\":", entry("[0]", "[0,0]"));

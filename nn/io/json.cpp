@@ -13,6 +13,7 @@ namespace whence {
 // Takes the parser's events, so that no value of the library is made: to free one takes memory, which may have ended.
 struct Json::Reader {
   const std::string& place;
+  const EachField& each;  // empty: all is kept
   std::vector<Json> open = {};
   std::vector<std::string> keys = {};  // of the open objects
   Json whole = {};
@@ -23,8 +24,15 @@ struct Json::Reader {
     else if (auto* list = std::get_if<List>(&open.back().value_))
       list->push_back(std::move(value));
     else
-      std::get<Object>(open.back().value_).fields.push_back({std::move(keys.back()), std::move(value)});
+      take_field(std::move(value));
     return true;
+  }
+  void take_field(Json value) {
+    if (each && open.size() == 1) {
+      each(keys.back(), value);
+      value = {};
+    }
+    std::get<Object>(open.back().value_).fields.push_back({std::move(keys.back()), std::move(value)});
   }
   bool begin(Json value) {
     constexpr std::size_t deepest = 64;
@@ -82,10 +90,10 @@ struct Json::Reader {
   }
 };
 
-Json read_json(std::string_view text, const std::string& place) {
+Json Json::read(std::string_view text, const std::string& place, const EachField& each) {
   if (const std::size_t at = text.find('\0'); at != text.npos)
     throw FileError(place, ": holds a NUL at byte ", at, "; JSON text required; is the file damaged?");
-  Json::Reader reader{place};
+  Reader reader{place, each};
   nlohmann::json::sax_parse(text, &reader);
   if (!reader.whole.is_object()) throw FileError(place, ": no object; a JSON object required");
   return std::move(reader.whole);

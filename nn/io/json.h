@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -21,6 +22,12 @@ class Json {
   struct Field;  // a name and its value
   using List = std::vector<Json>;
   using Fields = std::vector<Field>;
+
+  // The object that `text` is. FileError "PLACE: ..." when it is none, gives a field twice, holds a NUL (which the parser
+  // would take for its end), or nests deeper than 64. With `each`, which may refuse a field before those behind it are
+  // read, the values are not kept.
+  using EachField = std::function<void(const std::string& name, const Json& value)>;
+  [[nodiscard]] static Json read(std::string_view text, const std::string& place, const EachField& each = {});
 
   Json() = default;  // null
   template <std::same_as<bool> Truth> Json(Truth value) : value_(value) {}
@@ -81,7 +88,6 @@ class Json {
     Fields fields;
     std::shared_ptr<const std::string> place;  // "run.json: options"
   };
-  friend Json read_json(std::string_view text, const std::string& place);
   template <class Value> const Value& get(std::string_view name, const char* required) const;
   [[noreturn]] void refuse_field(std::string_view name, const char* required) const;
 
@@ -92,9 +98,5 @@ struct Json::Field {
   std::string name;
   Json value;
 };
-
-// The object that `text` is. FileError "PLACE: ..." when it is none, gives a field twice, holds a NUL (which the parser
-// would take for its end), or nests deeper than 64.
-[[nodiscard]] Json read_json(std::string_view text, const std::string& place);
 
 }  // namespace whence

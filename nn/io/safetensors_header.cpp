@@ -44,17 +44,23 @@ std::string plain(const std::string& name) {
 std::string printable(const std::string& name) { return "'" + plain(name) + "'"; }
 
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json) {
-  const Json page = read_json(json, path + ": safetensors: header");
   SafetensorsHeader header;
-  for (const auto& [name, value] : page.fields()) {
-    if (!value.is_object()) page.refuse(to_text(printable(name), " is ", plain(value.line()), "; an object required"));
+  const std::string place = path + ": safetensors: header";
+  (void)Json::read(json, place, [&](const std::string& name, const Json& value) {
+    if (!value.is_object())
+      throw FileError(place, ": ", printable(name), " is ", plain(value.line()), "; an object required");
     if (name.find('\0') != name.npos || name.find("../") != name.npos)
-      page.refuse(to_text("a tensor is called ", printable(name), "; a name without NUL and ../ required"));
-    if (name == "__metadata__")
-      for (const Json::Field& field : value.fields()) header.metadata.emplace(field.name, value.text(field.name));
-    else
+      throw FileError(place, ": a tensor is called ", printable(name), "; a name without NUL and ../ required");
+    if (name != "__metadata__") {
       header.entries.push_back(entry_of(name, value));
-  }
+      return;
+    }
+    for (const auto& [key, text] : value.fields()) {
+      const auto* held = text.as<std::string>();
+      if (!held) value.refuse(to_text("field ", printable(key), " is ", plain(text.line()), "; a text required"));
+      header.metadata.emplace(key, *held);
+    }
+  });
   return header;
 }
 

@@ -69,7 +69,7 @@ Peer::Peer(const Settings& settings, bool tuned) : Peer() {
   }
   close(request[0]), close(answer[1]);
   to_ = request[1], from_ = answer[0];
-  version_ = read_json(read_line(), "PyTorch").text("version");
+  version_ = Json::read(read_line(), "PyTorch").text("version");
 }
 
 Peer::~Peer() {
@@ -138,7 +138,7 @@ Peer::Answer Peer::ask(const Json& fields, const NamedTensors& tensors) {
   write(line.data(), line.size());
   for (const auto& [name, tensor] : sent)
     write(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype()));
-  const Json said = read_json(read_line(), "PyTorch");
+  const Json said = Json::read(read_line(), "PyTorch");
   if (said.has("failed")) throw Error("peer: PyTorch failed: ", said.text("failed"));
   Answer answer;
   for (const auto& [name, value] : said.fields())

@@ -11,7 +11,7 @@ void for_each_json_line(std::string_view text, const std::string& path, const st
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.find_first_not_of(" \t\r") != line.npos) take(read_json(line, to_text(path, ": line ", number)));
+    if (line.find_first_not_of(" \t\r") != line.npos) take(Json::read(line, to_text(path, ": line ", number)));
   }
 }
 

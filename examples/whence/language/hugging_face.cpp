@@ -93,7 +93,7 @@ Shape fused_shape(const Shape& ours, bool transposed) {
 // Where null is as good as nothing.
 class Config {
  public:
-  explicit Config(const std::string& path) : path_(path), json_(read_json(read_file(path), path)) {}
+  explicit Config(const std::string& path) : path_(path), json_(Json::read(read_file(path), path)) {}
 
   bool has(const char* name) const { return json_.has(name) && !json_.find(name)->is_null(); }
   [[noreturn]] void refuse(const char* name, const std::string& required) const {
@@ -201,7 +201,7 @@ std::vector<std::string> weight_files(const std::string& folder) {
   const fs::path index = fs::path(folder) / "model.safetensors.index.json";
   if (!fs::exists(index)) return {(fs::path(folder) / "model.safetensors").string()};
   std::set<std::string> names;
-  const Json page = read_json(read_file(index), index.string());
+  const Json page = Json::read(read_file(index), index.string());
   const Json& table = page.object("weight_map");
   for (const auto& [tensor, file] : table.fields()) names.insert(table.text(tensor));
   std::vector<std::string> files;

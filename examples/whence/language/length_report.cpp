@@ -131,7 +131,7 @@ void write_length_files(const std::vector<NamedScores>& models, const std::strin
 
 NamedScores read_length_scores(const std::string& path) {
   constexpr std::int64_t most = index_t{1} << 40;
-  const Json file = read_json(read_file(path), path);
+  const Json file = Json::read(read_file(path), path);
   NamedScores model{file.text("scheme"), {}};
   for (const Json& at : file.objects("lengths")) {
     LengthScore score{.length = at.whole("length", 1, most),

@@ -50,7 +50,7 @@ std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
     ++line_number;
     std::optional<double> at;
     try {
-      const Json record = read_json(line, to_text(path.string(), ": line ", line_number));
+      const Json record = Json::read(line, to_text(path.string(), ": line ", line_number));
       if (const Json* found = record.find("step")) at = found->as_number();
     } catch (const FileError&) {
       if (begin < before.size()) throw;

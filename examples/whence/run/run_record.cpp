@@ -77,7 +77,7 @@ const std::set<std::string> never_recorded{"out", "from", "resume", "accept-dama
     "rendezvous"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
-  const Json page = read_json(read_file(path), path.string() + ": no record of a run");
+  const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
   const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
       pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
   for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
