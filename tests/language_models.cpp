@@ -390,7 +390,7 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
   save_weights(scratch / "weights.safetensors", random_decoder(small("rope"), DType::f32)->parameters());
   CHECK(refusal().find("weights.safetensors") != std::string::npos);
   write_file(scratch / "run.json", "{\"task\": \"flip_flop\"}");
-  CHECK(refusal().find("run.json of a run required") != std::string::npos);
+  CHECK(refusal().find("run.json: no record of a run") != std::string::npos);
   std::filesystem::remove(scratch / "run.json");
   CHECK(refusal().find("run.json: cannot read") != std::string::npos);
 }

@@ -112,8 +112,8 @@ TEST_CASE("tokenize: bad usage and bad text are one line, and nothing is written
       {{"--data", good, "--kind", "bytes", "--vocabulary", "300"}, "--vocabulary: 300 given; it has no effect without"},
       {{"--data", good, "--kind", "words", "--export", scratch / "x"}, "--export: "},
       {{"--vocab", good}, "--merges: "},
-      {{"--vocab", good, "--merges", good}, "GPT-2's vocab.json required", 3},
-      {{"--tokeniser", good}, "damaged", 3},
+      {{"--vocab", good, "--merges", good}, "no vocab.json of GPT-2", 3},
+      {{"--tokeniser", good}, "no file that `tokenize` wrote", 3},
       {{"--tokeniser", good, "--kind", "bpe"}, "--kind: "},
       {{good}, "--data: "},
   };

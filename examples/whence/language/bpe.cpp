@@ -199,7 +199,8 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty() && !(merges.empty() && line.starts_with("#version"))) merges.push_back(line);
   }
-  const Json table = Json::read(InputFile(vocabulary_path).text(largest_file), vocabulary_path);
+  const Json table =
+      Json::read(InputFile(vocabulary_path).text(largest_file), vocabulary_path + ": no vocab.json of GPT-2");
   return bpe_from(token_numbers(table), merges, vocabulary_path);
 }
 

@@ -56,7 +56,7 @@ TokeniserPointer load_tokeniser(const std::string& path) {
 }
 
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
-  const Json file = Json::read(text, place);
+  const Json file = Json::read(text, place + ": no file that `tokenize` wrote");
   if (!file.has("format") || file.text("format") != "whence tokeniser") {
     throw FileError(place,
         ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");

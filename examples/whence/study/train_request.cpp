@@ -155,10 +155,13 @@ void require_data_of_record(const TrainRequest& request, const std::vector<std::
       std::ranges::all_of(options_in(words), [](const std::string& name) { return never_recorded.contains(name); });
   if (!from || !as_it_was) return;
   const RunRecord record = read_run_record(*from);
-  const std::string now = request.study().data(request.settings().training.seed);
-  if (now != record.data)
-    throw FileError("--from: the data have SHA-256 ", now, ", those of the recorded run ", record.data,
-        "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
+  const TrainingOptions& training = request.settings().training;
+  const std::string now = request.study().data(training.seed);
+  if (now == record.data) return;
+  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", record.data,
+      "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
+  if (training.resume) throw DoesNotFit("--resume: ", problem);
+  throw FileError("--from: ", problem);
 }
 
 std::vector<std::pair<std::string, std::string>> checked_train_options(

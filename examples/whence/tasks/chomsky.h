@@ -89,5 +89,4 @@ class ChomskyTask final : public Task {
   Reading reading_;
 };
 
-
 }  // namespace whence::tasks
