@@ -17,9 +17,15 @@
 
 namespace whence {
 
+// A field of an object. A template, as it holds a Json that is not whole yet.
+template <class Value> struct NamedValue {
+  std::string name;
+  Value value;
+};
+
 class Json {
  public:
-  struct Field;  // a name and its value
+  using Field = NamedValue<Json>;
   using List = std::vector<Json>;
   using Fields = std::vector<Field>;
 
@@ -92,11 +98,6 @@ class Json {
   [[noreturn]] void refuse_field(std::string_view name, const char* required) const;
 
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, List, Object> value_;
-};
-
-struct Json::Field {
-  std::string name;
-  Json value;
 };
 
 }  // namespace whence
