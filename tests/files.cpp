@@ -302,8 +302,8 @@ TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, 
   library["inner"] = ordered_json(library), ours.add("inner", Json(ours));
   CHECK(ours.line() == library.dump(-1, ' ', false, Handler::replace));
   CHECK(ours.line(Json::Utf8::escaped) == library.dump(-1, ' ', true, Handler::replace));
-  for (const std::size_t blanks : {1, 2})
-    CHECK(ours.page(blanks) == library.dump(static_cast<int>(blanks), ' ', false, Handler::replace));
+  for (const int blanks : {1, 2})
+    CHECK(ours.page(static_cast<std::size_t>(blanks)) == library.dump(blanks, ' ', false, Handler::replace));
   CHECK_THROWS_WITH_AS(
       (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
 }
