@@ -124,7 +124,8 @@ TEST_CASE("D7: train lm: bad text, bad tokenisers and other data are refused bef
   CHECK(with_data("missing.txt").find("missing.txt") != std::string::npos);
   CHECK(with_data("empty.txt").find("empty.txt") != std::string::npos);
   CHECK(with_data("short.txt").find("required") != std::string::npos);
-  CHECK(refusal({"--tokeniser", "broken.json"}).find("broken.json: no JSON") != std::string::npos);
+  CHECK(
+      refusal({"--tokeniser", "broken.json"}).find("broken.json: no file that `tokenize` wrote") != std::string::npos);
   CHECK(refusal({"--model", "gpt2-124m"}).find("--dim") != std::string::npos);
   CHECK(refusal({"--scheme", "cop"}).find("did you mean 'cope'") != std::string::npos);
 
