@@ -46,15 +46,6 @@ std::string csv_line(const std::vector<std::string>& cells) {
   return line + '\n';
 }
 
-std::string markdown_line(const std::vector<std::string>& cells) {
-  std::string line = "|";
-  for (std::string cell : cells) {
-    for (std::size_t at = 0; (at = cell.find('|', at)) != cell.npos; at += 2) cell.insert(at, "\\");
-    line += " " + cell + " |";
-  }
-  return line + '\n';
-}
-
 }  // namespace
 
 Table::Table(std::vector<std::string> header) : header_(std::move(header)) {}
@@ -114,14 +105,6 @@ std::string Table::html() const {
     out += "</tr>\n";
   }
   return out + "</tbody></table>";
-}
-
-std::string Table::markdown() const {
-  std::string result = markdown_line(header_) + "|";
-  for (std::size_t column = 0; column < header_.size(); ++column) result += is_numeric(column) ? "---:|" : "---|";
-  result += '\n';
-  for (const auto& cells : rows_) result += markdown_line(cells);
-  return result;
 }
 
 }  // namespace whence
