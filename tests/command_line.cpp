@@ -21,7 +21,6 @@
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "tensor/error.h"
-#include "tensor/suggest.h"
 
 using namespace whence;
 
@@ -34,7 +33,7 @@ struct Sample {
   double lr = 0.0003;
   std::string scheme = "cope", out, targets = "clean";
   bool quiet = false;
-  CommandLine line{"flip_flop", "trains a decoder on the flip-flop task", "0.1.0"};
+  CommandLine line{"flip_flop", "trains a decoder on the flip-flop task"};
 
   Sample() {
     line.heading("Model")
@@ -49,11 +48,7 @@ struct Sample {
         .example("flip_flop --scheme rope --out runs/rope", "trains RoPE");
   }
 
-  std::optional<std::string> parse(const std::vector<std::string>& arguments) {
-    std::vector<const char*> pointers = {"flip_flop"};
-    for (const std::string& argument : arguments) pointers.push_back(argument.c_str());
-    return line.parse(static_cast<int>(pointers.size()), pointers.data());
-  }
+  std::optional<std::string> parse(const std::vector<std::string>& words) { return line.parse(words); }
 };
 
 // The message with which the arguments are refused; "accepted" if they are not.
@@ -200,7 +195,7 @@ Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad us
 model or run, 130 interrupted after saving.
 )");
   CHECK(Sample().parse({"-h"}) == page);
-  CHECK(Sample().parse({"--version"}) == "flip_flop 0.1.0\n");
+  CHECK(Sample().parse({"--version"}) == "flip_flop " WHENCE_VERSION "\n");
 }
 
 TEST_CASE("command line: a name may be declared once") {
@@ -208,16 +203,6 @@ TEST_CASE("command line: a name may be declared once") {
   int again = 0;
   CHECK_THROWS_AS(sample.line.integer("layers", &again, {0, 1}, {"again"}), Error);
   CHECK_THROWS_AS(sample.line.flag("help", &sample.quiet, {"again"}), Error);
-}
-
-TEST_CASE("nearest name") {
-  const std::vector<std::string> names = {"layers", "heads", "length", "learning-rate"};
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(edit_distance("ab", "ba") == 1);
-  CHECK(nearest_name("haeds", names) == "heads");
-  CHECK(nearest_name("learn", names) == "learning-rate");
-  CHECK_FALSE(nearest_name("optimiser", names));
-  CHECK_FALSE(nearest_name("", names));
 }
 
 TEST_CASE("run_main: one line and the right exit code") {

@@ -33,8 +33,8 @@ struct Job {
   double now = 1000;
   std::ostringstream out;
   Progress progress;
-  explicit Job(ProgressStyle style, std::int64_t total = 100, std::int64_t first = 0)
-      : progress("train", total, first, std::move(style), out, [this] { return now; }) {}
+  explicit Job(Progress::Columns columns = {}, std::int64_t total = 100, std::int64_t first = 0, bool quiet = false)
+      : progress("train", total, quiet, first, out, std::move(columns), [this] { return now; }) {}
 
   void at(double seconds, std::int64_t step, double loss = 0.5) {
     now = 1000 + seconds;
@@ -42,11 +42,8 @@ struct Job {
   }
 };
 
-ProgressStyle terminal(int columns) {
-  ProgressStyle style;
-  style.rewriting = true;
-  style.columns = [columns] { return columns; };
-  return style;
+Progress::Columns terminal(int columns) {
+  return [columns] { return columns; };
 }
 
 // A folder that is removed with all its content.
@@ -67,7 +64,7 @@ void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, s
 }  // namespace
 
 TEST_CASE("progress: plain lines at most every ten seconds, and the last state") {
-  Job job(ProgressStyle{});
+  Job job;
   job.at(1, 10);
   job.at(9.9, 20);
   CHECK(job.out.str().empty());
@@ -84,32 +81,32 @@ TEST_CASE("progress: plain lines at most every ten seconds, and the last state")
 }
 
 TEST_CASE("progress: the last line comes though its time has not") {
-  Job job(ProgressStyle{});
+  Job job;
   job.at(3, 99);
   job.progress.finish();
   CHECK(job.out.str() == "train 99/100 99 %  loss 0.5  left 0:00  333 tokens/s  elapsed 0:03\n");
 }
 
 TEST_CASE("progress: step zero, a clock that stands still or goes back, a total of zero") {
-  Job still(ProgressStyle{});
+  Job still;
   still.at(0, 0);
   still.progress.finish();
   CHECK(still.out.str() == "train 0/100 0 %  loss 0.5  left -  - tokens/s  elapsed 0:00\n");
-  Job back(ProgressStyle{});
+  Job back;
   back.at(-50, 7, not_a_number);
   back.progress.finish();
   CHECK(back.out.str() == "train 7/100 7 %  loss nan  left -  - tokens/s  elapsed 0:00\n");
-  Job empty(ProgressStyle{}, 0);
+  Job empty({}, 0);
   empty.progress.update(0, 0, {});
   empty.progress.finish();
   CHECK(empty.out.str() == "train 0/0  left 0:00  elapsed 0:00\n");
-  Job never(ProgressStyle{});
+  Job never;
   never.progress.finish();
   CHECK(never.out.str().empty());
 }
 
 TEST_CASE("progress: a resumed run counts from where it resumed") {
-  Job job(ProgressStyle{}, 100, 50);
+  Job job({}, 100, 50);
   job.at(10, 60);
   // 10 steps in 10 s, 40 to go
   CHECK(job.out.str() == "train 60/100 60 %  loss 0.5  left 0:40  100 tokens/s  elapsed 0:10\n");
@@ -148,13 +145,11 @@ TEST_CASE("progress: a note gets its own line and the last state comes back") {
 TEST_CASE("progress: an exception leaves the terminal at the start of a line; quiet prints nothing") {
   std::ostringstream out;
   {
-    Progress progress("train", 10, 0, terminal(80), out, [] { return 0.0; });
+    Progress progress("train", 10, false, 0, out, terminal(80), [] { return 0.0; });
     progress.update(1, 0, {});
   }
   CHECK(out.str().back() == '\n');
-  ProgressStyle quiet = terminal(80);
-  quiet.quiet = true;
-  Job job(quiet);
+  Job job(terminal(80), 100, 0, true);
   job.at(20, 1);
   job.progress.note("saved");
   job.progress.finish();

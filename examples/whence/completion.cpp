@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -32,12 +31,11 @@ _whence() {
 if [[ ${funcstack[1]} == _whence ]]; then _whence "$@"; else compdef _whence whence; fi
 )sh";
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   std::vector<std::string> shell;
-  CommandLine line("whence completion", "Prints a script by which a shell completes whence's words.");
   line.names("SHELL", &shell, "bash or zsh", {"bash", "zsh"})
       .example("eval \"$(whence completion bash)\"", "for this shell; a line for ~/.bashrc");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (shell != std::vector<std::string>{"bash"} && shell != std::vector<std::string>{"zsh"})
     throw InputError("SHELL: one name required, bash or zsh; see whence completion --help");
   std::cout << (shell[0] == "bash" ? bash_script : zsh_script);
@@ -45,7 +43,7 @@ int run(int argc, char** argv) {
 }
 
 const RegisterCommand registered{
-    {"completion", Purpose::machine, "a script by which bash or zsh completes all this", run}};
+    {"completion", Purpose::machine, "a script by which bash or zsh completes the words of whence", run}};
 
 }  // namespace
 }  // namespace whence

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
@@ -37,9 +36,7 @@ struct Options {
       &conformance_checks();  // on a GPU what it computes against the CPU, and no other
 };
 
-CommandLine command_line(Options& options) {
-  CommandLine line(
-      "whence conformance", "Checks positional schemes and their compositions against everything that must hold.");
+void declare_options(CommandLine& line, Options& options) {
   line.names("[SCHEME...]", &options.schemes,
           "scheme texts such as 'cope(p_max=8) + rope'; none: every scheme, option and sum", scheme_names())
       .heading("What")
@@ -55,7 +52,6 @@ CommandLine command_line(Options& options) {
       .flag("quiet", &options.quiet, {.help = "no progress on standard error"})
       .example("whence conformance", "the whole matrix")
       .example("whence conformance 'cdape(kerple, kernel=5)' --json cells.json", "one row, with all its figures");
-  return line;
 }
 
 std::vector<std::string> texts_of(const Options& options) {
@@ -170,8 +166,7 @@ void require_known_check(const CommandLine& line, const Options& options) {
 
 std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<std::string>& texts) {
   std::vector<ConformanceRow> rows;
-  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), 0,
-      ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  Progress progress("conformance", static_cast<std::int64_t>(texts.size()), options.quiet);
   for (const std::string& text : texts) {
     rows.push_back(conform(text, options.seed,
         options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, *options.checks));
@@ -225,10 +220,10 @@ int check_all(const Options& options) {
   return failures == 0 ? 0 : 1;
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line = command_line(options);
-  if (line.shows_page(argc, argv)) return 0;
+  declare_options(line, options);
+  if (line.shows_page()) return 0;
   line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
   const DeviceChoice choice = choose_device(options.device);
   if (!choice.device.is_cpu()) options.checks = &device_checks();

@@ -5,7 +5,6 @@
 
 #include "autograd/recording.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/first_weights.h"
@@ -104,10 +103,8 @@ void to_hugging_face(const Options& options) {
   if (!options.tokens.empty()) write_logits(*saved.model, options);
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line(
-      "whence convert", "Takes a GPT-2 or GPT-NeoX of Hugging Face's transformers as a run, or writes a run as one.");
   line.names("FOLDER", &options.from, "config.json and model.safetensors of theirs, or a run of train lm")
       .heading("What is written")
       .text("out", &options.out, {"folder for the other form"})
@@ -118,7 +115,7 @@ int run(int argc, char** argv) {
   declare_accept_damaged(line, options.accept_damaged);
   line.example("whence convert gpt2 --out runs/gpt2", "what generate, score, look and train lm --weights-of take");
   line.example("whence convert runs/gpt2 --out back", "and for transformers' from_pretrained");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (options.from.size() != 1) throw InputError("FOLDER: ", options.from.size(), " given; one required");
   if (options.out.empty()) throw InputError("--out: nothing given; a folder required");
   line.refuse_unless("logits", !options.tokens.empty(), "--tokens");

@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/doctor/facts.h"
 #include "examples/whence/run/commit.h"
 
@@ -20,14 +19,13 @@ void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
   if (findings.empty()) std::cout << "nothing found that does not fit\n";
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   bool json = false;
-  CommandLine line("whence doctor", "Prints what whence runs on, and names what does not fit.");
   line.heading("Options")
       .flag("json", &json, {.help = "the same as one JSON object"})
       .example("whence doctor",
           "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   const MachineFacts facts = machine_facts();
   const std::vector<Finding> findings = findings_of(facts);
   if (json)

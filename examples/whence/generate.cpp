@@ -5,7 +5,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
@@ -93,11 +92,10 @@ void say_memory(const Transformer& model, const TokenIds& prompt, const Options&
   if (!options.quiet) std::cerr << line << '\n';
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence generate", "Draws text from a trained language model.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   refuse_options_without_effect(line, options);
   if (options.greedy) options.generation.sampling.temperature = 0;
   const Placement placement = placement_of(options.machine);
@@ -133,7 +131,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-const RegisterCommand registered{{"generate", Purpose::train, "draws text from what `train lm` left", run}};
+const RegisterCommand registered{
+    {"generate", Purpose::train, "draws text from a language model that `train lm` left", run}};
 
 }  // namespace
 }  // namespace whence

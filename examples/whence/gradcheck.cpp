@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
@@ -151,8 +150,7 @@ std::vector<std::string> row_of(const GradientChecks& checks, const Options& opt
 int check_all(const Options& options) {
   const std::vector<Entry> all = everything(options);
   const double started = steady_seconds();
-  Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), 0,
-      ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), options.quiet);
   Table table({"name", "cases", "inputs", "duals", "differences", "kinks", "result"});
   Totals totals;
   std::int64_t done = 0;
@@ -196,13 +194,10 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     throw InputError("all: given beside other names; it has them in it; leave them out");
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence gradcheck",
-      "Checks gradients in f64 with random cotangents: by dual numbers, exact to rounding, and by central "
-      "differences.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   refuse_options_without_effect(line, options);
   options.check.differences = !options.no_differences;
   if (options.list) {
@@ -228,7 +223,8 @@ int run(int argc, char** argv) {
   return ok ? 0 : 1;
 }
 
-const RegisterCommand registered{{"gradcheck", Purpose::check, "the gradients of any op or scheme, or of all", run}};
+const RegisterCommand registered{
+    {"gradcheck", Purpose::check, "gradients of any op or scheme, or of all, by dual numbers and by differences", run}};
 
 }  // namespace
 }  // namespace whence

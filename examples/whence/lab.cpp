@@ -6,7 +6,6 @@
 #include <map>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
@@ -146,11 +145,10 @@ Findings findings_of(const std::vector<Grid>& grids, const std::vector<GridReque
   return found;
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence lab", "Trains a grid of schemes, options and seeds on a task, and says what differs.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   const std::string first = options.grid.tasks.empty() ? "" : options.grid.tasks[0];
   const std::filesystem::path folder = options.out.empty() ? "runs/lab_" + first : options.out;
   const std::vector<GridRequest> requests = requests_of(line, options.grid, folder);

@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/figures.h"
 #include "examples/whence/look/subject.h"
@@ -115,14 +114,12 @@ void print(const look::Subject& subject, const Options& options) {
   if (options.ways) std::cout << look::ways_table(inspection).text();
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
   look::PageRequest& page = options.page;
-  CommandLine line(
-      "whence look", "Shows whence each gradient of a trained model came: values, gradients, ways, and why zero.");
   declare_subject(line, options);
   declare_output(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (page.figure == "list") {
     std::cout << look::figures_list();
     return 0;

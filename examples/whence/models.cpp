@@ -6,7 +6,6 @@
 
 #include "examples/whence/bench/measure.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/words.h"
@@ -103,12 +102,10 @@ std::vector<PlannedModel> planned_models(const Options& options) {
   return models;
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
   std::vector<std::string> names;
   for (const NamedModel& model : named_models()) names.push_back(model.name);
-  CommandLine line(
-      "whence models", "Prints the named models, how many parameters they have, and what training them takes.");
   line.names("[MODEL...]", &options.planned, "those to plan; all when none is named", names)
       .heading("Options")
       .choice("model", &options.model, names, {.help = "the parameters of this model one by one"})
@@ -129,7 +126,7 @@ int run(int argc, char** argv) {
           "what they take, without taking it")
       .example("whence models --plan neox-125m --scheme alibi,kerple --cost-of 'cdape(kerple)'",
           "models without a network that cost as much as the one with");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   for (const char* option : {"lengths", "batch", "executor", "cost-of"})
     line.refuse_unless(option, options.plan, "--plan");
   for (const char* option : {"batch", "executor"})

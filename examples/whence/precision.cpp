@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/verify/precision_report.h"
@@ -38,11 +37,9 @@ std::string table_of(const std::vector<PrecisionRow>& rows) {
   return table.text();
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   PrecisionOptions options;
   bool json = false;
-  CommandLine line("whence precision",
-      "Shows where 16 and 32 bits stop telling positions, biases and gates apart, by asking the engine's ops.");
   line.heading("What")
       .integer("heads", &options.heads, Range<int>{1, 64},
           {"of ALiBi and KERPLE; of KERPLE the first and the last are shown"})
@@ -52,7 +49,7 @@ int run(int argc, char** argv) {
       .flag("json", &json, {"print JSON instead of a table"});
   line.example("whence precision --heads 4", "half a minute, most of it for f32")
       .example("whence precision --furthest 100000", "a few seconds");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   const std::vector<PrecisionRow> rows = precision_report(dtypes, options);
   std::cout << (json ? page_of(rows) : table_of(rows));
   return 0;

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/device_choice.h"
@@ -155,12 +154,10 @@ int run_file(const CommandLine& line, const Options& options) {
   return 0;
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence probe",
-      "Runs a positional scheme on the tensors of a safetensors file and writes all that it computes, with gradients.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
   const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
@@ -139,14 +138,12 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence quickstart", "about a minute of training");
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   const SmallFlipFlop small;
   const TaskStudy& study = small.study;
   Options options{.training = small.training};
-  CommandLine line("whence quickstart",
-      "Trains CoPE, RoPE and absolute positions on a small flip-flop and writes a page to look into the model.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
   if (options.smoke) options.training.steps = 4;
   options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);

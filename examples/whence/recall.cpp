@@ -5,7 +5,6 @@
 
 #include "autograd/recording.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
@@ -105,11 +104,8 @@ Table costs(index_t longest) {
   return table;
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence recall",
-      "Associative recall by construction: the weights of DAPE V2's appendix A in one attention head, and in two "
-      "plain layers, on random sequences.");
   line.integer("length", &options.length, Range<std::int64_t>{8, 4096},
           {"of the longest sequences; shorter ones are tried too", "tokens"})
       .integer("sequences", &options.sequences, Range<std::int64_t>{1, 100000}, {"of each length", "sequences"})
@@ -117,7 +113,7 @@ int run(int argc, char** argv) {
       .integer("seed", &options.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of the sequences"});
   declare(line, options.machine);
   line.example("whence train associative_recall", "the same task learned from data");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   const Placement placement = placement_of(options.machine);
   const NoGrad no_grad;
   std::cout << placement.text << "\n\nProposition 3: one layer whose scores are convolved, without positions\n"

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -314,11 +313,10 @@ void check(const CommandLine& line, const Options& options, const std::vector<Pa
       "a table of models of code");
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence reproduce", "A table or figure of the papers: ours beside theirs, and what holds.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (options.list || options.stale) {
     const std::vector<Record> records = records_of(options);
     if (options.list)

@@ -2,7 +2,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/report/table.h"
 #include "nn/scheme.h"
@@ -20,12 +19,11 @@ void print_all() {
   std::cout << table.text() << "whence schemes NAME shows paper, equation and options; schemes add up: cope + rope\n";
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   std::vector<std::string> names;
-  CommandLine line("whence schemes", "Lists the positional schemes, or explains some of them.");
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
       .example("whence schemes cope rope", "two of them");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (names.empty())
     print_all();
   else

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
@@ -132,11 +131,10 @@ void require_place(const Options& options) {
     throw InputError("--out: ", options.out, " given, which --data reads; another file required");
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence score", "Answers questions by what a trained language model finds most probable.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
   if (options.data.empty()) line.refuse("data", "a file of JSON lines", "context, choices and answer in each");
@@ -157,8 +155,7 @@ int run(int argc, char** argv) {
 
   Totals totals;
   std::string lines;
-  Progress progress("score", static_cast<std::int64_t>(questions.size()), 0,
-      ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  Progress progress("score", static_cast<std::int64_t>(questions.size()), options.quiet);
   for (std::size_t k = 0; k < questions.size(); ++k) {
     if (interrupt_requested()) throw Interrupted("scoring: stopped before the results were complete");
     const std::vector<ChoiceScore> scores = score_choices(*saved.model, *saved.tokeniser, questions[k],

@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/task.h"
 
@@ -50,14 +49,13 @@ void print_one(const tasks::TaskInfo& info) {
   std::cout << table.text();
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   const std::vector<tasks::TaskInfo> infos = tasks::registered_tasks();
   std::vector<std::string> names, known;
   for (const tasks::TaskInfo& info : infos) known.push_back(info.name);
-  CommandLine line("whence tasks", "Lists the tasks, or shows what some of them have.");
   line.names("[TASK...]", &names, "tests, guesses, the papers' model and figures of these", known)
       .example("whence tasks flip_flop", "one task");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   if (names.empty()) print_all(infos);
   for (const std::string& name : names) print_one(tasks::find_task(name));
   return 0;

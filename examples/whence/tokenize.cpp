@@ -4,7 +4,6 @@
 #include <set>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
@@ -142,11 +141,10 @@ std::string_view beginning(const FileBytes& file, std::int64_t bytes) {
   return text;
 }
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence tokenize", "Trains tokenisers on text, shows how they cut it, and counts.");
   declare_options(line, options);
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   check(line, options);
   install_interrupt_handler();
   const Files files = open_files(options);
@@ -176,7 +174,8 @@ int run(int argc, char** argv) {
   return 0;
 }
 
-const RegisterCommand registered{{"tokenize", Purpose::train, "makes tokenisers and shows how they cut text", run}};
+const RegisterCommand registered{
+    {"tokenize", Purpose::train, "trains tokenisers on text, shows how they cut it, and counts", run}};
 
 }  // namespace
 }  // namespace whence

@@ -132,29 +132,25 @@ int train_and_test(const TrainRequest& request, TrainSettings settings, const st
 }
 
 // Without a study: --help, and what leads to an error.
-int run_without_study(const std::vector<std::string>& words) {
+int run_without_study(CommandLine& line) {
   std::string from;
   std::vector<std::string> name;
-  CommandLine line(
-      "whence train", "Trains a transformer on a task of the papers, on questions of your own, or on text.");
   line.names("TASK", &name, "what to train on; whence tasks lists them. TASK --help shows its options", study_names());
   line.text("from", &from, {"repeat the run of this run.json"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
   line.example("whence train lm --data austen.txt", "a text");
-  if (const auto out = typed_value(words, "--out"); out && std::ranges::count(words, "--resume"))
+  if (const auto out = typed_value(line.words(), "--out"); out && std::ranges::count(line.words(), "--resume"))
     throw InputError("--resume: no run.json in ", *out, "; the folder of a run required; name its task");
-  const auto page = line.parse(words);
-  if (!page) throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
-  std::cout << *page;
-  return 0;
+  if (line.shows_page()) return 0;
+  throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
 }
 
-int run(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+int run(CommandLine& line) {
+  const std::vector<std::string>& words = line.words();
   const bool named = !words.empty() && !words[0].starts_with("-");
-  if (!named && !record_to_repeat(words)) return run_without_study(words);
+  if (!named && !record_to_repeat(words)) return run_without_study(line);
   const auto request = read_train_request(words);
   const TrainSettings& settings = request->settings();
   if (request->page()) {
@@ -176,7 +172,7 @@ int run(int argc, char** argv) {
 }
 
 const RegisterCommand registered{
-    {"train", Purpose::train, "any scheme on a task of the papers, or on text files (train lm)", run}};
+    {"train", Purpose::train, "any scheme on a task of the papers, on questions of your own, or on text", run}};
 
 }  // namespace
 }  // namespace whence

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <iostream>
 #include <set>
+#include <tuple>
 
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/commit.h"
@@ -14,13 +14,21 @@
 namespace whence {
 namespace {
 
+using Words = std::vector<std::string>;
+
 constexpr const char* titles[] = {"Learn", "Train", "Look and check", "Machine"};  // by Purpose
+
+// By purpose, then by name.
+std::vector<Command>& commands() {
+  static std::vector<Command> list;
+  return list;
+}
 
 // One line per command whose name begins with `first`, by purpose.
 std::string list_of_commands(const std::string& first) {
   std::string text;
   const char* title = nullptr;
-  for (const Command& command : registered_commands()) {
+  for (const Command& command : commands()) {
     if (!command.name.starts_with(first)) continue;
     const char* its_title = titles[static_cast<int>(command.purpose)];
     if (title != its_title) text += to_text("\n", title = its_title, ":\n");
@@ -29,43 +37,40 @@ std::string list_of_commands(const std::string& first) {
   return text;
 }
 
-std::string help() {
-  return to_text("whence: trains and looks into transformers with any positional encoding\n\n",
-      "Usage: whence COMMAND [options]\n", list_of_commands(""),
-      "\nwhence COMMAND --help shows the options of a command, whence --version the version.\n", exit_codes_text());
-}
-
-// The command that the first words name, and how many words that takes; nullptr: none.
-std::pair<const Command*, int> command_of(const std::vector<std::string>& words) {
+// The command that the first words name, which are taken off; nullptr: none.
+const Command* take_command(Words& words) {
   std::string name;
   for (std::size_t count = 1; count <= std::min<std::size_t>(words.size(), 2); ++count) {
     name += (name.empty() ? "" : " ") + words[count - 1];
-    for (const Command& command : registered_commands())
-      if (command.name == name) return {&command, static_cast<int>(count)};
+    const auto found = std::ranges::find(commands(), name, &Command::name);
+    if (found == commands().end()) continue;
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(count));
+    return &*found;
   }
-  return {nullptr, 0};
+  return nullptr;
+}
+
+int run(const Command& command, const Words& words) {
+  CommandLine line("whence " + command.name, command.summary, words);
+  return command.run(line);
 }
 
 // For `whence completion`'s script: what may stand as the last word, one a line. A command's options are its to say.
-int complete(std::vector<std::string> words) {
+int complete(Words words) {
   if (words.empty()) words.emplace_back();
-  if (words.back() == "=") words.back().clear();  // bash makes a word of it
-  const std::string last = words.back();
+  const std::string last = words.back() == "=" ? "" : words.back();  // bash makes a word of it
   words.pop_back();
   std::erase(words, "=");
-  const auto [command, taken] = command_of(words);
-  if (command) {
+  if (const Command* const command = take_command(words)) {
     const auto first_option = std::ranges::find_if(words, [](const auto& word) { return word.starts_with("-"); });
     words.insert(first_option, CommandLine::complete);
     words.push_back(last);
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    return command->run(static_cast<int>(argv.size()) - taken + 1, argv.data() + taken - 1);
+    return run(*command, words);
   }
   std::string before;
   for (const std::string& word : words) before += word + ' ';
   std::set<std::string> next;
-  for (const Command& each : registered_commands()) {
+  for (const Command& each : commands()) {
     if (!each.name.starts_with(before)) continue;
     const std::string rest = each.name.substr(before.size());
     next.insert(rest.substr(0, rest.find(' ')));
@@ -76,41 +81,49 @@ int complete(std::vector<std::string> words) {
 }
 
 // --help, --version, "bench" alone, and whatever is no command.
-int run_without_command(const std::vector<std::string>& words) {
+int run_without_command(const Words& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  const std::string group = words.empty() ? "" : list_of_commands(words[0] + ' ');
   if (words.empty() || is_help(words[0])) {
-    std::cout << help();
-    return 0;
-  }
-  if (words[0] == "--version") {
+    std::cout << "whence: trains and looks into transformers with any positional encoding\n\n"
+              << "Usage: whence COMMAND [options]\n"
+              << list_of_commands("")
+              << "\nwhence COMMAND --help shows the options of a command, whence --version the version.\n"
+              << exit_codes_text();
+  } else if (words[0] == "--version") {
     std::cout << program_and_version() << '\n';
-    return 0;
-  }
-  if (words[0] == CommandLine::complete) return complete({words.begin() + 1, words.end()});
-  const std::string group = list_of_commands(words[0] + ' ');
-  if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
+  } else if (words[0] == CommandLine::complete) {
+    return complete({words.begin() + 1, words.end()});
+  } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
-    return 0;
+  } else {
+    Words names;
+    for (const Command& command : commands()) names.push_back(command.name);
+    const std::string typed = group.empty() ? words[0] : words[0] + ' ' + words[1];
+    const auto meant = nearest_name(typed, names);
+    throw InputError(in_quotes(typed), " given; a command required; ",
+        meant ? to_text("did you mean '", *meant, "'?") : "see whence --help");
   }
-  std::vector<std::string> names;
-  for (const Command& command : registered_commands()) names.push_back(command.name);
-  const std::string typed = group.empty() ? words[0] : words[0] + ' ' + words[1];
-  const auto meant = nearest_name(typed, names);
-  throw InputError(in_quotes(typed), " given; a command required; ",
-      meant ? to_text("did you mean '", *meant, "'?") : "see whence --help");
+  return 0;
 }
 
 }  // namespace
+
+RegisterCommand::RegisterCommand(Command command) {
+  if (std::ranges::count(commands(), command.name, &Command::name))
+    throw Error("command ", command.name, ": registered twice; one name per command required; rename one");
+  commands().push_back(std::move(command));
+  std::ranges::sort(commands(), {}, [](const Command& each) { return std::tuple(each.purpose, each.name); });
+}
+
 }  // namespace whence
 
 int main(int argc, char** argv) {
   using namespace whence;
   return run_main("whence", [&] {  // around the words, too: they take memory
-    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    const auto found = command_of(words);
-    const Command* command = found.first;
-    const int taken = found.second;
+    Words words(argv + std::min(argc, 1), argv + argc);
+    const Command* const command = take_command(words);
     return run_main(command ? "whence " + command->name : "whence",
-        [&] { return command ? command->run(argc - taken, argv + taken) : run_without_command(words); });
+        [&] { return command ? run(*command, words) : run_without_command(words); });
   });
 }

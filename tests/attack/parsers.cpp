@@ -117,18 +117,15 @@ void parse_options(const Bytes& bytes) {
   line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"})
       .flag("quiet", &flag, {"quiet"})
       .names("TASK", &names, "tasks");
-  std::vector<std::string> words = {"attack"};
+  std::vector<std::string> words;
   for (const char byte : bytes)
     if (byte == '\n' || byte == '\0')
       words.emplace_back();
-    else if (words.size() == 1)
+    else if (words.empty())
       words.emplace_back(1, byte);
     else
       words.back() += byte;
-  std::vector<const char*> arguments;
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  if (!line.parse(static_cast<int>(arguments.size()), arguments.data()) &&
-      (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
+  if (!line.parse(words) && (whole < 1 || whole > 1000 || !(number > 0 && number <= 1)))
     throw std::logic_error("a value beyond its range was taken");
 }
 

@@ -249,10 +249,8 @@ class AttentionBench {
   bool all_equal_ = true;
 };
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence bench attention",
-      "Times one attention with any positional scheme, by executor, and measures its memory above the operands.");
   line.heading("What is measured")
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .text("executors", &options.executors, {"how attention is computed: names, or all"})
@@ -270,7 +268,7 @@ int run(int argc, char** argv) {
       .text("svg", &options.svg, {"write time and peak over length to this file"})
       .example("whence bench attention --schemes none,cope --lengths 512", "each executor, on this machine")
       .example("whence bench attention --peer pytorch --python .venv/bin/python", "the same beside PyTorch");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   line.refuse_unless("python", options.settings.with_peer(), "--peer");
   line.refuse_unless("ways", options.settings.with_peer(), "--peer");
   line.refuse_unless("peer", !options.bidirectional, "a causal run");

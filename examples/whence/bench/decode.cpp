@@ -145,11 +145,8 @@ class DecodeBench {
   std::vector<Row> rows_;
 };
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence bench decode",
-      "Times tokens drawn one by one by a GPT-2 whose blocks have 85 M parameters, as a share of what this machine "
-      "reads.");
   using Count = Range<std::int64_t>;
   line.heading("What is measured")
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
@@ -159,15 +156,15 @@ int run(int argc, char** argv) {
   declare(line, options.settings);
   declare_peer(line, options.settings);
   line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   line.refuse_unless("python", options.settings.with_peer(), "--peer");
   set_threads(options.settings.threads);
   DecodeBench(options, choose_device(options.settings.device).device).run();
   return 0;
 }
 
-const RegisterCommand registered{
-    {"bench decode", Purpose::machine, "tokens drawn one by one, as a share of what the machine reads", run}};
+const RegisterCommand registered{{"bench decode", Purpose::machine,
+    "tokens that a GPT-2 draws one by one, as a share of what the machine reads", run}};
 
 }  // namespace
 }  // namespace whence::bench

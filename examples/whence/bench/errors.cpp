@@ -137,10 +137,8 @@ class Errors {
   Bench bench_;
 };
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence bench errors",
-      "Shows how far one attention in f32 lies from the same one in f64: the output and each gradient, by executor.");
   line.heading("What is measured")
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .text("executors", &options.executors, {"names, or all; strips where all pairs are more than the memory"})
@@ -155,7 +153,7 @@ int run(int argc, char** argv) {
   line.text("ways", &options.ways, {"of the peer: eager, compile, sdpa or flex"})
       .example("whence bench errors --schemes cope,alibi", "a minute: tiles beside all pairs")
       .example("whence bench errors --lengths 8192 --executors strips,tiled --heads 1", "where all pairs do not fit");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   line.refuse_unless("repetitions", false, "times that count");
   line.refuse_unless("python", options.settings.with_peer(), "--peer");
   line.refuse_unless("ways", options.settings.with_peer(), "--peer");

@@ -186,9 +186,7 @@ void declare_peer(CommandLine& line, Settings& settings) {
 }
 
 Bench::Bench(std::string name, const Settings& settings, bool on_cpu, std::int64_t steps, const std::string& beside)
-    : name_(std::move(name)),
-      json_(settings.json),
-      progress_("bench " + name_, steps, 0, ProgressStyle::for_standard_error(false), std::cerr) {
+    : name_(std::move(name)), json_(settings.json), progress_("bench " + name_, steps, false) {
   install_interrupt_handler();
   if (on_cpu) ceilings_ = measure_ceilings();
   if (!json_) {

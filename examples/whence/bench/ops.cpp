@@ -257,9 +257,8 @@ class OpsBench {
   double chain_ = 0;
 };
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence bench ops", "Times single ops on a device, forward and backward, and what an op costs.");
   line.heading("What is measured")
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
@@ -267,7 +266,7 @@ int run(int argc, char** argv) {
   declare(line, options.settings);
   declare_peer(line, options.settings);
   line.text("ways", &options.ways, {"of the peer: eager, compile, or all"});
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   for (const char* name : {"python", "ways"}) line.refuse_unless(name, options.settings.with_peer(), "--peer");
   set_threads(options.settings.threads);
   OpsBench(options, choose_device(options.settings.device).device).run();
@@ -275,7 +274,7 @@ int run(int argc, char** argv) {
 }
 
 const RegisterCommand registered{
-    {"bench ops", Purpose::machine, "single ops, and what an op costs above its kernel", run}};
+    {"bench ops", Purpose::machine, "single ops, forward and backward, and what an op costs above its kernel", run}};
 
 }  // namespace
 }  // namespace whence::bench

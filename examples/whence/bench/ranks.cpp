@@ -174,12 +174,10 @@ class RanksBench {
   std::vector<Row> rows_;
 };
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
   options.ranks.processes = 2;
   options.ranks.announced = false;  // what is printed may be JSON
-  CommandLine line("whence bench ranks",
-      "Times what processes that train one model say to each other, beside what as many can copy at once.");
   line.heading("What is measured")
       .text("millions", &options.millions,
           {"numbers in a sum over ranks, commas between them; each rank holds 1.5 times as many in f32", "millions"});
@@ -187,7 +185,7 @@ int run(int argc, char** argv) {
   declare(line, options.settings);
   line.example("whence bench ranks --processes 4", "four processes of this machine, over the memory that they share")
       .example("mpirun -n 4 whence bench ranks", "the same over MPI, in a build with -DWHENCE_MPI=ON");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   (void)numbers_of(options.millions, "--millions");
   MachineOptions machine;
   machine.threads = options.settings.threads, machine.device = options.settings.device;

@@ -474,9 +474,8 @@ class StepBench {
   std::vector<std::pair<const Case*, Probes>> probes_;
 };
 
-int run(int argc, char** argv) {
+int run(CommandLine& line) {
   Options options;
-  CommandLine line("whence bench step", "Times whole training steps, by model and scheme.");
   line.heading("What is measured")
       .text("models", &options.models,
           {.help = "gpt2-124m, gpt2-124m-long (batch 1, length 1024), flip_flop (256/4/4), toy (dim 16), or all"})
@@ -492,7 +491,7 @@ int run(int argc, char** argv) {
   declare_peer(line, options.settings);
   line.text("ways", &options.ways, {"of the peer: eager, compile, or all"});
   line.example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
-  if (line.shows_page(argc, argv)) return 0;
+  if (line.shows_page()) return 0;
   for (const char* name : {"python", "ways"}) line.refuse_unless(name, options.settings.with_peer(), "--peer");
   const Placement placement = placement_of({options.settings.threads, options.settings.device, options.precision});
   line.refuse_unless("probes", !options.recorded, "steps that are not recorded");

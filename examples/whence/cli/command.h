@@ -1,10 +1,12 @@
-// The commands of `whence`. A source file of examples/ or examples/whence/bench/ is one command and registers itself:
+// The commands of `whence`. A source file of examples/whence/ or examples/whence/bench/ is one command and registers
+// itself:
 //   const RegisterCommand registered{{"recall", Purpose::train, "DAPE V2's associative recall by construction", run}};
 // One that forgets to does not compile: its function would be unused.
 #pragma once
 
 #include <string>
-#include <vector>
+
+#include "examples/whence/cli/command_line.h"
 
 namespace whence {
 
@@ -13,14 +15,12 @@ enum class Purpose { learn, train, check, machine };  // the sections of `whence
 struct Command {
   std::string name;  // as it is typed: "train", "bench attention"
   Purpose purpose;
-  std::string summary;                // one line
-  int (*run)(int argc, char** argv);  // the exit code; argv[0] is the last word of the name
+  std::string summary;            // one line
+  int (*run)(CommandLine& line);  // the exit code; `line` has what was typed behind the name, and no options yet
 };
 
 struct RegisterCommand {
   explicit RegisterCommand(Command command);  // Error when the name is taken
 };
-
-[[nodiscard]] const std::vector<Command>& registered_commands();  // by purpose, then by name
 
 }  // namespace whence

@@ -39,12 +39,12 @@ template <class Number> bool inside(const Range<Number>& range, Number value) {
 }
 
 // Reads one number into `value`, or says why not: "3abc" given; a whole number, 1 to 64, required.
-template <class Number>
-std::string read_number(const std::string& typed, const Range<Number>& range, std::string_view kind, Number* value) {
+template <class Number> std::string read_number(const std::string& typed, const Range<Number>& range, Number* value) {
   const std::optional<Number> number = parse_number<Number>(typed);
   const std::string allowed = range_text(range);
   if (!number)
-    return to_text(in_quotes(typed), " given; ", kind, allowed.empty() ? "" : ", " + allowed + ",", " required");
+    return to_text(in_quotes(typed), " given; ", std::is_integral_v<Number> ? "a whole number" : "a finite number",
+        allowed.empty() ? "" : ", " + allowed + ",", " required");
   if (!inside(range, *number)) return to_text(typed, " given; ", allowed, " required");
   *value = *number;
   return {};
@@ -79,76 +79,80 @@ std::string entry(const std::string& left, const std::string& right) {
   return text + wrapped(right, left_columns, right_columns) + '\n';
 }
 
+// The option of that name, or nullptr.
+template <class Options> auto* find_in(Options& options, std::string_view name) {
+  const auto found = std::ranges::find(options, name, [](const auto& option) { return std::string_view(option.name); });
+  return found == options.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
-CommandLine::CommandLine(std::string program, std::string purpose, std::string version)
-    : program_(std::move(program)), purpose_(std::move(purpose)), version_(std::move(version)) {}
+CommandLine::CommandLine(std::string program, std::string purpose, std::vector<std::string> words)
+    : program_(std::move(program)), purpose_(std::move(purpose)), words_(std::move(words)) {}
 
 CommandLine& CommandLine::heading(std::string title) {
   heading_ = std::move(title);
   return *this;
 }
 
-CommandLine::Option& CommandLine::add(Option option) {
-  const auto same = [&option](const Option& other) { return other.name == option.name; };
-  if (option.name == "help" || option.name == "version" || std::any_of(options_.begin(), options_.end(), same))
+CommandLine& CommandLine::add(Option option) {
+  if (option.name == "help" || option.name == "version" || find_in(options_, option.name))
     throw Error("command line: --", option.name, " declared twice; one declaration required; rename one of them");
   option.heading = heading_;
-  option.initial = option.text.initial.empty() ? option.show() : option.text.initial;
-  return options_.emplace_back(std::move(option));
+  if (option.text.initial.empty()) option.text.initial = option.show();
+  options_.push_back(std::move(option));
+  return *this;
+}
+
+template <class Number>
+CommandLine& CommandLine::add_number(
+    const std::string& name, Number* value, const Range<Number>& range, OptionText text) {
+  const auto assign = [value, range](const std::string& typed) { return read_number(typed, range, value); };
+  const char* const word = std::is_integral_v<Number> ? "N" : "X";
+  return add({name, word, std::move(text), range_text(range), assign, [value] { return value_text(*value); }});
 }
 
 template <class Integer>
 CommandLine& CommandLine::integer(const std::string& name, Integer* value, Range<Integer> range, OptionText text) {
-  const auto assign = [value, range](
-                          const std::string& typed) { return read_number(typed, range, "a whole number", value); };
-  add({name, {}, "N", std::move(text), range_text(range), {}, {}, assign, [value] { return std::to_string(*value); }});
-  return *this;
+  return add_number(name, value, range, std::move(text));
 }
 
-template CommandLine& CommandLine::integer<int>(const std::string&, int*, Range<int>, OptionText);
-template CommandLine& CommandLine::integer<std::int64_t>(
-    const std::string&, std::int64_t*, Range<std::int64_t>, OptionText);
-template CommandLine& CommandLine::integer<std::uint64_t>(
-    const std::string&, std::uint64_t*, Range<std::uint64_t>, OptionText);
+template CommandLine& CommandLine::integer(const std::string&, int*, Range<int>, OptionText);
+template CommandLine& CommandLine::integer(const std::string&, std::int64_t*, Range<std::int64_t>, OptionText);
+template CommandLine& CommandLine::integer(const std::string&, std::uint64_t*, Range<std::uint64_t>, OptionText);
 
 CommandLine& CommandLine::number(const std::string& name, double* value, Range<double> range, OptionText text) {
-  const auto assign = [value, range](
-                          const std::string& typed) { return read_number(typed, range, "a finite number", value); };
-  add({name, {}, "X", std::move(text), range_text(range), {}, {}, assign, [value] { return exact(*value); }});
-  return *this;
+  return add_number(name, value, range, std::move(text));
 }
 
 CommandLine& CommandLine::text(const std::string& name, std::string* value, OptionText text) {
   const auto assign = [value](const std::string& typed) {
-    if (!typed.empty()) *value = typed;
-    return std::string(typed.empty() ? "\"\" given; some text required" : "");
+    *value = typed;
+    return std::string();
   };
-  add({name, {}, "TEXT", std::move(text), {}, {}, {}, assign, [value] { return *value; }});
-  return *this;
+  return add({name, "TEXT", std::move(text), {}, assign, [value] { return *value; }});
 }
 
 CommandLine& CommandLine::texts(const std::string& name, std::vector<std::string>* values, OptionText text) {
   const auto assign = [values](const std::string& typed) {
-    if (!typed.empty()) values->push_back(typed);
-    return std::string(typed.empty() ? "\"\" given; some text required" : "");
+    values->push_back(typed);
+    return std::string();
   };
   const auto show = [values] { return joined(*values, std::identity(), " "); };
-  add({name, {}, "TEXT", std::move(text), {}, {}, {}, assign, show}).repeats = true;
-  return *this;
+  return add({name, "TEXT", std::move(text), {}, assign, show, true});
 }
 
 CommandLine& CommandLine::choice(
     const std::string& name, std::string* value, std::vector<std::string> choices, OptionText text) {
   const std::string allowed = joined(choices);
+  text.known = choices;
   const auto assign = [value, allowed, choices](const std::string& typed) {
-    if (std::find(choices.begin(), choices.end(), typed) == choices.end())
+    if (std::ranges::find(choices, typed) == choices.end())
       return to_text(in_quotes(typed), " given; one of ", allowed, " required");
     *value = typed;
     return std::string();
   };
-  add({name, {}, "NAME", std::move(text), allowed, {}, std::move(choices), assign, [value] { return *value; }});
-  return *this;
+  return add({name, "NAME", std::move(text), allowed, assign, [value] { return *value; }});
 }
 
 CommandLine& CommandLine::flag(const std::string& name, bool* value, OptionText text) {
@@ -157,8 +161,7 @@ CommandLine& CommandLine::flag(const std::string& name, bool* value, OptionText 
     *value = true;
     return std::string();
   };
-  add({name, {}, {}, std::move(text), {}, {}, {}, assign, [value] { return std::string(*value ? "true" : "false"); }});
-  return *this;
+  return add({name, {}, std::move(text), {}, assign, [value] { return std::string(*value ? "true" : "false"); }});
 }
 
 CommandLine& CommandLine::example(std::string command, std::string meaning) {
@@ -166,68 +169,63 @@ CommandLine& CommandLine::example(std::string command, std::string meaning) {
   return *this;
 }
 
-std::optional<std::string> CommandLine::parse(int argc, const char* const* argv) {
-  return parse(std::vector<std::string>(argv + 1, argv + argc));
-}
-
 std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
   const auto asked = std::ranges::find(words, complete);
   if (asked != words.end()) return candidates(words.end() - asked > 2 ? *(words.end() - 2) : "");
   std::vector<std::pair<Option*, std::string>> given_values;
-  std::vector<std::string> leftovers;
+  std::vector<std::string> others;
   bool wants_help = false, wants_all = false, wants_version = false, options_end = false;
   std::string lacks_value;
   for (std::size_t k = 0; k < words.size(); ++k) {
     const std::string& word = words[k];
     const std::size_t equals = word.find('=');
-    const auto option =
-        std::ranges::find(options_, word.substr(0, equals), [](const Option& o) { return "--" + o.name; });
+    Option* const option = word.starts_with("--") ? find_in(options_, word.substr(2, equals - 2)) : nullptr;
     options_end = options_end || word == "--";
     if (!options_end && (word == "-h" || word == "--help"))
       wants_help = true, wants_all = k + 1 < words.size() && words[k + 1] == "all";
     else if (!options_end && word == "--version")
       wants_version = true;
-    else if (options_end || option == options_.end())
-      leftovers.push_back(word);
+    else if (options_end || !option)
+      others.push_back(word);
     else if (equals != std::string::npos)
-      given_values.emplace_back(&*option, word.substr(equals + 1));
+      given_values.emplace_back(option, word.substr(equals + 1));
     else if (option->argument_word.empty())
-      given_values.emplace_back(&*option, "true");
+      given_values.emplace_back(option, "true");
     else if (k + 1 == words.size())
       lacks_value = word;
     else
-      given_values.emplace_back(&*option, words[++k]);
+      given_values.emplace_back(option, words[++k]);
   }
   if (wants_help) return help(wants_all);
-  if (wants_version) return program_ + ' ' + version_ + '\n';
-  if (!lacks_value.empty())
-    throw InputError(lacks_value, ": no value given; one value required; see ", program_, " --help");
-  take_names(leftovers);
+  if (wants_version) return program_ + " " WHENCE_VERSION "\n";
+  if (!lacks_value.empty()) throw InputError(lacks_value, ": no value given; one value required; ", see_help());
+  take_names(others);
   for (const auto& [option, value] : given_values) read(*option, value);
   return std::nullopt;
 }
 
+bool CommandLine::shows_page() {
+  const auto page = parse(words_);
+  if (page) std::cout << *page;
+  return page.has_value();
+}
+
 std::string CommandLine::candidates(const std::string& previous) const {
-  const auto option = std::ranges::find(options_, previous, [](const Option& o) { return "--" + o.name; });
-  std::vector<std::string> list;
-  if (option != options_.end() && !option->argument_word.empty()) {
-    list = option->choices.empty() ? option->text.known : option->choices;
-  } else {
-    list = known_names_;
-    for (const Option& each : options_) list.push_back("--" + each.name);
-    list.insert(list.end(), {"--help", "--version"});
-  }
+  const Option* const option = previous.starts_with("--") ? find_in(options_, previous.substr(2)) : nullptr;
+  if (option && !option->argument_word.empty())
+    return joined(
+        option->text.known, [](const std::string& name) { return name + '\n'; }, "");
   std::string lines;
-  for (const std::string& each : list) lines += each + '\n';
-  return lines;
+  for (const std::string& name : known_names_) lines += name + '\n';
+  for (const Option& each : options_) lines += "--" + each.name + '\n';
+  return lines + "--help\n--version\n";
 }
 
 CommandLine& CommandLine::set_default(const std::string& name, const std::string& value) {
-  const auto option = std::ranges::find(options_, name, &Option::name);
-  if (option == options_.end()) throw InputError(in_quotes(name), " given; an option of ", program_, " required");
-  const std::string problem = option->assign(value);
-  if (!problem.empty()) throw InputError("--", name, ": ", problem, "; ", advice(*option, value));
-  option->initial = option->show();
+  Option* const option = find_in(options_, name);
+  if (!option) throw InputError(in_quotes(name), " given; an option of ", program_, " required");
+  assign(*option, value);
+  option->text.initial = option->show();
   return *this;
 }
 
@@ -247,68 +245,54 @@ CommandLine& CommandLine::elsewhere(std::string name, std::string advice) {
   return *this;
 }
 
-void CommandLine::take_names(const std::vector<std::string>& leftovers) const {
-  std::vector<std::string> dashed, plain;
-  for (const std::string& text : leftovers)
-    if (text != "--") (text.size() > 1 && text[0] == '-' ? dashed : plain).push_back(text);
-  if (!names_ || !dashed.empty()) return refuse_unknown(leftovers);
-  *names_ = plain;
+void CommandLine::take_names(const std::vector<std::string>& others) const {
+  std::vector<std::string> plain;
+  for (const std::string& word : others) {
+    // An option rather than the value that stands behind it: "--layer 3" leaves both.
+    if (word.size() > 1 && word[0] == '-' && word != "--") refuse_unknown(word);
+    if (word != "--") plain.push_back(word);
+  }
+  if (!names_ && !plain.empty())
+    throw InputError(in_quotes(plain[0]), ": given without an option; options only required; ", see_help());
+  if (names_) *names_ = plain;
 }
 
-void CommandLine::refuse_unknown(const std::vector<std::string>& leftovers) const {
-  // Prefer an option to the value that stands behind it: "--layer 3" leaves both.
-  const auto dashed = [](const std::string& text) { return text.size() > 1 && text[0] == '-' && text != "--"; };
-  const auto found = std::find_if(leftovers.begin(), leftovers.end(), dashed);
-  const auto positional =
-      std::find_if(leftovers.begin(), leftovers.end(), [](const std::string& text) { return text != "--"; });
-  if (positional == leftovers.end()) return;
-  if (found == leftovers.end()) {
-    throw InputError(
-        in_quotes(*positional), ": given without an option; options only required; see ", program_, " --help");
-  }
-  const std::string name = found->substr(0, found->find('='));
+void CommandLine::refuse_unknown(const std::string& word) const {
+  const std::string name = word.substr(0, word.find('='));
   for (const auto& [known, advice] : elsewhere_)
     if (name == known) throw InputError(name, ": given; no option of ", program_, "; ", advice);
   std::vector<std::string> names = {"help", "version"};
   for (const Option& option : options_) names.push_back(option.name);
-  const auto meant =
-      nearest_name(std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size())), names);
-  const std::string hint = meant ? to_text("did you mean --", *meant, "?") : to_text("see ", program_, " --help");
-  throw InputError(one_line(name), ": unknown option given; a known option required; ", hint);
+  const auto meant = nearest_name(name.substr(std::min(name.find_first_not_of('-'), name.size())), names);
+  throw InputError(one_line(name), ": unknown option given; a known option required; ",
+      meant ? to_text("did you mean --", *meant, "?") : see_help());
 }
 
 void CommandLine::read(Option& option, const std::string& value) const {
-  const std::string place = "--" + option.name + ": ";
-  if (option.given && !option.repeats) throw InputError(place + "given twice; once required; remove one of them");
+  if (option.given && !option.repeats)
+    throw InputError("--", option.name, ": given twice; once required; remove one of them");
   // "--out --layers 3" would take "--layers" for the folder's name; nobody means that.
-  if (value.starts_with("--")) {
+  if (value.starts_with("--"))
     throw InputError(
-        place, "no value given before ", one_line(value), "; one value required; see ", program_, " --help");
-  }
-  const std::string problem = option.assign(value);
-  if (!problem.empty()) throw InputError(place, problem, "; ", advice(option, value));
+        "--", option.name, ": no value given before ", one_line(value), "; one value required; ", see_help());
+  assign(option, value);
   option.given = true;
 }
 
-std::string CommandLine::advice(const Option& option, const std::string& typed) const {
-  if (const auto meant = nearest_name(typed, option.choices)) return to_text("did you mean ", *meant, "?");
-  if (!option.text.advice.empty()) return option.text.advice;
-  if (option.argument_word.empty()) return "write the option alone";
-  return option.initial.empty() ? to_text("see ", program_, " --help") : to_text("the default is ", option.initial);
+void CommandLine::assign(const Option& option, const std::string& value) const {
+  const bool lacks_text = option.argument_word == "TEXT" && value.empty();
+  const std::string problem = lacks_text ? "\"\" given; some text required" : option.assign(value);
+  if (problem.empty()) return;
+  std::string advice = option.text.initial.empty() ? see_help() : "the default is " + option.text.initial;
+  if (option.argument_word.empty()) advice = "write the option alone";
+  if (!option.text.advice.empty()) advice = option.text.advice;
+  if (const auto meant = nearest_name(value, option.text.known)) advice = to_text("did you mean ", *meant, "?");
+  throw InputError("--", option.name, ": ", problem, "; ", advice);
 }
 
 const CommandLine::Option& CommandLine::find(std::string_view name) const {
-  const auto found =
-      std::find_if(options_.begin(), options_.end(), [name](const Option& option) { return option.name == name; });
-  if (found == options_.end())
-    throw Error("command line: --", name, " asked for; a declared option required; declare it first");
-  return *found;
-}
-
-bool CommandLine::shows_page(int argc, const char* const* argv) {
-  const auto page = parse(argc, argv);
-  if (page) std::cout << *page;
-  return page.has_value();
+  if (const Option* const found = find_in(options_, name)) return *found;
+  throw Error("command line: --", name, " asked for; a declared option required; declare it first");
 }
 
 bool CommandLine::given(std::string_view name) const { return find(name).given; }
@@ -341,12 +325,11 @@ std::vector<std::pair<std::string, std::string>> CommandLine::values() const {
 }
 
 std::string CommandLine::describe(const Option& option) const {
-  std::string text = option.text.help;
-  if (option.argument_word.empty()) return text + " (default off)";
-  text += " (";
-  if (!option.allowed.empty()) text += option.allowed + (option.text.unit.empty() ? "" : " " + option.text.unit) + "; ";
-  if (option.allowed.empty() && !option.text.unit.empty()) text += option.text.unit + "; ";
-  return text + (option.initial.empty() ? "no default" : "default " + option.initial) + ")";
+  const std::string initial = option.text.initial.empty() ? "no default" : "default " + option.text.initial;
+  if (option.argument_word.empty()) return option.text.help + " (default off)";
+  std::string range = option.allowed;
+  if (!option.text.unit.empty()) range += (range.empty() ? "" : " ") + option.text.unit;
+  return option.text.help + " (" + range + (range.empty() ? "" : "; ") + initial + ")";
 }
 
 std::string CommandLine::help(bool all) const {

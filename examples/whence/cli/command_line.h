@@ -34,14 +34,15 @@ struct OptionText {
 // One declaration gives the text that --help prints below an option and the current values as text.
 class CommandLine {
  public:
-  CommandLine(std::string program, std::string purpose, std::string version = WHENCE_VERSION);
+  // `words`: what was typed behind the program's name.
+  CommandLine(std::string program, std::string purpose, std::vector<std::string> words = {});
+  [[nodiscard]] const std::vector<std::string>& words() const { return words_; }
 
   // Options declared after it stand under this title in --help.
   CommandLine& heading(std::string title);
 
   // Each binds `--name` to a variable whose value at this moment is the default. The variable must outlive this object.
-  // Whole numbers: instantiated for int, std::int64_t and std::uint64_t.
-  template <class Integer>
+  template <class Integer>  // int, std::int64_t or std::uint64_t
   CommandLine& integer(const std::string& name, Integer* value, Range<Integer> range, OptionText text);
   CommandLine& number(const std::string& name, double* value, Range<double> range, OptionText text);
   CommandLine& text(const std::string& name, std::string* value, OptionText text);
@@ -65,12 +66,11 @@ class CommandLine {
   // A command to show under "Examples", with what it does.
   CommandLine& example(std::string command, std::string meaning);
 
-  // Reads the arguments into the variables. Returns a page to print before ending with 0 (--help, --version, or the
-  // answer to --complete), or nothing: go on.
-  [[nodiscard]] std::optional<std::string> parse(int argc, const char* const* argv);
-  [[nodiscard]] std::optional<std::string> parse(const std::vector<std::string>& words);  // behind the command's name
-  // The same, and prints such a page: true when there was one.
-  [[nodiscard]] bool shows_page(int argc, const char* const* argv);
+  // Reads the words into the variables. Returns a page to print before ending with 0 (--help, --version, or the answer to
+  // --complete), or nothing: go on.
+  [[nodiscard]] std::optional<std::string> parse(const std::vector<std::string>& words);
+  // Reads words(), and prints such a page: true when there was one.
+  [[nodiscard]] bool shows_page();
 
   // Was `--name` on the command line?
   [[nodiscard]] bool given(std::string_view name) const;
@@ -97,29 +97,30 @@ class CommandLine {
   using Assign = std::function<std::string(const std::string&)>;
 
   struct Option {
-    std::string name, heading;
+    std::string name;
     std::string argument_word;  // "N", "X", "TEXT"; empty: a flag, which takes no value
     OptionText text;
-    std::string allowed;               // "1 to 64"; empty: anything
-    std::string initial;               // the default as text
-    std::vector<std::string> choices;  // of a choice
+    std::string allowed;  // "1 to 64"; empty: anything
     Assign assign;
     std::function<std::string()> show;
-    bool given = false;
-    bool repeats = false;
+    bool repeats = false, given = false;
+    std::string heading = {};
   };
 
-  Option& add(Option option);
+  CommandLine& add(Option option);
+  template <class Number>
+  CommandLine& add_number(const std::string& name, Number* value, const Range<Number>& range, OptionText text);
   [[nodiscard]] const Option& find(std::string_view name) const;
   [[nodiscard]] std::string candidates(const std::string& previous) const;
-  void take_names(const std::vector<std::string>& leftovers) const;
-  void refuse_unknown(const std::vector<std::string>& leftovers) const;
+  void take_names(const std::vector<std::string>& others) const;
+  [[noreturn]] void refuse_unknown(const std::string& word) const;
   void read(Option& option, const std::string& value) const;
-  [[nodiscard]] std::string advice(const Option& option, const std::string& typed) const;
+  void assign(const Option& option, const std::string& value) const;
   [[nodiscard]] std::string describe(const Option& option) const;
+  [[nodiscard]] std::string see_help() const { return "see " + program_ + " --help"; }
 
-  std::string program_, purpose_, version_, heading_ = "Options";
-  std::string names_word_, names_help_;
+  std::string program_, purpose_, heading_ = "Options", names_word_, names_help_;
+  std::vector<std::string> words_;
   std::vector<std::string>* names_ = nullptr;  // nullptr: nothing may stand without an option
   std::vector<std::string> known_names_;
   std::vector<Option> options_;

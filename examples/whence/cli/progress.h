@@ -15,25 +15,17 @@ namespace whence {
 // Seconds on a clock that never goes back.
 [[nodiscard]] double steady_seconds();
 
-struct ProgressStyle {
-  bool quiet = false;                 // print nothing at all
-  bool rewriting = false;             // a terminal that understands "\r"
-  std::function<int()> columns = {};  // width of that terminal, asked at each drawing because people resize windows
-  double plain_interval = 10;         // seconds between plain lines
-  double rewrite_interval = 0.1;      // seconds between rewritings
-
-  // What suits standard error as it is now: TERM=dumb and anything that is no terminal get plain lines. Colours and
-  // escape sequences are never written, so NO_COLOR needs no care.
-  static ProgressStyle for_standard_error(bool quiet);
-};
-
 class Progress {
  public:
   using Clock = std::function<double()>;  // seconds
+  using Columns = std::function<int()>;   // of a terminal, asked at each drawing because people resize windows
 
-  // A job of `total` steps. `first_step` of them are done already (a resumed run); rate and time left count from here.
-  Progress(std::string label, std::int64_t total, std::int64_t first_step, ProgressStyle style, std::ostream& out,
-      Clock clock = steady_seconds);
+  // A job of `total` steps, shown on standard error, or not at all. `first_step` of them are done already (a resumed
+  // run); rate and time left count from here.
+  Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step = 0);
+  // The same, shown elsewhere. Without columns it is no terminal that understands "\r", and gets plain lines.
+  Progress(std::string label, std::int64_t total, bool quiet, std::int64_t first_step, std::ostream& out,
+      Columns columns, Clock clock);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -47,25 +39,24 @@ class Progress {
   // A line of its own, above the rewriting one.
   void note(std::string_view text);
 
-  // Prints the last state, whatever the interval, and ends the line. Called once; later calls do nothing.
+  // Prints the last state, whatever the interval, and ends the line. Later calls do nothing.
   void finish();
 
  private:
-  [[nodiscard]] std::string left_after(double elapsed) const;
-  [[nodiscard]] std::vector<std::string> parts(double elapsed) const;
-  [[nodiscard]] std::string line(double elapsed, std::size_t columns) const;
-  void draw(double now);
-  void erase();
+  [[nodiscard]] double elapsed() const;
+  [[nodiscard]] std::vector<std::string> parts() const;
+  [[nodiscard]] std::string line(std::size_t columns) const;
+  void draw();
 
   std::string label_;
   std::int64_t total_, first_step_, step_, tokens_ = 0;
   std::vector<std::pair<std::string, double>> figures_;
-  ProgressStyle style_;
+  bool quiet_, waits_ = false;  // what is not drawn yet
   std::ostream& out_;
+  Columns columns_;
   Clock clock_;
   double started_, drawn_at_;
   std::size_t drawn_columns_ = 0;  // of the line that now stands on the terminal
-  bool updated_ = false, drawn_ = false, finished_ = false;
 };
 
 }  // namespace whence

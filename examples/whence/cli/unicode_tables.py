@@ -4,38 +4,28 @@
 Asks the regular-expression engine of the package `regex` about \\p{L} and \\p{N} for each code point from U+0080 on.
 Its version decides which Unicode that is: regex 2026.11.15 has Unicode 17.0, which the file and unicode_tables.h name.
 """
+import textwrap
+
 import regex
 
 
-def ranges(category):
-    found = []
-    for code in range(0x80, 0x110000):
-        if 0xD800 <= code < 0xE000 or not regex.match(rf"\p{{{category}}}", chr(code)):
-            continue
-        if found and found[-1][1] == code - 1:
-            found[-1][1] = code
-        else:
-            found.append([code, code])
-    return [f"{{0x{first:X}, 0x{last:X}}}" for first, last in found]
-
-
 def table(name, category):  # "L": the general category, with all below it
-    lines = [f"constexpr CodeRange {name}[] = {{"]
-    entries = ranges(category)
-    for number, entry in enumerate(entries):
-        last = number == len(entries) - 1
-        text = entry + ("};" if last else ",")
-        space = "" if lines[-1].endswith("{") else " "
-        if len(lines[-1]) + len(space) + len(text) <= 120:
-            lines[-1] += space + text
-        else:
-            lines.append("    " + text)
-    return "\n".join(lines)
+    counts, within = [0], False
+    for code in range(0x80, 0x110000):
+        is_one = not 0xD800 <= code < 0xE000 and regex.match(rf"\p{{{category}}}", chr(code)) is not None
+        if is_one != within:
+            counts.append(0)
+            within = is_one
+        counts[-1] += 1
+    numbers = ", ".join(str(count) for count in counts[:-1])  # without what is behind the last range
+    return textwrap.fill(f"constexpr std::uint16_t {name}[] = {{{numbers}}};", 120, subsequent_indent="    ")
 
 
-print(f"""// The letters and numbers of Unicode 17.0 above ASCII, as ranges of code points.
-// Written by unicode_tables.py. Do not edit.
+print(f"""// The letters and numbers of Unicode 17.0 above ASCII: from U+0080 on, how many code points are none, how many are
+// some, how many are none, and so on. Written by unicode_tables.py. Do not edit.
 #include "examples/whence/cli/unicode_tables.h"
+
+#include <vector>
 
 namespace whence {{
 namespace {{
@@ -44,9 +34,27 @@ namespace {{
 
 {table("numbers", "N")}
 
+std::vector<CodeRange> ranges_of(std::span<const std::uint16_t> counts) {{
+  std::vector<CodeRange> ranges;
+  std::uint32_t code = 0x80;
+  for (std::size_t k = 0; k < counts.size(); k += 2) {{
+    const std::uint32_t first = code + counts[k];
+    code = first + counts[k + 1];
+    ranges.push_back({{first, code - 1}});
+  }}
+  return ranges;
+}}
+
 }}  // namespace
 
-std::span<const CodeRange> letter_ranges() {{ return letters; }}
-std::span<const CodeRange> number_ranges() {{ return numbers; }}
+std::span<const CodeRange> letter_ranges() {{
+  static const std::vector<CodeRange> ranges = ranges_of(letters);
+  return ranges;
+}}
+
+std::span<const CodeRange> number_ranges() {{
+  static const std::vector<CodeRange> ranges = ranges_of(numbers);
+  return ranges;
+}}
 
 }}  // namespace whence""")

@@ -32,17 +32,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string first_line_with(const char* path, const std::string& start) {
+// Of a file of lines "name : value": the value of the first whose name begins so, or "".
+std::string value_in(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
-    if (line.starts_with(start)) return line;
+    if (const auto colon = line.find(": "); line.starts_with(name) && colon != line.npos) return line.substr(colon + 2);
   return {};
-}
-
-// "a : b" -> "b"
-std::string after_colon(const std::string& line) {
-  const auto colon = line.find(": ");
-  return colon == std::string::npos ? "" : line.substr(colon + 2);
 }
 
 std::string compiler() {
@@ -73,11 +68,7 @@ bool sanitised() {
 #if defined(__SANITIZE_ADDRESS__)
   return true;
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-  return true;
-#else
-  return false;
-#endif
+  return __has_feature(address_sanitizer);
 #else
   return false;
 #endif
@@ -159,8 +150,7 @@ void try_device(MachineFacts& facts) {
 
 MachineFacts machine_facts() {
   MachineFacts facts;
-  const int alive_at_first =
-      threads_alive();  // before the first parallel loop: more than this one were started by OpenBLAS
+  const int alive_at_first = threads_alive();  // before the first parallel loop: all but this one are OpenBLAS's
   facts.compiler = compiler();
 #ifdef __OPTIMIZE__
   facts.optimised = true;
@@ -168,12 +158,12 @@ MachineFacts machine_facts() {
   facts.sanitised = sanitised();
   facts.built_for = built_for();
   facts.can_do = can_do();
-  facts.processor = after_colon(first_line_with("/proc/cpuinfo", "model name"));
+  facts.processor = value_in("/proc/cpuinfo", "model name");
   facts.cores = usable_cores();
   facts.huge_pages = huge_pages();
   struct sysinfo memory {};
   if (sysinfo(&memory) == 0) facts.memory = memory.totalram * memory.mem_unit;
-  std::istringstream(after_colon(first_line_with("/proc/meminfo", "MemAvailable"))) >> facts.memory_free;
+  std::istringstream(value_in("/proc/meminfo", "MemAvailable")) >> facts.memory_free;
   facts.memory_free *= 1024;
   if (const char* const variable = std::getenv("OMP_NUM_THREADS")) facts.omp_num_threads = variable;
   facts.threads_wanted = threads();

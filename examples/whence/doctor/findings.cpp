@@ -6,9 +6,12 @@
 #include "examples/whence/machine/device_choice.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
+
+using namespace std::string_literals;
 
 constexpr double slow_product = 15;  // GFLOP/s and thread; plain loops reach 6, OpenBLAS on AVX2 40 and more
 
@@ -17,115 +20,77 @@ bool has(const std::vector<std::string>& list, const std::string& word) {
 }
 
 std::string words(const std::vector<std::string>& list) {
-  std::string text;
-  for (const std::string& word : list) text += (text.empty() ? "" : " ") + word;
-  return text.empty() ? "none that matter here" : text;
+  return list.empty() ? "none that matter here" : joined(list, std::identity(), " ");
 }
 
 const char* threading(int parallel) {
   return parallel == 0 ? "none (serial)" : parallel == 1 ? "threads of its own" : "OpenMP";
 }
 
-class Judge {
- public:
-  explicit Judge(const MachineFacts& facts) : facts_(facts) {}
+using Weight = Finding::Weight;
+using Rules = std::vector<std::pair<bool, Finding>>;  // what may hold, and what it then means
 
-  std::vector<Finding> findings() {
-    judge_build();
-    judge_threads();
-    judge_blas();
-    judge_device();
-    std::stable_sort(
-        found_.begin(), found_.end(), [](const Finding& a, const Finding& b) { return a.weight > b.weight; });
-    return found_;
-  }
+Rules of_build(const MachineFacts& facts) {
+  const auto idle = [&](const char* set) { return has(facts.can_do, set) && !has(facts.built_for, set); };
+  const std::string set = idle("avx2") ? "avx2" : idle("avx512f") ? "avx512f" : "";
+  return {{!facts.optimised || facts.sanitised,
+              {Weight::note,
+                  "this build is "s + (facts.sanitised ? "checked by sanitizers" : "not optimised") + ", and slow",
+                  "build with the release preset for work"}},
+      {!set.empty(),
+          {Weight::warning, "the processor has " + set + ", which is not used", "unset WHENCE_INSTRUCTIONS"}},
+      {facts.huge_pages == "never", {Weight::warning, "huge pages are switched off: large tensors cost page faults",
+                                        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, as root"}}};
+}
 
- private:
-  using Weight = Finding::Weight;
-  void say(Weight weight, std::string text, std::string advice) {
-    found_.push_back({weight, std::move(text), std::move(advice)});
-  }
+Rules of_threads(const MachineFacts& facts) {
+  const int used = facts.threads_used, wanted = facts.threads_wanted, cores = facts.cores;
+  const std::string& variable = facts.omp_num_threads;
+  const std::string why = variable.empty() ? "" : to_text(" (OMP_NUM_THREADS=", variable, ')');
+  return {{used > cores,
+              {Weight::warning, to_text(used, " threads on ", cores, " cores", why, ": they wait for each other"),
+                  to_text("set OMP_NUM_THREADS=", cores)}},
+      {used <= cores && used < wanted,
+          {Weight::warning, to_text(wanted, " threads asked for, ", used, " given by the system"),
+              "look at ulimit -u, and at pids.max where this runs in a container"}},
+      {used < cores && used >= wanted,
+          {Weight::note, to_text(used, " of ", cores, " cores used"),
+              variable.empty() ? "look at --threads" : "unset OMP_NUM_THREADS to use all"}}};
+}
 
-  void judge_build() {
-    if (!facts_.optimised || facts_.sanitised) {
-      say(Weight::note,
-          to_text("this build is ", facts_.sanitised ? "checked by sanitizers" : "not optimised", ", and slow"),
-          "build with the release preset for work");
-    }
-    for (const char* set : {"avx2", "avx512f"}) {
-      if (has(facts_.can_do, set) && !has(facts_.built_for, set)) {
-        say(Weight::warning, to_text("the processor has ", set, ", which is not used"), "unset WHENCE_INSTRUCTIONS");
-        break;
-      }
-    }
-    if (facts_.huge_pages == "never") {
-      say(Weight::warning, "huge pages are switched off: large tensors cost page faults",
-          "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, as root");
-    }
-  }
+Rules of_blas(const MachineFacts& facts) {
+  const double per_thread = facts.gigaflops / std::max(1, std::min(facts.threads_used, facts.cores));
+  return {{!facts.product_right, {Weight::broken, "a product of ones is wrong",
+                                     "install another OpenBLAS, or try OPENBLAS_CORETYPE=Haswell"}},
+      {facts.product_right && !facts.sanitised && has(facts.can_do, "avx2") && per_thread < slow_product,
+          {Weight::warning,
+              to_text("products reach ", fixed(facts.gigaflops, 0), " GFLOP/s, little for ", facts.threads_used,
+                  " threads"),
+              "end what else runs here; look at the BLAS core above, and try OPENBLAS_CORETYPE=Haswell"}}};
+}
 
-  void judge_threads() {
-    if (facts_.threads_used > facts_.cores) {
-      const std::string why =
-          facts_.omp_num_threads.empty() ? "" : to_text(" (OMP_NUM_THREADS=", facts_.omp_num_threads, ')');
-      say(Weight::warning,
-          to_text(facts_.threads_used, " threads on ", facts_.cores, " cores", why, ": they wait for each other"),
-          to_text("set OMP_NUM_THREADS=", facts_.cores));
-    } else if (facts_.threads_used < facts_.threads_wanted) {
-      say(Weight::warning,
-          to_text(facts_.threads_wanted, " threads asked for, ", facts_.threads_used, " given by the system"),
-          "look at ulimit -u, and at pids.max where this runs in a container");
-    } else if (facts_.threads_used < facts_.cores) {
-      say(Weight::note, to_text(facts_.threads_used, " of ", facts_.cores, " cores used"),
-          facts_.omp_num_threads.empty() ? "look at --threads" : "unset OMP_NUM_THREADS to use all");
-    }
-  }
-
-  void judge_blas() {
-    if (!facts_.product_right)
-      say(Weight::broken, "a product of ones is wrong", "install another OpenBLAS, or try OPENBLAS_CORETYPE=Haswell");
-    const double per_thread = facts_.gigaflops / std::max(1, std::min(facts_.threads_used, facts_.cores));
-    if (facts_.product_right && !facts_.sanitised && has(facts_.can_do, "avx2") && per_thread < slow_product) {
-      say(Weight::warning,
-          to_text(
-              "products reach ", fixed(facts_.gigaflops, 0), " GFLOP/s, little for ", facts_.threads_used, " threads"),
-          "end what else runs here; look at the BLAS core above, and try OPENBLAS_CORETYPE=Haswell");
-    }
-  }
-
-  void judge_device() {
-    const DeviceFacts& device = facts_.device;
-    const bool built_with_cuda = device.toolkit_version != 0;
-    if (!facts_.device_problem.empty()) {
-      say(Weight::broken, to_text("the GPU does not compute: ", facts_.device_problem),
-          "look at nvidia-smi; run with WHENCE_CUDA_SYNC=1");
-    }
-    if (device.emulated) {
-      say(Weight::note, "the GPU is emulated: a check of kernels, far too slow for work",
-          "configure with -DWHENCE_CUDA=ON for a GPU");
-    } else if (!device.refusal.empty() && built_with_cuda) {
-      say(Weight::warning, to_text("this build has CUDA, and no GPU can be used: ", device.refusal), device.advice);
-    } else if (!built_with_cuda && facts_.driver_present) {
-      say(Weight::warning, "an NVIDIA driver is here, and this build has no CUDA",
-          "configure with -DWHENCE_CUDA=ON to use the GPU");
-    }
-    if (device.refusal.empty() && built_with_cuda && device.driver_version < device.toolkit_version) {
-      say(Weight::warning,
-          to_text("the driver knows CUDA up to ", cuda_version_text(device.driver_version), ", the build is of ",
-              cuda_version_text(device.toolkit_version)),
-          "update the driver, or build with an older toolkit");
-    }
-    if (built_with_cuda && device.runtime_version != device.toolkit_version) {
-      say(Weight::warning,
-          to_text("the CUDA runtime in use is ", cuda_version_text(device.runtime_version), ", the build is of ",
-              cuda_version_text(device.toolkit_version)),
-          "look at LD_LIBRARY_PATH");
-    }
-  }
-
-  const MachineFacts& facts_;
-  std::vector<Finding> found_;
-};
+Rules of_device(const MachineFacts& facts) {
+  const DeviceFacts& device = facts.device;
+  const bool with_cuda = device.toolkit_version != 0, usable = device.refusal.empty();
+  const auto of_build = [&](const std::string& what, int version) {
+    return what + cuda_version_text(version) + ", the build is of " + cuda_version_text(device.toolkit_version);
+  };
+  return {{!facts.device_problem.empty(), {Weight::broken, "the GPU does not compute: " + facts.device_problem,
+                                              "look at nvidia-smi; run with WHENCE_CUDA_SYNC=1"}},
+      {device.emulated, {Weight::note, "the GPU is emulated: a check of kernels, far too slow for work",
+                            "configure with -DWHENCE_CUDA=ON for a GPU"}},
+      {!device.emulated && !usable && with_cuda,
+          {Weight::warning, "this build has CUDA, and no GPU can be used: " + device.refusal, device.advice}},
+      {!device.emulated && !with_cuda && facts.driver_present,
+          {Weight::warning, "an NVIDIA driver is here, and this build has no CUDA",
+              "configure with -DWHENCE_CUDA=ON to use the GPU"}},
+      {usable && with_cuda && device.driver_version < device.toolkit_version,
+          {Weight::warning, of_build("the driver knows CUDA up to ", device.driver_version),
+              "update the driver, or build with an older toolkit"}},
+      {with_cuda && device.runtime_version != device.toolkit_version,
+          {Weight::warning, of_build("the CUDA runtime in use is ", device.runtime_version),
+              "look at LD_LIBRARY_PATH"}}};
+}
 
 std::string device_line(const MachineFacts& facts) {
   const DeviceFacts& device = facts.device;
@@ -149,7 +114,14 @@ const char* to_string(Finding::Weight weight) {
   return weight == Finding::Weight::note ? "note" : weight == Finding::Weight::warning ? "warning" : "broken";
 }
 
-std::vector<Finding> findings_of(const MachineFacts& facts) { return Judge(facts).findings(); }
+std::vector<Finding> findings_of(const MachineFacts& facts) {
+  std::vector<Finding> found;
+  for (const Rules& rules : {of_build(facts), of_threads(facts), of_blas(facts), of_device(facts)})
+    for (const auto& [holds, finding] : rules)
+      if (holds) found.push_back(finding);
+  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::weight);
+  return found;
+}
 
 std::vector<std::pair<std::string, std::string>> lines_of(const MachineFacts& facts) {
   const std::string threads_of_blas =

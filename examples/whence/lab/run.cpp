@@ -81,7 +81,7 @@ class Laboratory {
       : machine_(machine),
         waiting_(not_done(grids)),
         progress_(grids.size() == 1 ? "lab " + grids[0].task : to_text("lab, ", grids.size(), " tasks"),
-            steps_of(grids), 0, ProgressStyle::for_standard_error(machine.quiet), std::cerr) {
+            steps_of(grids), machine.quiet) {
     for (const Grid& grid : grids) runs_ += grid.cells.size();
     done_ = runs_ - waiting_.size(), steps_done_ = steps_of(grids);
     for (const Waiting& each : waiting_) steps_done_ -= each.cell->steps;

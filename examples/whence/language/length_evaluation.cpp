@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -92,8 +91,8 @@ std::vector<LengthScore> perplexity_by_length(
   const index_t kept = std::max(options.last, options.train_length);
   const std::vector<index_t> ends = ends_of(corpus.tokens(part), lengths.back(), kept, options.windows);
   const auto windows = static_cast<index_t>(ends.size());
-  Progress progress("evaluate " + model.scheme(), static_cast<std::int64_t>(lengths.size()) * windows, 0,
-      ProgressStyle::for_standard_error(options.quiet), std::cerr);
+  const std::int64_t all = static_cast<std::int64_t>(lengths.size()) * windows;
+  Progress progress("evaluate " + model.scheme(), all, options.quiet);
   std::vector<LengthScore> scores;
   Losses at_train_length;
   for (const index_t length : lengths) {

@@ -126,7 +126,7 @@ bool write_overview(const Subject& subject, const PageRequest& request) {
           " tokens, of which a page has no room for every number; fewer required: --length");
   const auto places = places_of(request.at, subject.tokens.numel(), subject.model->options().causal);
   const auto history = history_of(std::filesystem::path(request.subject.run) / history_file);
-  Progress progress("look", 100, 0, ProgressStyle::for_standard_error(false), std::cerr);
+  Progress progress("look", 100, false);
   const Overview overview = overview_of(rows, places, 0.97 * static_cast<double>(most_bytes),
       [&](double share) { progress.update(static_cast<std::int64_t>(100 * share), 0, {}); });
   progress.update(100, 0, {});

@@ -44,8 +44,7 @@ class Trainer {
   TrainingResult run() {
     if (options_.ranks) require_same_on_all(*options_.ranks, job_.description);
     const std::int64_t done = open();
-    Progress progress(job_.label, options_.steps, done,
-        ProgressStyle::for_standard_error(options_.quiet || !speaks(options_.ranks)), std::cerr);
+    Progress progress(job_.label, options_.steps, options_.quiet || !speaks(options_.ranks), done);
     if (done == 0) look(0, progress);
     std::optional<CheckFinite> checking;
     if (options_.check_finite && options_.precision != DType::f16) checking.emplace();

@@ -71,7 +71,7 @@ void declare(CommandLine& options, TrainingOptions& training) {
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
   TrainingOptions shown = training;
-  CommandLine options("", "", "");
+  CommandLine options("", "");
   declare_steps(options, shown);
   declare_validation(options, shown);
   auto facts = options.values();

@@ -129,9 +129,7 @@ std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::
   const TaskInfo& info = find_task(name);
   CommandLine line(name, info.title);
   const auto make = info.declare(line);
-  std::vector<const char*> arguments{name.c_str()};
-  for (const std::string& option : options) arguments.push_back(option.c_str());
-  if (line.parse(static_cast<int>(arguments.size()), arguments.data()))
+  if (line.parse(options))
     throw Error("task '", name, "': --help or --version given among its options; options of the task alone required");
   return make();
 }

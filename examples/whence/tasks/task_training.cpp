@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <limits>
 
 #include "autograd/ops.h"
@@ -92,7 +91,7 @@ std::vector<SetScore> test_task(
   std::vector<SetScore> scores;
   std::int64_t all = 0, done = 0;
   for (const TestSet& set : sets) all += tested(set, sizes);
-  Progress progress("test", all, 0, ProgressStyle::for_standard_error(quiet), std::cerr);
+  Progress progress("test", all, quiet);
   for (std::size_t set = 0; set < sets.size(); ++set) {
     SetScore score{.set = sets[set], .model = {}, .guesses = {}};
     for (const Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
