@@ -142,7 +142,7 @@ TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
           named(inspection.quantities(), "blocks.1.attention." + link.to).gradient.to_vector();
       std::vector<double>& sum = sums[from.path];
       sum.resize(static_cast<std::size_t>(from.value.numel()));
-      for (std::size_t e = 0; e < link.a.size(); ++e) sum[link.a[e]] += gradient[link.b[e]] * link.derivative[e];
+      for (const Link::Entry& entry : link.entries) sum[entry.a] += gradient[entry.b] * entry.derivative;
     }
     const bool passes_through = text.find("hard_attention") != std::string::npos;  // whose backward is no derivative
     for (const char* always : {"v", "scores", "logits", "pattern"})
@@ -168,7 +168,8 @@ TEST_CASE("look: links that do not fit are left out by queries, those with small
   CHECK(few.rows.at(0).size() < 9);
   for (const Link& link : few.all) {
     if (link.layer != 0 || link.to != "logits") continue;
-    for (const std::uint32_t b : link.b) CHECK(std::ranges::count(few.rows[0], static_cast<index_t>(b / 9 % 9)) == 1);
+    for (const Link::Entry& entry : link.entries)
+      CHECK(std::ranges::count(few.rows[0], static_cast<index_t>(entry.b / 9 % 9)) == 1);
   }
 }
 

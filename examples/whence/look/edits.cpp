@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <set>
-#include <sstream>
 
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/look/axes.h"
+#include "examples/whence/cli/words.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -22,20 +20,19 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
 }
 
-[[noreturn]] void unreadable(const std::string& text, const std::string& what) {
-  throw InputError(
-      "--edit: ", in_quotes(text), " given; ", what, " required, as in \"blocks.0.attention.scores[h=1] = 0\"");
+[[noreturn]] void unreadable(const std::string& text) {
+  throw InputError("--edit: ", in_quotes(text), " given; PATH[AXIS=PLACE, AXIS=FIRST..LAST] = NUMBER required, the ",
+      "brackets if wanted, or *= or +=, as in \"blocks.0.attention.scores[h=1] = 0\"");
 }
 
 Edit::Part part_of(const std::string& text, const std::string& word) {
-  const std::size_t equals = word.find('='), dots = word.find("..");
-  if (equals == std::string::npos || trimmed(word.substr(0, equals)).empty())
-    unreadable(text, "AXIS=NUMBER between the brackets");
-  const auto first =
-      parse_number<std::int64_t>(word.substr(equals + 1, dots == std::string::npos ? dots : dots - equals - 1));
-  const auto last = dots == std::string::npos ? first : parse_number<std::int64_t>(word.substr(dots + 2));
-  if (!first || !last) unreadable(text, "AXIS=NUMBER between the brackets");
-  return {trimmed(word.substr(0, equals)), *first, *last};
+  const std::size_t equals = std::min(word.find('='), word.size()), dots = word.find("..", equals);
+  const std::string axis = trimmed(word.substr(0, equals));
+  if (axis.empty() || equals == word.size()) unreadable(text);
+  const auto first = parse_number<index_t>(word.substr(equals + 1, dots - equals - 1));
+  const auto last = dots == std::string::npos ? first : parse_number<index_t>(word.substr(dots + 2));
+  if (!first || !last) unreadable(text);
+  return {axis, *first, *last};
 }
 
 const Quantity& quantity_at(const Inspection& inspection, const std::string& path) {
@@ -51,46 +48,42 @@ const Quantity& quantity_at(const Inspection& inspection, const std::string& pat
 
 // For each axis of the quantity the first and the last place that the edit means.
 std::vector<std::pair<index_t, index_t>> ranges_of(const Quantity& quantity, const Edit& edit) {
-  const Shape& shape = quantity.value.shape();
+  const Axes axes(quantity);
   std::vector<std::pair<index_t, index_t>> ranges;
-  for (int axis = 0; axis < shape.rank(); ++axis) ranges.emplace_back(0, shape[axis] - 1);
-  std::set<std::int64_t> given;
+  for (const index_t extent : axes.shape) ranges.emplace_back(0, extent - 1);
+  std::set<int> given;
   for (const Edit::Part& part : edit.parts) {
-    std::optional<std::int64_t> axis = parse_number<std::int64_t>(part.axis);
-    if (quantity.probe && part.axis.size() == 1 && Axes(quantity).has(part.axis[0]))
-      axis = static_cast<std::int64_t>(Axes(quantity).find(part.axis[0]));
-    if (!axis || *axis < 0 || *axis >= shape.rank())
-      throw InputError("--edit: axis ", part.axis, " given; ", edit.path, " is ", shape,
-          quantity.probe ? to_text(" with axes ", quantity.probe->axes) : std::string(), "; one of these required");
-    const index_t extent = shape[static_cast<int>(*axis)];
-    if (part.first < 0 || part.first > part.last || part.last >= extent)
-      throw InputError("--edit: ", part.axis, "=", part.first, "..", part.last, " given; places in 0 to ", extent - 1,
-          " required, the lower one first");
-    if (given.contains(*axis)) throw InputError("--edit: axis ", part.axis, " given twice; once required");
-    given.insert(*axis);
-    ranges[static_cast<std::size_t>(*axis)] = {part.first, part.last};
+    const int lettered = part.axis.size() == 1 ? axes.find(part.axis[0]) : -1;
+    const int axis = lettered >= 0 ? lettered : parse_number<int>(part.axis).value_or(-1);
+    if (axis < 0 || axis >= axes.shape.rank())
+      throw InputError("--edit: axis ", part.axis, " given; ", edit.path, " is ", axes.shape,
+          quantity.probe ? to_text(" with axes ", quantity.probe->axes) : "", "; one of these required");
+    if (part.first < 0 || part.first > part.last || part.last >= axes.shape[axis])
+      throw InputError("--edit: ", part.axis, "=", part.first, "..", part.last, " given; places in 0 to ",
+          axes.shape[axis] - 1, " required, the lower one first");
+    if (!given.insert(axis).second) throw InputError("--edit: axis ", part.axis, " given twice; once required");
+    ranges[static_cast<std::size_t>(axis)] = {part.first, part.last};
   }
   return ranges;
 }
 
 // New numbers minus old ones, in the quantity's shape.
 Tensor change_of(const Inspection& inspection, const Quantity& quantity, const Edit& edit) {
+  const Axes axes(quantity);
   const auto ranges = ranges_of(quantity, edit);
-  const Shape& shape = quantity.value.shape();
+  const auto is_meant = [&](std::size_t e) {
+    return inspection.stop_of(quantity, e) != Stop::masked &&
+           std::ranges::equal(axes.position(e), ranges,
+               [](index_t at, const auto& range) { return range.first <= at && at <= range.second; });
+  };
   std::vector<double> old = quantity.value.to_vector(), change(old.size());
   for (std::size_t e = 0; e < old.size(); ++e) {
-    bool meant = inspection.reasons()[quantity.reasons[e]].stop != Stop::masked;
-    auto rest = static_cast<index_t>(e);
-    for (int axis = shape.rank() - 1; axis >= 0; rest /= shape[axis--]) {
-      const auto [first, last] = ranges[static_cast<std::size_t>(axis)];
-      meant = meant && rest % shape[axis] >= first && rest % shape[axis] <= last;
-    }
-    if (!meant) continue;
+    if (!is_meant(e)) continue;
     change[e] = edit.change == Edit::Change::set     ? edit.number - old[e]
                 : edit.change == Edit::Change::scale ? edit.number * old[e] - old[e]
                                                      : edit.number;
   }
-  return Tensor::of(change, shape, quantity.value.dtype());
+  return Tensor::of(change, quantity.value.shape(), quantity.value.dtype());
 }
 
 double loss_with(const Subject& subject, const Quantity& quantity, const Tensor& change) {
@@ -115,25 +108,21 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
 }  // namespace
 
 Edit edit_of(const std::string& text) {
-  const std::size_t bracket = text.find('['), closed = text.find(']');
-  const std::size_t after = bracket == std::string::npos ? 0 : closed;
-  if (after == std::string::npos || closed < bracket) unreadable(text, "a ']' behind the '['");
-  const std::size_t equals = text.find('=', after);
-  if (equals == std::string::npos || equals == 0) unreadable(text, "= NUMBER, *= NUMBER or += NUMBER");
-  Edit edit{.text = trimmed(text), .path = {}, .parts = {}, .change = Edit::Change::set, .number = 0};
-  const char sign = text[equals - 1];
-  const std::string operation = trimmed(text.substr(after == 0 ? 0 : after + 1, equals - (after == 0 ? 0 : after + 1)));
-  if (after != 0 && !operation.empty() && operation != "*" && operation != "+")
-    unreadable(text, "= NUMBER, *= NUMBER or += NUMBER behind the ']'");
-  if (sign == '*') edit.change = Edit::Change::scale;
-  if (sign == '+') edit.change = Edit::Change::add;
-  const auto number = parse_number<double>(trimmed(text.substr(equals + 1)));
-  if (!number) unreadable(text, "a number behind the '='");
-  edit.number = *number;
-  const std::size_t end = bracket != std::string::npos ? bracket : sign == '*' || sign == '+' ? equals - 1 : equals;
-  edit.path = trimmed(text.substr(0, end));
-  std::istringstream inside(bracket == std::string::npos ? "" : text.substr(bracket + 1, closed - bracket - 1));
-  for (std::string word; std::getline(inside, word, ',');) edit.parts.push_back(part_of(text, trimmed(word)));
+  const std::size_t equals = text.rfind('=');
+  const auto number = parse_number<double>(equals == std::string::npos ? "" : trimmed(text.substr(equals + 1)));
+  if (!number || equals == 0) unreadable(text);
+  Edit edit{.text = trimmed(text), .path = {}, .parts = {}, .change = Edit::Change::set, .number = *number};
+  if (text[equals - 1] == '*') edit.change = Edit::Change::scale;
+  if (text[equals - 1] == '+') edit.change = Edit::Change::add;
+  const std::string place = trimmed(text.substr(0, edit.change == Edit::Change::set ? equals : equals - 1));
+  const std::size_t bracket = std::min(place.find('['), place.size());
+  const bool brackets = bracket < place.size();
+  edit.path = trimmed(place.substr(0, bracket));
+  if (edit.path.empty() || edit.path.find_first_of("]= ") != std::string::npos || (brackets && place.back() != ']'))
+    unreadable(text);
+  if (brackets)
+    for (const std::string& word : list_of(place.substr(bracket + 1, place.size() - bracket - 2)))
+      edit.parts.push_back(part_of(text, word));
   return edit;
 }
 
@@ -141,11 +130,7 @@ EditOutcome outcome_of(const Inspection& inspection, const Edit& edit) {
   const Quantity& quantity = quantity_at(inspection, edit.path);
   const Tensor change = change_of(inspection, quantity, edit);
   std::optional<double> predicted;
-  if (quantity.gradient.defined()) {
-    predicted = 0;
-    const std::vector<double> gradient = quantity.gradient.to_vector(), step = change.to_vector();
-    for (std::size_t e = 0; e < step.size(); ++e) *predicted += gradient[e] * step[e];
-  }
+  if (quantity.gradient.defined()) predicted = dot(quantity.gradient, change);
   return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
 }
 
@@ -158,12 +143,11 @@ std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size
   std::vector<EditOutcome> all;
   if (most == 0) return all;
   for (const Quantity& quantity : inspection.quantities()) {
-    if (!quantity.probe || quantity.probe->axes != "b h i j" || !quantity.gradient.defined()) continue;
+    if (!quantity.has_pairs() || !quantity.gradient.defined()) continue;
     const bool opens = quantity.probe->scale == ProbeInfo::Scale::unit && !quantity.scheme.empty();
     for (index_t head = 0; head < quantity.value.size(1); ++head)
-      for (const char* change : {"= 0", "= 1"})
-        if (change == std::string("= 0") || opens)
-          all.push_back(outcome_of(inspection, edit_of(to_text(quantity.path, "[h=", head, "] ", change))));
+      for (int number = 0; number <= (opens ? 1 : 0); ++number)
+        all.push_back(outcome_of(inspection, edit_of(to_text(quantity.path, "[h=", head, "] = ", number))));
   }
   for (const Quantity& parameter : inspection.parameters()) {
     if (parameter.path.find(".position") == std::string::npos || parameter.value.rank() != 4) continue;

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "tensor/error.h"
 
 namespace whence::look {
 namespace {
-
-double norm_of(const std::vector<double>& numbers) {
-  return std::sqrt(std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0));
-}
 
 // "gates" of "blocks.3.attention.position.gates"; a name that is all front stays.
 std::string name_within(std::string path) {
@@ -39,7 +35,7 @@ Graph nodes_and_edges(const Inspection& inspection) {
           .layer = quantity.layer,
           .kind = quantity.is_parameter ? Graph::Kind::parameter : Graph::Kind::quantity,
           .order = reached ? order.at(quantity.path) : static_cast<index_t>(order.size()) + 1,
-          .norm = reached && quantity.gradient.defined() ? norm_of(quantity.gradient.to_vector()) : 0,
+          .norm = reached && quantity.gradient.defined() ? std::sqrt(dot(quantity.gradient, quantity.gradient)) : 0,
           .reached = reached});
     }
   }

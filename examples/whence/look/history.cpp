@@ -14,23 +14,22 @@
 namespace whence::look {
 namespace {
 
-// Of one quantity: by step, how many entries there are and how many each reason takes.
+// Of one quantity at one step: how many entries there are, and how many each reason takes.
 struct Counts {
   double entries = 0, masked = 0;
   std::map<std::string, double> by_reason;
 };
-// Of one measure: by what it is of, the value at each step.
-using Values = std::map<std::string, std::map<double, double>>;
+using Curves = std::map<std::string, std::map<double, double>>;  // by name, the value at each step
 
 struct History {
-  std::map<std::string, Values> measures;
-  std::map<std::string, std::map<double, Counts>> quantities;
+  std::map<std::string, Curves> measures;                      // by what they are of
+  std::map<std::string, std::map<double, Counts>> quantities;  // by step
 };
 
 History read(const std::filesystem::path& file) {
   History history;
   std::string text = read_file(file);
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n') + 1);  // a line that a crash cut short
+  text.resize(text.rfind('\n') + 1);  // without a line that a crash cut short
   for_each_json_line(text, file.string(), [&](const Json& record) {
     const auto step = static_cast<double>(record.whole("step", 0, std::int64_t{1} << 53));
     if (record.has("measure")) {
@@ -49,33 +48,26 @@ History read(const std::filesystem::path& file) {
   return history;
 }
 
-report::Plot plot_of(const std::string& measure, const Values& values) {
-  report::Plot plot{.title = measure, .x_label = "step", .y_label = measure, .curves = {}};
-  for (const auto& [of, by_step] : values) {
-    report::Curve curve{.name = of, .x = {}, .y = {}};
-    for (const auto& [step, value] : by_step) curve.x.push_back(step), curve.y.push_back(value);
-    plot.curves.push_back(std::move(curve));
-  }
-  // Layer 2 before layer 10.
-  std::ranges::stable_sort(plot.curves, {}, [](const report::Curve& curve) { return curve.name.size(); });
-  return plot;
-}
-
-report::Plot plot_of(const std::string& quantity, const std::map<double, Counts>& by_step) {
-  report::Plot plot{.title = to_text("Gradient of ", quantity, ": why entries are zero or next to it"),
-      .x_label = "step",
-      .y_label = "% of entries",
-      .curves = {}};
-  std::map<std::string, report::Curve> curves;
+// For each reason the percentage that it takes of the entries that the mask does not hide.
+Curves shares_of(const std::map<double, Counts>& by_step) {
+  Curves curves;
   for (const auto& [step, counts] : by_step)
-    for (const auto& [reason, count] : counts.by_reason) curves[reason].name = reason;
+    for (const auto& [reason, count] : counts.by_reason) curves[reason];
   for (auto& [reason, curve] : curves) {
     for (const auto& [step, counts] : by_step) {
       const auto found = counts.by_reason.find(reason);
       const double seen = counts.entries - counts.masked;
-      curve.x.push_back(step);
-      curve.y.push_back(found == counts.by_reason.end() || seen <= 0 ? 0 : 100 * found->second / seen);
+      curve[step] = found == counts.by_reason.end() || seen <= 0 ? 0 : 100 * found->second / seen;
     }
+  }
+  return curves;
+}
+
+report::Plot plot_of(const std::string& title, const std::string& y_label, const Curves& curves) {
+  report::Plot plot{.title = title, .x_label = "step", .y_label = y_label, .curves = {}};
+  for (const auto& [name, by_step] : curves) {
+    report::Curve curve{.name = name, .x = {}, .y = {}};
+    for (const auto& [step, value] : by_step) curve.x.push_back(step), curve.y.push_back(value);
     plot.curves.push_back(std::move(curve));
   }
   return plot;
@@ -90,17 +82,10 @@ std::vector<Json> records_of(const Inspection& inspection, std::int64_t step) {
     records.push_back({{"step", step}, {"measure", name}, {"of", measure.of}, {"value", measure.value}});
   }
   for (const Shares& shares : inspection.shares()) {
-    Json record{{"step", step}, {"layer", std::int64_t{shares.quantity->layer}}, {"quantity", shares.quantity->name},
-        {"head", std::int64_t{shares.head}}};
-    std::map<Stop, std::int64_t> by_stop;
-    std::int64_t entries = 0;
-    for (std::size_t code = 0; code < shares.entries.size(); ++code) {
-      by_stop[inspection.reasons()[code].stop] += shares.entries[code];
-      entries += shares.entries[code];
-    }
-    record.add("entries", entries);
-    for (const auto& [stop, count] : by_stop)
-      if (stop != Stop::nothing && count > 0) record.add(to_string(stop), count);
+    Json record{{"step", step}, {"layer", shares.quantity->layer}, {"quantity", shares.quantity->name},
+        {"head", shares.head}, {"entries", shares.count}};
+    for (const auto& [stop, count] : inspection.by_stop(shares))
+      if (stop != Stop::nothing) record.add(to_string(stop), count);
     records.push_back(std::move(record));
   }
   return records;
@@ -125,12 +110,15 @@ std::vector<report::Plot> history_of(const std::filesystem::path& file) {
   std::error_code unreadable;
   if (!std::filesystem::exists(file, unreadable)) return plots;
   const History history = read(file);
-  for (const auto& [measure, values] : history.measures) plots.push_back(plot_of(measure, values));
-  for (const auto& [quantity, by_step] : history.quantities) {
-    const bool stopped =
-        std::ranges::any_of(by_step, [](const auto& entry) { return !entry.second.by_reason.empty(); });
-    if (stopped) plots.push_back(plot_of(quantity, by_step));
+  for (const auto& [measure, curves] : history.measures) {
+    plots.push_back(plot_of(measure, measure, curves));
+    // Layer 2 before layer 10.
+    std::ranges::stable_sort(plots.back().curves, {}, [](const report::Curve& curve) { return curve.name.size(); });
   }
+  for (const auto& [quantity, by_step] : history.quantities)
+    if (const Curves shares = shares_of(by_step); !shares.empty())
+      plots.push_back(
+          plot_of(to_text("Gradient of ", quantity, ": why entries are zero or next to it"), "% of entries", shares));
   return plots;
 }
 

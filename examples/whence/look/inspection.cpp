@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
-#include "examples/whence/look/axes.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -14,25 +14,12 @@
 namespace whence::look {
 namespace {
 
-// The layer of "blocks.3.attention.q"; -1 of what belongs to none.
-index_t layer_of(const std::string& path) {
-  const std::string front = "blocks.";
-  return path.starts_with(front) ? std::stoll(path.substr(front.size())) : -1;
-}
-
-// "position.gates" of "blocks.3.attention.position.gates"; elsewhere the whole path.
-std::string name_in_attention(const std::string& path) {
-  const std::string middle = ".attention.";
-  const std::size_t at = path.find(middle);
-  return at == std::string::npos ? path : path.substr(at + middle.size());
-}
-
 // The last name of a path.
 std::string leaf_of(const std::string& path) { return path.substr(path.rfind('.') + 1); }
 
-double largest(const Tensor& x) {
+double largest(const std::vector<double>& numbers) {
   double result = 0;
-  for (const double number : x.to_vector()) result = std::max(result, std::abs(number));
+  for (const double number : numbers) result = std::max(result, std::abs(number));
   return result;
 }
 
@@ -61,7 +48,7 @@ std::string require_memory(const Subject& subject) {
   const std::size_t free = free_memory(Device::cpu());
   const index_t length = subject.tokens.size(1);
   const TransformerOptions& options = subject.model->options();
-  const DType dtype = subject.model->parameters().front().tensor.dtype();
+  const DType dtype = subject.dtype();
   const auto shorter_that_fits = [&]() -> std::string {
     for (index_t shorter = length / 2; shorter >= 2; shorter /= 2)
       if (const std::size_t bytes = for_reasons * bytes_of(options, shorter, dtype, free); bytes <= free)
@@ -74,57 +61,6 @@ std::string require_memory(const Subject& subject) {
   const std::string line = require_shown_memory(
       to_text("a pass over ", length, " tokens that keeps all"), bytes, free, fits ? "" : shorter_that_fits());
   return to_text(line, "; up to ", for_reasons, " times that is taken while the reasons of zeros are found");
-}
-
-namespace {
-
-// What is known of a probe of these schemes by its path in attention: "position.cope.gates", "position.base.bias".
-// Nothing where no scheme names it.
-struct FoundProbe {
-  const SchemeSpec* scheme;
-  const ProbeInfo* probe;
-};
-
-std::optional<FoundProbe> find_probe(const std::vector<SchemeSpec>& specs, const std::string& path) {
-  const std::string within = path.starts_with("shared.") ? path.substr(7) : path,
-                    name = path.substr(path.rfind('.') + 1);
-  const auto found_in = [&](const SchemeSpec& spec, std::string rest) -> std::optional<FoundProbe> {
-    const SchemeSpec* inner = &spec;
-    if (rest.starts_with(spec.info().name + ".")) rest = rest.substr(spec.info().name.size() + 1);
-    for (; inner->base() && rest.starts_with("base."); rest = rest.substr(5)) inner = inner->base();
-    if (rest != name) return std::nullopt;
-    for (const ProbeInfo& probe : inner->info().probes)
-      if (probe.name == name) return FoundProbe{inner, &probe};
-    return std::nullopt;
-  };
-  if (!within.starts_with("position.")) return std::nullopt;
-  const bool shared = within.size() < path.size();
-  for (const bool as_said : {true, false}) {
-    for (const SchemeSpec& spec : specs) {
-      if ((spec.shared() == shared) != as_said) continue;
-      if (auto found = found_in(spec, within.substr(9))) return found;
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
-std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs) {
-  std::vector<Quantity> all;
-  for (const std::string& path : capture.names()) {
-    const std::string name = name_in_attention(path);
-    Quantity quantity{.path = path, .name = name, .layer = layer_of(path)};
-    for (const ProbeInfo& probe : attention_probes())
-      if (name != path && probe.name == name) quantity.probe = &probe;
-    if (const auto found = find_probe(specs, name); found && !quantity.probe)
-      quantity.probe = found->probe, quantity.scheme = found->scheme->text();
-    const Probed& probed = capture[path];
-    quantity.line = to_string(probed.site());
-    quantity.value = probed.value(), quantity.gradient = probed.gradient();
-    all.push_back(std::move(quantity));
-  }
-  return all;
 }
 
 Inspection::Inspection(const Subject& subject, bool explains)
@@ -181,10 +117,9 @@ void Inspection::hide_masked(Quantity& quantity) {
   const Axes axes(quantity);
   if (!axes.has('i') || !axes.has('j')) return;
   for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
-    const std::vector<index_t> at = axes.position(e);
-    const Stop stop = reasons_[quantity.reasons[e]].stop;
-    if (at[axes.find('j')] > at[axes.find('i')] && (axes.has('h') || (stop != Stop::nothing && !vanishes(stop))))
-      quantity.reasons[e] = number_of({Stop::masked}, reasons_);
+    const Stop stop = stop_of(quantity, e);
+    const bool is_part = !axes.has('h') && (stop == Stop::nothing || vanishes(stop));
+    if (axes.place(e, 'j') > axes.place(e, 'i') && !is_part) quantity.reasons[e] = number_of({Stop::masked}, reasons_);
   }
 }
 
@@ -194,20 +129,24 @@ std::vector<Shares> Inspection::shares() const {
     if (!quantity.probe || quantity.layer < 0) continue;
     const Axes axes(quantity);
     const bool by_head = axes.has('h');
-    const index_t heads = by_head ? axes.extent('h') : 1;
     const std::vector<double> gradient =
         quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>(quantity.reasons.size());
     const std::size_t first = all.size();
-    for (index_t head = 0; head < heads; ++head)
-      all.push_back({&quantity, by_head ? head : -1, std::vector<index_t>(reasons_.size()), 0});
+    for (index_t head = 0; head < (by_head ? axes.extent('h') : 1); ++head)
+      all.push_back({&quantity, by_head ? head : -1, 0, std::vector<index_t>(reasons_.size()), 0});
     for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
-      const index_t head = by_head ? axes.position(e)[axes.find('h')] : 0;
-      Shares& shares = all[first + static_cast<std::size_t>(head)];
-      ++shares.entries[quantity.reasons[e]];
-      shares.exact_zeros += gradient[e] == 0;
+      Shares& shares = all[first + static_cast<std::size_t>(by_head ? axes.place(e, 'h') : 0)];
+      ++shares.count, ++shares.entries[quantity.reasons[e]], shares.exact_zeros += gradient[e] == 0;
     }
   }
   return all;
+}
+
+std::map<Stop, index_t> Inspection::by_stop(const Shares& shares) const {
+  std::map<Stop, index_t> counts;
+  for (std::size_t code = 0; code < shares.entries.size(); ++code)
+    if (shares.entries[code] > 0) counts[reasons_[code].stop] += shares.entries[code];
+  return counts;
 }
 
 const std::vector<WaysTo>& Inspection::ways() const {
@@ -224,24 +163,17 @@ void Inspection::find_ways(index_t layer) const {
     if (place.name.starts_with(inside) && capture_->contains(place.name))
       places.push_back({place.name.substr(inside.size()), place.results});
   for (const char* name : {"x", "q", "k", "v"}) {
-    WaysTo found{layer, name, {}, {}};
-    const Quantity* whole = nullptr;
-    for (const Quantity& quantity : quantities_)
-      if (quantity.path == inside + name) whole = &quantity;
+    const Quantity* whole = find(quantities_, layer, name);
     if (!whole || !whole->gradient.defined()) continue;
-    found.whole = whole->gradient;
-    found.ways = whence::ways(loss_, {}, capture_->place(inside + name), places);
+    WaysTo found{layer, name, whole->gradient, whence::ways(loss_, {}, capture_->place(inside + name), places)};
     // By some nothing comes.
-    std::erase_if(found.ways, [](const Way& way) { return largest(way.gradient) == 0; });
-    std::vector<double> sum(static_cast<std::size_t>(found.whole.numel()));
-    for (const Way& way : found.ways) {
-      const std::vector<double> numbers = way.gradient.to_vector();
-      for (std::size_t e = 0; e < sum.size(); ++e) sum[e] += numbers[e];
-    }
-    const std::vector<double> expected = found.whole.to_vector();
-    for (std::size_t e = 0; e < sum.size(); ++e)
-      found.difference = std::max(found.difference, std::abs(sum[e] - expected[e]));
-    if (const double size = largest(found.whole); size > 0) found.difference /= size;
+    std::erase_if(found.ways, [](const Way& way) { return largest(way.gradient.to_vector()) == 0; });
+    const std::vector<double> expected = whole->gradient.to_vector();
+    std::vector<double> sum(expected.size());
+    for (const Way& way : found.ways) std::ranges::transform(sum, way.gradient.to_vector(), sum.begin(), std::plus{});
+    std::ranges::transform(sum, expected, sum.begin(), std::minus{});
+    const double size = largest(expected);
+    found.difference = largest(sum) / (size > 0 ? size : 1);
     ways_->push_back(std::move(found));
   }
 }
@@ -266,13 +198,10 @@ std::optional<double> mark_of(const TransformerOptions& model, const Quantity& q
 }
 
 std::string name_of(const Way& way) {
+  static const std::set<std::string> every_way{"logits", "pattern", "scores", "q", "k", "v", "output"};
   std::string name;
-  for (const std::string& step : way.steps) {
-    if (step == "logits" || step == "pattern" || step == "scores" || step == "q" || step == "k" || step == "v" ||
-        step == "output")
-      continue;
-    name += (name.empty() ? "" : " > ") + leaf_of(step);
-  }
+  for (const std::string& step : way.steps)
+    if (!every_way.contains(step)) name += (name.empty() ? "" : " > ") + leaf_of(step);
   const auto passed = [&](const char* step) { return std::ranges::find(way.steps, step) != way.steps.end(); };
   if (name.empty()) name = passed("scores") ? "content" : passed("v") || way.steps.empty() ? "values" : "pattern";
   for (const char* through : {"q", "k"})

@@ -9,34 +9,18 @@
 #include <vector>
 
 #include "autograd/inspect/explain.h"
-#include "autograd/inspect/probe.h"
 #include "autograd/inspect/tape.h"
 #include "autograd/inspect/zeros.h"
+#include "examples/whence/look/quantity.h"
 #include "examples/whence/look/subject.h"
 
 namespace whence::look {
-
-// What passed a probe in one layer, or a parameter.
-struct Quantity {
-  std::string path;                         // "blocks.0.attention.position.gates"
-  std::string name;                         // within attention: "position.gates"; of a parameter its path
-  index_t layer = -1;                       // -1: of the whole model
-  const ProbeInfo* probe = nullptr;         // null: of a parameter, or of a layer other than attention
-  std::string scheme = {};                  // that passed it; empty: attention itself
-  std::string line = {};                    // "nn/positional/cope.cpp:36"
-  Tensor value = {}, gradient = {};         // gradient undefined: no path, or frozen
-  std::vector<unsigned char> reasons = {};  // for each entry, into Inspection::reasons; 0: it lives
-  bool is_parameter = false, frozen = false;
-};
-
-// What passed the probes of a capture, in their order, with what the registrations of `specs` say of each. Reasons stay
-// empty.
-[[nodiscard]] std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs);
 
 // How much of a quantity's gradient each reason takes, in one head (or all, where it has no heads).
 struct Shares {
   const Quantity* quantity;
   index_t head;                  // -1: no heads
+  index_t count = 0;             // of its entries
   std::vector<index_t> entries;  // by reason
   index_t exact_zeros = 0;       // entries that are 0; the others with a reason are next to it
 };
@@ -65,7 +49,11 @@ class Inspection {
   const std::vector<Quantity>& quantities() const { return quantities_; }
   const std::vector<Quantity>& parameters() const { return parameters_; }
   const std::vector<Reason>& reasons() const { return reasons_; }
+  [[nodiscard]] Stop stop_of(const Quantity& quantity, std::size_t e) const {
+    return reasons_[quantity.reasons[e]].stop;
+  }
   [[nodiscard]] std::vector<Shares> shares() const;
+  [[nodiscard]] std::map<Stop, index_t> by_stop(const Shares& shares) const;  // of stops that occur
 
   // Of x, q, k and v, layer by layer; found at the first call.
   const std::vector<WaysTo>& ways() const;

@@ -5,23 +5,25 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <ranges>
 #include <set>
 
-#include "examples/whence/look/axes.h"
 #include "tensor/random.h"
 
 namespace whence::look {
 namespace {
 
-constexpr std::size_t most_moves = 600;  // of one quantity
-constexpr index_t reach = 8;             // keys beside each other that are told apart where they are neighbours
-constexpr double most_work = 2e7;        // layers times heads times tokens cubed: about three seconds
+constexpr index_t most_moves = 600;  // of one quantity
+constexpr index_t reach = 8;         // keys beside each other that are told apart where they are neighbours
+constexpr double most_work = 2e7;    // layers times heads times tokens cubed: about three seconds
 
 // One way to move many elements of a quantity at once: those of one colour move together. `apart` are the axes whose
 // places have colours of their own; keys may share one with those that are `reach` further on.
 struct Colouring {
   std::string apart;
   bool near = false;
+
+  friend auto operator<=>(const Colouring&, const Colouring&) = default;
 };
 
 class Mover {
@@ -34,38 +36,33 @@ class Mover {
     return count;
   }
   index_t colour(std::size_t e) const {
-    const std::vector<index_t> at = from_.position(e);
     index_t colour = 0;
     for (const char letter : colouring_.apart)
-      colour = colour * colours_of(letter) + at[from_.find(letter)] % colours_of(letter);
+      colour = colour * colours_of(letter) + from_.place(e, letter) % colours_of(letter);
     return colour;
   }
-  // Which element of that colour an element of `to` feels, if the colouring is right: at the same place along all other
-  // axes, and of near keys the one that is nearest. Nothing where that is none.
-  std::optional<std::size_t> felt(const Axes& to, const std::vector<index_t>& at, index_t colour) const {
-    std::vector<index_t> place(from_.letters.size());
-    for (std::size_t axis = 0; axis < place.size(); ++axis)
-      if (const std::size_t same = to.find(from_.letters[axis]); same != Axes::nowhere) place[axis] = at[same];
-    for (std::size_t k = colouring_.apart.size(); k-- > 0;) {
-      const char letter = colouring_.apart[k];
-      const std::size_t axis = from_.find(letter);
+  // Which element of that colour the element of `to` at `at` feels, if the colouring is right: at the same place along
+  // all other axes, and of near keys the one that is nearest. Nothing where that is none.
+  std::optional<std::size_t> felt(const Axes& to, const Shape& at, index_t colour) const {
+    Shape place = Shape::filled(from_.shape.rank(), 0);
+    for (const char letter : from_.letters)
+      if (to.has(letter)) place[from_.find(letter)] = at[to.find(letter)];
+    for (const char letter : colouring_.apart | std::views::reverse) {
       const index_t count = colours_of(letter), wanted = colour % count;
+      index_t& found = place[from_.find(letter)];
+      const index_t lowest = found - reach / 2;
+      found = is_near(letter) ? lowest + ((wanted - lowest) % count + count) % count : wanted;
       colour /= count;
-      index_t found = wanted;
-      if (colouring_.near && letter == 'j') {
-        const index_t lowest = place[axis] - reach / 2, ahead = (wanted - lowest) % count;
-        found = lowest + (ahead + count) % count;
-      }
-      place[axis] = found;
     }
-    for (std::size_t axis = 0; axis < place.size(); ++axis)
-      if (place[axis] < 0 || place[axis] >= from_.extents[axis]) return std::nullopt;
+    for (int axis = 0; axis < place.rank(); ++axis)
+      if (place[axis] < 0 || place[axis] >= from_.shape[axis]) return std::nullopt;
     return from_.element(place);
   }
 
  private:
+  bool is_near(char letter) const { return colouring_.near && letter == 'j'; }
   index_t colours_of(char letter) const {
-    return colouring_.near && letter == 'j' ? std::min(reach, from_.extent(letter)) : from_.extent(letter);
+    return is_near(letter) ? std::min(reach, from_.extent(letter)) : from_.extent(letter);
   }
 
   const Axes& from_;
@@ -88,8 +85,9 @@ std::vector<Colouring> colourings(const Axes& from, const Axes& to) {
   std::vector<Colouring> all{{own}};
   if (from.has('j') && !channels) all.insert(all.end(), {{with("j"), true}, {with("j")}});
   if (from.has('d') && to.has('d')) all.push_back({with("d")});
-  if (from.has(mixed[0])) all.push_back({with(mixed)});
-  if (from.has(mixed[0]) && from.has('j')) all.insert(all.end(), {{with(mixed + "j"), true}, {with(mixed + "j")}});
+  if (!from.has(mixed[0])) return all;
+  all.push_back({with(mixed)});
+  if (from.has('j')) all.insert(all.end(), {{with(mixed + "j"), true}, {with(mixed + "j")}});
   return all;
 }
 
@@ -113,82 +111,62 @@ class LinkFinder {
   void add(const Quantity& from, std::vector<Link>& all) const {
     const Axes axes(from);
     const Stream random(0, "links");
-    std::vector<double> direction(axes.count());
+    std::vector<double> direction(from.reasons.size());
     for (std::size_t e = 0; e < direction.size(); ++e) direction[e] = 0.5 + random.uniform53(e);
-    std::map<std::string, std::vector<Moved>> known;  // by the axes kept apart
-    const Moved expected = inspection_.moved(from.path, direction);
-    for (const auto& [path, numbers] : expected) {
+    std::map<Colouring, std::vector<Moved>> known;
+    for (const auto& [path, expected] : inspection_.moved(from.path, direction)) {
       const auto to = quantities_.find(path);
       if (to == quantities_.end() || !to->second->gradient.defined()) continue;
       for (const Colouring& colouring : colourings(axes, Axes(*to->second))) {
         const Mover mover(axes, colouring);
-        if (static_cast<std::size_t>(mover.colours()) > most_moves) continue;
-        const std::string key = colouring.apart + (colouring.near ? " near" : "");
-        if (!known.contains(key)) known.emplace(key, moves(from, axes, mover));
-        if (auto link = link_by(mover, from, *to->second, known.at(key), direction, numbers)) {
-          all.push_back(std::move(*link));
-          break;
-        }
+        if (mover.colours() > most_moves) continue;
+        if (!known.contains(colouring)) known.emplace(colouring, moves(from, mover));
+        Link link{layer_, from.name, to->second->name, {}};
+        if (!foretells(mover, known.at(colouring), direction, *to->second, expected, link)) continue;
+        all.push_back(std::move(link));
+        break;
       }
     }
   }
 
-  std::vector<Moved> moves(const Quantity& from, const Axes& axes, const Mover& mover) const {
-    std::vector<index_t> colours(axes.count());
+  std::vector<Moved> moves(const Quantity& from, const Mover& mover) const {
+    std::vector<index_t> colours(from.reasons.size());
     for (std::size_t e = 0; e < colours.size(); ++e) colours[e] = mover.colour(e);
     std::vector<Moved> all;
     for (index_t colour = 0; colour < mover.colours(); ++colour) {
       std::vector<double> tangent(colours.size());
-      for (std::size_t e = 0; e < tangent.size(); ++e) tangent[e] = colours[e] == colour ? 1 : 0;
+      std::ranges::transform(colours, tangent.begin(), [&](index_t own) { return own == colour ? 1 : 0; });
       all.push_back(inspection_.moved(from.path, tangent));
     }
     return all;
   }
 
-  // The derivatives as this colouring reads them; nothing if they do not foretell how `to` moves along `direction`.
-  std::optional<Link> link_by(const Mover& mover, const Quantity& from, const Quantity& to,
-      const std::vector<Moved>& moved, const std::vector<double>& direction,
-      const std::vector<double>& expected) const {
+  // Whether the derivatives, as this colouring reads them, foretell how `to` moves along `direction`; they go to `link`.
+  bool foretells(const Mover& mover, const std::vector<Moved>& moved, const std::vector<double>& direction,
+      const Quantity& to, const std::vector<double>& expected, Link& link) const {
     const Axes axes(to);
-    Link link{layer_, from.name, to.name, {}, {}, {}};
     for (std::size_t b = 0; b < expected.size(); ++b) {
-      if (inspection_.reasons()[to.reasons[b]].stop == Stop::masked) continue;
-      const std::vector<index_t> at = axes.position(b);
+      if (inspection_.stop_of(to, b) == Stop::masked) continue;
       double foretold = 0, size = 0;
       for (std::size_t colour = 0; colour < moved.size(); ++colour) {
         const auto numbers = moved[colour].find(to.path);
         const double derivative = numbers == moved[colour].end() ? 0 : numbers->second[b];
         if (derivative == 0) continue;
-        const auto a = mover.felt(axes, at, static_cast<index_t>(colour));
-        if (!a) return std::nullopt;
+        const auto a = mover.felt(axes, axes.position(b), static_cast<index_t>(colour));
+        if (!a) return false;
         foretold += derivative * direction[*a], size += std::abs(derivative * direction[*a]);
-        link.a.push_back(static_cast<std::uint32_t>(*a)), link.b.push_back(static_cast<std::uint32_t>(b));
-        link.derivative.push_back(derivative);
+        link.entries.push_back({static_cast<std::uint32_t>(*a), static_cast<std::uint32_t>(b), derivative,
+            axes.has('i') ? axes.place(b, 'i') : -1});
       }
-      if (!(std::abs(foretold - expected[b]) <= 1e-9 * size + 1e-300)) return std::nullopt;
+      if (!(std::abs(foretold - expected[b]) <= 1e-9 * size + 1e-300)) return false;
     }
-    return link;
+    return true;
   }
 
   const Inspection& inspection_;
   index_t layer_;
   std::map<std::string, const Quantity*> quantities_;
 };
-
-const Quantity* quantity_named(const Inspection& inspection, index_t layer, const std::string& name) {
-  for (const Quantity& quantity : inspection.quantities())
-    if (quantity.layer == layer && quantity.name == name) return &quantity;
-  return nullptr;
-}
-
-// The query that element `b` belongs to; -1: none, so that the element belongs to all.
-std::vector<index_t> queries_of(const Inspection& inspection, const Link& link) {
-  const Quantity& to = *quantity_named(inspection, link.layer, link.to);
-  const Axes axes(to);
-  std::vector<index_t> queries;
-  for (const std::uint32_t b : link.b) queries.push_back(axes.has('i') ? axes.position(b)[axes.find('i')] : -1);
-  return queries;
-}
 
 // Whether a gradient is the sum over its links, but for rounding. It is not where an op's backward is not its derivative,
 // as of hard attention, whose gradient passes straight through. Three roundings are allowed for, as on the page
@@ -200,12 +178,11 @@ bool adds_up(const Inspection& inspection, const std::vector<Link>& links, const
   std::vector<double> sum(gradient.size()), size(gradient.size()), rounded(gradient.size());
   for (const Link& link : links) {
     if (link.from != from.name) continue;
-    const Quantity& to = *quantity_named(inspection, link.layer, link.to);
+    const Quantity& to = *find(inspection.quantities(), link.layer, link.to);
     const std::vector<double> value = to.value.to_vector(), next = to.gradient.to_vector();
-    for (std::size_t e = 0; e < link.a.size(); ++e) {
-      const double term = next[link.b[e]] * link.derivative[e];
-      sum[link.a[e]] += term, size[link.a[e]] += std::abs(term);
-      rounded[link.a[e]] += std::abs(next[link.b[e]] * value[link.b[e]]);
+    for (const auto& [a, b, derivative, query] : link.entries) {
+      const double term = next[b] * derivative;
+      sum[a] += term, size[a] += std::abs(term), rounded[a] += std::abs(next[b] * value[b]);
     }
   }
   const bool is_f64 = from.gradient.dtype() == DType::f64;
@@ -219,16 +196,15 @@ bool adds_up(const Inspection& inspection, const std::vector<Link>& links, const
 
 // Queries of a layer, those with the largest gradients of their logits first.
 std::vector<index_t> by_strength(const Inspection& inspection, index_t layer) {
-  const Quantity* logits = quantity_named(inspection, layer, "logits");
-  const index_t tokens = inspection.subject().tokens.numel();
-  std::vector<double> strength(static_cast<std::size_t>(tokens));
+  const Quantity* logits = find(inspection.quantities(), layer, "logits");
+  std::vector<double> strength(static_cast<std::size_t>(inspection.subject().tokens.numel()));
   if (logits && logits->gradient.defined()) {
+    const Axes axes(*logits);
     const std::vector<double> numbers = logits->gradient.to_vector();
-    const auto keys = static_cast<std::size_t>(logits->value.size(3));
     for (std::size_t e = 0; e < numbers.size(); ++e)
-      strength[e / keys % static_cast<std::size_t>(tokens)] += numbers[e] * numbers[e];
+      strength[static_cast<std::size_t>(axes.place(e, 'i'))] += numbers[e] * numbers[e];
   }
-  std::vector<index_t> order(static_cast<std::size_t>(tokens));
+  std::vector<index_t> order(strength.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(
       order, std::ranges::greater{}, [&](index_t i) { return strength[static_cast<std::size_t>(i)]; });
@@ -239,55 +215,49 @@ std::vector<index_t> by_strength(const Inspection& inspection, index_t layer) {
 std::vector<Link> believed_links(
     const Inspection& inspection, index_t layer, std::vector<std::pair<index_t, std::string>>& left_out) {
   std::vector<Link> all = LinkFinder(inspection, layer).links();
-  std::set<std::string> checked, disbelieved;
+  std::map<std::string, bool> believed;
   for (const Link& link : all)
-    if (checked.insert(link.from).second && !adds_up(inspection, all, *quantity_named(inspection, layer, link.from)))
-      disbelieved.insert(link.from);
-  std::erase_if(all, [&](const Link& link) { return disbelieved.contains(link.from); });
-  for (const std::string& from : disbelieved) left_out.emplace_back(layer, from);
+    if (!believed.contains(link.from))
+      believed[link.from] = adds_up(inspection, all, *find(inspection.quantities(), layer, link.from));
+  std::erase_if(all, [&](const Link& link) { return !believed.at(link.from); });
+  for (const auto& [from, is_believed] : believed)
+    if (!is_believed) left_out.emplace_back(layer, from);
   return all;
 }
 
-// Those whose links fit into `bytes`, the strongest first, in ascending order.
-std::vector<index_t> fitting_rows(
-    const std::vector<index_t>& by_strength, std::map<index_t, double>& bytes_of_query, double bytes) {
-  std::vector<index_t> rows;
-  double left = bytes - bytes_of_query[-1];
+// The strongest queries whose links fit into `bytes`, and the links of those and of all queries.
+std::vector<index_t> keep_fitting(
+    std::vector<Link>& links, const std::vector<index_t>& by_strength, double bytes_of_entry, double bytes) {
+  std::map<index_t, double> bytes_of_query;
+  for (const Link& link : links)
+    for (const Link::Entry& entry : link.entries) bytes_of_query[entry.query] += bytes_of_entry;
+  std::set<index_t> kept;
+  bytes -= bytes_of_query[-1];
   for (const index_t query : by_strength) {
-    if ((left -= bytes_of_query[query]) < 0) break;
-    rows.push_back(query);
+    if ((bytes -= bytes_of_query[query]) < 0) break;
+    kept.insert(query);
   }
-  std::ranges::sort(rows);
-  return rows;
+  for (Link& link : links)
+    std::erase_if(
+        link.entries, [&](const Link::Entry& entry) { return entry.query >= 0 && !kept.contains(entry.query); });
+  std::erase_if(links, [](const Link& link) { return link.entries.empty(); });
+  return {kept.begin(), kept.end()};
 }
 
 }  // namespace
 
 Links links_of(const Inspection& inspection, double bytes) {
-  const TransformerOptions& model = inspection.subject().model->options();
-  const double each = static_cast<double>(size_of(inspection.subject().model->parameters()[0].tensor.dtype())) + 8;
+  const Subject& subject = inspection.subject();
+  const TransformerOptions& model = subject.model->options();
+  const double tokens = static_cast<double>(subject.tokens.numel()),
+               bytes_of_entry = static_cast<double>(size_of(subject.dtype())) + 8;
   Links links;
-  const auto tokens = static_cast<double>(inspection.subject().tokens.numel());
   if (static_cast<double>(model.layers * model.heads) * tokens * tokens * tokens > most_work) return links;
   for (index_t layer = 0; layer < model.layers; ++layer) {
-    const std::vector<Link> all = believed_links(inspection, layer, links.left_out);
-    std::vector<std::vector<index_t>> queries;
-    std::map<index_t, double> bytes_of_query;
-    for (const Link& link : all) {
-      queries.push_back(queries_of(inspection, link));
-      for (const index_t query : queries.back()) bytes_of_query[query] += each;
-    }
-    const std::vector<index_t> rows =
-        fitting_rows(by_strength(inspection, layer), bytes_of_query, bytes / static_cast<double>(model.layers));
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      Link kept{layer, all[k].from, all[k].to, {}, {}, {}};
-      for (std::size_t e = 0; e < all[k].a.size(); ++e) {
-        if (queries[k][e] >= 0 && !std::ranges::binary_search(rows, queries[k][e])) continue;
-        kept.a.push_back(all[k].a[e]), kept.b.push_back(all[k].b[e]), kept.derivative.push_back(all[k].derivative[e]);
-      }
-      if (!kept.a.empty()) links.all.push_back(std::move(kept));
-    }
-    links.rows.push_back(rows);
+    std::vector<Link> all = believed_links(inspection, layer, links.left_out);
+    links.rows.push_back(
+        keep_fitting(all, by_strength(inspection, layer), bytes_of_entry, bytes / static_cast<double>(model.layers)));
+    std::ranges::move(all, std::back_inserter(links.all));
   }
   return links;
 }

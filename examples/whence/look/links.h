@@ -11,12 +11,16 @@
 
 namespace whence::look {
 
-// Of elements of `from` and `to`, row-major: d to[b] / d from[a], along ways that pass no other quantity.
+// How elements of `to` move with elements of `from`, along ways that pass no other quantity.
 struct Link {
+  struct Entry {
+    std::uint32_t a, b;  // of `from` and of `to`, row-major
+    double derivative;   // d to[b] / d from[a], not 0
+    index_t query;       // that b belongs to; -1: none, so that it belongs to all
+  };
   index_t layer;
   std::string from, to;  // names within attention: "position.gates"
-  std::vector<std::uint32_t> a, b;
-  std::vector<double> derivative;  // not 0
+  std::vector<Entry> entries;
 };
 
 struct Links {

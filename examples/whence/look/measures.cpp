@@ -1,11 +1,10 @@
 #include "examples/whence/look/measures.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/report/encode.h"
 #include "tensor/error.h"
 
 namespace whence::look {
@@ -33,7 +32,7 @@ template <class Counts> double share_of(const Inspection& inspection, const Quan
   const std::vector<double> values = quantity.value.to_vector();
   double seen = 0, counted = 0;
   for (std::size_t e = 0; e < values.size(); ++e) {
-    if (inspection.reasons()[quantity.reasons[e]].stop == Stop::masked) continue;
+    if (inspection.stop_of(quantity, e) == Stop::masked) continue;
     ++seen, counted += counts(values[e]);
   }
   return seen > 0 ? 100 * counted / seen : -1;
@@ -68,25 +67,19 @@ std::vector<Measure> measures_of(const Inspection& inspection) {
 
 std::string line_of(const std::vector<Measure>& measures) {
   std::string line;
-  const auto says = [&line](const std::string& text) { line += (line.empty() ? "" : ", ") + text; };
-  std::vector<std::string> said;
+  std::set<std::string> said;
   for (const Measure& measure : measures) {
-    const std::string name = measure.what + measure.where;
-    const bool first = std::ranges::find(said, name) == said.end();
-    if (first) said.push_back(name);
-    if (measure.where.empty()) {
-      const std::string number = report::number(measure.value, 3);
-      if (measure.of == no_layer)
-        says(to_text("elsewhere ", number));
-      else if (first)
-        says(to_text(measure.what, ' ', number));
-      else
-        line += ' ' + number;
-    } else if (first) {
+    const std::string name = measure.what + measure.where, between = line.empty() ? "" : ", ";
+    const bool first = said.insert(name).second;
+    if (measure.of == no_layer)
+      line += to_text(between, no_layer, ' ', digits(measure.value, 3));
+    else if (measure.where.empty())
+      line += to_text(first ? between + measure.what : "", ' ', digits(measure.value, 3));
+    else if (first) {
       double sum = 0, layers = 0;
       for (const Measure& other : measures)
         if (other.what + other.where == name) sum += other.value, ++layers;
-      says(to_text(measure.what, ' ', fixed(sum / layers, 0), " % ", measure.where));
+      line += to_text(between, measure.what, ' ', fixed(sum / layers, 0), " % ", measure.where);
     }
   }
   return line;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "examples/whence/look/axes.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
@@ -18,147 +17,123 @@ constexpr index_t bytes_at_work = 2 << 20;                 // of one map of pair
 constexpr index_t least_window = 32, largest_window = 96;  // queries and keys
 constexpr std::size_t most_windows = 64;
 
-bool has_pairs(const Quantity& quantity) { return quantity.probe && quantity.probe->axes == "b h i j"; }
-
-Quantity without_numbers(const Quantity& quantity) {
-  return {.path = quantity.path,
-      .name = quantity.name,
-      .layer = quantity.layer,
-      .probe = quantity.probe,
-      .scheme = quantity.scheme,
-      .line = quantity.line};
-}
-
-// [h rows keys] f32 or f64, contiguous
-Tensor maps_of(const Tensor& pairs) { return pairs.defined() ? raw::contiguous(raw::select(pairs, 0, 0)) : pairs; }
-
-// Pools while they are summed: rows of cells are finished in any order, cells of one map by one thread each.
+// Pools of one quantity in one layer while they are summed, strip by strip of whole rows.
 class Pooling {
  public:
-  Pooling(const Quantity& quantity, index_t heads, const Overview& overview, bool causal)
-      : causal_(causal),
-        cell_(overview.cell),
-        cells_(overview.cells),
-        counts_(static_cast<std::size_t>(cells_ * cells_)) {
-    const Shape shape{heads, cells_, cells_};
-    pools_ = {without_numbers(quantity), Tensor::empty(shape, DType::f32), Tensor::zeros(shape, DType::f32),
-        Tensor::empty(shape, DType::f32)};
+  Pooling(const Quantity& quantity, const Overview& overview, bool causal)
+      : causal_(causal), tokens_(overview.tokens), cell_(overview.cell), cells_(overview.cells) {
+    const Shape shape{quantity.value.size(1), cells_, cells_};
+    pools_ = {quantity.without_numbers(), Tensor::full(shape, nothing), Tensor::full(shape, nothing),
+        Tensor::full(shape, nothing)};
     sums_.resize(static_cast<std::size_t>(numel(shape)));
-    for (const Tensor& largest : {pools_.maximum, pools_.gradient})
-      std::fill_n(largest.data<float>(), largest.numel(), nothing);
   }
 
+  // Cells of one head are summed by one thread.
   void add(const Quantity& strip, index_t begin) {
-    const Tensor value = maps_of(strip.value), gradient = maps_of(strip.gradient);
-    if (value.dtype() == DType::f64)
-      add<double>(value, gradient, begin);
-    else
-      add<float>(value, gradient, begin);
+    const index_t heads = strip.value.size(1), rows = strip.value.size(2), keys = strip.value.size(3);
+    const std::vector<double> value = strip.value.to_vector(),
+                              gradient = strip.gradient.defined() ? strip.gradient.to_vector() : std::vector<double>();
+    parallel_for(heads, 1, [&](index_t first, index_t last) {
+      for (index_t row = first * rows; row < last * rows; ++row)
+        add_row(row / rows, begin + row % rows, value.data() + row * keys,
+            gradient.empty() ? nullptr : gradient.data() + row * keys, keys);
+    });
   }
 
   Pools finished() {
-    for (index_t map = 0; map < pools_.mean.size(0); ++map) {
-      for (index_t cell = 0; cell < cells_ * cells_; ++cell) {
-        const auto place = static_cast<std::size_t>(map * cells_ * cells_ + cell);
-        const index_t count = counts_[static_cast<std::size_t>(cell)];
+    for (index_t cell = 0; cell < cells_ * cells_; ++cell) {
+      const index_t count = count_of(cell / cells_, cell % cells_);
+      for (index_t place = cell; count > 0 && place < pools_.mean.numel(); place += cells_ * cells_)
         pools_.mean.data<float>()[place] =
-            count ? static_cast<float>(sums_[place] / static_cast<double>(count)) : nothing;
-      }
+            static_cast<float>(sums_[static_cast<std::size_t>(place)] / static_cast<double>(count));
     }
     return std::move(pools_);
   }
 
  private:
-  template <class T> void add(const Tensor& value, const Tensor& gradient, index_t begin) {
-    const index_t heads = value.size(0), rows = value.size(1), keys = value.size(2);
-    parallel_for(heads, 1, [&](index_t first, index_t last) {
-      for (index_t head = first; head < last; ++head)
-        for (index_t row = 0; row < rows; ++row)
-          add_row(head, begin + row, value.data<T>() + (head * rows + row) * keys,
-              gradient.defined() ? gradient.data<T>() + (head * rows + row) * keys : nullptr, keys);
-    });
-    for (index_t row = 0; row < rows; ++row)
-      for (index_t j = 0; j < seen(begin + row, keys); ++j)
-        ++counts_[static_cast<std::size_t>((begin + row) / cell_ * cells_ + j / cell_)];
-  }
-
   index_t seen(index_t i, index_t keys) const { return causal_ ? std::min(i + 1, keys) : keys; }
 
-  template <class T> void add_row(index_t head, index_t i, const T* value, const T* gradient, index_t keys) {
+  // The pairs of a cell that the mask does not hide.
+  index_t count_of(index_t row, index_t column) const {
+    index_t count = 0;
+    for (index_t i = row * cell_; i < std::min((row + 1) * cell_, tokens_); ++i)
+      count += std::clamp<index_t>(seen(i, tokens_) - column * cell_, 0, cell_);
+    return count;
+  }
+
+  void add_row(index_t head, index_t i, const double* value, const double* gradient, index_t keys) {
     const index_t row = (head * cells_ + i / cell_) * cells_, end = seen(i, keys);
     for (index_t begin = 0; begin < end; begin += cell_) {
       const index_t place = row + begin / cell_, stop = std::min(begin + cell_, end);
-      T largest = value[begin], steepest = 0;
-      double sum = 0;
-      for (index_t j = begin; j < stop; ++j)
-        largest = std::max(largest, value[j]), sum += static_cast<double>(value[j]);
-      for (index_t j = begin; gradient && j < stop; ++j) steepest = std::max(steepest, std::abs(gradient[j]));
+      double largest = value[begin], sum = 0, steepest = 0;
+      for (index_t j = begin; j < stop; ++j) {
+        largest = std::max(largest, value[j]), sum += value[j];
+        if (gradient) steepest = std::max(steepest, std::abs(gradient[j]));
+      }
+      sums_[static_cast<std::size_t>(place)] += sum;
       // The other operand where one is no number.
       float &maximum = pools_.maximum.data<float>()[place], &of_gradient = pools_.gradient.data<float>()[place];
       maximum = std::fmax(maximum, static_cast<float>(largest));
       if (gradient) of_gradient = std::fmax(of_gradient, static_cast<float>(steepest));
-      sums_[static_cast<std::size_t>(place)] += sum;
     }
   }
 
   bool causal_;
-  index_t cell_, cells_;
+  index_t tokens_, cell_, cells_;
   Pools pools_;
   std::vector<double> sums_;
-  std::vector<index_t> counts_;
 };
 
 // How many query rows are worked on at once.
 index_t height_of(const Rows& rows) {
-  const TransformerOptions& model = rows.subject().model->options();
-  const auto size = static_cast<index_t>(size_of(rows.subject().model->parameters()[0].tensor.dtype()));
-  return std::clamp<index_t>(bytes_at_work / (model.heads * rows.subject().tokens.numel() * size), 1, 64);
+  const Subject& subject = rows.subject();
+  const auto size = static_cast<index_t>(size_of(subject.dtype()));
+  return std::clamp<index_t>(bytes_at_work / (subject.model->options().heads * subject.tokens.numel() * size), 1, 64);
 }
 
-// Writes the rows of `pairs` [1|b h rows keys], which begin with query `first`, into `numbers` [h rows columns] from
-// row first - window.i on: NaN where there is no pair.
-void cut_rows(const Tensor& pairs, index_t first, const Window& window, bool causal, std::vector<double>& numbers) {
-  const Tensor all = maps_of(pairs);
-  const std::vector<double> from = all.to_vector();
-  const index_t heads = all.size(0), rows = all.size(1), keys = all.size(2);
-  numbers.resize(static_cast<std::size_t>(heads * window.rows * window.columns));
-  for (index_t head = 0; head < heads; ++head) {
-    for (index_t row = 0; row < rows; ++row) {
-      double* out = numbers.data() + (head * window.rows + first + row - window.i) * window.columns;
-      for (index_t j = window.j; j < window.j + window.columns; ++j) {
-        const bool hidden = j >= keys || (causal && j > first + row);
-        *out++ = hidden ? std::nan("") : from[static_cast<std::size_t>((head * rows + row) * keys + j)];
-      }
-    }
+// Of queries [begin, end) in strips: the first query of a strip, and its quantities of pairs.
+void for_each_strip(const Rows& rows, index_t layer, index_t begin, index_t end,
+    const std::function<void(index_t, const std::vector<Quantity>&)>& take) {
+  for (index_t first = begin; first < end; first += height_of(rows)) {
+    std::vector<Quantity> strip = rows.of(layer, first, std::min(first + height_of(rows), end));
+    std::erase_if(strip, [](const Quantity& quantity) { return !quantity.has_pairs(); });
+    take(first, strip);
+  }
+}
+
+// Copies the rows of `pairs` [1 h rows keys], which begin with query `first`, into the numbers of a window, [h rows
+// columns], as far as there is a pair.
+void copy_rows(const Tensor& pairs, index_t first, const Window& window, bool causal, const Tensor& numbers) {
+  const Tensor all = raw::select(pairs, 0, 0);
+  for (index_t row = 0; row < all.size(1); ++row) {
+    const index_t query = first + row, seen = causal ? std::min(query + 1, all.size(2)) : all.size(2);
+    const index_t columns = std::min(seen - window.j, window.columns);
+    if (columns > 0)
+      raw::copy_into(raw::slice(raw::select(all, 1, row), 1, window.j, window.j + columns),
+          raw::slice(raw::select(numbers, 1, query - window.i), 1, 0, columns));
   }
 }
 
 void fill(Window& window, const Rows& rows) {
   const bool causal = rows.subject().model->options().causal;
-  std::vector<std::vector<double>> values, gradients;
-  const index_t height = height_of(rows), end = window.i + window.rows;
-  for (index_t first = window.i; first < end; first += height) {
-    std::size_t next = 0;
-    for (const Quantity& quantity : rows.of(window.layer, first, std::min(first + height, end))) {
-      if (!has_pairs(quantity)) continue;
-      if (first == window.i)
-        window.quantities.push_back(without_numbers(quantity)), values.emplace_back(), gradients.emplace_back();
-      cut_rows(quantity.value, first, window, causal, values[next]);
-      if (quantity.gradient.defined()) cut_rows(quantity.gradient, first, window, causal, gradients[next]);
-      ++next;
+  for_each_strip(rows, window.layer, window.i, window.i + window.rows, [&](index_t first, const auto& strip) {
+    for (std::size_t k = 0; k < strip.size(); ++k) {
+      const Quantity& from = strip[k];
+      if (first == window.i) {
+        const Tensor empty =
+            Tensor::full({from.value.size(1), window.rows, window.columns}, nothing, from.value.dtype());
+        Quantity& to = window.quantities.emplace_back(from.without_numbers());
+        to.value = empty;
+        if (from.gradient.defined()) to.gradient = raw::copy(empty);
+      }
+      copy_rows(from.value, first, window, causal, window.quantities[k].value);
+      if (from.gradient.defined()) copy_rows(from.gradient, first, window, causal, window.quantities[k].gradient);
     }
-  }
-  const DType dtype = rows.subject().model->parameters()[0].tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    const Shape shape{
-        static_cast<index_t>(values[k].size()) / window.rows / window.columns, window.rows, window.columns};
-    window.quantities[k].value = Tensor::of(values[k], shape, dtype);
-    if (!gradients[k].empty()) window.quantities[k].gradient = Tensor::of(gradients[k], shape, dtype);
-  }
+  });
 }
 
 struct Strong {
-  index_t head, row, column;  // of cells
+  index_t head, i, j;  // a pair in the middle of a cell
   float gradient;
 };
 
@@ -167,11 +142,13 @@ std::vector<Strong> strongest_of(const Overview& overview, index_t layer) {
   std::vector<Strong> all;
   for (const Pools& pools : overview.pools) {
     if (pools.quantity.layer != layer || pools.quantity.name != "logits") continue;
-    const float* numbers = pools.gradient.data<float>();
-    for (index_t place = 0; place < pools.gradient.numel(); ++place)
-      if (numbers[place] > 0)
-        all.push_back({place / overview.cells / overview.cells, place / overview.cells % overview.cells,
-            place % overview.cells, numbers[place]});
+    for (index_t place = 0; place < pools.gradient.numel(); ++place) {
+      const Shape at = position_of(place, pools.gradient.shape());  // [h cells cells]
+      const index_t i = std::min(at[1] * overview.cell + overview.cell / 2, overview.tokens - 1),
+                    j = std::min(at[2] * overview.cell + overview.cell / 2, i);
+      if (const float gradient = pools.gradient.data<float>()[place]; gradient > 0)
+        all.push_back({at[0], i, j, gradient});
+    }
   }
   std::ranges::stable_sort(all, std::ranges::greater{}, &Strong::gradient);
   return all;
@@ -198,44 +175,36 @@ Window window_at(const Overview& overview, index_t side, index_t layer, index_t 
 double maps_in_a_layer(const Rows& rows) {
   double maps = 0;
   for (const Quantity& quantity : rows.of(0, 0, 1, false))
-    if (has_pairs(quantity)) maps += static_cast<double>(quantity.value.size(1));
+    if (quantity.has_pairs()) maps += static_cast<double>(quantity.value.size(1));
   return maps;
-}
-
-bool is_within(const Window& window, index_t i, index_t j) {
-  return window.i <= i && i < window.i + window.rows && window.j <= j && j < window.j + window.columns;
 }
 
 using Places = std::vector<std::pair<index_t, index_t>>;
 
-// Those of `at` in every layer, and then the strongest cells of the layers in turn.
-void choose_windows(Overview& overview, index_t layers, const Places& at, index_t side, std::size_t most) {
+// Those of `at`, and then of the strongest cells that these leave out, at most `most`.
+std::vector<Window> windows_of_layer(
+    const Overview& overview, index_t layer, const Places& at, index_t side, std::size_t most) {
+  std::vector<Window> windows;
   for (const auto& [i, j] : at)
-    for (index_t layer = 0; layer < layers; ++layer)
-      overview.windows.push_back(window_at(overview, side, layer, i, j, to_text("asked for: query ", i, ", key ", j)));
-  std::vector<std::vector<Strong>> strongest;
-  for (index_t layer = 0; layer < layers; ++layer) strongest.push_back(strongest_of(overview, layer));
-  std::vector<std::size_t> next(strongest.size());
-  const auto is_taken = [&](index_t layer, index_t i, index_t j) {
-    return std::ranges::any_of(
-        overview.windows, [&](const Window& window) { return window.layer == layer && is_within(window, i, j); });
-  };
-  for (bool found = true; found && overview.windows.size() < most;) {
-    found = false;
-    for (index_t layer = 0; layer < layers && overview.windows.size() < most; ++layer) {
-      const auto of_layer = static_cast<std::size_t>(layer);
-      while (next[of_layer] < strongest[of_layer].size()) {
-        const Strong& cell = strongest[of_layer][next[of_layer]++];
-        const index_t i = std::min(cell.row * overview.cell + overview.cell / 2, overview.tokens - 1),
-                      j = std::min(cell.column * overview.cell + overview.cell / 2, i);
-        if (is_taken(layer, i, j)) continue;
-        overview.windows.push_back(
-            window_at(overview, side, layer, i, j, to_text("a strong gradient of the logits, head ", cell.head)));
-        found = true;
-        break;
-      }
-    }
+    windows.push_back(window_at(overview, side, layer, i, j, to_text("asked for: query ", i, ", key ", j)));
+  for (const auto& [head, i, j, gradient] : strongest_of(overview, layer)) {
+    if (windows.size() >= most) break;
+    if (std::ranges::none_of(windows, [&, i = i, j = j](const Window& window) { return window.has(i, j); }))
+      windows.push_back(
+          window_at(overview, side, layer, i, j, to_text("a strong gradient of the logits, head ", head)));
   }
+  return windows;
+}
+
+// All that `at` asks for, and at most `most`, of the layers in turn.
+void choose_windows(Overview& overview, index_t layers, const Places& at, index_t side, std::size_t most) {
+  std::vector<std::vector<Window>> by_layer;
+  for (index_t layer = 0; layer < layers; ++layer)
+    by_layer.push_back(windows_of_layer(overview, layer, at, side, most));
+  for (std::size_t round = 0; round < std::max(most, at.size()); ++round)
+    for (std::vector<Window>& windows : by_layer)
+      if (round < windows.size() && (round < at.size() || overview.windows.size() < most))
+        overview.windows.push_back(std::move(windows[round]));
 }
 
 void choose_strips(Overview& overview, index_t layers, const Places& at, double bytes_of_number, double bytes) {
@@ -246,6 +215,26 @@ void choose_strips(Overview& overview, index_t layers, const Places& at, double 
     for (index_t layer = 0; layer < layers; ++layer)
       if (static_cast<double>(overview.strips.size() + 1) * each <= bytes)
         overview.strips.push_back({layer, query, 0, 1, overview.tokens, "one query against all keys", {}});
+}
+
+std::vector<Pools> pools_of(const Rows& rows, const Overview& overview, const std::function<void(double)>& progress) {
+  const TransformerOptions& model = rows.subject().model->options();
+  std::vector<Pools> pools;
+  for (index_t layer = 0; layer < model.layers; ++layer) {
+    std::vector<Pooling> pooling;
+    for_each_strip(rows, layer, 0, overview.tokens, [&](index_t first, const auto& strip) {
+      for (std::size_t k = 0; k < strip.size(); ++k) {
+        if (first == 0) pooling.emplace_back(strip[k], overview, model.causal);
+        pooling[k].add(strip[k], first);
+      }
+      // In a causal model a strip's work grows with its place.
+      const double done = static_cast<double>(first) / static_cast<double>(overview.tokens);
+      const double share = static_cast<double>(layer) + (model.causal ? done * done : done);
+      if (progress) progress(share / static_cast<double>(model.layers));
+    });
+    for (Pooling& each : pooling) pools.push_back(each.finished());
+  }
+  return pools;
 }
 
 }  // namespace
@@ -267,37 +256,21 @@ Overview overview_of(const Rows& rows, const std::vector<std::pair<index_t, inde
     const std::function<void(double)>& progress) {
   const TransformerOptions& model = rows.subject().model->options();
   const index_t tokens = rows.subject().tokens.numel();
-  const double maps = maps_in_a_layer(rows), all_maps = maps * static_cast<double>(model.layers);
-  const double most_cells = std::sqrt(0.45 * bytes / (all_maps * 3 * sizeof(float) * bytes_as_text));
+  const auto layers = static_cast<double>(model.layers);
+  const double maps = maps_in_a_layer(rows);
+  const double most_cells = std::sqrt(0.45 * bytes / (maps * layers * 3 * sizeof(float) * bytes_as_text));
   Overview overview{.tokens = tokens, .cell = 1, .cells = tokens, .pools = {}, .windows = {}, .strips = {}};
   overview.cell = std::max<index_t>(1, static_cast<index_t>(std::ceil(static_cast<double>(tokens) / most_cells)));
   overview.cells = (tokens + overview.cell - 1) / overview.cell;
-  const auto size = static_cast<double>(size_of(rows.subject().model->parameters()[0].tensor.dtype()));
-  const double bytes_of_number = maps * 2 * size * bytes_as_text;  // in every map of a layer, with its gradient
+  const double size = static_cast<double>(size_of(rows.subject().dtype())),
+               bytes_of_number = maps * 2 * size * bytes_as_text;  // in every map of a layer, with its gradient
   const std::size_t asked = at.size() * static_cast<std::size_t>(model.layers);
   const index_t side = side_of_windows(
       overview, std::max(asked, static_cast<std::size_t>(2 * model.layers)), bytes_of_number, 0.3 * bytes);
   if (asked > 0 && side < std::min(least_window / 4, tokens))
     throw InputError("--at: ", at.size(), " places given; a page has no room for their windows in ", model.layers,
         " layers; fewer required");
-  const index_t height = height_of(rows);
-  for (index_t layer = 0; layer < model.layers; ++layer) {
-    std::vector<Pooling> pooling;
-    for (index_t begin = 0; begin < tokens; begin += height) {
-      std::size_t next = 0;
-      for (const Quantity& strip : rows.of(layer, begin, std::min(begin + height, tokens))) {
-        if (!has_pairs(strip)) continue;
-        if (begin == 0) pooling.emplace_back(strip, strip.value.size(1), overview, model.causal);
-        pooling[next++].add(strip, begin);
-      }
-      // In a causal model a strip's work grows with its place.
-      const double done = static_cast<double>(begin) / static_cast<double>(tokens);
-      if (progress)
-        progress(
-            (static_cast<double>(layer) + (model.causal ? done * done : done)) / static_cast<double>(model.layers));
-    }
-    for (Pooling& each : pooling) overview.pools.push_back(each.finished());
-  }
+  overview.pools = pools_of(rows, overview, progress);
   const auto most = static_cast<std::size_t>(
       0.3 * bytes / (bytes_of_number * static_cast<double>(std::max<index_t>(side * side, 1))));
   if (side > 0) choose_windows(overview, model.layers, at, side, std::min(most, most_windows));

@@ -24,6 +24,8 @@ struct Window {
   index_t layer, i, j, rows, columns;
   std::string why;
   std::vector<Quantity> quantities;  // [h rows columns], gradients likewise
+
+  bool has(index_t query, index_t key) const { return i <= query && query < i + rows && j <= key && key < j + columns; }
 };
 
 struct Overview {

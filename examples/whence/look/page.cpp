@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/look/axes.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/assets.h"

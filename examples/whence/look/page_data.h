@@ -10,6 +10,7 @@
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/overview.h"
+#include "nn/io/json.h"
 
 namespace whence::look {
 
@@ -18,16 +19,18 @@ namespace whence::look {
 // difference to the one before.
 class PageNumbers {
  public:
-  struct Place {
-    std::size_t at, bytes;
-  };
-  Place add(std::span<const std::uint8_t> array);
+  template <class T> Json add(const std::vector<T>& array) {
+    return place_of({reinterpret_cast<const std::uint8_t*>(array.data()), array.size() * sizeof(T)});
+  }
+  Json add(const Tensor& x);  // null where it is undefined
   // Deflated, as base64.
   [[nodiscard]] std::string text() const;
 
  private:
+  Json place_of(std::span<const std::uint8_t> array);
+
   std::vector<std::uint8_t> block_;
-  std::multimap<std::size_t, Place> places_;  // by the hash of what stands there
+  std::multimap<std::size_t, std::pair<std::size_t, std::size_t>> places_;  // by the hash of what stands there
 };
 
 [[nodiscard]] std::string json_of(

@@ -42,6 +42,7 @@ struct Subject {
 
   // The graph of one pass: the loss, a scalar. Of what is given it is the sum of output times cotangent.
   [[nodiscard]] Tensor loss() const;
+  [[nodiscard]] DType dtype() const { return model->parameters().front().tensor.dtype(); }
 };
 
 // The model on one sequence of the task's first test set.
