@@ -65,7 +65,7 @@ void check_share(int count, int total, double p) {
 }
 
 // Percent of answers that a guess gets right on a test set.
-double accuracy(const ChomskyTask& task, const std::string& guess, std::size_t set, index_t sequences) {
+double accuracy(const Task& task, const std::string& guess, std::size_t set, index_t sequences) {
   for (const Guess& each : task.guesses()) {
     if (each.name != guess) continue;
     Errors errors;
@@ -232,45 +232,39 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
   CHECK(share_of_zero("even_pairs", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
   CHECK(share_of_zero("missing_duplicate", 201, 4000) == doctest::Approx(0.5).epsilon(0.06));
 
-  const ChomskyTask brackets(
-      chomsky_problem("modular_arithmetic_brackets"), {.test_from = 100, .test_to = 300, .test_every = 100});
+  const auto brackets =
+      make_task("modular_arithmetic_brackets", {"--test-from", "100", "--test-to", "300", "--test-every", "100"});
   for (const std::size_t set : {0u, 1u, 2u}) {
-    CHECK(accuracy(brackets, "majority", set, 2000) == doctest::Approx(31).epsilon(0.11));
-    CHECK(accuracy(brackets, "random", set, 2000) == doctest::Approx(20).epsilon(0.16));
+    CHECK(accuracy(*brackets, "majority", set, 2000) == doctest::Approx(31).epsilon(0.11));
+    CHECK(accuracy(*brackets, "random", set, 2000) == doctest::Approx(20).epsilon(0.16));
   }
-  const ChomskyTask reverse(chomsky_problem("reverse_string"));
-  CHECK(accuracy(reverse, "majority", 59, 200) == doctest::Approx(50).epsilon(0.04));
-  CHECK(accuracy(reverse, "random", 59, 200) == doctest::Approx(50).epsilon(0.04));
+  const auto reverse = make_task("reverse_string");
+  CHECK(accuracy(*reverse, "majority", 59, 200) == doctest::Approx(50).epsilon(0.04));
+  CHECK(accuracy(*reverse, "random", 59, 200) == doctest::Approx(50).epsilon(0.04));
 }
 
 TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
   for (const ChomskyProblem& problem : chomsky_problems()) {
     CAPTURE(problem.name);
-    const ChomskyTask task(problem, {.test_from = 10, .test_to = 20, .test_every = 5});
+    const auto task = make_task(problem.name, {"--test-from", "10", "--test-to", "20", "--test-every", "5"});
     for (std::size_t set = 0; set < 3; ++set) {
-      const Batch batch = task.test_batch(set, 1, 0, 40);
+      const Batch batch = task->test_batch(set, 1, 0, 40);
       REQUIRE(batch.sequences == 40);
       REQUIRE(batch.inputs.size() == static_cast<std::size_t>(40 * batch.positions));
-      const auto placeholder = static_cast<std::int64_t>(problem.symbols.size());
-      for (std::size_t row = 0; row < 40; ++row) {
-        const auto width = static_cast<std::ptrdiff_t>(batch.positions);
-        const auto begin = [&](const Tokens& tokens) {
-          return tokens.begin() + static_cast<std::ptrdiff_t>(row) * width;
-        };
-        const auto first =
-            std::find(begin(batch.inputs), begin(batch.inputs) + width, placeholder) - begin(batch.inputs);
-        const Tokens string(begin(batch.inputs), begin(batch.inputs) + first);
-        Tokens given(begin(batch.targets) + first, begin(batch.targets) + width);
-        CHECK(given == problem.answer(string, task.reading()));
-        CHECK(std::count(begin(batch.inputs), begin(batch.inputs) + width, placeholder) ==
-              static_cast<std::ptrdiff_t>(given.size()));
-        CHECK(std::count(begin(batch.targets), begin(batch.targets) + width, no_target) == first);
+      for (index_t number = 0; number < 40; ++number) {
+        const Row row = batch.row(number);
+        const auto first = std::ranges::find(row.inputs, std::ssize(problem.symbols)) - row.inputs.begin();
+        const Tokens string(row.inputs.begin(), row.inputs.begin() + first);
+        Tokens given(row.targets.begin() + first, row.targets.end());
+        CHECK(given == problem.answer(string, problem.default_reading.value_or(Reading::source)));
+        CHECK(std::ranges::count(row.inputs, std::ssize(problem.symbols)) == std::ssize(given));
+        CHECK(std::ranges::count(row.targets, no_target) == first);
         // Graded: up to the first 2 of the three that have an end.
         const bool ends = problem.name == "stack_manipulation" || problem.name.starts_with("binary");
         const auto end = ends ? std::find(given.begin(), given.end(), 2) + 1 : given.end();
         std::fill(end, given.end(), no_target);
         given.insert(given.begin(), static_cast<std::size_t>(first), no_target);
-        CHECK(Tokens(begin(batch.graded), begin(batch.graded) + width) == given);
+        CHECK(row.graded == given);
       }
       Errors errors;
       errors.add(batch, batch.targets);
@@ -283,7 +277,8 @@ TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
 TEST_CASE("chomsky: batches are functions of seed and step, and how they are cut changes nothing") {
   for (const ChomskyProblem& problem : chomsky_problems()) {
     CAPTURE(problem.name);
-    const ChomskyTask task(problem, {.test_from = 30, .test_to = 45, .test_every = 15});
+    const auto made = make_task(problem.name, {"--test-from", "30", "--test-to", "45", "--test-every", "15"});
+    const Task& task = *made;
     const Batch whole = task.test_batch(1, 2, 0, 9);
     CHECK(equal(whole, joined(task.test_batch(1, 2, 0, 4), task.test_batch(1, 2, 4, 5))));
     CHECK_FALSE(equal(whole, task.test_batch(1, 3, 0, 9)));
@@ -310,23 +305,21 @@ TEST_CASE("chomsky: batches are functions of seed and step, and how they are cut
 
 TEST_CASE(
     "chomsky: training lengths are uniform, and no test string of training length comes from the training stream") {
-  const ChomskyTask task(chomsky_problem("reverse_string"), {.test_from = 40, .test_to = 40});
+  const auto task = make_task("reverse_string", {"--test-from", "40", "--test-to", "40"});
   std::map<index_t, int> lengths;
   std::set<Tokens> trained;
   for (std::int64_t step = 1; step <= 8000; ++step) {
-    const Batch batch = task.training_batch(0, step, 2);
+    const Batch batch = task->training_batch(0, step, 2);
     ++lengths[batch.positions / 2];
     if (batch.positions != 80) continue;
-    for (std::ptrdiff_t row = 0; row < 2; ++row)
-      trained.insert(Tokens(batch.inputs.begin() + row * 80, batch.inputs.begin() + row * 80 + 40));
+    for (index_t row = 0; row < 2; ++row) trained.insert(batch.row(row).inputs);
   }
   CHECK(lengths.begin()->first == 1);
   CHECK(lengths.rbegin()->first == 40);
   check_uniform(lengths, 40);
   CHECK(trained.size() > 300);
-  const Batch test = task.test_batch(0, 0, 0, 500);
-  for (std::ptrdiff_t row = 0; row < 500; ++row)
-    CHECK_FALSE(trained.contains(Tokens(test.inputs.begin() + row * 80, test.inputs.begin() + row * 80 + 40)));
+  const Batch test = task->test_batch(0, 0, 0, 500);
+  for (index_t row = 0; row < 500; ++row) CHECK_FALSE(trained.contains(test.row(row).inputs));
 }
 
 TEST_CASE("chomsky: options, sets, score and the papers' figures") {
@@ -340,16 +333,15 @@ TEST_CASE("chomsky: options, sets, score and the papers' figures") {
   REQUIRE(small->test_sets().size() == 3);
   CHECK(small->test_sets()[2].name == "length 18");
   CHECK(small->test_batch(2, 0, 0, 1).positions == 36);
-  CHECK_THROWS_AS((void)small->test_batch(3, 0, 0, 1), Error);
+  CHECK_THROWS((void)small->test_batch(3, 0, 0, 1));
   for (std::int64_t step = 1; step < 50; ++step) CHECK(small->training_batch(0, step, 1).positions <= 14);
   using Description = std::vector<std::pair<std::string, std::string>>;
   CHECK(small->description() == Description{{"task", "odds_first"}, {"train-to", "7"}, {"reading", "source"}});
   CHECK(standard->description() == Description{{"task", "reverse_string"}, {"train-to", "40"}});
   CHECK_THROWS_AS((void)make_task("reverse_string", {"--reading", "paper"}), InputError);  // one definition only
   CHECK_THROWS_AS((void)make_task("odds_first", {"--test-from", "50", "--test-to", "49"}), InputError);
-  CHECK_THROWS_AS(ChomskyTask(chomsky_problem("odds_first"), {.reading = "book"}), InputError);
+  CHECK_THROWS_AS((void)make_task("odds_first", {"--reading", "book"}), InputError);
   CHECK_THROWS_AS((void)chomsky_problem("parity"), InputError);
-  CHECK_THROWS_AS((void)standard->training_batch(0, 1, 0), InputError);
 
   for (const ChomskyProblem& problem : chomsky_problems()) {
     CHECK(find_task(problem.name).title == problem.title);
@@ -367,14 +359,15 @@ TEST_CASE("chomsky: options, sets, score and the papers' figures") {
 TEST_CASE("chomsky: the model reads every string and answers at every placeholder") {
   for (const ChomskyProblem& problem : chomsky_problems()) {
     CAPTURE(problem.name);
-    const ChomskyTask task(problem, {.train_to = 9, .test_from = 9, .test_to = 10});
+    const auto made = make_task(problem.name, {"--train-to", "9", "--test-from", "9", "--test-to", "10"});
+    const Task& task = *made;
     TransformerOptions options = task.model();
     CHECK_FALSE(options.causal);
     CHECK(options.layers == 5);
     CHECK(options.dim == 256);
     CHECK(options.length == task.test_batch(0, 0, 0, 1).positions);
     CHECK(task.text(options.vocabulary - 1) == ".");
-    CHECK_THROWS_AS((void)task.text(options.vocabulary), Error);
+    CHECK_THROWS((void)task.text(options.vocabulary));
     options.dim = 16, options.layers = 1, options.heads = 2;
     Transformer model(options);
     model.initialise(0);

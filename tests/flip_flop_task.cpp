@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "tensor/error.h"
@@ -19,8 +18,18 @@ char answer(const std::string& string) { return string[string.rfind('w') + 1]; }
 
 Tokens tokens_of(const std::string& string) {
   Tokens tokens;
-  for (const char symbol : string) tokens.push_back(static_cast<std::int64_t>(std::string("wri01").find(symbol)));
+  for (const char symbol : string) tokens.push_back(static_cast<std::int64_t>(flip_flop_symbols.find(symbol)));
   return tokens;
+}
+
+std::string text(const Tokens& tokens) {
+  std::string text;
+  for (const std::int64_t token : tokens) text += flip_flop_symbols.at(static_cast<std::size_t>(token));
+  return text;
+}
+
+Tokens sample(index_t length, const DrawnSet& set, std::uint64_t seed, std::uint64_t number) {
+  return flip_flop_string(length, static_cast<double>(set.value) / 100, Stream(seed, set.purpose, number));
 }
 
 struct Statistics {
@@ -28,10 +37,10 @@ struct Statistics {
 };
 
 // Over `count` sequences of T = 512. Distance: tokens from the governing w to its r.
-Statistics measure(const FlipFlopSet& set, int count) {
+Statistics measure(const DrawnSet& set, int count) {
   double reads = 0, distance = 0, ones = 0, ignores = 0;
   for (int index = 0; index < count; ++index) {
-    const Tokens tokens = sample({512, set.p_ignore}, Stream(7, set.purpose, static_cast<std::uint64_t>(index)));
+    const Tokens tokens = sample(512, set, 7, static_cast<std::uint64_t>(index));
     std::size_t written = 0;
     for (std::size_t i = 0; i < tokens.size(); i += 2) {
       if (tokens[i] == write_token) written = i;
@@ -49,9 +58,9 @@ Statistics measure(const FlipFlopSet& set, int count) {
 }  // namespace
 
 TEST_CASE("flip-flop: every read bit is the bit of the most recent w, recomputed from the text") {
-  for (const FlipFlopSet& set : {training_set, in_distribution_set, sparse_set, dense_set}) {
+  for (const DrawnSet& set : flip_flop_sets()) {
     for (std::uint64_t index = 0; index < 200; ++index) {
-      const std::string string = text(sample({64, set.p_ignore}, Stream(1, set.purpose, index)));
+      const std::string string = text(sample(64, set, 1, index));
       REQUIRE(string.size() == 64);
       CHECK(string[0] == 'w');
       CHECK(string[62] == 'r');
@@ -65,18 +74,19 @@ TEST_CASE("flip-flop: every read bit is the bit of the most recent w, recomputed
 }
 
 TEST_CASE("flip-flop: mean reads, distances and marginals as computed and as published") {
-  struct Row {
-    FlipFlopSet set;
+  struct Expected {
     int count;
     double reads, distance, distance_bound;
   };
   // reads: 1 + 254 (1-p)/2. Its bound is five standard errors of a binomial; the
   // distance's is from repeated simulation.
-  for (const Row& row : {Row{training_set, 3000, 26.4, 19, 0.6}, Row{in_distribution_set, 3000, 26.4, 19, 0.6},
-           Row{sparse_set, 6000, 3.54, 144, 6}, Row{dense_set, 500, 115.3, 4.4, 0.1}}) {
-    CAPTURE(row.set.name);
-    const Statistics found = measure(row.set, row.count);
-    const double p = row.set.p_ignore, read = (1 - p) / 2, pairs = 254.0 * row.count;
+  const Expected rows[] = {{3000, 26.4, 19, 0.6}, {3000, 26.4, 19, 0.6}, {6000, 3.54, 144, 6}, {500, 115.3, 4.4, 0.1}};
+  for (std::size_t k = 0; k < std::size(rows); ++k) {
+    const DrawnSet& set = flip_flop_sets()[k];
+    const Expected& row = rows[k];
+    CAPTURE(set.about.name);
+    const Statistics found = measure(set, row.count);
+    const double p = static_cast<double>(set.value) / 100, read = (1 - p) / 2, pairs = 254.0 * row.count;
     CHECK(std::abs(found.mean_reads - (1 + 254 * read)) < 5 * std::sqrt(254 * read * (1 - read) / row.count));
     CHECK(std::abs(found.mean_reads - row.reads) < 0.1 + 5 * std::sqrt(254 * read * (1 - read) / row.count));
     CHECK(std::abs(found.mean_distance - row.distance) < row.distance_bound);
@@ -86,33 +96,17 @@ TEST_CASE("flip-flop: mean reads, distances and marginals as computed and as pub
 }
 
 TEST_CASE("flip-flop: p_ignore at its ends") {
-  const std::string never = text(sample({512, 0.0}, Stream(1, "x")));
+  const std::string never = text(flip_flop_string(512, 0.0, Stream(1, "x")));
   CHECK(never.find('i') == std::string::npos);
-  const std::string nearly_always = text(sample({64, 0.9999999}, Stream(1, "x")));
+  const std::string nearly_always = text(flip_flop_string(64, 0.9999999, Stream(1, "x")));
   CHECK(nearly_always.find('w', 1) == std::string::npos);
   CHECK(nearly_always[62] == 'r');
 }
 
-TEST_CASE("flip-flop: a sequence is a function of seed, set and index alone") {
-  const auto task = make_task("flip_flop", {"--length", "32"});
-  const Batch whole = task->test_batch(0, 5, 100, 6), front = task->test_batch(0, 5, 100, 2),
-              back = task->test_batch(0, 5, 102, 4),
-              steps[] = {task->training_batch(5, 1, 6), task->training_batch(5, 2, 3)};
-  Tokens inputs = front.inputs, targets = front.targets;
-  inputs.insert(inputs.end(), back.inputs.begin(), back.inputs.end());
-  targets.insert(targets.end(), back.targets.begin(), back.targets.end());
-  CHECK(whole.inputs == inputs);
-  CHECK(whole.targets == targets);
-  CHECK(Tokens(steps[0].inputs.begin() + 3 * 31, steps[0].inputs.end()) == steps[1].inputs);
-  CHECK(whole.inputs != task->test_batch(0, 6, 100, 6).inputs);
-  CHECK(task->test_batch(0, 5, 0, 6).inputs != steps[0].inputs);
-}
-
 TEST_CASE("flip-flop: training and test sets share no string") {
   std::set<std::string> seen;
-  for (const FlipFlopSet& set : {training_set, in_distribution_set, sparse_set, dense_set})
-    for (std::uint64_t index = 0; index < 300; ++index)
-      seen.insert(text(sample({512, set.p_ignore}, Stream(0, set.purpose, index))));
+  for (const DrawnSet& set : flip_flop_sets())
+    for (std::uint64_t index = 0; index < 300; ++index) seen.insert(text(sample(512, set, 0, index)));
   CHECK(seen.size() == 1200);
 }
 
@@ -126,7 +120,7 @@ TEST_CASE("flip-flop: targets are the next tokens, only behind r by default; rea
   CHECK(reads.graded == all.graded);
   CHECK(reads.targets == reads.graded);
   for (std::uint64_t row = 0; row < 4; ++row) {
-    const Tokens tokens = sample({20, training_set.p_ignore}, Stream(3, training_set.purpose, row));
+    const Tokens tokens = sample(20, flip_flop_sets()[0], 3, row);
     for (std::size_t t = 0; t < 19; ++t) {
       const std::size_t at = row * 19 + t;
       CHECK(all.inputs[at] == tokens[t]);
@@ -157,6 +151,7 @@ TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
         batch.graded.push_back(tokens[t] == read_token ? tokens[t + 1] : no_target);
       }
     }
+    batch.targets = batch.graded;
     std::vector<std::int64_t> found;
     for (const Guess& guess : guesses) {
       Errors errors;
@@ -179,11 +174,10 @@ TEST_CASE("flip-flop: guesses on a string worked by hand, and in the large") {
   CHECK(std::abs(last.token_percent() - 40) < 2);
 }
 
-TEST_CASE("flip-flop: lengths and probabilities that make no string are refused") {
-  CHECK_THROWS_WITH_AS((void)sample({7, 0.8}, Stream()),
+TEST_CASE("flip-flop: lengths that make no string are refused") {
+  CHECK_THROWS_WITH_AS((void)flip_flop_string(7, 0.8, Stream()),
       "flip-flop: length 7 given; an even number, at least 4, required; each instruction has one bit", InputError);
-  for (const int length : {-4, 0, 2, 3, 511}) CHECK_THROWS_AS((void)sample({length, 0.8}, Stream()), InputError);
-  CHECK_NOTHROW((void)sample({4, 0.0}, Stream()));
-  for (const double p : {-0.1, 1.0, 2.0, std::numeric_limits<double>::quiet_NaN()})
-    CHECK_THROWS_AS((void)sample({8, p}, Stream()), InputError);
+  for (const index_t length : {-4, 0, 2, 3, 511})
+    CHECK_THROWS_AS((void)flip_flop_string(length, 0.8, Stream()), InputError);
+  CHECK_NOTHROW((void)flip_flop_string(4, 0.0, Stream()));
 }

@@ -17,10 +17,6 @@ using namespace whence::tasks;
 
 namespace {
 
-Tokens row_of(const Tokens& all, const Batch& batch, index_t row) {
-  return {all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions};
-}
-
 std::string text_of(const Task& task, const Tokens& tokens) {
   std::string text;
   for (const std::int64_t token : tokens) text += task.text(token);
@@ -35,9 +31,8 @@ std::string wanted(const Task& task, const Tokens& targets) {
 }
 
 // Rows of two batches are the same up to what the longer one is filled up with.
-void check_same_rows(const Batch& a, index_t row_of_a, const Batch& b, index_t row_of_b) {
-  const auto same = [&](const Tokens& left, const Tokens& right, std::int64_t filler) {
-    Tokens x = row_of(left, a, row_of_a), y = row_of(right, b, row_of_b);
+void check_same_rows(const Row& a, const Row& b) {
+  const auto same = [](Tokens x, Tokens y, std::int64_t filler) {
     const std::size_t longest = std::max(x.size(), y.size());
     x.resize(longest, filler), y.resize(longest, filler);
     CHECK(x == y);
@@ -65,12 +60,12 @@ TEST_CASE("tasks: sequences depend on the seed, the set and their number, not on
     CAPTURE(small.name);
     const auto task = make_task(small.name, small.options);
     const Batch whole = task->training_batch(3, 1, 6), second = task->training_batch(3, 2, 3);
-    for (index_t row = 0; row < 3; ++row) check_same_rows(whole, 3 + row, second, row);
+    for (index_t row = 0; row < 3; ++row) check_same_rows(whole.row(3 + row), second.row(row));
     CHECK(task->training_batch(4, 1, 6).inputs != whole.inputs);
     std::set<Tokens> seen;
     for (std::size_t set = 0; set < task->test_sets().size(); ++set) {
       const Batch all = task->test_batch(set, 3, 0, 5), late = task->test_batch(set, 3, 2, 3);
-      for (index_t row = 0; row < 3; ++row) check_same_rows(all, 2 + row, late, row);
+      for (index_t row = 0; row < 3; ++row) check_same_rows(all.row(2 + row), late.row(row));
       CHECK(all.inputs != whole.inputs);
       CHECK(seen.insert(all.inputs).second);
     }
@@ -98,7 +93,7 @@ TEST_CASE("tasks: batches are well formed, and what is graded is among the targe
       CHECK(batch.counted() == counted);
       CHECK(batch.input_tensor().shape() == Shape{batch.sequences, batch.positions});
       CHECK(batch.target_tensor().at({batch.sequences - 1, 0}) ==
-            static_cast<double>(row_of(batch.targets, batch, batch.sequences - 1)[0]));
+            static_cast<double>(batch.row(batch.sequences - 1).targets[0]));
       for (const Guess& guess : task->guesses()) CHECK(guess.predict(batch).size() == size);
     }
   }
@@ -182,13 +177,12 @@ TEST_CASE("tasks: selective copy in its three formats, the answer read off the t
     for (std::size_t set = 0; set < 3; ++set) {
       const Batch batch = task->test_batch(set, 2, 0, 200);
       for (index_t row = 0; row < batch.sequences; ++row) {
-        const std::string text = text_of(*task, row_of(batch.inputs, batch, row));
+        const std::string text = text_of(*task, batch.row(row).inputs);
         const std::string context = text.substr(0, 7 + static_cast<std::size_t>(blanks[set]));
         CHECK(std::count(context.begin(), context.end(), '_') == blanks[set]);
         std::string answer = context;
         std::erase(answer, '_');
-        const std::string rest = text.substr(context.size()),
-                          targets = wanted(*task, row_of(batch.targets, batch, row));
+        const std::string rest = text.substr(context.size()), targets = wanted(*task, batch.row(row).targets);
         CHECK(targets.substr(targets.size() - 7) == answer);
         CHECK(targets.substr(0, targets.size() - 7) == std::string(targets.size() - 7, '.'));
         if (format == "plain") CHECK(rest == answer.substr(0, 6));
@@ -206,7 +200,7 @@ TEST_CASE("tasks: selective copy: symbols are uniform, and so are the places of 
   std::map<char, int> symbols;
   std::map<std::string, int> patterns;
   for (index_t row = 0; row < count; ++row) {
-    std::string context = text_of(*task, row_of(batch.inputs, batch, row)).substr(0, 7);
+    std::string context = text_of(*task, batch.row(row).inputs).substr(0, 7);
     for (char& c : context)
       if (c != '_') ++symbols[c], c = 'x';
     ++patterns[context];
@@ -283,8 +277,8 @@ TEST_CASE("tasks: counting: every answer by running the program's text, the ques
     for (std::size_t set = 0; set < 3; ++set) {
       const Batch batch = task->test_batch(set, 2, 0, 60);
       for (index_t row = 0; row < batch.sequences; ++row) {
-        const std::string text = without_padding(text_of(*task, row_of(batch.inputs, batch, row)));
-        const Tokens targets = row_of(batch.targets, batch, row);
+        const std::string text = without_padding(text_of(*task, batch.row(row).inputs));
+        const Tokens targets = batch.row(row).targets;
         const auto expected = interpret(text);
         REQUIRE(expected);
         CHECK(*expected == target_of(*task, targets));
@@ -311,7 +305,7 @@ TEST_CASE("tasks: counting: lengths, weights of the operations, and the share th
     for (index_t first = 0; first < count; first += 100) {
       const Batch batch = task->test_batch(expected.set, 9, first, 100);
       for (index_t row = 0; row < 100; ++row) {
-        const Tokens inputs = row_of(batch.inputs, batch, row);
+        const Tokens inputs = batch.row(row).inputs;
         const auto seen = [&inputs](std::int64_t token) {
           return static_cast<int>(std::count(inputs.begin(), inputs.end(), token));
         };
@@ -351,11 +345,11 @@ TEST_CASE("tasks: counting: the block keeps the last tokens, the answer stays th
   int shortened = 0;
   Errors always_ten;
   for (index_t row = 0; row < 200; ++row) {
-    const std::string kept = without_padding(text_of(*cut, row_of(a.inputs, a, row))),
-                      all = without_padding(text_of(*whole, row_of(b.inputs, b, row)));
+    const std::string kept = without_padding(text_of(*cut, a.row(row).inputs)),
+                      all = without_padding(text_of(*whole, b.row(row).inputs));
     CHECK(all.ends_with(kept));
     shortened += kept != all;
-    CHECK(target_of(*cut, row_of(a.targets, a, row)) == target_of(*whole, row_of(b.targets, b, row)));
+    CHECK(target_of(*cut, a.row(row).targets) == target_of(*whole, b.row(row).targets));
   }
   CHECK(shortened > 50);
   const Batch usual = cut->test_batch(0, 4, 0, 1000);
@@ -373,8 +367,7 @@ TEST_CASE("tasks: counting: a training set of fixed size is gone through once pe
     std::multiset<std::string> texts;
     for (std::int64_t step = first_step; step < first_step + 5; ++step) {
       const Batch batch = task->training_batch(1, step, 10);
-      for (index_t row = 0; row < 10; ++row)
-        texts.insert(without_padding(text_of(*task, row_of(batch.inputs, batch, row))));
+      for (index_t row = 0; row < 10; ++row) texts.insert(without_padding(text_of(*task, batch.row(row).inputs)));
     }
     return texts;
   };

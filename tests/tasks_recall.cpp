@@ -68,7 +68,7 @@ TEST_CASE(
             CAPTURE(length);
             CAPTURE(executor->name());
             CAPTURE(residual);
-            const RecallOutcome outcome = recall_by_construction(batch, vocabulary, form, residual, *executor);
+            const RecallOutcome outcome = recall_by_construction(batch, vocabulary, form, residual, {*executor});
             CHECK(outcome.errors.tokens == batch.sequences);
             CHECK(outcome.errors.wrong_tokens == 0);
             // e^b / (e^b + N - 1) with the residual, e^b / (e^b + 2 e^-b + N - 3) without
@@ -92,7 +92,7 @@ TEST_CASE("associative recall: a kernel that looks the other way is wrong, so th
   CHECK(scheme->parameters().size() == fresh->parameters().size());
   for (std::size_t k = 0; k < 4; ++k) CHECK(scheme->parameters()[k].path == fresh->parameters()[k].path);
   CHECK(scheme->parameters()[0].tensor.to_vector() == std::vector<double>{1, -1, 0, -1, 1, 0});
-  RecallModel model(40, 24, "reference");
+  RecallModel model(1, 40, 24, "reference");
   Errors right, wrong;
   const NoGrad no_grad;
   right.add(batch, most_probable(model(batch.input_tensor())));
@@ -110,7 +110,7 @@ TEST_CASE("associative recall: a whole model with the construction as its weight
   const NoGrad no_grad;
   for (const index_t length : {16, 128, 512}) {
     for (const std::string executor : {"reference", "strips"}) {
-      RecallModel model(length, length, executor);
+      RecallModel model(1, length, length, executor);
       const Batch batch = random_batch(length, length, "anywhere", length > 200 ? 2 : 16);
       Errors errors;
       errors.add(batch, most_probable(model(batch.input_tensor())));
@@ -157,14 +157,15 @@ TEST_CASE("associative recall: two plain layers with positions, 100 % and the ma
       for (const Executor* executor : {&reference_executor(), &strips_executor()}) {
         CAPTURE(length);
         CAPTURE(executor->name());
-        const RecallOutcome outcome = recall_by_two_layers(batch, vocabulary, SecondKey::previous_less_own, *executor);
+        const RecallOutcome outcome =
+            recall_by_two_layers(batch, vocabulary, SecondKey::previous_less_own, {*executor});
         CHECK(outcome.errors.tokens == batch.sequences);
         CHECK(outcome.errors.wrong_tokens == 0);
         CHECK(outcome.least_mass == doctest::Approx(mass).epsilon(1e-4));
       }
       // As printed the first token's key is its own, and where it is the trigger it is looked at too.
       const RecallOutcome printed =
-          recall_by_two_layers(batch, vocabulary, SecondKey::as_printed, reference_executor());
+          recall_by_two_layers(batch, vocabulary, SecondKey::as_printed, {reference_executor()});
       if (trigger == "first") CHECK(printed.errors.token_percent() == 100.0);
     }
   }
@@ -174,7 +175,7 @@ TEST_CASE("associative recall: a whole model of two plain layers, whose position
   const NoGrad no_grad;
   for (const std::string trigger : {"first", "anywhere"}) {
     for (const index_t length : {16, 96}) {
-      TwoLayerRecallModel model(length, length, "reference");
+      RecallModel model(2, length, length, "reference");
       const index_t wide = 4 * length;
       CHECK(model.parameter_count() == length * wide + length * wide + 8 * wide * wide);
       const Batch batch = random_batch(length, length, trigger, 16);

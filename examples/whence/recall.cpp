@@ -90,17 +90,17 @@ Table by_two_layers(const Options& options, const Placement& placement) {
 // Both as whole models of this vocabulary and length.
 Table costs(index_t longest) {
   Table table({"construction", "layers", "positions", "dim", "parameters", "operations per token, M"});
-  const auto row = [&](const char* name, const char* layers, const char* positions, index_t dim, auto&& model) {
+  const Device planned = Device::planned(Device::cpu());  // counts what a pass would compute
+  for (const int layers : {1, 2}) {
+    tasks::RecallModel model(layers, longest, longest, "reference");
     const index_t parameters = model.parameter_count();
-    const Device planned = Device::planned(Device::cpu());  // counts what a pass would compute
     model.to(planned);
     const double before = planned_operations().sum();
     (void)model(raw::to_device(Tensor::zeros({1, longest}, DType::i64), planned));
-    table.row({name, layers, positions, std::to_string(dim), std::to_string(parameters),
+    table.row({layers == 1 ? "cdape(none, width=2, kernel=3)" : "plain attention", std::to_string(layers),
+        layers == 1 ? "none" : "absolute", std::to_string(2 * layers * longest), std::to_string(parameters),
         fixed((planned_operations().sum() - before) / static_cast<double>(longest) / 1e6, 2)});
-  };
-  row("cdape(none, width=2, kernel=3)", "1", "none", 2 * longest, tasks::RecallModel(longest, longest, "reference"));
-  row("plain attention", "2", "absolute", 4 * longest, tasks::TwoLayerRecallModel(longest, longest, "reference"));
+  }
   return table;
 }
 

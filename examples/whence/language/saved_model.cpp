@@ -1,7 +1,7 @@
 #include "examples/whence/language/saved_model.h"
 
 #include <algorithm>
-#include <set>
+#include <functional>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -13,97 +13,70 @@
 namespace whence::language {
 namespace {
 
-// Enumerations by name, in the order of their declarations.
-const std::vector<std::string> activations{"gelu", "gelu_erf", "relu", "swiglu"};
-const std::vector<std::string> norms{"layer", "rms"};
-const std::vector<std::string> places{"before", "after", "parallel"};
-const std::vector<std::string> initialisations{"gpt2", "neox", "llama", "ram", "che"};
-
-// Walks over all fields once, in either direction:
-// `Visitor` takes (name, field) and (name, field, names of an enumeration).
-template <class Visitor, class Options> void visit_fields(Options& options, Visitor&& visitor) {
-  visitor("vocabulary", options.vocabulary), visitor("outputs", options.outputs), visitor("length", options.length);
-  visitor("dim", options.dim), visitor("layers", options.layers), visitor("heads", options.heads),
-      visitor("hidden", options.hidden);
-  visitor("activation", options.activation, activations), visitor("norm", options.norm, norms);
-  visitor("norm_place", options.norm_place, places), visitor("initialisation", options.initialisation, initialisations);
-  visitor("scheme", options.scheme), visitor("executor", options.executor);
-  visitor("causal", options.causal), visitor("bias", options.bias), visitor("attention_bias", options.attention_bias);
-  visitor("tied", options.tied), visitor("scale_embedding", options.scale_embedding);
-  visitor("dropout", options.dropout), visitor("pattern_dropout", options.pattern_dropout);
-  visitor("hidden_dropout", options.hidden_dropout);
-}
-
-// One fact for each field, as text that reads back as the same value.
-struct ToFacts {
-  Facts& facts;
-
-  void add(const char* name, std::string text) const { facts.emplace_back(to_text("model.", name), std::move(text)); }
-  void operator()(const char* name, index_t value) const { add(name, std::to_string(value)); }
-  void operator()(const char* name, double value) const { add(name, exact(value)); }
-  void operator()(const char* name, bool value) const { add(name, value ? "true" : "false"); }
-  void operator()(const char* name, const std::string& value) const { add(name, value); }
-  template <class Enumeration>
-  void operator()(const char* name, Enumeration value, const std::vector<std::string>& names) const {
-    add(name, names.at(static_cast<std::size_t>(value)));
-  }
+// A field of a model's options: its value as text, and what reads it back from such a text. That says what is required
+// where the text will not do.
+struct Field {
+  std::string name, text;
+  std::function<std::string(const std::string&)> read;
 };
 
-// Reads each field from its fact, and knows in the end which facts nobody read.
-class FromFacts {
+class Fields {
  public:
-  FromFacts(const Facts& facts, const std::string& place) : facts_(facts), place_(place) {}
-
   // A model is built before its weights are read: a file must not ask for more than any machine holds.
-  void operator()(const char* name, index_t& value) {
-    take(parse_number<index_t>(text_of(name)), name, value);
-    const index_t most = name == std::string_view("layers") ? 1024 : index_t{1} << 24;
-    if (value < 0 || value > most) refuse(to_text("model.", name), text_of(name), to_text("0 to ", most));
+  Fields& add(const char* name, index_t& value, index_t most = index_t{1} << 24) {
+    return add(name, std::to_string(value), [&value, most](const std::string& text) {
+      const auto number = parse_number<index_t>(text);
+      if (!number) return std::string("a number");
+      value = *number;
+      return value < 0 || value > most ? to_text("0 to ", most) : "";
+    });
   }
-  void operator()(const char* name, double& value) { take(parse_number<double>(text_of(name)), name, value); }
-  void operator()(const char* name, bool& value) { value = choose(name, {"false", "true"}) == 1; }
-  void operator()(const char* name, std::string& value) { value = text_of(name); }
+  Fields& add(const char* name, double& value) {
+    return add(name, exact(value), [&value](const std::string& text) {
+      const auto number = parse_number<double>(text);
+      value = number.value_or(0);
+      return number ? "" : "a number";
+    });
+  }
+  Fields& add(const char* name, bool& value) { return add(name, value, {"false", "true"}); }
+  Fields& add(const char* name, std::string& value) {
+    return add(name, value, [&value](const std::string& text) { return value = text, ""; });
+  }
+  // `names`: of the enumeration's values, in their order.
   template <class Enumeration>
-  void operator()(const char* name, Enumeration& value, const std::vector<std::string>& names) {
-    value = static_cast<Enumeration>(choose(name, names));
+  Fields& add(const char* name, Enumeration& value, const std::vector<std::string>& names) {
+    return add(name, names.at(static_cast<std::size_t>(value)), [&value, names](const std::string& text) {
+      const auto found = std::ranges::find(names, text);
+      if (found == names.end()) return "a name such as " + names.front();
+      value = static_cast<Enumeration>(found - names.begin());
+      return std::string();
+    });
   }
-
-  // What another version of the program knew more of would be lost.
-  void refuse_unread() const {
-    for (const auto& [name, value] : facts_)
-      if (name.starts_with("model.") && !read_.contains(name))
-        refuse(name, value, "an option of this version's models");
-  }
+  const std::vector<Field>& all() const { return all_; }
 
  private:
-  [[noreturn]] void refuse(const std::string& name, const std::string& value, const std::string& required) const {
-    throw FileError(
-        place_, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?");
+  Fields& add(const char* name, std::string text, std::function<std::string(const std::string&)> read) {
+    all_.push_back({to_text("model.", name), std::move(text), std::move(read)});
+    return *this;
   }
 
-  const std::string& text_of(const char* name) {
-    const std::string whole = to_text("model.", name);
-    read_.insert(whole);
-    const auto found = std::ranges::find(facts_, whole, &Facts::value_type::first);
-    if (found == facts_.end()) refuse(whole, "", "the options of a language model's training");
-    return found->second;
-  }
-
-  template <class Number> void take(const std::optional<Number>& read, const char* name, Number& value) {
-    if (!read) refuse(to_text("model.", name), text_of(name), "a number");
-    value = *read;
-  }
-
-  std::size_t choose(const char* name, const std::vector<std::string>& names) {
-    const auto found = std::ranges::find(names, text_of(name));
-    if (found == names.end()) refuse(to_text("model.", name), text_of(name), to_text("a name such as ", names.front()));
-    return static_cast<std::size_t>(found - names.begin());
-  }
-
-  const Facts& facts_;
-  const std::string& place_;
-  std::set<std::string> read_;
+  std::vector<Field> all_;
 };
+
+std::vector<Field> fields_of(TransformerOptions& options) {
+  Fields fields;
+  fields.add("vocabulary", options.vocabulary).add("outputs", options.outputs).add("length", options.length);
+  fields.add("dim", options.dim).add("layers", options.layers, 1024).add("heads", options.heads);
+  fields.add("hidden", options.hidden).add("activation", options.activation, {"gelu", "gelu_erf", "relu", "swiglu"});
+  fields.add("norm", options.norm, {"layer", "rms"})
+      .add("norm_place", options.norm_place, {"before", "after", "parallel"});
+  fields.add("initialisation", options.initialisation, {"gpt2", "neox", "llama", "ram", "che"});
+  fields.add("scheme", options.scheme).add("executor", options.executor).add("causal", options.causal);
+  fields.add("bias", options.bias).add("attention_bias", options.attention_bias).add("tied", options.tied);
+  fields.add("scale_embedding", options.scale_embedding).add("dropout", options.dropout);
+  fields.add("pattern_dropout", options.pattern_dropout).add("hidden_dropout", options.hidden_dropout);
+  return fields.all();
+}
 
 bool fits(TransformerOptions options) {
   options.layers = 1;  // as good as all of them
@@ -117,17 +90,30 @@ bool fits(TransformerOptions options) {
 
 Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser) {
   Facts facts;
-  visit_fields(model, ToFacts{facts});
+  TransformerOptions options = model;
+  for (const Field& field : fields_of(options)) facts.emplace_back(field.name, field.text);
   facts.emplace_back("tokeniser.kind", tokeniser.kind());
   facts.emplace_back("tokeniser.sha256", tokeniser.hash());
   return facts;
 }
 
 TransformerOptions model_of(const Facts& facts, const std::string& place) {
+  const auto refuse = [&](const std::string& name, const std::string& value, const std::string& required) {
+    throw FileError(
+        place, ": ", name, ": ", in_quotes(value), " found; ", required, " required; is it of another version?");
+  };
   TransformerOptions options;
-  FromFacts reader(facts, place);
-  visit_fields(options, reader);
-  reader.refuse_unread();
+  const std::vector<Field> fields = fields_of(options);
+  for (const Field& field : fields) {
+    const auto fact = std::ranges::find(facts, field.name, &Facts::value_type::first);
+    if (fact == facts.end()) refuse(field.name, "", "the options of a language model's training");
+    const std::string required = field.read(fact->second);
+    if (!required.empty()) refuse(field.name, fact->second, required);
+  }
+  // What another version of the program knew more of would be lost.
+  for (const auto& [name, value] : facts)
+    if (name.starts_with("model.") && std::ranges::count(fields, name, &Field::name) == 0)
+      refuse(name, value, "an option of this version's models");
   return options;
 }
 

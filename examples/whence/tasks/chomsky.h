@@ -6,11 +6,7 @@
 // et al. 2024, arXiv:2405.14722).
 #pragma once
 
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "examples/whence/tasks/task.h"
 
@@ -49,44 +45,5 @@ std::vector<ChomskyProblem> context_sensitive_problems();
 
 const std::vector<ChomskyProblem>& chomsky_problems();  // all fifteen
 const ChomskyProblem& chomsky_problem(std::string_view name);
-
-struct ChomskyOptions {
-  std::string reading = {};                    // "paper", "source"; empty: the problem's default
-  std::int64_t train_to = 40;                  // training strings have 1 ... train_to symbols
-  std::int64_t test_from = 41, test_to = 500;  // lengths tested, a test set each
-  std::int64_t test_every = 1;                 // from one length tested to the next
-};
-
-class ChomskyTask final : public Task {
- public:
-  explicit ChomskyTask(const ChomskyProblem& problem, ChomskyOptions options = {});
-
-  TransformerOptions model() const override;
-  // All strings of a batch have one length, drawn from 1 ... train_to anew in each step.
-  Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override;
-  std::vector<TestSet> test_sets() const override;
-  Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override;
-  Recipe recipe() const override;
-  std::vector<PaperFigure> paper_averages() const override;  // in token error %, for 41 ... 500 in whatever steps
-  std::vector<std::string> notes(std::uint64_t seed) const override;
-  std::vector<Guess> guesses() const override;  // "majority", the most frequent answer in training data, and "random"
-  std::string text(std::int64_t token) const override;         // a symbol of strings, or the placeholder
-  std::string answer_text(std::int64_t token) const override;  // a number, or the end of a terminated answer
-  std::vector<std::pair<std::string, std::string>> description() const override;  // of what is trained on
-
-  [[nodiscard]] const ChomskyProblem& problem() const { return *problem_; }
-  [[nodiscard]] Reading reading() const { return reading_; }
-  [[nodiscard]] std::int64_t test_length(std::size_t set) const;
-
- private:
-  // Strings of one length with answers. `stream(row)` has the random numbers of a row.
-  template <class RowStream> Batch batch(index_t length, index_t sequences, const RowStream& stream) const;
-  [[nodiscard]] index_t longest_sequence(std::int64_t length) const;  // string and placeholders
-  [[nodiscard]] bool as_in_the_papers() const;                        // but for the steps between the lengths tested
-
-  const ChomskyProblem* problem_;
-  ChomskyOptions options_;
-  Reading reading_;
-};
 
 }  // namespace whence::tasks

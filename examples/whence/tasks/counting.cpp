@@ -5,6 +5,7 @@
 // answer rests on; --block 0 keeps all. A training set of fixed size is gone through in a new order every epoch.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 
 #include "examples/whence/cli/numbers.h"
@@ -12,7 +13,6 @@
 #include "examples/whence/tasks/task.h"
 #include "nn/models.h"
 #include "tensor/error.h"
-#include "tensor/random.h"
 
 namespace whence::tasks {
 namespace {
@@ -23,80 +23,42 @@ constexpr std::array words = {"<pad>", "<sta>", "pass;", "=", ";", "++;", "print
 enum Word : std::int64_t { pad, start, pass, equals, end, increment, print, zero };
 constexpr std::int64_t first_variable = zero + largest_value + 1;
 
-struct Options {
-  std::int64_t variables = 1, operations = 512, pass_weight = 50, block = 512, training_set = 10000;
-};
-
-struct Set {
-  TestSet text;
-  std::string purpose;  // of the random stream
-  std::int64_t pass_weight;
-};
-
-// The program's variables and its text so far.
-class Program {
- public:
-  explicit Program(std::int64_t variables) : values_(static_cast<std::size_t>(variables), unset) {}
+// The variables that are set so far, and the text.
+struct Program {
+  std::map<std::int64_t, std::int64_t> values;
+  Tokens tokens;
 
   // One operation. Increments of nothing and beyond the largest value are drawn again, as a whole.
-  void operate(Draw& draws, std::int64_t pass_weight) {
+  void operate(Draw& draws, std::int64_t variables, std::int64_t pass_weight) {
     constexpr std::int64_t set_weight = 1, increment_weight = 7;
     while (true) {
       const std::int64_t kind = draws.below(set_weight + increment_weight + pass_weight);
-      if (kind < set_weight) return set(draws.below(static_cast<std::int64_t>(values_.size())));
-      if (kind >= set_weight + increment_weight) return tokens_.push_back(pass);
-      const std::vector<std::int64_t> known = set_variables();
-      if (known.empty()) continue;
-      const std::int64_t variable =
-          known[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(known.size())))];
-      if (values_[static_cast<std::size_t>(variable)] < largest_value) return count(variable);
+      if (kind >= set_weight + increment_weight) return tokens.push_back(pass);
+      if (kind < set_weight) {
+        const std::int64_t variable = draws.below(variables);
+        values[variable] = 0;
+        return add({first_variable + variable, equals, zero, end});
+      }
+      if (values.empty()) continue;
+      auto& [variable, value] = any(draws);
+      if (value < largest_value) return ++value, add({first_variable + variable, increment});
     }
   }
 
   // The question, and its answer as the last token. REQUIRES: a variable is set.
-  Tokens ask(Draw& draws) {
-    const std::vector<std::int64_t> known = set_variables();
-    const std::int64_t variable = known[static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(known.size())))];
-    tokens_.insert(
-        tokens_.end(), {print, first_variable + variable, zero + values_[static_cast<std::size_t>(variable)]});
-    return tokens_;
-  }
-
-  std::vector<std::int64_t> set_variables() const {
-    std::vector<std::int64_t> known;
-    for (std::size_t variable = 0; variable < values_.size(); ++variable)
-      if (values_[variable] != unset) known.push_back(static_cast<std::int64_t>(variable));
-    return known;
+  void ask(Draw& draws) {
+    const auto& [variable, value] = any(draws);
+    add({print, first_variable + variable, zero + value});
   }
 
  private:
-  static constexpr std::int64_t unset = -1;
-  void set(std::int64_t variable) {
-    values_[static_cast<std::size_t>(variable)] = 0;
-    tokens_.insert(tokens_.end(), {first_variable + variable, equals, zero, end});
+  std::pair<const std::int64_t, std::int64_t>& any(Draw& draws) {
+    return *std::next(values.begin(), draws.below(static_cast<std::int64_t>(values.size())));
   }
-  void count(std::int64_t variable) {
-    ++values_[static_cast<std::size_t>(variable)];
-    tokens_.insert(tokens_.end(), {first_variable + variable, increment});
-  }
-
-  std::vector<std::int64_t> values_;
-  Tokens tokens_;
+  void add(const Tokens& more) { tokens.insert(tokens.end(), more.begin(), more.end()); }
 };
 
-// Context, question, answer. A program that sets nothing is drawn again, its length included.
-Tokens sample(const Options& options, std::int64_t pass_weight, const Stream& stream) {
-  Draw draws(stream);
-  while (true) {
-    Program program(options.variables);
-    const std::int64_t operations = 3 + draws.below(options.operations - 2);
-    for (std::int64_t k = 0; k < operations; ++k) program.operate(draws, pass_weight);
-    if (!program.set_variables().empty()) return program.ask(draws);
-  }
-}
-
-// The answer from counting visible tokens: the value since the last visible set, or else
-// the number of visible increments.
+// The answer from counting visible tokens: the value since the last visible set, or else the number of visible increments.
 std::int64_t count_of_what_is_left(const Tokens& inputs) {
   const std::int64_t asked = inputs.back();
   std::int64_t value = 0;
@@ -108,14 +70,30 @@ std::int64_t count_of_what_is_left(const Tokens& inputs) {
   return zero + value;
 }
 
-class Counting final : public Task {
+class Counting final : public DrawnTask {
  public:
-  explicit Counting(const Options& options) : options_(options) {
-    sets_ = {{{"in distribution", "as in training"}, "counting.in_distribution", options.pass_weight}};
-    for (const std::int64_t weight : {2 * options.pass_weight, options.pass_weight / 5}) {
-      sets_.push_back({{to_text("pass weight ", weight), to_text("in place of ", options.pass_weight)},
+  struct Options {
+    std::int64_t variables = 1, operations = 512, pass_weight = 50, block = 512, training_set = 10000;
+  };
+  static void declare(CommandLine& line, Options& options) {
+    using Count = Range<std::int64_t>;
+    line.integer("variables", &options.variables, Count{1, 26}, {"that programs may set; the paper has 1, 3 and 5"})
+        .integer("operations", &options.operations, Count{3, 1 << 20}, {"of a program at most"})
+        .integer("pass-weight", &options.pass_weight, Count{0, 1 << 20},
+            {"of pass, where set has 1 and increment 7; tests double it, and take a fifth"})
+        .integer("block", &options.block, Count{0, 1 << 24}, {"that are kept, the last ones; 0: all", "tokens"})
+        .integer("training-set", &options.training_set, Count{0, 1 << 30},
+            {"in training, again and again; 0: never the same twice", "sequences"});
+  }
+
+  Counting(const Options& options, const CommandLine& line) : options_(options) {
+    if (options.block == 1 || options.block == 2)
+      line.refuse("block", "0, or 3 and more", "the question and its answer are 3 tokens");
+    training_ = {{}, "counting.train", options.pass_weight};
+    tests_ = {{{"in distribution", "as in training"}, "counting.in_distribution", options.pass_weight}};
+    for (const std::int64_t weight : {2 * options.pass_weight, options.pass_weight / 5})
+      tests_.push_back({{to_text("pass weight ", weight), to_text("in place of ", options.pass_weight)},
           to_text("counting.pass", weight), weight});
-    }
   }
 
   TransformerOptions model() const override {
@@ -127,33 +105,22 @@ class Counting final : public Task {
   }
 
   Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
-    const std::int64_t first = (step - 1) * sequences;
+    if (options_.training_set == 0) return DrawnTask::training_batch(seed, step, sequences);
     std::vector<Row> rows;
     Tokens order;
     std::int64_t epoch_of_order = -1;
-    for (std::int64_t k = first; k < first + sequences; ++k) {
-      std::int64_t index = k;
-      if (options_.training_set > 0) {
-        const std::int64_t epoch = k / options_.training_set;
-        if (epoch != epoch_of_order) order = order_of(epoch_of_order = epoch, seed);
-        index = order[static_cast<std::size_t>(k % options_.training_set)];
-      }
-      rows.push_back(row(options_.pass_weight, Stream(seed, "counting.train", static_cast<std::uint64_t>(index))));
+    for (std::int64_t k = (step - 1) * sequences; k < step * sequences; ++k) {
+      const std::int64_t epoch = k / options_.training_set;
+      if (epoch != epoch_of_order) order = order_of(epoch_of_order = epoch, seed);
+      const std::int64_t number = order[static_cast<std::size_t>(k % options_.training_set)];
+      rows.push_back(row(training_, Stream(seed, training_.purpose, static_cast<std::uint64_t>(number))));
     }
-    return batch_of(rows, pad);
-  }
-  std::vector<TestSet> test_sets() const override { return {sets_[0].text, sets_[1].text, sets_[2].text}; }
-  Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override {
-    const Set& chosen = sets_.at(set);
-    std::vector<Row> rows;
-    for (std::int64_t k = first; k < first + sequences; ++k)
-      rows.push_back(row(chosen.pass_weight, Stream(seed, chosen.purpose, static_cast<std::uint64_t>(k))));
-    return batch_of(rows, pad);
+    return batch_of(rows);
   }
 
   std::vector<Guess> guesses() const override {
-    return {{"always 10", [](const Batch& batch) { return Tokens(batch.inputs.size(), zero + largest_value); }},
-        {"always 0", [](const Batch& batch) { return Tokens(batch.inputs.size(), zero); }}};
+    return {{"always 10", [](const Row& row) { return Tokens(row.inputs.size(), zero + largest_value); }},
+        {"always 0", [](const Row& row) { return Tokens(row.inputs.size(), zero); }}};
   }
   std::string text(std::int64_t token) const override {
     if (token < zero) return to_text(words[static_cast<std::size_t>(token)], " ");
@@ -182,18 +149,32 @@ class Counting final : public Task {
     return order;
   }
 
-  Row row(std::int64_t pass_weight, const Stream& stream) const {
-    const Tokens tokens = sample(options_, pass_weight, stream);
-    const auto kept =
-        std::min(static_cast<std::int64_t>(tokens.size()), options_.block ? options_.block : std::int64_t{1} << 40);
-    Row row{{tokens.end() - kept, tokens.end() - 1}, Tokens(static_cast<std::size_t>(kept - 1), no_target), {}};
-    row.targets.back() = tokens.back();
-    row.graded = row.targets;
-    return row;
+  // Context, question, answer. A program that sets nothing is drawn again, its length included.
+  Tokens sample(const DrawnSet& set, const Stream& stream) const {
+    Draw draws(stream);
+    while (true) {
+      Program program;
+      const std::int64_t operations = 3 + draws.below(options_.operations - 2);
+      for (std::int64_t k = 0; k < operations; ++k) program.operate(draws, options_.variables, set.value);
+      if (program.values.empty()) continue;
+      program.ask(draws);
+      return program.tokens;
+    }
+  }
+
+  Row row(const DrawnSet& set, const Stream& stream) const override {
+    Tokens inputs = sample(set, stream);
+    const auto block = static_cast<std::size_t>(options_.block);
+    if (block > 0 && inputs.size() > block)
+      inputs.erase(inputs.begin(), inputs.end() - static_cast<std::ptrdiff_t>(block));
+    const std::int64_t answer = inputs.back();
+    inputs.pop_back();
+    Tokens targets(inputs.size(), no_target);
+    targets.back() = answer;
+    return {inputs, targets, targets};
   }
 
   Options options_;
-  std::vector<Set> sets_;
 };
 
 std::vector<PaperFigure> Counting::paper_figures(std::size_t set) const {
@@ -210,43 +191,25 @@ std::vector<std::string> Counting::notes(std::uint64_t seed) const {
   if (options_.block == 0) return {};
   constexpr std::int64_t count = 1000;
   std::vector<std::string> notes;
-  for (const Set& set : sets_) {
+  for (const DrawnSet& set : tests_) {
     std::int64_t cut = 0, wrong = 0;
     for (std::int64_t k = 0; k < count; ++k) {
       const Stream stream(seed, set.purpose, static_cast<std::uint64_t>(k));
-      cut += static_cast<std::int64_t>(sample(options_, set.pass_weight, stream).size()) > options_.block;
-      const Row visible = row(set.pass_weight, stream);
+      cut += static_cast<std::int64_t>(sample(set, stream).size()) > options_.block;
+      const Row visible = row(set, stream);
       wrong += count_of_what_is_left(visible.inputs) != visible.targets.back();
     }
-    notes.push_back(to_text(set.text.name, ": the block of ", options_.block, " tokens cuts ",
+    notes.push_back(to_text(set.about.name, ": the block of ", options_.block, " tokens cuts ",
         fixed(0.1 * static_cast<double>(cut), 1), " % of the sequences; counting what is left errs on ",
         fixed(0.1 * static_cast<double>(wrong), 1), " %"));
   }
   return notes;
 }
 
-std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
-  using Count = Range<std::int64_t>;
-  const auto options = std::make_shared<Options>();
-  line.heading("Task")
-      .integer("variables", &options->variables, Count{1, 26}, {"that programs may set; the paper has 1, 3 and 5"})
-      .integer("operations", &options->operations, Count{3, 1 << 20}, {"of a program at most"})
-      .integer("pass-weight", &options->pass_weight, Count{0, 1 << 20},
-          {"of pass, where set has 1 and increment 7; tests double it, and take a fifth"})
-      .integer("block", &options->block, Count{0, 1 << 24}, {"that are kept, the last ones; 0: all", "tokens"})
-      .integer("training-set", &options->training_set, Count{0, 1 << 30},
-          {"in training, again and again; 0: never the same twice", "sequences"});
-  return [options, &line]() -> std::unique_ptr<Task> {
-    if (options->block == 1 || options->block == 2)
-      line.refuse("block", "0, or 3 and more", "the question and its answer are 3 tokens");
-    return std::make_unique<Counting>(*options);
-  };
-}
-
 const RegisterTask registered{{.name = "counting",
     .title = "run a program of counters and print one",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.3",
-    .declare = declare,
+    .declare = declared<Counting>,
     .mini = "operations=32 block=128 dim=64 layers=2 heads=4 steps=3000 batch=32 lr=1e-3"}};
 
 }  // namespace

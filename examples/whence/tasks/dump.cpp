@@ -12,13 +12,14 @@ namespace whence::tasks {
 namespace {
 
 // What the model reads, and behind it the answers that it is to find itself.
-std::string text_of(const Task& task, const Tokens& inputs, const Tokens& graded) {
+std::string text_of(const Task& task, const Row& row) {
   std::string text, answers;
   const bool causal = task.model().causal;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    text += task.text(inputs[i]);
-    const bool shown = causal && i + 1 < inputs.size() && inputs[i + 1] == graded[i];  // as the next input
-    if (graded[i] != no_target && !shown) answers += task.answer_text(graded[i]);
+  for (std::size_t i = 0; i < row.inputs.size(); ++i) {
+    const std::int64_t answer = row.graded[i];
+    text += task.text(row.inputs[i]);
+    const bool shown = causal && i + 1 < row.inputs.size() && row.inputs[i + 1] == answer;  // as the next input
+    if (answer != no_target && !shown) answers += task.answer_text(answer);
   }
   return answers.empty() ? text : text + " -> " + answers;
 }
@@ -41,12 +42,9 @@ Json line_about(const std::string& name, const Task& task, const std::string& se
   return about;
 }
 
-Json line_of(const Task& task, const Batch& batch, index_t row, std::int64_t number) {
-  const auto part = [&](const Tokens& all) {
-    return Tokens(all.begin() + row * batch.positions, all.begin() + (row + 1) * batch.positions);
-  };
-  return {{"sequence", number}, {"tokens", part(batch.inputs)}, {"targets", part(batch.targets)},
-      {"graded", part(batch.graded)}, {"text", text_of(task, part(batch.inputs), part(batch.graded))}};
+Json line_of(const Task& task, const Row& row, std::int64_t number) {
+  return {{"sequence", number}, {"tokens", row.inputs}, {"targets", row.targets}, {"graded", row.graded},
+      {"text", text_of(task, row)}};
 }
 
 // The library escapes controls below blank. A terminal acts on U+007F to U+009F too: \u007f, and \u0080 on for 0xC2 0x80 on.
@@ -84,7 +82,7 @@ void dump(
                         : set == 1 ? task.validation_batch(seed, written, batch_size)
                                    : task.test_batch(set - 2, seed, written, batch_size);
     for (index_t row = 0; row < batch.sequences && written < end; ++row, ++written)
-      std::cout << printable(line_of(task, batch, row, written)) << '\n';
+      std::cout << printable(line_of(task, batch.row(row), written)) << '\n';
   }
 }
 

@@ -20,16 +20,9 @@
 #include "examples/whence/tasks/task.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
-#include "tensor/random.h"
 
 namespace whence::tasks {
 namespace {
-
-struct Options {
-  std::string data, test_data, validation_data, symbols = "words";
-  std::int64_t length = 0;
-  double set_aside = 0.1;
-};
 
 // Without a file: what one may look like.
 std::string example_file() {
@@ -107,6 +100,7 @@ File file_of(const std::string& name, const std::string& text, const std::string
 // Symbols by number; 0 is the mark between a question and its answer.
 class Vocabulary {
  public:
+  Vocabulary() = default;
   explicit Vocabulary(const File& file) {
     for (const Line& line : file.lines)
       for (const auto* part : {&line.context, &line.question, &line.answer})
@@ -152,7 +146,7 @@ struct Sequences {
     longest = std::max(longest, read);
     cut += left > 0, question_cut += left > static_cast<index_t>(line.context.size());
     tokens.erase(tokens.begin(), tokens.begin() + left);
-    Row row{Tokens(tokens.begin(), tokens.end() - 1), Tokens(tokens.begin() + 1, tokens.end()), {}};
+    Row row{{tokens.begin(), tokens.end() - 1}, {tokens.begin() + 1, tokens.end()}, {}};
     std::fill(row.targets.begin(), row.targets.end() - answer, no_target);
     row.graded = row.targets;
     rows.push_back(std::move(row));
@@ -178,26 +172,41 @@ std::uint64_t place_in_order(const Stream& stream, std::uint64_t at, std::uint64
 
 class JsonlTask final : public Task {
  public:
-  explicit JsonlTask(const Options& options) : options_(options), file_(read(options.data)), vocabulary_(file_) {
-    std::string hashes = file_.hash;
-    std::vector<std::size_t> used = set_some_aside();
-    training_.about.name = name_of(file_.name);
-    for (const std::size_t line : used) training_.add(file_.lines[line], vocabulary_, options.length);
+  struct Options {
+    std::string data, test_data, validation_data, symbols = "words";
+    std::int64_t length = 0;
+    double set_aside = 0.1;
+  };
+  static void declare(CommandLine& line, Options& options) {
+    line.text("data", &options.data, {"JSON lines of context, question and answer to train on"})
+        .text("test-data", &options.test_data, {"files of the same form for tests, separated by commas"})
+        .text("validation-data", &options.validation_data, {"a file of the same form for validation"})
+        .number("set-aside", &options.set_aside, Range<double>{0, 0.5, true, true},
+            {"share of --data that stands for each of these two files if it is not given"})
+        .choice("symbols", &options.symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
+        .integer("length", &options.length, Range<std::int64_t>{0, 1 << 20},
+            {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
+  }
+
+  JsonlTask(Options& options, const CommandLine& line) : options_(with_whole_paths(options, line)) {
+    const File file = read(options.data);
+    vocabulary_ = Vocabulary(file);
+    std::string hashes = file.hash;
     const auto add_file = [&](const std::string& path, Sequences& set) {
-      const File file = read(path);
-      hashes += '\n' + file.hash;
+      const File other = read(path);
+      hashes += '\n' + other.hash;
       set.about = {name_of(path), "the lines of " + path};
-      for (const Line& line : file.lines) set.add(line, vocabulary_, options.length);
+      for (const Line& each : other.lines) set.add(each, vocabulary_, options.length);
     };
+    set_some_aside(file);
     if (!options.validation_data.empty()) add_file(options.validation_data, validation_);
     for (const std::string& path : list_of(options.test_data)) {
-      Sequences& set = tests_.emplace_back();
-      add_file(path, set);
-      for (std::size_t other = 0; other + 1 < tests_.size(); ++other)
-        if (tests_[other].about.name == set.about.name) set.about.name = path;
+      const auto named_so = [&](const Sequences& other) { return other.about.name == name_of(path); };
+      const bool again = std::ranges::any_of(tests_, named_so);
+      add_file(path, tests_.emplace_back());
+      if (again) tests_.back().about.name = path;
     }
     hash_ = sha256(hashes);
-    file_.lines.clear();
   }
 
   TransformerOptions model() const override {
@@ -239,13 +248,13 @@ class JsonlTask final : public Task {
     for (const Row& row : training_.rows)
       ++answers[Tokens(std::ranges::find_if(row.targets, [](auto token) { return token >= 0; }), row.targets.end())];
     const auto most = [](const auto& one, const auto& other) { return one.second < other.second; };
-    return {{"the most frequent answer", [answer = std::ranges::max_element(answers, most)->first](const Batch& batch) {
+    const Tokens& answer = std::ranges::max_element(answers, most)->first;
+    return {{"the most frequent answer", [answer](const Row& row) {
                Tokens guessed;
                std::size_t found = 0;
-               for (index_t i = 0; i < batch.sequences * batch.positions; ++i) {
-                 if (i % batch.positions == 0) found = 0;
+               for (const std::int64_t wanted : row.graded) {
                  guessed.push_back(answer[std::min(found, answer.size() - 1)]);
-                 found += batch.is_graded(i);
+                 found += wanted != no_target;
                }
                return guessed;
              }}};
@@ -267,16 +276,18 @@ class JsonlTask final : public Task {
     std::vector<std::string> notes;
     if (options_.data.empty())
       notes.emplace_back("no --data given: these are the built-in lines, which show what a file may hold");
-    for (const Sequences* set : drawn_)
-      notes.push_back(to_text(set->rows.size(), " of ", all_, " lines are set aside for ", set->about.description));
-    std::vector<const Sequences*> sets{&training_, &validation_};
-    for (const Sequences& set : tests_) sets.push_back(&set);
-    for (const Sequences* set : sets)
-      if (set->cut > 0) notes.push_back(note_of_cut(*set));
-    for (const Sequences& set : tests_)
-      if (const auto known = trained_on(set); known > 0)
+    notes.insert(notes.end(), set_aside_.begin(), set_aside_.end());
+    note_cuts(notes, training_), note_cuts(notes, validation_);
+    for (const Sequences& set : tests_) note_cuts(notes, set);
+    const auto whole = [](const Row& row) { return std::pair(row.inputs, row.targets); };
+    std::set<std::pair<Tokens, Tokens>> known;
+    for (const Row& row : training_.rows) known.insert(whole(row));
+    for (const Sequences& set : tests_) {
+      const auto again = std::ranges::count_if(set.rows, [&](const Row& row) { return known.contains(whole(row)); });
+      if (again > 0)
         notes.push_back(
-            to_text(known, " of ", set.rows.size(), " sequences for tests (", set.about.name, ") are also trained on"));
+            to_text(again, " of ", set.rows.size(), " sequences for tests (", set.about.name, ") are also trained on"));
+    }
     return notes;
   }
   std::vector<std::pair<std::string, std::string>> description() const override {
@@ -287,47 +298,64 @@ class JsonlTask final : public Task {
 
  private:
   static std::string name_of(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+  static std::string whole(const std::string& path) {
+    return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+  }
+  // So that a record of them is found from any folder.
+  static const Options& with_whole_paths(Options& options, const CommandLine& line) {
+    line.refuse_unless("set-aside", options.test_data.empty() || options.validation_data.empty(),
+        "lines to set aside; --test-data and --validation-data are all of the test and the validation");
+    std::string tests;
+    for (const std::string& path : list_of(options.test_data)) {
+      if (path.empty())
+        throw InputError("--test-data: ", in_quotes(options.test_data), " given; files between commas required");
+      tests += (tests.empty() ? "" : ",") + whole(path);
+    }
+    options.test_data = tests;
+    options.data = whole(options.data), options.validation_data = whole(options.validation_data);
+    return options;
+  }
   File read(const std::string& path) const {
     return path.empty() ? file_of("built-in lines", example_file(), options_.symbols)
                         : file_of(path, read_file(path), options_.symbols);
   }
-
-  // Gives the lines that are left for training. Which are drawn does not depend on a run's seed, so that runs compare.
-  std::vector<std::size_t> set_some_aside() {
-    all_ = file_.lines.size();
-    if (options_.test_data.empty()) tests_.reserve(1), drawn_.push_back(&tests_.emplace_back());
-    if (options_.validation_data.empty()) drawn_.push_back(&validation_);
-    const auto each = std::max<std::size_t>(
-        1, static_cast<std::size_t>(options_.set_aside * static_cast<double>(file_.lines.size())));
-    if (each * drawn_.size() >= file_.lines.size())
-      throw FileError(file_.name, ": ", file_.lines.size(), " lines given, of which ", each * drawn_.size(),
+  // For tests and validation that no file is given for. The other lines are for training. Which are drawn does not
+  // depend on a run's seed, so that runs compare.
+  void set_some_aside(const File& file) {
+    const std::size_t lines = file.lines.size(),
+                      each = std::max<std::size_t>(
+                          1, static_cast<std::size_t>(options_.set_aside * static_cast<double>(lines))),
+                      all = each * (options_.test_data.empty() + options_.validation_data.empty());
+    if (all >= lines)
+      throw FileError(file.name, ": ", lines, " lines given, of which ", all,
           " are to be set aside for tests or validation; more lines required, or --test-data and --validation-data");
-    std::vector<std::size_t> order(file_.lines.size());
+    std::vector<std::size_t> order(lines);
     std::iota(order.begin(), order.end(), std::size_t{0});
     const Stream stream(0, "jsonl.set_aside");
-    for (std::size_t k = 0; k < each * drawn_.size(); ++k)
-      std::swap(order[k], order[k + stream.below(k, static_cast<std::uint32_t>(order.size() - k))]);
-    for (std::size_t k = 0; k < drawn_.size(); ++k) {
-      drawn_[k]->about = {"set aside", drawn_[k] == &validation_ ? "validation" : "tests"};
-      for (std::size_t i = k * each; i < (k + 1) * each; ++i)
-        drawn_[k]->add(file_.lines[order[i]], vocabulary_, options_.length);
-    }
-    order.erase(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(each * drawn_.size()));
-    std::ranges::sort(order);
-    return order;
+    for (std::size_t k = 0; k < all; ++k)
+      std::swap(order[k], order[k + stream.below(k, static_cast<std::uint32_t>(lines - k))]);
+    std::sort(order.begin() + static_cast<std::ptrdiff_t>(all), order.end());
+    std::size_t next = 0;
+    const auto take = [&](Sequences& set, const TestSet& about, std::size_t count) {
+      set.about = about;
+      for (const std::size_t end = next + count; next < end; ++next)
+        set.add(file.lines[order[next]], vocabulary_, options_.length);
+    };
+    const auto set_aside = [&](Sequences& set, const char* purpose) {
+      take(set, {"set aside", purpose}, each);
+      set_aside_.push_back(to_text(each, " of ", lines, " lines are set aside for ", purpose));
+    };
+    if (options_.test_data.empty()) set_aside(tests_.emplace_back(), "tests");
+    if (options_.validation_data.empty()) set_aside(validation_, "validation");
+    take(training_, {name_of(file.name), ""}, lines - next);
   }
 
-  std::string note_of_cut(const Sequences& set) const {
-    return to_text(set.cut, " of ", set.rows.size(), " sequences of ", set.about.name, " are longer than --length ",
-        options_.length, ", up to ", set.longest, " symbols: the left of each is not read",
-        set.question_cut > 0 ? to_text(", in ", set.question_cut, " of them part of the question") : "");
-  }
-
-  std::int64_t trained_on(const Sequences& set) const {
-    const auto whole = [](const Row& row) { return std::pair(row.inputs, row.targets); };
-    std::set<std::pair<Tokens, Tokens>> known;
-    for (const Row& row : training_.rows) known.insert(whole(row));
-    return std::ranges::count_if(set.rows, [&](const Row& row) { return known.contains(whole(row)); });
+  void note_cuts(std::vector<std::string>& notes, const Sequences& set) const {
+    if (set.cut == 0) return;
+    notes.push_back(
+        to_text(set.cut, " of ", set.rows.size(), " sequences of ", set.about.name, " are longer than --length ",
+            options_.length, ", up to ", set.longest, " symbols: the left of each is not read",
+            set.question_cut > 0 ? to_text(", in ", set.question_cut, " of them part of the question") : ""));
   }
 
   static Batch batch(const Sequences& set, std::int64_t first, index_t sequences) {
@@ -339,47 +367,17 @@ class JsonlTask final : public Task {
   }
 
   Options options_;
-  File file_;
   Vocabulary vocabulary_;
   Sequences training_, validation_;
   std::vector<Sequences> tests_;
-  std::vector<Sequences*> drawn_;  // out of the training file
-  std::size_t all_ = 0;
+  std::vector<std::string> set_aside_;  // notes
   std::string hash_;
 };
-
-std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
-  const auto options = std::make_shared<Options>();
-  line.heading("Task")
-      .text("data", &options->data, {"JSON lines of context, question and answer to train on"})
-      .text("test-data", &options->test_data, {"files of the same form for tests, separated by commas"})
-      .text("validation-data", &options->validation_data, {"a file of the same form for validation"})
-      .number("set-aside", &options->set_aside, Range<double>{0, 0.5, true, true},
-          {"share of --data that stands for each of these two files if it is not given"})
-      .choice("symbols", &options->symbols, {"words", "characters", "bytes"}, {"what a text is cut into"})
-      .integer("length", &options->length, Range<std::int64_t>{0, 1 << 20},
-          {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
-  return [options, &line]() -> std::unique_ptr<Task> {
-    line.refuse_unless("set-aside", options->test_data.empty() || options->validation_data.empty(),
-        "lines to set aside; --test-data and --validation-data are all of the test and the validation");
-    // Whole paths, so that a record of them is found from any folder.
-    std::string tests;
-    for (const std::string& path : list_of(options->test_data)) {
-      if (path.empty())
-        throw InputError("--test-data: ", in_quotes(options->test_data), " given; files between commas required");
-      tests += (tests.empty() ? "" : ",") + std::filesystem::absolute(path).lexically_normal().string();
-    }
-    options->test_data = tests;
-    for (std::string* path : {&options->data, &options->validation_data})
-      if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
-    return std::make_unique<JsonlTask>(*options);
-  };
-}
 
 const RegisterTask registered{{.name = "jsonl",
     .title = "answers to the questions in a file of your own",
     .paper = "none: your own data",
-    .declare = declare,
+    .declare = declared<JsonlTask>,
     .mini = "dim=64 layers=2 heads=4 steps=300"}};
 
 }  // namespace

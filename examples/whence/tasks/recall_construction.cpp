@@ -5,8 +5,6 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
-#include "nn/attention/attention.h"
-#include "nn/layers/embedding.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -44,43 +42,39 @@ class WithoutResidual final : public PositionalScheme, public MapsScores {
   std::unique_ptr<PositionalScheme> scheme_;
 };
 
-std::unique_ptr<PositionalScheme> cdape() {
-  auto scheme = parse_schemes("cdape(none, width=2, kernel=3)")[0].make({.dim = 1, .heads = 1});
-  set_recall_kernels(*scheme, "");
-  return scheme;
-}
-
 void set(const Module& module, const std::string& path, const Tensor& value) {
-  for (const Module::Parameter& parameter : module.parameters()) {
-    if (parameter.path != path) continue;
-    raw::copy_into(raw::cast(value, parameter.tensor.dtype()), parameter.tensor.detach());
-    return;
-  }
+  for (const Module::Parameter& parameter : module.parameters())
+    if (parameter.path == path)
+      return raw::copy_into(raw::cast(value, parameter.tensor.dtype()), parameter.tensor.detach());
   throw Error("recall: parameter ", path, " wanted; the model has none of that path");
 }
 
-// [rows columns] with `value` at (k + down, k + right).
-Tensor diagonal(index_t rows, index_t columns, double value, index_t down = 0, index_t right = 0) {
-  const Tensor matrix = Tensor::zeros({rows, columns});
-  for (index_t k = 0; k + down < rows && k + right < columns; ++k)
-    matrix.data<float>()[(k + down) * columns + k + right] = static_cast<float>(value);
-  return matrix;
+// The parameters below `path` of a cdape(none, width=2, kernel=3) become those of the construction:
+//   w1 = [[1, -1, 0], [-1, 1, 0]],  w2 = [[0, 1/1.01, 0], [0, -1/1.01, 0]],  biases 0;
+//   leaky_relu(u) - leaky_relu(-u) = 1.01 u
+void set_kernels(const Module& module, const std::string& path) {
+  const double half = 1 / 1.01;
+  set(module, path + "hidden.weight", Tensor::of({1, -1, 0, -1, 1, 0}, {2, 1, 1, 3}));
+  set(module, path + "hidden.bias", Tensor::zeros({2}));
+  set(module, path + "output.weight", Tensor::of({0, half, 0, 0, -half, 0}, {1, 2, 1, 3}, DType::f64));
+  set(module, path + "output.bias", Tensor::zeros({1}));
 }
 
-// A square matrix that scales `count` numbers and moves them: coordinates from + k to to + k.
+// A matrix [rows columns] that scales `count` numbers and moves them: coordinates from + k to to + k.
 struct Move {
   index_t from, to, count;
-  double times;
+  double times = 1;
 };
-Tensor moving(index_t wide, const std::vector<Move>& moves) {
-  const Tensor matrix = Tensor::zeros({wide, wide});
+Tensor moving(index_t rows, index_t columns, const std::vector<Move>& moves) {
+  const Tensor matrix = Tensor::zeros({rows, columns});
   for (const Move& move : moves)
     for (index_t k = 0; k < move.count; ++k)
-      matrix.data<float>()[(move.to + k) * wide + move.from + k] = static_cast<float>(move.times);
+      matrix.data<float>()[(move.to + k) * columns + move.from + k] = static_cast<float>(move.times);
   return matrix;
 }
 
-RecallOutcome outcome_of(const Batch& batch, const Tensor& mixed) {  // [b 1 t v]: the mass on each token
+RecallOutcome outcome_of(const Batch& batch, const Tensor& weighted) {  // [b 1 t v]: the mass on each token
+  const Tensor mixed = raw::to_device(weighted, Device::cpu());
   RecallOutcome outcome;
   outcome.errors.add(batch, most_probable(mixed));
   for (index_t row = 0; row < batch.sequences; ++row) {
@@ -99,21 +93,26 @@ Tensor one_hot(const Batch& batch, index_t vocabulary, double value) {
   return x;
 }
 
+Tensor placed(const Tensor& x, const RecallPlace& place) {
+  return raw::to_device(raw::cast(x, place.dtype), place.device);
+}
+
+// All [b 1 t v]. The sharpness beta is in the queries.
+Tensor attend(
+    const Tensor& queries, const Tensor& keys, const Tensor& values, const Stages& stages, const RecallPlace& place) {
+  AttendInputs inputs{Tensor(), queries, keys, values, Sequence::run(queries.size(2))};
+  inputs.scale = 1;
+  return place.executor.attend(inputs, stages);
+}
+
 }  // namespace
 
 std::unique_ptr<PositionalScheme> recall_scheme(KernelForm form, bool residual) {
   if (form == KernelForm::linear) return std::make_unique<LinearKernel>(residual);
-  if (residual) return cdape();
-  return std::make_unique<WithoutResidual>(cdape());
-}
-
-void set_recall_kernels(const Module& module, const std::string& path) {
-  const std::string prefix = path.empty() ? "" : path + ".";
-  const double half = 1 / 1.01;
-  set(module, prefix + "hidden.weight", Tensor::of({1, -1, 0, -1, 1, 0}, {2, 1, 1, 3}));
-  set(module, prefix + "hidden.bias", Tensor::zeros({2}));
-  set(module, prefix + "output.weight", Tensor::of({0, half, 0, 0, -half, 0}, {1, 2, 1, 3}, DType::f64));
-  set(module, prefix + "output.bias", Tensor::zeros({1}));
+  auto scheme = parse_schemes("cdape(none, width=2, kernel=3)")[0].make({.dim = 1, .heads = 1});
+  set_kernels(*scheme, "");
+  if (residual) return scheme;
+  return std::make_unique<WithoutResidual>(std::move(scheme));
 }
 
 double recall_sharpness(index_t length) { return std::log(static_cast<double>(length)) + 4; }
@@ -124,108 +123,61 @@ RecallOutcome recall_by_construction(
   const auto scheme = recall_scheme(form, residual);
   scheme->to(place.dtype);
   scheme->to(place.device);
-  const auto placed = [&](double value) {
-    return raw::to_device(raw::cast(one_hot(batch, vocabulary, value), place.dtype), place.device);
-  };
-  const Stages stages = Stages::of({scheme.get()});
-  AttendInputs inputs{
-      Tensor(), placed(recall_sharpness(batch.positions)), placed(1), placed(1), Sequence::run(batch.positions)};
-  inputs.scale = 1;  // beta is in the queries
-  return outcome_of(batch, raw::to_device(place.executor.attend(inputs, stages), Device::cpu()));
+  const Tensor queries = placed(one_hot(batch, vocabulary, recall_sharpness(batch.positions)), place),
+               x = placed(one_hot(batch, vocabulary, 1), place);
+  return outcome_of(batch, attend(queries, x, x, Stages::of({scheme.get()}), place));
 }
 
 RecallOutcome recall_by_two_layers(const Batch& batch, index_t vocabulary, SecondKey key, const RecallPlace& place) {
   const NoGrad no_grad;
   const index_t length = batch.positions;
   const double beta = recall_sharpness(length);
-  const auto placed = [&](const Tensor& x) { return raw::to_device(raw::cast(x, place.dtype), place.device); };
-  const auto positions = [&](const Tensor& one) {  // [t t] for every sequence
-    return placed(raw::copy(raw::expand(one, {batch.sequences, 1, length, length})));
+  const auto positions = [&](const Move& move) {  // [t t] for every sequence
+    const Tensor one = moving(length, length, {move});
+    return placed(raw::copy(raw::expand(one, {batch.sequences, 1, length, length})), place);
   };
-  const Tensor x = placed(one_hot(batch, vocabulary, 1));
-  const auto attend = [&](const Tensor& query, const Tensor& keys) {
-    AttendInputs inputs{Tensor(), query, keys, x, Sequence::run(length)};
-    inputs.scale = 1;  // beta is in the queries
-    return place.executor.attend(inputs, Stages());
-  };
-  const Tensor previous =
-      attend(positions(diagonal(length, length, beta, 1, 0)), positions(diagonal(length, length, 1)));
+  const Tensor x = placed(one_hot(batch, vocabulary, 1), place);
+  const Tensor previous = attend(positions({0, 1, length - 1, beta}), positions({0, 0, length}), x, Stages(), place);
   const Tensor keys = key == SecondKey::as_printed ? previous : previous - x;
-  return outcome_of(batch, raw::to_device(attend(x * beta, keys), Device::cpu()));
+  return outcome_of(batch, attend(x * beta, keys, x, Stages(), place));
 }
 
-struct RecallModel::Parts {
-  index_t vocabulary;
-  Embedding embedding;
-  Attention attention;
-};
-
-RecallModel::~RecallModel() = default;
-
-RecallModel::RecallModel(index_t vocabulary, index_t length, const std::string& executor)
-    : parts_(new Parts{vocabulary, Embedding(vocabulary, 2 * vocabulary),
-          Attention({.dim = 2 * vocabulary, .heads = 1, .length = length, .executor = executor, .bias = false},
-              parse_schemes("cdape(none, width=2, kernel=3)"))}) {
-  child("embedding", parts_->embedding);
-  child("attention", parts_->attention);
-  const index_t v = vocabulary, wide = 2 * v;
+RecallModel::RecallModel(int layers, index_t vocabulary, index_t length, const std::string& executor)
+    : vocabulary_(vocabulary), embedding_(vocabulary, layers == 1 ? 2 * vocabulary : 3 * vocabulary + length) {
+  const index_t v = vocabulary, wide = embedding_.weight().size(1);
   const double beta = recall_sharpness(length) * std::sqrt(static_cast<double>(wide));  // attention divides by sqrt(d)
-  set(*this, "embedding.weight", diagonal(v, wide, 1));
-  set(*this, "attention.query.weight", diagonal(wide, wide, beta));
-  set(*this, "attention.key.weight", diagonal(wide, wide, 1));
-  set(*this, "attention.value.weight", diagonal(wide, wide, 1, v, 0));  // coordinate t to v + t
-  set(*this, "attention.output.weight", diagonal(wide, wide, 1));
-  set_recall_kernels(*this, "attention.position");
+  child("embedding", embedding_);
+  set(*this, "embedding.weight", moving(v, wide, {{0, 0, v}}));
+  const auto add_layer = [&](const std::string& name, const std::vector<SchemeSpec>& scheme,
+                             const std::vector<Move>& query, const std::vector<Move>& key, const Move& value) {
+    const AttentionOptions options{.dim = wide, .heads = 1, .length = length, .executor = executor, .bias = false};
+    child(name, *layers_.emplace_back(std::make_unique<Attention>(options, scheme)));
+    set(*this, name + ".query.weight", moving(wide, wide, query));
+    set(*this, name + ".key.weight", moving(wide, wide, key));
+    set(*this, name + ".value.weight", moving(wide, wide, {value}));
+    set(*this, name + ".output.weight", moving(wide, wide, {{0, 0, wide}}));
+  };
+  if (layers == 1) {
+    add_layer(
+        "attention", parse_schemes("cdape(none, width=2, kernel=3)"), {{0, 0, wide, beta}}, {{0, 0, wide}}, {0, v, v});
+    set_kernels(*this, "attention.position.");
+    return;
+  }
+  const index_t position = v, previous = v + length, answer = 2 * v + length;  // where each begins; tokens at 0
+  positions_ = parse_schemes("absolute")[0].make({.dim = wide, .heads = 1, .length = length});
+  child("position", *positions_);
+  set(*this, "position.table", moving(length, wide, {{position, 0, length}}));
+  add_layer(
+      "first", {}, {{position + 1, position, length - 1, beta}}, {{position, position, length}}, {0, previous, v});
+  add_layer("second", {}, {{0, 0, v, beta}}, {{previous, 0, v}, {0, 0, v, -1}}, {0, answer, v});
 }
 
 Tensor RecallModel::operator()(const Tensor& tokens) const {
-  const Tensor x = parts_->embedding(tokens);                                     // [b t 2v]
-  const Tensor stream = x + parts_->attention(x, Sequence::run(tokens.size(1)));  // x_N stays in the first half
-  return slice(stream, -1, parts_->vocabulary, 2 * parts_->vocabulary);           // [b t v]
-}
-
-struct TwoLayerRecallModel::Parts {
-  index_t vocabulary;
-  Embedding embedding;
-  std::unique_ptr<PositionalScheme> positions;
-  Attention first, second;
-};
-
-TwoLayerRecallModel::~TwoLayerRecallModel() = default;
-
-TwoLayerRecallModel::TwoLayerRecallModel(index_t vocabulary, index_t length, const std::string& executor) {
-  const index_t v = vocabulary, wide = 3 * v + length;
-  const index_t position = v, previous = v + length, answer = 2 * v + length;  // where each begins; tokens at 0
-  const AttentionOptions options{.dim = wide, .heads = 1, .length = length, .executor = executor, .bias = false};
-  parts_.reset(
-      new Parts{v, Embedding(v, wide), parse_schemes("absolute")[0].make({.dim = wide, .heads = 1, .length = length}),
-          Attention(options, {}), Attention(options, {})});
-  child("embedding", parts_->embedding);
-  child("position", *parts_->positions);
-  child("first", parts_->first);
-  child("second", parts_->second);
-  const double beta = recall_sharpness(length) * std::sqrt(static_cast<double>(wide));  // attention divides by sqrt(d)
-  const auto set_layer = [&](const std::string& layer, const std::vector<Move>& query, const std::vector<Move>& key,
-                             const Move& value) {
-    set(*this, layer + ".query.weight", moving(wide, query));
-    set(*this, layer + ".key.weight", moving(wide, key));
-    set(*this, layer + ".value.weight", moving(wide, {value}));
-    set(*this, layer + ".output.weight", moving(wide, {{0, 0, wide, 1}}));
-  };
-  set(*this, "embedding.weight", diagonal(v, wide, 1));
-  set(*this, "position.table", diagonal(length, wide, 1, 0, position));
-  set_layer(
-      "first", {{position + 1, position, length - 1, beta}}, {{position, position, length, 1}}, {0, previous, v, 1});
-  set_layer("second", {{0, 0, v, beta}}, {{previous, 0, v, 1}, {0, 0, v, -1}}, {0, answer, v, 1});
-}
-
-Tensor TwoLayerRecallModel::operator()(const Tensor& tokens) const {
   const Sequence sequence = Sequence::run(tokens.size(1));
-  const auto& positions = dynamic_cast<const EmbedsTokens&>(*parts_->positions);
-  Tensor x = positions.embed(parts_->embedding(tokens), sequence.positions);  // [b t 3v+n]
-  x = x + parts_->first(x, sequence);
-  x = x + parts_->second(x, sequence);
-  return slice(x, -1, x.size(-1) - parts_->vocabulary, x.size(-1));  // [b t v]
+  Tensor x = embedding_(tokens);
+  if (positions_) x = dynamic_cast<const EmbedsTokens&>(*positions_).embed(x, sequence.positions);
+  for (const auto& attention : layers_) x = x + (*attention)(x, sequence);
+  return slice(x, -1, x.size(-1) - vocabulary_, x.size(-1));
 }
 
 }  // namespace whence::tasks

@@ -6,11 +6,9 @@
 // and 0 elsewhere. The softmax looks behind the trigger, and the value there is the answer.
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "examples/whence/tasks/task.h"
-#include "nn/attention/executor.h"
+#include "nn/attention/attention.h"
+#include "nn/layers/embedding.h"
 
 namespace whence::tasks {
 
@@ -20,15 +18,8 @@ enum class KernelForm : unsigned char {
   module
 };
 
-// The scheme that turns the scores S into A = conv(S), or with the residual of the paper's
-// equation 5 into A = S + conv(S).
+// The scheme that turns the scores S into A = conv(S), or with the residual of the paper's equation 5 into A = S + conv(S).
 [[nodiscard]] std::unique_ptr<PositionalScheme> recall_scheme(KernelForm form, bool residual);
-
-// Sets the parameters of a cdape(none, width=2, kernel=3), found under `path` of
-// `module`, to those of the construction:
-//   w1 = [[1, -1, 0], [-1, 1, 0]],  w2 = [[0, 1/1.01, 0], [0, -1/1.01, 0]],  biases 0;
-//   leaky_relu(u) - leaky_relu(-u) = 1.01 u
-void set_recall_kernels(const Module& module, const std::string& path);
 
 // ln N + 4: then the answer has more than half of the mass among N keys.
 [[nodiscard]] double recall_sharpness(index_t length);
@@ -47,10 +38,9 @@ struct RecallOutcome {
 
 // Where and in which numbers the head runs.
 struct RecallPlace {
-  RecallPlace(const Executor& by, Device on = {}, DType in = DType::f32) : executor(by), device(on), dtype(in) {}
   const Executor& executor;
-  Device device;
-  DType dtype;
+  Device device = {};
+  DType dtype = DType::f32;
 };
 // The bare head on a batch of the task: one-hot queries, keys and values, answers by the largest of the mixed values.
 [[nodiscard]] RecallOutcome recall_by_construction(
@@ -60,30 +50,20 @@ struct RecallPlace {
 [[nodiscard]] RecallOutcome recall_by_two_layers(
     const Batch& batch, index_t vocabulary, SecondKey key, const RecallPlace& place);
 
-// A whole model with the construction as its weights: embedding [I 0] into twice the vocabulary, attention with
-// cdape(none, width=2, kernel=3), a residual stream, and logits that read what attention wrote into the second half.
+// A whole model with a construction as its weights: an embedding [I 0], attention that writes onto a residual stream, and
+// logits that read the stream's end.                                  v: vocabulary, n: length
+//   one layer   cdape(none, width=2, kernel=3)                        stream of token and answer, 2v wide
+//   two layers  plain attention, `absolute` with the identity [I]     token, position, previous token, answer: 3v + n
 class RecallModel final : public Module {
  public:
-  RecallModel(index_t vocabulary, index_t length, const std::string& executor);
-  ~RecallModel() override;
+  RecallModel(int layers, index_t vocabulary, index_t length, const std::string& executor);
   [[nodiscard]] Tensor operator()(const Tensor& tokens) const;  // [b t] -> [b t v]
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
-};
-
-// The same of the two layers: a stream of token, position, previous token and answer, so 3 times the vocabulary and the
-// length wide; scheme `absolute`, with the identity as its table.
-class TwoLayerRecallModel final : public Module {
- public:
-  TwoLayerRecallModel(index_t vocabulary, index_t length, const std::string& executor);
-  ~TwoLayerRecallModel() override;
-  [[nodiscard]] Tensor operator()(const Tensor& tokens) const;  // [b t] -> [b t v]
-
- private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  index_t vocabulary_;
+  Embedding embedding_;
+  std::unique_ptr<PositionalScheme> positions_;  // of two layers
+  std::vector<std::unique_ptr<Attention>> layers_;
 };
 
 }  // namespace whence::tasks

@@ -9,35 +9,44 @@
 #include "examples/whence/tasks/paper_figures.h"
 #include "examples/whence/tasks/task.h"
 #include "tensor/error.h"
-#include "tensor/random.h"
 
 namespace whence::tasks {
 namespace {
 
 constexpr std::int64_t blank = 0;  // then the symbols 1 ... n, then the mark
 
-struct Options {
-  std::int64_t tokens = 256, blanks = 256, dense_blanks = 128, sparse_blanks = 512, symbols = 15;
-  std::string format = "plain";
-};
-
-struct Set {
-  TestSet text;
-  std::string purpose;  // of the random stream
-  std::int64_t blanks;
-};
-
-class SelectiveCopy final : public Task {
+class SelectiveCopy final : public DrawnTask {
  public:
-  explicit SelectiveCopy(const Options& options) : options_(options) {
-    sets_ = {{{"in distribution", "as in training"}, "selective_copy.in_distribution", options.blanks},
+  struct Options {
+    std::int64_t tokens = 256, blanks = 256, dense_blanks = 128, sparse_blanks = 512, symbols = 15;
+    std::string format = "plain";
+  };
+  static void declare(CommandLine& line, Options& options) {
+    using Count = Range<std::int64_t>;
+    line.integer("tokens", &options.tokens, Count{1, 1 << 20}, {"to copy", "tokens"})
+        .integer(
+            "blanks", &options.blanks, Count{0, 1 << 20}, {"among them, in training and in distribution", "tokens"})
+        .integer("dense-blanks", &options.dense_blanks, Count{0, 1 << 20},
+            {"in the dense test set; half of --blanks if left out", "tokens"})
+        .integer("sparse-blanks", &options.sparse_blanks, Count{0, 1 << 20},
+            {"in the sparse one; twice --blanks if left out", "tokens"})
+        .integer("symbols", &options.symbols, Count{1, 1 << 20}, {"to choose from, besides the blank"})
+        .choice("format", &options.format, {"plain", "separator", "markers"}, {"how the answer follows the context"});
+  }
+
+  SelectiveCopy(Options& options, const CommandLine& line) {
+    if (!line.given("dense-blanks")) options.dense_blanks = options.blanks / 2;
+    if (!line.given("sparse-blanks")) options.sparse_blanks = options.blanks * 2;
+    options_ = options;
+    training_ = {{}, "selective_copy.train", options.blanks};
+    tests_ = {{{"in distribution", "as in training"}, "selective_copy.in_distribution", options.blanks},
         {{"dense", to_text(options.dense_blanks, " blanks")}, "selective_copy.dense", options.dense_blanks},
         {{"sparse", to_text(options.sparse_blanks, " blanks")}, "selective_copy.sparse", options.sparse_blanks}};
   }
 
   TransformerOptions model() const override {
     // The length covers the test sets too: schemes with one row per position are tested there, as in the paper.
-    const std::int64_t blanks = std::max({options_.blanks, options_.dense_blanks, options_.sparse_blanks});
+    const std::int64_t blanks = std::ranges::max(tests_, {}, &DrawnSet::value).value;
     return {.vocabulary = options_.symbols + (options_.format == "plain" ? 1 : 2),
         .length = blanks + 2 * options_.tokens + 1,
         .dim = 64,
@@ -46,17 +55,14 @@ class SelectiveCopy final : public Task {
         .scheme = to_text("cope(p_max=", options_.tokens + 1, ")")};
   }
 
-  Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override {
-    return batch({{}, "selective_copy.train", options_.blanks}, seed, (step - 1) * sequences, sequences);
-  }
-  std::vector<TestSet> test_sets() const override { return {sets_[0].text, sets_[1].text, sets_[2].text}; }
-  Batch test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override {
-    return batch(sets_.at(set), seed, first, sequences);
-  }
-
   std::vector<Guess> guesses() const override {
-    return {{"always the first symbol", [](const Batch& batch) { return Tokens(batch.inputs.size(), 1); }},
-        {"the last symbol seen", last_symbol}};
+    return {{"always the first symbol", [](const Row& row) { return Tokens(row.inputs.size(), 1); }},
+        {"the last symbol seen", [](const Row& row) {
+           Tokens guessed{1};
+           for (const std::int64_t token : row.inputs) guessed.push_back(token == blank ? guessed.back() : token);
+           guessed.erase(guessed.begin());
+           return guessed;
+         }}};
   }
   std::string metric() const override { return "sequence error %"; }
   std::string text(std::int64_t token) const override {
@@ -81,17 +87,6 @@ class SelectiveCopy final : public Task {
   }
 
  private:
-  static Tokens last_symbol(const Batch& batch) {
-    Tokens guessed;
-    std::int64_t last = 1;
-    for (std::size_t i = 0; i < batch.inputs.size(); ++i) {
-      if (i % static_cast<std::size_t>(batch.positions) == 0) last = 1;
-      if (batch.inputs[i] != blank) last = batch.inputs[i];
-      guessed.push_back(last);
-    }
-    return guessed;
-  }
-
   // The context: `tokens` symbols at a random subset of its places. Numbers 0 ... n-1 of the stream choose the places,
   // the next the symbols.
   Tokens context(const Stream& stream, std::int64_t blanks) const {
@@ -112,59 +107,28 @@ class SelectiveCopy final : public Task {
     return tokens;
   }
 
-  Row row(const Stream& stream, std::int64_t blanks) const {
-    Row row;
-    row.inputs = context(stream, blanks);
-    Tokens answer;
-    for (const std::int64_t token : row.inputs)
-      if (token != blank) answer.push_back(token);
+  Row row(const DrawnSet& set, const Stream& stream) const override {
+    Tokens inputs = context(stream, set.value), answer;
+    std::ranges::copy_if(inputs, std::back_inserter(answer), [](std::int64_t token) { return token != blank; });
     const std::int64_t mark = options_.symbols + 1;
     if (options_.format == "markers") {
-      row.inputs.insert(row.inputs.end(), answer.size(), mark);
+      inputs.insert(inputs.end(), answer.size(), mark);
     } else {  // all but the last answer are inputs too
-      if (options_.format == "separator") row.inputs.push_back(mark);
-      row.inputs.insert(row.inputs.end(), answer.begin(), answer.end() - 1);
+      if (options_.format == "separator") inputs.push_back(mark);
+      inputs.insert(inputs.end(), answer.begin(), answer.end() - 1);
     }
-    row.targets.assign(row.inputs.size() - answer.size(), no_target);
-    row.targets.insert(row.targets.end(), answer.begin(), answer.end());
-    row.graded = row.targets;
-    return row;
-  }
-
-  Batch batch(const Set& set, std::uint64_t seed, std::int64_t first, index_t sequences) const {
-    std::vector<Row> rows;
-    for (index_t k = 0; k < sequences; ++k)
-      rows.push_back(row(Stream(seed, set.purpose, static_cast<std::uint64_t>(first + k)), set.blanks));
-    return batch_of(rows, blank);
+    Tokens targets(inputs.size() - answer.size(), no_target);
+    targets.insert(targets.end(), answer.begin(), answer.end());
+    return {inputs, targets, targets};
   }
 
   Options options_;
-  std::vector<Set> sets_;
 };
-
-std::function<std::unique_ptr<Task>()> declare(CommandLine& line) {
-  using Count = Range<std::int64_t>;
-  const auto options = std::make_shared<Options>();
-  line.heading("Task")
-      .integer("tokens", &options->tokens, Count{1, 1 << 20}, {"to copy", "tokens"})
-      .integer("blanks", &options->blanks, Count{0, 1 << 20}, {"among them, in training and in distribution", "tokens"})
-      .integer("dense-blanks", &options->dense_blanks, Count{0, 1 << 20},
-          {"in the dense test set; half of --blanks if left out", "tokens"})
-      .integer("sparse-blanks", &options->sparse_blanks, Count{0, 1 << 20},
-          {"in the sparse one; twice --blanks if left out", "tokens"})
-      .integer("symbols", &options->symbols, Count{1, 1 << 20}, {"to choose from, besides the blank"})
-      .choice("format", &options->format, {"plain", "separator", "markers"}, {"how the answer follows the context"});
-  return [options, &line]() -> std::unique_ptr<Task> {
-    if (!line.given("dense-blanks")) options->dense_blanks = options->blanks / 2;
-    if (!line.given("sparse-blanks")) options->sparse_blanks = options->blanks * 2;
-    return std::make_unique<SelectiveCopy>(*options);
-  };
-}
 
 const RegisterTask registered{{.name = "selective_copy",
     .title = "repeat the tokens of a context that are not blank",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
-    .declare = declare,
+    .declare = declared<SelectiveCopy>,
     .mini = "tokens=16 blanks=16 dim=64 layers=2 heads=2 steps=3000 batch=32 lr=1e-3"}};
 
 }  // namespace

@@ -48,7 +48,14 @@ std::int64_t Batch::counted() const {
   return static_cast<std::int64_t>(targets.size()) - std::count(targets.begin(), targets.end(), no_target);
 }
 
-Batch batch_of(const std::vector<Row>& rows, std::int64_t filler) {
+Row Batch::row(index_t number) const {
+  const auto part = [&](const Tokens& all) {
+    return Tokens(all.begin() + number * positions, all.begin() + (number + 1) * positions);
+  };
+  return {part(inputs), part(targets), part(graded)};
+}
+
+Batch batch_of(const std::vector<Row>& rows) {
   std::size_t longest = 0;
   for (const Row& row : rows) longest = std::max(longest, row.inputs.size());
   Batch batch{.sequences = static_cast<index_t>(rows.size()), .positions = static_cast<index_t>(longest)};
@@ -57,7 +64,7 @@ Batch batch_of(const std::vector<Row>& rows, std::int64_t filler) {
     all.insert(all.end(), longest - some.size(), rest);
   };
   for (const Row& row : rows) {
-    append(batch.inputs, row.inputs, filler);
+    append(batch.inputs, row.inputs, 0);
     append(batch.targets, row.targets, no_target);
     append(batch.graded, row.graded, no_target);
   }
@@ -69,12 +76,12 @@ void Errors::add(const Batch& batch, const Tokens& predicted) {
     throw Error(
         "errors: ", predicted.size(), " predictions given; ", batch.graded.size(), " required, one per position");
   }
+  std::size_t i = 0;
   for (index_t row = 0; row < batch.sequences; ++row) {
     std::int64_t wrong = 0, seen = 0;
-    for (index_t i = row * batch.positions; i < (row + 1) * batch.positions; ++i) {
-      if (!batch.is_graded(i)) continue;
-      ++seen;
-      wrong += predicted[static_cast<std::size_t>(i)] != batch.graded[static_cast<std::size_t>(i)];
+    for (const std::size_t end = i + static_cast<std::size_t>(batch.positions); i < end; ++i) {
+      seen += batch.graded[i] != no_target;
+      wrong += batch.graded[i] != no_target && predicted[i] != batch.graded[i];
     }
     tokens += seen, wrong_tokens += wrong;
     sequences += seen > 0, wrong_sequences += wrong > 0;
@@ -84,12 +91,40 @@ void Errors::add(const Batch& batch, const Tokens& predicted) {
 double Errors::token_percent() const { return percent(wrong_tokens, tokens); }
 double Errors::sequence_percent() const { return percent(wrong_sequences, sequences); }
 
+Tokens Guess::predict(const Batch& batch) const {
+  Tokens all;
+  for (index_t row = 0; row < batch.sequences; ++row)
+    for (const std::int64_t answer : answers(batch.row(row))) all.push_back(answer);
+  return all;
+}
+
 Batch Task::validation_batch(std::uint64_t seed, std::int64_t first, index_t sequences) const {
   constexpr std::uint64_t validation_seed = 0x76616C6964617465ull;
   return test_batch(0, seed ^ validation_seed, first, sequences);
 }
 
 Tokens Task::answers(const Tensor& logits) const { return most_probable(logits); }
+
+Batch DrawnTask::training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const {
+  return batch(training_, seed, (step - 1) * sequences, sequences);
+}
+
+std::vector<TestSet> DrawnTask::test_sets() const {
+  std::vector<TestSet> sets;
+  for (const DrawnSet& set : tests_) sets.push_back(set.about);
+  return sets;
+}
+
+Batch DrawnTask::test_batch(std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const {
+  return batch(tests_.at(set), seed, first, sequences);
+}
+
+Batch DrawnTask::batch(const DrawnSet& set, std::uint64_t seed, std::int64_t first, index_t sequences) const {
+  std::vector<Row> rows;
+  for (std::int64_t number = first; number < first + sequences; ++number)
+    rows.push_back(row(set, Stream(seed, set.purpose, static_cast<std::uint64_t>(number))));
+  return batch_of(rows);
+}
 
 Tokens most_probable(const Tensor& logits, std::int64_t first) {
   const Tensor x = raw::contiguous(raw::cast(raw::to_device(logits, Device::cpu()), DType::f64));

@@ -1,6 +1,5 @@
-// What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to
-// compare a model with. A task is one file here. Registering it (RegisterTask) puts it into `train`, its --dump,
-// `lab`, their --help and the tests.
+// What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to compare
+// a model with. A task is one file here. RegisterTask puts it into `train`, its --dump, `lab`, their help and the tests.
 #pragma once
 
 #include <cstdint>
@@ -32,26 +31,27 @@ class Draw {
   std::uint64_t next_ = 0;
 };
 
-// Sequences of one length, row-major [b t]. Shorter ones are filled up on the right with a token that nothing before it
-// sees (causal), or are not mixed with longer ones (bidirectional).
+// One sequence. Of equal lengths:
+struct Row {
+  Tokens inputs;
+  Tokens targets;  // the token wanted at each position, or no_target: where the loss is taken
+  Tokens graded;   // the same for the metric, which may look at fewer positions
+};
+
+// Sequences of one length, row-major [b t].
 struct Batch {
   index_t sequences = 0, positions = 0;  // b and t
-  Tokens inputs = {};
-  Tokens targets = {};  // the token wanted at each position, or no_target: where the loss is taken
-  Tokens graded = {};   // the same for the metric, which may look at fewer positions
+  Tokens inputs = {}, targets = {}, graded = {};
 
+  [[nodiscard]] Row row(index_t number) const;
   [[nodiscard]] Tensor input_tensor() const;   // i64 [b t]
   [[nodiscard]] Tensor target_tensor() const;  // i64 [b t]
   [[nodiscard]] std::int64_t counted() const;  // targets that are some
-  [[nodiscard]] bool is_graded(index_t i) const { return graded[static_cast<std::size_t>(i)] != no_target; }
 };
 
-// Sequences of unequal lengths as one batch: filled up on the right with `filler`, which
-// is no target and is not graded.
-struct Row {
-  Tokens inputs, targets, graded;  // of equal lengths
-};
-[[nodiscard]] Batch batch_of(const std::vector<Row>& rows, std::int64_t filler = 0);
+// Shorter sequences are filled up on the right with token 0, which is no target, is not graded, and which nothing before
+// it sees in a causal model. A bidirectional one needs sequences of one length.
+[[nodiscard]] Batch batch_of(const std::vector<Row>& rows);
 
 // Wrong answers, over as many batches as are added.
 struct Errors {
@@ -91,7 +91,9 @@ struct Recipe {
 // A guess that needs no model: the most frequent answer, a coin.
 struct Guess {
   std::string name;
-  std::function<Tokens(const Batch&)> predict;  // [b t]
+  std::function<Tokens(const Row&)> answers;  // from what the model reads, and where it is graded
+
+  [[nodiscard]] Tokens predict(const Batch& batch) const;  // [b t]
 };
 
 class Task {
@@ -115,9 +117,8 @@ class Task {
   // Of a task that reads files: the SHA-256 of all that it read. Empty: it draws its sequences.
   [[nodiscard]] virtual std::string hash_of_files() const { return {}; }
   [[nodiscard]] virtual std::vector<Guess> guesses() const = 0;
-  [[nodiscard]] virtual std::string metric() const {
-    return "token error %";
-  }                                                                      // the paper's headline: or "sequence error %"
+  // The paper's headline. The other: "sequence error %".
+  [[nodiscard]] virtual std::string metric() const { return "token error %"; }
   [[nodiscard]] virtual std::string text(std::int64_t token) const = 0;  // of one token that is read, for people
   // Of an answer, for people. Another text where a model has outputs of its own.
   [[nodiscard]] virtual std::string answer_text(std::int64_t token) const { return text(token); }
@@ -135,6 +136,29 @@ class Task {
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::string>> description() const = 0;
 };
 
+// A set of sequences that are drawn alike.
+struct DrawnSet {
+  TestSet about;
+  std::string purpose;  // of its random streams
+  std::int64_t value;   // what it differs in from the task's other sets: a length, a weight, a percentage
+};
+
+// A task that draws every sequence from a random stream of its own: (seed, the set's purpose, the sequence's number).
+class DrawnTask : public Task {
+ public:
+  [[nodiscard]] Batch training_batch(std::uint64_t seed, std::int64_t step, index_t sequences) const override;
+  [[nodiscard]] std::vector<TestSet> test_sets() const override;
+  [[nodiscard]] Batch test_batch(
+      std::size_t set, std::uint64_t seed, std::int64_t first, index_t sequences) const override;
+
+ protected:
+  [[nodiscard]] virtual Row row(const DrawnSet& set, const Stream& stream) const = 0;
+  [[nodiscard]] Batch batch(const DrawnSet& set, std::uint64_t seed, std::int64_t first, index_t sequences) const;
+
+  DrawnSet training_;
+  std::vector<DrawnSet> tests_;
+};
+
 struct TaskInfo {
   std::string name;   // "selective_copy"
   std::string title;  // one line
@@ -146,6 +170,14 @@ struct TaskInfo {
   // findings can show. The defaults are the papers' sizes.
   std::string mini;
 };
+
+// TaskInfo::declare of a task that has `struct Options`, a static function that declares them, and a constructor that
+// takes them after parsing, completes them, and may refuse them by the line.
+template <class Made> std::function<std::unique_ptr<Task>()> declared(CommandLine& line) {
+  const auto options = std::make_shared<typename Made::Options>();
+  Made::declare(line.heading("Task"), *options);
+  return [options, &line]() -> std::unique_ptr<Task> { return std::make_unique<Made>(*options, line); };
+}
 
 // const RegisterTask registered{{.name = "selective_copy", ...}};
 struct RegisterTask {  // Error when the name is taken or there is no mini
