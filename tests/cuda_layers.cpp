@@ -35,13 +35,11 @@ std::vector<Tensor> with_gradients(const std::vector<Tensor>& inputs, Device dev
 template <class F> void with_every_library(const F& f) {
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return f();
-  const std::uint64_t before = settings->refusals;
   for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{0, 4711, 4712}) {
     CAPTURE(seed);
-    settings->refusals = seed;
+    const With chosen(settings->refusals, seed);
     f();
   }
-  settings->refusals = before;
 }
 
 void expect_the_cpus(const std::vector<Tensor>& inputs, index_t terms, const Function& f) {

@@ -131,17 +131,29 @@ TEST_CASE("cuda optimiser: a gradient scale that is not finite leaves everything
   }
 }
 
-TEST_CASE("cuda optimiser: dtypes that do not go together are refused") {
-  for (Kernels* k : {&kernels({}), &kernels(has_cuda() ? Device::cuda(0) : Device::cpu())}) {
-    const auto refused = [&](DType gradient, DType weight, DType shadow) {
-      const AdamEntry entry = held(2, 0, gradient, weight, shadow, 1).on([](const Tensor& x) { return x; }, true);
-      CHECK_THROWS_AS(k->adam_all(step, {}, {&entry, 1}), Error);
+TEST_CASE("cuda optimiser: dtypes that do not go together are refused, before any entry is changed") {
+  for (const Device device : {Device::cpu(), has_cuda() ? Device::cuda(0) : Device::cpu()}) {
+    const auto entry_of = [&](const Held& numbers) {
+      return numbers.on([&](const Tensor& x) { return on_device(x, device); }, true);
     };
-    refused(DType::f16, DType::f16, DType::f16);
-    refused(DType::f16, DType::f64, DType::f64);
-    refused(DType::f64, DType::f32, DType::f32);
-    refused(DType::f64, DType::f64, DType::bf16);
-    refused(DType::f32, DType::f32, DType::f64);
+    const auto refusal = [&](DType gradient, DType weight, DType shadow) {
+      const Held good = held(2, 0, DType::f32, DType::f32, DType::f32, 1);
+      const AdamEntry entries[] = {entry_of(good), entry_of(held(2, 0, gradient, weight, shadow, 1))};
+      const std::vector<double> before = entries[0].weight.to_vector();
+      const std::string text = error_text([&] { kernels(device).adam_all(step, {}, entries); });
+      CHECK(entries[0].weight.to_vector() == before);
+      return text.substr(std::min(text.find("adam: "), text.size()));
+    };
+    const auto given = [](const char* dtype, const char* required) {
+      return to_text("adam: dtype ", dtype, " given; ", required, " required; convert with cast");
+    };
+    const char *a_weight = "an f32 weight, or an f64 weight with an f64 gradient",
+               *a_shadow = "f16 or bf16 as the shadow of an f32 weight";
+    CHECK(refusal(DType::f16, DType::f16, DType::f16) == given("f16", a_weight));
+    CHECK(refusal(DType::f16, DType::f64, DType::f64) == given("f64", a_weight));
+    CHECK(refusal(DType::f64, DType::f32, DType::f32) == given("f64", "a gradient in f16, bf16 or f32"));
+    CHECK(refusal(DType::f64, DType::f64, DType::bf16) == given("bf16", a_shadow));
+    CHECK(refusal(DType::f32, DType::f32, DType::f64) == given("f64", a_shadow));
   }
 }
 

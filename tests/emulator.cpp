@@ -26,18 +26,6 @@ namespace {
 const Device device = Device::cuda(0);
 const std::vector<std::uint64_t> orders{0, 1, 2, 3, 1234567};
 
-// While alive, kernels run in this order.
-class InOrder {
- public:
-  explicit InOrder(std::uint64_t order) : before_(settings().order) { settings().order = order; }
-  ~InOrder() { settings().order = before_; }
-  InOrder(const InOrder&) = delete;
-  InOrder& operator=(const InOrder&) = delete;
-
- private:
-  std::uint64_t before_;
-};
-
 Tensor on_device(const std::vector<double>& values, DType dtype = DType::f32) {
   return raw::to_device(Tensor::of(values, {static_cast<index_t>(values.size())}, dtype), device);
 }
@@ -49,7 +37,7 @@ std::vector<double> counting(index_t count) {
 
 // What the emulator says of a launch, in this order.
 template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
-  const InOrder chosen(order);
+  const With chosen(settings().order, order);
   return error_text([&] { launch_kernel(body, grid); });
 }
 bool names(const std::string& text, const std::vector<std::string>& parts) {
@@ -201,7 +189,7 @@ struct RowSums {
 TEST_CASE("emulator: right kernels give right numbers in every order") {
   const Tensor x = on_device(counting(192));
   for (const std::uint64_t order : orders) {
-    const InOrder chosen(order);
+    const With chosen(settings().order, order);
     const Tensor y = Tensor::empty({96}, DType::f32, device);
     launch_kernel(
         Neighbours{global<const float>(x), global<float>(y), 3}, {.shared_bytes = shared_bytes_for<float>(96)});
@@ -308,7 +296,7 @@ TEST_CASE("emulator: counts") {
   const Tensor x = on_device(counting(192));
   const Tensor sums = Tensor::empty({3}, DType::f32, device), positive = Tensor::zeros({1}, DType::i32, device);
   for (const std::uint64_t order : orders) {
-    const InOrder chosen(order);
+    const With chosen(settings().order, order);
     launch_kernel(RowSums{global<const float>(x), global<float>(sums), global<int>(positive)},
         {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
   }
@@ -342,7 +330,7 @@ TEST_CASE("emulator: index-style ops see device memory in every order") {
   };
   const Tensor x = on_device(counting(1000));
   for (const std::uint64_t order : orders) {
-    const InOrder chosen(order);
+    const With chosen(settings().order, order);
     const Tensor y = Tensor::empty({1000}, DType::f32, device);
     launch("twice", device, 1000, Twice{x.data<float>(), y.data<float>()});
     const std::vector<double> numbers = y.to_vector();
@@ -381,12 +369,12 @@ TEST_CASE("emulator: a host that touches device memory is told so and ended") {
 TEST_CASE("emulator: fresh memory is NaN, and none is left when there is none") {
   { const Tensor used = on_device(counting(50)); }
   for (const double value : Tensor::empty({50}, DType::f32, device).to_vector()) CHECK(std::isnan(value));
-  const std::size_t before = settings().memory;
   memory_of(device).release_cached();
-  settings().memory = std::size_t{1} << 20;
-  const std::string text = error_text([] { (void)Tensor::empty({1 << 20}, DType::f32, device); });
-  CHECK(names(text, {"allocate", "4 MiB"}));
-  settings().memory = before;
+  {
+    const With little(settings().memory, std::size_t{1} << 20);
+    const std::string text = error_text([] { (void)Tensor::empty({1 << 20}, DType::f32, device); });
+    CHECK(names(text, {"allocate", "4 MiB"}));
+  }
   CHECK(Tensor::ones({1 << 20}, DType::f32, device).at({1 << 19}) == 1);
 }
 
@@ -408,12 +396,10 @@ TEST_CASE("emulator: what is recorded runs when it is replayed") {
 }
 
 TEST_CASE("emulator: a block has the shared memory of the GPU that is chosen, and no more") {
-  const std::size_t before = settings().shared;
   for (const std::size_t limit : {std::size_t{99} << 10, std::size_t{163} << 10, std::size_t{227} << 10}) {
-    settings().shared = limit;
+    const With chosen(settings().shared, limit);
     CHECK_NOTHROW(gpu::require_launchable({"planted", 1, 32, limit}, nullptr));
     const std::string text = error_text([&] { gpu::require_launchable({"planted", 1, 32, limit + 1}, nullptr); });
     CHECK(names(text, {"planted", to_text("at most ", limit, " bytes required")}));
   }
-  settings().shared = before;
 }

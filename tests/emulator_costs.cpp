@@ -26,18 +26,6 @@ namespace {
 
 const Device device = Device::cuda(0);
 
-// While alive, sectors and conflicts are counted.
-class Counting {
- public:
-  Counting() { settings().costs = true, gpu::emulator::reset_counters(); }
-  ~Counting() { settings().costs = before_; }
-  Counting(const Counting&) = delete;
-  Counting& operator=(const Counting&) = delete;
-
- private:
-  bool before_ = settings().costs;
-};
-
 double ratio(std::uint64_t a, std::uint64_t b) { return b == 0 ? 1 : static_cast<double>(a) / static_cast<double>(b); }
 
 // ---- Planted kernels: 32 threads, each reads and writes what `kind` says.
@@ -239,7 +227,8 @@ std::string over(const std::string& name, const Counters& counted, const Budget&
 }  // namespace
 
 TEST_CASE("emulator: sectors of planted kernels") {
-  const Counting on;
+  const With counting(settings().costs, true);
+  gpu::emulator::reset_counters();
   const Tensor x = Tensor::zeros({2048}, DType::f32, device);
   const auto counted = [&](const auto& body) {
     gpu::emulator::reset_counters();
@@ -273,7 +262,8 @@ TEST_CASE("emulator: sectors of planted kernels") {
 }
 
 TEST_CASE("emulator: conflicts of banks in planted kernels") {
-  const Counting on;
+  const With counting(settings().costs, true);
+  gpu::emulator::reset_counters();
   const Tensor y = Tensor::empty({32}, DType::f32, device);
   in_every_order([&] {
     for (const int padding : {0, 1, 2}) {
@@ -325,7 +315,8 @@ TEST_CASE("emulator: norms are one launch, and two with all gradients") {
 }
 
 TEST_CASE("emulator: no kernel asks more of memory than its budget") {
-  const Counting on;
+  const With counting(settings().costs, true);
+  gpu::emulator::reset_counters();
   for (const DType dtype : {DType::f32, DType::bf16}) Shapes{dtype}.run(joined_kernels(device));
   const auto counted = gpu::emulator::counters();
   const auto allowed = budgets();

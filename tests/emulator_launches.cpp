@@ -90,9 +90,8 @@ TEST_CASE("emulator: logits that begin apart take no kernel more than those that
     CHECK(launches(133) == launches(136));
     // What warps ask of memory: 16 bytes for each thread at once. Rows without gaps would ask eight times as often.
     const auto requests = [&](index_t vocabulary) {
-      gpu::emulator::settings().costs = true;
+      const With counting(gpu::emulator::settings().costs, true);
       (void)launches(vocabulary);
-      gpu::emulator::settings().costs = false;
       const auto counted = gpu::emulator::counters();
       return counted.at("cross_entropy").global_requests + counted.at("cross_entropy_backward").global_requests;
     };

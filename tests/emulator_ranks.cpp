@@ -1,6 +1,9 @@
 // Ranks with a GPU each, whose numbers go from card to card: NCCL's part is played by tests/nccl/stand_in.cpp, between
 // processes that each emulate a GPU. Nothing here has met a real NCCL.
+#include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -61,7 +64,17 @@ struct NoLauncher {
   }
 };
 
-std::string free_port() { return std::to_string(20000 + getpid() % 20000); }
+// One that the system says is free.
+std::string free_port() {
+  const int door = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(door, reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::getsockname(door, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  ::close(door);
+  return std::to_string(ntohs(address.sin_port));
+}
 
 }  // namespace
 

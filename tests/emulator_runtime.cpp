@@ -28,24 +28,11 @@
 using namespace whence;
 using namespace whence::test;
 using gpu::Global, gpu::global, gpu::launch_kernel, gpu::load, gpu::Number, gpu::store, gpu::Thread;
-using gpu::emulator::settings, gpu::emulator::Settings;
+using gpu::emulator::settings;
 
 namespace {
 
 const Device device = Device::cuda(0);
-
-// While alive, a setting is another one.
-template <class T> class Set {
- public:
-  Set(T Settings::*setting, T value) : setting_(setting), before_(settings().*setting) { settings().*setting = value; }
-  ~Set() { settings().*setting_ = before_; }
-  Set(const Set&) = delete;
-  Set& operator=(const Set&) = delete;
-
- private:
-  T Settings::*setting_;
-  T before_;
-};
 
 bool names(const std::string& text, const std::vector<std::string>& parts) {
   CAPTURE(text);
@@ -112,7 +99,7 @@ struct Asked {
   double loss = 0;
 };
 Asked asked_in_a_step(bool dry, bool recorded) {
-  const Set chosen(&Settings::dry, dry);
+  const With chosen(settings().dry, dry);
   TransformerOptions options;
   options.vocabulary = 11, options.dim = 16, options.heads = 2, options.layers = 2, options.length = 12;
   options.scheme = "kerple";
@@ -249,7 +236,7 @@ TEST_CASE("emulator: products by the library's rules, and shapes that it has no 
   const BlasEpilogue epilogue{.bias = bias.bytes()};
   int done = 0;
   for (std::uint64_t seed = 0; seed < 64; ++seed) {
-    const Set refusing(&Settings::refusals, seed);
+    const With refusing(settings().refusals, seed);
     const bool fused = multiply_fused(right, epilogue);
     CHECK(fused == multiply_fused(right, epilogue));
     if (seed == 0) CHECK(fused);
@@ -305,7 +292,7 @@ TEST_CASE("emulator: an error that comes late is told by a later call, once") {
   const Tensor x = zeros(16), y = zeros(500);
   for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{1, 2, 3, 4}) {
     CAPTURE(seed);
-    const Set comes_late(&Settings::late, seed);
+    const With comes_late(settings().late, seed);
     const auto plant = [&] { launch_kernel(Outside{global<float>(x)}, {}); };
     CHECK_NOTHROW(plant());
     names(error_text([] { synchronise(device); }), {"outside: emulator_runtime.cpp:", "writes element "});
@@ -331,7 +318,7 @@ struct Hasty : gpu::emulator::LateLine {
 }  // namespace
 
 TEST_CASE("emulator: numbers that arrive late are those that were sent; a buffer that is filled too early is seen") {
-  const Set comes_late(&Settings::late, std::uint64_t{4});
+  const With comes_late(settings().late, 4);
   const auto numbers = static_cast<index_t>(gpu::staging_bytes / sizeof(float)) * 7 / 2;  // three buffers and a half
   const Tensor from = raw::cast(Tensor::arange(numbers), DType::f32), there = raw::to_device(from, device);
   CHECK(same_bits(raw::to_device(there, Device::cpu()), from));
@@ -346,7 +333,7 @@ TEST_CASE("emulator: a product and the sum that takes it are rounded once, as nv
   const double eps = 1.0 / 4096, x = 1 + eps, y = 1 + 2 * eps;  // x x = y + eps^2, which f32 rounds to y
   const Tensor a = on_gpu(Tensor::full({32}, x)), b = on_gpu(Tensor::full({32}, y)), z = zeros(96);
   for (const bool fused : {false, true}) {
-    const Set chosen(&Settings::fused, fused);
+    const With chosen(settings().fused, fused);
     in_every_order([&] {
       launch_kernel(Fused{global<const float>(a), global<const float>(b), global<float>(z)}, {});
       const std::vector<double> numbers = z.to_vector();
@@ -400,7 +387,7 @@ TEST_CASE("emulator: a dry step is counted as one that computes") {
 TEST_CASE("emulator: dry, device memory is not touched, and what is read from it is 0; it is as ever afterwards") {
   const index_t many = index_t{1} << 28;
   {
-    const Set dry(&Settings::dry, true);
+    const With dry(settings().dry, true);
     const std::size_t before = resident_bytes();
     const Tensor x = Tensor::full({many}, 3, DType::f32, device), y = Tensor::empty({many}, DType::f32, device);
     kernels(device).binary(functions::Add{}, x, x, y);

@@ -29,14 +29,9 @@ inline Tensor on_cpu(const Tensor& x) { return on_device(x, Device::cpu()); }
 template <class F> void in_every_order(const F& f) {
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return f();
-  const struct Restored {
-    gpu::emulator::Settings& settings;
-    std::uint64_t order;
-    ~Restored() { settings.order = order; }
-  } restored{*settings, settings->order};
   for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) {
     CAPTURE(order);
-    settings->order = order;
+    const With chosen(settings->order, order);
     f();
   }
 }

@@ -9,6 +9,7 @@
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tests/with.h"
 
 using namespace whence;
 
@@ -145,14 +146,12 @@ TEST_CASE("ops: convolve_keys of a strip of rows has the bits of the whole, for 
   CHECK(same(convolve_keys(slice(x, 2, 31, 40), weight, Tensor(), 1, 1), slice(whole, 2, 31, 40)));
   const Tensor kernel = requires_grad(weight.detach());
   std::vector<Tensor> gradients;
-  const int before = threads();
   for (const int count : {1, 2, 3}) {
-    set_threads(count);
+    const test::WithThreads chosen(count);
     const Tensor y = convolve_keys(x, kernel, Tensor(), 1, 1);
     CHECK(same(y, whole));
     gradients.push_back(grad(y, whole, {kernel})[0]);
   }
-  set_threads(before);
   CHECK(same(gradients[0], gradients[1]));
   CHECK(same(gradients[0], gradients[2]));
 }

@@ -9,6 +9,7 @@
 #include "tensor/parallel.h"
 #include "tensor/raw.h"
 #include "tests/reference.h"
+#include "tests/with.h"
 
 namespace whence {
 namespace {
@@ -124,10 +125,9 @@ TEST_CASE("adam: the same bits for 1, 2 and 3 threads, gradients with any stride
   struct Large final : Module {
     Tensor w = param("w", {301, 307}, Init::normal(0, 1));
   };
-  const int before = threads();
   std::vector<std::vector<double>> results, norms;
   for (const int count : {1, 2, 3}) {
-    set_threads(count);
+    const test::WithThreads chosen(count);
     Large large;
     large.initialise(1);
     Adam adam(large, {.weight_decay = 0.1});
@@ -138,7 +138,6 @@ TEST_CASE("adam: the same bits for 1, 2 and 3 threads, gradients with any stride
     results.push_back(large.w.to_vector());
     norms.push_back({norm.value});
   }
-  set_threads(before);
   CHECK(results[0] == results[1]);
   CHECK(results[0] == results[2]);
   CHECK(norms[0] == norms[1]);

@@ -14,21 +14,11 @@
 #include <vector>
 
 #include "tensor/error.h"
+#include "tests/with.h"
 
 using namespace whence;
 
 namespace {
-
-class ThreadsBack {
- public:
-  explicit ThreadsBack(int count) : previous_(threads()) { set_threads(count); }
-  ~ThreadsBack() { set_threads(previous_); }
-  ThreadsBack(const ThreadsBack&) = delete;
-  ThreadsBack& operator=(const ThreadsBack&) = delete;
-
- private:
-  int previous_;
-};
 
 // How often each of `count` indices was met.
 bool each_once(index_t count, index_t grain) {
@@ -62,14 +52,14 @@ std::set<std::thread::id> threads_of_loop(int count, int awaited) {
 
 TEST_CASE("parallel_for: every index once, in chunks whose borders the size alone decides") {
   for (const int count : {1, 2, 3, 7}) {
-    const ThreadsBack scope(count);
+    const test::WithThreads scope(count);
     for (const index_t extent : {0, 1, 2, 3, 64, 1000})
       for (const index_t grain : {1, 2, 7, 1000}) CHECK(each_once(extent, grain));
   }
 }
 
 TEST_CASE("parallel_for: many short loops, one after the other and after a rest") {
-  const ThreadsBack scope(4);
+  const test::WithThreads scope(4);
   std::atomic<index_t> total{0};
   for (int loop = 0; loop < 20000; ++loop) {
     parallel_for(5, 1, [&](index_t begin, index_t) { total += begin + 1; });
@@ -79,7 +69,7 @@ TEST_CASE("parallel_for: many short loops, one after the other and after a rest"
 }
 
 TEST_CASE("parallel_for: as many threads as are wanted work at the same time, fewer after set_threads") {
-  const ThreadsBack scope(3);
+  const test::WithThreads scope(3);
   CHECK(threads_of_loop(3, 3).size() == 3);
   set_threads(2);
   CHECK(threads_of_loop(2, 2).size() == 2);
@@ -89,7 +79,7 @@ TEST_CASE("parallel_for: as many threads as are wanted work at the same time, fe
 }
 
 TEST_CASE("parallel_for: a loop inside a loop stays on its thread") {
-  const ThreadsBack scope(3);
+  const test::WithThreads scope(3);
   std::atomic<bool> stayed{true};
   std::atomic<int> inner{0};
   parallel_for(6, 1, [&](index_t, index_t) {
@@ -105,7 +95,7 @@ TEST_CASE("parallel_for: a loop inside a loop stays on its thread") {
 }
 
 TEST_CASE("parallel_for: two threads with loops of their own at the same time") {
-  const ThreadsBack scope(3);
+  const test::WithThreads scope(3);
   std::atomic<bool> right{true};
   std::vector<std::thread> callers;
   for (int caller = 0; caller < 2; ++caller) {
@@ -119,7 +109,7 @@ TEST_CASE("parallel_for: two threads with loops of their own at the same time") 
 }
 
 TEST_CASE("parallel_for: a forked child has loops too") {
-  const ThreadsBack scope(3);
+  const test::WithThreads scope(3);
   CHECK(each_once(100, 1));
   const pid_t child = fork();
   if (child == 0) {
@@ -138,7 +128,7 @@ TEST_CASE("set_threads refuses what makes no sense") {
 
 TEST_CASE("what a chunk throws reaches the caller from any thread, and the next loop runs") {
   for (const int count : {1, 2, 5}) {
-    const ThreadsBack back(count);
+    const test::WithThreads back(count);
     for (index_t bad = 0; bad < 40; bad += 13) {
       const auto loop = [bad] {
         parallel_for(40, 1, [bad](index_t begin, index_t) {

@@ -14,6 +14,7 @@
 #include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/tensor.h"
+#include "tests/with.h"
 
 namespace whence::test {
 
@@ -162,15 +163,13 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 
 // f() gives the same bits on 1, 2 and 3 threads.
 inline void expect_thread_independent(const std::string& name, const std::function<Tensor()>& f) {
-  const int before = threads();
-  set_threads(1);
-  const Tensor first = f();
-  for (const int count : {2, 3}) {
-    set_threads(count);
-    const Tensor again = f();
-    CHECK_MESSAGE(same_bits(first, again), name << " on " << count << " threads differs from 1 thread");
-  }
-  set_threads(before);
+  const auto on = [&](int count) {
+    const WithThreads chosen(count);
+    return f();
+  };
+  const Tensor first = on(1);
+  for (const int count : {2, 3})
+    CHECK_MESSAGE(same_bits(first, on(count)), name << " on " << count << " threads differs from 1 thread");
 }
 
 // The text of the Error that f throws; "" when it throws none.

@@ -16,6 +16,7 @@
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tests/close.h"
+#include "tests/with.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -71,10 +72,6 @@ double apart(const Outcome& a, const Outcome& b) {
 struct BestSetBack {
   ~BestSetBack() { use_instruction_set(InstructionSet::best); }
 };
-struct ThreadsBack {
-  int before = threads();
-  ~ThreadsBack() { set_threads(before); }
-};
 }  // namespace
 
 TEST_CASE("tiles: every instruction set of this machine gives the composed ops' numbers, in f64 and f32") {
@@ -97,17 +94,16 @@ TEST_CASE("tiles: every instruction set of this machine gives the composed ops' 
 }
 
 TEST_CASE("tiles: the same bits for any number of threads, with few sequences and with many") {
-  const ThreadsBack back;
   for (const std::string& text : programs) {
     for (const index_t batch : {1, 5}) {
       CAPTURE(text);
       CAPTURE(batch);
-      set_threads(1);
-      const Outcome one = outcome_of(text, tiled_executor(), DType::f32, 75, batch);
-      for (const int count : {2, 3, 7}) {
-        set_threads(count);
-        CHECK(apart(one, outcome_of(text, tiled_executor(), DType::f32, 75, batch)) == 0);
-      }
+      const auto on = [&](int count) {
+        const test::WithThreads chosen(count);
+        return outcome_of(text, tiled_executor(), DType::f32, 75, batch);
+      };
+      const Outcome one = on(1);
+      for (const int count : {2, 3, 7}) CHECK(apart(one, on(count)) == 0);
     }
   }
 }

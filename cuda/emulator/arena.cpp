@@ -183,6 +183,8 @@ std::vector<Arena::Guard> Arena::guards_of(const std::vector<Use>& uses) const {
 }
 
 bool Arena::find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return false;
   const auto* const block = block_at(offset(address));
   if (!block) return false;
   *offset_in_block = offset(address) - block->first, *block_bytes = block->second.size;

@@ -66,7 +66,8 @@ class Arena {
   std::size_t offset(const void* address) const {
     return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(first_);
   }
-  // For the report of a host access: the block that holds the address. Works in a signal handler.
+  // For reports: the block that holds the address. Works in a signal handler, where another thread may just be changing
+  // the blocks: then it says that there is none.
   bool find_block(const void* address, std::size_t* offset_in_block, std::size_t* block_bytes) const;
 
  private:

@@ -4,6 +4,8 @@
 #include <array>
 #include <span>
 
+#include "tensor/error.h"
+
 namespace whence::gpu::emulator {
 namespace {
 
@@ -113,8 +115,10 @@ void Costs::shared_request() {
     std::size_t count = 0;
     for (; k < together_.size() && together_[k].lane / lanes == part; ++k) {
       const std::uintptr_t address = together_[k].address;
-      for (std::uintptr_t at = address / word; at <= (address + together_[k].bytes - 1) / word; ++at)
+      for (std::uintptr_t at = address / word; at <= (address + together_[k].bytes - 1) / word; ++at) {
+        if (count == banks) fail("costs", "one line accesses shared memory in several widths; one required");
         words[count++] = at;
+      }
     }
     std::sort(words.begin(), words.begin() + count);
     std::array<std::uint32_t, banks> of_bank{};

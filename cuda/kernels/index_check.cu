@@ -2,8 +2,10 @@
 // noted down for the next time that numbers travel to the CPU.
 #include "tensor/index_check.h"
 
-#include <algorithm>
 #include <array>
+#include <map>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "cuda/kernels/kernels.h"
@@ -17,16 +19,16 @@ namespace whence {
 namespace gpu {
 namespace {
 
-// What a check was about, for the Error that comes later. One for each place and shape, so there are few.
+// What a check was about, for the Error that comes later. One for each place and shape.
 struct KnownCheck {
   IndexCheck check;
   Shape shape;
   Site site;
-  bool operator==(const KnownCheck& other) const {
-    return check.op == other.check.op && check.argument == other.check.argument && check.count == other.check.count &&
-           check.also == other.check.also && shape == other.shape && site.file_name() == other.site.file_name() &&
-           site.line() == other.site.line();
+  auto key() const {
+    return std::tuple(std::string_view(check.op), std::string_view(check.argument), check.count, check.also,
+        std::vector<index_t>(shape.begin(), shape.end()), std::string_view(site.file_name()), site.line());
   }
+  bool operator<(const KnownCheck& other) const { return key() < other.key(); }
 };
 
 // [0]: how many indices were out of range since the last report. Of the first to arrive:
@@ -34,14 +36,16 @@ struct KnownCheck {
 struct FaultNotes {
   Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());
   Tensor note = Tensor::zeros({3}, DType::i64, Device::cuda());
-  std::vector<KnownCheck> known;
+  std::vector<const KnownCheck*> known;  // by number
 
   index_t number_of(const KnownCheck& check) {
-    const auto at = std::find(known.begin(), known.end(), check);
-    if (at != known.end()) return at - known.begin();
-    known.push_back(check);
-    return static_cast<index_t>(known.size()) - 1;
+    const auto [at, is_new] = numbers.emplace(check, static_cast<index_t>(known.size()));
+    if (is_new) known.push_back(&at->first);
+    return at->second;
   }
+
+ private:
+  std::map<KnownCheck, index_t> numbers;
 };
 FaultNotes* fault_notes = nullptr;  // never destroyed: tensors in static storage would outlive the device
 
@@ -96,7 +100,7 @@ void CudaKernels::report_faults() {
   std::array<index_t, 3> note{};
   memory_of(Device::cuda()).source().copy_to_cpu(notes.note.bytes(), note.data(), sizeof note);
   fill(notes.found, 0);
-  const gpu::KnownCheck& known = notes.known[static_cast<std::size_t>(note[0])];
+  const gpu::KnownCheck& known = *notes.known[static_cast<std::size_t>(note[0])];
   const CallSite place(known.site);
   index_out_of_range(known.check, known.shape, note[1], note[2]);
 }
