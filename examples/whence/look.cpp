@@ -27,24 +27,23 @@ struct Options {
 using Count = Range<std::int64_t>;
 
 void declare_subject(CommandLine& line, Options& options) {
+  look::SubjectOptions& subject = options.page.subject;
   line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
   line.heading("What is looked at")
-      .text("text", &options.page.subject.text, {"file that a language model reads"})
-      .integer("task-sample", &options.page.subject.sample, Count{0, 1000000000},
-          {"which sequence of the task's first test set"})
-      .integer(
-          "length", &options.page.subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
-      .integer("step", &options.page.subject.step, Count{0, 1000000000000},
+      .text("text", &subject.text, {"file that a language model reads"})
+      .integer("task-sample", &subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
+      .integer("length", &subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
+      .integer("step", &subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
       .text("beside", &options.page.beside, {"another run, or this one, to be shown beside it on the same tokens"})
       .integer("checkpoints", &options.page.checkpoints, Count{0, 1000},
           {"how many checkpoints to show on a slider, evenly spread (train --keep-checkpoints 0 keeps all)"})
-      .text("given", &options.page.subject.given,
+      .text("given", &subject.given,
           {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted "
            "cotangent, of the output, and x: attention on these, in place of a model"})
-      .integer("seed", &options.page.subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
-      .flag("bidirectional", &options.page.subject.bidirectional, {"of a scheme: every query sees every key"});
-  declare_accept_damaged(line, options.page.subject.accept_damaged);
+      .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
+      .flag("bidirectional", &subject.bidirectional, {"of a scheme: every query sees every key"});
+  declare_accept_damaged(line, subject.accept_damaged);
   line.choice("dtype", &options.dtype, {"f32", "f64"}, {"that all is computed in"});
 }
 

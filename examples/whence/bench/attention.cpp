@@ -10,7 +10,6 @@
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
-#include "examples/whence/report/encode.h"
 #include "examples/whence/report/table.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
@@ -194,7 +193,7 @@ class AttentionBench {
                                       row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"});
         if (options_.settings.with_peer())
           cells.insert(cells.end(),
-              {row.ratio > 0 ? fixed(row.ratio, 2) : "-", row.relative < 0 ? "-" : report::number(row.relative, 2)});
+              {row.ratio > 0 ? fixed(row.ratio, 2) : "-", row.relative < 0 ? "-" : digits(row.relative, 2)});
       } else {
         cells.resize(header.size(), "-");
         cells[3] = "no figures";

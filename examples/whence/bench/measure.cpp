@@ -13,7 +13,6 @@
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/placement.h"
-#include "examples/whence/report/encode.h"
 #include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
 #include "nn/io/json.h"
@@ -245,7 +244,7 @@ void write_panels(const std::string& path, const std::vector<Panel>& panels) {
     }
     std::sort(lengths.begin(), lengths.end());
     lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-    for (const double length : lengths) plot.x_ticks.push_back({std::log2(length), report::number(length, 7)});
+    for (const double length : lengths) plot.x_ticks.push_back({std::log2(length), digits(length, 7)});
     plots.push_back(std::move(plot));
   }
   write_file(path, report::svg_file("Measured, by length", "", plots, 1));

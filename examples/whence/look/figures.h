@@ -10,9 +10,6 @@ namespace whence::look {
 // Every name with what it shows and what it needs, as lines of text.
 [[nodiscard]] std::string figures_list();
 
-// "cope-4" of "cope/4 head=1": for names of files.
-[[nodiscard]] std::string figure_file_name(const std::string& wanted);
-
 // The figure as an SVG file. `wanted`: "cope/4", "dape/7", "cope/4 layer=1 head=2"; `subject`: as for a page, but that
 // its length, where none is given, and its place in the text are the figure's. InputError: no such figure, a scheme
 // without what it shows, a text too short.

@@ -12,46 +12,37 @@
 #include "tensor/error.h"
 
 namespace whence::look {
-
 namespace {
 
-std::string data_element(const char* attribute, const std::string& json) {
-  return to_text("<script type=\"application/json\" ", attribute, ">", report::safe_in_script(json), "</script>\n");
+using report::PageTable;
+
+std::string script_element(const char* attributes, const std::string& content) {
+  return to_text("<script ", attributes, ">", report::safe_in_script(content), "</script>\n");
 }
 
-constexpr const char* own_data = "id=\"look-data\"";
-constexpr const char* data_beside = "class=\"look-beside\"";
-
-std::string numbers_element(const PageNumbers& numbers) {
-  return "<script type=\"application/octet-stream\" id=\"look-numbers\">" + numbers.text() + "</script>\n";
-}
-
-std::string facts_html(const Subject& subject, double loss) {
+std::string document_of(const Subject& subject, double loss, const std::vector<PageTable>& tables,
+    const Besides& besides, const std::string& data) {
   Table facts({"fact", ""});
   for (const auto& [name, value] : subject.facts) facts.row({name, value});
   facts.row({"loss", digits(loss, 6)});
-  return report::table_html({.title = "What is looked at", .note = "", .table = facts, .folded = true}) +
-         "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they show is "
-         "in the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
-}
-
-std::string history_html(const std::vector<report::Plot>& history) {
-  if (history.empty()) return {};
-  std::string html = "<h2>Over the training</h2>\n<div class=\"plots\">\n";
-  for (const report::Plot& plot : history)
-    html += "<figure><h3>" + report::escape(plot.title) + "</h3>\n" + report::svg(plot) + "</figure>\n";
-  return html + "</div>\n";
-}
-
-std::string document_of(const Subject& subject, const std::string& body, const std::string& data) {
-  std::string scripts = data + "<script>\n\"use strict\";\n(async () => {\n";
+  std::string body = report::table_html({.title = "What is looked at", .note = "", .table = facts, .folded = true});
+  body +=
+      "<noscript><p>The maps are drawn by a script inside this file, which is switched off here. What they show is in "
+      "the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
+  for (const PageTable& table : tables) body += report::table_html(table);
+  if (!besides.history.empty()) body += "<h2>Over the training</h2>\n" + report::plots_html(besides.history);
+  std::string scripts = script_element("type=\"application/json\" id=\"look-data\"", data);
+  for (const std::string& beside : besides.beside)
+    scripts += script_element("type=\"application/json\" class=\"look-beside\"", beside);
+  scripts += script_element("type=\"application/octet-stream\" id=\"look-numbers\"", besides.numbers.text());
+  scripts += "<script>\n\"use strict\";\n(async () => {\n";
   for (const std::string_view script : report::look_scripts) scripts += script;
   scripts += "})();\n</script>\n";
   return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
 }
 
 // The strongest cells of the gradient of the logits, for those who do not see the maps.
-report::PageTable strongest_table(const Overview& overview) {
+PageTable strongest_table(const Overview& overview) {
   Table table({"layer", "queries", "keys", "why"});
   for (const Window& window : overview.windows)
     table.row({std::to_string(window.layer), to_text(window.i, " to ", window.i + window.rows - 1),
@@ -96,31 +87,25 @@ void require_small_page(const Inspection& inspection, std::size_t others) {
 
 std::string page_of(const Inspection& inspection, Besides besides) {
   require_small_page(inspection, besides.beside.size());
-  const Table causes = causes_of(inspection), ways = ways_table(inspection);
-  std::string body = facts_html(inspection.subject(), inspection.loss());
-  body += report::table_html({.title = "How much of each gradient is zero, and why",
-      .note = "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
-              "cancels) counts beside the zeros.",
-      .table = causes,
-      .folded = true});
-  body += report::table_html({.title = "By which ways gradients came",
+  const PageTable causes{.title = "How much of each gradient is zero, and why",
+      .note =
+          "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
+          "cancels) counts beside the zeros.",
+      .table = causes_of(inspection),
+      .folded = true};
+  const PageTable ways{.title = "By which ways gradients came",
       .note =
           "Steps from the logits down to what the gradient is of. \"Along the whole\" is the projection of the way's "
           "part on the whole gradient; the ways of one gradient add up to 100.",
-      .table = ways,
-      .folded = true});
-  body += history_html(besides.history);
-  std::string data = data_element(own_data, json_of(inspection, besides.numbers, besides.edits));
-  for (const std::string& beside : besides.beside) data += data_element(data_beside, beside);
-  return document_of(inspection.subject(), body, data + numbers_element(besides.numbers));
+      .table = ways_table(inspection),
+      .folded = true};
+  const std::string data = json_of(inspection, besides.numbers, besides.edits);
+  return document_of(inspection.subject(), inspection.loss(), {causes, ways}, besides, data);
 }
 
-std::string page_of(const Overview& overview, const Rows& rows, const std::vector<report::Plot>& history) {
-  PageNumbers numbers;
-  const std::string data = data_element(own_data, json_of(overview, rows, numbers));
-  return document_of(rows.subject(),
-      facts_html(rows.subject(), rows.loss()) + report::table_html(strongest_table(overview)) + history_html(history),
-      data + numbers_element(numbers));
+std::string page_of(const Overview& overview, const Rows& rows, Besides besides) {
+  const std::string data = json_of(overview, rows, besides.numbers);
+  return document_of(rows.subject(), rows.loss(), {strongest_table(overview)}, besides, data);
 }
 
 }  // namespace whence::look

@@ -12,8 +12,8 @@
 
 namespace whence::look {
 
-// What is there besides: plots over the training (examples/whence/look/history.h), edits, and the data of other inspections of
-// the same tokens, which every map can be shown beside, or less which.
+// What is there besides: plots over the training (examples/whence/look/history.h), edits, and the data of other
+// inspections of the same tokens, which every map can be shown beside, or less which.
 struct Besides {
   std::vector<report::Plot> history = {};
   std::vector<EditOutcome> edits = {};
@@ -25,7 +25,6 @@ inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
 // Asked before anything is made, where `others` are shown beside it.
 void require_small_page(const Inspection& inspection, std::size_t others);
 [[nodiscard]] std::string page_of(const Inspection& inspection, Besides besides = {});
-[[nodiscard]] std::string page_of(
-    const Overview& overview, const Rows& rows, const std::vector<report::Plot>& history = {});
+[[nodiscard]] std::string page_of(const Overview& overview, const Rows& rows, Besides besides = {});
 
 }  // namespace whence::look

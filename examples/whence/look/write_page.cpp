@@ -1,5 +1,6 @@
 #include "examples/whence/look/write_page.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -43,14 +44,20 @@ std::filesystem::path file_to_write(const PageRequest& request, const std::strin
                                         : std::filesystem::path(ending);
 }
 
+void say_written(const std::string& file) { std::cout << "written: " << one_line(file) << std::endl; }
+
 void write(const std::string& file, const std::string& text) {
   write_file(file, text);
-  std::cout << "written: " << one_line(file) << std::endl;
+  say_written(file);
 }
 
 void write(const std::string& file, const SafetensorsFile& tensors) {
   write_safetensors(file, tensors);
-  std::cout << "written: " << one_line(file) << std::endl;
+  say_written(file);
+}
+
+std::vector<report::Plot> history_beside(const PageRequest& request) {
+  return history_of(std::filesystem::path(request.subject.run) / history_file);
 }
 
 // The steps of --checkpoints: the first, the last, and those between them evenly.
@@ -68,9 +75,13 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   return steps;
 }
 
-// What the page shows beside this, made and let go one by one.
-void add_data_beside(
-    Besides& besides, const Subject& subject, const std::vector<std::int64_t>& steps, const PageRequest& request) {
+void write_inspection(const Inspection& inspection, const PageRequest& request) {
+  const Subject& subject = inspection.subject();
+  const std::filesystem::path page = file_to_write(request, "look.html");
+  const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
+  require_small_page(inspection, request.beside.empty() ? steps.size() : 1);
+  Besides besides{history_beside(request), strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
+  // Made and let go one by one.
   if (const auto other = subject_beside(subject, request))
     besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
   for (const std::int64_t step : steps) {
@@ -79,22 +90,13 @@ void add_data_beside(
     const Subject checkpoint = subject_of(then);
     besides.beside.push_back(checkpoint_json_of(Inspection(checkpoint, false), besides.numbers));
   }
-}
-
-void write_inspection(const Inspection& inspection, const PageRequest& request) {
-  const std::filesystem::path page = file_to_write(request, "look.html");
-  const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
-  require_small_page(inspection, request.beside.empty() ? steps.size() : 1);
-  const auto edits = strongest_edits(inspection, static_cast<std::size_t>(request.edits));
-  Besides besides{history_of(std::filesystem::path(request.subject.run) / history_file), edits, {}, {}};
-  add_data_beside(besides, inspection.subject(), steps, request);
-  const std::string html = page_of(inspection, std::move(besides));
+  const std::string html = page_of(inspection, besides);
   if (request.numbers) {
     write(beside(page, ".safetensors"), tensors_of(inspection));
     write(beside(page, ".causes.csv"), causes_of(inspection).csv());
     write(beside(page, ".ways.csv"), ways_table(inspection).csv());
   }
-  if (!edits.empty()) std::cout << edits_table(edits).text();
+  if (!besides.edits.empty()) std::cout << edits_table(besides.edits).text();
   write(page.string(), html);
 }
 
@@ -125,14 +127,14 @@ bool write_overview(const Subject& subject, const PageRequest& request) {
       throw InputError(name, ": given with ", subject.tokens.numel(),
           " tokens, of which a page has no room for every number; fewer required: --length");
   const auto places = places_of(request.at, subject.tokens.numel(), subject.model->options().causal);
-  const auto history = history_of(std::filesystem::path(request.subject.run) / history_file);
+  const Besides besides{history_beside(request)};
   Progress progress("look", 100, false);
   const Overview overview = overview_of(rows, places, 0.97 * static_cast<double>(most_bytes),
       [&](double share) { progress.update(static_cast<std::int64_t>(100 * share), 0, {}); });
   progress.update(100, 0, {});
   progress.finish();
   const std::filesystem::path page = file_to_write(request, "look.html");
-  const std::string html = page_of(overview, rows, history);
+  const std::string html = page_of(overview, rows, besides);
   if (request.numbers) write(beside(page, ".safetensors"), tensors_of(overview));
   std::cout << title_line(subject, rows.loss()) << "; as pools of " << overview.cell << " by " << overview.cell
             << " pairs, " << overview.windows.size() << " windows of single numbers\n";
@@ -161,8 +163,9 @@ void write_page(const Subject& subject, const PageRequest& request) {
 
 void write_figure(const PageRequest& request) {
   const std::string svg = figure_svg(request.figure, request.subject);
-  const std::string file = file_to_write(request, to_text("look.", figure_file_name(request.figure), ".svg")).string();
-  write(file, svg);
+  std::string name = request.figure.substr(0, request.figure.find(' '));  // "cope/4", behind which a layer may stand
+  std::ranges::replace(name, '/', '-');
+  write(file_to_write(request, to_text("look.", name, ".svg")).string(), svg);
 }
 
 }  // namespace whence::look

@@ -1,8 +1,6 @@
 #include "examples/whence/report/encode.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "examples/whence/cli/unicode.h"
 
@@ -30,10 +28,7 @@ std::string escape(std::string_view text) {
         // HTML forbids control characters other than white space, even as references.
         const auto byte = static_cast<unsigned char>(c);
         const bool control = (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7F;
-        if (control)
-          safe += "\xEF\xBF\xBD";
-        else
-          safe += c;
+        safe += control ? replacement_character : std::string_view(&c, 1);
     }
   }
   return safe;
@@ -52,11 +47,7 @@ std::string paragraphs(std::string_view text) {
 
 std::string safe_in_script(std::string_view json) {
   std::string safe;
-  for (const char c : json)
-    if (c == '<')
-      safe += "\\u003c";
-    else
-      safe += c;
+  for (const char c : json) safe += c == '<' ? std::string_view("\\u003c") : std::string_view(&c, 1);
   return safe;
 }
 
@@ -82,12 +73,6 @@ std::string base64(std::span<const std::uint8_t> bytes) {
     for (std::size_t k = 0; k < 4; ++k) text += k <= count ? alphabet[word >> (18 - 6 * k) & 63u] : '=';
   }
   return text;
-}
-
-std::string number(double value, int digits) {
-  std::array<char, 64> text{};
-  const int length = std::snprintf(text.data(), text.size(), "%.*g", digits, value);
-  return std::string(text.data(), static_cast<std::size_t>(length));
 }
 
 }  // namespace whence::report

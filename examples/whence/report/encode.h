@@ -1,4 +1,4 @@
-// Text and numbers made safe to stand inside an HTML document.
+// Text and bytes made safe to stand inside an HTML document.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,5 @@ namespace whence::report {
 
 // RFC 4648 base64 with padding, what the browser's atob() reads.
 [[nodiscard]] std::string base64(std::span<const std::uint8_t> bytes);
-
-// A number for people: `digits` significant digits, no trailing zeros.
-[[nodiscard]] std::string number(double value, int digits = 4);
 
 }  // namespace whence::report

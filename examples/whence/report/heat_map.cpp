@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/colours.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/svg.h"
@@ -11,7 +13,7 @@
 namespace whence::report {
 namespace {
 
-constexpr int no_number = heat_colours, unseen = -1;
+constexpr int no_number = heat_colours;
 
 std::string class_of(int stop) { return stop == no_number ? "nan" : to_text('s', stop); }
 
@@ -32,7 +34,7 @@ std::string hatching(double cell) {
   return to_text(
       "<defs><pattern id=\"masked\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
       "patternTransform=\"scale(",
-      number(1 / cell, 6),
+      digits(1 / cell, 6),
       ")\"><path style=\"fill:var(--masked)\" d=\"M0 0h8v8h-8z\"/><path style=\"stroke:var(--hatch)\" "
       "d=\"M0 8L8 0M-2 2L2 -2M6 10L10 6\"/></pattern></defs>\n");
 }
@@ -44,15 +46,22 @@ int stop_of(double value) {
                            : static_cast<int>(std::lround((heat_colours - 1) * std::clamp(value, 0.0, 1.0)));
 }
 
-// In units of cells; behind it lies the hatching, which shows where a cell is hidden.
+// A path for each colour of horizontal runs, in units of cells: "M3 5h4v1h-4z" is columns 3 to 6 of row 5. Behind them
+// lies the hatching, which shows where a cell is hidden.
 std::string cells_of(const HeatMap& map) {
-  std::vector<int> stops;
-  for (std::size_t cell = 0; cell < map.values.size(); ++cell)
-    stops.push_back(map.causal && cell % map.tokens > cell / map.tokens ? unseen : stop_of(map.values[cell]));
+  std::map<int, std::string> paths;
+  for (std::size_t row = 0; row < map.tokens; ++row) {
+    const std::size_t end = map.causal ? row + 1 : map.tokens;
+    for (std::size_t begin = 0, column = 0; begin < end; begin = column) {
+      const auto stop_at = [&](std::size_t at) { return stop_of(map.values[row * map.tokens + at]); };
+      const int stop = stop_at(begin);
+      while (column < end && stop_at(column) == stop) ++column;
+      const std::size_t length = column - begin;
+      paths[stop] += to_text('M', begin, ' ', row, 'h', length, "v1h-", length, 'z');
+    }
+  }
   std::string body;
-  for (int stop = 0; stop <= no_number; ++stop)
-    if (const std::string path = runs_of(stops, map.tokens, stop); !path.empty())
-      body += to_text("<path class=\"", class_of(stop), "\" d=\"", path, "\"/>\n");
+  for (const auto& [stop, path] : paths) body += to_text("<path class=\"", class_of(stop), "\" d=\"", path, "\"/>\n");
   return body;
 }
 
@@ -77,23 +86,23 @@ Panel panel_of(const HeatMap& map, double cell) {
   Panel panel{left + side + 4, top + side + 4, ""};
   panel.body += svg_text("soft", left, 11, "key j \u2192");
   panel.body += svg_text(
-      "soft end", 0, 0, "query i \u2192", to_text(" transform=\"translate(12 ", number(top, 6), ") rotate(-90)\""));
+      "soft end", 0, 0, "query i \u2192", to_text(" transform=\"translate(12 ", digits(top, 6), ") rotate(-90)\""));
   const auto middle = [&](std::size_t index) { return (static_cast<double>(index) + 0.5) * cell; };
   for (std::size_t row = 0; row < map.tokens; row += label_step(cell, 11))
     panel.body += svg_text("at end", left - 4, top + middle(row) + 3.5, std::to_string(row));
   for (std::size_t column = 0; column < map.tokens; column += label_step(cell, 20))
     panel.body += svg_text("at middle", left + middle(column), top - 4, std::to_string(column));
-  panel.body += to_text("<g transform=\"translate(", number(left, 6), ' ', number(top, 6), ") scale(", number(cell, 6),
+  panel.body += to_text("<g transform=\"translate(", digits(left, 6), ' ', digits(top, 6), ") scale(", digits(cell, 6),
       ")\" shape-rendering=\"crispEdges\"><path fill=\"url(#masked)\" d=\"M0 0h", map.tokens, "v", map.tokens, "h-",
       map.tokens, "z\"/>\n", cells_of(map), "</g>\n");
-  panel.body += to_text("<rect class=\"frame\" x=\"", number(left - 0.5, 6), "\" y=\"", number(top - 0.5, 6),
-      "\" width=\"", number(side + 1, 6), "\" height=\"", number(side + 1, 6), "\"/>\n");
+  panel.body += to_text("<rect class=\"frame\" x=\"", digits(left - 0.5, 6), "\" y=\"", digits(top - 0.5, 6),
+      "\" width=\"", digits(side + 1, 6), "\" height=\"", digits(side + 1, 6), "\"/>\n");
   if (!map.marks.empty()) {
     std::string signs;
     const double arm = std::clamp(0.4 * cell, 3.5, 7.0);
     for (const std::size_t mark : map.marks)
-      signs += to_text("M", number(left + middle(mark) - arm, 6), ' ', number(top + middle(mark), 6), "h",
-          number(2 * arm), "m-", number(arm), " -", number(arm), "v", number(2 * arm));
+      signs += to_text("M", digits(left + middle(mark) - arm, 6), ' ', digits(top + middle(mark), 6), "h",
+          digits(2 * arm), "m-", digits(arm), " -", digits(arm), "v", digits(2 * arm));
     panel.body += to_text("<path class=\"under\" d=\"", signs, "\"/><path class=\"plus\" d=\"", signs, "\"/>\n");
   }
   return panel;
@@ -103,14 +112,14 @@ constexpr double scale_width = 4 * heat_colours, scale_height = 42;
 
 std::string scale_at(double x, double y) {
   std::string body =
-      to_text("<g transform=\"translate(", number(x, 6), ' ', number(y, 6), ")\"><g shape-rendering=\"crispEdges\">");
+      to_text("<g transform=\"translate(", digits(x, 6), ' ', digits(y, 6), ")\"><g shape-rendering=\"crispEdges\">");
   for (int stop = 0; stop < heat_colours; ++stop)
     body += to_text("<path class=\"", class_of(stop), "\" d=\"M", 4 * stop, " 0h4v10h-4z\"/>");
   body += "</g>";
   for (int k = 0; k <= 4; ++k) {
     const double right = scale_width * k / 4;
     body += svg_line("axis", right, 10, right, 14);
-    body += svg_text(k == 0 ? "tick" : k == 4 ? "tick end" : "tick middle", right, 27, number(0.25 * k, 3));
+    body += svg_text(k == 0 ? "tick" : k == 4 ? "tick end" : "tick middle", right, 27, digits(0.25 * k, 3));
   }
   return body + "</g>\n";
 }
@@ -121,19 +130,6 @@ double cell_size(const HeatMap& map, double space, double largest) {
 }
 
 }  // namespace
-
-std::string runs_of(const std::vector<int>& of, std::size_t columns, int wanted) {
-  std::string path;
-  for (std::size_t cell = 0; cell < of.size();) {
-    const std::size_t begin = cell, row_end = begin - begin % columns + columns;
-    if (of[cell++] != wanted) continue;
-    while (cell < row_end && of[cell] == wanted) ++cell;
-    const std::string length = std::to_string(cell - begin);
-    path += "M" + std::to_string(begin % columns) + " " + std::to_string(begin / columns) + "h" + length + "v1h-" +
-            length + "z";
-  }
-  return path;
-}
 
 std::string svg_file(
     const std::string& title, const std::string& note, const std::vector<HeatMap>& maps, std::size_t across) {
@@ -157,8 +153,8 @@ std::string svg_file(
   picture.body = hatching(cell) + head.body + below.body;
   for (std::size_t k = 0; k < panels.size(); ++k)
     picture.body += to_text("<g role=\"img\" aria-label=\"", escape(maps[k].title), "\" transform=\"translate(",
-        number(10 + static_cast<double>(k % columns) * (wide + 16), 6), ' ',
-        number(begin + static_cast<double>(k / columns) * (high + 34), 6), ")\">",
+        digits(10 + static_cast<double>(k % columns) * (wide + 16), 6), ' ',
+        digits(begin + static_cast<double>(k / columns) * (high + 34), 6), ")\">",
         svg_text("title", 18, 12, maps[k].title), "<g transform=\"translate(0 18)\">", panels[k].body, "</g></g>\n");
   const double end = begin + static_cast<double>((panels.size() + columns - 1) / columns) * (high + 34);
   picture.body += scale_at(28, end + 8);

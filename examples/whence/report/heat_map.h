@@ -11,16 +11,12 @@ namespace whence::report {
 struct HeatMap {
   std::string title;  // "layer 0, head 1"
   std::size_t tokens = 0;
-  std::vector<double> values;      // tokens * tokens, row by row; what is no number is magenta, as no colour here
-  bool causal = false;             // keys behind the query are hatched instead
-  std::vector<std::size_t> marks;  // places on the diagonal that get a plus sign
+  std::vector<double> values;           // tokens * tokens, row by row; what is no number is magenta, as no colour here
+  bool causal = false;                  // keys behind the query are hatched instead
+  std::vector<std::size_t> marks = {};  // places on the diagonal that get a plus sign
 };
 
-// There are this many colours; cells of one are one path of horizontal runs.
 inline constexpr int heat_colours = 63;
-
-// The path of the cells for which `of` is `wanted`, one unit each: "M3 5h4v1h-4z" is columns 3 to 6 of row 5.
-[[nodiscard]] std::string runs_of(const std::vector<int>& of, std::size_t columns, int wanted);
 
 // As one file, `across` beside each other. Error where there is none or the sizes contradict each other.
 [[nodiscard]] std::string svg_file(

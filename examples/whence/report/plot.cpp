@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/svg.h"
@@ -37,7 +38,7 @@ double round_step(double span, int count) {
   return 10 * power;
 }
 
-void add_tick(Axis& axis, double at) { axis.ticks.push_back({at, number(at, 6)}); }
+void add_tick(Axis& axis, double at) { axis.ticks.push_back({at, digits(at, 6)}); }
 
 // Where asked for, widens the axis to whole steps, so that curves do not touch its ends.
 void linear_ticks(Axis& axis, bool widen) {
@@ -107,7 +108,7 @@ Axis make_axis(const Plot& plot, bool vertical, double start, double end) {
   return axis;
 }
 
-std::string pair(double x, double y) { return number(x, 5) + " " + number(y, 5); }
+std::string pair(double x, double y) { return digits(x, 5) + " " + digits(y, 5); }
 
 // Grid lines only for y: values are read off there, steps are not.
 std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
@@ -125,9 +126,9 @@ std::string axes(const Plot& plot, const Axis& x, const Axis& y) {
   const double middle = (y.start + y.end) / 2;
   const double room = y.start - y.end;  // a longer label is set narrower
   out += svg_text("label middle", 14, middle, plot.y_label,
-      to_text(" transform=\"rotate(-90 14 ", number(middle), ")\"",
+      to_text(" transform=\"rotate(-90 14 ", digits(middle), ")\"",
           6.3 * static_cast<double>(plot.y_label.size()) > room
-              ? to_text(" textLength=\"", number(room), "\" lengthAdjust=\"spacingAndGlyphs\"")
+              ? to_text(" textLength=\"", digits(room), "\" lengthAdjust=\"spacingAndGlyphs\"")
               : ""));
   return out;
 }
@@ -179,7 +180,7 @@ std::string whiskers(const Curve& curve, std::size_t index, const Axis& x, const
     const auto height_of = [&](double value) { return y.shows(value) ? y.pixel(value) : y.start; };
     const double middle = x.pixel(curve.x[k]);
     for (const double end : {height_of(curve.y[k] - curve.error[k]), height_of(curve.y[k] + curve.error[k])})
-      bars += "M" + pair(middle, y.pixel(curve.y[k])) + "V" + number(end, 5) + "m-3 0h6";
+      bars += "M" + pair(middle, y.pixel(curve.y[k])) + "V" + digits(end, 5) + "m-3 0h6";
   }
   return bars.empty() ? "" : "<path class=\"whisker c" + std::to_string(index % 7) + "\" d=\"" + bars + "\"/>";
 }
@@ -199,7 +200,7 @@ std::vector<EndLabel> end_labels(const Plot& plot, const Axis& x, const Axis& y)
     for (std::size_t k = curve.x.size(); k-- > 0;) {
       if (!x.shows(curve.x[k]) || !y.shows(curve.y[k])) continue;
       const double down = y.pixel(curve.y[k]);
-      labels.push_back({index, x.pixel(curve.x[k]), down, down, curve.name + "  " + number(curve.y[k], 3)});
+      labels.push_back({index, x.pixel(curve.x[k]), down, down, curve.name + "  " + digits(curve.y[k], 3)});
       break;
     }
   }
@@ -220,42 +221,59 @@ void spread(std::vector<EndLabel>& labels, double lower_edge) {
 }
 
 // A thin leader from the curve's end to a sample of its dashes, then its name and last value.
-std::string draw(const EndLabel& label, double edge) {
-  const std::string look = "curve c" + std::to_string(label.index % 7) + " d" + std::to_string(label.index % 6);
+std::string drawn(const EndLabel& label, double edge) {
+  const std::string look = to_text("curve c", label.index % 7, " d", label.index % 6);
   return svg_line("leader", label.x + 2, label.y, edge + 14, label.at) +
          svg_line(look, edge + 16, label.at, edge + 46, label.at) +
          svg_text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
 }
 
-}  // namespace
+struct Drawing {
+  std::string spoken, body;  // what is read out, and SVG
 
-std::string svg(const Plot& plot) {
-  for (const Curve& curve : plot.curves) {
-    if (curve.x.size() == curve.y.size() && (curve.error.empty() || curve.error.size() == curve.y.size())) continue;
-    throw Error("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x, ",
-        curve.y.size(), " y and ", curve.error.size(), " errors; they must be equally many, or no errors");
+  [[nodiscard]] std::string tag(std::string_view first) const {
+    return to_text("<svg", first, " class=\"plot\" role=\"img\" viewBox=\"0 0 ", digits(width), ' ', digits(height),
+        "\" aria-label=\"", escape(spoken), "\">");
   }
+};
+
+Drawing drawing_of(const Plot& plot) {
   std::size_t longest = 0;
-  for (const Curve& curve : plot.curves) longest = std::max(longest, curve.name.size() + 8);
+  for (const Curve& curve : plot.curves) {
+    if (curve.x.size() != curve.y.size() || (!curve.error.empty() && curve.error.size() != curve.y.size()))
+      throw Error("report: plot '", plot.title, "': curve '", curve.name, "' has ", curve.x.size(), " x, ",
+          curve.y.size(), " y and ", curve.error.size(), " errors; they must be equally many, or no errors");
+    longest = std::max(longest, curve.name.size() + 8);
+  }
   const double right = 60 + 6.6 * static_cast<double>(std::min<std::size_t>(longest, 34));
   const Axis x = make_axis(plot, false, left, width - right), y = make_axis(plot, true, height - bottom, top);
   std::vector<EndLabel> labels = end_labels(plot, x, y);
-  std::string spoken = plot.title + ": " + plot.y_label + " over " + plot.x_label + "; last values: ";
-  for (const EndLabel& label : labels) spoken += label.content + "; ";
+  Drawing drawing{plot.title + ": " + plot.y_label + " over " + plot.x_label + "; last values: ", axes(plot, x, y)};
+  for (const EndLabel& label : labels) drawing.spoken += label.content + "; ";
   spread(labels, height - bottom);
-  std::string out = "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 " + number(width) + " " + number(height) +
-                    "\" aria-label=\"" + escape(spoken) + "\">" + axes(plot, x, y);
   for (std::size_t index = 0; index < plot.curves.size(); ++index)
-    out += path(plot.curves[index], index, x, y) + whiskers(plot.curves[index], index, x, y);
-  for (const EndLabel& label : labels) out += draw(label, width - right);
-  return out + "</svg>\n";
+    drawing.body += path(plot.curves[index], index, x, y) + whiskers(plot.curves[index], index, x, y);
+  for (const EndLabel& label : labels) drawing.body += drawn(label, width - right);
+  return drawing;
+}
+
+}  // namespace
+
+std::string svg(const Plot& plot) {
+  const Drawing drawing = drawing_of(plot);
+  return drawing.tag("") + drawing.body + "</svg>\n";
+}
+
+std::string plots_html(const std::vector<Plot>& plots) {
+  std::string out = "<div class=\"plots\">\n";
+  for (const Plot& plot : plots) out += "<figure><h3>" + escape(plot.title) + "</h3>\n" + svg(plot) + "</figure>\n";
+  return plots.empty() ? "" : out + "</div>\n";
 }
 
 std::string svg_file(const Plot& plot) {
-  const std::string inside = svg(plot);
-  const std::size_t end = inside.find('>') + 1;  // of the tag <svg ...>
-  return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\"", inside.substr(4, end - 4), "<style><![CDATA[",
-      picture_style, "svg { background: var(--page); }]]></style>", inside.substr(end));
+  const Drawing drawing = drawing_of(plot);
+  return to_text(drawing.tag(" xmlns=\"http://www.w3.org/2000/svg\""), "<style><![CDATA[", picture_style,
+      "svg { background: var(--page); }]]></style>", drawing.body, "</svg>\n");
 }
 
 std::string svg_file(
@@ -271,14 +289,12 @@ std::string svg_file(
   picture.body = over.body + lines.body;
   const double begin = 24 + over.height + lines.height;
   for (std::size_t k = 0; k < plots.size(); ++k) {
-    const std::string drawing = svg(plots[k]);
-    const std::size_t inside = drawing.find('>') + 1, end = drawing.rfind("</svg>");
+    const Drawing drawing = drawing_of(plots[k]);
     picture.body += to_text("<g role=\"img\" transform=\"translate(",
-        number(8 + static_cast<double>(k % columns) * (width + gap), 6), " ",
-        number(begin + static_cast<double>(k / columns) * (height + head + gap), 6), ")\"",
-        drawing.substr(drawing.find(" aria-label"), inside - drawing.find(" aria-label")),
-        svg_text("title", left, 12, plots[k].title), "<g transform=\"translate(0 ", head, ")\">",
-        drawing.substr(inside, end - inside), "</g></g>\n");
+        digits(8 + static_cast<double>(k % columns) * (width + gap), 6), " ",
+        digits(begin + static_cast<double>(k / columns) * (height + head + gap), 6), ")\" aria-label=\"",
+        escape(drawing.spoken), "\">", svg_text("title", left, 12, plots[k].title), "<g transform=\"translate(0 ", head,
+        ")\">", drawing.body, "</g></g>\n");
   }
   picture.height = begin + static_cast<double>((plots.size() + columns - 1) / columns) * (height + head + gap);
   return svg_file(picture);

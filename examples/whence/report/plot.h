@@ -13,6 +13,9 @@ namespace whence::report {
 // where a curve has not one y, and one error if any, for every x.
 [[nodiscard]] std::string svg(const Plot& plot);
 
+// Each under its title, for a page; nothing of none.
+[[nodiscard]] std::string plots_html(const std::vector<Plot>& plots);
+
 // The same as a file of its own, with the page's colours, light and dark.
 [[nodiscard]] std::string svg_file(const Plot& plot);
 

@@ -17,13 +17,7 @@ std::string results(const Page& page) {
     for (const PageTable& table : page.tables) out += table_html(table);
     out += "</div>\n";
   }
-  if (!page.plots.empty()) {
-    out += "<div class=\"plots\">\n";
-    for (const Plot& plot : page.plots)
-      out += "<figure><h3>" + escape(plot.title) + "</h3>\n" + svg(plot) + "</figure>\n";
-    out += "</div>\n";
-  }
-  return out;
+  return out + plots_html(page.plots);
 }
 
 }  // namespace

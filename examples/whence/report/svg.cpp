@@ -4,6 +4,7 @@
 #include <sstream>
 #include <vector>
 
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
@@ -27,12 +28,12 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
 }  // namespace
 
 std::string svg_line(std::string_view css, double x1, double y1, double x2, double y2) {
-  return to_text("<line class=\"", css, "\" x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2),
-      "\" y2=\"", number(y2), "\"/>");
+  return to_text("<line class=\"", css, "\" x1=\"", digits(x1), "\" y1=\"", digits(y1), "\" x2=\"", digits(x2),
+      "\" y2=\"", digits(y2), "\"/>");
 }
 
 std::string svg_text(std::string_view css, double x, double y, std::string_view content, std::string_view extra) {
-  return to_text("<text class=\"", css, "\" x=\"", number(x, 6), "\" y=\"", number(y, 6), "\"", extra, ">",
+  return to_text("<text class=\"", css, "\" x=\"", digits(x, 6), "\" y=\"", digits(y, 6), "\"", extra, ">",
       escape(content), "</text>");
 }
 
@@ -48,8 +49,8 @@ SvgLines svg_lines(std::string_view css, double x, double y, std::string_view te
 }
 
 std::string svg_file(const Picture& picture) {
-  return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 ", number(picture.width, 6), " ",
-      number(picture.height, 6), "\" style=\"max-width:", number(1.25 * picture.width, 6), "px\"><title>",
+  return to_text("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 ", digits(picture.width, 6), " ",
+      digits(picture.height, 6), "\" style=\"max-width:", digits(1.25 * picture.width, 6), "px\"><title>",
       escape(picture.title), "</title><desc>", escape(picture.description), "</desc><style><![CDATA[", picture_style,
       "svg { background: var(--page); } svg .title { font-weight: 600; } svg .soft { fill: var(--soft); }\n",
       picture.style, "]]></style>\n", picture.body, "</svg>\n");
