@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"
+#include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "nn/decoding.h"
@@ -15,11 +16,12 @@ using namespace whence::test;
 
 namespace {
 
-void expect_same_on_device(const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype) {
+void expect_same_on_device(
+    const std::string& text, const Executor& executor, DType dtype, const Sequence& sequence = Sequence::run(6)) {
   CAPTURE(text);
   CAPTURE(std::string(executor.name()));
   CAPTURE(std::string(to_string(dtype)));
-  const DeviceDisagreement found = device_disagreement(text, setting, executor, dtype, 5);
+  const DeviceDisagreement found = device_disagreement(text, sequence, executor, dtype, 5);
   CHECK_MESSAGE(found.largest <= device_tolerance(dtype), found.worst << ": " << found.largest);
 }
 
@@ -46,15 +48,15 @@ TEST_CASE("cuda: every scheme on the device as on the CPU, forward and backward,
   if (!has_cuda()) return;
   const auto strips = strips_executor_of(4);
   for (const std::string& text : texts()) {
-    expect_same_on_device(text, {}, reference_executor(), DType::f32);
-    expect_same_on_device(text, {}, *strips, DType::f32);
+    expect_same_on_device(text, reference_executor(), DType::f32);
+    expect_same_on_device(text, *strips, DType::f32);
   }
 }
 
 TEST_CASE("cuda: the main sums in every order of threads, where the device is emulated") {
   if (!has_cuda()) return;
   in_every_order([] {
-    for (const std::string& text : main_sums()) expect_same_on_device(text, {}, reference_executor(), DType::f32);
+    for (const std::string& text : main_sums()) expect_same_on_device(text, reference_executor(), DType::f32);
   });
 }
 
@@ -63,15 +65,14 @@ TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
   const Tensor present = Tensor::of({0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
   for (const SchemeInfo& info : registered_schemes()) {
     if (info.takes_base) continue;
-    if (BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6})
-            .claims()
-            .exact_gradient) {  // an argmax jumps with the rounding
-      expect_same_on_device(info.name, {}, reference_executor(), DType::f16);
-      expect_same_on_device(info.name, {}, reference_executor(), DType::bf16);
+    const Claims claims = BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6}).claims();
+    if (claims.exact_gradient) {  // an argmax jumps with the rounding
+      expect_same_on_device(info.name, reference_executor(), DType::f16);
+      expect_same_on_device(info.name, reference_executor(), DType::bf16);
     }
-    expect_same_on_device(info.name, {.present = present}, reference_executor(), DType::f32);
-    if (!BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6}).claims().causal_only)
-      expect_same_on_device(info.name, {.causal = false}, reference_executor(), DType::f32);
+    expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::padded(present));
+    if (!claims.causal_only)
+      expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::run(6, false));
   }
 }
 
@@ -82,7 +83,7 @@ TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and
     const GradientChecks checks = check(find_checkable(name), where);
     CAPTURE(name);
     CHECK(checks.ok());
-    CHECK(checks.inputs() > 0);
+    CHECK(checks.figures().inputs > 0);
   }
 }
 

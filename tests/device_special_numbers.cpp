@@ -278,9 +278,9 @@ TEST_CASE("T6: products and attention keep denormals, on every thread and in vec
     }
   }
   const BareAttention scheme("none", {16, 2, 70});
-  BareOperands operands = random_operands(scheme, 1, 70, 5, DType::f32);
-  kernels({}).fill(operands.v, static_cast<double>(denormal));
+  const AttendInputs inputs = random_inputs(scheme, 1, 70, 5, DType::f32);
+  kernels({}).fill(inputs.value, static_cast<double>(denormal));
   for (const Executor* executor : executors())
-    for (const double value : scheme.run(operands, {}, *executor).output.to_vector())
+    for (const double value : scheme.run(inputs, *executor).output.to_vector())
       CHECK(value == doctest::Approx(static_cast<double>(denormal)).epsilon(0.05));
 }

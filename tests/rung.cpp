@@ -59,7 +59,7 @@ TEST_CASE("rung: the reference executor's output and gradients") {
   for (const CopeCase& c : cope_cases) {
     CAPTURE(c.tokens);
     const BareAttention scheme(to_text("cope(p_max=", c.p_max, ")"), {c.heads * c.dim, c.heads, c.tokens});
-    scheme.draw_parameters(3);
+    draw_parameters(scheme.root(), 3);
     Attention rung = drawn(c, DType::f64);
     const Tensor table = parameter(scheme.root(), "table");
     const std::vector<Tensor> leaves{requires_grad(rung.q), requires_grad(rung.k), requires_grad(rung.v), table};
@@ -71,8 +71,8 @@ TEST_CASE("rung: the reference executor's output and gradients") {
     const std::vector<Tensor> found{
         rung.gradients[0] + through_z[0], rung.gradients[1], rung.gradients[2], through_z[1]};
 
-    const Tensor output = reference_executor().attend(
-        {{}, leaves[0], leaves[1], leaves[2], BareSetting{}.sequence(c.tokens)}, scheme.stages());
+    const Tensor output =
+        reference_executor().attend({{}, leaves[0], leaves[1], leaves[2], Sequence::run(c.tokens)}, scheme.stages());
     CHECK(apart(output, rung.output) < 1e-13);
     const std::vector<Tensor> expected = grad(output, rung.cotangent, leaves);
     for (std::size_t n = 0; n < leaves.size(); ++n) {

@@ -30,43 +30,22 @@ const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, le
     "cdape(kerple, width=5)", "cdape(alibi, width=3, kernel=4, pad=left)",
     "dape(fire(width=5, init_length=40), width=5)", "cdape(fire(width=5, init_length=40), width=5)"};
 
-struct Outcome {
-  Tensor output;
-  std::vector<Tensor> gradients;
-};
-
 // Output and gradients of all operands and parameters for a cotangent drawn at random.
-Outcome outcome_of(const std::string& text, const Executor& executor, DType dtype, index_t tokens, index_t batch = 2,
-    double dropout = 0) {
+std::vector<Named> outcome_of(const std::string& text, const Executor& executor, DType dtype, index_t tokens,
+    index_t batch = 2, double dropout = 0) {
   const BareAttention scheme(text, {12, 3, tokens});
-  scheme.draw_parameters(4);
+  draw_parameters(scheme.root(), 4);
   scheme.root().to(dtype);
-  BareOperands operands = random_operands(scheme, batch, tokens, 5, dtype);
-  std::vector<Tensor> leaves;
-  for (Tensor* operand : {&operands.q, &operands.k, &operands.v, &operands.x})
-    if (operand->defined()) leaves.push_back(requires_grad(*operand));
-  for (const Module::Parameter& parameter : scheme.root().parameters()) leaves.push_back(parameter.tensor);
-  AttendInputs inputs{operands.x, operands.q, operands.k, operands.v, BareSetting{}.sequence(tokens)};
+  AttendInputs inputs = random_inputs(scheme, batch, tokens, 5, dtype);
   if (dropout > 0) inputs.dropout = PatternDropout{dropout, Stream(3, "pattern", 8)};
-  const Tensor output = executor.attend(inputs, scheme.stages());
-  const Tensor cotangent = raw::cast(Tensor::normal(output.shape(), 0, 1, Stream(6, "cotangent"), DType::f64), dtype);
-  Outcome outcome{output.detach(), grad(output, cotangent, leaves, {.allow_unused = true})};
-  for (std::size_t k = 0; k < leaves.size(); ++k)
-    if (!outcome.gradients[k].defined()) outcome.gradients[k] = Tensor::zeros(leaves[k].shape(), dtype);
-  return outcome;
+  return output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, 6));
 }
 
-double size_of_largest(const Tensor& x) {
-  double largest = 1;
-  for (const double value : x.to_vector()) largest = std::max(largest, std::fabs(value));
-  return largest;
-}
-
-double apart(const Outcome& a, const Outcome& b) {
-  double largest = distance(a.output, b.output);
-  for (std::size_t k = 0; k < a.gradients.size(); ++k)
-    largest = std::max(largest, distance(a.gradients[k], b.gradients[k]) / size_of_largest(a.gradients[k]));
-  return largest;
+double apart(const std::vector<Named>& a, const std::vector<Named>& b) {
+  double apart = distance(a[0].tensor, b[0].tensor);
+  for (std::size_t k = 1; k < a.size(); ++k)
+    apart = std::max(apart, distance(a[k].tensor, b[k].tensor) / std::max(1.0, largest(a[k].tensor)));
+  return apart;
 }
 
 struct BestSetBack {
@@ -84,7 +63,7 @@ TEST_CASE("tiles: every instruction set of this machine gives the composed ops' 
     for (const std::string& text : programs) {
       CAPTURE(text);
       CAPTURE(static_cast<int>(set));
-      const Outcome exact = outcome_of(text, reference_executor(), DType::f64, 130);
+      const std::vector<Named> exact = outcome_of(text, reference_executor(), DType::f64, 130);
       CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f64, 130)) < 1e-12);
       CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f32, 130)) < 2e-4);
     }
@@ -102,7 +81,7 @@ TEST_CASE("tiles: the same bits for any number of threads, with few sequences an
         const test::WithThreads chosen(count);
         return outcome_of(text, tiled_executor(), DType::f32, 75, batch);
       };
-      const Outcome one = on(1);
+      const std::vector<Named> one = on(1);
       for (const int count : {2, 3, 7}) CHECK(apart(one, on(count)) == 0);
     }
   }
@@ -111,7 +90,7 @@ TEST_CASE("tiles: the same bits for any number of threads, with few sequences an
 TEST_CASE("tiles: dropout of the pattern draws what the whole pattern would") {
   for (const std::string& text : programs) {
     CAPTURE(text);
-    const Outcome whole = outcome_of(text, reference_executor(), DType::f64, 70, 2, 0.4);
+    const std::vector<Named> whole = outcome_of(text, reference_executor(), DType::f64, 70, 2, 0.4);
     CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70, 2, 0.4)) < 1e-12);
     CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70)) > 1e-3);
   }
@@ -124,14 +103,14 @@ TEST_CASE("tiles: what a later key or value holds changes no bit of an earlier r
       CAPTURE(text);
       CAPTURE(in_value);
       const BareAttention scheme(text, {12, 3, tokens});
-      scheme.draw_parameters(4);
-      const BareOperands operands = random_operands(scheme, 1, tokens, 5);
+      draw_parameters(scheme.root(), 4);
+      const AttendInputs inputs = random_inputs(scheme, 1, tokens, 5);
       const NoGrad values_only;
       const auto rows = [&](const Tensor& output) { return raw::contiguous(raw::slice(output, 2, 0, changed)); };
-      const Tensor before = scheme.run(operands, {}, tiled_executor()).output;
-      const Tensor row = raw::slice(in_value ? operands.v : operands.k, 2, changed, changed + 1);
+      const Tensor before = scheme.run(inputs, tiled_executor()).output;
+      const Tensor row = raw::slice(in_value ? inputs.value : inputs.key, 2, changed, changed + 1);
       kernels(row.device()).fill(row, 1e30);
-      const Tensor after = scheme.run(operands, {}, tiled_executor()).output;
+      const Tensor after = scheme.run(inputs, tiled_executor()).output;
       CHECK(same_bits(rows(before), rows(after)));
       CHECK(distance(before, after) > 0);
     }
@@ -141,13 +120,12 @@ TEST_CASE("tiles: what a later key or value holds changes no bit of an earlier r
 TEST_CASE(
     "tiles: a mask of the caller's and schemes without a program are computed another way, with the same numbers") {
   const BareAttention scheme("cope", {8, 2, 6});
-  scheme.draw_parameters(1);
-  const BareOperands operands = random_operands(scheme, 1, 6, 2);
+  draw_parameters(scheme.root(), 1);
+  AttendInputs inputs = random_inputs(scheme, 1, 6, 2);
   std::vector<double> allowed;
   for (index_t n = 0; n < 36; ++n) allowed.push_back(n % 7 != 3);
-  const BareSetting masked{.mask = Tensor::of(allowed, {1, 1, 6, 6}, DType::boolean)};
-  CHECK(distance(scheme.run(operands, masked, tiled_executor()).output,
-            scheme.run(operands, masked, reference_executor()).output) < 1e-13);
+  inputs.sequence.given_mask = Tensor::of(allowed, {1, 1, 6, 6}, DType::boolean);
+  CHECK(distance(scheme.run(inputs, tiled_executor()).output, scheme.run(inputs, reference_executor()).output) < 1e-13);
   for (const char* text : {"cope_mlp", "absolute + hard_attention"})
     CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
           std::string::npos);
@@ -182,7 +160,7 @@ TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
       const Tensor found = raw::contiguous(duals[k]), tangents = Tensor::empty(found.shape(), DType::f64);
       for (index_t n = 0; n < tangents.numel(); ++n) tangents.data<double>()[n] = found.data<Dual>()[n].tangent;
       CHECK(distance(found, values[k]) < 1e-12);
-      CHECK(distance(tangents, differences) < 1e-7 * size_of_largest(differences));
+      CHECK(distance(tangents, differences) < 1e-7 * std::max(1.0, largest(differences)));
     }
   }
 }
@@ -199,14 +177,16 @@ TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row 
     if (drawn) at.query_step = at.key_step = Tensor::of({0, 1, 2, 3, 4, 5, 6}, {1, tokens}, DType::i64);
     const TiledResult y = tiled_attention(at, operands);
     const Tensor all = concat_along(3, {y.output, y.bin_sums});
-    std::vector<Tensor> leaves;
+    std::vector<Named> leaves;
     for (const Tensor& x : operands)
-      if (x.defined()) leaves.push_back(x);
-    return Outcome{all.detach(), grad(all, normal(all.shape(), 9), leaves)};
+      if (x.defined()) leaves.push_back({"", x});
+    std::vector<Named> results = gradients_of(all, normal(all.shape(), 9), leaves);
+    results.insert(results.begin(), {"output", all.detach()});
+    return results;
   };
   CHECK(apart(outcome(false), outcome(true)) < 1e-13);
   // Row 0 has the distance 0 alone, which lies before the table: its pattern is in no bin.
-  CHECK(outcome(false).output.at({0, 0, 0, 2}) == 0);
+  CHECK(outcome(false)[0].tensor.at({0, 0, 0, 2}) == 0);
 }
 
 TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is NaN, as in softmax") {

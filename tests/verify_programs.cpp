@@ -426,8 +426,8 @@ TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by dua
   const auto samples = [half] { return std::vector<CheckedSample>{{"half", false, {normal({2, 3}, "x")}, half}}; };
   const GradientChecks checks = check_op({"half_a_square", false, samples, {}, {}}, {});
   CHECK_FALSE(checks.ok());
-  CHECK(checks.worst_by_duals() > 0.1);
-  CHECK(checks.worst_by_differences() > 0.1);
+  CHECK(checks.figures().duals > 0.1);
+  CHECK(checks.figures().differences > 0.1);
   REQUIRE(checks.cases.size() == 1);
   CHECK_MESSAGE(checks.cases[0].report.problems.size() >= 2, checks.cases[0].report.text());
 }

@@ -32,8 +32,7 @@ struct Options {
   std::string check, html, json, device = "cpu";
   std::uint64_t seed = 1;
   bool no_sums = false, list = false, quiet = false;
-  const std::vector<ConformanceCheck>* checks =
-      &conformance_checks();  // on a GPU what it computes against the CPU, and no other
+  std::vector<ConformanceCheck> checks;  // that run
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -73,29 +72,22 @@ std::string cell_text(const ConformanceCell& cell) {
   return (cell.mark == Mark::failed ? "FAIL " : "") + short_figure(cell.figure);
 }
 
-std::vector<std::string> header_of(const Options& options) {
-  std::vector<std::string> header{"scheme"};
-  for (const ConformanceCheck& check : *options.checks)
-    if (options.check.empty() || options.check == check.name) header.push_back(check.name);
-  return header;
-}
-
-void write_json(
-    const std::string& path, const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
+void write_json(const Options& options, const std::vector<ConformanceRow>& rows) {
   Json::List all;
   for (const ConformanceRow& row : rows) {
     Json entry{{"scheme", row.scheme}}, checks;
     if (!row.refusal.empty()) entry.add("refused", row.refusal);
     for (std::size_t k = 0; k < row.cells.size(); ++k) {
-      const char* mark = row.cells[k].mark == Mark::failed           ? "failed"
-                         : row.cells[k].mark == Mark::not_applicable ? "not applicable"
-                                                                     : "passed";
-      checks.add(header[k + 1], {{"mark", mark}, {"figure", row.cells[k].figure}, {"note", row.cells[k].note}});
+      const auto& [mark, figure, note] = row.cells[k];
+      checks.add(options.checks[k].name, {{"mark", mark == Mark::failed           ? "failed"
+                                                   : mark == Mark::not_applicable ? "not applicable"
+                                                                                  : "passed"},
+                                             {"figure", figure}, {"note", note}});
     }
     if (!checks.is_null()) entry.add("checks", checks);
     all.push_back(std::move(entry));
   }
-  write_file(path, Json(all).page(1) + "\n");
+  write_file(options.json, Json(all).page(1) + "\n");
 }
 
 report::Matrix::Cell page_cell(const ConformanceCell& cell) {
@@ -124,8 +116,7 @@ report::Page page_of(const Options& options, const std::vector<ConformanceRow>& 
       "-: does not apply. Point at a cell to read what was demanded and found, or click one and move with the arrow "
       "keys.",
       {}, {}};
-  for (const ConformanceCheck& check : *options.checks)
-    if (options.check.empty() || options.check == check.name) matrix.columns.emplace_back(check.name, check.meaning);
+  for (const ConformanceCheck& check : options.checks) matrix.columns.emplace_back(check.name, check.meaning);
   Table refused({"scheme", "reason"});
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) {
@@ -147,18 +138,22 @@ report::Page page_of(const Options& options, const std::vector<ConformanceRow>& 
 
 void list_everything(const Options& options) {
   std::string list;
-  for (const ConformanceCheck& check : *options.checks) list += check.name + ": " + check.meaning + '\n';
+  for (const ConformanceCheck& check : options.checks) list += check.name + ": " + check.meaning + '\n';
   list += '\n';
   for (const std::string& text : texts_of(options)) list += canonical_text(parse_schemes(text)) + '\n';
   std::cout << list;
 }
 
-void require_known_check(const CommandLine& line, const Options& options) {
-  const std::string& name = options.check;
+// On a GPU what it computes against the CPU, and no other.
+std::vector<ConformanceCheck> chosen_checks(const CommandLine& line, const Options& options, Device device) {
+  const std::vector<ConformanceCheck>& all = device.is_cpu() ? conformance_checks() : device_checks();
+  if (options.check.empty()) return all;
   std::vector<std::string> names;
-  for (const ConformanceCheck& check : *options.checks) names.push_back(check.name);
-  if (name.empty() || std::count(names.begin(), names.end(), name)) return;
-  const auto nearest = nearest_name(name, names);
+  for (const ConformanceCheck& check : all) {
+    if (check.name == options.check) return {check};
+    names.push_back(check.name);
+  }
+  const auto nearest = nearest_name(options.check, names);
   line.refuse("check",
       to_text("the name of a check required", nearest ? to_text("; did you mean '", *nearest, "'?") : ""),
       "--list names them");
@@ -168,28 +163,21 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
   std::vector<ConformanceRow> rows;
   Progress progress("conformance", static_cast<std::int64_t>(texts.size()), options.quiet);
   for (const std::string& text : texts) {
-    rows.push_back(conform(text, options.seed,
-        options.check.empty() ? std::vector<std::string>{} : std::vector{options.check}, *options.checks));
+    rows.push_back(conform(text, options.seed, options.checks));
     progress.update(static_cast<std::int64_t>(rows.size()), 0, {});
   }
   progress.finish();
   return rows;
 }
 
-void print_failures(const std::vector<ConformanceRow>& rows, const std::vector<std::string>& header) {
-  for (const ConformanceRow& row : rows) {
-    for (std::size_t k = 0; k < row.cells.size(); ++k)
-      if (row.cells[k].mark == Mark::failed)
-        std::cout << one_line(to_text("FAILED: ", row.scheme, ": ", header[k + 1], ": ", row.cells[k].note)) << '\n';
-  }
-}
-
 // The exit code: 1 where a check failed.
 int check_all(const Options& options) {
   const double begin = steady_seconds();
   const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
-  const std::vector<std::string> header = header_of(options);
+  std::vector<std::string> header{"scheme"};
+  for (const ConformanceCheck& check : options.checks) header.push_back(check.name);
   Table table(header);
+  std::string failed;
   int accepted = 0, refused = 0, cells = 0, failures = 0;
   for (const ConformanceRow& row : rows) {
     if (!row.refusal.empty()) {
@@ -200,17 +188,20 @@ int check_all(const Options& options) {
     ++accepted;
     cells += static_cast<int>(row.cells.size()) - row.count(Mark::not_applicable);
     failures += row.count(Mark::failed);
-    std::vector<std::string> line_of{row.scheme};
-    for (const ConformanceCell& cell : row.cells) line_of.push_back(cell_text(cell));
-    table.row(line_of);
+    std::vector<std::string> line{row.scheme};
+    for (const ConformanceCell& cell : row.cells) {
+      if (cell.mark == Mark::failed)
+        failed += one_line(to_text("FAILED: ", row.scheme, ": ", header[line.size()], ": ", cell.note)) + '\n';
+      line.push_back(cell_text(cell));
+    }
+    table.row(line);
   }
-  std::cout << table.text();
-  print_failures(rows, header);
+  std::cout << table.text() << failed;
   const std::string summary =
       to_text("conformance: ", accepted, " schemes and compositions, ", cells, " checks run, ", failures, " failed, ",
           refused, " combinations refused by the schemes, ", fixed(steady_seconds() - begin, 1), " s");
   std::cout << summary << '\n';
-  if (!options.json.empty()) write_json(options.json, rows, header);
+  if (!options.json.empty()) write_json(options, rows);
   if (!options.html.empty()) {
     const std::string size = to_text(accepted, " schemes and compositions, ", cells, " checks: "),
                       verdict = failures == 0 ? to_text("Passed: ", size, "none failed.")
@@ -226,8 +217,7 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   line.refuse_unless("no-sums", options.schemes.empty(), "no scheme named");
   const DeviceChoice choice = choose_device(options.device);
-  if (!choice.device.is_cpu()) options.checks = &device_checks();
-  require_known_check(line, options);
+  options.checks = chosen_checks(line, options, choice.device);
   if (options.list) {
     list_everything(options);
     return 0;

@@ -54,17 +54,20 @@ std::string scientific(double value) {
   return value == 0 ? "0" : to_text(std::scientific, std::setprecision(1), value);
 }
 
+// An error of differences, where they say something.
+std::string by_differences(double error, const GradientChecks& checks, const Options& options) {
+  return options.check.differences && checks.note.empty() ? scientific(error) : "-";
+}
+
 // ---- One name
 
 void print(const GradientChecks& checks, const Options& options) {
   for (const GradientCase& each : checks.cases) {
     std::cout << checks.name << ", " << each.label << '\n';
     Table table({"by", "shape", "duals", "differences", "kinks"});
-    for (const GradcheckInput& input : each.report.inputs) {
-      const bool by_differences = options.check.differences && checks.note.empty();
+    for (const GradcheckInput& input : each.report.inputs)
       table.row({input.name, to_string(input.shape), scientific(input.duals.relative),
-          by_differences ? scientific(input.differences.relative) : "-", std::to_string(input.kinks.size())});
-    }
+          by_differences(input.differences.relative, checks, options), std::to_string(input.kinks.size())});
     std::cout << table.text();
     for (const GradcheckInput& input : each.report.inputs)
       for (const std::string& kink : input.kinks) std::cout << "  " << input.name << ": " << kink << '\n';
@@ -77,14 +80,10 @@ void print(const GradientChecks& checks, const Options& options) {
 
 struct Totals {
   int ops = 0, samples = 0, schemes = 0, compositions = 0, refused = 0, failed = 0;
-  std::size_t inputs = 0, kinks = 0;
-  double duals = 0, differences = 0;
+  GradientFigures figures;
 
   void add(const GradientChecks& checks, bool is_op) {
-    inputs += checks.inputs();
-    kinks += checks.kinks();
-    duals = std::max(duals, checks.worst_by_duals());
-    differences = std::max(differences, checks.worst_by_differences());
+    figures.add(checks.figures());
     failed += !checks.ok();
     if (is_op) {
       ++ops;
@@ -96,70 +95,56 @@ struct Totals {
 
   std::string text(bool by_differences, double seconds) const {
     return to_text(ops, " ops on ", samples, " samples, ", schemes, " bare schemes, ", compositions,
-        " schemes with options, insides or in sums; ", inputs, " inputs and parameters; largest relative error ",
-        scientific(duals), " by duals", by_differences ? to_text(", ", scientific(differences), " by differences") : "",
-        "; ", kinks, " kinks; ", refused, " combinations that the schemes refuse; ", failed, " failed; ",
-        fixed(seconds, 1), " seconds\n");
+        " schemes with options, insides or in sums; ", figures.inputs,
+        " inputs and parameters; largest relative error ", scientific(figures.duals), " by duals",
+        by_differences ? to_text(", ", scientific(figures.differences), " by differences") : "", "; ", figures.kinks,
+        " kinks; ", refused, " combinations that the schemes refuse; ", failed, " failed; ", fixed(seconds, 1),
+        " seconds\n");
   }
 };
 
-struct Entry {
-  Checkable what;
-  bool promised = true;  // has to run
-};
-
-std::vector<Entry> everything(const Options& options) {
-  std::vector<Entry> all;
-  for (const std::string& name : op_names()) all.push_back({find_checkable(name)});
-  std::vector<std::string> texts = scheme_texts(options.check.length + 2);
-  const std::vector<std::string> sums = options.no_sums ? std::vector<std::string>() : scheme_sums(),
-                                 promised = promised_texts();
-  texts.insert(texts.end(), sums.begin(), sums.end());
-  for (const std::string& text : texts)
-    all.push_back({{nullptr, text}, std::find(promised.begin(), promised.end(), text) != promised.end()});
+std::vector<Checkable> everything(const Options& options) {
+  std::vector<Checkable> all;
+  for (const std::string& name : op_names()) all.push_back(find_checkable(name));
+  for (const std::string& text : scheme_texts(options.check.length + 2)) all.push_back({text});
+  if (!options.no_sums)
+    for (const std::string& text : scheme_sums()) all.push_back({text});
   return all;
 }
 
 // Nothing when the schemes refuse their options or their company, which they do as bad input. What was promised has to
 // run, and any other error is a failure.
-std::optional<GradientChecks> check_one(const Entry& entry, const Options& options) {
-  const std::string& name = entry.what.op ? entry.what.op->name : entry.what.scheme;
+std::optional<GradientChecks> check_one(const Checkable& what, const Options& options) {
+  static const std::vector<std::string> promised = promised_texts();
   try {
-    return check(entry.what, options.check);
+    return check(what, options.check);
   } catch (const Error& error) {
     const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
-    if (entry.promised || !refused) return GradientChecks{name, {}, {}, error.what()};
-    return {};
+    if (refused && !what.op && !std::count(promised.begin(), promised.end(), what.name)) return {};
+    return GradientChecks{what.name, {{"running it", {.inputs = {}, .problems = {error.what()}}}}};
   }
 }
 
-void report_failure(const GradientChecks& checks, Progress& progress) {
-  if (!checks.problem.empty()) progress.note(to_text("FAILED  ", checks.name, ": ", checks.problem));
-  for (const GradientCase& each : checks.cases)
-    for (const std::string& problem : each.report.problems)
-      progress.note(to_text("FAILED  ", checks.name, ", ", each.label, ": ", problem));
-}
-
 std::vector<std::string> row_of(const GradientChecks& checks, const Options& options) {
-  const bool by_differences = options.check.differences && checks.note.empty();
-  return {checks.name, std::to_string(checks.cases.size()), std::to_string(checks.inputs()),
-      scientific(checks.worst_by_duals()), by_differences ? scientific(checks.worst_by_differences()) : "-",
-      std::to_string(checks.kinks()), checks.ok() ? "ok" : "FAILED"};
+  const GradientFigures figures = checks.figures();
+  return {checks.name, std::to_string(checks.cases.size()), std::to_string(figures.inputs), scientific(figures.duals),
+      by_differences(figures.differences, checks, options), std::to_string(figures.kinks),
+      checks.ok() ? "ok" : "FAILED"};
 }
 
 int check_all(const Options& options) {
-  const std::vector<Entry> all = everything(options);
+  const std::vector<Checkable> all = everything(options);
   const double started = steady_seconds();
   Progress progress("gradcheck", static_cast<std::int64_t>(all.size()), options.quiet);
   Table table({"name", "cases", "inputs", "duals", "differences", "kinks", "result"});
   Totals totals;
   std::int64_t done = 0;
-  for (const Entry& entry : all) {
-    const std::optional<GradientChecks> checks = check_one(entry, options);
-    if (checks) {
-      totals.add(*checks, entry.what.op);
+  for (const Checkable& what : all) {
+    if (const std::optional<GradientChecks> checks = check_one(what, options)) {
+      totals.add(*checks, what.op);
       table.row(row_of(*checks, options));
-      report_failure(*checks, progress);
+      for (const std::string& problem : checks->problems())
+        progress.note(to_text("FAILED  ", checks->name, ", ", problem));
     } else {
       ++totals.refused;
     }

@@ -11,6 +11,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/verify/probe_run.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -86,18 +87,12 @@ void refuse_for(const ProbeInput& input, const CommandLine& line, const Options&
   }
 }
 
-DType dtype_named(const std::string& name) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16})
-    if (name == to_string(dtype)) return dtype;
-  return DType::f16;
-}
-
 // Positions that a scheme has no place for come from the file.
 SafetensorsFile run_on(const ProbeInput& input, const Executor& executor, const Options& options) {
   try {
     return run_probe(input, executor);
   } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
-    if (input.setting.positions.defined()) throw FileError(options.in, ": tensor positions: ", error.what());
+    if (input.has_positions) throw FileError(options.in, ": tensor positions: ", error.what());
     for (const auto& [name, given] : input.draws)
       if (given.defined()) throw FileError(options.in, ": tensor ", name, ": ", error.what());
     throw;
@@ -122,31 +117,31 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
 }
 
-// What the pass takes is told by the same pass of the same file on the planned device.
-void state_memory(const Options& options, std::optional<DType> dtype, std::optional<std::uint64_t> init,
-    const ProbeInput& input, const Executor& executor) {
-  ProbeInput planned = read_probe_input(options.in, options.scheme, dtype, init);
-  planned.setting = input.setting;
-  planned.to(Device::planned(Device::cpu()));
-  const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
-  std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()),
-                   "shorter sequences, or fewer of them, take less")
-            << '\n';
+ProbeInput read_input(const CommandLine& line, const Options& options) {
+  std::optional<DType> dtype;
+  std::optional<std::uint64_t> init;
+  if (line.given("dtype")) dtype = chosen("dtype", options.dtype, {DType::f64, DType::f32, DType::bf16, DType::f16});
+  if (line.given("init")) init = options.init;
+  ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
+  input.given.sequence.causal = !options.bidirectional;
+  if (line.given("scale")) input.given.scale = options.scale;
+  return input;
 }
 
 int run_file(const CommandLine& line, const Options& options) {
-  const std::optional<DType> dtype = line.given("dtype") ? std::optional(dtype_named(options.dtype)) : std::nullopt;
-  const std::optional<std::uint64_t> init = line.given("init") ? std::optional(options.init) : std::nullopt;
-  ProbeInput input = read_probe_input(options.in, options.scheme, dtype, init);
+  ProbeInput input = read_input(line, options);
   refuse_for(input, line, options);
   const DeviceChoice choice = choose_device(options.device);
   input.to(choice.device);
   const Executor* wanted = wanted_executor(options.executor, input.scheme->stages());
   const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
   const Executor& executor = blocks ? *blocks : wanted ? *wanted : reference_executor();
-  input.setting.causal = !options.bidirectional;
-  if (line.given("scale")) input.setting.scale = options.scale;
-  state_memory(options, dtype, init, input, executor);
+  ProbeInput planned = read_input(line, options);  // what the pass takes is told by the same pass of the same file
+  planned.to(Device::planned(Device::cpu()));
+  const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });
+  std::cerr << require_shown_memory("all that the scheme computes", peak, free_memory(Device::cpu()),
+                   "shorter sequences, or fewer of them, take less")
+            << '\n';
   const SafetensorsFile result = run_on(input, executor, options);
   write_safetensors(options.out, result);
   report(input, executor, options, result);

@@ -29,9 +29,9 @@ void draw_parameters(Module& root) {
 }
 
 // q.k / sqrt(d) gets the mean -4: one number of every query and key is +-c, c c = 4 sqrt(d).
-void make_sparse(const BareOperands& operands) {
-  const double c = 2 * std::pow(static_cast<double>(operands.q.size(-1)), 0.25);
-  for (const auto& [tensor, value] : {std::pair(operands.q, c), std::pair(operands.k, -c)}) {
+void make_sparse(const AttendInputs& inputs) {
+  const double c = 2 * std::pow(static_cast<double>(inputs.query.size(-1)), 0.25);
+  for (const auto& [tensor, value] : {std::pair(inputs.query, c), std::pair(inputs.key, -c)}) {
     const index_t dim = tensor.size(-1);
     for (index_t n = 0; n < tensor.numel(); n += dim) tensor.data<float>()[n] = static_cast<float>(value);
   }
@@ -53,17 +53,13 @@ AttentionCore::AttentionCore(const CoreCase& what, Device device)
   draw_parameters(scheme_.root());
   scheme_.root().to(what.dtype);
   scheme_.root().to(device);
-  operands_ = random_operands(scheme_, what.batch, what.length, 0, DType::f32);
-  if (what.gates == Gates::sparse) make_sparse(operands_);
-  for (const auto& [name, operand] : {std::pair("q", &operands_.q), std::pair("k", &operands_.k),
-           std::pair("v", &operands_.v), std::pair("x", &operands_.x)})
-    if (operand->defined())
-      leaves_.emplace_back(name, *operand = requires_grad(raw::to_device(raw::cast(*operand, what.dtype), device)));
-  for (const Module::Parameter& parameter : scheme_.root().parameters())
-    if (!parameter.frozen) leaves_.emplace_back(parameter.path, parameter.tensor);
-  sequence_ = BareSetting{.causal = what.causal}.sequence(what.length).on(device);
-  const Tensor cotangent = Tensor::normal(operands_.q.shape(), 0, 1, Stream(0, "cotangent"));
-  cotangent_ = raw::to_device(raw::cast(cotangent, what.dtype), device);
+  inputs_ = random_inputs(scheme_, what.batch, what.length, 0, DType::f32);
+  inputs_.sequence = Sequence::run(what.length, what.causal).on(device);
+  if (what.gates == Gates::sparse) make_sparse(inputs_);
+  for (const auto& [name, operand] : named_operands(inputs_))
+    if (operand->defined()) *operand = raw::to_device(raw::cast(*operand, what.dtype), device);
+  for (const Named& leaf : leaves_of(scheme_, inputs_)) leaves_.emplace_back(leaf.name, leaf.tensor);
+  cotangent_ = random_cotangent(inputs_, 0);
   count_operations();
 }
 
@@ -85,8 +81,7 @@ void AttentionCore::count_operations() {
 std::string AttentionCore::refusal(const Executor& executor) const { return executor.refusal(scheme_.stages()); }
 
 const Executor& AttentionCore::executor(const std::string& name) const {
-  const AttendInputs inputs{operands_.x, operands_.q, operands_.k, operands_.v, sequence_};
-  return executor_for(wanted_executor(name, scheme_.stages()), inputs, scheme_.stages());
+  return executor_for(wanted_executor(name, scheme_.stages()), inputs_, scheme_.stages());
 }
 
 // The device is waited for before each reading of the clock.
@@ -101,8 +96,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   synchronise(device_);
   allocator.reset_peak();
   const double held = live(), start = steady_seconds();
-  const Tensor output =
-      executor.attend({operands_.x, operands_.q, operands_.k, operands_.v, sequence_}, scheme_.stages());
+  const Tensor output = executor.attend(inputs_, scheme_.stages());
   synchronise(device_);
   const double middle = steady_seconds(), operands = held + bytes_of(output);
   found.kept = (live() - operands) / mib, found.peak = (peak() - operands) / mib;
@@ -111,7 +105,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
     gradients = grad(output, cotangent_, leaves, {.allow_unused = true});
     synchronise(device_);
     found.backward = (steady_seconds() - middle) * 1e3;
-    found.peak = std::max(found.peak, (peak() - operands - 3 * bytes_of(operands_.q)) / mib);
+    found.peak = std::max(found.peak, (peak() - operands - 3 * bytes_of(inputs_.query)) / mib);
   }
   found.forward = (middle - start) * 1e3;
   results_.emplace_back("output", output.detach());

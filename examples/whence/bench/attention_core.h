@@ -63,8 +63,7 @@ class AttentionCore {
   CoreCase what_;
   Device device_;
   BareAttention scheme_;
-  BareOperands operands_;
-  Sequence sequence_;
+  AttendInputs inputs_;
   Tensor cotangent_;
   NamedTensors leaves_;  // q, k, v, x where it is read, parameters
   NamedTensors results_;

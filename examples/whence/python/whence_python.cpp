@@ -23,7 +23,6 @@ namespace whence {
 namespace {
 
 using Array = nb::ndarray<nb::ro, nb::device::cpu>;
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // ---- Arrays in
 
@@ -145,8 +144,8 @@ nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::strin
       throw InputError(
           "causal: False given with ", input.scheme->text(), "; a causal mask is required by its claims; leave it out");
     }
-    input.setting.causal = causal;
-    input.setting.scale = scale;
+    input.given.sequence.causal = causal;
+    input.given.scale = scale;
     const Executor* wanted = wanted_executor(executor_name, input.scheme->stages());
     const Executor& executor = wanted ? *wanted : reference_executor();
     if (&executor != &reference_executor() && input.cotangent_logits.defined())
@@ -188,8 +187,8 @@ nb::dict check_gradients(const std::string& name, index_t length, bool differenc
   nb::dict result;
   result["name"] = checks.name;
   result["ok"] = checks.ok();
-  result["duals"] = checks.worst_by_duals();
-  result["differences"] = checks.worst_by_differences();
+  result["duals"] = checks.figures().duals;
+  result["differences"] = checks.figures().differences;
   result["note"] = checks.note;
   result["cases"] = cases;
   return result;
@@ -315,7 +314,8 @@ struct AttentionChoice {
   std::string scheme, executor;
   SchemeSizes sizes;
   DType dtype;
-  BareSetting setting;
+  bool causal;
+  std::optional<double> scale;
 };
 
 // A forward pass that waits for its backward: the graph, and the arrays that it was made of.
@@ -354,7 +354,7 @@ class Attention {
   Attention(const std::string& scheme, index_t heads, index_t head_dim, index_t length, bool causal,
       std::optional<double> scale, const std::string& executor, bool single, std::uint64_t seed)
       : choice_{scheme, executor, {.dim = heads * head_dim, .heads = heads, .length = length},
-            single ? DType::f32 : DType::f64, {.causal = causal, .scale = scale}} {
+            single ? DType::f32 : DType::f64, causal, scale} {
     for (const auto& [name, value] : {std::pair{"heads", heads}, {"head_dim", head_dim}, {"length", length}})
       if (value < 1) throw InputError(name, ": ", value, " given; 1 or more required");
     first_ = made();
@@ -403,8 +403,16 @@ class Attention {
       const RecordingScope scope(recorded);
       for (std::size_t k = 0; recorded && k < 4; ++k)
         if (leaves[k].defined()) leaves[k] = requires_grad(leaves[k]);
-      const BareOperands given{leaves[0], leaves[1], leaves[2], leaves[3]};
-      output = scheme->run(given, choice_.setting, executor_for(*scheme, given)).output;
+      const index_t tokens = attends() ? leaves[0].size(2) : leaves[3].size(1);
+      const AttendInputs given{.x = leaves[3],
+          .query = leaves[0],
+          .key = leaves[1],
+          .value = leaves[2],
+          .sequence = Sequence::run(tokens, choice_.causal),
+          .scale = choice_.scale};
+      const Executor* wanted = wanted_executor(choice_.executor, scheme->stages());
+      output =
+          scheme->run(given, attends() ? executor_for(wanted, given, scheme->stages()) : reference_executor()).output;
     }
     Results results(true);
     const nb::object handed = results(output);
@@ -416,17 +424,6 @@ class Attention {
     auto scheme = std::make_unique<BareAttention>(choice_.scheme, choice_.sizes);
     scheme->root().to(choice_.dtype);
     return scheme;
-  }
-
-  const Executor& executor_for(const BareAttention& scheme, const BareOperands& given) const {
-    if (!scheme.attends()) return reference_executor();
-    const AttendInputs inputs{.x = given.x,
-        .query = given.q,
-        .key = given.k,
-        .value = given.v,
-        .sequence = choice_.setting.sequence(given.q.size(2)),
-        .scale = choice_.setting.scale};
-    return whence::executor_for(wanted_executor(choice_.executor, scheme.stages()), inputs, scheme.stages());
   }
 
   void require_like(const std::string& name, const Tensor& given, const Shape& shape) const {

@@ -21,20 +21,27 @@ double middle(const Init& init) {
   return init.kind == Init::Kind::uniform ? (init.first + init.second) / 2 : init.first;
 }
 
-}  // namespace
-
-// Names the schemes of a sum as attention's list does.
-class BareAttention::Holder final : public Module {
- public:
-  void hold(const std::string& name, Module& module) { child(name, module); }
+// Names the schemes as attention's list does.
+struct SumOfSchemes final : Module {
+  using Module::child;
 };
 
-Sequence BareSetting::sequence(index_t length) const {
-  Sequence sequence = present.defined() ? Sequence::padded(present, causal) : Sequence::run(length, causal);
-  if (positions.defined()) sequence.positions.query = sequence.positions.key = positions;
-  sequence.given_mask = mask;
-  return sequence;
+// x whether the schemes read it or not
+AttendInputs all_inputs(
+    const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64) {
+  const SchemeSizes& sizes = scheme.sizes();
+  const Shape by_head{batch, sizes.heads, length, sizes.head_dim()};
+  AttendInputs inputs;
+  inputs.sequence = Sequence::run(length);
+  inputs.x = drawn({batch, length, sizes.dim}, seed, "x", dtype);
+  if (!scheme.attends()) return inputs;
+  inputs.query = drawn(by_head, seed, "q", dtype);
+  inputs.key = drawn(by_head, seed, "k", dtype);
+  inputs.value = drawn(by_head, seed, "v", dtype);
+  return inputs;
 }
+
+}  // namespace
 
 BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) : sizes_(sizes) {
   std::vector<SchemeSpec> specs = parse_schemes(text);
@@ -46,15 +53,14 @@ BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) 
   for (const SchemeSpec& spec : specs) all.push_back(schemes_.emplace_back(spec.make(sizes)).get());
   root_ = schemes_[0].get();
   if (specs.size() > 1) {
-    holder_ = std::make_unique<Holder>();
-    for (std::size_t k = 0; k < specs.size(); ++k) holder_->hold(specs[k].info().name, *schemes_[k]);
-    root_ = holder_.get();
+    auto sum = std::make_unique<SumOfSchemes>();
+    for (std::size_t k = 0; k < specs.size(); ++k) sum->child(specs[k].info().name, *schemes_[k]);
+    root_ = sum.get();
+    sum_ = std::move(sum);
   }
   stages_ = Stages::of(all);
   root_->to(DType::f64);
 }
-
-BareAttention::~BareAttention() = default;
 
 Claims BareAttention::claims() const {
   Claims all = stages_.schemes[0]->claims();
@@ -85,13 +91,10 @@ bool BareAttention::reads_x() const {
   const RecordingScope record(true);  // whoever asks may not be
   const BareAttention trial(text_, sizes_);
   trial.root().initialise(1);
-  const index_t length = std::min<index_t>(sizes_.length, 3);
-  const auto normal = [&](const Shape& shape, const char* name) { return drawn(shape, 1, name, DType::f64); };
-  const Shape by_head{1, sizes_.heads, length, sizes_.head_dim()};
-  const Tensor x = requires_grad(normal({1, length, sizes_.dim}, "x"));
-  const BareOperands operands{normal(by_head, "q"), normal(by_head, "k"), normal(by_head, "v"), x};
-  const Tensor output = trial.run(operands, {}, reference_executor()).output;
-  return tracked(output) && grad(sum(output), {}, {x}, {.allow_unused = true})[0].defined();
+  AttendInputs inputs = all_inputs(trial, 1, std::min<index_t>(sizes_.length, 3), 1);
+  requires_grad(inputs.x);
+  const Tensor output = trial.run(inputs, reference_executor()).output;
+  return tracked(output) && grad(sum(output), {}, {inputs.x}, {.allow_unused = true})[0].defined();
 }
 
 std::vector<std::string> BareAttention::probe_names() const {
@@ -99,7 +102,7 @@ std::vector<std::string> BareAttention::probe_names() const {
   const BareAttention trial(text_, sizes_);
   trial.root().initialise(1);
   const Capture capture("*");
-  (void)trial.run(random_operands(trial, 1, std::min<index_t>(sizes_.length, 3), 1), {}, reference_executor());
+  (void)trial.run(random_inputs(trial, 1, std::min<index_t>(sizes_.length, 3), 1), reference_executor());
   return capture.names();
 }
 
@@ -121,26 +124,17 @@ void draw_parameters(const Module& module, std::uint64_t seed) {
   }
 }
 
-BareAttention::Result BareAttention::run(
-    const BareOperands& operands, const BareSetting& setting, const Executor& executor) const {
-  const Tensor& one = attends() ? operands.q : operands.x;
-  const Sequence sequence = setting.sequence(one.size(attends() ? 2 : 1)).on(one.device());
+BareAttention::Result BareAttention::run(AttendInputs inputs, const Executor& executor) const {
+  inputs.sequence = inputs.sequence.on((attends() ? inputs.query : inputs.x).device());
   Result result;
-  Tensor x = operands.x;
   for (const auto& stage : stages_.embeds) {
     const Scope scope(*stage.path);
-    x = result.embedded = stage.scheme->embed(x, stage.moved(sequence.positions));
+    inputs.x = result.embedded = stage.scheme->embed(inputs.x, stage.moved(inputs.sequence.positions));
   }
   if (!attends()) {
     result.output = result.embedded;
     return result;
   }
-  const AttendInputs inputs{.x = x,
-      .query = operands.q,
-      .key = operands.k,
-      .value = operands.v,
-      .sequence = sequence,
-      .scale = setting.scale};
   if (&executor != &reference_executor()) {  // another one shows nothing but the output
     result.output = executor.attend(inputs, stages_);
     return result;
@@ -150,22 +144,55 @@ BareAttention::Result BareAttention::run(
   capture.edit("logits", keep_in(result.logits));
   capture.edit("pattern", keep_in(result.pattern));
   result.output = executor.attend(inputs, stages_);
-  if (const Tensor seen = sequence.mask(); seen.defined()) result.logits = masked(result.logits, seen);
+  result.logits = inputs.sequence.masked(result.logits);
   return result;
 }
 
-BareOperands random_operands(
+AttendInputs random_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype) {
-  const SchemeSizes& sizes = scheme.sizes();
-  const Shape by_head{batch, sizes.heads, length, sizes.head_dim()};
-  BareOperands operands;
-  if (scheme.attends()) {
-    operands.q = drawn(by_head, seed, "q", dtype);
-    operands.k = drawn(by_head, seed, "k", dtype);
-    operands.v = drawn(by_head, seed, "v", dtype);
+  AttendInputs inputs = all_inputs(scheme, batch, length, seed, dtype);
+  if (!scheme.reads_x()) inputs.x = {};
+  return inputs;
+}
+
+Tensor random_cotangent(const AttendInputs& inputs, std::uint64_t seed) {
+  const Tensor& like = inputs.query.defined() ? inputs.query : inputs.x;
+  return raw::to_device(drawn(like.shape(), seed, "cotangent", like.dtype()), like.device());
+}
+
+std::array<std::pair<const char*, Tensor*>, 4> named_operands(AttendInputs& inputs) {
+  return {{{"q", &inputs.query}, {"k", &inputs.key}, {"v", &inputs.value}, {"x", &inputs.x}}};
+}
+
+std::vector<Named> leaves_of(const BareAttention& scheme, AttendInputs inputs) {
+  std::vector<Named> leaves;
+  for (const auto& [name, operand] : named_operands(inputs))
+    if (operand->defined()) leaves.push_back({name, requires_grad(*operand)});
+  for (const Module::Parameter& parameter : scheme.root().parameters())
+    if (!parameter.frozen) leaves.push_back({parameter.path, parameter.tensor});
+  return leaves;
+}
+
+std::vector<Named> gradients_of(const Tensor& y, const Tensor& cotangent, const std::vector<Named>& leaves) {
+  std::vector<Tensor> handles;
+  for (const Named& leaf : leaves) handles.push_back(leaf.tensor);
+  const std::vector<Tensor> found = grad(y, cotangent, handles, {.allow_unused = true});
+  std::vector<Named> gradients;
+  for (std::size_t k = 0; k < leaves.size(); ++k) {
+    const Tensor& leaf = handles[k];
+    gradients.push_back({"gradient." + leaves[k].name,
+        found[k].defined() ? found[k] : Tensor::zeros(leaf.shape(), leaf.dtype(), leaf.device())});
   }
-  if (scheme.reads_x()) operands.x = drawn({batch, length, sizes.dim}, seed, "x", dtype);
-  return operands;
+  return gradients;
+}
+
+std::vector<Named> output_and_gradients(
+    const BareAttention& scheme, const AttendInputs& inputs, const Executor& executor, const Tensor& cotangent) {
+  const std::vector<Named> leaves = leaves_of(scheme, inputs);
+  const Tensor output = scheme.run(inputs, executor).output;
+  std::vector<Named> results = gradients_of(output, cotangent, leaves);
+  results.insert(results.begin(), {"output", output.detach()});
+  return results;
 }
 
 }  // namespace whence

@@ -1,35 +1,20 @@
-// Attention on bare queries, keys and values with the schemes of a text and no model around it: for other
-// people's numbers, and for checks.
+// Attention on bare queries, keys and values with the schemes of a text and no model around it: for other people's
+// numbers, and for checks.
 #pragma once
 
+#include <array>
 #include <memory>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "autograd/check/gradcheck.h"
 #include "nn/attention/executor.h"
 #include "nn/scheme.h"
 
 namespace whence {
 
-// REQUIRES: equal batch, heads, length and head dims. Undefined where the schemes read none.
-struct BareOperands {
-  Tensor q, k, v;  // [b h t d]
-  Tensor x;        // [b t h*d], the layer's input
-};
-
-// How the sequence lies and what may be seen of it.
-struct BareSetting {
-  bool causal = true;
-  std::optional<double> scale = {};  // of q.k; 1 / sqrt(d) when none is given
-  Tensor positions = {};             // [t] or [b t], f64; undefined: 0, 1, ... from the first token that is present
-  Tensor present = {};               // bool [b t], false for padding; undefined: no padding
-  Tensor mask = {};                  // bool, broadcasts to [b h t t]; applies besides the causal mask
-
-  [[nodiscard]] Sequence sequence(index_t length) const;
-};
-
-// Draws each parameter of a module around the middle of its Init, by its path.
+// Draws each parameter of a module around the middle of its Init, by its path: none at a zero that would hide others.
 void draw_parameters(const Module& module, std::uint64_t seed);
 
 // All schemes of one text with their parameters, those that a model has once and those that each layer has.
@@ -37,7 +22,6 @@ class BareAttention {
  public:
   // Throws InputError when the text is wrong, or when sizes or schemes do not fit.
   BareAttention(const std::string& text, const SchemeSizes& sizes);
-  ~BareAttention();
 
   const std::string& text() const { return text_; }  // canonical
   const SchemeSizes& sizes() const { return sizes_; }
@@ -51,32 +35,39 @@ class BareAttention {
   std::vector<std::string> probe_names() const;  // likewise
   std::vector<std::string> draw_names() const;   // of the probes through which positions pass that are drawn
 
-  // Draws parameters around the middle of their Init, none at a zero that would hide others:
-  // gradients are best checked there.
-  void draw_parameters(std::uint64_t seed) const { whence::draw_parameters(root(), seed); }
-
   struct Result {
     Tensor output;    // [b h t d]; [b t c] where nothing attends
     Tensor embedded;  // [b t c], where something embeds
     Tensor logits;    // [b h t t] with history, 0 where masked; undefined unless the reference executor ran
     Tensor pattern;   // likewise
   };
-  [[nodiscard]] Result run(const BareOperands& operands, const BareSetting& setting, const Executor& executor) const;
+  // Operands that the schemes do not read may be undefined. Scores are where the operands are.
+  [[nodiscard]] Result run(AttendInputs inputs, const Executor& executor) const;
 
  private:
-  class Holder;
-
   std::string text_;
   SchemeSizes sizes_;
   std::vector<std::unique_ptr<PositionalScheme>> schemes_;
-  std::unique_ptr<Holder> holder_;  // of a sum
+  std::unique_ptr<Module> sum_;  // of several schemes
   Module* root_ = nullptr;
   Stages stages_;
 };
 
-// Operands drawn from the normal distribution by `seed`. x only where the schemes read
-// it, q k v only where they attend.
-[[nodiscard]] BareOperands random_operands(
+// A causal run of normal operands drawn by `seed`. x only where the schemes read it, q k v only where they attend.
+[[nodiscard]] AttendInputs random_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64);
+// Of the output's shape, likewise.
+[[nodiscard]] Tensor random_cotangent(const AttendInputs& inputs, std::uint64_t seed);
+
+// "q", "k", "v", "x"
+[[nodiscard]] std::array<std::pair<const char*, Tensor*>, 4> named_operands(AttendInputs& inputs);
+// What is differentiated by: the operands that are there, made leaves, then parameters that are not frozen.
+[[nodiscard]] std::vector<Named> leaves_of(const BareAttention& scheme, AttendInputs inputs);
+// By each leaf, under the name "gradient.q": zeros where y does not depend on it. No cotangent: of a scalar.
+[[nodiscard]] std::vector<Named> gradients_of(
+    const Tensor& y, const Tensor& cotangent, const std::vector<Named>& leaves);
+// "output", then these.
+[[nodiscard]] std::vector<Named> output_and_gradients(
+    const BareAttention& scheme, const AttendInputs& inputs, const Executor& executor, const Tensor& cotangent);
 
 }  // namespace whence

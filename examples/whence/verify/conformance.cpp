@@ -1,6 +1,8 @@
 #include "examples/whence/verify/conformance.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/scheme.h"
@@ -15,8 +17,14 @@ constexpr index_t dim = 8, heads = 2, trained_length = 16, vocabulary = 64;
 
 }  // namespace
 
-ConformanceSubject::ConformanceSubject(std::string text, std::uint64_t seed)
-    : text_(std::move(text)), claims_(BareAttention(text_, {dim, heads, trained_length}).claims()), seed_(seed) {}
+ConformanceCell ConformanceCell::refused(const std::exception& error) {
+  return {Mark::refused_as_claimed, 0, to_text("refused: ", error.what())};
+}
+
+ConformanceCell ConformanceCell::within(double figure, double tolerance, const std::string& note) {
+  const std::string demand = to_text(note, note.empty() ? "" : "; ", "at most ", tolerance, " required");
+  return figure <= tolerance ? passed(figure, demand) : failed(figure, demand);
+}
 
 std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool causal, DType dtype) const {
   auto model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = vocabulary,
@@ -26,13 +34,13 @@ std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool caus
       .layers = layers,
       .heads = heads,
       .hidden = 12,
-      .scheme = text_,
+      .scheme = text,
       .executor = "reference",
       .causal = causal,
       .tied = false});
   model->to(dtype);
   for (const Module::Parameter& parameter : model->parameters()) {
-    const Tensor drawn = Tensor::normal(parameter.tensor.shape(), 0, 0.4, Stream(seed_, parameter.path), DType::f64);
+    const Tensor drawn = Tensor::normal(parameter.tensor.shape(), 0, 0.4, Stream(seed, parameter.path), DType::f64);
     raw::copy_into(raw::cast(drawn, dtype), parameter.tensor);
     parameter.put_inside_bounds();
   }
@@ -40,28 +48,38 @@ std::unique_ptr<Transformer> ConformanceSubject::model(index_t layers, bool caus
 }
 
 int ConformanceRow::count(ConformanceCell::Mark mark) const {
-  return static_cast<int>(
-      std::count_if(cells.begin(), cells.end(), [&](const ConformanceCell& cell) { return cell.mark == mark; }));
+  return static_cast<int>(std::ranges::count(cells, mark, &ConformanceCell::mark));
 }
 
-ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<std::string>& only,
-    const std::vector<ConformanceCheck>& checks) {
+ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::vector<ConformanceCheck>& checks) {
   ConformanceRow row{.scheme = text, .refusal = {}, .cells = {}};
-  std::unique_ptr<ConformanceSubject> subject;
+  ConformanceSubject subject{text, {}, seed};
   try {
-    row.scheme = canonical_text(parse_schemes(text));
-    subject = std::make_unique<ConformanceSubject>(row.scheme, seed);
+    row.scheme = subject.text = canonical_text(parse_schemes(text));
+    subject.claims = BareAttention(text, {dim, heads, trained_length}).claims();
   } catch (const InputError& error) {
     row.refusal = error.what();
     return row;
   }
   for (const ConformanceCheck& check : checks) {
-    if (!only.empty() && !std::count(only.begin(), only.end(), check.name)) continue;
     try {
-      row.cells.push_back(check.run(*subject));
-    } catch (const std::exception& error) { row.cells.push_back({ConformanceCell::Mark::failed, 0, error.what()}); }
+      row.cells.push_back(check.run(subject));
+    } catch (const std::exception& error) { row.cells.push_back(ConformanceCell::failed(0, error.what())); }
   }
   return row;
 }
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  if (!(a.shape() == b.shape())) fail("conformance", "shapes ", a.shape(), " and ", b.shape(), " are compared");
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double largest = 0;
+  for (std::size_t n = 0; n < x.size(); ++n) {
+    const double apart = std::fabs(x[n] - y[n]);
+    largest = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(largest, apart);
+  }
+  return largest;
+}
+
+double largest_size(const Tensor& x) { return largest_difference(x, Tensor::zeros(x.shape())); }
 
 }  // namespace whence

@@ -18,25 +18,23 @@ struct ConformanceCell {
   Mark mark = Mark::passed;
   double figure = 0;      // the largest disagreement found
   std::string note = {};  // what was demanded; where that depends on the claims, which it was; what went wrong
+
+  static ConformanceCell passed(double figure, std::string note) { return {Mark::passed, figure, std::move(note)}; }
+  static ConformanceCell failed(double figure, std::string note) { return {Mark::failed, figure, std::move(note)}; }
+  static ConformanceCell not_applicable(std::string note) { return {Mark::not_applicable, 0, std::move(note)}; }
+  static ConformanceCell refused(const std::exception& error);
+  static ConformanceCell within(double figure, double tolerance, const std::string& note = "");
 };
 
-// What a check is given: a scheme text that the schemes accept.
-class ConformanceSubject {
- public:
-  // Throws InputError when the text is wrong or the schemes refuse it.
-  ConformanceSubject(std::string text, std::uint64_t seed);
-
-  const std::string& text() const { return text_; }
-  const Claims& claims() const { return claims_; }
-  std::uint64_t seed() const { return seed_; }
+// What a check is given: a scheme text that the schemes accept, canonical.
+struct ConformanceSubject {
+  std::string text;
+  Claims claims;
+  std::uint64_t seed;
 
   // A transformer with random parameters, none of them zero; the same numbers for the same sizes.
-  [[nodiscard]] std::unique_ptr<Transformer> model(index_t layers, bool causal = true, DType dtype = DType::f64) const;
-
- private:
-  std::string text_;
-  Claims claims_;
-  std::uint64_t seed_;
+  [[nodiscard]] std::unique_ptr<Transformer> model(
+      index_t layers = 2, bool causal = true, DType dtype = DType::f64) const;
 };
 
 struct ConformanceCheck {
@@ -45,6 +43,7 @@ struct ConformanceCheck {
   std::function<ConformanceCell(const ConformanceSubject&)> run;
 };
 const std::vector<ConformanceCheck>& conformance_checks();
+const std::vector<ConformanceCheck>& attention_checks();  // those among them that run attention without a model
 
 struct ConformanceRow {
   std::string scheme;
@@ -53,8 +52,12 @@ struct ConformanceRow {
   [[nodiscard]] int count(ConformanceCell::Mark mark) const;
 };
 
-// All checks, or those whose name is listed, on one text. What a check throws is its failure.
-[[nodiscard]] ConformanceRow conform(const std::string& text, std::uint64_t seed,
-    const std::vector<std::string>& only = {}, const std::vector<ConformanceCheck>& checks = conformance_checks());
+// The checks on one text. What a check throws is its failure.
+[[nodiscard]] ConformanceRow conform(
+    const std::string& text, std::uint64_t seed, const std::vector<ConformanceCheck>& checks = conformance_checks());
+
+// Of equal shapes, else Error; infinite where a number is NaN.
+[[nodiscard]] double largest_difference(const Tensor& a, const Tensor& b);
+[[nodiscard]] double largest_size(const Tensor& x);
 
 }  // namespace whence

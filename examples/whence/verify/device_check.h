@@ -3,19 +3,19 @@
 
 #include <string>
 
-#include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/conformance.h"
+#include "nn/attention/executor.h"
 
 namespace whence {
 
 struct DeviceDisagreement {
   double largest = 0;      // of a tensor's numbers, in units of its largest on the CPU; infinite where one is NaN
-  std::string worst = {};  // which tensor: "output", "gradient of q"
+  std::string worst = {};  // which tensor: "output", "gradient.q"
 };
 
-// Same parameters and operands, small sizes, by one executor in one dtype.
+// Same parameters and operands by one executor in one dtype; two sequences of 6 tokens, laid out as `sequence` says.
 [[nodiscard]] DeviceDisagreement device_disagreement(
-    const std::string& text, const BareSetting& setting, const Executor& executor, DType dtype, std::uint64_t seed);
+    const std::string& text, const Sequence& sequence, const Executor& executor, DType dtype, std::uint64_t seed);
 
 // What a figure may be in this dtype.
 [[nodiscard]] double device_tolerance(DType dtype);

@@ -25,17 +25,20 @@ struct GradientCase {
   GradcheckReport report;
 };
 
+struct GradientFigures {
+  std::size_t inputs = 0, kinks = 0;  // with parameters
+  double duals = 0, differences = 0;  // the largest relative errors by either
+  void add(const GradientFigures& more);
+};
+
 struct GradientChecks {
   std::string name;
   std::vector<GradientCase> cases;
-  std::string note = {};     // what about this one is not as usual
-  std::string problem = {};  // of running it at all; empty: it ran
+  std::string note = {};  // what about this one is not as usual
 
-  [[nodiscard]] bool ok() const;
-  [[nodiscard]] std::size_t inputs() const;  // with parameters, over all cases
-  [[nodiscard]] std::size_t kinks() const;
-  [[nodiscard]] double worst_by_duals() const;
-  [[nodiscard]] double worst_by_differences() const;
+  [[nodiscard]] bool ok() const { return problems().empty(); }
+  [[nodiscard]] std::vector<std::string> problems() const;  // "causal: ..."
+  [[nodiscard]] GradientFigures figures() const;            // over all cases
 };
 
 // The samples of an op.
@@ -50,8 +53,8 @@ struct GradientChecks {
 
 // What a user's NAME means: an op, else a scheme text. Throws InputError with the nearest name when it is neither.
 struct Checkable {
+  std::string name;               // a scheme's is canonical
   const CheckedOp* op = nullptr;  // nullptr: a scheme
-  std::string scheme;             // canonical
 };
 [[nodiscard]] Checkable find_checkable(const std::string& name);
 [[nodiscard]] GradientChecks check(const Checkable& what, const GradientCheckOptions& options);

@@ -19,19 +19,11 @@ bool is_one_of(const std::vector<Shape>& shapes, const Shape& shape) {
   return std::any_of(shapes.begin(), shapes.end(), [&](const Shape& each) { return each == shape; });
 }
 
-// "[1,1,5,5] or [2,1,5,5]"
-std::string shapes_text(const std::vector<Shape>& shapes) {
-  std::string text;
-  for (const Shape& shape : shapes) text += (text.empty() ? "" : " or ") + to_string(shape);
-  return text;
-}
-
 // The tensors of one file, and the errors that name it; or tensors at hand, where `path` is empty.
 class Reader {
  public:
-  Reader(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors) : path_(path) {
-    for (const auto& [name, tensor] : tensors) tensors_.emplace(name, tensor);
-  }
+  Reader(const std::string& path, const NamedTensors& tensors)
+      : path_(path), tensors_(tensors.begin(), tensors.end()) {}
 
   // How whoever gave the tensors asks for draws.
   const char* init() const { return path_.empty() ? "init" : "--init"; }
@@ -67,29 +59,29 @@ class Reader {
   }
 
   // No tensor that nobody reads.
-  void refuse_unknown(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme) const {
+  void refuse_unknown(const std::vector<ExpectedTensor>& expected, const std::string& scheme) const {
     std::vector<std::string> known;
     for (const ExpectedTensor& each : expected) known.push_back(each.name);
-    for (const Module::Parameter& parameter : scheme.root().parameters()) known.push_back(parameter.path);
     for (const auto& [name, tensor] : tensors_) {
       if (std::find(known.begin(), known.end(), name) != known.end()) continue;
       const auto nearest = nearest_name(name, known);
-      refuse("tensor ", in_quotes(name), " given; ", scheme.text(), " reads no tensor of this name; ",
+      refuse("tensor ", in_quotes(name), " given; ", scheme, " reads no tensor of this name; ",
           nearest ? "did you mean '" + *nearest + "'?" : "it reads " + joined(known));
     }
   }
 
   // All that is missing in one message: nobody likes to be told one name per run.
-  void refuse_missing(const std::vector<ExpectedTensor>& expected, const BareAttention& scheme, bool draws) const {
+  void refuse_missing(const std::vector<ExpectedTensor>& expected, const std::string& scheme) const {
     std::vector<std::string> missing;
-    for (const ExpectedTensor& each : expected)
-      if (each.required && !has(each.name)) missing.push_back(each.name + " " + shapes_text(each.shapes));
-    const std::size_t inputs = missing.size();
-    for (const Module::Parameter& parameter : scheme.root().parameters())
-      if (!has(parameter.path) && !draws) missing.push_back(parameter.path + " " + to_string(parameter.tensor.shape()));
-    if (missing.empty()) return;
-    refuse("missing: ", joined(missing), "; there: ", names(), "; every tensor of ", scheme.text(),
-        " required; add them", missing.size() == inputs ? "" : to_text(", or draw parameters with ", init(), " SEED"));
+    bool parameters = false;
+    for (const ExpectedTensor& each : expected) {
+      if (!each.required || has(each.name)) continue;
+      missing.push_back(each.name + " " + joined(each.shapes, {}, " or "));
+      parameters |= each.kind == Kind::parameter;
+    }
+    if (!missing.empty())
+      refuse("missing: ", joined(missing), "; there: ", names(), "; every tensor of ", scheme, " required; add them",
+          parameters ? to_text(", or draw parameters with ", init(), " SEED") : "");
   }
 
   // Shape and dtype of a tensor that is there. Nothing is broadcast or converted silently:
@@ -99,14 +91,14 @@ class Reader {
     const Tensor tensor = get(name);
     if (!tensor.defined()) return;
     if (!is_one_of(shapes, tensor.shape())) {
-      refuse("tensor ", name, ": ", tensor.shape(), " given; ", shapes_text(shapes), " required",
+      refuse("tensor ", name, ": ", tensor.shape(), " given; ", joined(shapes, {}, " or "), " required",
           meaning.empty() ? "" : ": " + meaning);
     }
     const DType dtype = tensor.dtype();
     if (kind == Kind::truth && dtype != DType::boolean) refuse("tensor ", name, ": ", dtype, " given; bool required");
     if (kind == Kind::positions && dtype == DType::boolean)
       refuse("tensor ", name, ": bool given; f64, or another number, required");
-    if (kind == Kind::numbers && dtype != numbers) {
+    if ((kind == Kind::numbers || kind == Kind::parameter) && dtype != numbers) {
       refuse("tensor ", name, ": ", dtype, " given where ", has("q") ? "q" : "x", " is ", numbers,
           "; one floating dtype for all numbers required; convert one of them");
     }
@@ -137,18 +129,15 @@ class Reader {
   std::map<std::string, Tensor> tensors_;
 };
 
-void read_parameters(
-    const Reader& file, ProbeInput& input, DType numbers, DType dtype, std::optional<std::uint64_t> init) {
+void read_parameters(const Reader& file, ProbeInput& input, DType dtype, std::optional<std::uint64_t> init) {
   Module& root = input.scheme->root();
   if (init) root.initialise(*init);
   root.to(dtype);
-  for (const Module::Parameter& parameter : root.parameters()) {
-    file.check({parameter.path, "", {parameter.tensor.shape()}, Kind::numbers, !init, ""}, numbers);
+  for (const Module::Parameter& parameter : root.parameters())
     if (file.has(parameter.path))
       raw::copy_into(file.numbers(parameter.path, dtype), parameter.tensor);
     else
       input.drawn.push_back(parameter.path);
-  }
   if (init && input.drawn.empty())
     throw InputError(file.init(), ": given; the file has every parameter, so that it has no effect; leave it out");
 }
@@ -157,10 +146,10 @@ void read_parameters(
 
 void ProbeInput::to(Device device) {
   scheme->root().to(device);
-  for (Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.x, &cotangent, &cotangent_logits})
+  for (Tensor* tensor : {&given.query, &given.key, &given.value, &given.x, &cotangent, &cotangent_logits})
     if (tensor->defined()) *tensor = raw::to_device(*tensor, device);
-  for (auto& [name, given] : draws)
-    if (given.defined()) given = raw::to_device(given, device);
+  for (auto& [name, drawn_there] : draws)
+    if (drawn_there.defined()) drawn_there = raw::to_device(drawn_there, device);
 }
 
 std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length) {
@@ -208,23 +197,28 @@ ProbeInput read_probe_input(
   return probe_input_of(path, read_safetensors(path).tensors, scheme, dtype, init);
 }
 
-ProbeInput probe_input_of(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors,
-    const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init) {
+ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, const std::string& scheme,
+    std::optional<DType> dtype, std::optional<std::uint64_t> init) {
   (void)parse_schemes(scheme);
   const Reader file(path, tensors);
   const Reader::Sizes sizes = file.sizes();
   ProbeInput input;
   input.scheme = std::make_unique<BareAttention>(scheme, sizes.scheme);
-  const std::vector<ExpectedTensor> expected = expected_tensors(*input.scheme, sizes.batch, sizes.length);
-  file.refuse_unknown(expected, *input.scheme);  // a misspelt name says more than a missing one
-  file.refuse_missing(expected, *input.scheme, init.has_value());
+  std::vector<ExpectedTensor> expected = expected_tensors(*input.scheme, sizes.batch, sizes.length);
+  for (const Module::Parameter& parameter : input.scheme->root().parameters())
+    expected.push_back({parameter.path, "", {parameter.tensor.shape()}, Kind::parameter, !init, ""});
+  file.refuse_unknown(expected, input.scheme->text());  // a misspelt name says more than a missing one
+  file.refuse_missing(expected, input.scheme->text());
   const DType numbers = file.get(file.has("q") ? "q" : "x").dtype(), wanted = dtype.value_or(numbers);
   for (const ExpectedTensor& each : expected) file.check(each, numbers);
-  read_parameters(file, input, numbers, wanted, init);
-  input.operands = {
-      file.numbers("q", wanted), file.numbers("k", wanted), file.numbers("v", wanted), file.numbers("x", wanted)};
-  input.setting = {
-      .positions = file.numbers("positions", DType::f64), .present = file.get("present"), .mask = file.get("mask")};
+  read_parameters(file, input, wanted, init);
+  for (const auto& [name, operand] : named_operands(input.given)) *operand = file.numbers(name, wanted);
+  const Tensor present = file.get("present"), positions = file.numbers("positions", DType::f64);
+  Sequence& sequence = input.given.sequence;
+  sequence = present.defined() ? Sequence::padded(present) : Sequence::run(sizes.length);
+  input.has_positions = positions.defined();
+  if (input.has_positions) sequence.positions.query = sequence.positions.key = positions;
+  sequence.given_mask = file.get("mask");
   for (const std::string& name : input.scheme->draw_names())
     input.draws.emplace_back(name, file.has(name) ? file.draw(name) : Tensor());
   input.cotangent = file.numbers("cotangent", wanted);

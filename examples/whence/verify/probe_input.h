@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "examples/whence/verify/bare_attention.h"
+#include "nn/io/safetensors.h"
 
 namespace whence {
 
 struct ExpectedTensor {
-  enum class Kind { numbers, truth, positions };  // of the dtype of all numbers; bool; any floating or whole numbers
-  std::string name, axes;                         // "q", "b h t d"
-  std::vector<Shape> shapes;                      // any of these
+  // Of the dtype of all numbers; bool; any floating or whole numbers; as numbers, where an `init` may draw them.
+  enum class Kind { numbers, truth, positions, parameter };
+  std::string name, axes;     // "q", "b h t d"
+  std::vector<Shape> shapes;  // any of these
   Kind kind = Kind::numbers;
   bool required = true;
   std::string meaning;
@@ -24,15 +26,15 @@ struct ExpectedTensor {
 
 struct ProbeInput {
   std::unique_ptr<BareAttention> scheme;  // parameters as the file has them
-  BareOperands operands;
-  BareSetting setting;                 // positions, present and mask of the file
-  Tensor cotangent, cotangent_logits;  // undefined where the file has none
+  AttendInputs given;                     // with positions, padding and mask of the file; causal
+  bool has_positions = false;             // the file has
+  Tensor cotangent, cotangent_logits;     // undefined where the file has none
   // Probes through which positions pass that `randomised` draws, with those of the file, [t] f64; undefined: drawn.
-  std::vector<std::pair<std::string, Tensor>> draws;
+  NamedTensors draws;
   std::vector<std::string> drawn;  // parameters that the file does not have
 
   void to(Device device);  // numbers, parameters and draws
-  [[nodiscard]] DType dtype() const { return (operands.q.defined() ? operands.q : operands.x).dtype(); }
+  [[nodiscard]] DType dtype() const { return (given.query.defined() ? given.query : given.x).dtype(); }
 };
 
 // Sizes come from q, or from x where the schemes only add to tokens. Missing parameters are drawn from
@@ -42,8 +44,7 @@ struct ProbeInput {
     const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init);
 
 // The same of tensors at hand; without a path errors are InputError. Numbers of the dtype that is wanted are not copied.
-[[nodiscard]] ProbeInput probe_input_of(const std::string& path,
-    const std::vector<std::pair<std::string, Tensor>>& tensors, const std::string& scheme, std::optional<DType> dtype,
-    std::optional<std::uint64_t> init);
+[[nodiscard]] ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, const std::string& scheme,
+    std::optional<DType> dtype, std::optional<std::uint64_t> init);
 
 }  // namespace whence

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "examples/whence/verify/probe_input.h"
-#include "nn/io/safetensors.h"
 
 namespace whence {
 

@@ -1,0 +1,228 @@
+// The columns of the conformance matrix that bare attention shows: every executor computes the same, and nothing reaches
+// what must not see it.
+#include <algorithm>
+
+#include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/conformance.h"
+#include "examples/whence/verify/probe_run.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using Cell = ConformanceCell;
+using Subject = ConformanceSubject;
+
+constexpr index_t batch = 2, length = 6, capacity = 16;
+constexpr double rounding = 1e-12;
+
+BareAttention drawn_attention(const Subject& subject, const SchemeSizes& sizes) {
+  BareAttention scheme(subject.text, sizes);
+  draw_parameters(scheme.root(), subject.seed);
+  return scheme;
+}
+
+using AttentionCheck = Cell (*)(const Subject&, const BareAttention&);
+
+std::function<Cell(const Subject&)> of_attention(AttentionCheck check) {
+  return [check](const Subject& subject) {
+    const BareAttention scheme = drawn_attention(subject, {8, 2, capacity});
+    return scheme.attends() ? check(subject, scheme) : Cell::not_applicable("takes no part in attention");
+  };
+}
+
+// Two sequences, the second with padding on the left and on the right.
+Tensor present_but(index_t tokens, index_t left, index_t right) {
+  std::vector<double> present(static_cast<std::size_t>(2 * tokens), 1.0);
+  std::fill_n(present.begin() + tokens, left, 0.0);
+  std::fill_n(present.rbegin(), right, 0.0);
+  return Tensor::of(present, {2, tokens}, DType::boolean);
+}
+
+// Output and all gradients of bare attention by one executor, against the composed ops.
+double apart_from_reference(const Subject& subject, const BareAttention& scheme, const Executor& executor,
+    index_t tokens, index_t left = 0, index_t right = 0) {
+  AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
+  const bool padded = left + right > 0;
+  const Tensor present = present_but(tokens, left, right);
+  // What rows of padding give means nothing.
+  const Tensor counted = raw::cast(raw::reshape(present, {batch, 1, tokens, 1}), DType::f64);
+  const Tensor cotangent = random_cotangent(inputs, subject.seed) * counted;
+  double largest = 0;
+  for (const bool causal : {true, false}) {
+    if (!causal && subject.claims.causal_only) continue;
+    inputs.sequence = padded ? Sequence::padded(present, causal) : Sequence::run(tokens, causal);
+    const std::vector<Named> wanted = output_and_gradients(scheme, inputs, reference_executor(), cotangent),
+                             found = output_and_gradients(scheme, inputs, executor, cotangent);
+    largest = std::max(largest, largest_difference(wanted[0].tensor * counted, found[0].tensor * counted));
+    for (std::size_t k = 1; k < wanted.size(); ++k) {
+      const Tensor& gradient = wanted[k].tensor;
+      largest =
+          std::max(largest, largest_difference(gradient, found[k].tensor) / std::max(1.0, largest_size(gradient)));
+    }
+  }
+  return largest;
+}
+
+Cell strips(const Subject& subject, const BareAttention& scheme) {
+  const auto blocks = strips_executor_of(2);
+  const std::string refusal = blocks->refusal(scheme.stages());
+  if (!refusal.empty()) return Cell::not_applicable(refusal);
+  return Cell::within(apart_from_reference(subject, scheme, *blocks, 7), rounding, "blocks of two rows");
+}
+
+// One token, some that fill no vector, and more than a tile; padding on the left, on the right and on both sides.
+Cell tiled(const Subject& subject, const BareAttention& small) {
+  const std::string refusal = tiled_executor().refusal(small.stages());
+  if (!refusal.empty()) return Cell::not_applicable(refusal);
+  double largest = 0;
+  for (const auto& [heads, wanted] : {std::pair<index_t, index_t>{2, 1}, {1, 17}, {3, 9}, {1, 67}}) {
+    const index_t tokens =
+        subject.claims.drawn_each_step ? std::min(wanted, capacity) : wanted;  // as many as are drawn
+    const BareAttention scheme = drawn_attention(subject, {4 * heads, heads, std::max(capacity, tokens)});
+    for (const auto& [left, right] : {std::pair<index_t, index_t>{0, 0}, {2, 0}, {0, 3}, {1, 2}})
+      if (tokens == 9 || left + right == 0)
+        largest = std::max(largest, apart_from_reference(subject, scheme, tiled_executor(), tokens, left, right));
+  }
+  return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
+}
+
+// Rows [begin, end) of sequence b of [b h t d] or [b t c].
+Tensor part(const Tensor& x, index_t b, index_t begin, index_t end) {
+  return raw::slice(raw::slice(x, 0, b, b + 1), -2, begin, end);
+}
+
+// What must not change by what a later token or padding holds, and the row that must.
+struct Hidden {
+  std::vector<Tensor> outputs;    // of tokens before `at`, and of the second sequence
+  std::vector<Tensor> gradients;  // of their queries, and of the second sequence's other operands
+  Tensor row;                     // of `at`
+};
+
+// A run whose first sequence has `other` in one operand, or (the last) in the cotangent, of its token `at`, and whose
+// second one has it in its padding. The cotangent is 0 in rows of padding.
+Hidden hidden_run(
+    const Subject& subject, const BareAttention& scheme, const Executor& executor, std::size_t changed, double other) {
+  constexpr index_t tokens = 7, at = 4, real = 5;
+  AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
+  inputs.sequence = Sequence::padded(present_but(tokens, 0, tokens - real));
+  const Tensor cotangent = random_cotangent(inputs, subject.seed);
+  kernels({}).fill(part(cotangent, 1, real, tokens), 0);
+  if (changed == 4) kernels({}).fill(part(cotangent, 0, at, at + 1), other);
+  if (const Tensor* x = changed < 4 ? named_operands(inputs)[changed].second : nullptr; x && x->defined())
+    for (const Tensor& place : {part(*x, 0, at, at + 1), part(*x, 1, real, tokens)})
+      kernels({}).fill(raw::slice(place, -1, 0, 1), other);
+  const std::vector<Named> results = output_and_gradients(scheme, inputs, executor, cotangent);
+  const index_t seen = subject.claims.sees_no_future ? at : 0;
+  const Tensor &output = results[0].tensor, &of_queries = results[1].tensor;
+  Hidden found{.outputs = {part(output, 0, 0, seen), part(output, 1, 0, real)},
+      .gradients = {part(of_queries, 0, 0, seen)},
+      .row = part(output, 0, at, at + 1)};
+  const std::size_t operands = inputs.x.defined() ? 4 : 3;
+  for (std::size_t k = 1; k <= operands; ++k) found.gradients.push_back(part(results[k].tensor, 1, 0, real));
+  return found;
+}
+
+double largest_difference_of_any(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double largest = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) largest = std::max(largest, largest_difference(a[k], b[k]));
+  return largest;
+}
+
+Cell hidden(const Subject& subject, const BareAttention& scheme) {
+  const std::unique_ptr<const Executor> blocks = strips_executor_of(2);
+  double largest = 0, largest_gradient = 0;
+  for (const Executor* executor : {&reference_executor(), blocks.get(), &tiled_executor()}) {
+    if (!executor->refusal(scheme.stages()).empty()) continue;
+    constexpr std::size_t nothing = 5;
+    const Hidden before = hidden_run(subject, scheme, *executor, nothing, 0);
+    double own_row = 0;
+    for (const double other : {-3.0, 1e30}) {
+      for (std::size_t changed = 0; changed < nothing; ++changed) {
+        const Hidden found = hidden_run(subject, scheme, *executor, changed, other);
+        own_row = std::max(own_row, largest_difference(before.row, found.row));
+        largest = std::max(largest, largest_difference_of_any(before.outputs, found.outputs));
+        largest_gradient = std::max(largest_gradient, largest_difference_of_any(before.gradients, found.gradients));
+      }
+    }
+    if (own_row == 0) return Cell::failed(0, to_text(executor->name(), ": a token's own row does not depend on it"));
+  }
+  if (largest_gradient > rounding)
+    return Cell::failed(largest_gradient, "gradients of earlier queries, or of another sequence, moved");
+  return Cell::within(
+      largest, 0, "bits of earlier rows and of other sequences, by every executor; their gradients to rounding");
+}
+
+// As programs run a pass: first on the planned device, which says what it will take, then on the CPU.
+Cell planned(const Subject& subject) {
+  const BareAttention scheme(subject.text, {8, 2, capacity});
+  AttendInputs inputs = random_inputs(scheme, batch, length, subject.seed);
+  NamedTensors given{{"cotangent", random_cotangent(inputs, subject.seed)}};
+  for (const auto& [name, operand] : named_operands(inputs))
+    if (operand->defined()) given.emplace_back(name, *operand);
+  const bool has_parameters = !scheme.root().parameters().empty();
+  const auto input = [&] {
+    return probe_input_of("", given, subject.text, {}, has_parameters ? std::optional(subject.seed) : std::nullopt);
+  };
+  double largest = 0;
+  for (const Executor* executor : scheme.attends() ? executors() : std::vector{&reference_executor()}) {
+    if (!executor->refusal(scheme.stages()).empty()) continue;
+    const ProbeInput real = input();
+    ProbeInput plan = input();
+    plan.to(Device::planned(Device::cpu()));
+    const SafetensorsFile alone = run_probe(real, *executor);
+    SafetensorsFile shapes;
+    if (planned_peak([&] { shapes = run_probe(plan, *executor); }) == 0) return Cell::failed(0, "takes no memory");
+    const SafetensorsFile after = run_probe(real, *executor);
+    for (std::size_t k = 0; k < alone.tensors.size(); ++k) {
+      const auto& [name, tensor] = after.tensors[k];
+      if (k >= shapes.tensors.size() || !(shapes.tensors[k].second.shape() == tensor.shape()))
+        return Cell::failed(0, to_text(executor->name(), ": ", name, " is planned with another shape"));
+      largest = std::max(largest, largest_difference(alone.tensors[k].second, tensor));
+    }
+  }
+  return Cell::within(largest, 0, "the numbers of a pass that was not planned");
+}
+
+// Each head of a run with a mask per head against that head under its mask alone.
+Cell head_masks(const Subject& subject, const BareAttention& scheme) {
+  AttendInputs inputs = random_inputs(scheme, batch, length, subject.seed);
+  std::vector<double> allowed;
+  for (index_t head = 0; head < 2; ++head)
+    for (index_t i = 0; i < length; ++i)
+      for (index_t j = 0; j < length; ++j) allowed.push_back(i == j || (3 * i + 2 * j + head) % 4 != 0);
+  const Tensor masks = Tensor::of(allowed, {1, 2, length, length}, DType::boolean);
+  const auto output = [&](const Tensor& mask) {
+    inputs.sequence.given_mask = mask;
+    return scheme.run(inputs, reference_executor()).output.detach();
+  };
+  try {
+    const Tensor together = output(masks);
+    double apart = 0;
+    for (index_t head = 0; head < 2; ++head) {
+      const Tensor alone = output(raw::contiguous(raw::slice(masks, 1, head, head + 1)));
+      apart = std::max(apart, largest_difference(raw::select(together, 1, head), raw::select(alone, 1, head)));
+    }
+    if (!subject.claims.mask_per_head) return Cell::failed(apart, "says that it refuses a mask per head, and does not");
+    return Cell::within(apart, rounding);
+  } catch (const InputError& error) {
+    if (subject.claims.mask_per_head) throw;
+    return Cell::refused(error);
+  }
+}
+
+}  // namespace
+
+const std::vector<ConformanceCheck>& attention_checks() {
+  static const std::vector<ConformanceCheck> checks{
+      {"strips", "blocks of query rows give the same output and gradients", of_attention(strips)},
+      {"tiled", "tile programs give the same output and gradients", of_attention(tiled)},
+      {"hidden", "what a later token or padding holds changes no bit of what does not see it", of_attention(hidden)},
+      {"planned", "planned first, as programs do, a pass has the same shapes and then the same numbers", planned},
+      {"head masks", "each head may have a mask of its own, where that is claimed", of_attention(head_masks)}};
+  return checks;
+}
+
+}  // namespace whence
