@@ -39,7 +39,7 @@ def rope(p, causal):
 
 
 def alibi_bias(p, causal):
-    """Press et al. 2022: slopes 2^(-8 h / heads), where the heads are a power of two."""
+    """Press et al. 2022, causal: slopes 2^(-8 h / heads), where the heads are a power of two."""
     heads, t = p["q"].shape[1:3]
     return -(2.0 ** (-8.0 * torch.arange(1, heads + 1).double() / heads)).view(-1, 1, 1) * distances(t, causal)
 
