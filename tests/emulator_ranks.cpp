@@ -84,8 +84,9 @@ TEST_CASE("ranks over NCCL's stand-in: the weights of ranks whose sums go over t
   const auto weights = [&](const std::string& out) { return text_of(scratch / out + "/weights.safetensors"); };
   {
     const std::vector<std::string> same{"--steps", "2", "--out", scratch / "tcp", "--rank-limit", "20"};
-    Rank first(0, free_port(), same, scratch);
-    Rank second(1, free_port(), same, scratch);
+    const std::string port = free_port();
+    Rank first(0, port, same, scratch);
+    Rank second(1, port, same, scratch);
     const Outcome a = first.program().finish_within(100), b = second.program().finish_within(100);
     REQUIRE_MESSAGE(a.code == 0, a.err, b.err);
     CHECK(a.out.find("over NCCL 2.27.3") != std::string::npos);
