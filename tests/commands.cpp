@@ -12,16 +12,14 @@
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
+using namespace whence;
 using namespace whence::test;
 
 namespace {
 
 using Words = std::vector<std::string>;
 
-Outcome run(const Words& words) {
-  static const Scratch scratch("commands");
-  return RunningProgram(words[0], {words.begin() + 1, words.end()}, scratch / "log").finish();
-}
+Outcome run(const Words& words) { return test::run(words[0], {words.begin() + 1, words.end()}); }
 
 Words lines_of(const std::string& text) {
   Words lines;

@@ -44,10 +44,6 @@ std::string with_field(
   return folder;
 }
 
-Outcome run(const Scratch& scratch, const std::string& command, const std::vector<std::string>& arguments) {
-  return RunningProgram(command, arguments, scratch / "log").finish_within(60);
-}
-
 }  // namespace
 
 TEST_CASE("convert: models that PyTorch wrote give its logits, and come back from us with the same bits") {
@@ -91,7 +87,7 @@ TEST_CASE("convert: a model that ours cannot be is refused by the field of its c
   const Scratch scratch("convert-refused");
   const std::string out = scratch / "out";
   const auto refusal = [&](const std::string& folder) {
-    const Outcome ended = run(scratch, "convert", {folder, "--out", out, "--tokeniser", "bytes"});
+    const Outcome ended = run("convert", {folder, "--out", out, "--tokeniser", "bytes"});
     CHECK_MESSAGE(ended.code == 3, ended.err);
     CHECK_FALSE(fs::exists(out));
     return ended.err;
@@ -140,12 +136,12 @@ TEST_CASE(
     std::vector<std::string> all{"lm"};
     all.insert(all.end(), sizes.begin(), sizes.end());
     all.insert(all.end(), more.begin(), more.end());
-    return run(scratch, "train", all);
+    return run("train", all);
   };
   const std::string rope = scratch / "rope", theirs = scratch / "theirs", again = scratch / "again";
   REQUIRE(train({"--scheme", "rope", "--steps", "6", "--out", rope}).code == 0);
-  REQUIRE(run(scratch, "convert", {rope, "--out", theirs}).code == 0);
-  REQUIRE(run(scratch, "convert", {theirs, "--out", again}).code == 0);
+  REQUIRE(run("convert", {rope, "--out", theirs}).code == 0);
+  REQUIRE(run("convert", {theirs, "--out", again}).code == 0);
   const auto tensors = [](const std::string& file) {
     std::map<std::string, std::string> found;
     const SafetensorsFile read = read_safetensors(file);
@@ -153,31 +149,31 @@ TEST_CASE(
     return found;
   };
   CHECK(tensors(rope + "/weights.safetensors") == tensors(again + "/weights.safetensors"));
-  CHECK(run(scratch, "convert", {rope, "--out", again}).code == 2);  // it holds a model
-  CHECK(run(scratch, "generate", {"--run", again, "--prompt", "the cat", "--tokens", "8"}).code == 0);
+  CHECK(run("convert", {rope, "--out", again}).code == 2);  // it holds a model
+  CHECK(run("generate", {"--run", again, "--prompt", "the cat", "--tokens", "8"}).code == 0);
   std::ofstream(scratch / "read") << "the cat sat on the mat";
-  const Outcome looked = run(scratch, "look", {again, "--text", scratch / "read", "--causes"});
+  const Outcome looked = run("look", {again, "--text", scratch / "read", "--causes"});
   CHECK_MESSAGE(looked.code == 0, looked.err);
 
   const Outcome dropped = train({"--scheme", "none", "--weights-of", rope, "--steps", "4", "--warm-up", "0",
       "--save-every", "2", "--out", scratch / "drope"});
   REQUIRE_MESSAGE(dropped.code == 0, dropped.err);
-  CHECK_MESSAGE(dropped.out.find("; dropped: none; new: none") != std::string::npos, dropped.out);
+  CHECK_MESSAGE(has(dropped.out, "; dropped: none; new: none"), dropped.out);
   const Outcome same = train({"--scheme", "none", "--weights-of", again, "--steps", "4", "--warm-up", "0",
       "--processes", "2", "--out", scratch / "same"});
   REQUIRE_MESSAGE(same.code == 0, same.err);
   const Outcome cope =
       train({"--scheme", "cope(p_max=4)", "--weights-of", theirs, "--steps", "2", "--out", scratch / "cope"});
   REQUIRE_MESSAGE(cope.code == 0, cope.err);
-  CHECK_MESSAGE(cope.out.find("new: blocks.0.attention.position.table") != std::string::npos, cope.out);
+  CHECK_MESSAGE(has(cope.out, "new: blocks.0.attention.position.table"), cope.out);
   // Gone on with where the folder is no more.
   fs::rename(rope, scratch / "moved");
-  const Outcome longer = run(scratch, "train", {"--resume", "--out", scratch / "drope", "--steps", "6"});
+  const Outcome longer = run("train", {"--resume", "--out", scratch / "drope", "--steps", "6"});
   CHECK_MESSAGE(longer.code == 0, longer.err);
   const Outcome unfit =
       train({"--scheme", "none", "--weights-of", again, "--dim", "32", "--steps", "2", "--out", scratch / "unfit"});
   CHECK(unfit.code == 2);
   const Outcome layers =
       train({"--scheme", "none", "--weights-of", scratch / "cope", "--steps", "2", "--out", scratch / "dropped"});
-  CHECK_MESSAGE(layers.out.find("dropped: blocks.0.attention.position.table") != std::string::npos, layers.out);
+  CHECK_MESSAGE(has(layers.out, "dropped: blocks.0.attention.position.table"), layers.out);
 }

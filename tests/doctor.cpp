@@ -47,12 +47,6 @@ template <class Change> Finding only_finding(MachineFacts facts, const Change& c
   return findings[0];
 }
 
-Outcome run_doctor(const std::vector<std::string>& arguments) {
-  return RunningProgram(
-      "doctor", arguments, std::filesystem::temp_directory_path() / ("whence-doctor-" + std::to_string(getpid())))
-      .finish();
-}
-
 }  // namespace
 
 TEST_CASE("doctor: nothing is found where everything fits") {
@@ -120,15 +114,15 @@ TEST_CASE("doctor: what it measures here is true") {
 }
 
 TEST_CASE("doctor: the program prints both forms, and warnings do not make it fail") {
-  const Outcome text = run_doctor({}), page = run_doctor({"--json"});
+  const Outcome text = run("doctor", {}), page = run("doctor", {"--json"});
   CHECK(text.code == 0);
   CHECK(text.err.empty());
   for (const char* name : {"build", "processor", "threads", "memory", "blas", "products", "cuda", "gpu"})
-    CHECK_MESSAGE(text.out.find('\n' + std::string(name) + ' ') != std::string::npos, name);
+    CHECK_MESSAGE(has(text.out, '\n' + std::string(name) + ' '), name);
   CHECK(page.code == 0);
   const auto json = nlohmann::json::parse(page.out);
   CHECK(json.at("version") == WHENCE_VERSION);
   CHECK(json.at("threads").at("used").get<int>() >= 1);
   CHECK(json.at("findings").is_array());
-  CHECK(run_doctor({"--verbose"}).code == 2);
+  CHECK(run("doctor", {"--verbose"}).code == 2);
 }

@@ -123,16 +123,13 @@ TEST_CASE("choices: a cloze is greedy where each token is the most probable; wha
            {R"({"context": "a", "choices": ["b", "c"]})", "no field 'answer'"},
            {R"({"context": "a", "answer": ""})", "an empty choice"}, {R"({"answer": "b"})", "no field 'context'"}}) {
     const std::string found = refusal(scratch, line);
-    CHECK_MESSAGE(found.find("q.jsonl: line 2: ") != std::string::npos, found);
-    CHECK_MESSAGE(found.find(message) != std::string::npos, found);
+    CHECK_MESSAGE(has(found, "q.jsonl: line 2: "), found);
+    CHECK_MESSAGE(has(found, message), found);
   }
 }
 
 TEST_CASE("score: a trained model prefers what its text says") {
   const Scratch scratch("score");
-  const auto run = [&](const std::string& command, const std::vector<std::string>& arguments) {
-    return RunningProgram(command, arguments, scratch / "log").finish();
-  };
   std::string text;
   for (int k = 0; k < 300; ++k) text += k % 3 == 0 ? "the cat sat on the mat.\n" : "a dog ran to the sea.\n";
   write_file(scratch / "text.txt", text);
@@ -150,7 +147,7 @@ TEST_CASE("score: a trained model prefers what its text says") {
       run("score", {out, "--data", scratch / "q.jsonl", "--out", scratch / "lines.jsonl", "--quiet"});
   REQUIRE_MESSAGE(scored.code == 0, scored.err);
   CHECK(scored.out.find("note: 2 of 5 texts") == 0);
-  CHECK(scored.out.find("accuracy %, sum of log p") != std::string::npos);
+  CHECK(has(scored.out, "accuracy %, sum of log p"));
   std::istringstream lines(test::text_of(scratch / "lines.jsonl"));
   std::vector<nlohmann::json> found;
   for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));
@@ -159,5 +156,5 @@ TEST_CASE("score: a trained model prefers what its text says") {
   CHECK(found[1].at("choices")[0].at("cut") == true);
   CHECK(found[2].at("choices")[0].at("greedy") == true);
   CHECK(run("score", {out, "--data", scratch / "q.jsonl", "--too-long", "refuse"}).code == 3);
-  CHECK(run("score", {out}).err.find("--data") != std::string::npos);
+  CHECK(has(run("score", {out}).err, "--data"));
 }

@@ -1,9 +1,7 @@
 // tokenize and generate as a user meets them: files, exit codes, one-line errors, the same text for the same seed.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/bpe.h"
@@ -13,7 +11,7 @@
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tests/models.h"
-#include "tests/places.h"
+#include "tests/program_run.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -28,21 +26,6 @@ struct Case {
   std::string message;
   int code = 2;
 };
-
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-// A program on a command line for the shell, in which every argument stands between single quotes.
-Outcome run(const Scratch& scratch, const std::string& program, const std::vector<std::string>& arguments) {
-  std::string command = to_text("'", test::program_folder(), "/whence' ", program);
-  for (const std::string& argument : arguments) command += " '" + argument + "'";
-  const int status = std::system((command + " >" + (scratch / "out.log") + " 2>" + (scratch / "err.log")).c_str());
-  return {WEXITSTATUS(status), read_file(scratch / "out.log"), read_file(scratch / "err.log")};
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 std::string story() {
   std::string text;
@@ -70,24 +53,23 @@ TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file a
   for (const std::string kind : {"bytes", "characters", "words", "bpe"}) {
     CAPTURE(kind);
     const std::string file = scratch / (kind + ".json");
-    const Outcome trained = run(
-        scratch, "tokenize", {"--kind", kind, "--data", scratch / "story.txt", scratch / "more.txt", "--out", file});
+    const Outcome trained =
+        run("tokenize", {"--kind", kind, "--data", scratch / "story.txt", scratch / "more.txt", "--out", file});
     CHECK_MESSAGE(trained.code == 0, trained.err);
     CHECK(has(trained.out, "exact"));
     CHECK_FALSE(has(trained.out, "not exact"));
     const TokeniserPointer tokeniser = load_tokeniser(file);
     CHECK(has(trained.out, to_text("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
     CHECK(has(trained.out, std::to_string(tokeniser->encode(story()).size())));
-    const Outcome shown = run(scratch, "tokenize", {"--tokeniser", file, "--text", "It is"});
+    const Outcome shown = run("tokenize", {"--tokeniser", file, "--text", "It is"});
     CHECK(shown.code == 0);
     CHECK(has(shown.out, "|\nids: "));
   }
-  const Outcome again = run(scratch, "tokenize",
+  const Outcome again = run("tokenize",
       {"--data", scratch / "story.txt", "--kind", "bpe", "--vocabulary", "300", "--export", scratch / "gpt2"});
   CHECK(again.code == 0);
-  const Outcome imported = run(scratch, "tokenize",
-      {"--vocab", scratch / "gpt2/vocab.json", "--merges", scratch / "gpt2/merges.txt", "--out",
-          scratch / "imported.json"});
+  const Outcome imported = run("tokenize", {"--vocab", scratch / "gpt2/vocab.json", "--merges",
+                                               scratch / "gpt2/merges.txt", "--out", scratch / "imported.json"});
   CHECK_MESSAGE(imported.code == 0, imported.err);
   const std::string text = story();
   const std::string_view texts[] = {text};
@@ -120,7 +102,7 @@ TEST_CASE("tokenize: bad usage and bad text are one line, and nothing is written
   for (const Case& bad : cases) {
     std::vector<std::string> all = bad.arguments;
     all.insert(all.end(), {"--out", scratch / "bad.json"});
-    const Outcome outcome = run(scratch, "tokenize", all);
+    const Outcome outcome = run("tokenize", all);
     CAPTURE(bad.message);
     CHECK(outcome.code == bad.code);
     CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
@@ -134,7 +116,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
   save_model(scratch, "rope");
   const auto text = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--run", scratch.folder.string(), "--tokens", "40", "--quiet"});
-    const Outcome outcome = run(scratch, "generate", more);
+    const Outcome outcome = run("generate", more);
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     CHECK(outcome.err.empty());
     CHECK(is_utf8(outcome.out));
@@ -147,23 +129,22 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
   CHECK(text({"--greedy"}) == text({"--temperature", "0"}));
   CHECK(text({"--greedy"}) == text({"--top-k", "1", "--seed", "9"}));
   CHECK(text({"--greedy"}) == text({"--top-p", "1e-9"}));
-  const Outcome counted = run(scratch, "generate", {"--run", scratch.folder.string(), "--tokens", "5"});
+  const Outcome counted = run("generate", {"--run", scratch.folder.string(), "--tokens", "5"});
   CHECK(has(counted.err, "rope: 5 tokens in "));
 }
 
 TEST_CASE("generate: a scheme that knows no longer positions goes on all the same, within its training length") {
   const Scratch scratch("generate-absolute");
   save_model(scratch, "absolute");
-  const Outcome outcome = run(scratch, "generate",
+  const Outcome outcome = run("generate",
       {"--run", scratch.folder.string(), "--tokens", "50", "--prompt", "a prompt of 21 letters", "--quiet"});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  const Outcome too_long =
-      run(scratch, "generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
+  const Outcome too_long = run("generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
   CHECK(too_long.code == 2);
   CHECK_MESSAGE(has(too_long.err, "absolute"), too_long.err);
   const Scratch drawn("generate-randomised");
   save_model(drawn, "randomised(rope, length=64)");
-  const Outcome beyond = run(drawn, "generate", {"--run", drawn.folder.string(), "--tokens", "90", "--quiet"});
+  const Outcome beyond = run("generate", {"--run", drawn.folder.string(), "--tokens", "90", "--quiet"});
   CHECK_MESSAGE(beyond.code == 0, beyond.err);
 }
 
@@ -180,7 +161,7 @@ TEST_CASE("L2: generate: bad usage and damaged runs are one line") {
       {{"--run", folder, "--temperature", "0", "--top-k", "3"}, "--top-k: 3 given; it has no effect without"},
   };
   for (const Case& bad : cases) {
-    const Outcome outcome = run(scratch, "generate", bad.arguments);
+    const Outcome outcome = run("generate", bad.arguments);
     CAPTURE(bad.message);
     CHECK(outcome.code == bad.code);
     CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
@@ -189,14 +170,14 @@ TEST_CASE("L2: generate: bad usage and damaged runs are one line") {
   }
   const std::string weights = read_file(scratch / "weights.safetensors");
   write_file(scratch / "weights.safetensors", weights.substr(0, 100));
-  const Outcome damaged = run(scratch, "generate", {"--run", folder});
+  const Outcome damaged = run("generate", {"--run", folder});
   CHECK(damaged.code == 3);
   CHECK(has(damaged.err, "weights.safetensors"));
   std::string flipped = weights;
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
   write_file(scratch / "weights.safetensors", flipped);
-  CHECK(run(scratch, "generate", {"--run", folder}).code == 3);
-  const Outcome accepted = run(scratch, "generate", {"--run", folder, "--tokens", "1", "--accept-damaged"});
+  CHECK(run("generate", {"--run", folder}).code == 3);
+  const Outcome accepted = run("generate", {"--run", folder, "--tokens", "1", "--accept-damaged"});
   CHECK(accepted.code == 0);
   CHECK(has(accepted.err, "weights.safetensors: is damaged: its SHA-256 is "));
 }

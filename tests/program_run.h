@@ -72,4 +72,13 @@ class RunningProgram {
   pid_t child_;
 };
 
+// From its beginning to its end.
+inline Outcome run(const std::string& command, const std::vector<std::string>& arguments, int seconds = 600) {
+  static int number = 0;
+  const std::string log = "whence-" + std::to_string(getpid()) + "-" + std::to_string(++number);
+  return RunningProgram(command, arguments, std::filesystem::temp_directory_path() / log).finish_within(seconds);
+}
+
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 }  // namespace whence::test

@@ -13,21 +13,12 @@
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tests/program_run.h"
+#include "tests/scratch.h"
 
 using namespace whence::test;
 namespace fs = std::filesystem;
 
 namespace {
-
-fs::path fresh_folder(const std::string& name) {
-  const fs::path folder = fs::temp_directory_path() / ("whence-" + std::to_string(getpid()) + "-" + name);
-  fs::remove_all(folder);
-  return folder;
-}
-
-Outcome run(const std::string& program, const std::vector<std::string>& arguments) {
-  return RunningProgram(program, arguments, fresh_folder("log")).finish();
-}
 
 std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
   std::vector<std::string> arguments{"flip_flop", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
@@ -67,7 +58,8 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
       {{"--seed", "1", "--seed", "2"}, "whence train: --seed: given twice; "},
   };
   for (const Case& bad : cases) {
-    const fs::path out = fresh_folder("bad");
+    const Scratch scratch("programs-bad");
+    const fs::path out = scratch / "out";
     std::vector<std::string> arguments = bad.arguments;
     if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end())
       arguments.insert(arguments.end(), {"--out", out.string()});
@@ -79,7 +71,6 @@ TEST_CASE("programs: bad usage is one line that says what is required, exit code
     CHECK(lines_in(outcome.err) == 1);
     const bool wrote = fs::exists(out / "weights.safetensors") || fs::exists(out / "metrics.jsonl");
     CHECK_FALSE(wrote);
-    fs::remove_all(out);
   }
 }
 
@@ -88,7 +79,8 @@ TEST_CASE(
     "written") {
   const std::string& cause = whence::cuda_facts().refusal;
   if (cause.empty()) return;  // there is one, real or emulated
-  const fs::path out = fresh_folder("gpu");
+  const Scratch scratch("programs-gpu");
+  const fs::path out = scratch / "out";
   const std::vector<std::vector<std::string>> calls{{"bench attention"}, {"bench decode"}, {"bench errors"},
       {"bench ops"}, {"bench ranks"}, {"bench step"}, {"conformance", "rope"}, {"generate", "--run", out.string()},
       {"gradcheck", "softmax"}, {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()},
@@ -107,12 +99,13 @@ TEST_CASE(
   }
   const Outcome recorded = run("train", tiny(out, {"--steps", "2", "--device", "cpu", "--cuda-graph"}));
   CHECK(recorded.code == 2);
-  CHECK_MESSAGE(recorded.err.find("--cuda-graph: given without a GPU") != std::string::npos, recorded.err);
+  CHECK_MESSAGE(has(recorded.err, "--cuda-graph: given without a GPU"), recorded.err);
   CHECK_FALSE(fs::exists(out));
 }
 
 TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps what a dead run left") {
-  const fs::path out = fresh_folder("foreign"), precious = out / "precious";
+  const Scratch scratch("programs-foreign");
+  const fs::path out = scratch / "out", precious = out / "precious";
   fs::create_directories(out);
   const std::vector<std::string> sizes{"--scheme", "none", "--steps", "2", "--warm-up", "1"};
   REQUIRE(mkfifo((out / "metrics.jsonl").c_str(), 0600) == 0);
@@ -124,8 +117,7 @@ TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps
     }
     const Outcome refused = run("train", tiny(out, sizes));
     CHECK(refused.code == 4);
-    CHECK_MESSAGE(
-        refused.err.find("metrics.jsonl: cannot write: not a regular file") != std::string::npos, refused.err);
+    CHECK_MESSAGE(has(refused.err, "metrics.jsonl: cannot write: not a regular file"), refused.err);
     CHECK(lines_in(refused.err) == 1);
   }
   CHECK(text_of(precious) == "precious");
@@ -138,11 +130,11 @@ TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps
   CHECK(run("train", tiny(out, sizes)).code == 0);
   CHECK_FALSE(fs::exists(left));
   CHECK(fs::exists(precious));
-  fs::remove_all(out);
 }
 
 TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
-  const fs::path out = fresh_folder("damaged");
+  const Scratch scratch("programs-damaged");
+  const fs::path out = scratch / "out";
   const std::vector<std::string> sizes{"--scheme", "none", "--steps", "4", "--warm-up", "1", "--save-every", "4"};
   REQUIRE(run("train", tiny(out, sizes)).code == 0);
   std::vector<std::string> resume = sizes;
@@ -154,7 +146,7 @@ TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
   std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
   const Outcome truncated = run("train", tiny(out, resume));
   CHECK(truncated.code == 3);
-  CHECK_MESSAGE(truncated.err.find("weights.safetensors") != std::string::npos, truncated.err);
+  CHECK_MESSAGE(has(truncated.err, "weights.safetensors"), truncated.err);
   CHECK(lines_in(truncated.err) == 1);
   std::ofstream(weights, std::ios::binary) << "PK\x03\x04 a zip file with weights of another program";
   const Outcome foreign = run("train", tiny(out, resume));
@@ -172,37 +164,37 @@ TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
   const Outcome accepted = run("train", tiny(out, resume));
   CHECK(accepted.code == 0);
   CHECK_MESSAGE(accepted.err.starts_with("warning: " + weights.string() + ": is damaged"), accepted.err);
-  CHECK_MESSAGE(accepted.err.find("it is used all the same") != std::string::npos, accepted.err);
-  fs::remove_all(out);
+  CHECK_MESSAGE(has(accepted.err, "it is used all the same"), accepted.err);
 }
 
 TEST_CASE("programs: the quickstart's smoke run writes its page and its table") {
-  const fs::path out = fresh_folder("quickstart");
+  const Scratch scratch("programs-quickstart");
+  const fs::path out = scratch / "out";
   const Outcome outcome = run("quickstart", {"--smoke", "--quiet", "--out", out.string()});
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(text_of(out / "report.html").find("Wrong bits after a read") != std::string::npos);
   const std::string page = text_of(out / "look.html");
   for (const char* text : {"position.gates", "position.positions", "pattern", "look-data"})
-    CHECK_MESSAGE(page.find(text) != std::string::npos, text);
+    CHECK_MESSAGE(has(page, text), text);
   CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
-  fs::remove_all(out);
 }
 
 TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {
-  const fs::path out = fresh_folder("inside"), graph = fresh_folder("graph.dot");
+  const Scratch scratch("programs-inside");
+  const fs::path out = scratch / "out", graph = scratch / "graph.dot";
   const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
   for (const char* text :
       {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention", "tiles.cpp:", "kept for backward"}) {
-    CHECK_MESSAGE(described.out.find(text) != std::string::npos, text);
+    CHECK_MESSAGE(has(described.out, text), text);
   }
   CHECK(text_of(graph).starts_with("digraph whence {"));
   CHECK_FALSE(fs::exists(out));
-  fs::remove(graph);
 }
 
 TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite names the op") {
-  const fs::path out = fresh_folder("diverged");
+  const Scratch scratch("programs-diverged");
+  const fs::path out = scratch / "out";
   const std::vector<std::string> wild{
       "--scheme", "none", "--steps", "200", "--lr", "10", "--weight-decay", "10", "--clip", "1e9", "--warm-up", "0"};
   const Outcome diverged = run("train", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
@@ -210,12 +202,10 @@ TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite
   CHECK_MESSAGE(diverged.err.starts_with("whence train: "), diverged.err);
   CHECK(lines_in(diverged.err) == 1);
   CHECK_FALSE(fs::exists(out / "weights.safetensors"));
-  fs::remove_all(out);
   std::vector<std::string> checked = wild;
   checked.push_back("--check-finite");
   const Outcome named = run("train", tiny(out, checked));
   CHECK(named.code == 6);
-  CHECK_MESSAGE(named.err.find("; finite numbers required; input 0 is ") != std::string::npos, named.err);
+  CHECK_MESSAGE(has(named.err, "; finite numbers required; input 0 is "), named.err);
   CHECK(lines_in(named.err) == 1);
-  fs::remove_all(out);
 }

@@ -20,8 +20,10 @@
 #include "nn/io/files.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
+#include "tests/scratch.h"
 
 using namespace whence;
+using test::Scratch;
 namespace fs = std::filesystem;
 
 namespace {
@@ -46,18 +48,9 @@ Progress::Columns terminal(int columns) {
   return [columns] { return columns; };
 }
 
-// A folder that is removed with all its content.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("whence-test-" + std::to_string(getpid()));
-  Folder() {
-    fs::remove_all(path);
-    fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  [[nodiscard]] std::size_t entries() const {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  }
-};
+std::size_t entries(const Scratch& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder.folder), fs::directory_iterator()));
+}
 
 void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
@@ -205,16 +198,9 @@ TEST_CASE("widths: combining, wide, and broken UTF-8") {
   CHECK(cut_to_width("abc", 0).empty());
 }
 
-TEST_CASE("JSON lines: order kept, nan as null, broken UTF-8 replaced") {
-  const Json record = {{"step", std::int64_t{3}}, {"loss", 0.1}, {"bad", not_a_number}, {"done", true},
-      {"name", std::string("a\n\"\xFF")}};
-  CHECK(record.line() == "{\"step\":3,\"loss\":0.1,\"bad\":null,\"done\":true,\"name\":\"a\\n\\\"\xEF\xBF\xBD\"}");
-  CHECK(Json{{"a", "b"}}.page() == "{\n  \"a\": \"b\"\n}");
-}
-
 TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
-  const Folder folder;
-  const fs::path log = folder.path / "log.jsonl";
+  const Scratch folder("progress");
+  const fs::path log = folder.folder / "log.jsonl";
   {
     JsonLog fresh(log, JsonLog::Mode::fresh);
     fresh.append({{"step", std::int64_t{1}}, {"loss", 0.25}});
@@ -227,8 +213,8 @@ TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
 }
 
 TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
-  const Folder folder;
-  const fs::path log = folder.path / "log.jsonl";
+  const Scratch folder("progress");
+  const fs::path log = folder.folder / "log.jsonl";
   {
     JsonLog fresh(log, JsonLog::Mode::fresh);
     for (std::int64_t step = 1; step <= 3; ++step) fresh.append({{"step", step}});
@@ -240,42 +226,42 @@ TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   JsonLog(log, JsonLog::Mode::append).append({{"step", std::int64_t{3}}});
   CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n{\"step\":3}\n");
   CHECK(truncate_jsonl_after(log, 0) == 1);
-  CHECK(truncate_jsonl_after(folder.path / "absent", 0) == 0);
+  CHECK(truncate_jsonl_after(folder.folder / "absent", 0) == 0);
   put(log, "{\"step\":1}\nnoise\n");
   CHECK(truncate_jsonl_after(log, 9) == 1);
   put(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
   CHECK_THROWS_AS(truncate_jsonl_after(log, 9), InputError);
   CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
-  CHECK_THROWS_AS(JsonLog(folder.path / "no" / "log", JsonLog::Mode::fresh), SystemError);
+  CHECK_THROWS_AS(JsonLog(folder.folder / "no" / "log", JsonLog::Mode::fresh), SystemError);
   CHECK_THROWS_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}), SystemError);
 }
 
 TEST_CASE("atomic files: new content or old, never a temporary left") {
-  const Folder folder;
-  const fs::path file = folder.path / "weights";
+  const Scratch folder("progress");
+  const fs::path file = folder.folder / "weights";
   const std::string bytes("a\0b\r\n", 5);
   write_file(file.string(), "old");
   write_file(file.string(), bytes);
   CHECK(read_file(file) == bytes);
   write_file(file.string(), "");
   CHECK(read_file(file).empty());
-  CHECK(folder.entries() == 1);
+  CHECK(entries(folder) == 1);
   // The rename fails: a folder stands there.
-  fs::create_directory(folder.path / "taken");
-  const std::string taken = (folder.path / "taken").string();
+  fs::create_directory(folder.folder / "taken");
+  const std::string taken = (folder.folder / "taken").string();
   CHECK_THROWS_WITH_AS(write_file(taken, "x"),
       (taken + ": cannot write: exists and is not a regular file; another path required").c_str(), InputError);
-  CHECK(folder.entries() == 2);
-  const std::string absent = (folder.path / "absent" / "file").string();
+  CHECK(entries(folder) == 2);
+  const std::string absent = (folder.folder / "absent" / "file").string();
   CHECK_THROWS_WITH_AS(
       write_file(absent, "x"), (absent + ": cannot write: No such file or directory").c_str(), InputError);
   CHECK_THROWS_AS((void)read_file(absent), InputError);
-  CHECK_THROWS_AS((void)read_file(folder.path), InputError);
+  CHECK_THROWS_AS((void)read_file(folder.folder), InputError);
 }
 
 TEST_CASE("atomic files: a disk that takes only the beginning leaves the old content") {
-  const Folder folder;
-  const fs::path file = folder.path / "weights";
+  const Scratch folder("progress");
+  const fs::path file = folder.folder / "weights";
   write_file(file.string(), "old");
   const pid_t child = fork();
   if (child == 0) {
@@ -291,22 +277,22 @@ TEST_CASE("atomic files: a disk that takes only the beginning leaves the old con
   waitpid(child, &status, 0);
   CHECK(status == 0);
   CHECK(read_file(file) == "old");
-  CHECK(folder.entries() == 1);
+  CHECK(entries(folder) == 1);
 }
 
 TEST_CASE("output folder: created, tried, or refused") {
-  const Folder folder;
-  const fs::path deep = folder.path / "a" / "b";
+  const Scratch folder("progress");
+  const fs::path deep = folder.folder / "a" / "b";
   ensure_output_folder(deep);
   ensure_output_folder(deep);
   CHECK(fs::is_empty(deep));
-  put(folder.path / "file", "x");
-  const fs::path under_file = folder.path / "file" / "out";
+  put(folder.folder / "file", "x");
+  const fs::path under_file = folder.folder / "file" / "out";
   CHECK_THROWS_WITH_AS(ensure_output_folder(under_file),
       (under_file.string() + ": output folder: Not a directory; a folder that can be written required; choose another")
           .c_str(),
       InputError);
-  CHECK_THROWS_AS(ensure_output_folder(folder.path / "file"), InputError);
+  CHECK_THROWS_AS(ensure_output_folder(folder.folder / "file"), InputError);
   CHECK_THROWS_AS(ensure_output_folder(""), InputError);
   CHECK_THROWS_AS(ensure_output_folder("/proc/whence"), InputError);
 }

@@ -98,8 +98,6 @@ std::size_t count(const std::string& text, const std::string& words) {
   for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
   return found;
 }
-bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
-
 std::string newest_checkpoint(const std::string& folder) {
   std::string newest;
   std::error_code ignored;

@@ -45,8 +45,6 @@ Outcome run(const Scratch& scratch, const std::string& command, const std::vecto
   return RunningProgram(command, arguments, scratch / "log").finish();
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // Does the process read the file now?
 bool has_open(pid_t process, const std::string& path) {
   std::error_code gone;

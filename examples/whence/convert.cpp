@@ -55,8 +55,9 @@ void refuse_existing(const std::string& out) {
       throw InputError("--out: ", out, " holds a model (", name, "); another folder required");
 }
 
-// i64 [b t] under the name "tokens" -> f32 [b t v] under "logits": what others compare theirs with.
+// i64 [b t] under the name "tokens" -> f32 [b t v] under "logits", for others to compare theirs with; where asked for.
 void write_logits(const Transformer& model, const Options& options) {
+  if (options.tokens.empty()) return;
   const SafetensorsFile in = read_safetensors(options.tokens);
   const auto found = std::ranges::find(in.tensors, "tokens", &std::pair<std::string, Tensor>::first);
   if (found == in.tensors.end() || found->second.dtype() != DType::i64 || found->second.rank() != 2)
@@ -65,9 +66,7 @@ void write_logits(const Transformer& model, const Options& options) {
     if (token < 0 || token >= static_cast<double>(model.options().vocabulary))
       throw FileError(options.tokens, ": token ", token, " found; 0 to ", model.options().vocabulary - 1, " required");
   const NoGrad no_grad;
-  SafetensorsFile out;
-  out.tensors.emplace_back("logits", model(found->second));
-  write_safetensors(options.logits, out);
+  write_safetensors(options.logits, {{{"logits", model(found->second)}}});
   std::cout << "written: " << one_line(options.logits) << '\n';
 }
 
@@ -87,7 +86,7 @@ void from_hugging_face(const Options& options) {
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, "
             << theirs.ignored.size() << " tensors of masks and frequencies left out\nwritten: " << one_line(options.out)
             << "/{run.json, tokeniser.json, weights.safetensors}\n";
-  if (!options.tokens.empty()) write_logits(model, options);
+  write_logits(model, options);
 }
 
 void to_hugging_face(const Options& options) {
@@ -100,7 +99,7 @@ void to_hugging_face(const Options& options) {
     files += ", vocab.json, merges.txt";
   }
   std::cout << "written: " << one_line(options.out) << "/{" << files << "}\n";
-  if (!options.tokens.empty()) write_logits(*saved.model, options);
+  write_logits(*saved.model, options);
 }
 
 int run(CommandLine& line) {
@@ -123,8 +122,6 @@ int run(CommandLine& line) {
   refuse_existing(options.out);
   const bool theirs = is_hugging_face(options.from[0]);
   line.refuse_unless("tokeniser", theirs, "a folder with config.json");
-  if (!theirs && !fs::exists(fs::path(options.from[0]) / "run.json"))
-    throw SystemError(options.from[0], ": neither config.json nor run.json; a model of transformers or a run required");
   theirs ? from_hugging_face(options) : to_hugging_face(options);
   return 0;
 }

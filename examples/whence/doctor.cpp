@@ -21,8 +21,7 @@ void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
 
 int run(CommandLine& line) {
   bool json = false;
-  line.heading("Options")
-      .flag("json", &json, {.help = "the same as one JSON object"})
+  line.flag("json", &json, {"the same as one JSON object"})
       .example("whence doctor",
           "build, processor, threads, BLAS, CUDA and what to change; ends with 1 only when something is broken");
   if (line.shows_page()) return 0;
@@ -32,9 +31,7 @@ int run(CommandLine& line) {
     std::cout << json_of(facts);
   else
     print(facts, findings);
-  return std::ranges::any_of(findings, [](const Finding& finding) { return finding.weight == Finding::Weight::broken; })
-             ? 1
-             : 0;
+  return std::ranges::count(findings, Finding::Weight::broken, &Finding::weight) > 0 ? 1 : 0;
 }
 
 const RegisterCommand registered{

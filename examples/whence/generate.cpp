@@ -51,8 +51,7 @@ void declare_options(CommandLine& line, Options& options) {
       .number("top-p", &options.generation.sampling.top_p, Range<double>{0, 1, true},
           {"only the fewest most probable tokens that come to this probability"})
       .flag("greedy", &options.greedy, {"always the most probable token"})
-      .integer("seed", &options.generation.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
-          {"the same seed draws the same text"});
+      .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
   declare(line, options.machine);
   line.flag("quiet", &options.quiet, {"nothing but the text"});
   line.example("whence generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
@@ -67,36 +66,32 @@ index_t own_context(const TransformerOptions& model) {
   return longest == Claims::any_length ? 0 : std::min(longest, model.length);
 }
 
-void refuse_options_without_effect(const CommandLine& line, const Options& options) {
-  const auto& sampling = options.generation.sampling;
+void check(const CommandLine& line, const Options& options) {
   if (options.run.empty()) throw InputError("--run: nothing given; the folder of a run required; train lm writes one");
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
     line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"})
-    line.refuse_unless(name, sampling.temperature > 0, "a temperature above 0");
+    line.refuse_unless(name, options.generation.sampling.temperature > 0, "a temperature above 0");
 }
 
-// The text that the model sees at a time, and the most of it that it reads at once: the prompt, or the later half.
-void say_memory(const Transformer& model, const TokenIds& prompt, const Options& options) {
-  const auto begun = static_cast<index_t>(prompt.size()), whole = begun + options.generation.tokens;
-  const index_t context = options.generation.context ? std::min(options.generation.context, whole) : whole;
-  // When the context is full, the later half of it is read again.
-  const index_t read = std::max(std::min(begun, context), context < whole ? context / 2 : 1);
+// What the model reads at once, and keeps of it: the prompt, and when the context is full the later half of it again.
+std::string require_room(const Transformer& model, const TokenIds& prompt, const GenerationOptions& generation) {
+  const auto begun = static_cast<index_t>(prompt.size()), whole = begun + generation.tokens;
+  const index_t context = generation.context ? std::min(generation.context, whole) : whole;
   const PlannedPass pass{.model = model.options(),
       .device = model.device(),
-      .length = read,
+      .length = std::max(std::min(begun, context), context < whole ? context / 2 : 1),
       .cached = context,
       .remedy = "choose a smaller --context",
       .loaded = true};
-  const std::string line = require_pass_memory(pass, free_memory(model.device()));
-  if (!options.quiet) std::cerr << line << '\n';
+  return require_pass_memory(pass, free_memory(model.device()));
 }
 
 int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  refuse_options_without_effect(line, options);
+  check(line, options);
   if (options.greedy) options.generation.sampling.temperature = 0;
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
@@ -106,7 +101,8 @@ int run(CommandLine& line) {
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
   if (options.generation.context == 0) options.generation.context = own_context(saved.model->options());
-  say_memory(*saved.model, prompt, options);
+  const std::string memory = require_room(*saved.model, prompt, options.generation);
+  if (!options.quiet) std::cerr << memory << '\n';
 
   // A token may be part of a character; a terminal is given whole ones, and none that acts.
   Utf8Stream characters;

@@ -4,7 +4,6 @@
 #include <iostream>
 #include <map>
 
-#include "examples/whence/bench/measure.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/scheme_names.h"
@@ -41,26 +40,15 @@ void print_all(const std::string& scheme) {
 void print_one(const std::string& name, const std::string& scheme) {
   const PlannedModules planned;
   const Transformer model(named_model(name, scheme));
-  struct Row {
-    Shape shape;
-    std::string init;
-    index_t times = 0, numbers = 0;
-  };
-  std::vector<std::string> order;
-  std::map<std::string, Row> rows;
-  for (const Module::Parameter& parameter : model.parameters()) {
-    const std::string path = without_number(parameter.path);
-    if (!rows.contains(path)) order.push_back(path);
-    Row& row = rows[path];
-    row.shape = parameter.tensor.shape();
-    row.init = parameter.init.text();
-    ++row.times;
-    row.numbers += parameter.tensor.numel();
-  }
+  std::vector<Module::Parameter> firsts;  // of each path
+  std::map<std::string, index_t> times;
+  for (const Module::Parameter& parameter : model.parameters())
+    if (times[without_number(parameter.path)]++ == 0) firsts.push_back(parameter);
   Table table({"parameter", "shape", "times", "numbers", "at first"});
-  for (const std::string& path : order) {
-    const Row& row = rows[path];
-    table.row({path, to_text(row.shape), to_text(row.times), to_text(row.numbers), row.init});
+  for (const Module::Parameter& first : firsts) {
+    const std::string path = without_number(first.path);
+    table.row({path, to_text(first.tensor.shape()), to_text(times[path]), to_text(times[path] * first.tensor.numel()),
+        first.init.text()});
   }
   std::cout << table.text() << name << " with " << model.scheme() << ": " << model.parameter_count() << " parameters ("
             << in_millions(model.parameter_count()) << " M)\nattention: " << model.attention(0).explain() << '\n';
@@ -102,12 +90,8 @@ std::vector<PlannedModel> planned_models(const Options& options) {
   return models;
 }
 
-int run(CommandLine& line) {
-  Options options;
-  std::vector<std::string> names;
-  for (const NamedModel& model : named_models()) names.push_back(model.name);
+void declare_options(CommandLine& line, Options& options, const std::vector<std::string>& names) {
   line.names("[MODEL...]", &options.planned, "those to plan; all when none is named", names)
-      .heading("Options")
       .choice("model", &options.model, names, {.help = "the parameters of this model one by one"})
       .text("scheme", &options.scheme,
           {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
@@ -118,7 +102,7 @@ int run(CommandLine& line) {
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"on a card at a time", "sequences"})
       .choice("executor", &options.executor, executor_names(), {"how attention is computed"})
       .text("cost-of", &options.cost_of,
-          {"which dim makes a model cost per token what it costs with this scheme", "", "", "", scheme_names()});
+          {.help = "which dim makes a model cost per token what it costs with this scheme", .known = scheme_names()});
   line.example("whence models", "all of them")
       .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
           "CoPE's WikiText-103 model: 123.66 M parameters")
@@ -126,6 +110,13 @@ int run(CommandLine& line) {
           "what they take, without taking it")
       .example("whence models --plan neox-125m --scheme alibi,kerple --cost-of 'cdape(kerple)'",
           "models without a network that cost as much as the one with");
+}
+
+int run(CommandLine& line) {
+  Options options;
+  std::vector<std::string> names;
+  for (const NamedModel& model : named_models()) names.push_back(model.name);
+  declare_options(line, options, names);
   if (line.shows_page()) return 0;
   for (const char* option : {"lengths", "batch", "executor", "cost-of"})
     line.refuse_unless(option, options.plan, "--plan");
@@ -133,14 +124,16 @@ int run(CommandLine& line) {
     line.refuse_unless(option, options.cost_of.empty(), "bytes to plan; --cost-of counts operations per token");
   if (!options.plan && !options.planned.empty())
     throw InputError("\"", options.planned[0], "\" given; --plan or --model before it required");
-  if (!options.plan) {
-    options.model.empty() ? print_all(options.scheme) : print_one(options.model, options.scheme);
-    return 0;
+  if (options.plan) {
+    if (!options.model.empty()) options.planned.push_back(options.model);
+    if (options.planned.empty()) options.planned = names;
+    const std::vector<PlannedModel> models = planned_models(options);
+    std::cout << (options.cost_of.empty() ? plan_text(models) : equal_cost_text(models, options.cost_of));
+  } else if (options.model.empty()) {
+    print_all(options.scheme);
+  } else {
+    print_one(options.model, options.scheme);
   }
-  if (!options.model.empty()) options.planned.push_back(options.model);
-  if (options.planned.empty()) options.planned = names;
-  const std::vector<PlannedModel> models = planned_models(options);
-  std::cout << (options.cost_of.empty() ? plan_text(models) : equal_cost_text(models, options.cost_of));
   return 0;
 }
 

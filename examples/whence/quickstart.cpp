@@ -6,7 +6,6 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/machine/device_choice.h"
@@ -21,15 +20,16 @@
 namespace whence {
 namespace {
 
-const char* const schemes[] = {"cope", "rope", "absolute"};
-
-// Flip-flop at its small size: the study, and the model and steps that go with it.
-struct SmallFlipFlop {
+// Flip-flop at its small size: the study, the model and steps that go with it, and what may be asked for.
+struct Settings {
   TaskStudy study{tasks::find_task("flip_flop")};
   ModelChoice model;
   TrainingOptions training;
+  std::string out = "runs/quickstart", device = "auto";
+  int threads = whence::threads();
+  bool smoke = false;
 
-  SmallFlipFlop() {
+  Settings() {
     CommandLine line("flip_flop", "");
     study.declare(line);
     model = choice_of(study.model()), training = study.training();
@@ -40,33 +40,25 @@ struct SmallFlipFlop {
   }
 };
 
-struct Options {
-  TrainingOptions training;
-  std::string out = "runs/quickstart", device = "auto";
-  int threads = whence::threads();
-  bool smoke = false;
-};
-
 struct SchemeRun {
   std::string scheme;
+  std::unique_ptr<Transformer> model;
   TrainingResult trained;
   std::vector<tasks::SetScore> scores;
-  index_t parameters = 0;
 };
 
-SchemeRun run_scheme(const Options& options, const TaskStudy& study, const std::string& scheme, Transformer& model) {
-  TrainingOptions training = options.training;
-  training.folder.clear();  // the runs are short: nothing to resume
-  SchemeRun run{.scheme = scheme, .trained = {}, .scores = {}};
-  run.trained = train(job_of(study, model, training), training);
+SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
+  const TaskStudy& study = settings.study;
+  ModelChoice chosen = settings.model;
+  chosen.scheme = scheme;
+  auto model = std::make_unique<Transformer>(with(study.model(), chosen));
+  const TrainingResult trained = train(job_of(study, *model, settings.training), settings.training);
   tasks::RunSizes sizes = study.run_sizes();
-  if (options.smoke) sizes.test_sequences = 16;
-  run.scores = tasks::test_task(model, study.task(), sizes, training.seed, true);
-  run.parameters = model.parameter_count();
-  std::cout << scheme << ": " << run.parameters << " parameters, " << run.trained.steps << " steps in "
-            << fixed(run.trained.seconds, 1) << " s (" << with_unit(run.trained.tokens_per_second) << " tokens/s)"
-            << std::endl;
-  return run;
+  if (settings.smoke) sizes.test_sequences = 16;
+  auto scores = tasks::test_task(*model, study.task(), sizes, settings.training.seed, true);
+  std::cout << scheme << ": " << model->parameter_count() << " parameters, " << trained.steps << " steps in "
+            << fixed(trained.seconds, 1) << " s (" << with_unit(trained.tokens_per_second) << " tokens/s)" << std::endl;
+  return {scheme, std::move(model), trained, std::move(scores)};
 }
 
 // Beside the paper's figures, which are those of the task at its own sizes.
@@ -89,94 +81,86 @@ Table comparison(const std::vector<SchemeRun>& runs) {
   return table.row(guess);
 }
 
-report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table, const TransformerOptions& model,
-    const Options& options, const TaskStudy& study) {
-  report::Page page;
-  page.title = "Flip-flop: which positions can remember one bit?";
-  page.introduction = to_text(
-      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
-      "bit written last. "
-      "The model "
-      "is tested on strings like those it was trained on (80 % ignores), on sparse ones (98 %) and on dense ones (10 "
-      "%).\n\n"
-      "This run: strings of ",
-      model.length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
-      options.training.steps, " steps of ", study.run_sizes().batch, " strings, seed ", options.training.seed,
-      ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
-  page.tables.push_back(
-      {.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .table = table});
+report::Plot losses_of(const std::vector<SchemeRun>& runs) {
   report::Plot plot{.title = "Training loss at reads",
       .x_label = "step",
       .y_label = "cross-entropy, nats",
       .curves = {},
       .log_y = true};
   for (const SchemeRun& run : runs) {
-    report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
+    report::Curve& curve = plot.curves.emplace_back(report::Curve{.name = run.scheme, .x = {}, .y = {}});
     for (const LossPoint& point : run.trained.curve) {
       curve.x.push_back(static_cast<double>(point.step));
       curve.y.push_back(point.loss);
     }
-    plot.curves.push_back(std::move(curve));
   }
-  page.plots.push_back(std::move(plot));
+  return plot;
+}
+
+report::Page page_of(const Settings& settings, const std::vector<SchemeRun>& runs, const Table& table) {
+  const TransformerOptions& model = runs[0].model->options();
+  report::Page page;
+  page.title = "Flip-flop: which positions can remember one bit?";
+  page.introduction = to_text(
+      "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
+      "bit written last. The model is tested on strings like those it was trained on (80 % ignores), on sparse ones "
+      "(98 %) and on dense ones (10 %).\n\nThis run: strings of ",
+      model.length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
+      settings.training.steps, " steps of ", settings.study.run_sizes().batch, " strings, seed ",
+      settings.training.seed,
+      ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
+  page.tables.push_back(
+      {.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .table = table});
+  page.plots.push_back(losses_of(runs));
   page.footnotes = {
       "Contextual Position Encoding: Golovneva et al. 2024, arXiv:2405.18719. Flip-flop: Liu et al. 2023, "
       "arXiv:2306.00946.",
-      to_text("Made by whence ", WHENCE_VERSION, ".")};
+      "Made by whence " WHENCE_VERSION "."};
   return page;
 }
 
-void declare_options(CommandLine& line, Options& options) {
-  line.heading("Options")
-      .integer("steps", &options.training.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
-      .integer("seed", &options.training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters and data"})
-      .integer("threads", &options.threads, Range<int>{1, 1024}, {"results do not depend on it"})
-      .text("out", &options.out, {"folder for report.html, look.html and comparison.csv"})
-      .flag("quiet", &options.training.quiet, {"no progress"})
-      .flag("smoke", &options.smoke, {"a few steps only, to see that everything runs"});
-  declare_device(line, &options.device);
+void declare_options(CommandLine& line, Settings& settings) {
+  TrainingOptions& training = settings.training;
+  line.integer("steps", &training.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
+      .integer("seed", &training.seed, Range<std::uint64_t>{}, {"of parameters and data"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"})
+      .text("out", &settings.out, {"folder for report.html, look.html and comparison.csv"})
+      .flag("quiet", &training.quiet, {"no progress"})
+      .flag("smoke", &settings.smoke, {"a few steps only, to see that everything runs"});
+  declare_device(line, &settings.device);
   line.example("whence quickstart", "about a minute of training");
 }
 
 int run(CommandLine& line) {
-  const SmallFlipFlop small;
-  const TaskStudy& study = small.study;
-  Options options{.training = small.training};
-  declare_options(line, options);
+  Settings settings;
+  declare_options(line, settings);
   if (line.shows_page()) return 0;
-  line.refuse_unless("steps", !options.smoke, "a full run instead of --smoke");
-  if (options.smoke) options.training.steps = 4;
-  options.training.warm_up = std::min<std::int64_t>(options.training.warm_up, options.training.steps);
-  set_threads(options.threads);
-  const DeviceChoice choice = choose_device(options.device);
-  options.training.device = choice.device;
+  TrainingOptions& training = settings.training;
+  line.refuse_unless("steps", !settings.smoke, "a full run instead of --smoke");
+  if (settings.smoke) training.steps = 4;
+  training.warm_up = std::min<std::int64_t>(training.warm_up, training.steps);
+  set_threads(settings.threads);
+  const DeviceChoice choice = choose_device(settings.device);
+  training.device = choice.device;
   std::cout << choice.sentence << std::endl;
-  ensure_output_folder(options.out);
+  ensure_output_folder(settings.out);
   install_interrupt_handler();
 
   std::vector<SchemeRun> runs;
-  std::unique_ptr<Transformer> cope;
-  for (const std::string scheme : schemes) {
-    ModelChoice chosen = small.model;
-    chosen.scheme = scheme;
-    auto model = std::make_unique<Transformer>(with(study.model(), chosen));
-    runs.push_back(run_scheme(options, study, scheme, *model));
-    if (scheme == "cope") cope = std::move(model);
-  }
+  for (const char* scheme : {"cope", "rope", "absolute"}) runs.push_back(run_scheme(settings, scheme));
   const Table table = comparison(runs);
   std::cout << "\nwrong bits after a read:\n" << table.text();
 
-  const report::Page page = page_of(runs, table, cope->options(), options, study);
-  const std::filesystem::path folder = options.out;
-  const std::string comparison_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
-  write_file(comparison_page, report::html(page));
+  const std::filesystem::path folder = settings.out;
+  const std::string report_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
+  write_file(report_page, report::html(page_of(settings, runs, table)));
   write_file((folder / "comparison.csv").string(), table.csv());
-  cope->to(Device::cpu());
-  look::Subject subject = look::task_subject(std::move(cope), study.task(), options.training.seed, 0);
+  runs[0].model->to(Device::cpu());
+  look::Subject subject = look::task_subject(std::move(runs[0].model), settings.study.task(), training.seed, 0);
   subject.title = "CoPE on flip-flop, trained by quickstart";
   write_file(look_page, look::page_of(look::Inspection(subject)));
   std::cout << "\nopen " << look_page << " in a browser to see gates, positions, attention, and whence their gradients "
-            << "came; " << comparison_page << " has the comparison\n";
+            << "came; " << report_page << " has the comparison\n";
   return 0;
 }
 

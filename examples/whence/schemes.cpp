@@ -24,10 +24,10 @@ int run(CommandLine& line) {
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
       .example("whence schemes cope rope", "two of them");
   if (line.shows_page()) return 0;
-  if (names.empty())
-    print_all();
-  else
-    std::cout << describe_schemes(names);
+  std::vector<SchemeInfo> wanted;  // all of them before anything is printed: a name may be none
+  for (const std::string& name : names) wanted.push_back(scheme_named(name, name));
+  for (const SchemeInfo& scheme : wanted) std::cout << description(scheme);
+  if (names.empty()) print_all();
   return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/choices.h"
 #include "examples/whence/language/saved_model.h"
@@ -31,54 +32,40 @@ struct Options {
   MachineOptions machine;
 };
 
-// Numbers of one kind over questions.
-struct Sample {
-  std::int64_t count = 0;
-  double sum = 0, squares = 0;
-
-  void add(double value) { ++count, sum += value, squares += value * value; }
-  double mean() const { return sum / static_cast<double>(count); }
-  // Of the mean, from the spread of a sample.
-  double standard_error() const {
-    const auto n = static_cast<double>(count);
-    return count < 2 ? std::nan("") : std::sqrt(std::max(0.0, squares / n - mean() * mean()) / (n - 1));
-  }
-};
-
+// A number for each question.
 struct Totals {
-  Sample by_sum, per_byte, chance;  // of multiple choice
-  Sample greedy, log_probability;   // of cloze
+  std::vector<double> by_sum, per_byte, chance;  // of multiple choice
+  std::vector<double> greedy, log_probability;   // of cloze
   std::int64_t readings = 0, cut = 0, unknown = 0;
 
   void add(const Question& question, const std::vector<ChoiceScore>& scores) {
     for (const ChoiceScore& score : scores) ++readings, cut += score.cut, unknown += score.unknown > 0;
     if (question.cloze()) {
-      greedy.add(scores[0].greedy);
-      log_probability.add(scores[0].log_probability);
+      greedy.push_back(scores[0].greedy);
+      log_probability.push_back(scores[0].log_probability);
       return;
     }
-    by_sum.add(best_by_sum(scores) == question.answer);
-    per_byte.add(best_per_byte(scores) == question.answer);
-    chance.add(1 / static_cast<double>(scores.size()));
+    by_sum.push_back(best_by_sum(scores) == question.answer);
+    per_byte.push_back(best_per_byte(scores) == question.answer);
+    chance.push_back(1 / static_cast<double>(scores.size()));
   }
 };
 
 Table table_of(const Totals& totals) {
   Table table({"what", "value", "standard error", "questions", "by chance"});
-  const auto percent = [&](const char* what, const Sample& sample, const std::string& chance) {
-    table.row({what, fixed(100 * sample.mean(), 2), sample.count < 2 ? "-" : fixed(100 * sample.standard_error(), 2),
-        std::to_string(sample.count), chance});
+  const auto percent = [&](const char* what, const std::vector<double>& values, double chance) {
+    const Summary found = summary(values);
+    if (found.count > 0)
+      table.row({what, fixed(100 * found.mean, 2), fixed(100 * found.standard_error(), 2), std::to_string(found.count),
+          fixed(100 * chance, 2)});
   };
-  if (totals.by_sum.count > 0) {
-    const std::string chance = fixed(100 * totals.chance.mean(), 2);
-    percent("accuracy %, sum of log p", totals.by_sum, chance);
-    percent("accuracy %, log p per byte", totals.per_byte, chance);
-  }
-  if (totals.greedy.count > 0) {
-    percent("cloze: greedy answers %", totals.greedy, "-");
-    table.row({"cloze: perplexity of an answer", fixed(std::exp(-totals.log_probability.mean()), 3), "-",
-        std::to_string(totals.greedy.count), "-"});
-  }
+  const double chance = summary(totals.chance).mean;
+  percent("accuracy %, sum of log p", totals.by_sum, chance);
+  percent("accuracy %, log p per byte", totals.per_byte, chance);
+  percent("cloze: greedy answers %", totals.greedy, std::nan(""));
+  if (!totals.greedy.empty())
+    table.row({"cloze: perplexity of an answer", fixed(std::exp(-summary(totals.log_probability).mean), 3), "-",
+        std::to_string(totals.greedy.size()), "-"});
   return table;
 }
 
@@ -109,45 +96,44 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence score runs/austen --data questions.jsonl", "accuracies by the sum of log p, and per byte");
 }
 
-void say(const Totals& totals, index_t length) {
-  if (totals.cut > 0)
-    std::cout << "note: " << totals.cut << " of " << totals.readings
-              << " texts, each a context with a choice, are longer "
-              << "than " << length << " tokens: the left of the context was not read\n";
-  if (totals.unknown > 0)
-    std::cout << "note: " << totals.unknown << " of " << totals.readings
-              << " texts have tokens that the tokeniser does not know\n";
+void print(const Totals& totals, index_t length) {
+  const auto note = [&](std::int64_t count, const std::string& what) {
+    if (count > 0) std::cout << "note: " << count << " of " << totals.readings << " texts" << what << '\n';
+  };
+  note(totals.cut, to_text(", each a context with a choice, are longer than ", length,
+                       " tokens: the left of the context was not read"));
+  note(totals.unknown, " have tokens that the tokeniser does not know");
   std::cout << table_of(totals).text();
 }
 
 // Before hours of work, not behind them.
-void require_place(const Options& options) {
-  if (options.out.empty()) return;
+void check(const CommandLine& line, const Options& options) {
+  if (options.runs.size() != 1)
+    throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
+  if (options.data.empty()) line.refuse("data", "a file of JSON lines", "context, choices and answer in each");
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::path(options.out).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, none))
-    throw InputError("--out: ", options.out, " given; ", folder.string(), " is no folder; one that is there required");
-  if (std::filesystem::equivalent(options.out, options.data, none))
-    throw InputError("--out: ", options.out, " given, which --data reads; another file required");
+    line.refuse("out", "a file in a folder that is there", "make that folder, or choose another");
+  line.refuse_onto("out", options.data);
 }
 
 int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  if (options.runs.size() != 1)
-    throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
-  if (options.data.empty()) line.refuse("data", "a file of JSON lines", "context, choices and answer in each");
-  require_place(options);
+  check(line, options);
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
   const std::vector<Question> questions = read_questions(options.data);
   const SavedModel saved = load_language_model(options.runs[0], {}, options.accept_damaged);
   place(*saved.model, placement);
-  const index_t length = options.length > 0 ? options.length : saved.model->options().length;
+  const ChoiceOptions reading{.length = options.length > 0 ? options.length : saved.model->options().length,
+      .refuse = options.too_long == "refuse",
+      .blank = !options.no_blank};
   const PlannedPass pass{.model = saved.model->options(),
       .device = saved.model->device(),
-      .length = length,
+      .length = reading.length,
       .remedy = "choose a smaller --length",
       .loaded = true};
   const std::string memory = require_pass_memory(pass, free_memory(saved.model->device()));
@@ -156,16 +142,15 @@ int run(CommandLine& line) {
   Totals totals;
   std::string lines;
   Progress progress("score", static_cast<std::int64_t>(questions.size()), options.quiet);
-  for (std::size_t k = 0; k < questions.size(); ++k) {
-    if (interrupt_requested()) throw Interrupted("scoring: stopped before the results were complete");
-    const std::vector<ChoiceScore> scores = score_choices(*saved.model, *saved.tokeniser, questions[k],
-        {.length = length, .refuse = options.too_long == "refuse", .blank = !options.no_blank});
-    totals.add(questions[k], scores);
-    lines += line_of(questions[k], scores);
-    progress.update(static_cast<std::int64_t>(k) + 1, 1, {});
+  for (const Question& question : questions) {
+    stop_if_interrupted("scoring");
+    const std::vector<ChoiceScore> scores = score_choices(*saved.model, *saved.tokeniser, question, reading);
+    totals.add(question, scores);
+    lines += line_of(question, scores);
+    progress.update(static_cast<std::int64_t>(totals.chance.size() + totals.greedy.size()), 1, {});
   }
   progress.finish();
-  say(totals, length);
+  print(totals, reading.length);
   if (options.out.empty()) return 0;
   write_file(options.out, lines);
   std::cout << "written: " << one_line(options.out) << '\n';

@@ -1,10 +1,10 @@
 // tasks: what can be trained on: each task's tests, guesses, the papers' model and figures, and sizes for a laptop.
-#include <cmath>
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/report/table.h"
-#include "examples/whence/tasks/task.h"
+#include "examples/whence/tasks/paper_figures.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -19,12 +19,8 @@ void print_all(const std::vector<tasks::TaskInfo>& infos) {
 }
 
 std::string figures_text(const std::vector<tasks::PaperFigure>& figures) {
-  std::string text;
-  for (const tasks::PaperFigure& figure : figures) {
-    text += to_text(text.empty() ? "" : ", ", figure.scheme, " ", figure.mean);
-    if (!std::isnan(figure.deviation)) text += to_text(" (", figure.deviation, ")");
-  }
-  return text.empty() ? "-" : text;
+  const auto text = [](const tasks::PaperFigure& each) { return each.scheme + ' ' + tasks::figure_text(&each); };
+  return figures.empty() ? "-" : joined(figures, text);
 }
 
 void print_one(const tasks::TaskInfo& info) {

@@ -49,45 +49,39 @@ void declare_options(CommandLine& line, Options& options) {
 // A tokeniser has one source: training, a file of ours, or GPT-2's two files. Options of the others would do nothing.
 void check(const CommandLine& line, const Options& options) {
   const bool loads = !options.tokeniser.empty(), imports = !options.vocab.empty() || !options.merges.empty();
-  const auto refuse_both = [&line](const char* name, const std::string& other) {
-    if (line.given(name)) line.refuse(name, to_text("no ", other, " beside it"), "leave one of the two out");
-  };
-  if (imports) refuse_both("tokeniser", "--vocab and --merges");
-  if (!options.text.empty()) refuse_both("show", "--text");
-  for (const char* name : {"kind", "vocabulary"}) line.refuse_unless(name, !loads && !imports, "a tokeniser to train");
+  const bool trains = !loads && !imports;
+  if (loads && imports) line.refuse("tokeniser", "no --vocab and --merges beside it", "leave one of the two out");
+  line.refuse_unless("show", options.text.empty(), "the data shown; --text is shown in their place");
+  for (const char* name : {"kind", "vocabulary"}) line.refuse_unless(name, trains, "a tokeniser to train");
   line.refuse_unless("vocabulary", options.kind != "bytes", "a kind other than bytes, which are always 256");
-  if (imports && options.vocab.empty()) line.refuse("vocab", "vocab.json beside --merges", "both belong to one model");
-  if (imports && options.merges.empty()) line.refuse("merges", "merges.txt beside --vocab", "both belong to one model");
-  if (!loads && !imports && options.data.empty() && options.kind != "bytes")
+  for (const char* name : {"vocab", "merges"})
+    if (imports && !line.given(name)) line.refuse(name, "GPT-2's file of that name", "both belong to one model");
+  if (trains && options.data.empty() && options.kind != "bytes")
     line.refuse("data", "a text file", "or choose --tokeniser");
   if (options.data.empty() && !options.more.empty())
     line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
   line.refuse_onto("out", options.data);
   for (const std::string& path : options.more) line.refuse_onto("out", path);
-  const bool is_bpe = loads || imports || options.kind == "bpe";
-  line.refuse_unless("export", is_bpe, "bpe: the files know no other");
+  line.refuse_unless("export", !trains || options.kind == "bpe", "bpe: the files know no other");
 }
 
-using Files = std::vector<std::unique_ptr<FileBytes>>;
-
-Files open_files(const Options& options) {
-  Files files;
-  if (options.data.empty()) return files;
-  files.push_back(std::make_unique<FileBytes>(options.data));
-  for (const std::string& path : options.more) files.push_back(std::make_unique<FileBytes>(path));
-  for (const auto& file : files) std::cerr << file->note();
+std::vector<FileBytes> open_files(const Options& options) {
+  std::vector<FileBytes> files;
+  if (!options.data.empty()) files.emplace_back(options.data);
+  for (const std::string& path : options.more) files.emplace_back(path);
+  for (const FileBytes& file : files) std::cerr << file.note();
   return files;
 }
 
-TokeniserPointer train(const CommandLine& line, const Options& options, const Files& files) {
+TokeniserPointer train(const CommandLine& line, const Options& options, const std::vector<FileBytes>& files) {
   std::vector<std::string_view> texts;
-  for (const auto& file : files) texts.push_back(file->bytes());
+  for (const FileBytes& file : files) texts.push_back(file.bytes());
   try {
     if (options.kind == "bytes") return byte_tokeniser();
     if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
     if (options.kind == "words") return train_words(texts, options.vocabulary);
     return train_bpe(texts, options.vocabulary);
-  } catch (const UnfitText& unfit) { throw FileError(files[unfit.text]->place_of(unfit.byte), ": ", unfit.reason); }
+  } catch (const UnfitText& unfit) { throw FileError(files[unfit.text].place_of(unfit.byte), ": ", unfit.reason); }
 }
 
 // "|It|'s| 1|2|" and the numbers below.
@@ -98,21 +92,18 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
     cut += '|' + one_line(tokeniser.token(id));
     numbers += to_text(numbers.empty() ? "" : " ", id);
   }
-  std::cout << "cut: " << cut << "|\n"
-            << "ids: " << numbers << '\n';
+  std::cout << "cut: " << cut << "|\nids: " << numbers << '\n';
 }
 
 // What becomes of a file: tokens, their share, and whether it comes back.
 void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
-  const double started = steady_seconds();
+  const double started = steady_seconds(), bytes = static_cast<double>(file.bytes().size());
   std::int64_t tokens = 0, unknown = 0;
   std::set<TokenId> used;
   bool exact = true;
-  std::string_view rest = file.bytes();
-  TokenIds ids;
-  while (!rest.empty()) {
+  for (std::string_view rest = file.bytes(); !rest.empty();) {
     stop_if_interrupted("counting tokens");
-    ids.clear();
+    TokenIds ids;
     try {
       const std::size_t taken = tokeniser.encode_part(rest, ids);
       exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
@@ -121,24 +112,20 @@ void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
       throw FileError(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason);
     }
     tokens += static_cast<std::int64_t>(ids.size());
-    unknown += std::count(ids.begin(), ids.end(), tokeniser.unknown());
+    unknown += std::ranges::count(ids, tokeniser.unknown());
     used.insert(ids.begin(), ids.end());
   }
-  const auto bytes = static_cast<double>(file.bytes().size());
-  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens),
-      fixed(bytes / static_cast<double>(tokens), 3), std::to_string(used.size()),
-      fixed(100 * static_cast<double>(unknown) / static_cast<double>(tokens), 2), exact ? "exact" : "not exact",
+  const auto all = static_cast<double>(tokens);
+  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens), fixed(bytes / all, 3),
+      std::to_string(used.size()), fixed(100 * static_cast<double>(unknown) / all, 2), exact ? "exact" : "not exact",
       fixed(steady_seconds() - started, 2)});
 }
 
 std::string_view beginning(const FileBytes& file, std::int64_t bytes) {
-  std::string_view text = file.bytes().substr(0, static_cast<std::size_t>(bytes));
-  // Not inside a character.
-  while (text.size() < file.bytes().size() && !text.empty() &&
-         (static_cast<unsigned char>(file.bytes()[text.size()]) & 0xC0) == 0x80) {
-    text.remove_suffix(1);
-  }
-  return text;
+  const std::string_view text = file.bytes();
+  std::size_t size = std::min(static_cast<std::size_t>(bytes), text.size());
+  while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // not inside a character
+  return text.substr(0, size);
 }
 
 int run(CommandLine& line) {
@@ -147,7 +134,7 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   check(line, options);
   install_interrupt_handler();
-  const Files files = open_files(options);
+  const std::vector<FileBytes> files = open_files(options);
   const double started = steady_seconds();
   const TokeniserPointer tokeniser = !options.tokeniser.empty() ? load_tokeniser(options.tokeniser)
                                      : !options.vocab.empty()   ? read_gpt2_files(options.vocab, options.merges)
@@ -156,11 +143,11 @@ int run(CommandLine& line) {
             << tokeniser->hash().substr(0, 16) << "..., made in " << fixed(steady_seconds() - started, 2) << " s\n";
   Table table(
       {"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
-  for (const auto& file : files) count(*tokeniser, *file, table);  // first, as it says where text does not fit
+  for (const FileBytes& file : files) count(*tokeniser, file, table);  // first, as it says where text does not fit
   if (!options.text.empty())
     show_cut(*tokeniser, options.text);
   else if (!files.empty() && options.show > 0)
-    show_cut(*tokeniser, beginning(*files[0], options.show));
+    show_cut(*tokeniser, beginning(files[0], options.show));
   if (!files.empty()) std::cout << '\n' << table.text();
   if (!options.out.empty()) {
     tokeniser->save(options.out);

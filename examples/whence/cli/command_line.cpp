@@ -50,24 +50,9 @@ template <class Number> std::string read_number(const std::string& typed, const 
   return {};
 }
 
-// `text` broken at blanks into lines of at most `width` columns, the later ones behind `indent` blanks.
-std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
-  std::string result;
-  std::size_t column = 0;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    const std::size_t columns = display_width(word);
-    if (column > 0 && column + 1 + columns > width) {
-      result += '\n' + std::string(indent, ' ');
-      column = 0;
-    } else if (column > 0) {
-      result += ' ';
-      ++column;
-    }
-    result += word;
-    column += columns;
-  }
-  return result;
+// `text` in lines of at most `width` columns, the later ones behind `indent` blanks.
+std::string indented(const std::string& text, std::size_t indent, std::size_t width) {
+  return joined(wrapped(text, width), std::identity(), '\n' + std::string(indent, ' '));
 }
 
 // One entry of the page: the option in the left column, what it is in the right one.
@@ -76,7 +61,7 @@ std::string entry(const std::string& left, const std::string& right) {
   std::string text = "  " + left;
   const std::size_t used = display_width(text);
   text += used + 2 > left_columns ? '\n' + std::string(left_columns, ' ') : std::string(left_columns - used, ' ');
-  return text + wrapped(right, left_columns, right_columns) + '\n';
+  return text + indented(right, left_columns, right_columns) + '\n';
 }
 
 // The option of that name, or nullptr.
@@ -333,7 +318,7 @@ std::string CommandLine::describe(const Option& option) const {
 }
 
 std::string CommandLine::help(bool all) const {
-  std::string page = program_ + ": " + wrapped(purpose_, 2, 78 - program_.size()) + "\n\nUsage: " + program_ +
+  std::string page = program_ + ": " + indented(purpose_, 2, 78 - program_.size()) + "\n\nUsage: " + program_ +
                      (names_ ? " " + names_word_ : "") + " [options]\n";
   if (names_) page += "\n" + entry(names_word_, names_help_);
   std::string current;
@@ -352,7 +337,8 @@ std::string CommandLine::help(bool all) const {
   if (left_out > 0) page += entry("--help all", to_text("the same with ", left_out, " options more"));
   page += entry("--version", "print the version");
   if (!examples_.empty()) page += "\nExamples:\n";
-  for (const auto& [command, meaning] : examples_) page += "  " + command + "\n      " + wrapped(meaning, 6, 74) + "\n";
+  for (const auto& [command, meaning] : examples_)
+    page += "  " + command + "\n      " + indented(meaning, 6, 74) + "\n";
   return page + "\n" + exit_codes_text();
 }
 

@@ -6,13 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <span>
-#include <vector>
 
+#include "examples/whence/cli/numbers.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -21,24 +20,17 @@ namespace {
 
 constexpr const char* what_is_required = "not a regular file with one name; one required, or none";
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 // Of a temporary file, by its name.
-std::optional<pid_t> writer_of(std::string_view name) {
+std::optional<int> writer_of(std::string_view name) {
   constexpr std::string_view infix = ".tmp-", prefix = ".written-by-";
+  const std::size_t at = name.rfind(infix), begin = at + infix.size(), dash = name.rfind('-');
   std::string_view digits;
-  if (const std::size_t at = name.rfind(infix), count = name.rfind('-');
-      at != name.npos && at > 0 && count >= at + infix.size() && is_number(name.substr(count + 1))) {
-    digits = name.substr(at + infix.size(), count - at - infix.size());
-  } else if (name.starts_with(prefix)) {
+  if (at != name.npos && at > 0 && dash > begin && parse_number<std::uint64_t>(name.substr(dash + 1)))
+    digits = name.substr(begin, dash - begin);
+  else if (name.starts_with(prefix))
     digits = name.substr(prefix.size());
-  }
-  pid_t pid = 0;
-  const auto [stop, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
-  const bool ours = problem == std::errc() && pid > 0 && to_text(pid) == digits;
-  return ours ? std::optional(pid) : std::nullopt;
+  const std::optional<int> pid = parse_number<int>(digits);
+  return pid && *pid > 0 && std::to_string(*pid) == digits ? pid : std::nullopt;
 }
 
 }  // namespace
@@ -67,16 +59,14 @@ void OutputFile::append(std::string_view bytes) const {
 }
 
 void remove_leftovers(const std::string& folder) {
-  std::vector<std::filesystem::path> leftovers;
-  std::error_code ignored;
   for (const std::string& name : names_in(folder)) {
-    const std::filesystem::path path = std::filesystem::path(folder) / name;
-    const std::optional<pid_t> writer = writer_of(name);
+    const std::optional<int> writer = writer_of(name);
     const bool dead = writer && (*writer == ::getpid() || (::kill(*writer, 0) != 0 && errno == ESRCH));
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    std::error_code ignored;
     if (dead && std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::regular)
-      leftovers.push_back(path);
+      std::filesystem::remove(path, ignored);
   }
-  for (const std::filesystem::path& leftover : leftovers) std::filesystem::remove(leftover, ignored);
 }
 
 }  // namespace whence

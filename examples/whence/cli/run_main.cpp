@@ -33,23 +33,21 @@ int report(const std::string& program, const char* problem, ExitCode code) {
   return static_cast<int>(code);
 }
 
+template <class Kind> bool is(const std::exception& error) { return dynamic_cast<const Kind*>(&error) != nullptr; }
+
 ExitCode code_of(const std::exception& error) {
-  const auto is = [&error]<class Kind>(const Kind*) { return dynamic_cast<const Kind*>(&error) != nullptr; };
-  if (is(static_cast<Interrupted*>(nullptr))) return ExitCode::interrupted;
-  if (is(static_cast<DoesNotFit*>(nullptr))) return ExitCode::does_not_fit;
-  if (is(static_cast<FileError*>(nullptr))) return ExitCode::bad_file;
-  if (is(static_cast<SystemError*>(nullptr)) || is(static_cast<std::filesystem::filesystem_error*>(nullptr)))
-    return ExitCode::bad_system;
-  if (is(static_cast<InputError*>(nullptr))) return ExitCode::bad_usage;
-  if (is(static_cast<OutOfMemory*>(nullptr))) return ExitCode::out_of_memory;
-  if (is(static_cast<NotFinite*>(nullptr))) return ExitCode::not_finite;
-  return ExitCode::failed;
+  if (is<Interrupted>(error)) return ExitCode::interrupted;
+  if (is<DoesNotFit>(error)) return ExitCode::does_not_fit;
+  if (is<FileError>(error)) return ExitCode::bad_file;
+  if (is<SystemError>(error) || is<std::filesystem::filesystem_error>(error)) return ExitCode::bad_system;
+  if (is<InputError>(error)) return ExitCode::bad_usage;
+  if (is<OutOfMemory>(error)) return ExitCode::out_of_memory;
+  return is<NotFinite>(error) ? ExitCode::not_finite : ExitCode::failed;
 }
 
 constexpr char no_memory[] = "memory: the system gave no more; a smaller model, batch or length required\n";
 
-// std::filesystem ends the program where a name finds no memory;
-// nobody can catch that: the same line and code, no abort.
+// std::filesystem ends the program where a name finds no memory. Nobody can catch that: the same line and code, then.
 std::terminate_handler terminate_otherwise = nullptr;
 std::atomic<bool> memory_ended{false};
 
@@ -60,11 +58,11 @@ std::atomic<bool> memory_ended{false};
 
 void terminated() {
   bool of_memory = memory_ended;
-  if (std::current_exception()) try {
-      throw;
-    } catch (const std::bad_alloc&) { of_memory = true; } catch (...) {
-      of_memory = false;
-    }
+  try {
+    if (std::current_exception()) throw;
+  } catch (const std::bad_alloc&) { of_memory = true; } catch (...) {
+    of_memory = false;
+  }
   if (!of_memory) terminate_otherwise();
   std::cerr << "whence: " << no_memory << std::flush;
   std::_Exit(static_cast<int>(ExitCode::out_of_memory));
@@ -96,10 +94,10 @@ bool standard_output_lost() {
 }  // namespace
 
 std::string exit_codes_text() {
-  return "Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,\n"
-         "4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of "
-         "another\n"
-         "model or run, 130 interrupted after saving.\n";
+  return R"(Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,
+4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of another
+model or run, 130 interrupted after saving.
+)";
 }
 
 int run_main(const std::string& program, const std::function<int()>& body) {

@@ -1,10 +1,6 @@
-// Collects the names from the registry.
 #include "examples/whence/cli/scheme_names.h"
 
-#include <algorithm>
-#include <sstream>
-
-#include "nn/scheme.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
@@ -14,23 +10,16 @@ std::vector<std::string> scheme_names() {
   return names;
 }
 
-std::string describe_schemes(const std::vector<std::string>& names) {
-  std::vector<std::string> wanted;
-  for (const std::string& name : names) wanted.push_back(scheme_named(name, name).name);
-  std::ostringstream out;
-  for (const SchemeInfo& info : registered_schemes()) {
-    if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), info.name)) continue;
-    out << info.name << ": " << info.title << " (" << info.paper << ")\n    " << info.equation << '\n';
-    for (const SchemeOption& option : info.options) {
-      out << "    " << option.name << "=" << option.default_text << "  " << option.help;
-      if (option.kind == SchemeOption::Kind::word)
-        for (std::size_t k = 0; k < option.choices.size(); ++k) out << (k ? " | " : "; one of ") << option.choices[k];
-      else
-        out << "; in [" << option.low << ", " << option.high << "]";
-      out << '\n';
-    }
+std::string description(const SchemeInfo& scheme) {
+  std::string text = scheme.name + ": " + scheme.title + " (" + scheme.paper + ")\n    " + scheme.equation + '\n';
+  for (const SchemeOption& option : scheme.options) {
+    const bool is_word = option.kind == SchemeOption::Kind::word;
+    text += "    " + option.name + "=" + option.default_text + "  " + option.help;
+    text += is_word ? "; one of " + joined(option.choices, std::identity(), " | ")
+                    : to_text("; in [", option.low, ", ", option.high, "]");
+    text += '\n';
   }
-  return out.str();
+  return text;
 }
 
 }  // namespace whence

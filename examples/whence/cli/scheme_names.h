@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "nn/scheme.h"
+
 namespace whence {
 
 [[nodiscard]] std::vector<std::string> scheme_names();  // for a shell to complete
 
-// For reference pages: every scheme, or those that are named, with paper, equation and options. InputError for a name
-// that is none.
-[[nodiscard]] std::string describe_schemes(const std::vector<std::string>& names = {});
+// For reference pages: with paper, equation and options.
+[[nodiscard]] std::string description(const SchemeInfo& scheme);
 
 }  // namespace whence

@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstdio>
-#include <utility>
+#include <sstream>
 
 #include "examples/whence/cli/unicode.h"
 
@@ -31,15 +31,18 @@ std::string cut_to_width(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, bytes));
 }
 
-namespace {
-
-// Control characters, and what has no width of its own, joins, or turns the direction of reading.
-bool acts_unseen(std::uint32_t code) {
-  static constexpr std::pair<std::uint32_t, std::uint32_t> ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD},
-      {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF},
-      {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
-  return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;)
+    if (!lines.empty() && display_width(lines.back()) + 1 + display_width(word) <= columns)
+      lines.back() += ' ' + word;
+    else
+      lines.push_back(word);
+  return lines;
 }
+
+namespace {
 
 std::string in_hex(const char* format, std::uint32_t code) {
   std::array<char, 16> written{};
@@ -59,7 +62,7 @@ std::string one_line(std::string_view text) {
       line += "\\t";
     else if (!code.valid || code.value < 0x20 || code.value == 0x7F)
       line += in_hex("\\x%02x", code.value);
-    else if (acts_unseen(code.value))
+    else if (acts_unseen(code))
       line += in_hex("\\u{%x}", code.value);
     else
       line += text.substr(0, code.bytes);
@@ -71,16 +74,13 @@ std::string one_line(std::string_view text) {
 std::string message_line(std::string_view text) {
   constexpr std::size_t longest = 500;
   const std::string line = one_line(text);
-  const auto begins = [&line](std::size_t at) { return (static_cast<unsigned char>(line[at]) & 0xC0) != 0x80; };
-  std::size_t characters = 0;
-  for (std::size_t at = 0; at < line.size(); ++at) characters += begins(at);
-  if (characters <= longest) return line;
+  std::vector<std::size_t> begins;  // of characters
+  for (std::size_t at = 0; at < line.size(); ++at)
+    if ((line[at] & 0xC0) != 0x80) begins.push_back(at);
+  if (begins.size() <= longest) return line;
   // Both ends: what was wrong stands in the one, what is required in the other.
   const std::size_t kept = (longest - 3) / 2;
-  std::size_t front = 0, back = line.size();
-  for (std::size_t count = 0; count <= kept; ++front) count += begins(front);
-  for (std::size_t count = 0; count < kept;) count += begins(--back);
-  return line.substr(0, front - 1) + "..." + line.substr(back);
+  return line.substr(0, begins[kept]) + "..." + line.substr(begins[begins.size() - kept]);
 }
 
 std::string terminal_text(std::string_view text) {

@@ -14,6 +14,9 @@ namespace whence {
 // `text` cut so that it takes at most `columns`, never inside a character.
 [[nodiscard]] std::string cut_to_width(std::string_view text, std::size_t columns);
 
+// Lines of at most `columns`, but for words that are longer, broken at white space.
+[[nodiscard]] std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
+
 // Text of any origin as part of one line on a terminal, where it cannot act: control characters, bytes that are no
 // character, and what turns or joins text unseen are written out (\n, \x1b, \xff, \u{202e}).
 [[nodiscard]] std::string one_line(std::string_view text);

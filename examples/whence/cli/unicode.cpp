@@ -1,16 +1,32 @@
 #include "examples/whence/cli/unicode.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "examples/whence/cli/unicode_tables.h"
 
 namespace whence {
 namespace {
 
-bool within(std::span<const CodeRange> ranges, std::uint32_t code) {
-  const auto above = std::upper_bound(
-      ranges.begin(), ranges.end(), code, [](std::uint32_t c, const CodeRange& r) { return c < r.first; });
-  return above != ranges.begin() && code <= std::prev(above)->last;
+using Range = std::pair<std::uint32_t, std::uint32_t>;  // its first code point and its last
+
+bool within(std::span<const Range> ranges, std::uint32_t code) {
+  return std::ranges::any_of(ranges, [&](const auto& range) { return code >= range.first && code <= range.second; });
+}
+
+// Where runs of code points end that in turn are none of a kind and some (unicode_tables.h).
+std::vector<std::uint32_t> ends_of(std::span<const std::uint16_t> counts) {
+  std::vector<std::uint32_t> ends(counts.begin(), counts.end());
+  ends[0] += 0x80;
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  return ends;
+}
+
+bool is_some(const std::vector<std::uint32_t>& ends, std::uint32_t code) {
+  return (std::ranges::upper_bound(ends, code) - ends.begin()) % 2 == 1;
 }
 
 // Of a character that begins with `lead`: how long it is (0: no character begins so), and what its second byte may be.
@@ -78,26 +94,35 @@ void append_utf8(std::string& text, std::uint32_t code) {
 
 bool is_letter(const CodePoint& code) {
   if (code.value < 0x80) return (code.value | 0x20) >= 'a' && (code.value | 0x20) <= 'z';
-  return code.valid && within(letter_ranges(), code.value);
+  static const std::vector<std::uint32_t> ends = ends_of(letter_counts);
+  return code.valid && is_some(ends, code.value);
 }
 
 bool is_number(const CodePoint& code) {
   if (code.value < 0x80) return code.value >= '0' && code.value <= '9';
-  return code.valid && within(number_ranges(), code.value);
+  static const std::vector<std::uint32_t> ends = ends_of(number_counts);
+  return code.valid && is_some(ends, code.value);
 }
 
 bool is_white_space(const CodePoint& code) {
-  constexpr CodeRange spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
+  constexpr Range spaces[] = {{0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
       {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
   if (code.value < 0x80) return code.value == ' ' || (code.value >= 0x09 && code.value <= 0x0D);
   return code.valid && within(spaces, code.value);
 }
 
+bool acts_unseen(const CodePoint& code) {
+  constexpr Range ranges[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x61C, 0x61C}, {0x180B, 0x180E}, {0x200B, 0x200F},
+      {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF0, 0xFFFB}, {0xFFFE, 0xFFFF}, {0x1D173, 0x1D17A},
+      {0xE0000, 0xE0FFF}};
+  return within(ranges, code.value);
+}
+
 // The blocks that matter for tables of results; not the whole of Unicode's width tables.
 std::size_t columns_of(const CodePoint& code) {
-  constexpr CodeRange none[] = {
+  constexpr Range none[] = {
       {0x0300, 0x036F}, {0x1AB0, 0x1AFF}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
-  constexpr CodeRange two[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},
+  constexpr Range two[] = {{0x1100, 0x115F}, {0x2E80, 0xA4CF}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F},
       {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1FAFF}, {0x20000, 0x3FFFD}};
   return !code.valid ? 1 : within(none, code.value) ? 0 : within(two, code.value) ? 2 : 1;
 }

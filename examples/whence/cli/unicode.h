@@ -24,6 +24,8 @@ inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";  // U+
 [[nodiscard]] bool is_letter(const CodePoint& code);       // \p{L}; invalid bytes are neither of the three
 [[nodiscard]] bool is_number(const CodePoint& code);       // \p{N}
 [[nodiscard]] bool is_white_space(const CodePoint& code);  // \s: the property White_Space
+// Control characters, and what has no width of its own, joins, or turns the direction of reading.
+[[nodiscard]] bool acts_unseen(const CodePoint& code);
 
 // On a terminal: combining marks 0, wide East Asian characters and emoji 2, all else and invalid bytes 1.
 [[nodiscard]] std::size_t columns_of(const CodePoint& code);

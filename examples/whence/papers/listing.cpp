@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "examples/whence/cli/text.h"
+#include "tensor/suggest.h"
 #include "examples/whence/papers/runs.h"
 #include "examples/whence/papers/short_trainings.h"
 #include "nn/io/files.h"
@@ -47,20 +48,9 @@ std::string how(const PaperTable& table) {
   throw Error(table.name, ": of no kind");
 }
 
-// Lines of at most 120 columns, each but the first after `indent` blanks.
-std::string wrapped(const std::string& text, std::size_t indent) {
-  std::string lines;
-  std::size_t column = indent;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::size_t width = display_width(text.substr(begin, end - begin)) + 1;
-    const bool fits = column + width <= 120;
-    if (begin > 0) lines += fits ? " " : "\n" + std::string(indent, ' ');
-    column = (fits ? column : indent) + width;
-    lines += text.substr(begin, end - begin);
-    begin = end + 1;
-  }
-  return lines + '\n';
+// Lines of less than 120 columns, each but the first after `indent` blanks.
+std::string indented(const std::string& text, std::size_t indent) {
+  return joined(wrapped(text, 119 - indent), std::identity(), '\n' + std::string(indent, ' ')) + '\n';
 }
 
 // Why a record would come out otherwise now; empty: it would not. `bits`: of this program.
@@ -93,8 +83,8 @@ void print_list(const std::vector<Record>& records) {
   for (const PaperTable& table : all_papers().tables) {
     std::string name = table.name;
     name.resize(std::max(indent, name.size() + 1), ' ');
-    std::cout << name << wrapped(to_text(table.what, " (", table.place, ")"), indent) << std::string(indent, ' ')
-              << wrapped(how(table) + cost_of(table, records) + recorded_text(table, records), indent);
+    std::cout << name << indented(to_text(table.what, " (", table.place, ")"), indent) << std::string(indent, ' ')
+              << indented(how(table) + cost_of(table, records) + recorded_text(table, records), indent);
   }
 }
 

@@ -1,8 +1,6 @@
 #include "examples/whence/report/svg.h"
 
 #include <algorithm>
-#include <sstream>
-#include <vector>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -11,22 +9,6 @@
 #include "tensor/error.h"
 
 namespace whence::report {
-namespace {
-
-// Lines of at most `columns`.
-std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
-  std::vector<std::string> lines;
-  std::istringstream words{std::string(text)};
-  for (std::string word; words >> word;)
-    if (!lines.empty() && display_width(lines.back()) + 1 + display_width(word) <= columns)
-      lines.back() += ' ' + word;
-    else
-      lines.push_back(word);
-  return lines;
-}
-
-}  // namespace
-
 std::string svg_line(std::string_view css, double x1, double y1, double x2, double y2) {
   return to_text("<line class=\"", css, "\" x1=\"", digits(x1), "\" y1=\"", digits(y1), "\" x2=\"", digits(x2),
       "\" y2=\"", digits(y2), "\"/>");
