@@ -1,8 +1,9 @@
 // Curves: charts with scales, strips over a shared axis, histograms, and the row behind them as a list.
-import { clamped, counted, draw, format, make, unique } from "./elements.js";
+import {
+  clamped, counted, draw, dress, format, make, right_cell, svg_line, svg_text, table_of, token_text, unique
+} from "./elements.js";
 import { hidden_at, is_row, key_of, longest, short, value_at, word_of } from "./data.js";
-import { choose, set_hover, shown } from "./frame.js";
-import { cell_words } from "./map.js";
+import { choose, follow_pointer, number_cell, shown } from "./frame.js";
 
 // ---- Charts
 // A picture with the scales of both axes; what is drawn into it is the caller's. `x` and `y` are [low, high].
@@ -13,7 +14,7 @@ export function chart({ label, width, height, x, y, left = 70, right = 12, top =
     picture, width, left, right, top, floor: height - bottom,
     x_of: (value) => left + (value - x[0]) * across,
     y_of: (value) => height - bottom - (value - y[0]) * down,
-    add: (...element) => picture.appendChild(draw(...element)),
+    add: (...elements) => picture.append(...elements),
     // The values under a pointer, on both scales.
     at: (event) => {
       const box = picture.getBoundingClientRect(), zoom = width / box.width;
@@ -34,30 +35,30 @@ export function reach_of(values) {
 export function grid(frame, [low, high]) {
   for (const tick of unique([low, 0, high].filter((end) => end === 0 || Math.abs(end) > 0.12 * (high - low)))) {
     const y = frame.y_of(tick);
-    frame.add("line", { class: "grid", x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y });
-    frame.add("text", { class: "tick end", x: frame.left - 6, y: y + 4 }, format(tick, 3));
+    frame.add(svg_line("grid", [frame.left, y], [frame.width - frame.right, y]),
+      svg_text("tick end", frame.left - 6, y + 4, format(tick, 3)));
   }
 }
 
-function mark_across(frame, marks, [low, high]) {
-  for (const { value, text } of marks.filter((mark) => mark.value >= low && mark.value <= high)) {
-    const y = frame.y_of(value);
-    frame.add("line", { class: "limit", x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y });
-    frame.add("text", { class: "tick end", x: frame.width - frame.right, y: y + 13 }, text);
+const marks_within = (marks, [low, high]) => marks.filter(({ value }) => value >= low && value <= high);
+function mark_across(frame, marks, reach) {
+  for (const { value, text } of marks_within(marks, reach)) {
+    const y = frame.y_of(value), end = frame.width - frame.right;
+    frame.add(svg_line("limit", [frame.left, y], [end, y]), svg_text("tick end", end, y + 13, text));
   }
 }
+
+export const dot = (frame, name, index, value, r) =>
+  draw("circle", { class: name, cx: frame.x_of(index), cy: frame.y_of(value), r });
+export const point_of = (frame, index, value) => `${frame.x_of(index).toFixed(1)} ${frame.y_of(value).toFixed(1)}`;
 
 // A line, broken where there is no value, with dots that can be read one by one.
 export function trace(frame, values, name = "trace", dots = true) {
-  let path = "", drawing = false;
-  values.forEach((value, index) => {
-    if (Number.isFinite(value)) {
-      path += `${drawing ? "L" : "M"}${frame.x_of(index).toFixed(1)} ${frame.y_of(value).toFixed(1)}`;
-      if (dots) frame.add("circle", { class: "dot", cx: frame.x_of(index), cy: frame.y_of(value), r: 2.2 });
-    }
-    drawing = Number.isFinite(value);
-  });
-  frame.add("path", { class: name, d: path });
+  const path = values.map((value, index) => Number.isFinite(value)
+    ? `${Number.isFinite(values[index - 1]) ? "L" : "M"}${point_of(frame, index, value)}` : "");
+  if (dots) frame.add(...counted(values.length).filter((index) => path[index])
+    .map((index) => dot(frame, "dot", index, values[index], 2.2)));
+  frame.add(draw("path", { class: name, d: path.join("") }));
 }
 
 // Labels as dense as they fit, indices at multiples of five.
@@ -65,13 +66,12 @@ export function index_axis(frame, labels, count, word) {
   const step = frame.x_of(1) - frame.x_of(0), every = Math.max(1, Math.ceil((longest(labels) * 6.8 + 1) / step));
   const room = Math.max(26, 7.2 * String(count).length + 8);
   const numbered = step >= room ? 1 : Math.ceil(room / step / 5) * 5;
+  const y = frame.floor + (labels ? 31 : 16);
   for (let index = 0; labels && index < count; index += every) {
-    frame.add("text", { class: "token middle", x: frame.x_of(index), y: frame.floor + 16 }, short(labels[index] ?? ""));
+    frame.add(svg_text("token middle", frame.x_of(index), frame.floor + 16, short(labels[index] ?? "")));
   }
-  for (let index = 0; index < count; index += numbered) {
-    frame.add("text", { class: "tick middle", x: frame.x_of(index), y: frame.floor + (labels ? 31 : 16) }, index);
-  }
-  frame.add("text", { class: "tick end", x: frame.left - 6, y: frame.floor + (labels ? 31 : 16) }, word);
+  for (let index = 0; index < count; index += numbered) frame.add(svg_text("tick middle", frame.x_of(index), y, index));
+  frame.add(svg_text("tick end", frame.left - 6, y, word));
 }
 
 // A chart over the indices of an axis; the last of a column of charts carries the axis.
@@ -85,21 +85,22 @@ export function strip({ label, values, width, last, labels, word, marks = [], he
 }
 
 // ---- The selected row of sheets that share their axes, as curves under each other
-export const row_of = (sheet, row) => Array.from({ length: sheet.columns }, (_, column) =>
-  hidden_at(sheet, row, column) ? NaN : value_at(sheet, row, column));
+export const row_of = (sheet, row) => counted(sheet.columns).map((column) => value_at(sheet, row, column));
 
 export function row_strips(container, sheets, row, space = container.clientWidth) {
-  const width = Math.max(240, Math.floor(space)), key = key_of(sheets[0].column_axis);
+  const width = Math.max(240, Math.floor(space)), [{ columns, column_axis }] = sheets, key = key_of(column_axis);
   const frames = sheets.map((sheet, index) => row_strip(sheet, row, width, index === sheets.length - 1));
-  container.replaceChildren(...frames.map((frame) => frame.picture));
-  const column_at = (event) => Math.round(frames[0].at(event).x);
-  container.onpointermove = (event) => {
-    const column = column_at(event);
-    set_hover(column >= 0 && column < sheets[0].columns ? { [key]: column } : null);
-  };
-  container.onpointerleave = () => set_hover(null);
-  container.onclick = (event) => choose({ [key]: clamped(column_at(event), 0, sheets[0].columns - 1) });
-  return (at) => frames.forEach((frame) => frame.follow(Math.min(at[key], sheets[0].columns - 1)));
+  container.replaceChildren(...frames.map(({ picture }) => picture));
+  return follow_strips(frames, (column) => column >= 0 && column < columns ? { [key]: column } : null,
+    (at) => Math.min(at[key], columns - 1));
+}
+
+// Charts over one axis: pointing at one shows the place in all, a click selects it.
+export function follow_strips(frames, place_of, index_of, select = choose) {
+  for (const frame of frames) {
+    follow_pointer(frame.picture, (event) => place_of(Math.round(frame.at(event).x)), select);
+  }
+  return (at) => frames.forEach((frame) => frame.follow(index_of(at)));
 }
 
 function row_strip(sheet, row, width, last) {
@@ -109,14 +110,13 @@ function row_strip(sheet, row, width, last) {
   stems(frame, values);
   trace(frame, values);
   return followed(frame, end_of(sheet.title, (width - frame.left - 90) / letter_width), "title",
-    (column) => hidden_at(sheet, row, column) ? "masked" : shown(values[column]));
+    (column) => shown(values[column]));
 }
 
 // With its title, and a line at the column that is pointed at, whose value stands beside it.
 export function followed(frame, title, class_of_title, words) {
-  const line = frame.add("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
-  frame.add("text", { class: class_of_title, x: frame.left, y: 12 }, title);
-  const now = frame.add("text", { class: "now", y: 12 });
+  const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor }), now = draw("text", { y: 12 });
+  frame.add(line, svg_text(class_of_title, frame.left, 12, title), now);
   frame.follow = (column) => follow_line({ frame, line, now, x: frame.x_of(column), title }, words(column));
   return frame;
 }
@@ -130,34 +130,28 @@ function stems(frame, values) {
   const zero = frame.y_of(0).toFixed(1);
   const path = values.map((value, index) =>
     Number.isFinite(value) ? `M${frame.x_of(index).toFixed(1)} ${zero}V${frame.y_of(value).toFixed(1)}` : "");
-  frame.add("path", { class: "stem", d: path.join("") });
+  frame.add(draw("path", { class: "stem", d: path.join("") }));
 }
 
 // The value stands beside the line, on the side where there is room.
 function follow_line({ frame, line, now, x, title }, text) {
   const beside_title = frame.left + 8 + letter_width * title.length;
   const before = x > frame.width * 0.75 && x - 70 > beside_title;
-  line.setAttribute("x1", x);
-  line.setAttribute("x2", x);
-  now.setAttribute("x", before ? x - 4 : clamped(x + 4, beside_title, Math.max(beside_title, frame.width - 75)));
-  now.setAttribute("class", before ? "now end" : "now");
+  dress(line, { x1: x, x2: x });
+  dress(now, { x: before ? x - 4 : clamped(x + 4, beside_title, Math.max(beside_title, frame.width - 75)),
+    class: before ? "now end" : "now" });
   now.textContent = text;
 }
 
 // ---- The same row as numbers
 export function row_list(container, sheets, row) {
-  const [first] = sheets, key = key_of(first.column_axis), labels = first.column_labels;
-  const head = make("tr", {}, make("th", { class: "n", scope: "col" }, word_of(first.column_axis)),
-    labels ? make("th", { scope: "col" }, "token") : "",
-    ...sheets.map((sheet) => make("th", { class: "n", scope: "col" }, sheet.title)));
-  const lines = counted(first.columns).filter((column) => !sheets.every((sheet) => hidden_at(sheet, row, column)));
-  const cell = (sheet, column) => make("td", { class: "n", title: cell_words(sheet, row, column) },
-    hidden_at(sheet, row, column) ? "masked" : shown(value_at(sheet, row, column)));
-  const body = make("tbody", {}, ...lines.map((column) =>
-    make("tr", { "data-column": column, onclick: () => choose({ [key]: column }) }, make("td", { class: "n" }, column),
-      labels ? make("td", {}, make("bdi", { class: "token" }, labels[column] ?? "")) : "",
-      ...sheets.map((sheet) => cell(sheet, column)))));
-  container.replaceChildren(make("table", {}, make("thead", {}, head), body));
+  const [{ columns, column_axis, column_labels: labels }] = sheets, key = key_of(column_axis);
+  const seen = counted(columns).filter((column) => !sheets.every((sheet) => hidden_at(sheet, row, column)));
+  const lines = seen.map((column) => make("tr", { "data-column": column, onclick: () => choose({ [key]: column }) },
+    right_cell(column), labels && make("td", {}, token_text(labels[column])),
+    sheets.map((sheet) => number_cell(value_at(sheet, row, column)))));
+  const headings = [word_of(column_axis), ...(labels ? ["token"] : []), ...sheets.map(({ title }) => title)];
+  container.replaceChildren(table_of(headings, lines).firstChild);
   return (at) => follow_list(container, at[key]);
 }
 
@@ -194,18 +188,16 @@ export function histogram(sheet, range, name, width, selected) {
   const step = (range[1] - range[0]) / bin_count;
   bins.forEach((count, bin) => {
     const x = frame.x_of(range[0] + bin * step), next = frame.x_of(range[0] + (bin + 1) * step), y = frame.y_of(count);
-    frame.add("rect", { class: "bin", x, y, width: Math.max(1, next - x - 0.5), height: frame.floor - y });
+    frame.add(draw("rect", { class: "bin", x, y, width: Math.max(1, next - x - 0.5), height: frame.floor - y }));
   });
-  frame.add("line", { class: "grid", x1: frame.left, x2: width - frame.right, y1: frame.floor, y2: frame.floor });
-  for (const { value, text } of sheet.marks.filter((mark) => mark.value >= range[0] && mark.value <= range[1])) {
+  const { left, top, floor } = frame, right = width - frame.right;
+  frame.add(svg_line("grid", [left, floor], [right, floor]));
+  for (const { value, text } of marks_within(sheet.marks, range)) {
     const x = frame.x_of(value);
-    frame.add("line", { class: "limit", x1: x, x2: x, y1: frame.top, y2: frame.floor });
-    frame.add("text", { class: "tick end", x: x - 3, y: frame.top + 8 }, text);
+    frame.add(svg_line("limit", [x, top], [x, floor]), svg_text("tick end", x - 3, top + 8, text));
   }
-  frame.add("text", { class: "title", x: 0, y: 12 }, selected ? `${name} (selected)` : name);
-  frame.add("text", { class: "tick", x: 0, y: 27 }, words);
-  frame.add("text", { class: "tick end", x: frame.left - 4, y: frame.top + 8 }, most);
-  frame.add("text", { class: "tick", x: frame.left, y: frame.floor + 14 }, ends[0]);
-  frame.add("text", { class: "tick end", x: width - frame.right, y: frame.floor + 14 }, ends[1]);
+  frame.add(svg_text("title", 0, 12, selected ? `${name} (selected)` : name), svg_text("tick", 0, 27, words),
+    svg_text("tick end", left - 4, top + 8, most), svg_text("tick", left, floor + 14, ends[0]),
+    svg_text("tick end", right, floor + 14, ends[1]));
   return frame.picture;
 }

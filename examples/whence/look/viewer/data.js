@@ -106,10 +106,19 @@ export function extremes_of(cells, hidden) {
 
 // A sheet may begin at later tokens than the first, and its cells be pools of `step` tokens each way.
 export function sheet(fields) {
+  const extremes = extremes_of(fields.cells, fields.hidden);
   return { hidden: null, reasons: null, marks: [], note: "", row_from: 0, column_from: 0, step: 1,
-           row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis), pictures: new Map(),
-           ...fields, extremes: extremes_of(fields.cells, fields.hidden) };
+           row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis),
+           shared: () => extremes, ...fields, extremes, pictures: new Map() };
 }
+
+// Of a function of the row and the column, which is null where the mask hides the pair.
+export function sheet_made(rows, columns, value_of, fields) {
+  const values = counted(rows * columns).map((cell) => value_of(Math.floor(cell / columns), cell % columns));
+  const hidden = Uint8Array.from(values, (value) => value === null);
+  return sheet({ rows, columns, cells: Float64Array.from(values), hidden, ...fields });
+}
+export const hidden_where_none = (cells) => Uint8Array.from(cells, Number.isNaN);
 
 // `kind` is "value" or "gradient", `run` is "this", "beside" or "difference"; null where that is not recorded.
 export function sheet_of(name, kind, at, run = "this") {
@@ -145,7 +154,7 @@ function difference_of(name, kind, at) {
   if (!other || one.rows !== other.rows || one.columns !== other.columns) return null;
   const hidden = one.hidden && one.hidden.map((here, cell) => here | (other.hidden?.[cell] ?? 0));
   return sheet({
-    ...one, pictures: new Map(), title: `${one.title}: ${difference_words(at)}`, scale: "diverging", marks: [], hidden,
+    ...one, title: `${one.title}: ${difference_words(at)}`, scale: "diverging", marks: [], hidden,
     cells: Float64Array.from(one.cells, (value, cell) => value - other.cells[cell]),
     shared: () => shared_extremes(name, kind, ["difference"]),
   });
@@ -155,11 +164,10 @@ export const difference_words = (at) => `this \u2212 ${run_named("beside", at).l
 
 // Over every layer, head, channel and run, so that equal colours are equal numbers.
 function shared_extremes(name, kind, of_runs) {
-  return once(["extremes", name, kind, of_runs].join(" "), () => {
-    const all = of_runs.flatMap((run) => all_sheets(name, kind, run));
-    return [Math.min(...all.map((each) => each.extremes[0])), Math.max(...all.map((each) => each.extremes[1]))];
-  });
+  return once(["extremes", name, kind, of_runs].join(" "), () =>
+    span_of(of_runs.flatMap((run) => all_sheets(name, kind, run)).map(({ extremes }) => extremes)));
 }
+export const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 
 // Every slice of a quantity with the place it is from.
 export function places_of(name, run = "this", at = state) {
@@ -188,8 +196,9 @@ export function range_of(sheet, fit) {
   return fit ? [low, high] : [Math.min(0, low), Math.max(0, high)];
 }
 
-export const value_at = (sheet, row, column) => sheet.cells[row * sheet.columns + column];
 export const hidden_at = (sheet, row, column) => Boolean(sheet.hidden?.[row * sheet.columns + column]);
+export const value_at = (sheet, row, column) =>
+  hidden_at(sheet, row, column) ? null : sheet.cells[row * sheet.columns + column];
 export const is_row = (sheet) => sheet.row_axis === "";
 
 // ---- Tokens

@@ -1,5 +1,7 @@
 // View: what the gradient promised for an edit of the model against what the edit really did to the loss.
-import { draw, format, heading, make, table_of, unique } from "./elements.js";
+import {
+  draw, dress, format, make, name_cell, note, right_cell, svg_line, svg_text, table_of, unique
+} from "./elements.js";
 import { data, run_shown } from "./data.js";
 import { decades } from "./colour.js";
 import { number_cell, stage } from "./frame.js";
@@ -7,21 +9,15 @@ import { chart, reach_of } from "./curves.js";
 
 function draw_edits() {
   const { edits, label } = run_shown(), picture = make("div", { class: "scatter" });
-  if (!edits.length) return stage.append(make("p", { class: "note" }, `No edits recorded for ${label}.`));
+  if (!edits.length) return stage.append(note(`No edits recorded for ${label}.`));
+  const mark = (index) => points.forEach((point, k) => point.classList.toggle("chosen", k === index));
   const lines = edits.map(({ edit, predicted, real }, index) => make("tr",
-    { tabindex: 0, "data-focus": `edit ${index}` },
-    make("td", { class: "n" }, index + 1), make("th", { scope: "row" }, make("code", {}, edit)),
-    ...[predicted, real, real - predicted].map(number_cell)));
-  const table = table_of([heading("no.", true), heading("edit"), heading("predicted", true), heading("real", true),
-    heading("real \u2212 predicted", true)], lines, { class: "edits" });
+    { tabindex: 0, "data-focus": `edit ${index}`, onfocus: () => mark(index), onpointerenter: () => mark(index) },
+    right_cell(index + 1), name_cell(make("code", {}, edit)), [predicted, real, real - predicted].map(number_cell)));
+  const table = table_of(["no.", "edit", "predicted", "real", "real \u2212 predicted"], lines, { class: "edits" });
   stage.append(make("h3", {}, "Change of the loss by each edit"), make("div", { class: "beside" }, picture, table));
   const points = scatter(picture, edits);
-  const mark = (index) => points.forEach((point, k) => point.classList.toggle("chosen", k === index));
-  for (const [index, line] of lines.entries()) {
-    line.addEventListener("focus", () => mark(index));
-    line.addEventListener("pointerenter", () => mark(index));
-    points[index].addEventListener("click", () => line.focus());
-  }
+  points.forEach((point, index) => dress(point, { onclick: () => lines[index].focus() }));
 }
 
 // Predicted and real changes lie orders of magnitude apart: both axes are logarithms on either side of 0, which is where
@@ -37,19 +33,18 @@ function logarithmic(values) {
 // On the line the gradient told the truth.
 function scatter(container, edits) {
   const { share, ticks } = logarithmic(edits.flatMap(({ predicted, real }) => [predicted, real]));
-  const reach = reach_of(ticks.map(share)), [low, high] = reach, width = Math.max(320, container.clientWidth);
+  const reach = reach_of(ticks.map(share)), width = Math.max(320, container.clientWidth);
   const label = "real over predicted change of the loss; the line is where they are equal";
   const frame = chart({ label, width, height: width * 0.8, right: 40, bottom: 44, x: reach, y: reach });
   for (const tick of ticks) {
     const [x, y] = [frame.x_of(share(tick)), frame.y_of(share(tick))];
-    frame.add("line", { class: "grid", x1: frame.left, x2: width - frame.right, y1: y, y2: y });
-    frame.add("text", { class: "tick end", x: frame.left - 6, y: y + 4 }, format(tick, 3));
-    frame.add("text", { class: "tick middle", x, y: frame.floor + 17 }, format(tick, 3));
+    frame.add(svg_line("grid", [frame.left, y], [width - frame.right, y]),
+      svg_text("tick end", frame.left - 6, y + 4, format(tick, 3)),
+      svg_text("tick middle", x, frame.floor + 17, format(tick, 3)));
   }
-  frame.add("path", { class: "limit",
-    d: `M${frame.x_of(low)} ${frame.y_of(low)}L${frame.x_of(high)} ${frame.y_of(high)}` });
-  frame.add("text", { class: "title", x: frame.left, y: 12 }, "real change of the loss (logarithmic)");
-  frame.add("text", { class: "title end", x: width - frame.right, y: frame.floor + 34 }, "predicted change");
+  frame.add(svg_line("limit", ...reach.map((end) => [frame.x_of(end), frame.y_of(end)])),
+    svg_text("title", frame.left, 12, "real change of the loss (logarithmic)"),
+    svg_text("title end", width - frame.right, frame.floor + 34, "predicted change"));
   const taken = [];
   const points = edits.map(({ edit, predicted, real }, index) => {
     const [x, y] = [frame.x_of(share(predicted)), frame.y_of(share(real))];
@@ -58,10 +53,11 @@ function scatter(container, edits) {
       at = { ...at, x: at.x + 16 };
     }
     taken.push(at);
-    return frame.add("g", { class: "edit" },
+    return draw("g", { class: "edit" },
       draw("title", {}, `${index + 1}: ${edit}: predicted ${predicted}, real ${real}`),
       draw("circle", { cx: x, cy: y, r: 5 }), draw("text", at, index + 1));
   });
+  frame.add(...points);
   container.replaceChildren(frame.picture);
   return points;
 }

@@ -11,7 +11,9 @@ export function once(key, build) {
   return kept.get(key);
 }
 
+// What the mask hides is null in place of a number.
 export function format(value, digits = 4) {
+  if (value === null) return "masked";
   if (value === 0 || !Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
   return size < 1e-3 || size >= 1e6 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
@@ -21,27 +23,62 @@ export const sum_of = (list) => list.reduce((sum, value) => sum + value, 0);
 export const norm_of = (vector) => Math.sqrt(sum_of(Array.from(vector, (value) => value * value)));
 
 // ---- Elements
-export function dress(element, attributes, children) {
+// A function of a name that begins with "on" listens; an attribute that is null is left out, and so are such children.
+export function dress(element, attributes, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
+    if (value == null) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (typeof value === "boolean" && name in element) element[name] = value;
     else element.setAttribute(name, value);
   }
-  element.append(...children);
+  element.append(...children.flat(2).filter((child) => child != null));
   return element;
 }
-export const make = (tag, attributes = {}, ...children) => dress(document.createElement(tag), attributes, children);
-export const draw = (tag, attributes = {}, ...children) =>
-  dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+export const make = (tag, attributes = {}, ...children) => dress(document.createElement(tag), attributes, ...children);
+export const note = (...words) => make("p", { class: "note" }, ...words);
+export const button = (text, focus, onclick, attributes = {}) =>
+  make("button", { type: "button", "data-focus": focus, onclick, ...attributes }, text);
+export const token_text = (text) => make("bdi", { class: "token" }, text ?? "");
 
-export const table_of = (head, lines, attributes = {}) => make("div", { class: "scroll" }, make("table", attributes,
-  make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...lines)));
-export const heading = (text, numeric = false) => make("th", { scope: "col", ...(numeric ? { class: "n" } : {}) }, text);
-export const on_button_keys = (act) => (event) => {
-  if (event.key !== "Enter" && event.key !== " ") return;
+// ---- Pictures
+export const draw = (tag, attributes = {}, ...children) =>
+  dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, ...children);
+export const svg_line = (name, [x1, y1], [x2, y2]) => draw("line", { class: name, x1, y1, x2, y2 });
+export const svg_text = (name, x, y, words) => draw("text", { class: name, x, y }, words);
+
+// ---- Tables
+// A line is a row or its cells; a heading stands as the first line's cell below it.
+export function table_of(headings, lines, attributes = {}) {
+  const rows = lines.map((line) => Array.isArray(line) ? make("tr", {}, line) : line);
+  const heads = headings.map((words, k) =>
+    make("th", { scope: "col", class: rows[0]?.cells[k]?.className || null }, words));
+  return make("div", { class: "scroll" },
+    make("table", attributes, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, rows)));
+}
+export const name_cell = (...words) => make("th", { scope: "row" }, ...words);
+export const right_cell = (words) => make("td", { class: "n" }, words);
+
+export const acting_row = (focus, act, cells, attributes = {}) => make("tr",
+  { tabindex: 0, "data-focus": focus, onclick: act, onkeydown: on_button_keys(act), ...attributes }, cells);
+
+// Built when it is first opened.
+export function folded(summary, build) {
+  const details = make("details", { class: "behind" }, make("summary", {}, summary));
+  details.addEventListener("toggle", () => {
+    if (details.open && details.childElementCount === 1) dress(details, {}, build());
+  });
+  return details;
+}
+
+// ---- Keys
+// `move_of` says what a key stands for; keys that it does not know, or with Ctrl, Alt or Meta, are the browser's.
+export const on_keys = (move_of, act) => (event) => {
+  const move = event.ctrlKey || event.altKey || event.metaKey ? undefined : move_of(event.key);
+  if (move === undefined) return;
   event.preventDefault();
-  act();
+  act(move, event.key);
 };
+export const on_button_keys = (act) => on_keys((key) => key === "Enter" || key === " " || undefined, () => act());
 
 // A command to be copied: broken between its words alone.
 export const command_code = (text) =>

@@ -1,9 +1,11 @@
 // View: the step as a graph of named places, from the input to the loss: what gradient came by, where, and, as a film,
 // in which order.
-import { draw, heading, make, table_of } from "./elements.js";
+import {
+  button, draw, dress, folded, make, name_cell, note, on_keys, right_cell, svg_text, table_of
+} from "./elements.js";
 import { start, state } from "./state.js";
 import { data, run_shown } from "./data.js";
-import { number_cell, readout, show_cursor, shown, stage, write_address } from "./frame.js";
+import { number_cell, reading, readout, show_cursor, shown, stage, write_address } from "./frame.js";
 import { box, draw_flows, draw_place, graph_shown, layout, pictured, place_title } from "./graph.js";
 
 // ---- Film
@@ -37,7 +39,6 @@ function show_frame(frame) {
   write_address();
 }
 
-const step_film = (by) => show_frame(Math.max(0, state.film + by));
 function play_film() {
   if (film.timer) return stop_film();
   const last = frames_of(film.picture).length - 1;
@@ -45,48 +46,41 @@ function play_film() {
   film.button.textContent = "pause";
   film.timer = setInterval(() => {
     if (!film.button.isConnected || state.film >= last) return stop_film();
-    step_film(1);
+    show_frame(after());
   }, 700);
 }
 
 function film_bar() {
-  const button = (text, act) => make("button", { type: "button", "data-focus": `film ${text}`, onclick: act }, text);
-  const still = (act) => () => {
-    stop_film();
-    act();
-  };
-  film.button = button("play", play_film);
+  const still = (words, frame_of) => button(words, `film ${words}`, () => stop_at(frame_of()));
+  film.button = button("play", "film play", play_film);
   film.slider = make("input", { type: "range", min: -1, max: frames_of(film.picture).length - 1, "data-focus": "film",
     "aria-label": "place of the film; the first is the whole",
-    oninput: ({ target }) => still(() => show_frame(Number(target.value)))() });
-  return make("p", { class: "film" }, film.button, button("back", still(() => step_film(-1))),
-    button("forward", still(() => step_film(1))), button("whole", still(() => show_frame(-1))), film.slider);
+    oninput: ({ target }) => stop_at(Number(target.value)) });
+  return make("p", { class: "film" }, film.button, still("back", before), still("forward", after),
+    still("whole", () => -1), film.slider);
 }
 
-function press_film(event) {
-  const before = Math.max(0, state.film - 1);
-  const moves = { ArrowRight: state.film + 1, ArrowLeft: before, Home: 0, End: Infinity, Escape: -1 };
-  const to = moves[event.key];
-  if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
-  event.preventDefault();
+const before = () => Math.max(0, state.film - 1);
+const after = () => state.film + 1;
+function stop_at(frame) {
   stop_film();
-  show_frame(to);
+  show_frame(frame);
 }
+const press_film = on_keys((key) =>
+  ({ ArrowRight: after(), ArrowLeft: before(), Home: 0, End: Infinity, Escape: -1 })[key], stop_at);
 
 // ---- Tables
 function graph_tables({ nodes, edges }) {
-  const nodes_head = [heading("order", true), heading("place"), heading("kind"), heading("layer", true),
-    heading("norm of the gradient", true)];
+  const code_cell = (words) => make("td", {}, make("code", {}, words));
   const node_line = ({ order, id, kind, layer, norm, path }) => make("tr", { class: path ? "" : "lost" },
-    make("td", { class: "n" }, path ? order : "\u2013"), make("th", { scope: "row" }, make("code", {}, id)),
-    make("td", {}, kind), make("td", { class: "n" }, layer ?? "\u2013"),
-    path ? number_cell(norm) : make("td", { class: "n" }, "no path"));
-  const edge_line = ({ from, to, norm }) => make("tr", {}, make("td", {}, make("code", {}, from)),
-    make("td", {}, make("code", {}, to)), number_cell(norm));
-  return make("details", { class: "behind graph-tables" }, make("summary", {}, "as tables"),
-    table_of(nodes_head, [...nodes].sort((one, other) => one.order - other.order).map(node_line), { class: "nodes" }),
-    table_of([heading("from"), heading("to"), heading("norm of what came", true)], edges.map(edge_line),
-      { class: "edges-table" }));
+    right_cell(path ? order : "\u2013"), name_cell(make("code", {}, id)), make("td", {}, kind),
+    right_cell(layer ?? "\u2013"), path ? number_cell(norm) : right_cell("no path"));
+  return dress(folded("as tables", () => [
+    table_of(["order", "place", "kind", "layer", "norm of the gradient"],
+      [...nodes].sort((one, other) => one.order - other.order).map(node_line), { class: "nodes" }),
+    table_of(["from", "to", "norm of what came"],
+      edges.map(({ from, to, norm }) => [code_cell(from), code_cell(to), number_cell(norm)]), { class: "edges-table" }),
+  ]), { class: "behind graph-tables" });
 }
 
 // ---- Skeleton
@@ -97,8 +91,8 @@ function draw_graph() {
     "data-focus": "graph", onkeydown: press_film,
     "aria-label": "graph of the step; left and right step through the order of backward, Escape shows the whole" });
   film.picture = graph && pictured(graph);
-  if (!graph) return stage.append(make("p", { class: "note" }, `No graph recorded for ${run_shown().label}.`));
-  stage.append(film_bar(), container, make("p", { class: "note" }, "Left is the input, right the loss: the gradient " +
+  if (!graph) return stage.append(note(`No graph recorded for ${run_shown().label}.`));
+  stage.append(film_bar(), container, note("Left is the input, right the loss: the gradient " +
     "flows from right to left and upwards. Widths follow the logarithm of its norm. Norms of what is folded together " +
     "are the root of the sum of squares. Dashed and red: no path, the loss does not depend on it or it is frozen. " +
     "Arrow keys in the picture step through the film, Escape shows the whole."),
@@ -106,7 +100,7 @@ function draw_graph() {
   const { titles, width, least, height } = layout(film.picture, container.clientWidth);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, style: `min-width: ${least}px`, role: "group",
     "aria-label": "graph of the step" });
-  svg.append(...titles.map(({ y, text }) => draw("text", { class: "tick", x: box.left, y }, text)),
+  svg.append(...titles.map(({ y, text }) => svg_text("tick", box.left, y, text)),
     ...draw_flows(film.picture, point_at), ...film.picture.places.map((place) => draw_place(place, point_at)));
   container.append(svg);
   show_frame(state.film);
@@ -120,7 +114,7 @@ function point_at(pointed) {
   show_cursor();
 }
 
-const named_norm = (name, norm) => [" ", make("span", { class: "reading" }, `${name} `, make("b", {}, shown(norm)))];
+const named_norm = (name, norm) => reading(name, shown(norm));
 function place_readout(place, edges) {
   if (!place.path) return [`${place_title(place)}: `, make("b", {}, "no path")];
   const from = edges.filter(({ to }) => to === place);

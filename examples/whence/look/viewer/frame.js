@@ -1,17 +1,19 @@
 // Around every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
-import { clamped, counted, dress, format, make, unique } from "./elements.js";
+import {
+  button, counted, dress, format, make, name_cell, note, on_keys, right_cell, table_of, token_text, unique
+} from "./elements.js";
 import { followers, pointer, redrawn, start, state } from "./state.js";
 import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
 import { read_theme } from "./colour.js";
 
 // A token's text comes from anywhere: it is isolated from the direction of its neighbours.
 export const token_name = (index) =>
-  make("span", { class: "name" }, `${index} \u2018`, make("bdi", { class: "token" }, token_at(index)), "\u2019");
+  make("span", { class: "name" }, `${index} \u2018`, token_text(token_at(index)), "\u2019");
 
 // ---- State
-const cursor = () => ({ ...state, ...pointer.hover });
-export const shown = (value) => state.digits ? String(value) : format(value);
-export const number_cell = (value) => make("td", { class: "n", title: String(value) }, shown(value));
+export const shown = (value) => state.digits ? String(value ?? "masked") : format(value);
+export const number_cell = (value) => dress(right_cell(shown(value)), { title: value });
+export const reading = (name, words) => [" ", make("span", { class: "reading" }, `${name} `, make("b", {}, words))];
 export const has_heads = (quantity) => letters_of(quantity).slice(0, -2).includes("h");
 export const has_channels = (quantity) => letters_of(quantity).slice(0, -2).includes("c");
 export const current_quantity = () => data.all.get(state.quantity);
@@ -23,24 +25,30 @@ export const run_words = () => state.run === "beside" ? `, ${run_named("beside")
 // Where a difference is none, it is this run that is shown.
 export const single_run = () => state.run === "beside" ? "beside" : "this";
 
+export const facts_table = (heading, words, facts, attributes) => table_of([heading, words],
+  facts.map(([name, value]) => [name_cell(name), number_cell(value)]), attributes);
+// Whether two numbers that should be one are.
+export const check_line = (equal, verdict, words, title = null) => make("p", { class: "check", "data-equal": equal },
+  make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
+
 // ---- Controls
-export const pair = (text) => [text, text];
 // Where c is a row or a column and no selector, it stays as the cursor has it.
 const channels_offered = (quantity) =>
   quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
+// An option is its value, or that and its words.
 export const controls = {};
 add_controls({
-  layer: { text: "layer", options: () => counted(data.layers).map(pair) },
-  head: { text: "head", options: () => counted(data.heads).map(pair) },
-  quantity: { text: "quantity", options: () => current_view().quantities().map(({ name }) => pair(name)) },
-  c: { text: "channel", options: () => channels_offered(current_quantity()).map(pair) },
-  part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])].map(pair) },
+  layer: { text: "layer", options: () => counted(data.layers) },
+  head: { text: "head", options: () => counted(data.heads) },
+  quantity: { text: "quantity", options: () => current_view().quantities().map(({ name }) => name) },
+  c: { text: "channel", options: () => channels_offered(current_quantity()) },
+  part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])] },
   show: { text: "show",
     options: () => [["all", "all quantities"], ["one", "one, large"], ["parameters", "parameters"]] },
   side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
   over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
-  layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)].map(pair) },
-  run: { text: "run", options: () => [["this", "this"], ["beside", "beside"], ["difference", "difference"]] },
+  layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
+  run: { text: "run", options: () => besides.length ? ["this", "beside", "difference"] : ["this"] },
   beside: { text: "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
     then: () => state.run === "this" ? { run: "beside" } : {} },
   fit: { text: "colours fitted to each map", check: true },
@@ -49,8 +57,7 @@ add_controls({
   mono: { text: "monospace", check: true },
   digits: { text: "all digits", check: true },
 });
-const everywhere = () =>
-  [...(besides.length ? ["run"] : []), ...(besides.length > 1 ? ["beside"] : []), "digits"];
+const everywhere = ["run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
 
 // A control says in words what its number stands for, and may change another.
 function input_of(key, { options, check, low, high, then }) {
@@ -63,7 +70,7 @@ function input_of(key, { options, check, low, high, then }) {
 // Views add what is theirs alone.
 export function add_controls(added) {
   for (const [key, control] of Object.entries(added)) {
-    control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key }, []);
+    control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key });
     control.output = make("output", { "aria-live": "off" });
     control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
     controls[key] = control;
@@ -72,16 +79,16 @@ export function add_controls(added) {
 
 const types = { number: Number, boolean: (word) => word === "true", string: String };
 const of_type = (key, text) => types[typeof start[key]](text);
-const used = (key) => everywhere().includes(key) || current_view().controls().includes(key);
+const used = (key) => everywhere.includes(key) || current_view().controls().includes(key);
 
 // Shows the controls of the view. A state that they do not offer, from an old address or another view, gives way.
 function settle() {
   for (const [key, { options, check, input, label, words, output }] of Object.entries(controls)) {
     label.hidden = !used(key);
     if (label.hidden) continue;
-    const offered = options?.() ?? [];
+    const offered = (options?.() ?? []).map((option) => Array.isArray(option) ? option : [option, option]);
     if (options && !offered.some(([value]) => value === state[key])) state[key] = offered[0]?.[0] ?? start[key];
-    input.replaceChildren?.(...offered.map(([value, text]) => make("option", { value }, text)));
+    input.replaceChildren(...offered.map(([value, text]) => make("option", { value }, text)));
     label.hidden = Boolean(options) && offered.length < 2;
     if (check) input.checked = state[key];
     else input.value = String(state[key]);
@@ -125,11 +132,10 @@ const theme_input = make("select", { "data-key": "theme", onchange: ({ target })
 const current_view = () => views.find((view) => view.key === state.view);
 
 export function build() {
-  tabs.append(...views.map(({ key, title }) => make("button", { type: "button", role: "tab", id: `tab-${key}`,
-    "data-focus": `tab ${key}`, "aria-controls": "stage", onclick: () => update({ view: key }), onkeydown: press_tab },
-    title)));
-  const bar = make("div", { class: "controls" }, ...Object.values(controls).map(({ label }) => label));
-  const keys = make("p", { class: "note" }, "Point at a cell to read it in every picture; click to select it. Keys " +
+  dress(tabs, {}, views.map(({ key, title }) => button(title, `tab ${key}`, () => update({ view: key }),
+    { role: "tab", id: `tab-${key}`, "aria-controls": "stage", onkeydown: on_keys(view_beside, show_view) })));
+  const bar = make("div", { class: "controls" }, Object.values(controls).map(({ label }) => label));
+  const keys = note("Point at a cell to read it in every picture; click to select it. Keys " +
     "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows. Hatched " +
     "cells are masked.");
   document.getElementById("look").append(
@@ -137,34 +143,39 @@ export function build() {
     make("div", { class: "bar" }, bar, readout), stage, keys);
 }
 
-function press_tab(event) {
+function view_beside(key) {
   const at = views.indexOf(current_view()), last = views.length - 1;
-  const next = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last }[event.key];
-  if (next === undefined) return;
-  event.preventDefault();
-  update({ view: views[clamped(next, 0, last)].key });
-  tabs.querySelector("[aria-selected='true']").focus();
+  return { ArrowLeft: Math.max(0, at - 1), ArrowRight: Math.min(last, at + 1), Home: 0, End: last }[key];
+}
+
+function show_view(index) {
+  update({ view: views[index].key });
+  tabs.children[index].focus();
 }
 
 function show_tabs() {
-  for (const [index, tab] of [...tabs.children].entries()) {
-    const selected = views[index].key === state.view;
-    tab.setAttribute("aria-selected", selected);
-    tab.tabIndex = selected ? 0 : -1;
-  }
+  views.forEach(({ key }, index) => dress(tabs.children[index],
+    { "aria-selected": key === state.view, tabindex: key === state.view ? 0 : -1 }));
   stage.setAttribute("aria-labelledby", `tab-${state.view}`);
   const sections = unique(data.quantities.map(({ section }) => section).filter(Boolean));
   hint.replaceChildren(current_view().hint + " ", make("cite", {}, `More in nn/README.md: ${sections.join(", ")}.`));
 }
 
 // ---- Cursor
-export function set_hover(place) {
+function set_hover(place) {
   const { hover } = pointer;
   if (place ? hover && Object.entries(place).every(([key, index]) => hover[key] === index) : !hover) return;
   pointer.hover = place;
   readout.setAttribute("aria-live", "off");  // a pointer would flood a screen reader; keys and clicks do announce
   show_cursor();
 }
+
+// Pointing at an element reads the place that `place_at` makes of the event, if it is one; a click selects it.
+export const follow_pointer = (element, place_at, select = choose) => dress(element, {
+  onpointermove: (event) => set_hover(place_at(event)),
+  onpointerleave: () => set_hover(null),
+  onclick: (event) => place_at(event) && select(place_at(event)),
+});
 
 // A head or a channel as a row of a map: what is shown changes with it.
 export function choose(place) {
@@ -178,7 +189,7 @@ export function choose(place) {
 }
 
 export function show_cursor() {
-  const at = cursor();
+  const at = { ...state, ...pointer.hover };
   for (const follow of followers) follow(at);
   readout.replaceChildren(...current_view().readout(at));
 }

@@ -1,5 +1,5 @@
 // Part of the view "graph": the step's graph as a picture, folded where it is much.
-import { clamped, counted, draw, norm_of, on_button_keys } from "./elements.js";
+import { clamped, counted, draw, norm_of, on_button_keys, svg_text } from "./elements.js";
 import { state } from "./state.js";
 import { data, run_shown } from "./data.js";
 import { shown, update } from "./frame.js";
@@ -108,14 +108,13 @@ export function draw_place(place, point) {
   const others = unfolded().filter((key) => key !== toggles);
   const toggle = () => update({ unfolded: (open ? others : [...others, toggles]).join(" ") });
   const acts = toggles === undefined ? { role: "img" }
-    : { role: "button", "aria-expanded": String(open), onclick: toggle, onkeydown: on_button_keys(toggle) };
+    : { role: "button", "aria-expanded": open, onclick: toggle, onkeydown: on_button_keys(toggle) };
   place.element = draw("g", { class: `place ${kind}${path ? "" : " lost"}`, tabindex: 0,
     "data-focus": `place ${place.id}`, "aria-label": `${place_title(place)}: ${path ? `norm ${norm}` : norm}`, ...acts,
     onpointerenter: () => point({ place }), onpointerleave: () => point(null), onfocus: () => point({ place }),
     onblur: () => point(null) }, draw("title", {}, `${place_title(place)}: ${path ? place.norm : norm}`),
     draw("rect", { x, y, width: wide, height: box.height, rx: 5 }),
-    draw("text", { class: "title middle", x: x + wide / 2, y: y + 16 }, text),
-    draw("text", { class: "middle norm", x: x + wide / 2, y: y + 31 }, norm));
+    svg_text("title middle", x + wide / 2, y + 16, text), svg_text("middle norm", x + wide / 2, y + 31, norm));
   return place.element;
 }
 

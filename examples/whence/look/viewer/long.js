@@ -1,19 +1,19 @@
 // View of a long text: pools of all its pairs, windows of single numbers in it, and single queries against all keys.
-import { clamped, command_code, counted, heading, make, on_button_keys, once, table_of } from "./elements.js";
+import {
+  acting_row, button, clamped, command_code, counted, draw, folded, make, note, once, right_cell, table_of
+} from "./elements.js";
 import { followers, state } from "./state.js";
 import {
-  data, decode, extremes_of, hidden_at, key_of, letters_of, looks_of, part_of, places_of, quantities, sheet,
-  slice_of, tokens, value_at, word_of, words_of
+  data, decode, extremes_of, hidden_where_none, key_of, letters_of, looks_of, part_of, places_of, quantities, sheet,
+  sheet_made, slice_of, span_of, tokens, value_at, word_of, words_of
 } from "./data.js";
 import { theme } from "./colour.js";
 import {
-  add_controls, controls, current_quantity, number_cell, of_selection, place_words, set_hover, shown, stage,
+  add_controls, controls, current_quantity, facts_table, number_cell, of_selection, place_words, reading, shown, stage,
   token_name, update
 } from "./frame.js";
-import {
-  cell_of, fitting_cell, folded, map_figure, place_of, table_behind, text_at, values_readout, write
-} from "./map.js";
-import { followed, reach_of, strip, trace } from "./curves.js";
+import { cell_of, fitting_cell, map_figure, place_of, table_behind, text_at, values_readout, write } from "./map.js";
+import { follow_strips, followed, reach_of, strip, trace } from "./curves.js";
 
 const pools = [{ kind: "maximum", text: "maximum", note: "the largest value of each pool of pairs" },
                { kind: "mean", text: "mean", note: "the mean of the values of each pool of pairs" },
@@ -63,7 +63,7 @@ function pool_sheet(kind, at) {
     const fine = decode(part, kind).subarray(slice.offset, slice.offset + slice.rows * slice.columns);
     const cells = level === 1 ? fine : coarser(kind, fine, slice.columns, level), side = Math.sqrt(cells.length);
     const of_value = kind !== "gradient", { text, note } = pools.find((pool) => pool.kind === kind);
-    return sheet({ ...slice, rows: side, columns: side, cells, hidden: Uint8Array.from(cells, Number.isNaN),
+    return sheet({ ...slice, rows: side, columns: side, cells, hidden: hidden_where_none(cells),
       step: pool_tokens(), row_labels: null, column_labels: null, name, kind, quantity, run: data,
       title: of_value ? `${text} of ${name}` : `|dLoss/d${name}|`, scale: pool_scale(kind, quantity),
       marks: of_value ? quantity.marks : [], note: of_value ? `${note}; ${words_of(quantity)}` : note,
@@ -73,10 +73,8 @@ function pool_sheet(kind, at) {
 
 // Over all layers and heads, so that equal colours are equal numbers.
 function shared_pool_extremes(kind) {
-  return once(["pool extremes", kind, state.level, state.quantity].join(" "), () => {
-    const all = places_of(state.quantity).map((at) => pool_sheet(kind, at).extremes);
-    return [Math.min(...all.map(([low]) => low)), Math.max(...all.map(([, high]) => high))];
-  });
+  return once(["pool extremes", kind, state.level, state.quantity].join(" "), () =>
+    span_of(places_of(state.quantity).map((at) => pool_sheet(kind, at).extremes)));
 }
 
 // The first and the last token of the pool that a token is in.
@@ -108,7 +106,7 @@ function window_sheet(window, kind, at = state) {
   if (part[kind] == null) return null;
   const slice = slice_of(letters_of(quantity), part.shape, at), { i, j, rows, columns } = window;
   const cells = decode(part, kind).subarray(slice.offset, slice.offset + slice.rows * slice.columns);
-  return sheet({ ...slice, ...looks_of(quantity, kind), cells, hidden: Uint8Array.from(cells, Number.isNaN),
+  return sheet({ ...slice, ...looks_of(quantity, kind), cells, hidden: hidden_where_none(cells),
     row_from: i, column_from: j, row_labels: tokens.slice(i, i + rows), column_labels: tokens.slice(j, j + columns),
     run: data, shared: () => extremes_of(decode(part, kind)) });
 }
@@ -118,16 +116,14 @@ const window_sheets = (window, at) =>
 const window_words = ({ i, j, rows, columns }) => `queries ${i} to ${i + rows - 1}, keys ${j} to ${j + columns - 1}`;
 const command_at = () => `${data.command} --at "i=${state.i} j=${state.j}"`;
 
-function zoom_to(window) {
-  update({ zoom: true, i: clamped(state.i, window.i, window.i + window.rows - 1),
-    j: clamped(state.j, window.j, window.j + window.columns - 1) });
+function zoom(change) {
+  update(change);
   stage.querySelector("canvas").focus({ preventScroll: true });
 }
 
-function zoom_out() {
-  update({ zoom: false });
-  stage.querySelector("canvas").focus({ preventScroll: true });
-}
+const zoom_out = () => zoom({ zoom: false });
+const zoom_to = ({ i, j, rows, columns }) =>
+  zoom({ zoom: true, i: clamped(state.i, i, i + rows - 1), j: clamped(state.j, j, j + columns - 1) });
 
 function draw_window(window) {
   const sheets = window_sheets(window, state), across = stage.clientWidth >= 900 ? sheets.length : 1;
@@ -135,12 +131,11 @@ function draw_window(window) {
   const fitting = Math.min(...sheets.map((each) => fitting_cell(each, Math.min(room, 640), 40)));
   const cell = state.cell || Math.max(fitting, state.numbers ? 30 : 0);
   controls.cell.input.value = cell;
-  const back = make("button", { type: "button", "data-focus": "back", onclick: zoom_out },
-    "back to the overview (Escape)");
+  const back = button("back to the overview (Escape)", "back", zoom_out);
   const escape = (event) => event.key === "Escape" && zoom_out();
   stage.append(make("h3", {}, `${window_words(window)}, ${place_words()}: ${window.why}`), make("p", {}, back),
     make("div", { class: "panels", style: `--across: ${across}`, onkeydown: escape },
-      ...sheets.map((each) => map_figure(each, cell, { numbers: state.numbers }))));
+      sheets.map((each) => map_figure(each, cell, { numbers: state.numbers }))));
 }
 
 // ---- The map of pools
@@ -152,13 +147,11 @@ function paint_windows(context, g) {
     ({ x: g.left + j * scale, y: g.top + i * scale, width: columns * scale, height: rows * scale }));
   context.lineWidth = 1;
   for (const { x, y, width, height } of boxes) {  // in two tones, which show on any colour
-    const box = [x + 0.5, y + 0.5, Math.max(2, width - 1), Math.max(2, height - 1)];
-    context.strokeStyle = "#fff";
-    context.setLineDash([]);
-    context.strokeRect(...box);
-    context.strokeStyle = "#000";
-    context.setLineDash([2, 2]);
-    context.strokeRect(...box);
+    for (const [tone, dashes] of [["#fff", []], ["#000", [2, 2]]]) {
+      context.strokeStyle = tone;
+      context.setLineDash(dashes);
+      context.strokeRect(x + 0.5, y + 0.5, Math.max(2, width - 1), Math.max(2, height - 1));
+    }
   }
   context.setLineDash([]);
   boxes.slice(0, numbered_windows).forEach(({ x, y, width }, k) => {
@@ -170,7 +163,7 @@ function paint_windows(context, g) {
 
 function draw_pools() {
   const shown_pool = pool_sheet(state.pool, state), told = make("div", { class: "told", role: "status" });
-  if (!shown_pool) return stage.append(make("p", { class: "note" }, `Not recorded for ${place_words()}.`));
+  if (!shown_pool) return stage.append(note(`Not recorded for ${place_words()}.`));
   const open = () => {
     const window = window_at(state);
     if (window) zoom_to(window);
@@ -183,28 +176,13 @@ function draw_pools() {
 
 // What is known of the pool under the cursor, and how to get its single numbers.
 function pool_card(open) {
-  const lines = pools.map(({ kind, text }) => make("tr", {}, make("th", { scope: "row" }, text),
-    ...pool_cells(pool_sheet(kind, state))));
+  const value_of = (of_pool) => value_at(of_pool, ...Object.values(cell_of(of_pool, state)));
+  const facts = pools.map(({ kind, text }) => [text, value_of(pool_sheet(kind, state))]);
   const window = window_at(state);
   const way = window
-    ? make("p", {}, make("button", { type: "button", "data-focus": "open", onclick: open }, "open its window (Enter)"),
-      ` ${window_words(window)}: ${window.why}`)
-    : make("p", { class: "note" }, "No window of single numbers is here. The command for one: ",
-      command_code(command_at()));
-  return [make("h4", {}, ...pool_words(state)), table_of([heading("of these pairs"), heading("", true)], lines,
-    { class: "pools" }), way];
-}
-
-function pool_cells(of_pool) {
-  const { row, column } = cell_of(of_pool, state);
-  return [hidden_at(of_pool, row, column) ? make("td", { class: "n" }, "masked")
-    : number_cell(value_at(of_pool, row, column))];
-}
-
-// A line that moves the cursor.
-function jump_line(place, focus, cells) {
-  const jump = () => update(place);
-  return make("tr", { tabindex: 0, "data-focus": focus, onclick: jump, onkeydown: on_button_keys(jump) }, ...cells);
+    ? make("p", {}, button("open its window (Enter)", "open", open), ` ${window_words(window)}: ${window.why}`)
+    : note("No window of single numbers is here. The command for one: ", command_code(command_at()));
+  return [make("h4", {}, pool_words(state)), facts_table("of these pairs", "", facts, { class: "pools" }), way];
 }
 
 const most_pools = 20;
@@ -213,20 +191,19 @@ function strongest_pools() {
   order.sort((one, other) => Math.abs(from.cells[other]) - Math.abs(from.cells[one]));
   const line = (k) => {
     const place = place_of(from, { row: Math.floor(k / from.columns), column: k % from.columns });
-    return jump_line(place, `pool ${k}`, [make("td", { class: "n" }, pool_span(place.i).join("\u2013")),
-      make("td", { class: "n" }, pool_span(place.j).join("\u2013")), number_cell(from.cells[k])]);
+    return acting_row(`pool ${k}`, () => update(place), [
+      ...[place.i, place.j].map((index) => right_cell(pool_span(index).join("\u2013"))), number_cell(from.cells[k])]);
   };
-  const head = [heading("queries", true), heading("keys", true), heading(from.title, true)];
-  return folded(`the ${most_pools} strongest pools`, () =>
-    table_of(head, order.slice(0, most_pools).map(line), { class: "jumps strongest" }));
+  return folded(`the ${most_pools} strongest pools`, () => table_of(["queries", "keys", from.title],
+    order.slice(0, most_pools).map(line), { class: "jumps strongest" }));
 }
 
 function windows_table() {
-  const held = windows_here().filter(probe_in), head = [heading("", true), heading("window"), heading("why")];
-  const line = (window, k) => jump_line({ i: window.i, j: window.j }, `window ${k}`,
-    [make("td", { class: "n" }, k + 1), make("td", {}, window_words(window)), make("td", {}, window.why)]);
+  const held = windows_here().filter(probe_in);
+  const line = (window, k) => acting_row(`window ${k}`, () => update({ i: window.i, j: window.j }),
+    [right_cell(k + 1), make("td", {}, window_words(window)), make("td", {}, window.why)]);
   return folded(`${held.length} windows of single numbers in this layer`, () =>
-    table_of(head, held.map(line), { class: "jumps windows" }));
+    table_of(["", "window", "why"], held.map(line), { class: "jumps windows" }));
 }
 
 // ---- One query against all keys
@@ -244,15 +221,16 @@ function trace_thinned(frame, values) {
     }
     drawing = finite.length > 0;
   }
-  frame.add("path", { class: "trace", d: path });
+  frame.add(draw("path", { class: "trace", d: path }));
 }
 
 // The rows of all heads, or of the channel that is looked at.
 function rows_of_strip(part, kind) {
   const numbers = decode(part, kind), keys = part.shape.at(-1), letter = letters_of(current_quantity())[0];
   const all = counted(numbers.length / keys).filter((index) => letter === "h" || index === state[key_of(letter)]);
+  const seen = (value) => Number.isNaN(value) ? null : value;
   return all.map((index) => ({ name: `${word_of(letter)} ${index}`, chosen: index === state[key_of(letter)],
-    values: Array.from(numbers.subarray(index * keys, (index + 1) * keys)) }));
+    values: Array.from(numbers.subarray(index * keys, (index + 1) * keys), seen) }));
 }
 
 function draw_strip(of_query, kind) {
@@ -260,20 +238,15 @@ function draw_strip(of_query, kind) {
   if (part?.[kind] == null) return;
   const rows = rows_of_strip(part, kind), { name } = current_quantity(), width = Math.max(300, stage.clientWidth - 10);
   const title = `${kind === "value" ? name : `dLoss/d${name}`} of query `;
-  const ends = rows.map(({ values }) => reach_of(values)), keys = rows[0].values.length;
-  const reach = [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
+  const reach = span_of(rows.map(({ values }) => reach_of(values))), keys = rows[0].values.length;
   const frames = rows.map((row, k) => strip_of_head(row, { reach, width, last: k === rows.length - 1 }));
-  const at_key = (event) => ({ i: of_query.i, j: clamped(Math.round(frames[0].at(event).x), 0, keys - 1) });
-  const charts = make("div", { class: "strips", onpointermove: (event) => set_hover(at_key(event)),
-    onpointerleave: () => set_hover(null), onclick: (event) => update(at_key(event)) },
-  ...frames.map(({ picture }) => picture));
-  const behind = sheet({ cells: Float64Array.from(counted(keys).flatMap((j) => rows.map(({ values }) => values[j]))),
-    rows: keys, columns: rows.length, row_axis: "j", column_axis: "h", title: `${name} of query ${of_query.i}` });
-  behind.hidden = Uint8Array.from(behind.cells, Number.isNaN);
+  const behind = sheet_made(keys, rows.length, (j, k) => rows[k].values[j], { row_axis: "j", column_axis: "h",
+    title: `${name} of query ${of_query.i}`, column_labels: rows.map((row) => row.name) });
   const head = make("h3", {}, title, token_name(of_query.i), ` against all keys, layer ${state.layer}`);
-  stage.append(make("section", { class: "whole-row" }, head, charts,
-    table_behind({ ...behind, column_labels: rows.map((row) => row.name) })));
-  followers.push((at) => frames.forEach((frame) => frame.follow(Math.min(at.j, keys - 1))));
+  stage.append(make("section", { class: "whole-row" }, head,
+    make("div", { class: "strips" }, frames.map(({ picture }) => picture)), table_behind(behind)));
+  followers.push(follow_strips(frames, (j) => ({ i: of_query.i, j: clamped(j, 0, keys - 1) }),
+    (at) => Math.min(at.j, keys - 1), update));
 }
 
 function strip_of_head({ name, chosen, values }, { reach, width, last }) {
@@ -281,7 +254,7 @@ function strip_of_head({ name, chosen, values }, { reach, width, last }) {
   const frame = strip({ label: `${name} over all keys`, values, width, last, labels: null, word: word_of("j"),
     height: 46, reach });
   trace_thinned(frame, values);
-  return followed(frame, title, chosen ? "title" : "", (j) => Number.isNaN(values[j]) ? "masked" : shown(values[j]));
+  return followed(frame, title, chosen ? "title" : "", (j) => shown(values[j]));
 }
 
 // ---- View
@@ -301,11 +274,9 @@ export const overview_view = {
   readout(at) {
     const window = zoomed();
     if (window) return values_readout(window_sheets(window, at), at);
-    return [`${place_words()}, `, ...pool_words(at), ":", ...pools.flatMap(({ kind, text }) => {
-      const of_pool = pool_sheet(kind, at), name = make("span", { class: "reading" }, `${text} `);
-      name.append(make("b", {}, of_pool ? text_at(of_pool, at) : "\u2013"));
-      return [" ", name];
-    })];
+    const pool_text = (of_pool) => of_pool ? text_at(of_pool, at) : "\u2013";
+    return [`${place_words()}, `, ...pool_words(at), ":",
+      ...pools.flatMap(({ kind, text }) => reading(text, pool_text(pool_sheet(kind, at))))];
   },
   draw() {
     const window = zoomed();

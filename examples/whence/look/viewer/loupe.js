@@ -1,36 +1,35 @@
 // View: one pair (i, j) under a loupe. Where positions are sums of gates, a gate can be moved; what hangs on it is
 // computed again, here, from the gates, z and the logits.
-import { clamped, counted, format, heading, make, sum_of, table_of } from "./elements.js";
+import { button, clamped, counted, draw, format, make, note, on_keys, sum_of, svg_line, svg_text } from "./elements.js";
 import { state } from "./state.js";
-import { data, hidden_at, sheet_of, tokens, value_at, word_of } from "./data.js";
+import { data, sheet_of, tokens, word_of } from "./data.js";
 import {
-  choose, number_cell, of_selection, place_words, run_words, shown, single_run, stage, token_name
+  check_line, choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
 } from "./frame.js";
 import { text_at } from "./map.js";
-import { chart, grid, index_axis, reach_of, strip, trace } from "./curves.js";
+import { chart, dot, grid, index_axis, reach_of, row_of, strip, trace } from "./curves.js";
 
 const part_value = (name) => {
   const found = sheet_of(name, "value", state, single_run());
   return found && found.rows > state.i ? found : null;
 };
-const has_loupe = () => ["gates", "positions"].every((name) => data.all.has(name));
 
 // ---- The engine's numbers of row i
+const row_of_query = (found) => found && row_of(found, state.i);
 function loupe_row() {
   const gates = part_value("gates"), positions = part_value("positions");
   if (!gates || !positions) return null;
-  const row = (found) => found && counted(found.columns).map((column) => value_at(found, state.i, column));
-  const keys = counted(gates.columns).filter((j) => !hidden_at(gates, state.i, j));
-  const limit = positions.marks.find(({ text }) => text === "p_max")?.value ?? Infinity;
-  const [z, scores, logits, pattern] = ["z", "scores", "logits", "pattern"].map((name) => row(part_value(name)));
-  const exchanged = /interpolation=equation5/.test(positions.quantity.scheme);
-  return { keys, limit, exchanged, gates: row(gates), positions: row(positions), z, scores, logits, pattern };
+  const names = ["gates", "positions", "z", "scores", "logits", "pattern"];
+  const row = Object.fromEntries(names.map((name) => [name, row_of_query(part_value(name))]));
+  return { ...row, keys: counted(gates.columns).filter((j) => row.gates[j] !== null),
+    limit: positions.marks.find(({ text }) => text === "p_max")?.value ?? Infinity,
+    exchanged: /interpolation=equation5/.test(positions.quantity.scheme) };
 }
 
 // ---- The same numbers again, from gates
 // p_j = min(g_j + ... + g_i, p_max): from the query leftwards.
 function positions_of({ keys, limit }, gates) {
-  const positions = gates.map(() => NaN);
+  const positions = gates.map(() => null);
   let sum = 0;
   for (const j of [...keys].reverse()) {
     sum += gates[j];
@@ -52,17 +51,17 @@ function read_z(row, p) {
 }
 
 function softmax_of({ keys }, logits) {
-  const most = Math.max(...keys.map((j) => logits[j])), weights = logits.map(() => NaN);
+  const most = Math.max(...keys.map((j) => logits[j])), weights = logits.map(() => null);
   for (const j of keys) weights[j] = Math.exp(logits[j] - most);
   const sum = sum_of(keys.map((j) => weights[j]));
-  return weights.map((weight) => weight / sum);
+  return weights.map((weight) => weight === null ? null : weight / sum);
 }
 
 // Logits move from the engine's own, so that what other schemes added to them stays.
 function moved(row, gates) {
   const positions = positions_of(row, gates), before = positions_of(row, row.gates);
-  const logits = row.z && row.logits
-    ? row.logits.map((logit, j) => logit + read_z(row, positions[j]) - read_z(row, before[j])) : null;
+  const logits = row.z && row.logits && row.logits.map((logit, j) =>
+    logit === null ? null : logit + read_z(row, positions[j]) - read_z(row, before[j]));
   return { gates, positions, logits, pattern: logits && softmax_of(row, logits) };
 }
 
@@ -82,10 +81,9 @@ function check_row(row) {
 function check_words(row) {
   const found = check_row(row), equal = found.every(({ difference }) => difference <= 1e-6);
   const numbers = found.map(({ name, difference }) => `${name} ${format(difference, 2)}`).join(", ");
-  const verdict = equal ? "\u2713 Computed again here, they are the engine\u2019s: "
-    : "\u2717 Computed again here, they differ from the engine\u2019s (another scheme adds, or p is read otherwise): ";
-  return make("p", { class: "check", "data-equal": String(equal) }, make("b", {}, verdict),
-    `largest difference over the scale: ${numbers}.`);
+  const verdict = equal ? "they are the engine\u2019s: "
+    : "they differ from the engine\u2019s (another scheme adds, or p is read otherwise): ";
+  return check_line(equal, `Computed again here, ${verdict}`, `largest difference over the scale: ${numbers}.`);
 }
 
 // ---- State of the gates: the engine's, or moved by hand as long as the row stays
@@ -110,17 +108,14 @@ const loupe_charts = [["gates", "gates g (drag one)"], ["positions", "positions 
 
 function draw_staircase(container, row, now) {
   const width = Math.max(320, Math.floor(container.clientWidth)), charts = loupe_charts.filter(([name]) => now[name]);
-  const frames = charts.map(([name, title], index) => {
-    const seen = (values) => values.map((value, j) => row.keys.includes(j) ? value : NaN);
-    const values = { now: seen(now[name]), engine: seen(row[name] ?? []) };
-    return loupe_strip({ name, title, values, limit: row.limit, width, last: index === charts.length - 1 });
-  });
+  const frames = charts.map(([name, title], index) => loupe_strip({ name, title, now: now[name], engine: row[name],
+    limit: row.limit, width, last: index === charts.length - 1 }));
   container.replaceChildren(...frames.map((frame) => frame.picture));
   return frames[0];
 }
 
 // The numbers of now, and the engine's as a line of dashes.
-function loupe_strip({ name, title, values: { now, engine }, limit, width, last }) {
+function loupe_strip({ name, title, now, engine, limit, width, last }) {
   const reach = name === "gates" ? [0, 1] : reach_of([...now, ...engine]);
   const marks = name === "positions" && Number.isFinite(limit) ? [{ value: limit, text: "p_max" }] : [];
   const label = `${title} of query ${state.i}: ${now.map((value) => format(value, 3)).join(" ")}`;
@@ -130,9 +125,8 @@ function loupe_strip({ name, title, values: { now, engine }, limit, width, last 
   trace(frame, engine, "engine", false);
   if (name === "logits" || name === "pattern") trace(frame, now);
   const x = frame.x_of(state.j);
-  frame.add("line", { class: "follow", x1: x, x2: x, y1: frame.top - 4, y2: frame.floor });
-  frame.add("text", { class: "title", x: frame.left, y: 12 }, title);
-  frame.add("text", { class: "now end", x: width - frame.right, y: 12 }, `key ${state.j}: ${shown(now[state.j])}`);
+  frame.add(svg_line("follow", [x, frame.top - 4], [x, frame.floor]), svg_text("title", frame.left, 12, title),
+    svg_text("now end", width - frame.right, 12, `key ${state.j}: ${shown(now[state.j])}`));
   return frame;
 }
 
@@ -140,7 +134,8 @@ function columns(frame, values, name) {
   const half = 0.36 * (frame.x_of(1) - frame.x_of(0));
   values.forEach((value, j) => {
     const ends = [frame.y_of(value), frame.y_of(0)], y = Math.min(...ends), height = Math.max(1, Math.max(...ends) - y);
-    if (Number.isFinite(value)) frame.add("rect", { class: name, x: frame.x_of(j) - half, width: 2 * half, y, height });
+    const column = draw("rect", { class: name, x: frame.x_of(j) - half, width: 2 * half, y, height });
+    if (Number.isFinite(value)) frame.add(column);
   });
 }
 
@@ -152,7 +147,7 @@ function steps(frame, values) {
     if (!Number.isFinite(value)) return "";
     return Number.isFinite(values[j - 1]) ? `V${to}` : `M${frame.x_of(j) - half} ${to}`;
   });
-  frame.add("path", { class: "trace", d: path.join("") });
+  frame.add(draw("path", { class: "trace", d: path.join("") }));
 }
 
 // ---- z over positions, with the point that (i, j) reads and its slope
@@ -164,19 +159,18 @@ function z_curve(row, now, width) {
   grid(frame, reach);
   index_axis(frame, null, z.length, "n");
   trace(frame, z);
-  frame.add("text", { class: "title", x: frame.left, y: 12 }, `z over positions n of query ${state.i}`);
-  for (const n of [low, high]) {
-    frame.add("circle", { class: "row-read", cx: frame.x_of(n), cy: frame.y_of(z[n]), r: 5 });
-  }
+  frame.add(svg_text("title", frame.left, 12, `z over positions n of query ${state.i}`),
+    ...[low, high].map((n) => dot(frame, "row-read", n, z[n], 5)));
   const slope = exchanged ? z[low] - z[high] : z[high] - z[low], value = read_z(row, p), far = 0.8;
+  const place = (position, of_z) => [frame.x_of(position), frame.y_of(of_z)];
   if (of_high !== w) {  // where the curve has what is read
-    const at = { x: frame.x_of(low + of_high), y: frame.y_of(value) };
-    frame.add("line", { class: "leader", x1: frame.x_of(p), x2: at.x, y1: at.y, y2: at.y });
-    frame.add("circle", { class: "row-read", cx: at.x, cy: at.y, r: 3 });
+    frame.add(svg_line("leader", place(p, value), place(low + of_high, value)),
+      dot(frame, "row-read", low + of_high, value, 3));
   }
-  if (high > low) frame.add("line", { class: "tangent", x1: frame.x_of(p - far), x2: frame.x_of(p + far),
-    y1: frame.y_of(value - far * slope), y2: frame.y_of(value + far * slope) });
-  frame.add("circle", { class: "point", cx: frame.x_of(p), cy: frame.y_of(value), r: 5 });
+  if (high > low) {
+    frame.add(svg_line("tangent", place(p - far, value - far * slope), place(p + far, value + far * slope)));
+  }
+  frame.add(dot(frame, "point", p, value, 5));
   const sum = exchanged ? "w z[floor] + (1\u2212w) z[ceil]" : "(1\u2212w) z[floor] + w z[ceil]";
   const rise = exchanged ? "z[floor] \u2212 z[ceil]" : "z[ceil] \u2212 z[floor]";
   return { picture: frame.picture, facts: [["position p", p], ["floor of p: row", low], ["ceiling of p: row", high],
@@ -199,24 +193,23 @@ function plain_slope_words(row, p) {
 // ---- Skeleton
 function draw_loupe() {
   const row = loupe_row();
-  if (!row) return stage.append(make("p", { class: "note" }, `No gates and positions recorded for ${place_words()}.`));
-  const parts = {
+  if (!row) return stage.append(note(`No gates and positions recorded for ${place_words()}.`));
+  const redraw = () => show_loupe(parts), parts = {
     title: make("h3"), check: make("div"), slider_name: make("span"), value: make("output"),
-    slider: make("input", { type: "range", min: 0, max: 1, step: "any", "data-focus": "gate", "data-key": "gate" }),
+    slider: make("input", { type: "range", min: 0, max: 1, step: "any", "data-focus": "gate", "data-key": "gate",
+      oninput: ({ target }) => set_gate(state.j, Number(target.value), redraw) }),
     charts: make("div", { class: "strips drag", tabindex: 0, role: "application", "data-focus": "gates",
-      "aria-label": "gates of the row: left and right choose a key, up and down move its gate" }),
+      "aria-label": "gates of the row: left and right choose a key, up and down move its gate",
+      onkeydown: on_keys((key) => gate_moves[key], (move) => move_gate(move, redraw)) }),
     side: make("div", { class: "loupe-side" }),
   };
-  const reset = make("button", { type: "button", "data-focus": "reset" }, "as the engine has them");
-  const { title, check, slider_name, value, slider, charts, side } = parts, redraw = () => show_loupe(parts);
-  stage.append(title, check, make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset),
-    make("div", { class: "beside" }, charts, side));
-  slider.addEventListener("input", () => set_gate(state.j, Number(slider.value), redraw));
-  reset.addEventListener("click", () => {
+  const { title, check, slider_name, value, slider, charts, side } = parts;
+  const reset = button("as the engine has them", "reset", () => {
     hand.gates = null;
     redraw();
   });
-  charts.addEventListener("keydown", (event) => press_gate(event, redraw));
+  stage.append(title, check, make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset),
+    make("div", { class: "beside" }, charts, side));
   drag_gates(parts, redraw);
   of_selection(redraw);
 }
@@ -236,22 +229,19 @@ function show_loupe(parts) {
 }
 
 function loupe_facts(row, now, seen, width) {
-  if (!seen) return [make("p", { class: "note" }, "The mask hides this key from this query.")];
-  if (!row.z) return [make("p", { class: "note" }, "z is not recorded: positions move, logits stay.")];
+  if (!seen) return [note("The mask hides this key from this query.")];
+  if (!row.z) return [note("z is not recorded: positions move, logits stay.")];
   const { picture, facts } = z_curve(row, now, Math.max(320, width));
   const all = [...facts, ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
-  const lines = all.filter(([, each]) => each != null);
-  const line = ([name, each]) => make("tr", {}, make("th", { scope: "row" }, name), number_cell(each));
-  return [picture, table_of([heading("of this pair"), heading("now", true)], lines.map(line), { class: "facts" }),
-    make("p", { class: "note" }, slope_words(row, now.positions[state.j]))];
+  return [picture, facts_table("of this pair", "now", all.filter(([, each]) => each != null), { class: "facts" }),
+    note(slope_words(row, now.positions[state.j]))];
 }
 
-function press_gate(event, redraw) {
-  const across = { ArrowLeft: -1, ArrowRight: 1 }[event.key], up = { ArrowUp: 0.05, ArrowDown: -0.05 }[event.key];
-  if (!across && !up) return;
-  event.preventDefault();
-  if (across) choose({ j: clamped(state.j + across, 0, tokens.length - 1) });
-  else set_gate(state.j, gates_now(loupe_row())[state.j] + up, redraw);
+const gate_moves =
+  { ArrowLeft: { keys: -1 }, ArrowRight: { keys: 1 }, ArrowUp: { gate: 0.05 }, ArrowDown: { gate: -0.05 } };
+function move_gate({ keys, gate }, redraw) {
+  if (keys) choose({ j: clamped(state.j + keys, 0, tokens.length - 1) });
+  else set_gate(state.j, gates_now(loupe_row())[state.j] + gate, redraw);
 }
 
 // The charts are drawn anew while a gate is dragged, so their container listens.
@@ -272,13 +262,13 @@ function drag_gates(parts, redraw) {
 }
 
 export const loupe_view = {
-  wants: () => !data.overview && has_loupe(),
+  wants: () => !data.overview && ["gates", "positions"].every((name) => data.all.has(name)),
   key: "loupe", title: "Loupe",
   hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
   quantities: () => [],
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
-    ...["gates", "positions", "logits", "pattern"].map(part_value).filter(Boolean).flatMap((found) =>
-      [" ", make("span", { class: "reading" }, `${found.title} `, make("b", {}, text_at(found, at)))])],
+    ...loupe_charts.map(([name]) => part_value(name)).filter(Boolean)
+      .flatMap((found) => reading(found.title, text_at(found, at)))],
   draw: draw_loupe,
 };

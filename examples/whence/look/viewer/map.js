@@ -1,9 +1,11 @@
 // The picture of a sheet: cells of colour or of figures, tokens and indices along both axes, a colour bar, a cursor.
-import { clamped, counted, dress, format, heading, make, table_of } from "./elements.js";
+import {
+  clamped, counted, dress, folded, format, make, name_cell, on_keys, right_cell, table_of, token_text
+} from "./elements.js";
 import { followers, state } from "./state.js";
 import { hidden_at, is_row, key_of, labels_of, longest, range_of, short, value_at, word_of } from "./data.js";
 import { look_of, masked_tile, palette, share_of, stop_of, theme, tile_of, value_of_share } from "./colour.js";
-import { choose, place_words, set_hover, shown, token_name } from "./frame.js";
+import { choose, follow_pointer, place_words, reading, shown, token_name } from "./frame.js";
 
 // ---- Picture
 // One pixel per cell, enlarged by the canvas without smoothing. Masked cells stay transparent over the hatching.
@@ -32,12 +34,10 @@ function paint_reasons(context, g, sheet, ratio) {
   const tiles = sheet.run.reasons.map((_, index) => tile_of(context, look_of(sheet.run.reasons, index)));
   context.save();
   context.setTransform(1, 0, 0, 1, 0, 0);
+  const size = Math.ceil(g.cell * ratio), at = (start, index) => Math.round((start + index * g.cell) * ratio);
   sheet.reasons.forEach((reason, cell) => {
-    const column = cell % sheet.columns, row = Math.floor(cell / sheet.columns);
-    const [x, y] = [g.left + column * g.cell, g.top + row * g.cell].map((at) => Math.round(at * ratio));
-    const size = Math.ceil(g.cell * ratio);
     context.fillStyle = tiles[reason];
-    context.fillRect(x, y, size, size);
+    context.fillRect(at(g.left, cell % sheet.columns), at(g.top, Math.floor(cell / sheet.columns)), size, size);
   });
   context.restore();
 }
@@ -76,14 +76,13 @@ export function fitting_cell(sheet, space, largest = 40) {
 // ---- Labels
 // Every k-th token where the cells are smaller than letters, so that labels never touch.
 function paint_labels(context, g, sheet) {
-  const across = g.upright ? 1 : Math.ceil((g.font + 1) / g.cell);
-  for (let row = 0; row < sheet.rows; row += g.every) label_row(context, g, sheet, row, theme.ink);
-  for (let column = 0; column < sheet.columns; column += across) label_column(context, g, sheet, column, theme.ink);
-  const down_step = number_step(g.cell, 11), across_step = number_step(g.cell, Math.max(22, g.number_width + 5));
-  for (let row = 0; row < sheet.rows; row += down_step) number_row(context, g, sheet, row, theme.soft);
-  for (let column = 0; column < sheet.columns; column += across_step) {
-    number_column(context, g, sheet, column, theme.soft);
-  }
+  const along = (count, step, paint, ink) => {
+    for (let index = 0; index < count; index += step) paint(context, g, sheet, index, ink);
+  };
+  along(sheet.rows, g.every, label_row, theme.ink);
+  along(sheet.columns, g.upright ? 1 : Math.ceil((g.font + 1) / g.cell), label_column, theme.ink);
+  along(sheet.rows, number_step(g.cell, 11), number_row, theme.soft);
+  along(sheet.columns, number_step(g.cell, Math.max(22, g.number_width + 5)), number_column, theme.soft);
 }
 
 const number_step = (cell, room) => [1, 2, 5, 10, 20, 50].find((step) => step * cell >= room) ?? 100;
@@ -92,22 +91,19 @@ export function write(context, text, x, y, { font, ink, align = "center", base =
   context.fillText(text, x, y);
 }
 
+const middle_of_row = (g, row) => g.top + (row + 0.5) * g.cell + 0.5;
 function label_row(context, g, sheet, row, ink) {
-  if (!sheet.row_labels) return;
-  const y = g.top + (row + 0.5) * g.cell + 0.5, outer = g.stagger && Math.floor(row / g.every) % 2 === 0;
-  const x = g.left - 2 - (outer ? g.token_width : 0);
-  write(context, short(sheet.row_labels[row] ?? ""), x, y, { font: g.font, ink, align: "right" });
+  const outer = g.stagger && Math.floor(row / g.every) % 2 === 0, x = g.left - 2 - (outer ? g.token_width : 0);
+  write(context, short(sheet.row_labels?.[row] ?? ""), x, middle_of_row(g, row), { font: g.font, ink, align: "right" });
 }
 
 function number_row(context, g, sheet, row, ink) {
   const x = g.left - 2 - g.gap - g.token_width * (g.stagger ? 2 : 1);
-  const y = g.top + (row + 0.5) * g.cell + 0.5;
-  write(context, row_index(sheet, row), x, y, { font: 9, ink, align: "right" });
+  write(context, row_index(sheet, row), x, middle_of_row(g, row), { font: 9, ink, align: "right" });
 }
 
 function label_column(context, g, sheet, column, ink) {
-  if (!sheet.column_labels) return;
-  const x = g.left + (column + 0.5) * g.cell, text = short(sheet.column_labels[column] ?? "");
+  const x = g.left + (column + 0.5) * g.cell, text = short(sheet.column_labels?.[column] ?? "");
   const raised = g.stack && column % 2 === 0 ? g.font : 0;
   if (g.upright) return write(context, text, x, g.top - 2 - g.font / 2 - raised, { font: g.font, ink });
   context.save();
@@ -198,20 +194,18 @@ export function paint_cursor(panel, at) {
   if (!within(sheet, row, column)) return;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   const x = g.left + column * g.cell, y = g.top + row * g.cell;
-  const frame = (tone, grow, line) => {
-    context.strokeStyle = tone;
-    context.lineWidth = line;
+  const frame = (strokeStyle, grow) => {
+    Object.assign(context, { strokeStyle, lineWidth: 1.5 });
     context.strokeRect(x - grow, y - grow, g.cell + 2 * grow, g.cell + 2 * grow);
   };
   if (g.font) {
-    context.lineWidth = 1;
-    context.strokeStyle = theme.accent;
+    Object.assign(context, { strokeStyle: theme.accent, lineWidth: 1 });
     context.strokeRect(g.left - 0.5, y - 0.5, g.width + 1, g.cell + 1);
     context.strokeRect(x - 0.5, g.top - 0.5, g.cell + 1, g.height + 1);
     mark_labels(context, g, sheet, row, column, x, y);
   }
-  frame("#fff", g.font ? 2.5 : 1.5, 1.5);
-  frame("#000", g.font ? 1 : 0.5, 1.5);
+  frame("#fff", g.font ? 2.5 : 1.5);
+  frame("#000", g.font ? 1 : 0.5);
 }
 
 // The cursor's labels stand on the marker colour, over their neighbours where cells are small.
@@ -223,10 +217,8 @@ function mark_labels(context, g, sheet, row, column, x, y) {
   const broad = Math.max(wide, 16, g.number_width + 3);
   context.fillRect(x + g.cell / 2 - broad / 2, 0, broad, 11);
   context.fillRect(x + g.cell / 2 - wide / 2, 11, wide, g.top - 13);
-  label_row(context, g, sheet, row, theme.ink);
-  number_row(context, g, sheet, row, theme.ink);
-  label_column(context, g, sheet, column, theme.ink);
-  number_column(context, g, sheet, column, theme.ink);
+  for (const paint of [label_row, number_row]) paint(context, g, sheet, row, theme.ink);
+  for (const paint of [label_column, number_column]) paint(context, g, sheet, column, theme.ink);
 }
 
 // ---- Cells
@@ -253,27 +245,30 @@ export function place_under(panel, event) {
 
 export function text_at(sheet, at) {
   const { row, column } = cell_of(sheet, at);
-  if (!within(sheet, row, column)) return "\u2013";
-  return hidden_at(sheet, row, column) ? "masked" : shown(value_at(sheet, row, column));
+  return within(sheet, row, column) ? shown(value_at(sheet, row, column)) : "\u2013";
 }
 
-export const reason_at = (sheet, at) => {
+export function reason_at(sheet, at) {
   const { row, column } = cell_of(sheet, at);
   return sheet.reasons[row * sheet.columns + column];
-};
+}
 export const reason_text = (sheet, at) => sheet.run.reasons[reason_at(sheet, at)]?.kind ?? "\u2013";
 
 // ---- Panels
 // A map with its name, the value under the cursor, a caption, and its numbers as a table for those who cannot see it.
 // `open` is what a click and Enter do besides; `over` paints on the picture.
-export function map_figure(sheet, cell, { numbers = false, reasons = false, pick = choose, open = null, over = null } = {}) {
+export function map_figure(sheet, cell, { numbers = false, reasons = false, pick, open, over } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
     `${sheet.title}: ${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
     `${word_of(sheet.column_axis)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
-  const panel = { canvas, sheet, pick, open };
+  const panel = { canvas, sheet };
   paint_base(panel, geometry(sheet, cell, { bar: !reasons }), { numbers: numbers && cell >= 16, reasons, over });
-  listen(panel);
+  follow_pointer(canvas, (event) => place_under(panel, event), (place) => {
+    (pick ?? choose)(place);
+    open?.();
+  });
+  canvas.addEventListener("keydown", on_map_keys(sheet, pick, open));
   followers.push((at) => {
     paint_cursor(panel, at);
     value.textContent = reasons ? reason_text(sheet, at) : text_at(sheet, at);
@@ -292,59 +287,32 @@ export function caption_of(sheet, numbers) {
   return make("figcaption", {}, sheet.note, sheet.note ? make("br") : "", make("span", { class: "range" }, range));
 }
 
-function listen(panel) {
-  const { canvas, sheet, pick } = panel;
-  canvas.addEventListener("pointermove", (event) => set_hover(place_under(panel, event)));
-  canvas.addEventListener("pointerleave", () => set_hover(null));
-  canvas.addEventListener("click", (event) => {
-    const place = place_under(panel, event);
-    if (place) pick(place);
-    if (place) open?.();
-  });
-  canvas.addEventListener("keydown", (event) => press(event, panel));
-}
-
 // Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
 // cell that is not masked: the diagonal of a causal model.
-export function press(event, { sheet, pick, open = null }) {
-  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
-                  PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns] };
-  const opens = open && event.key === "Enter";
-  if (!(moves[event.key] || opens) || event.ctrlKey || event.altKey || event.metaKey) return;
-  event.preventDefault();
-  if (opens) return open();
-  const [down, right] = moves[event.key], now = cell_of(sheet, state);
-  const row = clamped(now.row + down, 0, sheet.rows - 1);
-  let column = clamped(now.column + right, 0, sheet.columns - 1);
-  while (event.key === "End" && column > 0 && hidden_at(sheet, row, column)) --column;
-  pick(place_of(sheet, { row, column }));
+export function on_map_keys(sheet, pick = choose, open) {
+  const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [-10, 0],
+    PageDown: [10, 0], Home: [0, -sheet.columns], End: [0, sheet.columns], ...(open ? { Enter: [0, 0] } : {}) };
+  return on_keys((key) => moves[key], ([down, right], key) => {
+    if (key === "Enter") return open();
+    const now = cell_of(sheet, state), row = clamped(now.row + down, 0, sheet.rows - 1);
+    let column = clamped(now.column + right, 0, sheet.columns - 1);
+    while (key === "End" && column > 0 && hidden_at(sheet, row, column)) --column;
+    pick(place_of(sheet, { row, column }));
+  });
 }
 
 // The numbers of a sheet, written out when first opened.
-export const table_behind = (sheet, words = (row, column) => cell_words(sheet, row, column)) =>
+export const table_behind = (sheet, words = (row, column) => value_at(sheet, row, column) ?? "masked") =>
   folded("as a table", () => sheet_table(sheet, words));
-export function folded(summary, build_table) {
-  const details = make("details", { class: "behind" }, make("summary", {}, summary));
-  details.addEventListener("toggle", () => {
-    if (details.open && !details.querySelector("table")) details.append(build_table());
-  });
-  return details;
-}
-
 function sheet_table(sheet, words) {
-  const { row_labels, column_labels } = sheet, columns = counted(sheet.columns);
-  const token = (text) => make("bdi", { class: "token" }, text ?? "");
-  const name = (labels, k, index) => labels ? [`${index} `, token(labels[k])] : [index];
-  const head = columns.map((column) =>
-    make("th", { class: "n", scope: "col" }, ...name(column_labels, column, column_index(sheet, column))));
-  const line = (row) => make("tr", {}, make("th", { scope: "row" }, ...name(row_labels, row, row_index(sheet, row))),
-    ...columns.map((column) => make("td", { class: "n" }, words(row, column))));
-  const table = table_of([heading(word_of(sheet.row_axis)), ...head], counted(sheet.rows).map(line));
-  return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" }, []);
+  const columns = counted(sheet.columns);
+  const name = (labels, k, index) => labels ? [`${index} `, token_text(labels[k])] : [index];
+  const headings = columns.map((column) => name(sheet.column_labels, column, column_index(sheet, column)));
+  const lines = counted(sheet.rows).map((row) => [name_cell(name(sheet.row_labels, row, row_index(sheet, row))),
+    ...columns.map((column) => right_cell(words(row, column)))]);
+  const table = table_of([word_of(sheet.row_axis), ...headings], lines);
+  return dress(table, { tabindex: 0, role: "region", "aria-label": sheet.title + " as a table" });
 }
-
-export const cell_words = (sheet, row, column) =>
-  hidden_at(sheet, row, column) ? "masked" : String(value_at(sheet, row, column));
 
 // ---- What the status line says: the place, and each value there
 export const label_of = (axis, index) => labels_of(axis) ? token_name(index) : String(index);
@@ -356,6 +324,6 @@ export function where(sheet, at) {
 
 export function values_readout(sheets, at) {
   if (!sheets.length) return [place_words()];
-  return [`${place_words()}, `, ...where(sheets[0], at), ":", ...sheets.flatMap((each) =>
-    [" ", make("span", { class: "reading" }, `${each.title} `, make("b", {}, text_at(each, at)))])];
+  const readings = sheets.flatMap((each) => reading(each.title, text_at(each, at)));
+  return [`${place_words()}, `, ...where(sheets[0], at), ":", ...readings];
 }

@@ -1,8 +1,8 @@
 // Part of the view "lens": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
-import { clamped, counted, format, heading, make, sum_of, table_of } from "./elements.js";
+import { clamped, counted, folded, format, make, note, sum_of } from "./elements.js";
 import { followers, state } from "./state.js";
-import { decode, extremes_of, part_of, run_named, sheet, sheet_of, value_at } from "./data.js";
-import { number_cell, of_selection, single_run, stage, token_name } from "./frame.js";
+import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of, value_at } from "./data.js";
+import { check_line, facts_table, of_selection, single_run, stage, token_name } from "./frame.js";
 import { fitting_cell, geometry, map_figure, paint_base, place_under, text_at } from "./map.js";
 
 // ---- The networks
@@ -30,17 +30,14 @@ const tap_name = (network, tap) => {
 // Taps as rows and channels as columns: networks are wide, and their kernels short.
 function kernel_sheet(network, parameter, unit, title, note) {
   const channels = parameter.shape[1], taps = taps_of(parameter), weight = decode(parameter, "value");
-  const cells = Float64Array.from({ length: channels * taps }, (_, cell) =>
-    weight[(unit * channels + cell % channels) * taps + Math.floor(cell / channels)]);
-  return network_sheet(network, cells, { rows: taps, columns: channels, title, note }, extremes_of(weight));
+  return taps_sheet(network, taps, channels, (tap, c) => weight[(unit * channels + c) * taps + tap],
+    { title, note, shared: () => extremes_of(weight) });
 }
 
-function network_sheet(network, cells, fields, extremes) {
-  const names = counted(fields.rows).map((tap) => tap_name(network, tap));
-  const made = sheet({ cells, row_axis: "u", column_axis: "c", scale: "diverging", name: fields.title, ...fields,
-    row_labels: fields.rows > 1 ? names : null });
-  return Object.assign(made, { shared: () => extremes ?? made.extremes });
-}
+const taps_sheet = (network, taps, channels, value_of, fields) => weights_sheet(taps, channels, value_of,
+  { row_axis: "u", row_labels: taps > 1 ? counted(taps).map((tap) => tap_name(network, tap)) : null, ...fields });
+const weights_sheet = (rows, columns, value_of, fields) =>
+  sheet_made(rows, columns, value_of, { column_axis: "c", scale: "diverging", name: fields.title, ...fields });
 
 const network_cell = (sheet, room) =>
   Math.min(fitting_cell({ ...sheet, rows: 1 }, room, 18), 8192 / (devicePixelRatio || 1) / sheet.columns);
@@ -49,20 +46,18 @@ const network_cell = (sheet, room) =>
 function kernels_of(network) {
   const { w1, w2 } = network, note = `${w2.path}: what each channel gives to each head`;
   const of_units = `${w1.path}: what each unit reads of the scores of all heads, then of their biases`;
-  if (taps_of(w2) === 1) return [whole_sheet(w2, "W2", note, "h"), whole_sheet(w1, "W1", of_units)];
+  if (taps_of(w2) === 1) return whole_sheets(network, note, of_units);
   return counted(w2.shape[0]).map((head) => kernel_sheet(network, w2, head, `W2 of head ${head}`,
     head ? "" : `${w2.path}: what each tap of each channel gives; colours alike in all heads`));
 }
 
 // Columns are hidden units in both: the rows of W1, [units, channels], stand upright.
-function whole_sheet(parameter, title, note, row_axis = "r") {
-  const [outs, ins] = parameter.shape, weight = decode(parameter, "value"), upright = row_axis === "r";
-  const [rows, columns] = upright ? [ins, outs] : [outs, ins];
-  const cells = upright ? Float64Array.from(weight, (_, cell) => weight[cell % outs * ins + Math.floor(cell / outs)])
-    : weight;
-  const made = sheet({ cells, rows, columns, row_axis, column_axis: "c", scale: "diverging", name: title, title,
-    note });
-  return Object.assign(made, { shared: () => made.extremes });
+function whole_sheets({ w1, w2 }, note_of_w2, note_of_w1) {
+  const [units, channels] = w1.shape, [first, second] = [w1, w2].map((parameter) => decode(parameter, "value"));
+  return [weights_sheet(w2.shape[0], units, (head, unit) => second[head * units + unit],
+    { row_axis: "h", title: "W2", note: note_of_w2 }),
+  weights_sheet(channels, units, (channel, unit) => first[unit * channels + channel],
+    { row_axis: "r", title: "W1", note: note_of_w1 })];
 }
 
 export function draw_network(network) {
@@ -70,16 +65,12 @@ export function draw_network(network) {
   const room = Math.floor((space - 16 * (across - 1)) / across), [units, channels] = w1.shape;
   stage.append(make("section", {}, make("h3", {}, `The network of ${output.scheme}, layer ${state.layer}`),
     make("div", { class: "panels", style: `--across: ${across}` },
-      ...kernels_of(network).map((each) => map_figure(each, network_cell(each, room))))));
+      kernels_of(network).map((each) => map_figure(each, network_cell(each, room))))));
   if (taps_of(w1) === 1) return;
   const words = `W1: ${units} hidden units over ${channels} channels and ${taps_of(w1)} taps`;
-  const note = "Rows are taps, columns channels: the scores of all heads, then, where it reads them, their biases.";
-  const all = make("div", { class: "units" });
-  const details = make("details", {}, make("summary", {}, words), make("p", { class: "note" }, note), all);
-  details.addEventListener("toggle", () => {
-    if (details.open && !all.firstChild) all.append(...counted(units).map((unit) => unit_figure(network, unit)));
-  });
-  stage.append(details);
+  stage.append(folded(words, () => [
+    note("Rows are taps, columns channels: the scores of all heads, then, where it reads them, their biases."),
+    make("div", { class: "units" }, counted(units).map((unit) => unit_figure(network, unit)))]));
 }
 
 // Drawn small and without a cursor; the numbers are in the titles and, all together, under Quantities.
@@ -103,15 +94,14 @@ function cell_sum(network) {
   const part = part_of(hidden, layer), engine = sheet_of(output.name, "value", state, single_run());
   if (!part || !engine || engine.rows <= i || engine.columns <= j) return null;
   const [channels, rows, columns] = part.shape, h = decode(part, "value"), weight = decode(w2, "value");
-  const taps = taps_of(w2), bias = decode(b2, "value")[head], cells = new Float64Array(taps * channels);
-  cells.forEach((_, cell) => {
-    const c = cell % channels, tap = Math.floor(cell / channels), key = j + tap - left;
-    const seen = key >= 0 && key < columns ? h[(c * rows + i) * columns + key] : 0;
-    cells[cell] = weight[(head * channels + c) * taps + tap] * seen;
-  });
-  const total = bias + sum_of(Array.from(cells)), value = value_at(engine, i, j);
+  const taps = taps_of(w2), bias = decode(b2, "value")[head];
+  const seen = (c, key) => key >= 0 && key < columns ? h[(c * rows + i) * columns + key] : 0;
+  const sheet = taps_sheet(network, taps, channels,
+    (tap, c) => weight[(head * channels + c) * taps + tap] * seen(c, j + tap - left), { title: "contributions",
+      note: `W2[${head}, c${taps > 1 ? ", t" : ""}] times ${hidden.name}: what each channel gives` });
+  const total = bias + sum_of(sheet.cells), value = value_at(engine, i, j);
   const scale = Math.max(...engine.extremes.map(Math.abs), Math.abs(value)) || 1;
-  return { cells, taps, channels, bias, total, value, difference: Math.abs(total - value) / scale };
+  return { sheet, bias, total, value, difference: Math.abs(total - value) / scale };
 }
 
 export function draw_sum(network) {
@@ -122,22 +112,18 @@ export function draw_sum(network) {
     title.replaceChildren(`${name} of head ${state.head} at query `, token_name(state.i), ", key ", token_name(state.j),
       ` as a sum${state.run === "difference" ? ", of this run" : ""}`);
     if (!sum) return [picture, told].forEach((each) => each.replaceChildren("Not recorded."));
-    const sheet = network_sheet(network, sum.cells, { rows: sum.taps, columns: sum.channels, title: "contributions",
-      note: `W2[${state.head}, c${sum.taps > 1 ? ", t" : ""}] times ${network.hidden.name}: what each channel gives` });
     const room = Math.max(300, stage.clientWidth >= 1000 ? stage.clientWidth - 400 : stage.clientWidth);
-    const figure = map_figure(sheet, network_cell(sheet, room)), follow = followers.splice(from);
-    picture.replaceChildren(figure);
+    picture.replaceChildren(map_figure(sum.sheet, network_cell(sum.sheet, room)));
+    const follow = followers.splice(from);
     told.replaceChildren(...sum_words(sum));
     return (at) => follow.forEach((each) => each(at));
   });
 }
 
-function sum_words({ bias, total, value, difference, cells }) {
-  const equal = difference <= 1e-5, parts = total - bias;
-  const lines = [["b2 of this head", bias], [`sum of ${cells.length} contributions`, parts], ["together", total],
-    ["the engine\u2019s number", value]];
-  const verdict = equal ? "\u2713 They are equal" : "\u2717 They differ";
-  return [table_of([heading("of this pair"), heading("", true)], lines.map(([name, each]) => make("tr", {},
-    make("th", { scope: "row" }, name), number_cell(each)))), make("p", { class: "check", "data-equal": String(equal) },
-    make("b", {}, verdict), `: ${format(difference, 2)} of the map\u2019s largest number apart (1e-5 allowed).`)];
+function sum_words({ sheet, bias, total, value, difference }) {
+  const equal = difference <= 1e-5;
+  return [facts_table("of this pair", "", [["b2 of this head", bias],
+    [`sum of ${sheet.cells.length} contributions`, total - bias], ["together", total],
+    ["the engine\u2019s number", value]]), check_line(equal, equal ? "They are equal" : "They differ",
+    `: ${format(difference, 2)} of the map\u2019s largest number apart (1e-5 allowed).`)];
 }

@@ -1,14 +1,14 @@
 // View: all quantities of one layer and head next to each other, or one large; then the selected row, how the values
 // are distributed, and the same quantity in all other layers and heads.
-import { clamped, format, make } from "./elements.js";
+import { button, clamped, format, make, note } from "./elements.js";
 import { followers, state } from "./state.js";
 import { data, is_row, letters_of, measured, places_of, quantities, range_of, sheet_of, word_of } from "./data.js";
 import {
   choose, controls, current_quantity, has_channels, has_heads, of_selection, place_words, stage, update
 } from "./frame.js";
 import {
-  caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, paint_base, paint_cursor, press, table_behind,
-  text_at, values_readout
+  caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, on_map_keys, paint_base, paint_cursor,
+  table_behind, text_at, values_readout
 } from "./map.js";
 import { histogram, row_list, row_strips } from "./curves.js";
 import { draw_worked } from "./worked.js";
@@ -43,12 +43,10 @@ function panels_across(count, space) {
 function draw_panels() {
   const sheets = chosen_sheets(), space = stage.clientWidth, across = Math.max(1, panels_across(sheets.length, space));
   const room = Math.floor((space - panel_gap * (across - 1)) / across), large = state.show === "one";
-  const panels = make("div", { class: "panels", style: `--across: ${across}` });
   const missing = chosen_names().filter((name) => !sheets.some((each) => each.name === name));
-  const gap = `Not recorded for ${place_words()}: ${missing.join(", ")}.`;
-  if (missing.length) stage.append(make("p", { class: "note" }, gap));
-  stage.append(panels);
-  for (const each of sheets) panels.append(is_row(each) ? row_figure(each, room) : panel_of(each, room, large));
+  if (missing.length) stage.append(note(`Not recorded for ${place_words()}: ${missing.join(", ")}.`));
+  stage.append(make("div", { class: "panels", style: `--across: ${across}` },
+    sheets.map((each) => is_row(each) ? row_figure(each, room) : panel_of(each, room, large))));
 }
 
 function panel_of(sheet, room, large) {
@@ -64,8 +62,7 @@ function panel_of(sheet, room, large) {
 // One axis alone is a curve.
 function row_figure(sheet, room) {
   const value = make("output"), strips = make("div", { class: "strips", tabindex: 0, role: "application", "aria-label":
-    `${sheet.title}; arrow keys move the cursor`, "data-focus": `map ${sheet.title}` });
-  strips.addEventListener("keydown", (event) => press(event, { sheet, pick: choose }));
+    `${sheet.title}; arrow keys move the cursor`, "data-focus": `map ${sheet.title}`, onkeydown: on_map_keys(sheet) });
   followers.push(row_strips(strips, [sheet], 0, Math.min(room, 640)), (at) => value.textContent = text_at(sheet, at));
   return make("figure", { class: "panel" }, make("header", {}, make("h4", {}, sheet.title), value),
     caption_of(sheet, false), strips, table_behind(sheet));
@@ -101,10 +98,9 @@ function draw_distributions() {
     const sheets = places.map((at) => [at, sheet_of(quantity.name, kind, at, state.run)]).filter((pair) => pair[1]);
     if (!sheets.length) continue;
     const range = range_of(sheets[0][1], false);
-    const note = `${sheets[0][1].title}; values that are exactly 0 are counted, not drawn`;
-    const pictures = sheets.map(([at, each]) =>
-      histogram(each, range, slice_words(at, quantity), width, is_here(at, quantity)));
-    section.append(make("p", { class: "note" }, note), make("div", { class: "histograms" }, ...pictures));
+    section.append(note(`${sheets[0][1].title}; values that are exactly 0 are counted, not drawn`),
+      make("div", { class: "histograms" }, sheets.map(([at, each]) =>
+        histogram(each, range, slice_words(at, quantity), width, is_here(at, quantity)))));
   }
   stage.append(section);
 }
@@ -114,9 +110,9 @@ function draw_multiples() {
   const quantity = current_quantity(), kind = kinds()[0], places = places_of(quantity.name);
   const across = Math.min(8, places.filter(({ layer }) => layer === places[0].layer).length);
   if (places.length < 2 || letters_of(quantity).length < 2) return;
-  const grid = make("div", { class: "multiples", style: `grid-template-columns: repeat(${across}, max-content)` });
   const space = Math.floor((stage.clientWidth - 6) / across) - 28;
-  grid.append(...places.map((at) => small_map(at, quantity, kind, clamped(space, 60, 300))));
+  const grid = make("div", { class: "multiples", style: `grid-template-columns: repeat(${across}, max-content)` },
+    places.map((at) => small_map(at, quantity, kind, clamped(space, 60, 300))));
   const slices = has_channels(quantity) ? " and channels" : has_heads(quantity) ? " and heads" : "";
   const where = quantity.parameter ? "slices" : `layers${slices}`;
   stage.append(make("section", {}, make("h3", {}, `${quantity.name} in all ${where}`), grid));
@@ -127,11 +123,11 @@ function small_map(at, quantity, kind, width) {
   const value = make("span", { class: "what" }, "not recorded");
   const { layer = state.layer, head, c } = quantity.parameter ? { ...at, layer: undefined } : at;
   const place = { layer, c, head: has_heads(quantity) ? head : state.head };
-  const button = make("button", { type: "button", "aria-pressed": String(is_here(at, quantity)),
-    "data-focus": `small ${name}`, onclick: () => update(place) }, make("span", { class: "where" }, name), value);
-  if (!sheet) return button;
-  const panel = { sheet, canvas: make("canvas", {}) }, exact = width / Math.max(sheet.columns, sheet.rows);
-  button.append(panel.canvas);
+  const small = button([make("span", { class: "where" }, name), value], `small ${name}`, () => update(place),
+    { "aria-pressed": is_here(at, quantity) });
+  if (!sheet) return small;
+  const panel = { sheet, canvas: make("canvas") }, exact = width / Math.max(sheet.columns, sheet.rows);
+  small.append(panel.canvas);
   paint_base(panel, geometry(sheet, exact >= 3 ? Math.floor(exact) : exact, { axes: false }));
   value.style.maxWidth = `${Math.max(110, panel.g.width)}px`;
   const extent = sheet.extremes.map((end) => format(end, 3)).join(" \u2026 ");
@@ -139,7 +135,7 @@ function small_map(at, quantity, kind, width) {
     paint_cursor(panel, cursor);
     value.textContent = `${text_at(sheet, cursor)} in ${extent}`;
   });
-  return button;
+  return small;
 }
 
 export const quantities_view = {

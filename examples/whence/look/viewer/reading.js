@@ -1,10 +1,12 @@
 // View: the text itself, each token shaded by what the selected one counts, attends to, or hands a gradient.
-import { clamped, counted, heading, make, norm_of, table_of } from "./elements.js";
+import {
+  clamped, counted, folded, make, norm_of, note, on_keys, right_cell, table_of, token_text
+} from "./elements.js";
 import { pointer, state } from "./state.js";
-import { data, hidden_at, measured, range_of, sheet_of, tokens, two_sided, value_at, visible } from "./data.js";
+import { data, measured, range_of, sheet_of, tokens, two_sided, value_at, visible } from "./data.js";
 import { stop_of } from "./colour.js";
 import {
-  choose, current_quantity, number_cell, of_selection, place_words, set_hover, shown, stage, token_name
+  choose, current_quantity, follow_pointer, number_cell, of_selection, place_words, shown, stage, token_name
 } from "./frame.js";
 import { reach_of, row_of } from "./curves.js";
 
@@ -19,10 +21,8 @@ function shading(at) {
   if (sheet.row_axis === "t") {
     return { sheet, values: counted(sheet.rows).map((t) => norm_of(row_of(sheet, t))), scale: "sequential" };
   }
-  const as_query = state.side === "query", seen = (index) => as_query ? [at.i, index] : [index, at.i];
-  const value_of = (place) => hidden_at(sheet, ...place) ? null : value_at(sheet, ...place) ?? null;
-  const values = tokens.map((_, index) => value_of(seen(index)));
-  return { sheet, values, scale: sheet.scale };
+  const seen = (index) => state.side === "query" ? [at.i, index] : [index, at.i];
+  return { sheet, values: tokens.map((_, index) => value_at(sheet, ...seen(index)) ?? null), scale: sheet.scale };
 }
 
 // The colours' ends: those of the map, so that rows can be compared, or of what is shown.
@@ -43,23 +43,23 @@ function shade(element, value, scale, range) {
 }
 
 function draw_reading() {
-  const title = make("h3");
+  const title = make("h3"), list = make("div");
+  const words = tokens.map((token, index) => make("span", { class: "word", role: "option", id: `word-${index}`,
+    "data-index": index }, make("bdi", {}, token)));
   const text = make("div", { class: `text${state.mono ? " mono" : ""}`, role: "listbox", tabindex: 0,
-    "data-focus": "text", "aria-label": "the text; arrow keys move the selected token" });
-  const words = data.tokens.map((token, index) => make("span", { class: "word", role: "option", id: `word-${index}`,
-    "data-index": index }, make("bdi", {}, tokens[index])));
-  text.append(...words.flatMap((word, index) => [word, ...line_breaks(data.tokens[index])]));
-  const key = "The line in a token is as long as its number is large: at the foot if positive, at the head if not. " +
-    "\u21b5 is the end of a line, \u2423 a space. Hatched tokens are masked.";
-  stage.append(title, text, make("p", { class: "note" }, key));
-  const index_of = (event) => Number(event.target.closest(".word")?.dataset.index ?? NaN);
-  text.addEventListener("pointermove", (event) => set_hover(index_of(event) >= 0 ? { j: index_of(event) } : null));
-  text.addEventListener("pointerleave", () => set_hover(null));
-  text.addEventListener("click", (event) => index_of(event) >= 0 && choose({ i: index_of(event) }));
-  text.addEventListener("keydown", (event) => press_word(event, words));
+    "data-focus": "text", "aria-label": "the text; arrow keys move the selected token",
+    onkeydown: on_keys((key) => word_beside(words, key), (index) => {
+      choose({ i: clamped(index, 0, words.length - 1) });
+      words[state.i].scrollIntoView({ block: "nearest" });
+    }) }, words.map((word, index) => [word, line_breaks(data.tokens[index])]));
+  stage.append(title, text, note("The line in a token is as long as its number is large: at the foot if positive, at " +
+    "the head if not. \u21b5 is the end of a line, \u2423 a space. Hatched tokens are masked."),
+  folded("as a table", () => list));
+  follow_pointer(text, ({ target }) => {
+    const word = target.closest(".word");
+    return word && { j: Number(word.dataset.index) };
+  }, ({ j }) => choose({ i: j }));
   of_selection(() => shade_words(title, text, words));
-  const list = make("div");
-  stage.append(make("details", { class: "behind" }, make("summary", {}, "as a table"), list));
   of_selection(() => list.replaceChildren(...reading_table()));
 }
 
@@ -71,13 +71,14 @@ function shade_words(title, text, words) {
   title.replaceChildren(...title_of(shaded));
   text.setAttribute("aria-activedescendant", `word-${state.i}`);
   words.forEach((word, index) => {
-    word.setAttribute("aria-selected", String(index === state.i));
+    word.setAttribute("aria-selected", index === state.i);
     if (!shaded) return;
     const value = shaded.values[index];
     shade(word, value, shaded.scale, shading_range(shaded));
     word.title = `${index}: ${value ?? "masked"}`;
   });
-  return (at) => words.forEach((word, index) => word.classList.toggle("pointed", pointer.hover !== null && index === at.j));
+  return (at) =>
+    words.forEach((word, index) => word.classList.toggle("pointed", pointer.hover !== null && index === at.j));
 }
 
 function title_of(shaded) {
@@ -88,14 +89,10 @@ function title_of(shaded) {
 }
 
 // Up and down go to the nearest token of the next line that has one above or below.
-function press_word(event, words) {
-  const last = words.length - 1, near = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-  const beside = { ArrowLeft: state.i - 1, ArrowRight: state.i + 1, Home: 0, End: last };
-  const to = near ? word_beyond(words, near) : beside[event.key];
-  if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
-  event.preventDefault();
-  choose({ i: clamped(to, 0, last) });
-  words[state.i].scrollIntoView({ block: "nearest" });
+function word_beside(words, key) {
+  const near = { ArrowUp: -1, ArrowDown: 1 }[key];
+  return near ? word_beyond(words, near)
+    : { ArrowLeft: state.i - 1, ArrowRight: state.i + 1, Home: 0, End: words.length - 1 }[key];
 }
 
 function word_beyond(words, step) {
@@ -114,14 +111,12 @@ function word_beyond(words, step) {
 function reading_table() {
   const shaded = shading(state);
   if (!shaded) return [];
-  return [table_of([heading("token", true), heading("text"), heading("wanted here"), heading(shaded.sheet.title, true)],
-    shaded.values.map((value, index) => make("tr", {}, make("td", { class: "n" }, index),
-      make("td", {}, make("bdi", { class: "token" }, tokens[index])), make("td", {}, wanted(index)),
-      value === null ? make("td", { class: "n" }, "masked") : number_cell(value))))];
+  const lines = shaded.values.map((value, index) => [right_cell(index),
+    ...[token_text(tokens[index]), wanted(index)].map((text) => make("td", {}, text)), number_cell(value)]);
+  return [table_of(["token", "text", "wanted here", shaded.sheet.title], lines)];
 }
 
-const wanted = (index) =>
-  data.targets[index] == null ? "" : make("bdi", { class: "token" }, visible(data.targets[index]));
+const wanted = (index) => data.targets[index] == null ? "" : token_text(visible(data.targets[index]));
 
 export const reading_view = {
   wants: () => !data.overview && readable().length > 0,
@@ -135,7 +130,7 @@ export const reading_view = {
     if (!shaded) return [place_words()];
     const value = shaded.values[index];
     return [`${shaded.sheet.title}, ${place_words()}, of token `, token_name(at.i), ", at ", token_name(index), ": ",
-      make("b", {}, value === null ? "masked" : shown(value)),
+      make("b", {}, shown(value)),
       ...(data.targets[index] == null ? [] : ["; wanted there: ", wanted(index)])];
   },
   draw: draw_reading,

@@ -1,18 +1,20 @@
 // View: the gradient of one vector, q, k, v or x of a token, split into the ways on which it came down from the loss.
 import {
-  clamped, counted, draw, format, heading, make, norm_of, on_button_keys, sum_of, table_of
+  clamped, counted, draw, format, make, name_cell, norm_of, note, on_button_keys, right_cell, sum_of, svg_line,
+  svg_text, table_of
 } from "./elements.js";
 import { start, state } from "./state.js";
-import { data, decode, difference_words, letters_of, run_named, run_shown, sheet, slice_of, tokens } from "./data.js";
 import {
-  add_controls, number_cell, of_selection, pair, place_words, shown, stage, token_name, update
+  data, decode, difference_words, letters_of, run_named, run_shown, sheet_made, slice_of, tokens
+} from "./data.js";
+import {
+  add_controls, number_cell, of_selection, place_words, reading, shown, stage, token_name, update
 } from "./frame.js";
 import { map_figure } from "./map.js";
 import { end_of, letter_width } from "./curves.js";
 
 const routes_of = (run) => run.routes.filter(({ layer }) => layer === state.layer);
-const route_names = () => routes_of(data).map(({ of }) => of);
-add_controls({ of: { text: "gradient of", options: () => route_names().map(pair) } });
+add_controls({ of: { text: "gradient of", options: () => routes_of(data).map(({ of }) => of) } });
 const find_route = (run) => routes_of(run).find(({ of }) => of === state.of);
 
 // ---- Numbers
@@ -47,13 +49,13 @@ function draw_bands(container, { parts, norm }, route) {
   let from = (width - most * scale) / 2;
   const bar = (y, label, label_y) => [
     draw("rect", { class: "end-bar", x: from, y, width: Math.max(2, most * scale), height: flow.bar }),
-    draw("text", { class: "title middle", x: width / 2, y: label_y }, label)];
+    svg_text("title middle", width / 2, label_y, label)];
   picture.append(...bar(flow.top, "loss", flow.top - 10), ...bar(bars.floor,
     `dLoss/d${route.of} of this token: norm ${shown(norm)}`, bars.floor + flow.bar + 18));
   parts.forEach((part, index) => {
     const middle = flow.side + (index + 0.5) * slot, wide = part.norm * scale;
-    const place = { index, from, middle, wide, slot, ...bars };
-    picture.append(band(part, { ...place, lines: labels[index], open: index === open }));
+    picture.append(band(part,
+      { index, from, middle, wide, slot, lines: labels[index], open: index === open, ...bars }));
     from += wide;
   });
   container.replaceChildren(picture);
@@ -87,43 +89,38 @@ function band(part, { index, from, middle, wide, slot, lines, open, top, floor }
   const against = part.along < 0;
   const words = `${part.name}: norm ${shown(part.norm)}, ${shown(part.along)} along the whole`;
   const toggle = () => update({ open: open ? start.open : index });
-  const group = draw("g", { class: `band c${index % 6}${against ? " against" : ""}`, tabindex: 0, role: "button",
-    "aria-expanded": String(open), "aria-label": `${words}${open ? `; steps: ${part.steps.join(", ")}` : ""}`,
-    "data-focus": `way ${index}`, onclick: toggle,
-    onkeydown: on_button_keys(toggle) }, draw("title", {}, [words, ...(open ? part.steps : [])].join("\n")),
-    draw("path", { d: outline }));
   const first = (high + low - flow.step * (lines.length - 1)) / 2;
-  lines.forEach(({ text, strong }, line) =>
-    group.append(plate(text, middle, first + flow.step * line, slot - 8, strong)));
-  return group;
+  return draw("g", { class: `band c${index % 6}${against ? " against" : ""}`, tabindex: 0, role: "button",
+    "aria-expanded": open, "aria-label": `${words}${open ? `; steps: ${part.steps.join(", ")}` : ""}`,
+    "data-focus": `way ${index}`, onclick: toggle, onkeydown: on_button_keys(toggle) },
+  draw("title", {}, [words, ...(open ? part.steps : [])].join("\n")), draw("path", { d: outline }),
+  lines.map(({ text, strong }, line) => plate(text, middle, first + flow.step * line, slot - 8, strong)));
 }
 
 // Text on a ground of its own, readable on any band.
 function plate(text, x, y, room, strong) {
   const width = Math.min(room, 7.4 * [...text].length + 10);
   return draw("g", {}, draw("rect", { class: "plate", x: x - width / 2, y: y - 9, width, height: 18, rx: 3 }),
-    draw("text", { class: strong ? "title middle" : "middle", x, y: y + 4 }, text));
+    svg_text(strong ? "title middle" : "middle", x, y + 4, text));
 }
 
 // ---- Table and map
 function ways_table({ parts, norm }) {
-  const head = [heading("way"), heading("steps from the loss down"), heading("norm", true),
-    heading("along the whole", true), heading("share of the whole", true), heading("direction")];
+  const headings = ["way", "steps from the loss down", "norm", "along the whole", "share of the whole", "direction"];
   const reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
-  const line = (part) => make("tr", {}, make("th", { scope: "row" }, part.name),
-    make("td", {}, make("code", {}, part.steps.join(" \u2192 "))), number_cell(part.norm), number_cell(part.along),
-    make("td", { class: "n" }, norm > 0 ? `${(100 * part.along / norm).toFixed(1)} %` : "\u2013"),
-    make("td", {}, signed_bar(part.along / reach)));
-  return table_of(head, [...parts, { name: "whole", steps: [], norm, along: norm }].map(line), { class: "ways" });
+  const line = (part) => [name_cell(part.name), make("td", {}, make("code", {}, part.steps.join(" \u2192 "))),
+    number_cell(part.norm), number_cell(part.along),
+    right_cell(norm > 0 ? `${(100 * part.along / norm).toFixed(1)} %` : "\u2013"),
+    make("td", {}, signed_bar(part.along / reach))];
+  return table_of(headings, [...parts, { name: "whole", steps: [], norm, along: norm }].map(line), { class: "ways" });
 }
 
 // Left of the middle: against the whole gradient.
 function signed_bar(share) {
-  const size = 60 * Math.abs(share);
-  const label = share < 0 ? "against" : "along";
+  const size = 60 * Math.abs(share), label = share < 0 ? "against" : "along";
   return draw("svg", { viewBox: "0 0 124 14", class: "signed", role: "img", "aria-label": label },
     draw("rect", { class: share < 0 ? "minus" : "plus", x: share < 0 ? 62 - size : 62, y: 2, width: size, height: 10 }),
-    draw("line", { class: "axis", x1: 62, x2: 62, y1: 0, y2: 14 }));
+    svg_line("axis", [62, 0], [62, 14]));
 }
 
 // Rows are ways, columns are tokens; of one run, or the difference of two.
@@ -134,13 +131,12 @@ function ways_sheet(field) {
   };
   const one = of_run(run_shown()), other = state.run === "difference" ? of_run(run_named("beside")) : null;
   const route = find_route(run_shown()), names = route.ways.map(({ name }) => name);
-  const cells = names.flatMap((_, way) => one.map((parts, i) => parts[way] - (other?.[i]?.[way] ?? 0)));
   const what = field === "norm" ? "norm of each way" : "each way along the whole";
   const title = other ? `${what}: ${difference_words(state)}` : what;
-  const made = sheet({ cells: Float64Array.from(cells), rows: names.length, columns: tokens.length, row_axis: "w",
-    column_axis: "t", row_labels: names, title, name: field, note: `of dLoss/d${state.of}, ${route_place()}`,
+  return sheet_made(names.length, tokens.length, (way, i) => one[i][way] - (other?.[i]?.[way] ?? 0), {
+    row_axis: "w", column_axis: "t", row_labels: names, title, name: field,
+    note: `of dLoss/d${state.of}, ${route_place()}`,
     scale: field === "norm" && !other ? "sequential" : "diverging" });
-  return Object.assign(made, { shared: () => made.extremes });
 }
 
 const route_place = () => place_words(find_route(run_shown()));
@@ -149,13 +145,11 @@ function draw_routes() {
   const route = find_route(run_shown());
   const of_runs = state.run === "difference" ? [data, run_named("beside")] : [run_shown()];
   const lacking = of_runs.find((run) => !find_route(run));
-  if (lacking) {
-    return stage.append(make("p", { class: "note" }, `No routes recorded for layer ${state.layer}, ${lacking.label}.`));
-  }
+  if (lacking) return stage.append(note(`No routes recorded for layer ${state.layer}, ${lacking.label}.`));
   const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
   const sum = make("b", {}, `The ways add up to autograd\u2019s gradient to ${format(route.difference, 2)}.`);
-  const note = "Widths are norms. Ways may point apart, so norms need not add up; what lies along the whole does. ";
-  stage.append(title, bands, make("p", {}, note, sum), table);
+  const widths = "Widths are norms. Ways may point apart, so norms need not add up; what lies along the whole does. ";
+  stage.append(title, bands, make("p", {}, widths, sum), table);
   of_selection(() => {
     const parts = split(route, state);
     title.replaceChildren(`How the gradient came to ${route.of} of token `, token_name(state.i), `, ${route_place()}`);
@@ -175,8 +169,8 @@ export const routes_view = {
   readout(at) {
     const route = find_route(run_shown());
     if (!route) return [route_place()];
-    return [route_place(), ", token ", token_name(at.i), ":", ...split(route, at).parts.flatMap((part) =>
-      [" ", make("span", { class: "reading" }, `${part.name} `, make("b", {}, shown(part.norm)))])];
+    return [route_place(), ", token ", token_name(at.i), ":",
+      ...split(route, at).parts.flatMap(({ name, norm }) => reading(name, shown(norm)))];
   },
   draw: draw_routes,
 };

@@ -1,12 +1,11 @@
 // "save" at the picture that is pointed at or has the focus: a map as PNG, all else as SVG with the page's style in it.
-import { draw, make } from "./elements.js";
+import { button, draw, make } from "./elements.js";
 
-const save_button = make("button", { type: "button", class: "save", hidden: true, onclick: () => save(saved.picture) },
-  "save");
+const save_button = button("save", null, () => save(saved.picture), { class: "save", hidden: true });
 const saved = { picture: null };
 
 // Styles look for what is around a picture: its file has the classes of all of that.
-function svg_text(picture) {
+function file_text(picture) {
   const copy = picture.cloneNode(true), classes = [...picture.classList];
   for (let each = picture.parentElement; each; each = each.parentElement) classes.push(...each.classList);
   copy.setAttribute("class", classes.join(" "));
@@ -20,7 +19,7 @@ function save(picture) {
   const is_map = picture.tagName === "CANVAS", title = picture.getAttribute("aria-label") ?? document.title;
   const name = title.split(/[:;]/)[0].replace(/[^\w.]+/g, "-");
   const href = is_map ? picture.toDataURL()
-    : URL.createObjectURL(new Blob([svg_text(picture)], { type: "image/svg+xml" }));
+    : URL.createObjectURL(new Blob([file_text(picture)], { type: "image/svg+xml" }));
   make("a", { href, download: `${name}.${is_map ? "png" : "svg"}` }).click();
 }
 

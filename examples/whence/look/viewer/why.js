@@ -1,5 +1,5 @@
 // View: why entries of a gradient are zero, or nearly: the share of each reason by layer and head, and where it holds.
-import { counted, heading, make, on_button_keys, sum_of, table_of } from "./elements.js";
+import { acting_row, counted, make, note, right_cell, sum_of, table_of } from "./elements.js";
 import { state } from "./state.js";
 import { data, quantities, run_shown, sheet_of } from "./data.js";
 import { reason_bar } from "./colour.js";
@@ -24,10 +24,8 @@ function draw_shares() {
   const { reasons } = run_shown(), causes = causes_of(current_quantity());
   if (!causes.length) return;
   const present = counted(reasons.length).filter((index) => causes.some(({ by }) => by[index] > 0));
-  const named = (index) =>
-    make("th", { class: "n", scope: "col" }, reason_bar(reasons, one_share(index), 16, 16), " ", reasons[index].kind);
-  const head = [heading("layer", true), heading("head", true), heading("entries", true), heading("shares"),
-    ...present.map(named), heading("exactly 0", true)];
+  const named = (index) => [reason_bar(reasons, one_share(index), 16, 16), " ", reasons[index].kind];
+  const head = ["layer", "head", "entries", "shares", ...present.map(named), "exactly 0"];
   const lines = causes.map((cause) => shares_line(cause, reasons, present));
   stage.append(make("section", {}, make("h3", {}, `Entries of dLoss/d${state.quantity} by reason`),
     table_of(head, lines, { class: "shares" })));
@@ -37,26 +35,25 @@ const one_share = (index) => Array.from({ length: index + 1 }, (_, k) => Number(
 
 function shares_line({ layer, head, entries, zeros, by }, reasons, present) {
   const percent = (count) => `${(100 * count / entries).toFixed(1)} %`;
-  const count = (number) => make("td", { class: "n" }, String(number), make("small", {}, " " + percent(number)));
+  const count = (number) => right_cell([number, make("small", {}, " " + percent(number))]);
   const select = () => update({ layer: layer ?? state.layer, head: head ?? state.head });
   const here = (layer ?? state.layer) === state.layer && (head ?? state.head) === state.head;
-  const place = [layer ?? "\u2013", head ?? "all", entries].map((text) => make("td", { class: "n" }, text));
-  return make("tr", { tabindex: 0, "data-focus": `shares ${layer} ${head}`, "aria-current": String(here),
-    onclick: select, onkeydown: on_button_keys(select) }, ...place,
-    make("td", {}, reason_bar(reasons, by.map((number) => number / entries), 180, 16)),
-    ...present.map((index) => count(by[index])), count(zeros));
+  const shares = reason_bar(reasons, by.map((number) => number / entries), 180, 16);
+  return acting_row(`shares ${layer} ${head}`, select, [
+    ...[layer ?? "\u2013", head ?? "all", entries].map(right_cell), make("td", {}, shares),
+    ...present.map((index) => count(by[index])), count(zeros)], { "aria-current": here });
 }
 
 // ---- Map and legend
 function draw_reasons() {
   const sheet = why_sheet(state);
-  if (!sheet) return stage.append(make("p", { class: "note" }, `No reasons recorded for ${place_words()}.`));
+  if (!sheet) return stage.append(note(`No reasons recorded for ${place_words()}.`));
   const by = sheet.run.reasons.map(() => 0);
   for (const reason of sheet.reasons) ++by[reason];
   const cell = fitting_cell(sheet, Math.min(720, Math.max(300, stage.clientWidth * 0.55)), 24);
   const told = make("div", { class: "told", role: "status" });
-  const title = `reasons of ${sheet.title}`, note = `${place_words()}: ${zero_words(sheet, by)}`;
-  const figure = map_figure({ ...sheet, title, note }, cell, { reasons: true });
+  const figure = map_figure({ ...sheet, title: `reasons of ${sheet.title}`,
+    note: `${place_words()}: ${zero_words(sheet, by)}` }, cell, { reasons: true });
   stage.append(make("div", { class: "beside" }, figure, make("div", {}, told, legend(sheet.run.reasons, by))));
   of_selection(() => told.replaceChildren(...reason_card(sheet)));
 }
@@ -64,12 +61,9 @@ function draw_reasons() {
 // Counted in the numbers themselves, so that the reasons can be seen to be complete.
 function zero_words(sheet, by) {
   if (sheet.kind !== "gradient") return `${sum_of(by.slice(1))} entries have a reason`;
-  let zeros = 0, told = 0;
-  sheet.cells.forEach((value, index) => {
-    zeros += value === 0;
-    told += value === 0 && sheet.reasons[index] > 0;
-  });
-  return `${zeros} of ${sheet.cells.length} entries are exactly 0; ${told} of them have a reason`;
+  const zeros = counted(sheet.cells.length).filter((cell) => sheet.cells[cell] === 0);
+  const told = zeros.filter((cell) => sheet.reasons[cell] > 0).length;
+  return `${zeros.length} of ${sheet.cells.length} entries are exactly 0; ${told} of them have a reason`;
 }
 
 function reason_card(sheet) {
@@ -85,7 +79,7 @@ function reason_card(sheet) {
 function legend(reasons, by) {
   const lines = counted(reasons.length).filter((index) => by[index] > 0).map((index) => make("li", {},
     reason_bar(reasons, one_share(index), 28, 28), make("div", {}, ...reason_words(reasons[index], by[index]))));
-  return make("ul", { class: "legend", "aria-label": "reasons in this map" }, ...lines);
+  return make("ul", { class: "legend", "aria-label": "reasons in this map" }, lines);
 }
 
 const reason_words = ({ kind, text, change, places, vanishing }, count) => [

@@ -1,9 +1,11 @@
 // Part of the view "quantities": the selected number worked out, of what it is made and to what it hands its gradient,
 // and the walk from number to number, from the loss down.
-import { clamped, command_code, format, heading, make, sum_of, table_of, unique } from "./elements.js";
+import {
+  button, clamped, command_code, format, make, name_cell, note, on_keys, sum_of, table_of, unique
+} from "./elements.js";
 import { state } from "./state.js";
 import { data, decode, extremes_of, key_of, letters_of, measured, part_of, tokens } from "./data.js";
-import { choose, current_quantity, number_cell, of_selection, shown, stage, update } from "./frame.js";
+import { check_line, choose, current_quantity, number_cell, of_selection, shown, stage, update } from "./frame.js";
 import { label_of } from "./map.js";
 
 // ---- Numbers
@@ -44,13 +46,10 @@ const linked = ({ quantity, layer }, side) => links_in(layer).filter((link) => l
 function neighbours(number, side) {
   return linked(number, side).flatMap((link) => {
     const a = decode(link, "a", "steps"), b = decode(link, "b", "steps") ?? a, derivative = decode(link, "derivative");
-    const [here, there] = side === "from" ? [a, b] : [b, a], found = [];
+    const [here, there] = side === "from" ? [a, b] : [b, a];
     const quantity = of_probe.get(side === "from" ? link.to : link.from);
-    for (let k = 0; k < here.length; ++k) {
-      if (here[k] !== number.index) continue;
-      found.push({ number: { quantity, layer: number.layer, index: there[k] }, derivative: derivative[k] });
-    }
-    return found;
+    return Array.from(here.keys()).filter((k) => here[k] === number.index).map((k) =>
+      ({ number: { quantity, layer: number.layer, index: there[k] }, derivative: derivative[k] }));
   });
 }
 
@@ -79,17 +78,17 @@ function explain_words(number, of) {
   return `${data.command} --explain "${of}${name.includes(".") ? probe : name} layer=${number.layer} ${at.join(" ")}"`;
 }
 
-const by_command = (number, of, ...words) => make("p", { class: "note" }, ...words, " The command line works it out: ",
-  command_code(explain_words(number, of)));
+const by_command = (number, of, ...words) =>
+  note(...words, " The command line works it out: ", command_code(explain_words(number, of)));
+const go_button = (words, focus, act, attributes) => button(words, focus, act, { class: "go", ...attributes });
 
 // A query whose numbers have links: one can go there, where the number is of a query.
 function row_link(number, i) {
   if (!letters_of(number.quantity).includes("i")) return String(i);
-  const leave = () => {
+  return go_button(i, `row ${i}`, () => {
     choose({ i });
     document.querySelector(".worked").focus({ preventScroll: true });
-  };
-  return make("button", { type: "button", class: "go", "data-focus": `row ${i}`, onclick: leave }, String(i));
+  });
 }
 
 // Why a side has no table, or null where it has one.
@@ -118,22 +117,19 @@ const reason_of_number = ({ quantity, layer, index }) => decode(part_of(quantity
 // ---- Tables
 const most_terms = 12;
 function terms_table(terms, heads, focus, toward_loss) {
-  const line = ({ number, other, derivative, product }, k) => {
-    const button = make("button", { type: "button", class: "go", "data-focus": `${focus} ${k}` }, long_name(number));
-    return make("tr", { onclick: () => walk_to(number, toward_loss) }, make("th", { scope: "row" }, button),
-      ...[other, derivative, product].map(number_cell));
-  };
-  const rest = terms.slice(most_terms), head = heads.map((text, k) => heading(text, k > 0));
-  const more = make("tr", { class: "more" }, make("th", { scope: "row" }, `and ${rest.length} more`),
-    ...["", ""].map((text) => make("td", {}, text)), number_cell(total_of(rest)));
-  return table_of(head, [...terms.slice(0, most_terms).map(line), ...(rest.length ? [more] : [])], { class: "terms" });
+  const line = ({ number, other, derivative, product }, k) => make("tr",
+    { onclick: () => walk_to(number, toward_loss) }, name_cell(go_button(long_name(number), `${focus} ${k}`)),
+    [other, derivative, product].map(number_cell));
+  const rest = terms.slice(most_terms), more = make("tr", { class: "more" }, name_cell(`and ${rest.length} more`),
+    make("td"), make("td"), number_cell(total_of(rest)));
+  return table_of(heads, [...terms.slice(0, most_terms).map(line), ...(rest.length ? [more] : [])], { class: "terms" });
 }
 
 function value_side(number) {
   const value = number_at(number, "value"), { name, equation, line } = number.quantity;
   const masked = data.reasons[reason_of_number(number)]?.kind === "masked";
   const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, masked ? "masked" : String(value)));
-  const source = make("p", { class: "note" }, equation ? `= ${equation}  ` : "", make("code", {}, line ?? ""));
+  const source = note(equation ? `= ${equation}  ` : "", make("code", {}, line ?? ""));
   const lacking = lacking_words(number, "to", "");
   if (lacking) return [title, source, lacking];
   const terms = terms_of(number, "to", "value");
@@ -176,10 +172,9 @@ function difference_sentence(terms, gradient, { quantity, layer }) {
   const allowance = (exact ? 1e-10 : 1e-5) * (size + beside) + (exact ? 4e-16 : 2.4e-7) * rounded;
   const off = apart(terms, gradient), allowed = allowance / (size || Math.abs(gradient) || 1);
   const equal = Math.abs(total_of(terms) - gradient) <= allowance;
-  const sum = total_of(terms), verdict = `${equal ? "\u2713" : "\u2717"} Their sum is `;
-  const words = `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${format(allowed, 1)} allowed).`;
-  return make("p", { class: "check", "data-equal": String(equal) },
-    make("b", { title: String(sum) }, verdict, shown(sum)), words);
+  const sum = total_of(terms);
+  return check_line(equal, `Their sum is ${shown(sum)}`,
+    `, autograd\u2019s number to ${format(off, 2)} of the sum of sizes (${format(allowed, 1)} allowed).`, sum);
 }
 
 function zero_sentence(number) {
@@ -240,20 +235,16 @@ function strongest_end() {
 
 function crumbs(number) {
   const { walk, at } = walk_now(number), end = strongest_end();
-  const crumb = (each, k) => make("li", {}, make("button", { type: "button", class: "go", "data-focus": `crumb ${k}`,
-    ...(k === at ? { "aria-current": "true" } : {}), onclick: () => go(each, walk) }, short_name(each)));
-  const loss = make("button", { type: "button", class: "go", "data-focus": "crumb loss", disabled: !end,
-    title: "start at the strongest gradient that reaches the layer", onclick: () => go(end, [end]) }, "loss");
+  const crumb = (each, k) => make("li", {}, go_button(short_name(each), `crumb ${k}`, () => go(each, walk),
+    { "aria-current": k === at ? "true" : null }));
+  const loss = go_button("loss", "crumb loss", () => go(end, [end]),
+    { disabled: !end, title: "start at the strongest gradient that reaches the layer" });
   return make("nav", { "aria-label": "walk from the loss to this number" }, make("ol", { class: "crumbs" },
-    make("li", {}, loss), ...(is_end(walk[0]) ? [] : [make("li", {}, "\u2026")]), ...walk.map(crumb)));
+    make("li", {}, loss), is_end(walk[0]) ? null : make("li", {}, "\u2026"), walk.map(crumb)));
 }
 
-stage.addEventListener("keydown", (event) => {
-  const other = state.view !== "quantities" || event.ctrlKey || event.altKey || event.metaKey;
-  if (event.key !== "Backspace" || other || !document.querySelector(".worked")) return;
-  event.preventDefault();
-  walk_back();
-});
+stage.addEventListener("keydown", on_keys((key) =>
+  key === "Backspace" && document.querySelector(".worked") ? true : undefined, walk_back));
 
 // ---- Skeleton
 export function draw_worked() {
@@ -263,11 +254,9 @@ export function draw_worked() {
   of_selection(() => {
     const number = selected_number(), title = make("h3", { "aria-live": "polite" }, "This number, worked out: ",
       long_name(number), `, layer ${number.layer}`);
-    const note = "Each line leads to its number. Backspace goes back.";
-    if (state.run !== "this") return section.replaceChildren(title, make("p", { class: "note" }, other_run_words));
-    const sides = [value_side, gradient_side].map((side) => make("div", {}, ...side(number)));
-    section.replaceChildren(title, crumbs(number), make("p", { class: "note" }, note),
-      make("div", { class: "sides" }, ...sides));
+    if (state.run !== "this") return section.replaceChildren(title, note(other_run_words));
+    section.replaceChildren(title, crumbs(number), note("Each line leads to its number. Backspace goes back."),
+      make("div", { class: "sides" }, [value_side, gradient_side].map((side) => make("div", {}, side(number)))));
   });
 }
 const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201crun\u201d.";
