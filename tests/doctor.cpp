@@ -1,5 +1,5 @@
 // doctor: each mismatch is named with what to do, judged from made-up machines; and the program as a user runs it.
-#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "examples/whence/doctor/facts.h"
@@ -39,12 +39,23 @@ MachineFacts with_gpu() {
   return facts;
 }
 
-// The one finding of a machine that differs from a fitting one in one respect.
-template <class Change> Finding only_finding(MachineFacts facts, const Change& change) {
-  change(facts);
-  const auto findings = findings_of(facts);
-  REQUIRE(findings.size() == 1);
-  return findings[0];
+// A machine that differs from a fitting one in one respect, and its only finding. Empty advice: any.
+struct Mismatch {
+  MachineFacts facts;
+  std::function<void(MachineFacts&)> change;
+  Finding expected;
+};
+
+void check(std::vector<Mismatch> mismatches) {
+  for (Mismatch& each : mismatches) {
+    each.change(each.facts);
+    const std::vector<Finding> findings = findings_of(each.facts);
+    CAPTURE(each.expected.text);
+    REQUIRE(findings.size() == 1);
+    CHECK(findings[0].weight == each.expected.weight);
+    CHECK(findings[0].text == each.expected.text);
+    if (!each.expected.advice.empty()) CHECK(findings[0].advice == each.expected.advice);
+  }
 }
 
 }  // namespace
@@ -59,46 +70,39 @@ TEST_CASE("doctor: nothing is found where everything fits") {
 
 TEST_CASE("doctor: each mismatch of threads and BLAS is named with what to do") {
   using Weight = Finding::Weight;
-  const Finding many =
-      only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = 8, facts.omp_num_threads = "8"; });
-  CHECK(many.weight == Weight::warning);
-  CHECK(many.text == "8 threads on 4 cores (OMP_NUM_THREADS=8): they wait for each other");
-  CHECK(many.advice == "set OMP_NUM_THREADS=4");
-  const Finding few =
-      only_finding(fitting(), [](MachineFacts& facts) { facts.threads_used = facts.threads_wanted = 1; });
-  CHECK(few.weight == Weight::note);
-  CHECK(few.text == "1 of 4 cores used");
-  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.gigaflops = 6; }).text ==
-        "products reach 6 GFLOP/s, little for 4 threads");
-  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.product_right = false; }).weight == Weight::broken);
-  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.huge_pages = "never"; }).weight == Weight::warning);
-  const Finding native = only_finding(fitting(), [](MachineFacts& facts) { facts.built_for = {"avx2", "fma"}; });
-  CHECK(native.text == "the processor has avx512f, which is not used");
-  CHECK(native.advice == "unset WHENCE_INSTRUCTIONS");
+  check({{fitting(), [](auto& facts) { facts.threads_used = 8, facts.omp_num_threads = "8"; },
+             {Weight::warning, "8 threads on 4 cores (OMP_NUM_THREADS=8): they wait for each other",
+                 "set OMP_NUM_THREADS=4"}},
+      {fitting(), [](auto& facts) { facts.threads_used = 3; },
+          {Weight::warning, "4 threads asked for, 3 given by the system", ""}},
+      {fitting(), [](auto& facts) { facts.threads_used = facts.threads_wanted = 1; },
+          {Weight::note, "1 of 4 cores used", "look at --threads"}},
+      {fitting(), [](auto& facts) { facts.gigaflops = 6; },
+          {Weight::warning, "products reach 6 GFLOP/s, little for 4 threads", ""}},
+      {fitting(), [](auto& facts) { facts.product_right = false; }, {Weight::broken, "a product of ones is wrong", ""}},
+      {fitting(), [](auto& facts) { facts.huge_pages = "never"; },
+          {Weight::warning, "huge pages are switched off: large tensors cost page faults", ""}},
+      {fitting(),
+          [](auto& facts) {
+            facts.built_for = {"avx2", "fma"};
+          },
+          {Weight::warning, "the processor has avx512f, which is not used", "unset WHENCE_INSTRUCTIONS"}}});
 }
 
 TEST_CASE("doctor: each mismatch of CUDA is named with what to do") {
   using Weight = Finding::Weight;
-  const Finding driver = only_finding(with_gpu(), [](MachineFacts& facts) { facts.device.driver_version = 12080; });
-  CHECK(driver.weight == Weight::warning);
-  CHECK(driver.text == "the driver knows CUDA up to 12.8, the build is of 13.0");
-  const Finding runtime = only_finding(with_gpu(), [](MachineFacts& facts) { facts.device.runtime_version = 12080; });
-  CHECK(runtime.text == "the CUDA runtime in use is 12.8, the build is of 13.0");
-  const Finding none = only_finding(with_gpu(), [](MachineFacts& facts) {
-    facts.device.refusal = "no NVIDIA driver is installed", facts.device.advice = "install the driver";
-  });
-  CHECK(none.weight == Weight::warning);
-  CHECK(none.text == "this build has CUDA, and no GPU can be used: no NVIDIA driver is installed");
-  CHECK(none.advice == "install the driver");
-  CHECK(only_finding(fitting(), [](MachineFacts& facts) { facts.driver_present = true; }).text ==
-        "an NVIDIA driver is here, and this build has no CUDA");
-  const Finding emulated =
-      only_finding(fitting(), [](MachineFacts& facts) { facts.device = {}, facts.device.emulated = true; });
-  CHECK(emulated.weight == Weight::note);
-  const Finding broken =
-      only_finding(with_gpu(), [](MachineFacts& facts) { facts.device_problem = "the sum of 1000 ones is 999"; });
-  CHECK(broken.weight == Weight::broken);
-  CHECK(broken.text == "the GPU does not compute: the sum of 1000 ones is 999");
+  check({{with_gpu(), [](auto& facts) { facts.device.driver_version = 12080; },
+             {Weight::warning, "the driver knows CUDA up to 12.8, the build is of 13.0", ""}},
+      {with_gpu(), [](auto& facts) { facts.device.runtime_version = 12080; },
+          {Weight::warning, "the CUDA runtime in use is 12.8, the build is of 13.0", "look at LD_LIBRARY_PATH"}},
+      {with_gpu(), [](auto& facts) { facts.device.refusal = "no driver", facts.device.advice = "install it"; },
+          {Weight::warning, "this build has CUDA, and no GPU can be used: no driver", "install it"}},
+      {fitting(), [](auto& facts) { facts.driver_present = true; },
+          {Weight::warning, "an NVIDIA driver is here, and this build has no CUDA", ""}},
+      {fitting(), [](auto& facts) { facts.device = {}, facts.device.emulated = true; },
+          {Weight::note, "the GPU is emulated: a check of kernels, far too slow for work", ""}},
+      {with_gpu(), [](auto& facts) { facts.device_problem = "the sum of 1000 ones is 999"; },
+          {Weight::broken, "the GPU does not compute: the sum of 1000 ones is 999", ""}}});
 }
 
 TEST_CASE("doctor: what it measures here is true") {

@@ -150,20 +150,13 @@ TEST_CASE("progress: an exception leaves the terminal at the start of a line; qu
 }
 
 TEST_CASE("durations and rates") {
-  CHECK(time_text(0) == "0:00");
-  CHECK(time_text(59.6) == "1:00");
-  CHECK(time_text(3661) == "1:01:01");
-  CHECK(time_text(200000) == "2d 07:33:20");
-  CHECK(time_text(-1) == "-");
-  CHECK(time_text(not_a_number) == "-");
-  CHECK(time_text(1e300) == "-");
-  CHECK(with_unit(0) == "0.00");
-  CHECK(with_unit(12.34) == "12.3");
-  CHECK(with_unit(999.6) == "1.00k");
-  CHECK(with_unit(123456) == "123k");
-  CHECK(with_unit(4.56e6) == "4.56M");
+  for (const auto& [seconds, text] : std::vector<std::pair<double, const char*>>{{0, "0:00"}, {59.6, "1:00"},
+           {3661, "1:01:01"}, {200000, "2d 07:33:20"}, {-1, "-"}, {not_a_number, "-"}, {1e300, "-"}})
+    CHECK(time_text(seconds) == text);
+  for (const auto& [rate, text] : std::vector<std::pair<double, const char*>>{{0, "0.00"}, {12.34, "12.3"},
+           {999.6, "1.00k"}, {123456, "123k"}, {4.56e6, "4.56M"}, {std::numeric_limits<double>::infinity(), "-"}})
+    CHECK(with_unit(rate) == text);
   CHECK(with_unit(1e30).ends_with("T"));
-  CHECK(with_unit(std::numeric_limits<double>::infinity()) == "-");
 }
 
 TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {

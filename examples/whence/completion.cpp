@@ -36,9 +36,10 @@ int run(CommandLine& line) {
   line.names("SHELL", &shell, "bash or zsh", {"bash", "zsh"})
       .example("eval \"$(whence completion bash)\"", "for this shell; a line for ~/.bashrc");
   if (line.shows_page()) return 0;
-  if (shell != std::vector<std::string>{"bash"} && shell != std::vector<std::string>{"zsh"})
+  const std::string name = shell.size() == 1 ? shell[0] : "";
+  if (name != "bash" && name != "zsh")
     throw InputError("SHELL: one name required, bash or zsh; see whence completion --help");
-  std::cout << (shell[0] == "bash" ? bash_script : zsh_script);
+  std::cout << (name == "bash" ? bash_script : zsh_script);
   return 0;
 }
 

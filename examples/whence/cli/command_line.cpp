@@ -298,8 +298,7 @@ void CommandLine::refuse_onto(std::string_view name, const std::string& input) c
   const std::string output = find(name).show();
   std::error_code not_there;
   if (output.empty() || input.empty()) return;
-  if (fs::equivalent(input, output, not_there) ||
-      fs::path(input).lexically_normal() == fs::path(output).lexically_normal())
+  if (fs::equivalent(input, output, not_there))
     refuse(name, "another file than the one that is read", "results would take the place of what they were made from");
 }
 

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "examples/whence/cli/unicode.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
@@ -97,20 +98,15 @@ std::string terminal_text(std::string_view text) {
 std::string shell_command(const std::vector<std::string>& words) {
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_=./,:+%@").find(c) != std::string_view::npos;
+           std::string_view("-_=./,:+%@").find(c) != std::string::npos;
   };
-  std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    if (!word.empty() && std::ranges::all_of(word, plain)) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += '\'';
-  }
-  return line;
+  const auto quoted = [&](const std::string& word) {
+    if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+    std::string text = "'";
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return text + '\'';
+  };
+  return joined(words, quoted, " ");
 }
 
 std::string in_quotes(std::string_view text) {

@@ -29,24 +29,22 @@ bool is_some(const std::vector<std::uint32_t>& ends, std::uint32_t code) {
   return (std::ranges::upper_bound(ends, code) - ends.begin()) % 2 == 1;
 }
 
-// Of a character that begins with `lead`: how long it is (0: no character begins so), and what its second byte may be.
-// The narrower limits keep out overlong forms, surrogates and values above U+10FFFF (Unicode standard, table 3-7).
+// Of a character whose first byte lies between two: how long it is, and what its second byte may be.
 struct Form {
-  std::size_t length;
+  unsigned char first, last;
+  std::size_t length;  // 0: no character begins so
   unsigned char second_low = 0x80, second_high = 0xBF;
 };
 
-Form form_of(unsigned char lead) {
-  if (lead < 0x80) return {1};
-  if (lead < 0xC2) return {0};
-  if (lead < 0xE0) return {2};
-  if (lead < 0xF0)
-    return {3, static_cast<unsigned char>(lead == 0xE0 ? 0xA0 : 0x80),
-        static_cast<unsigned char>(lead == 0xED ? 0x9F : 0xBF)};
-  if (lead < 0xF5)
-    return {4, static_cast<unsigned char>(lead == 0xF0 ? 0x90 : 0x80),
-        static_cast<unsigned char>(lead == 0xF4 ? 0x8F : 0xBF)};
-  return {0};
+// Table 3-7 of the Unicode standard, which leaves out overlong forms, surrogates and values above U+10FFFF.
+constexpr Form forms[] = {{0x00, 0x7F, 1}, {0xC2, 0xDF, 2}, {0xE0, 0xE0, 3, 0xA0}, {0xE1, 0xEC, 3},
+    {0xED, 0xED, 3, 0x80, 0x9F}, {0xEE, 0xEF, 3}, {0xF0, 0xF0, 4, 0x90}, {0xF1, 0xF3, 4}, {0xF4, 0xF4, 4, 0x80, 0x8F}};
+
+Form form_of(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  const auto* const found =
+      std::ranges::find_if(forms, [&](const Form& form) { return byte >= form.first && byte <= form.last; });
+  return found == std::end(forms) ? Form{} : *found;
 }
 
 // How many bytes at the front of non-empty `text` are the beginning of one character: its length when it is whole.
@@ -64,7 +62,7 @@ std::size_t well_begun(std::string_view text, const Form& form) {
 CodePoint first_code_point(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   if (lead < 0x80) return {lead, 1, true};
-  const Form form = form_of(lead);
+  const Form form = form_of(text[0]);
   if (form.length == 0 || well_begun(text, form) < form.length) return {lead, 1, false};
   std::uint32_t code = lead & (0xFFu >> (form.length + 1));
   for (std::size_t i = 1; i < form.length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
@@ -132,7 +130,7 @@ std::string Utf8Stream::push(std::string_view bytes) {
   std::string out;
   std::string_view rest = kept_;
   while (!rest.empty()) {
-    const Form form = form_of(static_cast<unsigned char>(rest[0]));
+    const Form form = form_of(rest[0]);
     const std::size_t begun = well_begun(rest, form);
     if (form.length > 0 && begun < form.length && begun == rest.size()) break;  // may still become a character
     out += begun == form.length ? rest.substr(0, begun) : replacement_character;

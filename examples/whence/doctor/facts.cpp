@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "examples/whence/cli/progress.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
@@ -108,29 +108,27 @@ int threads_in_a_loop() {
   std::mutex mutex;
   std::set<std::thread::id> seen;
   std::atomic<int> arrived{0};
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const double end = steady_seconds() + 1;
   parallel_for(threads(), 1, [&](index_t, index_t) {
     ++arrived;
-    while (arrived < threads() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    while (arrived < threads() && steady_seconds() < end) std::this_thread::yield();
     const std::scoped_lock lock(mutex);
     seen.insert(std::this_thread::get_id());
   });
   return static_cast<int>(seen.size());
 }
 
-// Rows of ones times columns of ones: every number of the product is the inner extent. The
-// best of a few, after a warm-up.
+// Rows of ones times columns of ones: every number of the product is the inner extent. The best of a few, after a warm-up.
 void measure_product(MachineFacts& facts) {
   const index_t n = 512;
   const Tensor a = Tensor::ones({n, n}), b = Tensor::ones({n, n});
   double best = 1e9;
   for (int attempt = 0; attempt < 6; ++attempt) {
-    const auto start = std::chrono::steady_clock::now();
+    const double start = steady_seconds();
     const Tensor y = raw::matmul(a, b);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (attempt > 0) best = std::min(best, seconds);
+    if (attempt > 0) best = std::min(best, steady_seconds() - start);
     const std::vector<double> numbers = y.to_vector();
-    facts.product_right = std::ranges::all_of(numbers, [&](double number) { return number == static_cast<double>(n); });
+    facts.product_right = std::ranges::count(numbers, static_cast<double>(n)) == n * n;
   }
   facts.gigaflops = 2.0 * static_cast<double>(n * n * n) / best * 1e-9;
 }
