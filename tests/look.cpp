@@ -13,7 +13,6 @@
 #include "examples/whence/look/graph.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/look/links.h"
-#include "examples/whence/look/measures.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"

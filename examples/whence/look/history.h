@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "examples/whence/look/inspection.h"
@@ -17,7 +18,23 @@ namespace whence::look {
 
 inline constexpr const char* history_file = "looks.jsonl";
 
-// One record for each measure (measures.h), and for each layer, quantity and head.
+// "gradient norm" of "layer 0", 0.31; "gates", "at 0 or 1", of "layer 0", 12 (percent of what the mask does not hide).
+struct Measure {
+  std::string what;
+  std::string where;  // empty: no share but the number itself
+  std::string of;
+  double value;
+};
+
+// The loss; the norm of the gradients of all parameters of each layer, and of those in none; of what a scheme passes
+// that runs from 0 to 1 (gates) the share within 0.01 of either end; of what has a bound that is marked (positions,
+// p_max) the share that has reached it.
+[[nodiscard]] std::vector<Measure> measures_of(const Inspection& inspection);
+
+// "loss 0.31, gradient norm 0.2 0.1, elsewhere 0.8, gates 12 % at 0 or 1": shares as the mean over layers.
+[[nodiscard]] std::string line_of(const std::vector<Measure>& measures);
+
+// One record for each measure, and for each layer, quantity and head.
 [[nodiscard]] std::vector<Json> records_of(const Inspection& inspection, std::int64_t step);
 
 // For TrainingJob::look: looks at the model as it is, on one sequence, tokens and targets i64 [1 t]. A copy in f32 on

@@ -31,12 +31,12 @@ class Pooling {
   // Cells of one head are summed by one thread.
   void add(const Quantity& strip, index_t begin) {
     const index_t heads = strip.value.size(1), rows = strip.value.size(2), keys = strip.value.size(3);
-    const std::vector<double> value = strip.value.to_vector(),
-                              gradient = strip.gradient.defined() ? strip.gradient.to_vector() : std::vector<double>();
+    const auto doubles = [](const Tensor& x) { return x.defined() ? raw::contiguous(raw::cast(x, DType::f64)) : x; };
+    const Tensor value = doubles(strip.value), gradient = doubles(strip.gradient);
     parallel_for(heads, 1, [&](index_t first, index_t last) {
       for (index_t row = first * rows; row < last * rows; ++row)
-        add_row(row / rows, begin + row % rows, value.data() + row * keys,
-            gradient.empty() ? nullptr : gradient.data() + row * keys, keys);
+        add_row(row / rows, begin + row % rows, value.data<double>() + row * keys,
+            gradient.defined() ? gradient.data<double>() + row * keys : nullptr, keys);
     });
   }
 

@@ -1,10 +1,11 @@
 #include "examples/whence/look/subject.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <sstream>
+#include <functional>
+#include <ranges>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/probe.h"
@@ -39,25 +40,17 @@ struct Weights {
 
 // Those that are asked for.
 Weights weights_of(const SubjectOptions& options) {
-  const fs::path run = options.run, checkpoints = run / "checkpoints";
-  if (options.step > 0) {
-    char name[32];
-    std::snprintf(name, sizeof name, "step-%06lld", static_cast<long long>(options.step));
-    const fs::path folder = checkpoints / name;
-    if (!fs::exists(folder)) {
-      const std::string there = joined(checkpoints_of(options.run));
-      throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
-          there.empty() ? "none" : there);
-    }
-    return {folder, true, to_text("step ", options.step)};
-  }
-  if (fs::exists(run / "weights.safetensors")) return {run / "weights.safetensors", false, "the end of training"};
-  const auto latest = find_latest(checkpoints.string());
-  if (!latest)
+  const fs::path trained = fs::path(options.run) / "weights.safetensors";
+  if (options.step == 0 && fs::exists(trained)) return {trained, false, "the end of training"};
+  const std::map<std::int64_t, fs::path> checkpoints = checkpoints_of(options.run);
+  if (options.step == 0 && checkpoints.empty())
     throw FileError(
         options.run, ": no weights.safetensors and no checkpoint; the folder of a run that has saved required");
-  Trust said_when_loaded{options.accept_damaged};
-  return {*latest, true, to_text("step ", read_training_state(*latest, &said_when_loaded).step)};
+  const auto found = options.step > 0 ? checkpoints.find(options.step) : std::prev(checkpoints.end());
+  if (found == checkpoints.end())
+    throw InputError("--step: ", options.step, " given; the step of a checkpoint required; there are ",
+        checkpoints.empty() ? "none" : joined(std::views::keys(checkpoints)));
+  return {found->second, true, to_text("step ", found->first)};
 }
 
 // What training saves is finite.
@@ -76,11 +69,9 @@ void load(const Weights& weights, const Transformer& model, bool accept_damaged)
 }
 
 // "0.10.2" as numbers that compare as versions do.
-std::vector<std::int64_t> version_of(const std::string& text) {
-  std::vector<std::int64_t> version;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, '.');)
-    version.push_back(parse_number<std::int64_t>(part).value_or(0));
+std::array<int, 3> version_of(const std::string& text) {
+  std::array<int, 3> version{};
+  (void)std::sscanf(text.c_str(), "%d.%d.%d", &version[0], &version[1], &version[2]);
   return version;
 }
 
@@ -98,18 +89,19 @@ RunRecord read_record(const fs::path& run) {
 
 std::string command_of(const SubjectOptions& options) {
   std::vector<std::string> words{"whence", "look", options.run};
+  const auto number = [](auto value) { return value > 0 ? std::to_string(value) : ""; };
   const auto add = [&](const char* option, const std::string& value) {
-    words.push_back(to_text("--", option)), words.push_back(value);
+    if (!value.empty()) words.emplace_back(option), words.push_back(value);
   };
-  if (!options.text.empty()) add("text", options.text);
-  if (options.sample > 0) add("task-sample", std::to_string(options.sample));
-  if (!options.given.empty()) add("given", options.given);
-  if (options.length > 0) add("length", std::to_string(options.length));
-  if (options.step > 0) add("step", std::to_string(options.step));
-  if (options.seed > 0) add("seed", std::to_string(options.seed));
-  if (options.bidirectional) words.push_back("--bidirectional");
-  if (options.accept_damaged) words.push_back("--accept-damaged");
-  if (options.dtype == DType::f64) add("dtype", "f64");
+  add("--text", options.text);
+  add("--task-sample", number(options.sample));
+  add("--given", options.given);
+  add("--length", number(options.length));
+  add("--step", number(options.step));
+  add("--seed", number(options.seed));
+  if (options.bidirectional) words.emplace_back("--bidirectional");
+  if (options.accept_damaged) words.emplace_back("--accept-damaged");
+  add("--dtype", options.dtype == DType::f64 ? "f64" : "");
   return shell_command(words);
 }
 
@@ -118,31 +110,24 @@ std::string readable(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
     const CodePoint code = first_code_point(bytes);
-    if (code.valid) {
-      text += bytes.substr(0, code.bytes);
-    } else {
-      char hex[8];
-      std::snprintf(hex, sizeof hex, "<%02X>", static_cast<unsigned>(code.value));
-      text += hex;
-    }
+    char hex[8];
+    std::snprintf(hex, sizeof hex, "<%02X>", static_cast<unsigned>(code.value) & 0xFFu);
+    text += code.valid ? bytes.substr(0, code.bytes) : hex;
     bytes.remove_prefix(code.bytes);
   }
   return text;
 }
 
-// Rows of one number each, as a tensor [1 t].
-Tensor row_of(const std::vector<std::int64_t>& numbers) {
-  const Tensor row = Tensor::empty({1, static_cast<index_t>(numbers.size())}, DType::i64);
-  std::copy(numbers.begin(), numbers.end(), row.data<index_t>());
-  return row;
+using Numbers = std::vector<std::int64_t>;
+
+Tensor row_of(const Numbers& numbers) {
+  return Tensor::of({numbers.begin(), numbers.end()}, {1, static_cast<index_t>(numbers.size())}, DType::i64);
 }
 
 // `text_of`: of what is read; `answer_of`: of what is to be answered.
-template <class TextOf, class AnswerOf>
-void give_sequence(Subject& subject, std::vector<std::int64_t> inputs, std::vector<std::int64_t> targets,
-    std::int64_t length, const TextOf& text_of, const AnswerOf& answer_of) {
-  if (length > 0 && length < static_cast<std::int64_t>(inputs.size()))
-    inputs.resize(static_cast<std::size_t>(length)), targets.resize(static_cast<std::size_t>(length));
+using TextOf = std::function<std::string(std::int64_t)>;
+void give_sequence(
+    Subject& subject, const Numbers& inputs, const Numbers& targets, const TextOf& text_of, const TextOf& answer_of) {
   for (std::size_t t = 0; t < inputs.size(); ++t) {
     subject.texts.push_back(text_of(inputs[t]));
     subject.answers.push_back(targets[t] < 0 ? std::nullopt : std::optional(answer_of(targets[t])));
@@ -154,7 +139,7 @@ void give_sequence(Subject& subject, std::vector<std::int64_t> inputs, std::vect
 Subject of_task(const SubjectOptions& options, const RunRecord& record, const Weights& weights) {
   if (!options.text.empty()) {
     throw InputError("--text: given with a run of ", record.subject,
-        ", which knows its own symbols alone; a run of train lm ", "required, or --task-sample");
+        ", which knows its own symbols alone; a run of train lm required, or --task-sample");
   }
   RecordedTask recorded;
   std::unique_ptr<Transformer> model;
@@ -183,16 +168,13 @@ Subject of_language(const SubjectOptions& options) {
   if (ids.size() < skip + 2)
     throw FileError(options.text, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
         skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
-  ids.erase(ids.begin(), ids.begin() + options.skip);
-  const std::size_t count = std::min(static_cast<std::size_t>(length), ids.size() - 1);
-  std::vector<std::int64_t> inputs(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)),
-      targets(ids.begin() + 1, ids.begin() + static_cast<std::ptrdiff_t>(count) + 1);
+  const auto begin = ids.begin() + options.skip, end = begin + std::min<std::ptrdiff_t>(length, ids.end() - begin - 1);
   Subject subject;
   subject.model = std::move(saved.model);
   const auto text_of = [&](std::int64_t token) {
     return readable(saved.tokeniser->token(static_cast<language::TokenId>(token)));
   };
-  give_sequence(subject, std::move(inputs), std::move(targets), 0, text_of, text_of);
+  give_sequence(subject, {begin, end}, {begin + 1, end + 1}, text_of, text_of);
   subject.facts.emplace_back("text", options.text);
   return subject;
 }
@@ -218,17 +200,15 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   draw_parameters(*subject.model, options.seed);
   for (const Module::Parameter& parameter : subject.model->parameters()) {
     if (!parameter.path.starts_with("blocks.0.attention.output.")) continue;
-    std::vector<double> numbers(static_cast<std::size_t>(parameter.tensor.numel()));
-    if (parameter.tensor.rank() == 2)
-      for (index_t c = 0; c < dim; ++c) numbers[static_cast<std::size_t>(c * dim + c)] = 1;
-    raw::copy_into(Tensor::of(numbers, parameter.tensor.shape(), parameter.tensor.dtype()), parameter.tensor);
+    const Tensor same = Tensor::zeros(parameter.tensor.shape());
+    for (index_t c = 0; parameter.tensor.rank() == 2 && c < dim; ++c) same.data<float>()[c * dim + c] = 1;
+    raw::copy_into(same, parameter.tensor);
   }
   subject.model->to(options.dtype);
   for (index_t t = 0; t < length; ++t) subject.texts.push_back(to_text(t, ' '));
-  const auto count = static_cast<std::size_t>(length);
-  subject.answers.resize(count);
-  subject.tokens = row_of(std::vector<std::int64_t>(count, 0));
-  subject.targets = row_of(std::vector<std::int64_t>(count, -1));
+  subject.answers.resize(subject.texts.size());
+  subject.tokens = Tensor::full({1, length}, 0, DType::i64);
+  subject.targets = Tensor::full({1, length}, -1, DType::i64);
   subject.title = to_text(scheme, " on ", options.given);
   subject.facts = {{"tokens", std::to_string(length)}, {"heads", std::to_string(heads)},
       {"numbers of a head", std::to_string(shape[3])}, {"loss", "the sum of attention's output times its cotangent"},
@@ -274,14 +254,14 @@ Subject of_scheme(const SubjectOptions& options) {
       .causal = !options.bidirectional});
   draw_parameters(*subject.model, options.seed);
   const Stream random(options.seed, "look");
-  std::vector<std::int64_t> inputs, targets;
+  Numbers inputs, targets;
   for (std::int64_t t = 0; t < length; ++t) {
     const auto at = static_cast<std::uint64_t>(2 * (options.skip + t));
     inputs.push_back(random.below(at, letters));
     targets.push_back(random.below(at + 1, letters));
   }
   const auto text_of = [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); };
-  give_sequence(subject, inputs, targets, 0, text_of, text_of);
+  give_sequence(subject, inputs, targets, text_of, text_of);
   subject.model->to(options.dtype);
   subject.title = subject.label = scheme;
   subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
@@ -311,9 +291,11 @@ Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task
     std::int64_t sample, std::int64_t length) {
   Subject subject;
   subject.model = std::move(model);
-  const tasks::Batch batch = task.test_batch(0, seed, sample, 1);
+  tasks::Batch batch = task.test_batch(0, seed, sample, 1);
+  if (length > 0 && length < std::ssize(batch.inputs))
+    for (Numbers* numbers : {&batch.inputs, &batch.targets}) numbers->resize(static_cast<std::size_t>(length));
   give_sequence(
-      subject, batch.inputs, batch.targets, length, [&](std::int64_t token) { return readable(task.text(token)); },
+      subject, batch.inputs, batch.targets, [&](std::int64_t token) { return readable(task.text(token)); },
       [&](std::int64_t answer) { return readable(task.answer_text(answer)); });
   subject.facts.emplace_back("sequence", to_text(task.test_sets()[0].name, ", number ", sample));
   return subject;
@@ -328,14 +310,13 @@ Tensor Subject::loss() const {
   return given ? loss_of_given(*model, *given) : cross_entropy((*model)(tokens), targets);
 }
 
-std::vector<std::int64_t> checkpoints_of(const std::string& run) {
-  std::vector<std::int64_t> steps;
+std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& run) {
+  std::map<std::int64_t, fs::path> found;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(fs::path(run) / "checkpoints", none))
-    if (const std::string name = entry.path().filename().string(); name.starts_with("step-"))
-      if (const auto step = parse_number<std::int64_t>(name.substr(5))) steps.push_back(*step);
-  std::ranges::sort(steps);
-  return steps;
+    if (const std::string name = entry.path().filename(); name.starts_with("step-") && entry.is_directory(none))
+      if (const auto step = parse_number<std::int64_t>(name.substr(5))) found.emplace(*step, entry.path());
+  return found;
 }
 
 Subject subject_of(const SubjectOptions& options) {

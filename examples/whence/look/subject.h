@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,8 +54,8 @@ struct Subject {
 // Whether `run` is a folder; if not, it is read as a scheme.
 [[nodiscard]] bool is_folder(const std::string& run);
 
-// The steps at which a run's checkpoints were saved, in their order.
-[[nodiscard]] std::vector<std::int64_t> checkpoints_of(const std::string& run);
+// The folders of a run's checkpoints by their steps.
+[[nodiscard]] std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& run);
 
 // InputError when the run cannot be read, is damaged, or does not have what is asked for.
 [[nodiscard]] Subject subject_of(const SubjectOptions& options);

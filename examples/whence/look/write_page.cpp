@@ -62,7 +62,8 @@ std::vector<report::Plot> history_beside(const PageRequest& request) {
 
 // The steps of --checkpoints: the first, the last, and those between them evenly.
 std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
-  const std::vector<std::int64_t> all = checkpoints_of(request.subject.run);
+  std::vector<std::int64_t> all;
+  for (const auto& [step, folder] : checkpoints_of(request.subject.run)) all.push_back(step);
   if (all.empty()) throw FileError("--checkpoints: ", request.subject.run, " has none; a run that has saved required");
   const auto most = static_cast<std::size_t>(request.checkpoints);
   if (all.size() < 2)
