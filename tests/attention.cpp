@@ -1,4 +1,4 @@
-// Attention with every scheme: what it must not see, what it must not depend on, and identities between schemes.
+// Attention with a few schemes: the order of tokens, rotations, ALiBi's slopes, sizes that do not fit, names of probes.
 #include "nn/attention/attention.h"
 
 #include <doctest/doctest.h>
@@ -16,12 +16,10 @@ constexpr index_t dim = 8, heads = 2, length = 6;
 // One attention layer with random parameters.
 class Layer {
  public:
-  explicit Layer(const std::string& scheme, index_t layer_dim = dim, index_t layer_heads = heads)
-      : attention_({.dim = layer_dim, .heads = layer_heads, .length = length}, parse_schemes(scheme)) {
+  explicit Layer(const std::string& scheme)
+      : attention_({.dim = dim, .heads = heads, .length = length}, parse_schemes(scheme)) {
     randomise(attention_);
   }
-  Module& module() { return attention_; }
-  Tensor table() const { return parameter(attention_, "position.table"); }
   Tensor operator()(const Tensor& x, const Sequence& sequence) const { return attention_(x, sequence); }
   Tensor operator()(const Tensor& x) const { return (*this)(x, Sequence::run(x.size(1))); }
 
@@ -32,13 +30,6 @@ class Layer {
 Positions shifted(index_t count, double by) {
   const Tensor positions = Sequence::run(count).positions.query + by;
   return {.query = positions, .key = positions, .length = count};
-}
-
-// The logits of one layer, masked entries 0.
-Tensor logits_of(const Layer& layer, const Tensor& x) {
-  const Capture capture("*logits");
-  (void)layer(x);
-  return masked(capture[capture.names().at(0)].value(), causal_mask(x.size(1)));
 }
 
 }  // namespace
@@ -53,44 +44,6 @@ TEST_CASE("without positions and mask, attention does not know the order of its 
   const Sequence all = Sequence::run(length, false);
   CHECK(distance(reorder(layer(x, all)), layer(reorder(x), all)) < 1e-14);
   CHECK(distance(reorder(layer(x)), layer(reorder(x))) > 1e-3);  // the causal mask tells
-}
-
-TEST_CASE("CoPE with a zero table is attention without positions, bit for bit") {
-  const Tensor x = normal({2, length, dim}, 1);
-  for (const std::string text : {"cope", "cope(gates=values)", "cope(p_max=2, z_scale=head)"}) {
-    const Layer cope(text);
-    raw::copy_into(Tensor::zeros(cope.table().shape(), DType::f64), cope.table());
-    CHECK(same_bits(cope(x), Layer("none")(x)));
-  }
-}
-
-TEST_CASE("CoPE with z_scale=head and the table times sqrt(d) is CoPE with z_scale=1") {
-  const Tensor x = normal({2, length, dim}, 1);
-  const Layer one("cope(p_max=3)"), head("cope(p_max=3, z_scale=head)");
-  raw::copy_into(one.table().detach() * std::sqrt(4.0), head.table());
-  CHECK(distance(logits_of(one, x), logits_of(head, x)) < 1e-14);
-}
-
-TEST_CASE("T8: CoPE with all gates open reads its table at i - j + 1, with all gates closed at 0") {
-  const index_t p_max = 4;
-  const Layer layer(to_text("cope(p_max=", p_max, ")"));
-  const Tensor x = normal({1, length, dim}, 1), mask = causal_mask(length);
-  for (const double gate : {1.0, 0.0}) {
-    Capture capture("*q", "*scores", "*logits", "*positions");
-    capture.edit(
-        "*gates", [&](const Tensor& gates) { return masked(Tensor::full(gates.shape(), gate, DType::f64), mask); });
-    (void)layer(x);
-    const Tensor q = capture["q"].value(), scores = capture["scores"].value();
-    const Tensor z = matmul(q, transpose(layer.table().detach()));  // [b h i n]
-    std::vector<double> index;
-    for (index_t i = 0; i < length; ++i)
-      for (index_t j = 0; j < length; ++j)
-        index.push_back(gate == 1 && j <= i ? static_cast<double>(std::min(i - j + 1, p_max)) : 0);
-    const Tensor at =
-        contiguous(expand(Tensor::of(index, {1, 1, length, length}, DType::i64), {1, heads, length, length}));
-    CHECK(distance(masked(capture["position.positions"].value(), mask), masked(cast(at, DType::f64), mask)) == 0);
-    CHECK(distance(masked(capture["logits"].value(), mask), masked(scores + gather(z, 3, at), mask)) < 1e-14);
-  }
 }
 
 TEST_CASE("CoPE's positions fall with the key, stay under i - j + 1, and end at the query's own gate") {

@@ -104,6 +104,24 @@ TEST_CASE("conformance SCHEME --list: a text that is no scheme is refused, and a
 
 TEST_CASE("every scheme and every option of it") { CHECK(check_rows(scheme_texts(16)) > 1000); }
 
+TEST_CASE("schemes whose tables, buckets and networks are small, so that a few tokens reach their ends") {
+  CHECK(
+      check_rows({"shaw(clip=2)", "relative(rows=3)", "relative(rows=3, capped=yes, table=per_layer)",
+          "t5(buckets=4, max_distance=6)", "t5(scale=head, table=per_layer)", "sandwich(dim=8)", "fire(width=4)",
+          "fire(width=4, init_length=2, activation=leaky_relu)", "rope(width=2)", "interpolated(rope, factor=3)",
+          "yarn(original=4)", "yarn(original=4, factor=2, layout=interleaved, width=2)", "cope(p_max=3)",
+          "cope(p_max=3, gates=values)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, interpolation=equation5)",
+          "cope(p_max=3, table=shared) + rope", "cope(p_max=3, z_from=rotated, z_scale=head) + rope",
+          "cope_mlp(width=3)", "cope_mlp(width=3, output=head, z_scale=head)", "cope_alibi(slopes=halving, first=0.25)",
+          "cope_alibi(slopes=learned, sign=plus)", "alibi + hard_attention", "dape(none, width=3)",
+          "dape(rope, width=3)", "dape(alibi, width=3, form=concat)", "dape(kerple, width=3, form=add_residual)",
+          "dape(fire, width=3, form=f_of_bias)", "cdape(alibi, width=3, kernel=1)",
+          "cdape(kerple, width=3, remask=yes)", "cdape(rope, width=3, pad=left)",
+          "cdape(none, width=3, kernel=2, pad=left)", "cdape(kerple, width=3)", "cdape(rope, width=3, kernel=5)",
+          "cdape(none, width=3, kernel=7)", "cdape(alibi, width=3, tril=no)", "cdape(rope, width=3, tril=no)",
+          "cdape(none, width=3, kernel=5, tril=always)"}) > 500);
+}
+
 TEST_CASE("every sum of two schemes that means something") { CHECK(check_rows(scheme_sums()) > 500); }
 
 TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check that is there for it") {

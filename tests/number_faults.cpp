@@ -49,7 +49,10 @@ TEST_CASE("T8: CoPE of one token, with a table for one position, and beyond its 
       CHECK(std::isfinite(largest(output)));
       for (const Tensor& gradient : grad(sum(output), {}, {inputs.query, inputs.key, scheme["table"]}))
         CHECK(std::isfinite(largest(gradient)));
-      check_same(scheme, inputs, tiled_executor());
+      const Tensor cotangent = normal(output.shape(), 9);
+      const std::vector<Named> expected = output_and_gradients(scheme, inputs, reference_executor(), cotangent),
+                               found = output_and_gradients(scheme, inputs, tiled_executor(), cotangent);
+      for (std::size_t k = 0; k < found.size(); ++k) CHECK(distance(found[k].tensor, expected[k].tensor) < 1e-12);
     }
   }
 }
@@ -61,7 +64,7 @@ TEST_CASE("T10: with all parameters at 0, or put inside their bounds from there,
       CAPTURE(value);
       const Bare scheme(text);
       std::vector<Tensor> leaves;
-      for (const Module::Parameter& parameter : scheme.owner().parameters()) {
+      for (const Module::Parameter& parameter : scheme.root().parameters()) {
         kernels({}).fill(parameter.tensor.detach(), value);
         parameter.put_inside_bounds();
         leaves.push_back(parameter.tensor);

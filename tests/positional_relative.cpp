@@ -9,19 +9,6 @@ using namespace whence::test;
 
 namespace {
 
-const Texts texts{"shaw(clip=2)", "relative(rows=3)", "relative(rows=3, capped=yes, table=per_layer)", "transformer_xl",
-    "t5(buckets=4, max_distance=6)", "t5(scale=head, table=per_layer)", "kerple", "kerple(form=power)",
-    "sandwich(dim=8)", "fire(width=4)", "fire(width=4, init_length=2, activation=leaky_relu)", "rope(width=2)",
-    "interpolated(rope, factor=3)", "yarn(original=4)", "yarn(original=4, factor=2, layout=interleaved, width=2)"};
-const Texts causal_only{"relative(rows=3)", "relative(rows=3, capped=yes, table=per_layer)"};
-
-Texts bidirectional() {
-  Texts both;
-  for (const std::string& text : texts)
-    if (!std::count(causal_only.begin(), causal_only.end(), text)) both.push_back(text);
-  return both;
-}
-
 // What a scheme adds to the scores, [b h i j], masked entries 0.
 Tensor added(const Bare& scheme, const AttendInputs& inputs) {
   return (scheme.logits(inputs) - Bare("none").logits(inputs)).detach();
@@ -54,48 +41,10 @@ Tensor bias_at(const std::string& text, const std::vector<double>& distances, DT
 
 }  // namespace
 
-TEST_CASE("schemes of distances: causality, prefixes, batches, strips") {
-  check_no_future(texts);
-  check_prefixes(texts);
-  check_duplicates(texts);
-  check_strips(texts, true);
-  check_strips(bidirectional(), false);
-}
-
-TEST_CASE("schemes of distances: padding on either side changes nothing") {
-  check_padding(texts, true);
-  check_padding(bidirectional(), false);
-}
-
-TEST_CASE("schemes of distances: decoding gives the rows of the full run") {
-  for (const std::string& text : texts) check_decoding(text);
-}
-
-TEST_CASE("moving all positions changes nothing where a scheme claims so, and something in FIRE") {
+TEST_CASE("moving all positions changes something in FIRE") {
   const AttendInputs inputs = random_inputs(9);
-  for (const std::string& text : texts) {
-    CAPTURE(text);
-    const Bare scheme(text);
-    const double moved = distance(scheme.logits(shifted(inputs, 5)).detach(), scheme.logits(inputs).detach());
-    const bool invariant = parse_schemes(text)[0].make({8, 2, 9})->claims().shift_invariant;
-    CHECK(invariant == !text.starts_with("fire"));
-    if (invariant) CHECK(moved < 1e-12);
-    if (text == "fire(width=4, init_length=2, activation=leaky_relu)") CHECK(moved > 1e-3);
-  }
-}
-
-TEST_CASE("RoPE: the half layout is the interleaved one of permuted dims; lengths of vectors stay") {
-  const AttendInputs inputs = random_inputs(9);
-  const auto permuted = [](const Tensor& x) {
-    return concat_along(3, {slice(x, 3, 0, 1), slice(x, 3, 2, 3), slice(x, 3, 1, 2), slice(x, 3, 3, 4)});
-  };
-  AttendInputs other = inputs;  // half pairs (0, 2) and (1, 3); interleaved pairs (0, 1) and (2, 3)
-  other.query = permuted(inputs.query), other.key = permuted(inputs.key);
-  CHECK(
-      distance(Bare("rope").logits(inputs).detach(), Bare("rope(layout=interleaved)").logits(other).detach()) < 1e-13);
-  Tensor q = inputs.query, k = inputs.key;
-  Bare("rope").stages().rotates.at(0).scheme->rotate(q, k, inputs.sequence.positions);
-  CHECK(distance(sum(square(q), {3}).detach(), sum(square(inputs.query), {3}).detach()) < 1e-13);
+  const Bare fire("fire(width=4, init_length=2, activation=leaky_relu)");
+  CHECK(distance(fire.logits(shifted(inputs, 5)).detach(), fire.logits(inputs).detach()) > 1e-3);
 }
 
 TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length") {
@@ -271,15 +220,6 @@ TEST_CASE("relative: distances without a row add nothing; capped, they read the 
   whole.set("table", concat_along(0, {r, last, last, last, last, last, last}));
   CHECK(distance(capped.logits(inputs).detach(), whole.logits(inputs).detach()) < 1e-14);
   CHECK(distance(capped.logits(inputs).detach(), zero.logits(inputs).detach()) > 1e-3);
-}
-
-TEST_CASE("saturated CoPE is relative capped with r[n] = e[n + 1]") {
-  AttendInputs inputs = random_inputs(9);
-  inputs.query = abs(inputs.query) + 20.0;  // every gate is 1 in double
-  inputs.key = abs(inputs.key) + 20.0;
-  const Bare cope("cope(p_max=4, z_scale=head)"), relative("relative(rows=4, capped=yes)");
-  relative.set("table", slice(cope["table"], 0, 1, 5));
-  CHECK(distance(cope.logits(inputs).detach(), relative.logits(inputs).detach()) < 1e-11);
 }
 
 TEST_CASE("Shaw: causal keys are relative capped; a clip beyond the run clips nothing; values as printed") {

@@ -1,4 +1,4 @@
-// The decoder with every scheme: causality, prefixes, gradients of every parameter, dtypes, threads, names, refusals.
+// The decoder: its equations, gradients of every parameter, threads, names, padding, refusals.
 #include "nn/transformer.h"
 
 #include <doctest/doctest.h>
@@ -194,22 +194,6 @@ TEST_CASE("with its table still zero, CoPE's gates and positions have gradients 
   CHECK(gates() > 0);
 }
 
-TEST_CASE("T14: frozen parameters have no gradient; the others are untouched by that") {
-  Transformer model(small("cope")), twin(small("cope"));
-  randomise(model), randomise(twin);
-  model.freeze("*.position.table");
-  const Tensor tokens = random_tokens(2, 9, 5, 1), targets = random_tokens(2, 9, 5, 2);
-  backward(cross_entropy(model(tokens), targets));
-  backward(cross_entropy(twin(tokens), targets));
-  for (const Module::Parameter& each : model.parameters()) {
-    CAPTURE(each.path);
-    const bool is_table = each.path.ends_with("position.table");
-    CHECK(each.frozen == is_table);
-    CHECK(tracked(each.tensor) != is_table);
-    if (!is_table) CHECK(same_bits(gradient(each.tensor), gradient(parameter(twin, each.path))));
-  }
-}
-
 TEST_CASE("an edit of a probe inside the decoder changes its logits, and gradients flow through the edit") {
   const auto model = random_decoder(small("cope"));
   const Tensor tokens = random_tokens(1, 9, 5), plain = (*model)(tokens);
@@ -223,10 +207,6 @@ TEST_CASE("an edit of a probe inside the decoder changes its logits, and gradien
 }
 
 TEST_CASE("sizes that do not fit are refused as bad input") {
-  CHECK(refusal({.vocabulary = 5, .length = 4, .dim = 10, .layers = 1, .heads = 3}) ==
-        "attention: dim 10 with 3 heads given; dim must be a multiple of heads");
-  CHECK(refusal({.vocabulary = 5, .length = 4, .dim = 6, .layers = 1, .heads = 2, .scheme = "rope"}) ==
-        "rope: width 3 for heads of 3 dims; an even width of at most 3 required");
   CHECK(refusal({.vocabulary = 5, .length = 4, .dim = 9, .layers = 1, .heads = 3, .scheme = "sinusoidal"}) ==
         "sinusoidal: model dim 9 given; an even one required");
   CHECK(refusal({.vocabulary = 0, .length = 4}) == "transformer: vocabulary 0 given; 1 or more required");

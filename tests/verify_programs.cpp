@@ -12,6 +12,7 @@
 #include "nn/io/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tests/close.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -47,14 +48,6 @@ Tensors read(const std::string& path) {
   Tensors tensors;
   for (const auto& [name, tensor] : read_safetensors(path).tensors) tensors[name] = tensor;
   return tensors;
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const std::vector<double> left = a.to_vector(), right = b.to_vector();
-  double worst = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) worst = std::max(worst, std::fabs(left[i] - right[i]));
-  return worst;
 }
 
 // Runs the probe on these tensors; `more` are further options.

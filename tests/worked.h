@@ -11,8 +11,7 @@
 
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/probe.h"
-#include "nn/attention/executor.h"
-#include "nn/scheme.h"
+#include "examples/whence/verify/bare_attention.h"
 #include "tests/close.h"
 #include "tests/places.h"
 
@@ -48,8 +47,7 @@ struct Intermediate {
 // How an example of the file is run here. Every output of the file is compared unless it stands in `unseen`.
 struct Setting {
   std::string name, scheme;  // of the example; the scheme's text
-  // The file's letter of a parameter -> the end of our path.
-  // Paths begin with "layer." or, where one instance serves all layers, "shared.".
+  // The file's letter of a parameter -> the end of our path, which in a sum begins with the scheme's name.
   std::map<std::string, std::string> letters = {};
   std::vector<Intermediate> intermediates = {};
   std::vector<std::string> unseen = {};  // outputs that no probe shows
@@ -81,21 +79,16 @@ class Example {
   explicit Example(const Setting& setting) : setting_(setting), json_(worked_json(setting.name)) {
     for (const auto& [name, entry] : json_.at("inputs").items())
       leaves_.push_back({name, requires_grad(worked_tensor(entry))});
-    const std::vector<SchemeSpec> specs = parse_schemes(setting.scheme);
-    owner_ = std::make_unique<Owner>(specs, sizes());
-    owner_->to(DType::f64);
-    for (const Module::Parameter& parameter : owner_->parameters()) set(parameter);
+    scheme_ = std::make_unique<BareAttention>(setting.scheme, sizes());
+    for (const Module::Parameter& parameter : scheme_->root().parameters()) set(parameter);
     CHECK(leaves_.size() ==
           json_.at("inputs").size() + json_.at("params").size());  // no parameter of the file is forgotten
-    std::vector<const PositionalScheme*> schemes = owner_->shared.all();
-    for (const PositionalScheme* scheme : owner_->each_layer.all()) schemes.push_back(scheme);
-    stages_ = Stages::of(schemes);
   }
 
   const Setting& setting() const { return setting_; }
   const json& expected() const { return json_; }
   const std::vector<Named>& leaves() const { return leaves_; }
-  const Stages& stages() const { return stages_; }
+  const Stages& stages() const { return scheme_->stages(); }
   bool embeds() const { return json_.at("inputs").contains("x"); }  // the scheme adds to tokens x
   bool has_two_layers() const {
     return json_.at("inputs").contains("q1");
@@ -122,11 +115,9 @@ class Example {
   }
 
   // x with its positions
-  Tensor embedded() const { return stages_.embeds.at(0).scheme->embed(input("x"), sequence().positions); }
+  Tensor embedded() const { return stages().embeds.at(0).scheme->embed(input("x"), sequence().positions); }
 
-  struct Result {
-    Tensor logits, pattern, output;
-  };
+  using Result = BareAttention::Result;
   // By the reference executor, whose logits and patterns can be looked at.
   Result run() const {
     Result result = run(input("q"), input("k"));
@@ -136,18 +127,9 @@ class Example {
     result.output = matmul(result.pattern, input("v"));
     return result;
   }
-  Tensor output(const Executor& executor) const { return executor.attend(inputs(input("q"), input("k")), stages_); }
+  Tensor output(const Executor& executor) const { return executor.attend(inputs(input("q"), input("k")), stages()); }
 
  private:
-  struct Owner : Module {
-    Owner(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes)
-        : shared(specs, sizes, SchemeList::Part::shared), each_layer(specs, sizes, SchemeList::Part::each_layer) {
-      child("shared", shared.root());
-      child("layer", each_layer.root());
-    }
-    SchemeList shared, each_layer;
-  };
-
   SchemeSizes sizes() const {
     if (embeds()) return {.dim = input("x").size(2), .heads = 1, .length = input("x").size(1)};
     const Shape q = input("q").shape();
@@ -179,21 +161,12 @@ class Example {
     return {.x = x, .query = q, .key = k, .value = input("v"), .sequence = sequence()};
   }
 
-  Result run(const Tensor& q, const Tensor& k) const {
-    Result result;
-    Capture capture;  // edits hand out the graph's own tensors
-    const auto keep_in = [](Tensor& slot) { return [&slot](const Tensor& value) { return slot = value; }; };
-    capture.edit("logits", keep_in(result.logits));
-    capture.edit("pattern", keep_in(result.pattern));
-    result.output = reference_executor().attend(inputs(q, k), stages_);
-    return result;
-  }
+  Result run(const Tensor& q, const Tensor& k) const { return scheme_->run(inputs(q, k), reference_executor()); }
 
   const Setting& setting_;
   const json& json_;
   std::vector<Named> leaves_;
-  std::unique_ptr<Owner> owner_;
-  Stages stages_;
+  std::unique_ptr<BareAttention> scheme_;
 };
 
 // Gradients of `loss` by all inputs and parameters against those of the file.

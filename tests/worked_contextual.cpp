@@ -13,10 +13,9 @@ const Letters network{{"w1", "hidden.weight"}, {"b1", "hidden.bias"}, {"w2", "ou
 const std::vector<Intermediate> base_bias{{"bias", "base.bias"}};
 
 // Letters of f and of the scheme inside.
-Letters over(const Letters& base) {
-  Letters all = base;
-  for (const auto& [letter, name] : network) all[letter] = "layer." + name;
-  return all;
+Letters over(Letters base) {
+  base.insert(network.begin(), network.end());
+  return base;
 }
 const Letters over_none = over({}), over_kerple = over({{"r1", "base.strength"}, {"r2", "base.rate"}}),
               over_fire = over({{"f_w1", "base.in.weight"}, {"f_b1", "base.in.bias"}, {"f_w2", "base.out.weight"},
@@ -27,7 +26,7 @@ std::vector<Setting> contextual() {
   const std::vector<Intermediate> no_gates{{"pos", "positions"}, {"cope_bias", "position_logit"}},
       counted{{"pos", "positions"}};
   const std::vector<std::string> unseen{"pos_raw", "z"};
-  const Letters sum{{"e", "layer.table"}, {"r", "shared.table"}}, slopes{{"m", "slopes"}};
+  const Letters sum{{"e", "cope.table"}, {"r", "relative.table"}}, slopes{{"m", "slopes"}};
   Setting ram{.name = "cope_plus_relative_ram",
       .scheme = "cope(p_max=2, z_scale=head) + relative",
       .letters = sum,

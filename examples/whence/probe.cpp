@@ -59,15 +59,14 @@ void declare_options(CommandLine& line, Options& options) {
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool describes = line.given("describe");
   for (const char* name : {"heads", "head-dim", "length", "batch"}) line.refuse_unless(name, describes, "--describe");
-  for (const char* name : {"scheme", "in", "out"}) {
+  for (const char* name :
+      {"scheme", "in", "out", "executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "a run; --describe only prints");
-    if (!describes && !line.given(name))
-      throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
-  }
-  for (const char* name : {"executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
-    line.refuse_unless(name, !describes, "a run; --describe only prints");
+  if (describes) return;
+  for (const char* name : {"scheme", "in", "out"})
+    if (!line.given(name)) throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
-  if (!describes) line.refuse_onto("out", options.in);
+  line.refuse_onto("out", options.in);
 }
 
 bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }

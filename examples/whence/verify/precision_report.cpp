@@ -27,39 +27,27 @@ double first_equal_neighbours(const OfPositions& f, DType dtype, std::int64_t fu
   for (index_t first = 0; first < furthest; first += together) {
     const Tensor positions = Tensor::arange(together + 1, DType::f64) + static_cast<double>(first);
     const std::vector<double> numbers = f(positions, dtype).to_vector();
-    const std::size_t width = numbers.size() / (together + 1);
-    for (std::size_t n = 0; n < together; ++n) {
-      const auto row = numbers.begin() + static_cast<std::ptrdiff_t>(n * width);
-      if (std::equal(row, row + static_cast<std::ptrdiff_t>(width), row + static_cast<std::ptrdiff_t>(width)))
-        return static_cast<double>(first) + static_cast<double>(n);
+    const auto width = static_cast<std::ptrdiff_t>(numbers.size() / (together + 1));
+    for (index_t n = 0; n < together; ++n) {
+      const auto row = numbers.begin() + n * width;
+      if (std::equal(row, row + width, row + width)) return static_cast<double>(first + n);
     }
   }
   return not_found;
 }
 
-double at(const std::function<Tensor(const Tensor&)>& f, double x, DType dtype) {
-  return f(Tensor::scalar(x, dtype)).item();
-}
-
 double rounded(double x, DType dtype) { return Tensor::scalar(x, dtype).item(); }
 
-// The number nearest to `no`, towards `yes`, for which `holds`: bisection until no number of the dtype lies between.
-double border(double no, double yes, DType dtype, const std::function<bool(double)>& holds) {
-  if (!holds(rounded(yes, dtype))) return not_found;
+// The number nearest to 0, towards `far`, for which `holds`: bisection until no number of the dtype lies between.
+double border(double far, DType dtype, const std::function<bool(const Tensor&)>& holds) {
+  double no = 0, yes = far;
+  if (!holds(Tensor::scalar(yes, dtype))) return not_found;
   for (int halving = 0; halving < 200; ++halving) {
     const double middle = rounded((no + yes) / 2, dtype);
     if (middle == rounded(no, dtype) || middle == rounded(yes, dtype)) break;
-    (holds(middle) ? yes : no) = middle;
+    (holds(Tensor::scalar(middle, dtype)) ? yes : no) = middle;
   }
   return rounded(yes, dtype);
-}
-
-Tensor sigmoid_of(const Tensor& x) { return sigmoid(x); }
-Tensor exp_of(const Tensor& x) { return exp(x); }
-
-double gate_gradient(double logit, DType dtype) {
-  const Tensor x = requires_grad(Tensor::scalar(logit, dtype));
-  return grad(sigmoid(x), {}, {x})[0].item();
 }
 
 // ---- What schemes make of positions
@@ -72,17 +60,6 @@ Tensor slowest_pair(const Tensor& positions, DType dtype) {
 // t theta with both in the dtype, as code that keeps its angle table in 16 bits has it.
 Tensor angle_in_dtype(const Tensor& positions, DType dtype) {
   return cast(positions, dtype) * Tensor::scalar(1, dtype);
-}
-
-OfPositions alibi_bias(double slope) {
-  return [slope](const Tensor& n, DType dtype) { return cast(n * -slope, dtype); };
-}
-OfPositions kerple_bias(double strength, double rate) {
-  return [strength, rate](const Tensor& n, DType dtype) { return cast(log1p(n * rate) * -strength, dtype); };
-}
-// The same beside a logit, where attention adds them.
-OfPositions beside(double logit, const OfPositions& bias) {
-  return [logit, bias](const Tensor& n, DType dtype) { return bias(n, dtype) + Tensor::scalar(logit, dtype); };
 }
 
 // ---- CoPE's sums
@@ -107,82 +84,85 @@ double position_error(int length, Sum how, DType dtype) {
   return raw::reduce(Reduction::maximum, abs(cast(sums, DType::f64) - exact), {}, false).item();
 }
 
+// ---- The questions
+
 class Report {
  public:
-  explicit Report(const std::vector<DType>& dtypes) : dtypes_(dtypes) {}
-  void ask(const std::string& key, const std::string& question, const std::function<double(DType)>& answer) {
-    PrecisionRow row{key, question};
-    for (const DType dtype : dtypes_) row.answers.push_back(answer(dtype));
-    rows.push_back(std::move(row));
+  Report(const std::vector<DType>& dtypes, const PrecisionOptions& options) : dtypes_(dtypes), options_(options) {}
+
+  void ask_about_functions() {
+    ask("sigmoid_is_one", "a gate is exactly 1 from the logit",
+        [](DType dtype) { return border(100, dtype, [](const Tensor& x) { return sigmoid(x).item() == 1; }); });
+    ask("sigmoid_is_zero", "a gate is exactly 0 from the logit",
+        [](DType dtype) { return border(-200, dtype, [](const Tensor& x) { return sigmoid(x).item() == 0; }); });
+    const auto no_gradient = [](const Tensor& x) { return grad(sigmoid(requires_grad(x)), {}, {x})[0].item() == 0; };
+    ask("gate_gradient_is_zero_above", "a gate has no gradient above the logit",
+        [&](DType dtype) { return border(100, dtype, no_gradient); });
+    ask("gate_gradient_is_zero_below", "a gate has no gradient below the logit",
+        [&](DType dtype) { return border(-200, dtype, no_gradient); });
+    ask("exp_overflows", "exp is infinite from",
+        [](DType dtype) { return border(1000, dtype, [](const Tensor& x) { return exp(x).item() == infinity; }); });
   }
+
+  void ask_about_positions() {
+    neighbours("positions",
+        "whole positions: n equals n + 1 from n =", [](const Tensor& n, DType dtype) { return cast(n, dtype); });
+    neighbours("sinusoidal", "sinusoidal, slowest pair: n equals n + 1 from n =", slowest_pair);
+    neighbours(
+        "rotation_angle", "an angle of RoPE's fastest pair kept in the dtype: n equals n + 1 from n =", angle_in_dtype);
+    const int heads = options_.heads;
+    for (int head = 0; head < heads; ++head) {
+      const double slope = alibi_slopes(heads)[static_cast<std::size_t>(head)];
+      bias("alibi_", head, to_text("ALiBi, head ", head + 1, ", slope ", slope),
+          [slope](const Tensor& n, DType dtype) { return cast(n * -slope, dtype); });
+    }
+    for (int head = 0; head < heads; head += std::max(heads - 1, 1)) {  // the first and the last
+      const double rate = (head + 1.0) / heads;
+      bias("kerple_", head, to_text("KERPLE, ln(1 + ", rate, " n)"),
+          [rate](const Tensor& n, DType dtype) { return cast(log1p(n * rate) * -1.0, dtype); });
+    }
+  }
+
+  void ask_about_sums() {
+    for (const int length : options_.lengths) {
+      const auto error = [&](const char* key, Sum how, const char* question) {
+        ask(to_text(key, length), to_text("CoPE, T = ", length, ": largest error of a position, ", question),
+            [=](DType dtype) { return position_error(length, how, dtype); });
+      };
+      error("cope_stepwise_", Sum::stepwise, "each sum rounded");
+      error("cope_stored_", Sum::stored, "summed in f32, stored in the dtype");
+      error("cope_wide_", Sum::wide, "gates in the dtype, sums in f32 (what whence does)");
+    }
+  }
+
   std::vector<PrecisionRow> rows;
 
  private:
+  void ask(const std::string& key, const std::string& question, const std::function<double(DType)>& answer) {
+    rows.push_back({key, question});
+    for (const DType dtype : dtypes_) rows.back().answers.push_back(answer(dtype));
+  }
+  void neighbours(const std::string& key, const std::string& question, const OfPositions& f) {
+    ask(key, question, [&](DType dtype) { return first_equal_neighbours(f, dtype, options_.furthest); });
+  }
+  // Alone, and beside a logit, where attention adds them.
+  void bias(const std::string& key, int head, const std::string& name, const OfPositions& f) {
+    neighbours(to_text(key, head + 1), name + ": the bias of n equals that of n + 1 from n =", f);
+    neighbours(to_text(key, "beside_logit_", head + 1), to_text("  the same beside a logit of ", options_.logit),
+        [&](const Tensor& n, DType dtype) { return f(n, dtype) + Tensor::scalar(options_.logit, dtype); });
+  }
+
   const std::vector<DType>& dtypes_;
+  const PrecisionOptions& options_;
 };
-
-void ask_about_functions(Report& report) {
-  const auto sigmoid_is = [](double value, double far) {
-    return
-        [=](DType dtype) { return border(0, far, dtype, [&](double x) { return at(sigmoid_of, x, dtype) == value; }); };
-  };
-  report.ask("sigmoid_is_one", "a gate is exactly 1 from the logit", sigmoid_is(1, 100));
-  report.ask("sigmoid_is_zero", "a gate is exactly 0 from the logit", sigmoid_is(0, -200));
-  for (const double side : {100.0, -200.0}) {
-    report.ask(side > 0 ? "gate_gradient_is_zero_above" : "gate_gradient_is_zero_below",
-        to_text("a gate has no gradient ", side > 0 ? "above" : "below", " the logit"),
-        [side](DType dtype) { return border(0, side, dtype, [&](double x) { return gate_gradient(x, dtype) == 0; }); });
-  }
-  report.ask("exp_overflows", "exp is infinite from",
-      [](DType dtype) { return border(0, 1000, dtype, [&](double x) { return at(exp_of, x, dtype) == infinity; }); });
-}
-
-void ask_about_positions(Report& report, const PrecisionOptions& options) {
-  const auto neighbours = [&report, &options](
-                              const std::string& key, const std::string& question, const OfPositions& f) {
-    report.ask(key, question, [&](DType dtype) { return first_equal_neighbours(f, dtype, options.furthest); });
-  };
-  neighbours("positions",
-      "whole positions: n equals n + 1 from n =", [](const Tensor& n, DType dtype) { return cast(n, dtype); });
-  neighbours("sinusoidal", "sinusoidal, slowest pair: n equals n + 1 from n =", slowest_pair);
-  neighbours(
-      "rotation_angle", "an angle of RoPE's fastest pair kept in the dtype: n equals n + 1 from n =", angle_in_dtype);
-  const std::vector<double> slopes = alibi_slopes(options.heads);
-  for (int head = 0; head < options.heads; ++head) {
-    const double slope = slopes[static_cast<std::size_t>(head)];
-    const std::string name = to_text("head ", head + 1, ", slope ", slope);
-    neighbours(to_text("alibi_", head + 1), to_text("ALiBi, ", name, ": the bias of n equals that of n + 1 from n ="),
-        alibi_bias(slope));
-    neighbours(to_text("alibi_beside_logit_", head + 1), to_text("  the same beside a logit of ", options.logit),
-        beside(options.logit, alibi_bias(slope)));
-  }
-  for (int head = 0; head<options.heads; head += options.heads> 1 ? options.heads - 1 : 1) {
-    const double rate = (head + 1.0) / options.heads;
-    neighbours(to_text("kerple_", head + 1),
-        to_text("KERPLE, ln(1 + ", rate, " n): the bias of n equals that of n + 1 from n ="), kerple_bias(1, rate));
-    neighbours(to_text("kerple_beside_logit_", head + 1), to_text("  the same beside a logit of ", options.logit),
-        beside(options.logit, kerple_bias(1, rate)));
-  }
-}
-
-void ask_about_sums(Report& report, const PrecisionOptions& options) {
-  for (const int length : options.lengths) {
-    const auto error = [length](Sum how) { return [=](DType dtype) { return position_error(length, how, dtype); }; };
-    const std::string title = to_text("CoPE, T = ", length, ": largest error of a position, ");
-    report.ask(to_text("cope_stepwise_", length), title + "each sum rounded", error(Sum::stepwise));
-    report.ask(to_text("cope_stored_", length), title + "summed in f32, stored in the dtype", error(Sum::stored));
-    report.ask(
-        to_text("cope_wide_", length), title + "gates in the dtype, sums in f32 (what whence does)", error(Sum::wide));
-  }
-}
 
 }  // namespace
 
 std::vector<PrecisionRow> precision_report(const std::vector<DType>& dtypes, const PrecisionOptions& options) {
-  Report report(dtypes);
-  ask_about_functions(report);
-  ask_about_positions(report, options);
-  ask_about_sums(report, options);
+  Report report(dtypes, options);
+  report.ask_about_functions();
+  report.ask_about_positions();
+  report.ask_about_sums();
   return std::move(report.rows);
 }
 
