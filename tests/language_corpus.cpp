@@ -5,7 +5,6 @@
 
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/corpus.h"
-#include "examples/whence/language/documents.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/language/vocabulary_tokenisers.h"
 #include "examples/whence/run/run_files.h"
@@ -100,7 +99,7 @@ TEST_CASE("validation: drawn documents of about the share, the same for one seed
 
 TEST_CASE("a corpus holds every document once, whole, in order") {
   const BookFile file;
-  const Corpus corpus({.files = {file.path}, .validation_share = 0.3}, *file.tokeniser);
+  const Corpus corpus({.data = file.path, .validation_share = 0.3}, *file.tokeniser);
   const std::string training = decoded(corpus, *file.tokeniser, Part::training),
                     validation = decoded(corpus, *file.tokeniser, Part::validation);
   std::size_t t = 0, v = 0;
@@ -122,11 +121,11 @@ TEST_CASE("several files, validation files, no validation at all") {
   const BookFile file("one\n\n\n\ntwo\n");
   const std::string other = file.scratch / "other.txt";
   write_file(other, "three");
-  const Corpus all({.files = {file.path, other}, .validation_share = 0}, *file.tokeniser);
+  const Corpus all({.data = file.path, .more = {other}, .validation_share = 0}, *file.tokeniser);
   CHECK(decoded(all, *file.tokeniser, Part::training) == "one\n\n\n\ntwo\nthree");
   CHECK(all.size(Part::training).documents == 3);
   CHECK(all.tokens(Part::validation).size() == 0);
-  const Corpus apart({.files = {file.path}, .validation_files = {other}}, *file.tokeniser);
+  const Corpus apart({.data = file.path, .validation_data = other}, *file.tokeniser);
   CHECK(decoded(apart, *file.tokeniser, Part::validation) == "three");
   CHECK(apart.size(Part::training).documents == 2);
   CHECK(all.hash() != apart.hash());
@@ -140,7 +139,7 @@ TEST_CASE("a vocabulary above 65536 takes 32 bits") {
   const TokeniserPointer tokeniser = words_from(words, "test");
   CHECK(tokeniser->vocabulary() == 70002);
   const BookFile file(" w w w");
-  const Corpus corpus({.files = {file.path}, .validation_share = 0}, *tokeniser);
+  const Corpus corpus({.data = file.path, .validation_share = 0}, *tokeniser);
   CHECK(corpus.slice(Part::training, 0, 3) == TokenIds{70001, 70001, 70001});
 }
 
@@ -148,7 +147,7 @@ TEST_CASE("a text that is one document validates on its end, from a line's begin
   std::string text;
   for (int line = 0; line < 50; ++line) text += to_text("line ", line, line % 5 ? "\n" : "\n\n");
   const BookFile file(text);
-  const Corpus corpus({.files = {file.path}}, *file.tokeniser);
+  const Corpus corpus({.data = file.path}, *file.tokeniser);
   CHECK((corpus.size(Part::training).documents == 1 && corpus.size(Part::validation).documents == 1));
   const index_t cut = corpus.size(Part::training).bytes;
   CHECK(text[static_cast<std::size_t>(cut) - 1] == '\n');
@@ -166,30 +165,25 @@ TEST_CASE(
   const std::string empty = file.scratch / "empty.txt", latin = file.scratch / "latin.txt",
                     one = file.scratch / "one.txt";
   write_file(empty, ""), write_file(latin, "fine\ncaf\xE9\n"), write_file(one, "x");
-  CHECK(refusal({.files = {empty}}, *file.tokeniser) ==
-        empty + ": an empty file given; some text required; leave it out");
-  CHECK(refusal({.files = {}}, *file.tokeniser) == "--data: no file given; one or more required");
-  CHECK(refusal({.files = {file.scratch / "none"}}, *file.tokeniser).find("cannot read: No such file") !=
-        std::string::npos);
-  CHECK(refusal({.files = {"/dev/null"}}, *file.tokeniser).find("not a regular file") != std::string::npos);
-  CHECK(refusal({.files = {one}}, *file.tokeniser).find("1 bytes given, some being set aside") != std::string::npos);
-  CHECK(refusal({.files = {file.path}, .validation_share = 1}, *file.tokeniser).find("below 1 required") !=
-        std::string::npos);
+  CHECK(refusal({.data = empty}, *file.tokeniser) == empty + ": an empty file given; some text required; leave it out");
   CHECK(
-      refusal({.files = {file.path}, .separate = true}, *file.tokeniser).find("no <|endoftext|>") != std::string::npos);
+      refusal({.data = file.scratch / "none"}, *file.tokeniser).find("cannot read: No such file") != std::string::npos);
+  CHECK(refusal({.data = "/dev/null"}, *file.tokeniser).find("not a regular file") != std::string::npos);
+  CHECK(refusal({.data = one}, *file.tokeniser).find("1 bytes given, some being set aside") != std::string::npos);
+  CHECK(refusal({.data = file.path, .separate = true}, *file.tokeniser).find("no <|endoftext|>") != std::string::npos);
   const std::string_view texts[] = {"abc"};
   const auto characters = train_characters(texts, 0);
-  const std::string reason = refusal({.files = {file.path, latin}, .validation_share = 0}, *characters);
+  const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);
   CHECK_MESSAGE(reason.starts_with(latin + ": line 2, byte 8: not UTF-8"), reason);
 
-  const Corpus single({.files = {one}, .validation_share = 0}, *file.tokeniser);
+  const Corpus single({.data = one, .validation_share = 0}, *file.tokeniser);
   CHECK(error_text([&] { single.require_window(Part::training, 16); }) ==
         "training text: 1 token given; 17 required for a window of 16 and the token after it; give more text or choose "
         "shorter windows");
   CHECK(error_text([&] {
     single.require_window(Part::validation, 1);
   }).starts_with("validation text: 0 tokens given; 2 required"));
-  const Corpus whole({.files = {latin}, .validation_share = 0}, *file.tokeniser);
+  const Corpus whole({.data = latin, .validation_share = 0}, *file.tokeniser);
   CHECK_NOTHROW(whole.require_window(Part::training, 9));
   CHECK_FALSE(error_text([&] { whole.require_window(Part::training, 10); }).empty());
   CHECK(decoded(whole, *file.tokeniser, Part::training) == "fine\ncaf\xE9\n");  // bytes take what is there
@@ -197,7 +191,7 @@ TEST_CASE(
 
 TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the same for one seed and part") {
   const BookFile file;
-  const Corpus corpus({.files = {file.path}, .validation_share = 0}, *file.tokeniser);
+  const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
   const std::string text = read_file(file.path);
   const WindowOptions options{.length = 24, .sequences = 8};
   const auto starts = training_starts(corpus, options, 3, 5);
@@ -229,7 +223,7 @@ TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the
 
 TEST_CASE("the loss of a part is the sum over its targets, whatever else is drawn") {
   const BookFile file;
-  const Corpus corpus({.files = {file.path}, .validation_share = 0}, *file.tokeniser);
+  const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
   TransformerOptions small_model = small("rope");
   small_model.vocabulary = 256;
   const auto model = random_decoder(small_model);

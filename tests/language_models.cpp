@@ -35,7 +35,7 @@ struct Letters {
     write_file(scratch / "text", text);
     const std::string_view texts[] = {text};
     tokeniser = train_characters(texts, 0);
-    corpus = std::make_unique<Corpus>(CorpusOptions{.files = {scratch / "text"}, .validation_share = 0}, *tokeniser);
+    corpus = std::make_unique<Corpus>(CorpusOptions{.data = scratch / "text", .validation_share = 0}, *tokeniser);
   }
 };
 

@@ -37,7 +37,7 @@ TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
   write_file(
       scratch / "a.jsonl", "{\"text\": \"one two\", \"body\": \"x\"}\n\n{\"text\": \"\"}\n{\"text\": \"three\\n\"}\n");
   write_file(scratch / "b.txt", "test  it\n now");
-  const CorpusOptions options{.files = {scratch / "a.jsonl"}, .test_files = {scratch / "b.txt"}, .validation_share = 0};
+  const CorpusOptions options{.data = scratch / "a.jsonl", .test_data = scratch / "b.txt", .validation_share = 0};
   const TokeniserPointer bytes = byte_tokeniser();
   const Corpus corpus(options, *bytes);
   CHECK(decoded(corpus, *bytes, Part::training) == "one twothree\n");
@@ -47,13 +47,13 @@ TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
   CHECK(corpus.size(Part::test).words == 3);
   CHECK(corpus.summary().find("test: 1 documents, 13 bytes") != std::string::npos);
   CorpusOptions other = options;
-  other.test_files = {};
+  other.test_data = {};
   CHECK(Corpus(other, *bytes).hash() != corpus.hash());
 
   write_file(scratch / "bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"x\"}\n");
-  CHECK(error_of({.files = {scratch / "bad.jsonl"}}).find("bad.jsonl: line 2: no field 'text'") != std::string::npos);
+  CHECK(error_of({.data = scratch / "bad.jsonl"}).find("bad.jsonl: line 2: no field 'text'") != std::string::npos);
   write_file(scratch / "unfit.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"ab\"}\n");
-  CHECK(error_of({.files = {scratch / "unfit.jsonl"}, .field = "none"}).find("line 1: no field 'none'") !=
+  CHECK(error_of({.data = scratch / "unfit.jsonl", .field = "none"}).find("line 1: no field 'none'") !=
         std::string::npos);
 }
 
@@ -77,8 +77,7 @@ TEST_CASE("text: all below a folder, but what patterns leave out") {
   CHECK(names({.exclude = {"c.cpp"}}) == "a.h b.cpp deep/notes.txt ");
   CHECK_THROWS_WITH_AS(
       (void)names({.include = {"*.py"}}), doctest::Contains("no file that --include and --exclude leave"), InputError);
-  const Corpus corpus(
-      {.files = {scratch / "src"}, .patterns = {.include = {"*.cpp"}}, .validation_share = 0}, *byte_tokeniser());
+  const Corpus corpus({.data = scratch / "src", .include = "*.cpp", .validation_share = 0}, *byte_tokeniser());
   CHECK(corpus.size(Part::training).documents == 2);
 }
 
@@ -87,7 +86,7 @@ TEST_CASE("perplexities per byte and per word are of the same nats as the one pe
   write_file(scratch / "text", "aa bb aa bb aa bb aa\n");
   const std::string_view texts[] = {"aa bb aa\n"};
   const TokeniserPointer words = train_words(texts, 0 + 8);
-  const Corpus corpus({.files = {scratch / "text"}, .validation_share = 0}, *words);
+  const Corpus corpus({.data = scratch / "text", .validation_share = 0}, *words);
   Transformer model(
       {.vocabulary = words->vocabulary(), .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "none"});
   model.initialise(1);

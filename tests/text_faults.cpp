@@ -21,8 +21,6 @@
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/corpus.h"
-#include "examples/whence/language/documents.h"
-#include "examples/whence/language/file_bytes.h"
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/run/run_record.h"
@@ -128,16 +126,16 @@ TEST_CASE("D2: what is no text: compressed files and PDF are refused with advice
       {"BZh91AY&SY", "bzip2 given"}, {"%PDF-1.4", "PDF given"}};
   for (const auto& [begins, message] : packed) {
     write_file(scratch / "a.txt", begins + " and what follows");
-    CHECK_THROWS_WITH_AS(FileBytes(scratch / "a.txt"), doctest::Contains(message.c_str()), FileError);
+    CHECK_THROWS_WITH_AS(TextFile(scratch / "a.txt"), doctest::Contains(message.c_str()), FileError);
   }
   write_file(scratch / "a.txt", "PK is how this text begins");
-  CHECK(FileBytes(scratch / "a.txt").note().empty());
+  CHECK(TextFile(scratch / "a.txt").note().empty());
   write_file(scratch / "b.txt", "a\0b\0"s);
-  const Corpus corpus({.files = {scratch / "b.txt"}, .validation_share = 0}, *byte_tokeniser());
+  const Corpus corpus({.data = scratch / "b.txt", .validation_share = 0}, *byte_tokeniser());
   CHECK(corpus.size(Part::training).tokens == 4);
   CHECK(has(corpus.summary(), "b.txt: 2 of its first 4 bytes are NUL: binary"));
   write_file(scratch / "c.txt", std::string(1 << 16, 'a') + '\0');
-  CHECK(FileBytes(scratch / "c.txt").note().empty());
+  CHECK(TextFile(scratch / "c.txt").note().empty());
 }
 
 TEST_CASE("text: exit codes by kind: what a file holds 3, what cannot be read 4, an option 2") {
@@ -177,7 +175,7 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and wh
   const TextFile file(scratch / "text", "");
   {
     const InterruptedHere interrupted;
-    CHECK_THROWS_AS(FileBytes(scratch / "text"), Interrupted);
+    CHECK_THROWS_AS(TextFile(scratch / "text"), Interrupted);
     CHECK_THROWS_AS((void)file.hash(), Interrupted);
     CHECK_THROWS_AS((void)documents_of(texts[0], 3), Interrupted);
     CHECK_THROWS_AS((void)train_bpe(texts, 300), Interrupted);
@@ -189,7 +187,7 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and wh
   {
     const InterruptedHere at_the_end;
     install_interrupt_handler();
-    CHECK_THROWS_AS(Corpus({.files = {scratch / "text"}, .validation_share = 0}, tokeniser), Interrupted);
+    CHECK_THROWS_AS(Corpus({.data = scratch / "text", .validation_share = 0}, tokeniser), Interrupted);
   }
   CHECK(tokeniser.parts == 1);
 }

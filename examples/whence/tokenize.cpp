@@ -9,7 +9,7 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/bpe.h"
-#include "examples/whence/language/file_bytes.h"
+#include "examples/whence/language/text_files.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 
@@ -65,23 +65,25 @@ void check(const CommandLine& line, const Options& options) {
   line.refuse_unless("export", !trains || options.kind == "bpe", "bpe: the files know no other");
 }
 
-std::vector<FileBytes> open_files(const Options& options) {
-  std::vector<FileBytes> files;
+std::vector<TextFile> open_files(const Options& options) {
+  std::vector<TextFile> files;
   if (!options.data.empty()) files.emplace_back(options.data);
   for (const std::string& path : options.more) files.emplace_back(path);
-  for (const FileBytes& file : files) std::cerr << file.note();
+  for (const TextFile& file : files) std::cerr << file.note();
   return files;
 }
 
-TokeniserPointer train(const CommandLine& line, const Options& options, const std::vector<FileBytes>& files) {
+TokeniserPointer train(const CommandLine& line, const Options& options, const std::vector<TextFile>& files) {
   std::vector<std::string_view> texts;
-  for (const FileBytes& file : files) texts.push_back(file.bytes());
+  for (const TextFile& file : files) texts.push_back(file.bytes());
   try {
     if (options.kind == "bytes") return byte_tokeniser();
     if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
     if (options.kind == "words") return train_words(texts, options.vocabulary);
     return train_bpe(texts, options.vocabulary);
-  } catch (const UnfitText& unfit) { throw FileError(files[unfit.text].place_of(unfit.byte), ": ", unfit.reason); }
+  } catch (const UnfitText& unfit) {
+    throw FileError(files[unfit.text].place_of(texts[unfit.text].data() + unfit.byte), ": ", unfit.reason);
+  }
 }
 
 // "|It|'s| 1|2|" and the numbers below.
@@ -96,7 +98,7 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
 }
 
 // What becomes of a file: tokens, their share, and whether it comes back.
-void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
+void count(const Tokeniser& tokeniser, const TextFile& file, Table& table) {
   const double started = steady_seconds(), bytes = static_cast<double>(file.bytes().size());
   std::int64_t tokens = 0, unknown = 0;
   std::set<TokenId> used;
@@ -108,9 +110,7 @@ void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
       const std::size_t taken = tokeniser.encode_part(rest, ids);
       exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
       rest.remove_prefix(taken);
-    } catch (const UnfitText& unfit) {
-      throw FileError(file.place_of(file.bytes().size() - rest.size() + unfit.byte), ": ", unfit.reason);
-    }
+    } catch (const UnfitText& unfit) { throw FileError(file.place_of(rest.data() + unfit.byte), ": ", unfit.reason); }
     tokens += static_cast<std::int64_t>(ids.size());
     unknown += std::ranges::count(ids, tokeniser.unknown());
     used.insert(ids.begin(), ids.end());
@@ -121,7 +121,7 @@ void count(const Tokeniser& tokeniser, const FileBytes& file, Table& table) {
       fixed(steady_seconds() - started, 2)});
 }
 
-std::string_view beginning(const FileBytes& file, std::int64_t bytes) {
+std::string_view beginning(const TextFile& file, std::int64_t bytes) {
   const std::string_view text = file.bytes();
   std::size_t size = std::min(static_cast<std::size_t>(bytes), text.size());
   while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // not inside a character
@@ -134,7 +134,7 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   check(line, options);
   install_interrupt_handler();
-  const std::vector<FileBytes> files = open_files(options);
+  const std::vector<TextFile> files = open_files(options);
   const double started = steady_seconds();
   const TokeniserPointer tokeniser = !options.tokeniser.empty() ? load_tokeniser(options.tokeniser)
                                      : !options.vocab.empty()   ? read_gpt2_files(options.vocab, options.merges)
@@ -143,7 +143,7 @@ int run(CommandLine& line) {
             << tokeniser->hash().substr(0, 16) << "..., made in " << fixed(steady_seconds() - started, 2) << " s\n";
   Table table(
       {"file", "bytes", "tokens", "bytes per token", "different tokens", "unknown %", "decode(encode)", "seconds"});
-  for (const FileBytes& file : files) count(*tokeniser, file, table);  // first, as it says where text does not fit
+  for (const TextFile& file : files) count(*tokeniser, file, table);  // first, as it says where text does not fit
   if (!options.text.empty())
     show_cut(*tokeniser, options.text);
   else if (!files.empty() && options.show > 0)

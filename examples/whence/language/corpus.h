@@ -2,8 +2,7 @@
 //
 //   files (text_files.h) -> documents -> some drawn for validation -> tokens, documents in the order of the files
 //
-// Files are in memory (file_bytes.h) until they have become tokens of 2 bytes each, or 4 where there are more than
-// 65536 different ones.
+// Tokens take 2 bytes each, or 4 where there are more than 65536 different ones.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,6 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/text_files.h"
 #include "examples/whence/language/tokeniser.h"
 #include "tensor/tensor.h"
@@ -22,31 +20,32 @@
 namespace whence::language {
 
 struct CorpusOptions {
-  std::vector<std::string> files = {};
-  std::vector<std::string> validation_files = {};  // where given, all of `files` is for training
-  std::vector<std::string> test_files = {};        // none: no test
-  std::string field = "text";                      // of JSON lines
-  TreePatterns patterns = {};                      // of folders
-  std::int64_t blank_lines = 3;   // so many begin a new document inside a file; 0: a file is one document
+  std::string data = {};  // files or folders: one, and others behind it
+  std::vector<std::string> more = {};
+  std::string validation_data = {};        // where given, all of `data` is for training
+  std::string test_data = {};              // none: no test
+  std::string field = "text";              // of JSON lines
+  std::string include = {}, exclude = {};  // of folders: TreePatterns between commas
+  std::int64_t blank_lines = 3;            // so many begin a new document inside a file; 0: a file is one document
   double validation_share = 0.1;  // of the text, in whole documents, or of a single one its end; 0: no validation
   // Which documents are drawn. Not the seed of training, so that runs are compared on one text.
   std::uint64_t split_seed = 0;
   bool separate = false;  // the tokeniser's <|endoftext|> behind each document
 };
 
-// The options on a command line: --data FILE [FILE...], --validation-data,
-// --test-data, --field, --include, --exclude, --blank-lines, --validation, --split-seed, --separate.
-struct CorpusWords {
-  std::string data, validation_data, test_data, include, exclude;
-  std::vector<std::string> more;  // files behind the one of --data
-};
-void declare(CommandLine& line, CorpusOptions& corpus, CorpusWords& words);
-// After parsing: puts the files into `corpus`, and refuses options that would do nothing.
-void take(const CommandLine& line, CorpusOptions& corpus, const CorpusWords& words);
+void declare(CommandLine& line, CorpusOptions& options);
+// After parsing: InputError where there is no text, and for options that would do nothing.
+void check(const CommandLine& line, const CorpusOptions& options);
 
 // InputError where the output folder of a run is one of the folders of text, or below it: what the run writes would be
 // text of the next one.
-void refuse_inside_text(const CommandLine& line, const CorpusOptions& corpus, const std::filesystem::path& output);
+void refuse_inside_text(const CommandLine& line, const CorpusOptions& options, const std::filesystem::path& output);
+
+// For each document whether it is for validation. They are drawn one after another from the stream (seed, "validation
+// documents") until their bytes come to `share` of all. At least one is drawn, and at least one is left. REQUIRES: 0 <
+// share < 1, two documents or more.
+[[nodiscard]] std::vector<bool> validation_documents(
+    const std::vector<std::string_view>& documents, double share, std::uint64_t seed);
 
 enum class Part : unsigned char { training, validation, test };
 inline constexpr std::size_t part_count = 3;

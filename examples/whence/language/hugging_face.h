@@ -1,30 +1,12 @@
 // Models as Hugging Face's transformers name and lay them out: FOLDER/config.json, and FOLDER/model.safetensors or the
 // files that FOLDER/model.safetensors.index.json lists.
-//
-//   ours                                    GPT-2                                GPT-NeoX
-//   embedding.weight                        transformer.wte.weight               gpt_neox.embed_in.weight
-//   position.table                          transformer.wpe.weight               -
-//   blocks.N.norm1, norm2                   h.N.ln_1, ln_2                       layers.N.input_layernorm,
-//                                                                                post_attention_layernorm
-//   blocks.N.attention.query, key, value    h.N.attn.c_attn [in, q|k|v]          layers.N.attention.query_key_value
-//                                                                                [heads, q|k|v, head dim]
-//   blocks.N.attention.output               h.N.attn.c_proj [in, out]            layers.N.attention.dense
-//   blocks.N.mlp.in, out                    h.N.mlp.c_fc, c_proj [in, out]       layers.N.mlp.dense_h_to_4h, dense_4h_to_h
-//   norm                                    ln_f                                 final_layer_norm
-//   head.weight                             lm_head.weight                       embed_out.weight
-//
-// Weights are [out, in] unless it says otherwise.
+// (Which of their tensors a parameter of ours is: `names` in hugging_face.cpp.)
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "nn/io/safetensors.h"
 #include "nn/transformer.h"
 
 namespace whence::language {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 struct ForeignModel {
   TransformerOptions options;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/language/documents.h"
+#include "examples/whence/cli/text.h"
+#include "nn/io/files.h"
 #include "nn/io/json.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
@@ -46,6 +48,22 @@ std::vector<std::string> files_below(const fs::path& folder, const TreePatterns&
   return files;
 }
 
+constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+
+// Whoever trains on such a file means what is in it.
+void refuse_packed(const std::string& path, std::string_view bytes) {
+  struct Kind {
+    std::string_view begins;
+    const char *name, *advice;
+  };
+  static constexpr Kind kinds[] = {{"\x1f\x8b", "gzip", "gunzip it"}, {"\x28\xb5\x2f\xfd", "zstd", "unzstd it"},
+      {"PK\x03\x04", "zip", "unzip it"}, {"\xfd\x37zXZ", "xz", "unxz it"}, {"BZh91AY&SY", "bzip2", "bunzip2 it"},
+      {"%PDF-", "PDF", "take its text out, as pdftotext does"}};
+  for (const Kind& kind : kinds)
+    if (bytes.starts_with(kind.begins))
+      throw FileError(path, ": ", kind.name, " given; text required; ", kind.advice, " first, or leave it out");
+}
+
 }  // namespace
 
 bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl"); }
@@ -62,8 +80,35 @@ std::vector<std::string> files_of(const std::vector<std::string>& paths, const T
   return files;
 }
 
+std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines) {
+  std::vector<std::string_view> documents;
+  std::size_t begin = 0;
+  std::int64_t blanks = 0;
+  bool text_seen = false;
+  for (std::size_t line = 0; line < file.size() && blank_lines > 0;) {
+    stop_if_interrupted("cutting text");
+    const std::size_t newline = file.find('\n', line),
+                      end = newline == std::string_view::npos ? file.size() : newline + 1;
+    if (file.substr(line, end - line).find_first_not_of(" \t\r\n") == std::string_view::npos) {
+      ++blanks;
+    } else {
+      if (blanks >= blank_lines && text_seen) {
+        documents.push_back(file.substr(begin, line - begin));
+        begin = line;
+      }
+      blanks = 0;
+      text_seen = true;
+    }
+    line = end;
+  }
+  if (begin < file.size()) documents.push_back(file.substr(begin));
+  return documents;
+}
+
 TextFile::TextFile(const std::string& path, const std::string& field)
-    : file_(path), field_(is_jsonl(path) ? field : std::string()) {
+    : path_(path), field_(is_jsonl(path) ? field : std::string()) {
+  read();
+  refuse_packed(path_, bytes());
   if (field_.empty()) return;
   for_each_json_line(bytes(), path, [this](const Json& line) {
     stop_if_interrupted("reading JSON lines");
@@ -74,6 +119,33 @@ TextFile::TextFile(const std::string& path, const std::string& field)
   if (texts_.empty()) throw FileError(path, ": no text in any line's '", field_, "'; some text required");
 }
 
+void TextFile::read() {
+  std::error_code gone;
+  const InputFile file(path_);
+  const auto written = fs::last_write_time(path_, gone);
+  size_ = static_cast<std::size_t>(file.size());
+  if (size_ == 0) throw FileError(path_, ": an empty file given; some text required; leave it out");
+  bytes_ = std::make_unique_for_overwrite<char[]>(size_);
+  bool whole = true;
+  try {
+    for (std::size_t done = 0; done < size_; done += piece_bytes) {
+      stop_if_interrupted("reading text");
+      file.read(done, std::as_writable_bytes(
+                          std::span(bytes_.get(), size_).subspan(done).first(std::min(piece_bytes, size_ - done))));
+    }
+  } catch (const FileError&) { whole = false; }  // it has shrunk
+  if (!whole || fs::file_size(path_, gone) != size_ || fs::last_write_time(path_, gone) != written)
+    throw FileError(path_, ": changed while it was read; a file that nobody writes required; try again");
+}
+
+std::string TextFile::note() const {
+  const std::string_view looked_at = bytes().substr(0, std::size_t{1} << 16);
+  const auto nuls = std::ranges::count(looked_at, '\0');
+  if (nuls == 0) return {};
+  return to_text("note: ", one_line(path_), ": ", nuls, " of its first ", looked_at.size(),
+      " bytes are NUL: binary, or not UTF-8; they are taken as they are\n");
+}
+
 std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) const {
   if (field_.empty()) return documents_of(bytes(), blank_lines);
   return {texts_.begin(), texts_.end()};
@@ -81,7 +153,8 @@ std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) cons
 
 std::string TextFile::place_of(const char* at) const {
   const auto inside = [at](std::string_view text) { return at >= text.data() && at < text.data() + text.size(); };
-  if (inside(bytes())) return file_.place_of(static_cast<std::size_t>(at - bytes().data()));
+  if (inside(bytes()))
+    return to_text(path_, ": line ", 1 + std::count(bytes().data(), at, '\n'), ", byte ", at - bytes_.get());
   for (std::size_t k = 0; k < texts_.size(); ++k)
     if (inside(texts_[k])) return to_text(places_[k], ", byte ", at - texts_[k].data(), " of its ", field_);
   return {};
@@ -91,7 +164,7 @@ std::string TextFile::hash() const {
   Sha256 hash;
   for (std::string_view rest = bytes(); !rest.empty();) {
     stop_if_interrupted("hashing text");
-    const std::string_view piece = rest.substr(0, std::size_t{1} << 20);
+    const std::string_view piece = rest.substr(0, piece_bytes);
     hash.add(piece);
     rest.remove_prefix(piece.size());
   }

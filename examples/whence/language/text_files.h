@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "examples/whence/language/file_bytes.h"
 
 namespace whence::language {
 
@@ -23,25 +22,36 @@ struct TreePatterns {
 
 [[nodiscard]] bool is_jsonl(const std::string& path);
 
+// The documents of a plain file, one after another without a gap: it is cut behind each run of `blank_lines` or more blank
+// lines (nothing but blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the file's beginning
+// it makes none. Throws Interrupted.
+[[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
+
+// All of its bytes are in memory until they have become tokens: a mapping would end the program with a signal where the
+// file shrinks while it is read.
 class TextFile {
  public:
-  // `field`: of each JSON line that holds its document. Throws what FileBytes does, and FileError for a line that has
-  // no such text.
-  TextFile(const std::string& path, const std::string& field);
+  // `field`: of each JSON line that holds its document; empty: no file is read as JSON lines. SystemError when the file
+  // cannot be read or is no regular one. FileError when it is empty, changes while it is read, begins as compressed files
+  // and PDF do, or has a line without such a text. Interrupted.
+  explicit TextFile(const std::string& path, const std::string& field = {});
 
-  const std::string& path() const { return file_.path(); }
-  std::string_view bytes() const { return file_.bytes(); }
-  [[nodiscard]] std::string note() const { return file_.note(); }  // for people
-  // Of a plain file (documents.h), or of each line that is not empty.
+  const std::string& path() const { return path_; }
+  std::string_view bytes() const { return {bytes_.get(), size_}; }
+  // Where there is NUL among the first 64 KiB: a sentence that says so. Else empty.
+  [[nodiscard]] std::string note() const;
   [[nodiscard]] std::vector<std::string_view> documents(std::int64_t blank_lines) const;
-  // Where a byte of a document of this file is, for people; empty: it is of another.
+  // Where a byte of this file or of a document is: "FILE: line 3, byte 57", counted from 0; empty: it is of another.
   [[nodiscard]] std::string place_of(const char* at) const;
   [[nodiscard]] std::string hash() const;  // SHA-256 of its bytes; of JSON lines with the field's name behind it
 
  private:
-  FileBytes file_;
-  std::string field_;                        // of JSON lines; empty: a plain file
-  std::vector<std::string> texts_, places_;  // of JSON lines, which stay in memory
+  void read();
+
+  std::string path_, field_;  // no field: a plain file
+  std::unique_ptr<char[]> bytes_;
+  std::size_t size_ = 0;
+  std::vector<std::string> texts_, places_;  // of JSON lines
 };
 
 }  // namespace whence::language

@@ -57,7 +57,7 @@ class TextStudy final : public Study {
     for (const NamedModel& model : named_models())
       if (model.options.causal) names.push_back(model.name);
     line.heading("Text");
-    language::declare(line, corpus_options_, words_);
+    language::declare(line, corpus_options_);
     line.text("tokeniser", &tokeniser_name_, {"bytes, or a file that `tokenize` wrote"});
     line.heading("Windows")
         .integer("length", &length_, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
@@ -87,7 +87,7 @@ class TextStudy final : public Study {
   }
 
   void settle(const CommandLine& line, const TrainingOptions& training) override {
-    take(line, corpus_options_, words_);
+    check(line, corpus_options_);
     for (const char* size : {"dim", "layers", "heads"})
       line.refuse_unless(size, model_name_.empty(), "no --model, which has its own sizes");
     tokeniser_ = tokeniser_name_ == "bytes" ? byte_tokeniser() : load_tokeniser(tokeniser_name_);
@@ -101,7 +101,7 @@ class TextStudy final : public Study {
     for (const std::string& folder : list_of(beside_)) others_.push_back(read_length_scores(folder + "/lengths.json"));
     corpus_.emplace(corpus_options_, *tokeniser_);
     for (const Part part : {Part::training, Part::validation}) corpus_->require_window(part, length_);
-    if (!corpus_options_.test_files.empty()) corpus_->require_window(Part::test, length_);
+    if (!corpus_options_.test_data.empty()) corpus_->require_window(Part::test, length_);
     return corpus_->summary();
   }
 
@@ -168,7 +168,7 @@ class TextStudy final : public Study {
 
   Facts record_facts(const Transformer& model, std::uint64_t) const override {
     Facts facts = language_facts(model.options(), *tokeniser_);
-    for (const std::string& file : words_.more) facts.emplace_back("file", file);
+    for (const std::string& file : corpus_options_.more) facts.emplace_back("file", file);
     return facts;
   }
 
@@ -189,7 +189,6 @@ class TextStudy final : public Study {
   }
 
   CorpusOptions corpus_options_;
-  CorpusWords words_;
   std::string tokeniser_name_ = "bytes", model_name_, beside_;
   std::int64_t length_ = 128, batch_ = 16, evaluate_to_ = 16, last_ = 256, evaluation_windows_ = 20,
                validation_windows_ = 64;
