@@ -6,7 +6,6 @@
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/language_model.h"
-#include "examples/whence/language/vocabulary_tokenisers.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/sha256.h"

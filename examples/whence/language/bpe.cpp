@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <queue>
 #include <sstream>
 #include <tuple>
@@ -16,67 +15,9 @@
 namespace whence::language {
 namespace {
 
-// Two tokens as one number, to look a merge up by.
-std::uint64_t pair_key(TokenId left, TokenId right) {
-  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
-}
-
 struct Merge {
   std::int32_t rank;  // the smaller, the earlier
   TokenId result;
-};
-
-// One piece on its way from bytes to tokens: a chain of tokens, and the merges now possible, the earliest first.
-class Chain {
- public:
-  Chain(const std::unordered_map<std::uint64_t, Merge>& merges, std::string_view piece,
-      const std::array<TokenId, 256>& byte_tokens)
-      : merges_(merges) {
-    links_.reserve(piece.size());
-    for (std::size_t i = 0; i < piece.size(); ++i) {
-      links_.push_back({byte_tokens[static_cast<unsigned char>(piece[i])], i, i + 1 < piece.size() ? i + 1 : none});
-      links_.back().before = i == 0 ? none : i - 1;
-    }
-    for (std::size_t i = 0; i + 1 < piece.size(); ++i) consider(i);
-  }
-
-  void merge_all() {
-    while (!possible_.empty()) {
-      const auto [rank, at, key] = possible_.top();
-      possible_.pop();
-      Link& left = links_[at];
-      // Since it was considered, either token may have gone into another merge.
-      if (left.after == none || pair_key(left.token, links_[left.after].token) != key) continue;
-      Link& right = links_[left.after];
-      left.token = merges_.at(key).result;
-      left.after = right.after;
-      right.after = right.before = none;  // it is out of the chain; what was considered for it is skipped above
-      right.token = -1;
-      if (left.after != none) links_[left.after].before = at, consider(at);
-      if (left.before != none) consider(left.before);
-    }
-  }
-
-  void append_to(TokenIds& ids) const {
-    for (std::size_t at = 0; at != none && at < links_.size(); at = links_[at].after) ids.push_back(links_[at].token);
-  }
-
- private:
-  static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
-  struct Link {
-    TokenId token;
-    std::size_t before, after;
-  };
-  using Possible = std::tuple<std::int32_t, std::size_t, std::uint64_t>;  // rank, where, which pair
-
-  void consider(std::size_t at) {
-    const std::uint64_t key = pair_key(links_[at].token, links_[links_[at].after].token);
-    if (const auto merge = merges_.find(key); merge != merges_.end()) possible_.emplace(merge->second.rank, at, key);
-  }
-
-  const std::unordered_map<std::uint64_t, Merge>& merges_;
-  std::vector<Link> links_;
-  std::priority_queue<Possible, std::vector<Possible>, std::greater<>> possible_;
 };
 
 // Tokens are spelled in the files and kept as bytes here; both are needed, as a file is written as it was read.
@@ -97,9 +38,7 @@ class Bpe final : public Tokeniser {
     std::size_t done = 0;
     while (done < text.size() && done < std::size_t{1} << 20) {
       const std::string_view piece = text.substr(done, first_piece(text.substr(done)));
-      Chain chain(merges_, piece, byte_tokens_);
-      chain.merge_all();
-      chain.append_to(ids);
+      encode_piece(piece, ids);
       done += piece.size();
     }
     return done;
@@ -121,6 +60,40 @@ class Bpe final : public Tokeniser {
  private:
   [[noreturn]] void refuse(const std::string& why) const {
     throw FileError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
+  }
+
+  // A chain of tokens, at first the bytes', in which the earliest merge is done until none is left. So a merge costs only
+  // what it changes, however long the piece. Before the first and behind the last stands what no merge has: -1.
+  void encode_piece(std::string_view piece, TokenIds& ids) const {
+    struct Link {
+      TokenId token;
+      std::size_t before, after;
+    };
+    const std::size_t end = piece.size() + 1;
+    std::vector<Link> chain{{-1, 0, 1}};
+    for (const char c : piece)
+      chain.push_back({byte_tokens_[static_cast<unsigned char>(c)], chain.size() - 1, chain.size() + 1});
+    chain.push_back({-1, end - 1, end});
+    using Possible = std::tuple<std::int32_t, std::size_t, std::uint64_t>;  // rank, where, which pair
+    std::priority_queue<Possible, std::vector<Possible>, std::greater<>> possible;
+    const auto pair_at = [&](std::size_t at) { return pair_key(chain[at].token, chain[chain[at].after].token); };
+    const auto consider = [&](std::size_t at) {
+      if (const auto merge = merges_.find(pair_at(at)); merge != merges_.end())
+        possible.emplace(merge->second.rank, at, merge->first);
+    };
+    for (std::size_t at = 1; at < end; ++at) consider(at);
+    while (!possible.empty()) {
+      const auto [rank, at, key] = possible.top();
+      possible.pop();
+      if (pair_at(at) != key) continue;  // since it was considered, either token has gone into another merge
+      Link& right = chain[chain[at].after];
+      right.token = -1;
+      chain[at].token = merges_.at(key).result;
+      chain[at].after = right.after;
+      chain[right.after].before = at;
+      consider(at), consider(chain[at].before);
+    }
+    for (std::size_t at = 1; at != end; at = chain[at].after) ids.push_back(chain[at].token);
   }
 
   void take_tokens(const std::map<std::string, std::int64_t>& vocabulary) {

@@ -14,6 +14,11 @@
 
 namespace whence::language {
 
+// Two tokens as one number, to look them up by.
+constexpr std::uint64_t pair_key(TokenId left, TokenId right) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+}
+
 // From the content of GPT-2's files. FileError with `place` when numbers have gaps, a byte has no
 // token, or a merge makes no token.
 [[nodiscard]] TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,

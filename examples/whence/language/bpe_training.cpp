@@ -1,6 +1,5 @@
 // Training byte-pair encoding. Counts of pairs are updated piece by piece, so that a merge costs only what it changes.
 #include <algorithm>
-#include <numeric>
 #include <queue>
 #include <unordered_map>
 
@@ -14,14 +13,7 @@ namespace {
 
 constexpr const char* work = "training a tokeniser";
 
-using Pair = std::pair<TokenId, TokenId>;
-
-struct PairHash {
-  std::size_t operator()(const Pair& pair) const {
-    const auto key = static_cast<std::uint64_t>(pair.first) << 32 | static_cast<std::uint32_t>(pair.second);
-    return static_cast<std::size_t>((key ^ key >> 29) * 0x9E3779B97F4A7C15ull >> 7);
-  }
-};
+using Pair = std::uint64_t;  // pair_key: in the order of the left tokens, then of the right ones
 
 // A piece that occurs `count` times, as tokens so far.
 struct Word {
@@ -64,7 +56,7 @@ class Trainer {
   };
   struct Candidate {
     std::int64_t count = 0;
-    Pair pair{};
+    Pair pair = 0;
     bool operator<(const Candidate& other) const {
       return count != other.count ? count < other.count : pair > other.pair;
     }
@@ -80,9 +72,7 @@ class Trainer {
         done += piece.size();
       }
     }
-    std::vector<std::pair<std::string_view, std::int64_t>> sorted(counts.begin(), counts.end());
-    std::sort(sorted.begin(), sorted.end());
-    for (const auto& [piece, number] : sorted) {
+    for (const auto& [piece, number] : counts) {
       stop_if_interrupted(work);
       Word word{{}, number};
       for (const char c : piece) word.tokens.push_back(ids_.at(spelled({&c, 1})));
@@ -93,7 +83,7 @@ class Trainer {
   void count(std::size_t w) {
     const Word& word = words_[w];
     for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i) {
-      Known& known = pairs_[{word.tokens[i], word.tokens[i + 1]}];
+      Known& known = pairs_[pair_key(word.tokens[i], word.tokens[i + 1])];
       known.count += word.count;
       if (known.words.empty() || known.words.back() != w) known.words.push_back(w);
     }
@@ -111,16 +101,15 @@ class Trainer {
     return {};
   }
 
-  TokenId token_of(const Pair& pair) {
-    const std::string& left = spellings_[static_cast<std::size_t>(pair.first)];
-    const std::string& right = spellings_[static_cast<std::size_t>(pair.second)];
+  TokenId token_of(Pair pair) {
+    const std::string left = spellings_[pair >> 32], right = spellings_[static_cast<std::uint32_t>(pair)];
     merges_.push_back(left + ' ' + right);
     const auto [place, fresh] = ids_.emplace(left + right, static_cast<TokenId>(spellings_.size()));
     if (fresh) spellings_.push_back(left + right);  // otherwise another pair has made the same token before
     return place->second;
   }
 
-  void merge(const Pair& pair) {
+  void merge(Pair pair) {
     const TokenId result = token_of(pair);
     std::vector<Pair> risen;
     const std::vector<std::size_t> places = std::move(pairs_.at(pair).words);
@@ -131,22 +120,22 @@ class Trainer {
       TokenIds shorter = merged(word.tokens, pair, result);
       if (shorter.size() == word.tokens.size()) continue;  // merged away since
       for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i)
-        pairs_.at({word.tokens[i], word.tokens[i + 1]}).count -= word.count;
+        pairs_.at(pair_key(word.tokens[i], word.tokens[i + 1])).count -= word.count;
       word.tokens = std::move(shorter);
       count(w);
       for (std::size_t i = 0; i + 1 < word.tokens.size(); ++i)
         if (word.tokens[i] == result || word.tokens[i + 1] == result)
-          risen.push_back({word.tokens[i], word.tokens[i + 1]});
+          risen.push_back(pair_key(word.tokens[i], word.tokens[i + 1]));
     }
     std::sort(risen.begin(), risen.end());
     risen.erase(std::unique(risen.begin(), risen.end()), risen.end());
-    for (const Pair& each : risen) frequent_.push({pairs_.at(each).count, each});
+    for (const Pair each : risen) frequent_.push({pairs_.at(each).count, each});
   }
 
-  static TokenIds merged(const TokenIds& tokens, const Pair& pair, TokenId result) {
+  static TokenIds merged(const TokenIds& tokens, Pair pair, TokenId result) {
     TokenIds shorter;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
-      const bool here = i + 1 < tokens.size() && tokens[i] == pair.first && tokens[i + 1] == pair.second;
+      const bool here = i + 1 < tokens.size() && pair_key(tokens[i], tokens[i + 1]) == pair;
       shorter.push_back(here ? result : tokens[i]);
       i += here;
     }
@@ -156,7 +145,7 @@ class Trainer {
   std::vector<std::string> spellings_, merges_;
   std::unordered_map<std::string, TokenId> ids_;
   std::vector<Word> words_;
-  std::unordered_map<Pair, Known, PairHash> pairs_;
+  std::unordered_map<Pair, Known> pairs_;
   std::priority_queue<Candidate> frequent_;
 };
 

@@ -1,26 +1,15 @@
 #include "examples/whence/language/tokeniser.h"
 
 #include "examples/whence/language/bpe.h"
-#include "examples/whence/language/vocabulary_tokenisers.h"
 #include "nn/io/files.h"
 #include "nn/io/json.h"
 #include "nn/io/sha256.h"
-#include "tensor/suggest.h"
 
 namespace whence::language {
 namespace {
 
-constexpr std::uint64_t largest_file = std::uint64_t{1}
-                                       << 28;  // far above any vocabulary; a wrong file is refused before it is parsed
-
-TokeniserPointer from_object(const Json& file, const std::string& place) {
-  const std::string& kind = file.text("kind");
-  if (kind == "bytes") return byte_tokeniser();
-  if (kind == "characters") return characters_from(file.texts("characters"), place);
-  if (kind == "words") return words_from(file.texts("words"), place);
-  if (kind == "bpe") return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place);
-  throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
-}
+constexpr std::uint64_t largest_file =
+    1 << 28;  // far above any vocabulary: a wrong file is refused before it is parsed
 
 }  // namespace
 
@@ -62,7 +51,12 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
         ": tokeniser: no file that `tokenize` wrote; one required; GPT-2's own files: tokenize --vocab --merges");
   }
   (void)file.whole("version", 1, 1);
-  return from_object(file, place);
+  const std::string& kind = file.text("kind");
+  if (kind == "bytes") return byte_tokeniser();
+  if (kind == "characters") return characters_from(file.texts("characters"), place);
+  if (kind == "words") return words_from(file.texts("words"), place);
+  if (kind == "bpe") return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place);
+  throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }
 
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {

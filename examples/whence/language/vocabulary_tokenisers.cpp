@@ -1,5 +1,4 @@
-#include "examples/whence/language/vocabulary_tokenisers.h"
-
+// Tokenisers that are a list of tokens.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
@@ -7,6 +6,7 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/pieces.h"
+#include "examples/whence/language/tokeniser.h"
 #include "nn/io/json.h"
 
 namespace whence::language {
@@ -100,26 +100,24 @@ void check_list(const std::vector<std::string>& tokens, bool single, const std::
   }
 }
 
-using Count = std::pair<std::string, std::int64_t>;
-
 // The most frequent tokens, ties by bytes; for UTF-8 the order of bytes is the order of code points.
 std::vector<std::string> most_frequent(std::span<const std::string_view> texts, Cut cut, std::size_t limit) {
-  std::unordered_map<std::string, std::int64_t> counts;
+  std::unordered_map<std::string_view, std::int64_t> counts;
   for (std::size_t t = 0; t < texts.size(); ++t) {
     for (std::size_t done = 0; done < texts[t].size();) {
       stop_if_interrupted("training a tokeniser");
       try {
         const std::string_view token = cut(texts[t], done);
         done += token.size();
-        if (is_utf8(token)) ++counts[std::string(token)];  // others cannot stand in a file of UTF-8
+        if (is_utf8(token)) ++counts[token];  // others cannot stand in a file of UTF-8
       } catch (const UnfitText& unfit) { throw UnfitText(unfit.byte, unfit.reason, t); }
     }
   }
-  std::vector<Count> sorted(counts.begin(), counts.end());
-  std::sort(sorted.begin(), sorted.end(),
-      [](const Count& a, const Count& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+  std::vector<std::pair<std::int64_t, std::string_view>> sorted;  // the most frequent first, by their negative counts
+  for (const auto& [token, count] : counts) sorted.emplace_back(-count, token);
+  std::ranges::sort(sorted);
   std::vector<std::string> kept;
-  for (std::size_t i = 0; i < std::min(limit, sorted.size()); ++i) kept.push_back(sorted[i].first);
+  for (std::size_t i = 0; i < std::min(limit, sorted.size()); ++i) kept.emplace_back(sorted[i].second);
   return kept;
 }
 
