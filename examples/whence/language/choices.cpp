@@ -14,8 +14,6 @@
 namespace whence::language {
 namespace {
 
-constexpr const char* white = " \t\n\v\f\r";
-
 Question question_of(const Json& line) {
   Question question{line.place(), line.text("context"), {}, 0};
   if (!line.has("choices")) {
@@ -40,21 +38,14 @@ TokenIds encode(const Tokeniser& tokeniser, const std::string& text, const std::
   } catch (const UnfitText& unfit) { throw FileError(place, ": ", unfit.what()); }
 }
 
-// What the model reads, and how many of its last targets are the choice.
-struct Reading {
-  TokenIds tokens;
-  std::size_t counted = 0;
-};
-
-// Blanks at the context's end go to the choice, where a tokeniser that joins them to words has them.
-Reading reading_of(
+// What the model reads, and how many of its last targets are the choice. Blanks at the context's end go to the choice,
+// where a tokeniser that joins them to words has them.
+std::pair<TokenIds, std::size_t> reading_of(
     const Tokeniser& tokeniser, const Question& question, const std::string& choice, const ChoiceOptions& options) {
-  std::string context = question.context;
-  const std::size_t end = context.find_last_not_of(white) + 1;  // 0 where there is nothing else
-  const std::string continuation = context.substr(end) + (options.blank ? " " : "") + choice;
-  context.resize(end);
-  TokenIds before = encode(tokeniser, context, question.place),
-           whole = encode(tokeniser, context + continuation, question.place);
+  const std::size_t end = question.context.find_last_not_of(" \t\n\v\f\r") + 1;  // 0 where there is nothing else
+  const std::string text = question.context + (options.blank ? " " : "") + choice;
+  TokenIds before = encode(tokeniser, text.substr(0, end), question.place),
+           whole = encode(tokeniser, text, question.place);
   if (before.empty()) {
     if (tokeniser.end_of_text() < 0)
       throw FileError(question.place, ": an empty context given; some text required, as the tokeniser has no ",
@@ -64,36 +55,32 @@ Reading reading_of(
   }
   if (whole.size() <= before.size())
     throw FileError(question.place, ": a choice without tokens of its own given; a longer text required");
-  const std::size_t counted = whole.size() - before.size();
-  return {std::move(whole), counted};
+  return {whole, whole.size() - before.size()};
 }
 
 ChoiceScore score_choice(const Transformer& model, const Tokeniser& tokeniser, const Question& question,
     std::size_t number, const ChoiceOptions& options) {
   const std::string& choice = question.choices[number];
-  Reading reading = reading_of(tokeniser, question, choice, options);
-  const auto most = static_cast<std::size_t>(options.length);
-  ChoiceScore score{.tokens = static_cast<std::int64_t>(reading.counted),
-      .bytes = static_cast<std::int64_t>(choice.size()),
-      .greedy = true};
-  const std::size_t reads = reading.tokens.size() - 1;
-  if (reading.counted > most || (reads > most && options.refuse))
+  auto [tokens, own] = reading_of(tokeniser, question, choice, options);
+  const auto most = static_cast<std::size_t>(options.length), reads = tokens.size() - 1;
+  if (own > most || (reads > most && options.refuse))
     throw FileError(question.place, ": choice ", number, ": ", reads, " tokens to read given; at most ", most,
-        " required, ", reading.counted, " of them the choice's");
-  if (reads > most) {
-    reading.tokens.erase(reading.tokens.begin(), reading.tokens.end() - options.length - 1);
-    score.cut = true;
-  }
-  score.unknown = tokeniser.unknown() < 0 ? 0 : std::ranges::count(reading.tokens, tokeniser.unknown());
-  const auto length = static_cast<index_t>(reading.tokens.size()) - 1, counted = static_cast<index_t>(reading.counted);
+        " required, ", own, " of them the choice's");
+  ChoiceScore score{.tokens = static_cast<std::int64_t>(own),
+      .bytes = static_cast<std::int64_t>(choice.size()),
+      .greedy = true,
+      .cut = reads > most};
+  if (score.cut) tokens.erase(tokens.begin(), tokens.end() - options.length - 1);
+  score.unknown = tokeniser.unknown() < 0 ? 0 : std::ranges::count(tokens, tokeniser.unknown());
+  const auto length = static_cast<index_t>(tokens.size()) - 1, counted = static_cast<index_t>(own);
   const Tensor inputs = Tensor::empty({1, length}, DType::i64);
-  std::copy(reading.tokens.begin(), reading.tokens.end() - 1, inputs.data<std::int64_t>());
+  std::copy(tokens.begin(), tokens.end() - 1, inputs.data<std::int64_t>());
   const Tensor logits = model(inputs);
   const index_t vocabulary = logits.size(2);
   const std::vector<double> rows = slice(logits, 1, length - counted, length).to_vector();
   for (index_t t = 0; t < counted; ++t) {
     const double* row = rows.data() + t * vocabulary;
-    const TokenId target = reading.tokens[static_cast<std::size_t>(length - counted + t + 1)];
+    const TokenId target = tokens[static_cast<std::size_t>(length - counted + t + 1)];
     score.log_probability -= negative_log_probability(row, vocabulary, target);
     score.greedy = score.greedy && std::max_element(row, row + vocabulary) == row + target;
   }
@@ -101,11 +88,6 @@ ChoiceScore score_choice(const Transformer& model, const Tokeniser& tokeniser, c
     throw NotFinite(question.place, ": choice ", number, ": log p is ", score.log_probability,
         "; finite logits required; f32 reaches farther than f16");
   return score;
-}
-
-template <class Value> std::size_t best(const std::vector<ChoiceScore>& scores, const Value& value) {
-  const auto less = [&](const ChoiceScore& one, const ChoiceScore& other) { return value(one) < value(other); };
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end(), less) - scores.begin());
 }
 
 }  // namespace
@@ -127,12 +109,15 @@ std::vector<ChoiceScore> score_choices(
 }
 
 std::size_t best_by_sum(const std::vector<ChoiceScore>& scores) {
-  return best(scores, [](const ChoiceScore& score) { return score.log_probability; });
+  const auto best = std::ranges::max_element(scores, {}, &ChoiceScore::log_probability);
+  return static_cast<std::size_t>(best - scores.begin());
 }
 
 std::size_t best_per_byte(const std::vector<ChoiceScore>& scores) {
-  return best(
-      scores, [](const ChoiceScore& score) { return score.log_probability / static_cast<double>(score.bytes); });
+  const auto per_byte = [](const ChoiceScore& score) {
+    return score.log_probability / static_cast<double>(score.bytes);
+  };
+  return static_cast<std::size_t>(std::ranges::max_element(scores, {}, per_byte) - scores.begin());
 }
 
 }  // namespace whence::language

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "examples/whence/language/hugging_face.h"
-#include "nn/io/safetensors.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -24,11 +23,9 @@ std::string option_of(const std::string& path) {
 }  // namespace
 
 FirstWeights read_first_weights(const std::string& folder) {
-  FirstWeights found;
-  if (is_hugging_face(folder))
-    found.tensors = read_hugging_face(folder).weights;
-  else
-    found.tensors = read_safetensors(folder + "/weights.safetensors").tensors;
+  FirstWeights found{is_hugging_face(folder) ? read_hugging_face(folder).weights
+                                             : read_safetensors(folder + "/weights.safetensors").tensors,
+      {}};
   Sha256 hash;
   for (const auto& [name, tensor] : found.tensors) {
     hash.add(to_text(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n'));
@@ -38,27 +35,24 @@ FirstWeights read_first_weights(const std::string& folder) {
   return found;
 }
 
-Taken take_weights(const std::vector<std::pair<std::string, Tensor>>& from, const std::vector<Module::Parameter>& into,
-    const std::string& place) {
+Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter>& into, const std::string& place) {
   std::map<std::string, Tensor> theirs(from.begin(), from.end());
   Taken found;
   std::vector<std::pair<Tensor, Tensor>> pairs;
   for (const Module::Parameter& parameter : into) {
     const auto entry = theirs.find(parameter.path);
-    const bool fits = entry != theirs.end() && entry->second.shape() == parameter.tensor.shape();
-    if (fits) {
+    if (entry != theirs.end() && entry->second.shape() == parameter.tensor.shape()) {
       pairs.emplace_back(entry->second, parameter.tensor.detach());
       theirs.erase(entry);
-      continue;
-    }
-    if (!positional(parameter.path)) {
-      if (entry == theirs.end())
-        throw InputError(
-            "--weights-of: ", place, " has no ", parameter.path, "; as many --layers, and the same kinds, required");
+    } else if (positional(parameter.path)) {
+      found.fresh.push_back(parameter.path);
+    } else if (entry == theirs.end()) {
+      throw InputError(
+          "--weights-of: ", place, " has no ", parameter.path, "; as many --layers, and the same kinds, required");
+    } else {
       throw InputError("--weights-of: ", parameter.path, " of ", place, " is ", entry->second.shape(),
           ", the model's is ", parameter.tensor.shape(), "; the same required: ", option_of(parameter.path));
     }
-    found.fresh.push_back(parameter.path);
   }
   for (const auto& [path, tensor] : theirs) {
     if (!positional(path))

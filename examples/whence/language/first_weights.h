@@ -1,17 +1,14 @@
 // Weights of another model that a training begins with, whatever that one's scheme was: DroPE, position interpolation.
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
+#include "nn/io/safetensors.h"
 #include "nn/layers/module.h"
 
 namespace whence::language {
 
 struct FirstWeights {
-  std::vector<std::pair<std::string, Tensor>> tensors;  // by our paths
-  std::string sha256;                                   // of names, kinds, shapes and numbers
+  NamedTensors tensors;  // by our paths
+  std::string sha256;    // of names, kinds, shapes and numbers
 };
 
 // Of a run's folder, or one of Hugging Face's. FileError and SystemError as those files' readers have it.
@@ -24,7 +21,6 @@ struct Taken {
   std::size_t taken = 0;
   std::vector<std::string> dropped, fresh;
 };
-Taken take_weights(const std::vector<std::pair<std::string, Tensor>>& from, const std::vector<Module::Parameter>& into,
-    const std::string& place);
+Taken take_weights(const NamedTensors& from, const std::vector<Module::Parameter>& into, const std::string& place);
 
 }  // namespace whence::language

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numeric>
+#include <set>
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/progress.h"
@@ -18,19 +18,13 @@ namespace {
 constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<index_t> lengths_of(const LengthOptions& options) {
-  std::vector<index_t> lengths{options.train_length};
-  for (const index_t multiple : options.multiples) lengths.push_back(multiple * options.train_length);
-  std::sort(lengths.begin(), lengths.end());
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  if (options.train_length < 1 || lengths.front() < options.train_length || options.last < 1 || options.windows < 1) {
-    throw Error("length evaluation: training length ", options.train_length, ", shortest ", lengths.front(), ", last ",
-        options.last, ", windows ", options.windows, "; 1 or more required, and no window shorter than in training");
-  }
-  return lengths;
+  std::set<index_t> lengths{options.train_length};
+  for (const index_t multiple : options.multiples) lengths.insert(multiple * options.train_length);
+  return {lengths.begin(), lengths.end()};
 }
 
-// The last target of each window. They are spread evenly, `graded` tokens or more apart, and before each there
-// is room for the longest window.
+// The last target of each window. They are spread evenly, `graded` tokens or more apart, and before each there is room for
+// the longest window.
 std::vector<index_t> ends_of(const TokenRun& tokens, index_t longest, index_t graded, index_t windows) {
   const index_t span = tokens.size() - 1 - longest, count = std::min(windows, 1 + span / graded);
   std::vector<index_t> ends;

@@ -2,16 +2,11 @@
 //
 // Perplexity at length T (DAPE): whole windows of T tokens pass through the model, and the last K targets count:
 //   PPL(T) = exp(mean of -log p over the last K targets of all windows)
-// Windows of all lengths end at the same places: every length predicts the same tokens,
-// and only the text before differs.
+// Windows of all lengths end at the same places: every length predicts the same tokens, and only the text before differs.
 //
-// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the
-// last T_train tokens helps, below it harms. The appendix says K = T_train, but its numbers are for the
-// last 256 tokens: both are given.
+// Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the last T_train
+// tokens helps, below it harms. The appendix says K = T_train, but its numbers are for the last 256 tokens: both are given.
 #pragma once
-
-#include <string>
-#include <vector>
 
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/report/report.h"
@@ -43,8 +38,7 @@ struct LengthScore {
   std::string refused = {};  // the model's reason
 };
 
-// Ascending by length, always with the training length. FileError when the part has no room for
-// the longest window; Interrupted.
+// Ascending by length, always with the training length. FileError when the part has no room for the longest; Interrupted.
 [[nodiscard]] std::vector<LengthScore> perplexity_by_length(
     const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
 
@@ -52,13 +46,12 @@ struct NamedScores {
   std::string name;  // the scheme, and the seed where there are several
   std::vector<LengthScore> scores;
 };
-[[nodiscard]] whence::Table length_table(const std::vector<NamedScores>& models);
-[[nodiscard]] whence::Table delta_table(const std::vector<NamedScores>& models);
+[[nodiscard]] Table length_table(const std::vector<NamedScores>& models);
+[[nodiscard]] Table delta_table(const std::vector<NamedScores>& models);
 // Perplexity over the length, with standard errors.
 [[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);
 [[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);  // Delta-P of the smaller K
 // PREFIX.csv, PREFIX_delta.csv, PREFIX.svg and PREFIX_delta.svg of all models, and PREFIX.json of the first.
-// Each SVG is a file of its own.
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
 // What write_length_files left as PREFIX.json. FileError when there is none, or it is something else.
 [[nodiscard]] NamedScores read_length_scores(const std::string& path);

@@ -35,32 +35,38 @@ index_t train_length(const NamedScores& model) { return model.scores.empty() ? 1
 // Lengths stand at equal distances where each is twice the one before, and are marked as they are.
 double place_of(index_t length) { return std::log2(static_cast<double>(length)); }
 
-std::vector<report::Tick> ticks_at_lengths(const std::vector<NamedScores>& models) {
+// A curve for each model, of perplexities or of the Delta-P of the smaller K.
+report::Plot plot_of(const std::vector<NamedScores>& models, bool deltas) {
+  report::Plot plot{
+      .title = deltas ? "What text before the training length is worth" : "Perplexity beyond the training length",
+      .x_label = "length, tokens",
+      .y_label = deltas ? "Delta-P (above 0: it helps)" : "perplexity of the last tokens (bars: standard error)",
+      .curves = {}};
   std::map<index_t, report::Tick> ticks;
-  for (const NamedScores& model : models)
-    for (const LengthScore& score : model.scores)
+  for (const NamedScores& model : models) {
+    report::Curve curve{model.name, {}, {}};
+    for (const LengthScore& score : model.scores) {
       ticks[score.length] = {place_of(score.length), std::to_string(score.length)};
-  std::vector<report::Tick> all;
-  for (const auto& [length, tick] : ticks) all.push_back(tick);
-  return all;
-}
-
-// Points that can be shown. A curve of one would be a label without a line; the table says why there is no more.
-std::size_t shown(const report::Curve& curve) {
-  return static_cast<std::size_t>(
-      std::count_if(curve.y.begin(), curve.y.end(), [](double y) { return std::isfinite(y); }));
+      if (deltas && score.deltas.empty()) continue;
+      curve.x.push_back(place_of(score.length));
+      curve.y.push_back(deltas ? score.deltas.front().value() : score.perplexity);
+      if (!deltas) curve.error.push_back(score.standard_error);
+    }
+    // A perplexity alone would be a label without a line; the table says why there is no more.
+    const auto shown = std::ranges::count_if(curve.y, [](double y) { return std::isfinite(y); });
+    if (shown >= (deltas ? 1 : 2)) plot.curves.push_back(std::move(curve));
+  }
+  for (const auto& [length, tick] : ticks) plot.x_ticks.push_back(tick);
+  return plot;
 }
 
 }  // namespace
 
-whence::Table length_table(const std::vector<NamedScores>& models) {
-  whence::Table table(
-      {"scheme", "length", "x training", "windows", "last tokens", "perplexity", "standard error", "note"});
+Table length_table(const std::vector<NamedScores>& models) {
+  Table table({"scheme", "length", "x training", "windows", "last tokens", "perplexity", "standard error", "note"});
   for (const NamedScores& model : models) {
     for (const LengthScore& score : model.scores) {
-      const auto count = [&](index_t number) {
-        return score.refused.empty() ? std::to_string(number) : std::string("-");
-      };
+      const auto count = [&](index_t n) { return score.refused.empty() ? std::to_string(n) : "-"; };
       table.row({model.name, std::to_string(score.length), std::to_string(score.length / train_length(model)),
           count(score.windows), count(score.last), number(score.perplexity, 3), number(score.standard_error, 3),
           score.refused});
@@ -69,8 +75,8 @@ whence::Table length_table(const std::vector<NamedScores>& models) {
   return table;
 }
 
-whence::Table delta_table(const std::vector<NamedScores>& models) {
-  whence::Table table({"scheme", "length", "last tokens", "full", "truncated", "Delta-P"});
+Table delta_table(const std::vector<NamedScores>& models) {
+  Table table({"scheme", "length", "last tokens", "full", "truncated", "Delta-P"});
   for (const NamedScores& model : models) {
     for (const LengthScore& score : model.scores) {
       for (const DeltaP& delta : score.deltas) {
@@ -83,43 +89,15 @@ whence::Table delta_table(const std::vector<NamedScores>& models) {
 }
 
 report::Plot length_plot(const std::vector<NamedScores>& models) {
-  report::Plot plot{.title = "Perplexity beyond the training length",
-      .x_label = "length, tokens",
-      .y_label = "perplexity of the last tokens (bars: standard error)",
-      .curves = {},
-      .x_ticks = ticks_at_lengths(models)};
+  report::Plot plot = plot_of(models, false);
   double lowest = std::numeric_limits<double>::infinity(), highest = 0;
-  for (const NamedScores& model : models) {
-    report::Curve curve{model.name, {}, {}};
-    for (const LengthScore& score : model.scores) {
-      curve.x.push_back(place_of(score.length));
-      curve.y.push_back(score.perplexity);
-      curve.error.push_back(score.standard_error);
-    }
-    if (shown(curve) < 2) continue;
+  for (const report::Curve& curve : plot.curves)
     for (const double y : curve.y) lowest = std::fmin(lowest, y), highest = std::fmax(highest, y);
-    plot.curves.push_back(std::move(curve));
-  }
   plot.log_y = highest > 4 * lowest;  // a scheme that breaks down would press the others together
   return plot;
 }
 
-report::Plot delta_plot(const std::vector<NamedScores>& models) {
-  report::Plot plot{.title = "What text before the training length is worth",
-      .x_label = "length, tokens",
-      .y_label = "Delta-P (above 0: it helps)",
-      .curves = {},
-      .x_ticks = ticks_at_lengths(models)};
-  for (const NamedScores& model : models) {
-    report::Curve curve{model.name, {}, {}};
-    for (const LengthScore& score : model.scores) {
-      if (score.deltas.empty()) continue;
-      curve.x.push_back(place_of(score.length)), curve.y.push_back(score.deltas.front().value());
-    }
-    if (shown(curve) > 0) plot.curves.push_back(std::move(curve));
-  }
-  return plot;
-}
+report::Plot delta_plot(const std::vector<NamedScores>& models) { return plot_of(models, true); }
 
 void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix) {
   write_file(prefix + ".csv", length_table(models).csv());

@@ -23,17 +23,12 @@ void check(const std::vector<double>& logits, const SamplingOptions& options) {
   }
 }
 
-// Probabilities are in double whatever the model's dtype: large sums in single precision would move top_p's cut.
-// Saves the tokens at the front of `order` and scales what is left to a sum of 1.
+// Only the first tokens of `order` stay, scaled to a sum of 1. Probabilities are in double whatever the model's dtype:
+// large sums in single precision would move top_p's cut.
 void keep_first(std::vector<double>& probabilities, const std::vector<std::size_t>& order, std::size_t kept) {
   for (std::size_t i = kept; i < order.size(); ++i) probabilities[order[i]] = 0;
   const double total = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
   for (double& p : probabilities) p /= total;
-}
-
-// A row of logits [1 n v], the last, as numbers.
-std::vector<double> last_row(const Tensor& logits) {
-  return slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector();
 }
 
 Tensor tensor_of(const TokenIds& ids) {
@@ -97,7 +92,8 @@ TokenIds generate(const Transformer& model, const TokenIds& prompt, const Genera
       decoding = std::make_unique<Decoding>(model, capacity);
       next.assign(text.end() - std::max<index_t>(1, capacity / 2), text.end());
     }
-    const std::vector<double> logits = last_row((*decoding)(tensor_of(next)));
+    const Tensor rows = (*decoding)(tensor_of(next));  // [1 n v], of which the last counts
+    const std::vector<double> logits = slice(rows, 1, rows.size(1) - 1, rows.size(1)).to_vector();
     const Stream stream(options.seed, "sampling", static_cast<std::uint64_t>(i));
     const TokenId token = draw(next_token_distribution(logits, options.sampling), stream.uniform53(0));
     if (token == options.stop) break;
