@@ -125,26 +125,6 @@ TEST_CASE("chomsky: strings of one, two and three symbols are exactly the define
   CHECK(support("compute_sqrt", 2) == std::set<Tokens>{{0, 1}, {1, 0}, {1, 1}});
 }
 
-TEST_CASE("chomsky: answers of one, two and three symbols") {
-  const auto answers = [](const std::string& name, index_t length) {
-    const ChomskyProblem& problem = chomsky_problem(name);
-    std::set<Tokens> all;
-    for (const Tokens& string : support(name, length)) all.insert(problem.answer(string, Reading::source));
-    return all;
-  };
-  CHECK(answers("even_pairs", 1) == std::set<Tokens>{{0}});
-  CHECK(answers("stack_manipulation", 1) == std::set<Tokens>{{0, 2}, {1, 2}});
-  CHECK(answers("solve_equation", 1) == std::set<Tokens>{{0}});
-  CHECK(answers("missing_duplicate", 1) == std::set<Tokens>{{1}});
-  CHECK(answers("binary_addition", 1) == std::set<Tokens>{{0, 2}});
-  CHECK(answers("binary_addition", 2) == std::set<Tokens>{{0, 2, 0}, {1, 2, 0}, {0, 1, 2}});
-  CHECK(answers("binary_addition", 3) == std::set<Tokens>{{0, 1, 2, 0}});
-  CHECK(answers("binary_multiplication", 1) == std::set<Tokens>{{2}});
-  CHECK(answers("binary_multiplication", 2) == std::set<Tokens>{{0, 2}});
-  CHECK(answers("binary_multiplication", 3) == std::set<Tokens>{{1, 2, 0}});
-  CHECK(answers("compute_sqrt", 3) == std::set<Tokens>{{0, 1}, {1, 0}});
-}
-
 TEST_CASE("chomsky: what is drawn uniformly is uniform") {
   const auto whole = [](const Tokens& string) { return string; };
   check_uniform(counted("even_pairs", 5, 8000, Reading::source, whole), 32);

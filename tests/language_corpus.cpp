@@ -135,7 +135,7 @@ TEST_CASE("a vocabulary above 65536 takes 32 bits") {
   std::vector<std::string> words;
   for (int i = 0; i < 70000; ++i) words.push_back(to_text(" w", i));
   words.push_back(" w");
-  const TokeniserPointer tokeniser = words_from(words, "test");
+  const TokeniserPointer tokeniser = list_from("words", words, "test");
   CHECK(tokeniser->vocabulary() == 70002);
   const BookFile file(" w w w");
   const Corpus corpus({.data = file.path, .validation_share = 0}, *tokeniser);
@@ -171,7 +171,7 @@ TEST_CASE(
   CHECK(refusal({.data = one}, *file.tokeniser).find("1 bytes given, some being set aside") != std::string::npos);
   CHECK(refusal({.data = file.path, .separate = true}, *file.tokeniser).find("no <|endoftext|>") != std::string::npos);
   const std::string_view texts[] = {"abc"};
-  const auto characters = train_characters(texts, 0);
+  const auto characters = train_list("characters", texts, 0);
   const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);
   CHECK_MESSAGE(reason.starts_with(latin + ": line 2, byte 8: not UTF-8"), reason);
 

@@ -34,7 +34,7 @@ struct Letters {
     for (std::size_t i = 0; i < length; ++i) text += "abcd"[i < 4 ? i : Stream(1, "letters").below(i, 4)];
     write_file(scratch / "text", text);
     const std::string_view texts[] = {text};
-    tokeniser = train_characters(texts, 0);
+    tokeniser = train_list("characters", texts, 0);
     corpus = std::make_unique<Corpus>(CorpusOptions{.data = scratch / "text", .validation_share = 0}, *tokeniser);
   }
 };
@@ -382,7 +382,7 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
   CHECK(load("reference").model->options().executor == "reference");
 
   const std::string_view other[] = {"abce"};
-  train_characters(other, 0)->save(scratch / tokeniser_file);
+  train_list("characters", other, 0)->save(scratch / tokeniser_file);
   CHECK(refusal().find("tokeniser: another than in training given") != std::string::npos);
   save(*byte_tokeniser());
   CHECK(refusal().find("it has 256 tokens and the model 5") != std::string::npos);

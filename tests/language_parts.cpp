@@ -85,7 +85,7 @@ TEST_CASE("perplexities per byte and per word are of the same nats as the one pe
   const Scratch scratch("language-units");
   write_file(scratch / "text", "aa bb aa bb aa bb aa\n");
   const std::string_view texts[] = {"aa bb aa\n"};
-  const TokeniserPointer words = train_words(texts, 0 + 8);
+  const TokeniserPointer words = train_list("words", texts, 0 + 8);
   const Corpus corpus({.data = scratch / "text", .validation_share = 0}, *words);
   Transformer model(
       {.vocabulary = words->vocabulary(), .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "none"});

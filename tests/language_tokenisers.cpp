@@ -107,10 +107,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 TokeniserPointer trained(const std::string& kind, const std::string& text, index_t vocabulary) {
   const std::string_view texts[] = {text};
-  return kind == "bytes"        ? byte_tokeniser()
-         : kind == "characters" ? train_characters(texts, vocabulary)
-         : kind == "words"      ? train_words(texts, vocabulary)
-                                : train_bpe(texts, vocabulary);
+  if (kind == "bytes") return byte_tokeniser();
+  return kind == "bpe" ? train_bpe(texts, vocabulary) : train_list(kind, texts, vocabulary);
 }
 
 }  // namespace

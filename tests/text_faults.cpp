@@ -179,7 +179,7 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and wh
     CHECK_THROWS_AS((void)file.hash(), Interrupted);
     CHECK_THROWS_AS((void)documents_of(texts[0], 3), Interrupted);
     CHECK_THROWS_AS((void)train_bpe(texts, 300), Interrupted);
-    CHECK_THROWS_AS((void)train_words(texts, 300), Interrupted);
+    CHECK_THROWS_AS((void)train_list("words", texts, 300), Interrupted);
     CHECK_THROWS_AS(TextFile(scratch / "lines.jsonl", "text"), Interrupted);
     CHECK_NOTHROW(for_each_json_line("{}", "here", [](const Json&) {}));  // a lab reads results as it stops
   }

@@ -78,9 +78,9 @@ TokeniserPointer train(const CommandLine& line, const Options& options, const st
   for (const TextFile& file : files) texts.push_back(file.bytes());
   try {
     if (options.kind == "bytes") return byte_tokeniser();
-    if (options.kind == "characters") return train_characters(texts, line.given("vocabulary") ? options.vocabulary : 0);
-    if (options.kind == "words") return train_words(texts, options.vocabulary);
-    return train_bpe(texts, options.vocabulary);
+    if (options.kind == "bpe") return train_bpe(texts, options.vocabulary);
+    const bool all = options.kind == "characters" && !line.given("vocabulary");
+    return train_list(options.kind, texts, all ? 0 : options.vocabulary);
   } catch (const UnfitText& unfit) {
     throw FileError(files[unfit.text].place_of(texts[unfit.text].data() + unfit.byte), ": ", unfit.reason);
   }

@@ -90,7 +90,7 @@ class Corpus {
 
   // FileError unless the part holds a window of `length` tokens and the one after them.
   void require_window(Part part, index_t length) const;
-  // `count` tokens from `first` on. Error where there are no such ones.
+  // `count` tokens from `first` on. REQUIRES: there are such ones.
   [[nodiscard]] TokenIds slice(Part part, index_t first, index_t count) const;
 
  private:

@@ -113,34 +113,28 @@ class Config {
 };
 
 // How config.json names our sizes, and what else it always names.
-struct Size {
-  const char* name;
-  index_t TransformerOptions::*field;
-};
-constexpr Size sizes[][6] = {
-    {{"vocab_size", &TransformerOptions::vocabulary}, {"n_positions", &TransformerOptions::length},
-        {"n_embd", &TransformerOptions::dim}, {"n_layer", &TransformerOptions::layers},
-        {"n_head", &TransformerOptions::heads}, {"n_inner", &TransformerOptions::hidden}},
-    {{"vocab_size", &TransformerOptions::vocabulary}, {"max_position_embeddings", &TransformerOptions::length},
-        {"hidden_size", &TransformerOptions::dim}, {"num_hidden_layers", &TransformerOptions::layers},
-        {"num_attention_heads", &TransformerOptions::heads}, {"intermediate_size", &TransformerOptions::hidden}}};
+constexpr index_t TransformerOptions::*sizes[] = {&TransformerOptions::vocabulary, &TransformerOptions::length,
+    &TransformerOptions::dim, &TransformerOptions::layers, &TransformerOptions::heads, &TransformerOptions::hidden};
+constexpr const char* size_names[][std::size(sizes)] = {
+    {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"},
+    {"vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads",
+        "intermediate_size"}};
 constexpr const char* types[] = {"gpt2", "gpt_neox"};
 constexpr const char* activation_fields[] = {"activation_function", "hidden_act"};
 constexpr const char* epsilon_fields[] = {"layer_norm_epsilon", "layer_norm_eps"};
 // Of several names the first is written.
-constexpr std::pair<const char*, Activation> activations[] = {{"gelu_new", Activation::gelu},
-    {"gelu_pytorch_tanh", Activation::gelu}, {"gelu_fast", Activation::gelu}, {"gelu", Activation::gelu_erf},
-    {"relu", Activation::relu}};
+using ActivationName = std::pair<std::string, Activation>;
+const ActivationName activations[] = {{"gelu_new", Activation::gelu}, {"gelu_pytorch_tanh", Activation::gelu},
+    {"gelu_fast", Activation::gelu}, {"gelu", Activation::gelu_erf}, {"relu", Activation::relu}};
 
 // What both name alike.
 TransformerOptions common_options(const Config& config, Kind kind) {
   TransformerOptions options{.hidden = 0};
-  for (const auto& [name, field] : sizes[kind])
-    if (field != &TransformerOptions::hidden || kind == neox || config.has(name))
-      options.*field = config.json().whole(name, 1, index_t{1} << 24);
+  for (std::size_t k = 0; k < std::size(sizes); ++k)  // GPT-2's hidden size may be left out
+    if (kind == neox || sizes[k] != &TransformerOptions::hidden || config.has(size_names[kind][k]))
+      options.*sizes[k] = config.json().whole(size_names[kind][k], 1, index_t{1} << 24);
   const std::string name = config.word(activation_fields[kind], kind == gpt2 ? "gelu_new" : "gelu");
-  const auto activation =
-      std::ranges::find(activations, name, [](const auto& each) { return std::string(each.first); });
+  const auto activation = std::ranges::find(activations, name, &ActivationName::first);
   if (activation == std::end(activations))
     config.refuse(activation_fields[kind], "gelu_new, gelu_pytorch_tanh, gelu_fast, gelu or relu");
   options.activation = activation->second;
@@ -276,7 +270,7 @@ void require_sizes_of_weights(const Config& config, Kind kind, const Transformer
   if (kind == gpt2) require("position.table", {options.length, options.dim});
   index_t layers = 0;
   while (theirs.contains(place_of(kind, to_text("blocks.", layers, ".norm1.weight")).name)) ++layers;
-  config.require(sizes[kind][3].name, options.layers <= layers, to_text(layers, ", as the weights have,"));
+  config.require(size_names[kind][3], options.layers <= layers, to_text(layers, ", as the weights have,"));
 }
 
 std::vector<Module::Parameter> parameters_of(const Config& config, const TransformerOptions& options) {
@@ -315,9 +309,8 @@ Json config_of(Kind kind, TransformerOptions options) {
   if (options.hidden == 0) options.hidden = 4 * options.dim;
   Json config{{"model_type", types[kind]},
       {"architectures", Json::List{kind == gpt2 ? "GPT2LMHeadModel" : "GPTNeoXForCausalLM"}}};
-  for (const auto& [name, field] : sizes[kind]) config.add(name, options.*field);
-  const auto activation =
-      std::ranges::find(activations, options.activation, [](const auto& each) { return each.second; });
+  for (std::size_t k = 0; k < std::size(sizes); ++k) config.add(size_names[kind][k], options.*sizes[k]);
+  const auto activation = std::ranges::find(activations, options.activation, &ActivationName::second);
   config.add(activation_fields[kind], activation->first);
   if (kind == neox) {
     const auto given = parse_schemes(options.scheme)[0].given();

@@ -53,8 +53,7 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
   (void)file.whole("version", 1, 1);
   const std::string& kind = file.text("kind");
   if (kind == "bytes") return byte_tokeniser();
-  if (kind == "characters") return characters_from(file.texts("characters"), place);
-  if (kind == "words") return words_from(file.texts("words"), place);
+  if (kind == "characters" || kind == "words") return list_from(kind, file.texts(kind), place);
   if (kind == "bpe") return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place);
   throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }

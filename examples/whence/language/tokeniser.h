@@ -63,14 +63,14 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer tokeniser_from_json(const std::string& json, const std::string& place);
 
 [[nodiscard]] TokeniserPointer byte_tokeniser();
-// The tokens without "unknown", which is token 0. FileError with `place` when one is empty, occurs twice, or is not UTF-8
-// (for characters: not one code point).
-[[nodiscard]] TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place);
-[[nodiscard]] TokeniserPointer words_from(std::vector<std::string> words, const std::string& place);
-// From texts; `vocabulary` tokens at most, "unknown" included; 0: for characters all that occur. The same texts give
-// the same tokeniser. Ties go to the smaller code point and to the word whose bytes come first.
-[[nodiscard]] TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary);
-[[nodiscard]] TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary);
+// Of kind "characters" or "words": the tokens without "unknown", which is token 0. FileError with `place` when one is
+// empty, occurs twice, or is not UTF-8 (for characters: not one code point).
+[[nodiscard]] TokeniserPointer list_from(
+    const std::string& kind, std::vector<std::string> tokens, const std::string& place);
+// From texts; `vocabulary` tokens at most, "unknown" included; 0: all that occur. The same texts give the same tokeniser.
+// Ties go to the smaller code point and to the word whose bytes come first.
+[[nodiscard]] TokeniserPointer train_list(
+    const std::string& kind, std::span<const std::string_view> texts, index_t vocabulary);
 
 // FileError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary);

@@ -56,7 +56,7 @@ std::string_view word_at(std::string_view text, std::size_t at) {
 // A list of texts, of which token 0 stands for all others.
 class Listed final : public Tokeniser {
  public:
-  Listed(const char* kind, Cut cut, std::vector<std::string> tokens)
+  Listed(const std::string& kind, Cut cut, std::vector<std::string> tokens)
       : kind_(kind), cut_(cut), tokens_(std::move(tokens)) {
     tokens_.insert(tokens_.begin(), std::string(replacement_character));
     for (std::size_t i = 1; i < tokens_.size(); ++i) ids_.emplace(tokens_[i], static_cast<TokenId>(i));
@@ -81,7 +81,7 @@ class Listed final : public Tokeniser {
   }
 
  private:
-  const char* kind_;
+  std::string kind_;
   Cut cut_;
   std::vector<std::string> tokens_;
   std::unordered_map<std::string_view, TokenId> ids_;  // into tokens_, which never changes
@@ -121,36 +121,24 @@ std::vector<std::string> most_frequent(std::span<const std::string_view> texts, 
   return kept;
 }
 
-// Without "unknown".
-std::size_t room(const char* kind, index_t vocabulary) {
-  if (vocabulary < 2)
-    throw InputError(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\"");
-  return static_cast<std::size_t>(vocabulary - 1);
-}
+Cut cut_of(const std::string& kind) { return kind == "characters" ? character_at : word_at; }
 
 }  // namespace
 
 TokeniserPointer byte_tokeniser() { return std::make_unique<Bytes>(); }
 
-TokeniserPointer characters_from(std::vector<std::string> characters, const std::string& place) {
-  check_list(characters, true, place);
-  return std::make_unique<Listed>("characters", character_at, std::move(characters));
+TokeniserPointer list_from(const std::string& kind, std::vector<std::string> tokens, const std::string& place) {
+  check_list(tokens, kind == "characters", place);
+  return std::make_unique<Listed>(kind, cut_of(kind), std::move(tokens));
 }
 
-TokeniserPointer words_from(std::vector<std::string> words, const std::string& place) {
-  check_list(words, false, place);
-  return std::make_unique<Listed>("words", word_at, std::move(words));
-}
-
-TokeniserPointer train_characters(std::span<const std::string_view> texts, index_t vocabulary) {
-  const std::size_t limit = vocabulary == 0 ? std::string::npos : room("characters", vocabulary);
-  std::vector<std::string> kept = most_frequent(texts, character_at, limit);
-  std::sort(kept.begin(), kept.end());
-  return std::make_unique<Listed>("characters", character_at, std::move(kept));
-}
-
-TokeniserPointer train_words(std::span<const std::string_view> texts, index_t vocabulary) {
-  return std::make_unique<Listed>("words", word_at, most_frequent(texts, word_at, room("words", vocabulary)));
+TokeniserPointer train_list(const std::string& kind, std::span<const std::string_view> texts, index_t vocabulary) {
+  if (vocabulary < 2 && vocabulary != 0)
+    throw InputError(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\"");
+  std::vector<std::string> kept = most_frequent(
+      texts, cut_of(kind), vocabulary == 0 ? std::string::npos : static_cast<std::size_t>(vocabulary - 1));
+  if (kind == "characters") std::ranges::sort(kept);
+  return std::make_unique<Listed>(kind, cut_of(kind), std::move(kept));
 }
 
 }  // namespace whence::language

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/unicode.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -47,17 +48,15 @@ Json line_of(const Task& task, const Row& row, std::int64_t number) {
       {"text", text_of(task, row)}};
 }
 
-// The library escapes controls below blank. A terminal acts on U+007F to U+009F too: \u007f, and \u0080 on for 0xC2 0x80 on.
+// JSON escapes controls below blank alone. A terminal acts on U+007F to U+009F too.
 std::string printable(const Json& line) {
+  const std::string whole = line.line();
   std::string text;
-  for (const char character : line.line()) {
-    const auto byte = static_cast<unsigned char>(character);
-    const bool second = !text.empty() && text.back() == '\xC2' && byte >= 0x80 && byte < 0xA0;
-    if (second) text.pop_back();
-    if (second || byte == 0x7F)
-      text += byte < 0x90 ? (byte == 0x7F ? "\\u007" : "\\u008") : "\\u009", text += "0123456789abcdef"[byte & 15];
-    else
-      text += character;
+  for (std::string_view rest = whole; !rest.empty();) {
+    const CodePoint code = first_code_point(rest);
+    const bool acts = code.value >= 0x7F && code.value < 0xA0;
+    text += acts ? to_text("\\u00", std::hex, code.value) : std::string(rest.substr(0, code.bytes));
+    rest.remove_prefix(code.bytes);
   }
   return text;
 }

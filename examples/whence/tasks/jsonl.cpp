@@ -68,10 +68,13 @@ std::vector<std::string> symbols_of(std::string_view text, const std::string& ki
   return symbols;
 }
 
-// One line as symbols.
+using Symbols = std::vector<std::string>;
+
+// Context, question and answer, one behind the other.
 struct Line {
   std::string place;
-  std::vector<std::string> context, question, answer;
+  Symbols symbols;
+  index_t context, answer;  // how many of them
 };
 
 struct File {
@@ -82,49 +85,29 @@ struct File {
 
 File file_of(const std::string& name, const std::string& text, const std::string& kind) {
   File file{name, {}, sha256(text)};
-  const std::string blank = kind == "words" ? "" : " ";
   for_each_json_line(text, name, [&](const Json& line) {
     const auto symbols = [&](const char* field) { return symbols_of(line.has(field) ? line.text(field) : "", kind); };
-    Line read{line.place(), symbols("context"), symbols("question"), symbols_of(line.text("answer"), kind)};
-    if (read.answer.empty()) line.refuse("an empty answer given; one symbol or more required");
-    if (read.context.empty() && read.question.empty())
+    const Symbols context = symbols("context"), question = symbols("question"),
+                  answer = symbols_of(line.text("answer"), kind);
+    if (answer.empty()) line.refuse("an empty answer given; one symbol or more required");
+    if (context.empty() && question.empty())
       line.refuse("neither context nor question given; a text in one of them required");
-    if (!blank.empty() && !read.context.empty() && !read.question.empty())
-      read.question.insert(read.question.begin(), blank);
+    Line read{line.place(), context, std::ssize(context), std::ssize(answer)};
+    if (kind != "words" && !context.empty() && !question.empty()) read.symbols.push_back(" ");
+    for (const Symbols* part : {&question, &answer})
+      read.symbols.insert(read.symbols.end(), part->begin(), part->end());
     file.lines.push_back(std::move(read));
   });
   if (file.lines.empty()) throw FileError(name, ": no line given; objects of context, question and answer required");
   return file;
 }
 
-// Symbols by number; 0 is the mark between a question and its answer.
-class Vocabulary {
- public:
-  Vocabulary() = default;
-  explicit Vocabulary(const File& file) {
-    for (const Line& line : file.lines)
-      for (const auto* part : {&line.context, &line.question, &line.answer})
-        for (const std::string& symbol : *part) numbers_.emplace(symbol, 0);
-    for (auto& [symbol, number] : numbers_) {
-      symbols_.push_back(symbol);
-      number = static_cast<std::int64_t>(symbols_.size());
-    }
-  }
-  std::int64_t size() const { return static_cast<std::int64_t>(symbols_.size()) + 1; }
-  const std::string& symbol(std::int64_t number) const { return symbols_.at(static_cast<std::size_t>(number - 1)); }
-  void append(Tokens& tokens, const std::vector<std::string>& symbols, const std::string& place) const {
-    for (const std::string& symbol : symbols) {
-      const auto found = numbers_.find(symbol);
-      if (found == numbers_.end())
-        throw FileError(place, ": symbol ", in_quotes(symbol), " given; one that the training file has required");
-      tokens.push_back(found->second);
-    }
-  }
-
- private:
-  std::map<std::string, std::int64_t> numbers_;
-  std::vector<std::string> symbols_;
-};
+// In their order. Symbol k has number k + 1; 0 is the mark between a question and its answer.
+Symbols vocabulary_of(const File& file) {
+  std::set<std::string> symbols;
+  for (const Line& line : file.lines) symbols.insert(line.symbols.begin(), line.symbols.end());
+  return {symbols.begin(), symbols.end()};
+}
 
 // Sequences, and what was cut off to make them fit.
 struct Sequences {
@@ -133,24 +116,27 @@ struct Sequences {
   std::int64_t cut = 0, question_cut = 0;
   index_t longest = 0;  // before the cut
 
-  void add(const Line& line, const Vocabulary& vocabulary, std::int64_t length) {
+  void add(const Line& line, const Symbols& vocabulary, std::int64_t length) {
     Tokens tokens;
-    vocabulary.append(tokens, line.context, line.place);
-    vocabulary.append(tokens, line.question, line.place);
-    tokens.push_back(0);
-    vocabulary.append(tokens, line.answer, line.place);
-    const auto read = static_cast<index_t>(tokens.size()) - 1, answer = static_cast<index_t>(line.answer.size());
-    if (length > 0 && answer > length)
-      throw FileError(line.place, ": an answer of ", answer, " symbols given; at most --length ", length, " required");
+    for (const std::string& symbol : line.symbols) {
+      const auto found = std::ranges::lower_bound(vocabulary, symbol);
+      if (found == vocabulary.end() || *found != symbol)
+        throw FileError(line.place, ": symbol ", in_quotes(symbol), " given; one that the training file has required");
+      tokens.push_back(1 + (found - vocabulary.begin()));
+    }
+    tokens.insert(tokens.end() - line.answer, 0);
+    const index_t read = std::ssize(tokens) - 1;
+    if (length > 0 && line.answer > length)
+      throw FileError(
+          line.place, ": an answer of ", line.answer, " symbols given; at most --length ", length, " required");
     const index_t left = length > 0 ? std::max<index_t>(0, read - length) : 0;
     longest = std::max(longest, read);
-    cut += left > 0, question_cut += left > static_cast<index_t>(line.context.size());
-    tokens.erase(tokens.begin(), tokens.begin() + left);
-    Row row{{tokens.begin(), tokens.end() - 1}, {tokens.begin() + 1, tokens.end()}, {}};
-    std::fill(row.targets.begin(), row.targets.end() - answer, no_target);
+    cut += left > 0, question_cut += left > line.context;
+    Row row{{tokens.begin() + left, tokens.end() - 1}, {tokens.begin() + left + 1, tokens.end()}, {}};
+    std::fill(row.targets.begin(), row.targets.end() - line.answer, no_target);
     row.graded = row.targets;
     rows.push_back(std::move(row));
-    about.sequences = static_cast<std::int64_t>(rows.size());
+    about.sequences = std::ssize(rows);
   }
 };
 
@@ -190,7 +176,7 @@ class JsonlTask final : public Task {
 
   JsonlTask(Options& options, const CommandLine& line) : options_(with_whole_paths(options, line)) {
     const File file = read(options.data);
-    vocabulary_ = Vocabulary(file);
+    vocabulary_ = vocabulary_of(file);
     std::string hashes = file.hash;
     const auto add_file = [&](const std::string& path, Sequences& set) {
       const File other = read(path);
@@ -212,7 +198,7 @@ class JsonlTask final : public Task {
   TransformerOptions model() const override {
     index_t longest = std::max(training_.longest, validation_.longest);
     for (const Sequences& set : tests_) longest = std::max(longest, set.longest);
-    return {.vocabulary = vocabulary_.size(),
+    return {.vocabulary = std::ssize(vocabulary_) + 1,
         .length = options_.length > 0 ? std::min(longest, options_.length) : longest,
         .dim = 128,
         .layers = 2,
@@ -263,7 +249,7 @@ class JsonlTask final : public Task {
   std::string text(std::int64_t token) const override {
     const bool words = options_.symbols == "words";
     if (token == 0) return words ? "| " : "|";
-    const std::string& symbol = vocabulary_.symbol(token);
+    const std::string& symbol = vocabulary_.at(static_cast<std::size_t>(token - 1));
     if (options_.symbols == "bytes" && (symbol[0] & 0x80)) return one_line(symbol);
     return words ? symbol + ' ' : symbol;
   }
@@ -367,7 +353,7 @@ class JsonlTask final : public Task {
   }
 
   Options options_;
-  Vocabulary vocabulary_;
+  Symbols vocabulary_;
   Sequences training_, validation_;
   std::vector<Sequences> tests_;
   std::vector<std::string> set_aside_;  // notes
