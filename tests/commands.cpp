@@ -135,11 +135,13 @@ TEST_CASE("commands: --help lists each, each explains itself, and a wrong one ge
 }
 
 TEST_CASE("commands: schemes and tasks list what there is and show one") {
-  const std::string schemes = run({"schemes"}).out, cope = run({"schemes", "cope"}).out;
-  for (const char* name : {"\ncope ", "\ndape(SCHEME) ", "\nrope "}) CHECK(schemes.find(name) != std::string::npos);
-  CHECK(cope.starts_with("cope: Contextual Position Encoding"));
-  CHECK(cope.find("p_max=") != std::string::npos);
-  CHECK(cope.find("\nrope:") == std::string::npos);
+  const std::string schemes = run({"schemes"}).out, two = run({"schemes", "rope", "cope"}).out;
+  for (const char* name : {"\ncope ", "\ndape(SCHEME) ", "\nrope "}) CHECK(has(schemes, name));
+  CHECK(two.starts_with("rope: "));
+  CHECK(has(two, "\n    layout=half  which dims make a pair; one of half | interleaved\n"));
+  CHECK(has(two, "\ncope: Contextual Position Encoding"));
+  CHECK(has(two, "\n    p_max=64  largest position; the table has p_max + 1 rows; in [1, 1e+06]\n"));
+  CHECK_FALSE(has(two, "\nalibi:"));
   const std::string tasks = run({"tasks"}).out, flip_flop = run({"tasks", "flip_flop"}).out;
   for (const char* name : {"\nflip_flop ", "\nbucket_sort ", "\nlm "}) CHECK(tasks.find(name) != std::string::npos);
   for (const char* text : {"dense", "cope 4.9 (4.4)", "steps=1500", "first bit"})

@@ -143,11 +143,12 @@ TEST_CASE("score: a trained model prefers what its text says") {
       "{\"context\": \"the cat sat on the mat.\\na dog ran\", \"choices\": [\"to the sea.\", \"on xyz.\"], \"answer\": "
       "0}\n"
       "{\"context\": \"a dog ran to the\", \"answer\": \"sea.\"}\n");
-  const Outcome scored =
-      run("score", {out, "--data", scratch / "q.jsonl", "--out", scratch / "lines.jsonl", "--quiet"});
+  const Outcome scored = run("score", {out, "--data", scratch / "q.jsonl", "--out", scratch / "lines.jsonl"});
   REQUIRE_MESSAGE(scored.code == 0, scored.err);
   CHECK(scored.out.find("note: 2 of 5 texts") == 0);
   CHECK(has(scored.out, "accuracy %, sum of log p"));
+  CHECK(has(scored.err, "score 3/3 100 %"));
+  CHECK_FALSE(has(scored.err, "tokens/s"));  // what is counted are questions
   std::istringstream lines(test::text_of(scratch / "lines.jsonl"));
   std::vector<nlohmann::json> found;
   for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));

@@ -6,7 +6,6 @@
 #include <ctime>
 
 #include "autograd/inspect/probe.h"
-#include "examples/whence/cli/scheme_names.h"
 #include "nn/transformer.h"
 #include "tests/close.h"
 
@@ -156,23 +155,16 @@ TEST_CASE("options that do not fit the sizes are refused when a scheme is made")
   CHECK(make("sinusoidal", {3, 1, 8}) == "sinusoidal: model dim 3 given; an even one required");
 }
 
-TEST_CASE("a scheme's description tells all that the registry knows") {
+TEST_CASE("each scheme says what it is, and the defaults of its options are legal values") {
   register_decay();
-  std::string text;
   for (const SchemeInfo& info : registered_schemes()) {
-    text += description(info);
-    CHECK(text.find(info.name + ": " + info.title + " (" + info.paper + ")\n    " + info.equation + "\n") !=
-          std::string::npos);
-    CHECK_FALSE(info.title.empty());
-    CHECK_FALSE(info.paper.empty());
+    CHECK_FALSE((info.title.empty() || info.paper.empty() || info.equation.empty()));
     for (const SchemeOption& option : info.options) {
-      CHECK(text.find("    " + option.name + "=" + option.default_text + "  " + option.help) != std::string::npos);
+      CHECK_FALSE(option.help.empty());
       CHECK(refusal(info.name + (info.takes_base ? "(rope, " : "(") + option.name + "=" + option.default_text + ")") ==
-            "accepted");  // a default is a legal value
+            "accepted");
     }
   }
-  CHECK(text.find("p_max=64  largest position; the table has p_max + 1 rows; in [1, 1e+06]\n") != std::string::npos);
-  CHECK(text.find("layout=half  which dims make a pair; one of half | interleaved\n") != std::string::npos);
 }
 
 TEST_CASE("a scheme of the user's own works everywhere") {

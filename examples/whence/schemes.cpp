@@ -19,6 +19,18 @@ void print_all() {
   std::cout << table.text() << "whence schemes NAME shows paper, equation and options; schemes add up: cope + rope\n";
 }
 
+std::string description(const SchemeInfo& scheme) {
+  std::string text = scheme.name + ": " + scheme.title + " (" + scheme.paper + ")\n    " + scheme.equation + '\n';
+  for (const SchemeOption& option : scheme.options) {
+    const bool is_word = option.kind == SchemeOption::Kind::word;
+    text += "    " + option.name + "=" + option.default_text + "  " + option.help;
+    text += is_word ? "; one of " + joined(option.choices, std::identity(), " | ")
+                    : to_text("; in [", option.low, ", ", option.high, "]");
+    text += '\n';
+  }
+  return text;
+}
+
 int run(CommandLine& line) {
   std::vector<std::string> names;
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())

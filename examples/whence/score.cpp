@@ -147,7 +147,7 @@ int run(CommandLine& line) {
     const std::vector<ChoiceScore> scores = score_choices(*saved.model, *saved.tokeniser, question, reading);
     totals.add(question, scores);
     lines += line_of(question, scores);
-    progress.update(static_cast<std::int64_t>(totals.chance.size() + totals.greedy.size()), 1, {});
+    progress.update(static_cast<std::int64_t>(totals.chance.size() + totals.greedy.size()), 0, {});
   }
   progress.finish();
   print(totals, reading.length);
