@@ -14,12 +14,8 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/statistics.h"
-#include "examples/whence/lab/axes.h"
-#include "examples/whence/lab/figures.h"
-#include "examples/whence/lab/plan.h"
-#include "examples/whence/lab/tables.h"
+#include "examples/whence/lab/findings.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/study/train_request.h"
 #include "nn/io/checkpoint.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
@@ -188,20 +184,22 @@ namespace {
 
 // Two schemes, two lengths, two seeds; one run failed.
 Grid made_up_grid() {
-  Grid grid{.task = "flip_flop", .axes = {"length"}, .cells = {}, .folder = {}};
+  Grid grid;
+  grid.task = "flip_flop", grid.axes = parse_axes({"length=8,16"});
   double value = 1;
   for (const char* seed : {"0", "1"}) {
     for (const char* length : {"8", "16"}) {
       for (const char* scheme : {"cope", "rope"}) {
         GridCell cell;
-        cell.scheme = scheme, cell.seed = seed[0] - '0';
+        cell.task = grid.task, cell.scheme = scheme, cell.seed = seed[0] - '0';
         cell.place = {{"length", length}, {"scheme", scheme}, {"seed", seed}};
-        cell.scores.push_back({"dense", {.measures = {{"token error %", value *= 2}}, .guesses = {{"a coin", 50.0}}}});
+        cell.figures.scores.push_back(
+            {"dense", {.measures = {{"token error %", value *= 2}}, .guesses = {{"a coin", 50.0}}}});
         grid.cells.push_back(std::move(cell));
       }
     }
   }
-  grid.cells[7].failure = "exit code 1", grid.cells[7].scores.clear();  // rope, 16, seed 1
+  grid.cells[7].failure = "exit code 1", grid.cells[7].figures.scores.clear();  // rope, 16, seed 1
   return grid;
 }
 
@@ -212,7 +210,7 @@ using Rows = std::vector<std::vector<std::string>>;
 TEST_CASE("tables of two axes: means over seeds, one axis or another across, failed runs said") {
   const Grid grid = made_up_grid();
   const Outcome outcome(grid, "");
-  CHECK(outcome.measure() == "token error %");
+  CHECK(outcome.measure == "token error %");
   const auto by_length = cross_tables(outcome, "scheme", "length");
   REQUIRE(by_length.size() == 1);
   CHECK(by_length[0].title == "flip_flop, dense");
@@ -224,7 +222,7 @@ TEST_CASE("tables of two axes: means over seeds, one axis or another across, fai
   REQUIRE(by_seed.size() == 2);
   CHECK(by_seed[1].title == "flip_flop, rope, dense");
   CHECK(by_seed[1].table.rows() == Rows{{"8", "4.00", "64.00"}, {"16", "16.00", "failed"}});
-  LongTables tables({"length"}, false);
+  Findings tables(grid.axes, false);
   tables.add(outcome);
   CHECK_FALSE(tables.tested);  // two seeds are too few
   CHECK(tables.scores.rows().size() == 4);

@@ -9,15 +9,17 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/lab/page.h"
-#include "examples/whence/lab/request.h"
+#include "examples/whence/cli/words.h"
+#include "examples/whence/lab/findings.h"
 #include "examples/whence/lab/run.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/study/train_request.h"
+#include "examples/whence/tasks/chomsky.h"
 #include "nn/io/files.h"
+#include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 #include "tensor/suggest.h"
@@ -26,7 +28,9 @@ namespace whence {
 namespace {
 
 struct Options {
-  GridOptions grid;
+  std::vector<std::string> tasks, vary;
+  std::string schemes, set;  // no schemes: those that the task's paper compares
+  Grid grid;                 // what all tasks share
   std::string measure = "auto", rows, columns, out, device = "auto", slurm, sbatch;
   int jobs = threads();
   bool quiet = false, plan = false, collect = false;
@@ -35,47 +39,32 @@ struct Options {
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
     {"sequence-error", "sequence error %"}, {"perplexity", "perplexity"}, {"bits-per-byte", "bits per byte"}};
 
-// The two axes of the tables that stand first; none where the long table says it all.
-std::optional<std::pair<std::string, std::string>> crossing(
-    const CommandLine& line, const Options& options, const std::vector<Axis>& axes, bool text) {
-  std::vector<std::string> known{"scheme", "seed", "test-set"};
-  for (const Axis& axis : axes) known.push_back(axis.name);
-  for (const auto& [option, value] : {std::pair("rows", options.rows), {"columns", options.columns}})
-    if (!value.empty() && std::ranges::count(known, value) == 0)
-      line.refuse(option, to_text("one of ", joined(known)), "other axes are named by --vary");
-  std::string rows = options.rows, columns = options.columns;
-  if (rows.empty() && columns.empty() && axes.empty() && !text) return std::nullopt;
-  const std::string second = axes.empty() ? "test-set" : axes[0].name;
-  if (rows.empty()) rows = columns == "scheme" ? second : "scheme";
-  if (columns.empty()) columns = rows == "scheme" ? second : "scheme";
-  if (rows == columns) line.refuse("columns", to_text("another axis than ", rows), "rows are that already");
-  return std::pair(rows, columns);
-}
-
-std::string introduction_of(const Outcome& outcome, const GridRequest& request) {
-  const Grid& grid = outcome.grid();
-  std::size_t failed = 0, missing = 0;
-  for (const GridCell& cell : grid.cells) missing += cell.missing, failed += !cell.missing && !cell.failure.empty();
-  Settings fixed_settings = request.settings;
-  std::erase_if(fixed_settings, [&](const auto& setting) {
-    return std::ranges::count(grid.axes, setting.first) > 0 || (request.same_tokens && setting.first == "batch");
-  });
-  std::string arguments, axes;
-  for (const std::string& argument : arguments_of(fixed_settings)) arguments += " " + argument;
-  for (const Axis& axis : request.axes) {
-    axes += to_text(axes.empty() ? " with " : "; ", axis.name);
-    for (const std::string& value : axis.values) axes += to_text(&value == &axis.values[0] ? " " : ", ", value);
-  }
-  if (request.same_tokens) axes += "; the batch such that all see the same tokens";
-  return to_text(grid.task, ", ", outcome.measure(), ", lower is better. Every run: train ", grid.task, arguments, axes,
-      ". ", grid.cells.size(), " runs", failed > 0 ? to_text(", ", failed, " failed") : "",
-      missing > 0 ? to_text(", ", missing, " missing") : "", ".");
+void declare_grid(CommandLine& line, Options& options) {
+  std::vector<std::string> known{"chomsky", "lm"};
+  for (const tasks::TaskInfo& info : tasks::registered_tasks()) known.push_back(info.name);
+  line.names(
+          "TASK...", &options.tasks, "whence tasks lists them; chomsky: all fifteen of the hierarchy; lm: text", known)
+      .heading("Grid")
+      .text("schemes", &options.schemes,
+          {.help = "positional schemes, separated by commas; whence schemes lists them; none: those that the task's "
+                   "paper compares",
+              .known = scheme_names()})
+      .integer("seeds", &options.grid.seeds, Range<int>{1, 1000}, {"of each scheme: 0, 1, ..."})
+      .texts("vary", &options.vary,
+          {"an axis: an option of train with its values, \"variables=1,3,5\", or of a scheme, \"cope.p_max=16,64\"; "
+           "several make a grid"})
+      .choice(
+          "preset", &options.grid.preset, {"mini", "paper"}, {"mini: minutes on a laptop; paper: the papers' sizes"})
+      .text("set", &options.set,
+          {"options of train in place of the preset's, e.g. \"steps=300 dim=32\"; a value with blanks in quotes"})
+      .flag("same-tokens", &options.grid.same_tokens,
+          {"the batch follows the length: steps x batch x length is as the preset and --set have it"});
 }
 
 void declare_options(CommandLine& line, Options& options) {
   std::vector<std::string> names;
   for (const auto& [name, measure] : measures) names.push_back(name);
-  declare_grid_options(line, options.grid);
+  declare_grid(line, options);
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
   declare_device(line, &options.device);
   line.heading("Output")
@@ -103,6 +92,57 @@ void declare_options(CommandLine& line, Options& options) {
       "an option of a scheme, on text");
 }
 
+// ---- What is asked
+
+std::vector<std::string> schemes_of(const CommandLine& line, const std::string& text) {
+  std::vector<std::string> schemes;
+  for (const std::string& part : list_of(text)) {
+    const std::string scheme = canonical_text(parse_schemes(part));
+    if (std::ranges::count(schemes, scheme) > 0)
+      line.refuse("schemes", to_text(scheme, " once"), "each scheme is one row");
+    schemes.push_back(scheme);
+  }
+  return schemes;
+}
+
+// What the task's paper compares; of text, and where no paper prints figures, CoPE's first table.
+std::vector<std::string> schemes_of_the_paper(const std::string& task) {
+  std::vector<std::string> schemes;
+  if (task != "lm")
+    for (const tasks::PaperFigure& figure : tasks::make_task(task)->paper_figures(0))
+      schemes.push_back(canonical_text(parse_schemes(figure.scheme)));
+  return schemes.empty() ? std::vector<std::string>{"absolute", "rope", "cope"} : schemes;
+}
+
+std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (name == "lm" && names.size() > 1)
+      throw InputError("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table");
+    if (name == "chomsky")
+      for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
+    else
+      found.push_back(name == "lm" ? name : tasks::find_task(name).name);
+  }
+  if (found.empty())
+    throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
+  return found;
+}
+
+// One for each task, not planned yet. A single task's lies in `folder`, those of several in folders of their own inside it.
+std::vector<Grid> grids_of(const CommandLine& line, const Options& options, const std::filesystem::path& folder) {
+  const std::vector<std::string> names = tasks_of(options.tasks);
+  std::vector<Grid> grids;
+  for (const std::string& task : names) {
+    Grid& grid = grids.emplace_back(options.grid);
+    grid.task = task, grid.folder = names.size() > 1 ? folder / task : folder;
+    grid.axes = parse_axes(options.vary);
+    grid.schemes = options.schemes.empty() ? schemes_of_the_paper(task) : schemes_of(line, options.schemes);
+    grid.set = parse_settings("set", options.set);
+  }
+  return grids;
+}
+
 void check(const CommandLine& line, const Options& options, bool text) {
   const int asked = (options.plan ? 1 : 0) + (options.collect ? 1 : 0) + (options.slurm.empty() ? 0 : 1);
   if (asked > 1) throw InputError("--plan, --slurm, --collect: several given; one at most required");
@@ -111,6 +151,25 @@ void check(const CommandLine& line, const Options& options, bool text) {
   line.refuse_unless("measure", options.measure == "auto" || of_text == text,
       text ? "a task, which has errors" : "lm, which has perplexities");
 }
+
+// The two axes of the tables that stand first; none where the long table says it all.
+std::optional<std::pair<std::string, std::string>> crossing(
+    const CommandLine& line, const Options& options, const std::vector<Axis>& axes, bool text) {
+  std::vector<std::string> known{"scheme", "seed", "test-set"};
+  for (const Axis& axis : axes) known.push_back(axis.name);
+  for (const auto& [option, value] : {std::pair("rows", options.rows), {"columns", options.columns}})
+    if (!value.empty() && std::ranges::count(known, value) == 0)
+      line.refuse(option, to_text("one of ", joined(known)), "other axes are named by --vary");
+  std::string rows = options.rows, columns = options.columns;
+  if (rows.empty() && columns.empty() && axes.empty() && !text) return std::nullopt;
+  const std::string second = axes.empty() ? "test-set" : axes[0].name;
+  if (rows.empty()) rows = columns == "scheme" ? second : "scheme";
+  if (columns.empty()) columns = rows == "scheme" ? second : "scheme";
+  if (rows == columns) line.refuse("columns", to_text("another axis than ", rows), "rows are that already");
+  return std::pair(rows, columns);
+}
+
+// ---- What comes out
 
 // The runs that are not done as lines, or as a script of them.
 void print_for_other_engines(const CommandLine& line, const Options& options, std::vector<Grid>& grids) {
@@ -131,13 +190,32 @@ void print_for_other_engines(const CommandLine& line, const Options& options, st
             << " runs; when they are done, or before: the same command with --collect\n";
 }
 
-Findings findings_of(const std::vector<Grid>& grids, const std::vector<GridRequest>& requests, const Options& options,
+std::string introduction_of(const Outcome& outcome) {
+  const Grid& grid = outcome.grid;
+  std::size_t failed = 0, missing = 0;
+  for (const GridCell& cell : grid.cells) missing += cell.missing, failed += !cell.missing && !cell.failure.empty();
+  Settings fixed_settings = grid.settings;
+  std::erase_if(fixed_settings, [&](const auto& setting) {
+    return std::ranges::count(grid.axes, setting.first, &Axis::name) > 0 ||
+           (grid.same_tokens && setting.first == "batch");
+  });
+  std::string arguments, axes;
+  for (const std::string& argument : arguments_of(fixed_settings)) arguments += " " + argument;
+  for (const Axis& axis : grid.axes)
+    axes += to_text(axes.empty() ? " with " : "; ", axis.name, " ", joined(axis.values));
+  if (grid.same_tokens) axes += "; the batch such that all see the same tokens";
+  return to_text(grid.task, ", ", outcome.measure, ", lower is better. Every run: train ", grid.task, arguments, axes,
+      ". ", grid.cells.size(), " runs", failed > 0 ? to_text(", ", failed, " failed") : "",
+      missing > 0 ? to_text(", ", missing, " missing") : "", ".");
+}
+
+Findings findings_of(const std::vector<Grid>& grids, const std::string& measure,
     const std::optional<std::pair<std::string, std::string>>& cross) {
   Findings found(grids[0].axes, grids[0].task == "lm");
-  for (std::size_t k = 0; k < grids.size(); ++k) {
-    const Outcome outcome(grids[k], measures.at(options.measure));
-    found.introduction += (k > 0 ? "\n" : "") + introduction_of(outcome, requests[k]);
-    found.tables.add(outcome);
+  for (const Grid& grid : grids) {
+    const Outcome outcome(grid, measure);
+    found.introduction += (found.introduction.empty() ? "" : "\n") + introduction_of(outcome);
+    found.add(outcome);
     if (cross) std::ranges::move(cross_tables(outcome, cross->first, cross->second), std::back_inserter(found.crossed));
     for (auto* figures : {&figures_over_axes, &learning_curves})
       std::ranges::move(figures(outcome), std::back_inserter(found.figures));
@@ -149,14 +227,13 @@ int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  const std::string first = options.grid.tasks.empty() ? "" : options.grid.tasks[0];
-  const std::filesystem::path folder = options.out.empty() ? "runs/lab_" + first : options.out;
-  const std::vector<GridRequest> requests = requests_of(line, options.grid, folder);
-  const bool text = requests[0].task == "lm";
+  const std::filesystem::path folder =
+      !options.out.empty() ? options.out : "runs/lab_" + (options.tasks.empty() ? "" : options.tasks[0]);
+  std::vector<Grid> grids = grids_of(line, options, folder);
+  const bool text = grids[0].task == "lm";
   check(line, options, text);
-  const auto cross = crossing(line, options, requests[0].axes, text);
-  std::vector<Grid> grids;  // all of them are checked before anything runs
-  for (const GridRequest& request : requests) grids.push_back(plan_grid(request, checked_train_options));
+  const auto cross = crossing(line, options, grids[0].axes, text);
+  for (Grid& grid : grids) grid = planned(std::move(grid));  // all of them are checked before anything runs
   if (options.plan || !options.slurm.empty()) return print_for_other_engines(line, options, grids), 0;
   const DeviceChoice choice = choose_device(options.device);
   install_interrupt_handler();
@@ -165,10 +242,10 @@ int run(CommandLine& line) {
     collect_grids(grids);
   else
     run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
-  const Findings found = findings_of(grids, requests, options, cross);
+  const Findings found = findings_of(grids, measures.at(options.measure), cross);
   std::cout << text_of(found) << "This call took " << time_text(steady_seconds() - started) << ", with " << options.jobs
             << " runs at a time; " << choice.sentence << ".\n";
-  write_findings(folder, to_text("whence: ", options.grid.tasks[0]), found, grids);
+  write_findings(folder, to_text("whence: ", options.tasks[0]), found, grids);
   std::cout
       << "written: " << folder.string()
       << "/{report.html, *.svg, scores.csv, runs.csv, differences.csv, curves.csv, lab.json, one folder per run}\n";

@@ -16,13 +16,11 @@
 #include "examples/whence/papers/commands.h"
 #include "examples/whence/papers/compare.h"
 #include "examples/whence/papers/kept.h"
-#include "examples/whence/papers/listing.h"
 #include "examples/whence/papers/runs.h"
-#include "examples/whence/papers/short_trainings.h"
+#include "examples/whence/papers/staleness.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/commit.h"
 #include "examples/whence/run/run_files.h"
-#include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/error.h"
@@ -38,9 +36,9 @@ using papers::Record;
 
 struct Options {
   std::vector<std::string> names;
-  std::string preset = "mini", data, code, set, out = "runs/reproduce", record, records, device = "auto";
-  int seeds = 0, jobs = threads();  // seeds 0: the preset's
-  std::vector<std::string> rows;
+  papers::Asked asked;
+  std::string out = "runs/reproduce", record, records, device = "auto";
+  int jobs = threads();
   bool list = false, plan = false, stale = false, check = false, quiet = false;
 };
 
@@ -63,7 +61,7 @@ std::string machine_of(const DeviceChoice& choice) {
 }
 
 bool reads(const PaperTable& table, const char* word, papers::Reads what) {
-  return table.grid.reads == what ||
+  return table.reads == what ||
          std::ranges::any_of(table.commands, [&](const std::string& command) { return papers::names(command, word); });
 }
 
@@ -71,14 +69,15 @@ bool reads(const PaperTable& table, const char* word, papers::Reads what) {
 class Reproduction {
  public:
   // Everything is checked, and nothing written.
-  Reproduction(const PaperTable& table, const Options& options)
+  Reproduction(const PaperTable& table, const Options& options, const DeviceChoice& choice)
       : table_(table),
         options_(options),
-        folder_(fs::path(options.out) / to_text(table.name, "-", options.preset)),
-        choice_(choose_device(options.device)) {
-    if (!table.presets.empty()) runs_ = papers::plan_runs(table, asked(), checked_train_options);
+        choice_(choice),
+        folder_(fs::path(options.out) / to_text(table.name, "-", options.asked.preset)),
+        vectors_(choice.device.is_cpu() ? to_string(instruction_set()) : choice.sentence) {
+    if (!table.presets.empty()) runs_ = papers::plan_runs(table, options.asked);
     for (const std::string& command : table.commands)
-      for (const auto& [word, file] : {std::pair("TEXT", options.data), std::pair("CODE", options.code)})
+      for (const auto& [word, file] : {std::pair("TEXT", options.asked.text), std::pair("CODE", options.asked.code)})
         if (papers::names(command, word) && file.empty())
           throw InputError("--", word[0] == 'T' ? "data" : "code",
               ": nothing given; a file of yours required: ", table.name, " runs whence ", command);
@@ -90,7 +89,7 @@ class Reproduction {
     std::size_t runs = 0;
     for (const Grid& grid : runs_.grids) runs += grid.cells.size();
     std::cout << table_.name << ": " << table_.what << " (" << table_.place << ")\n";
-    if (runs > 0) std::cout << runs << " runs, preset " << options_.preset << "; as\n  " << runs_.lab << '\n';
+    if (runs > 0) std::cout << runs << " runs, preset " << options_.asked.preset << "; as\n  " << runs_.lab << '\n';
     for (const std::string& command : table_.commands)
       std::cout << "  whence " << shell_command(papers::words_of(command, places())) << '\n';
     if (!table_.note.empty()) std::cout << table_.note << '\n';
@@ -119,57 +118,42 @@ class Reproduction {
   }
 
  private:
-  papers::Asked asked() const {
-    return {.preset = options_.preset,
-        .set = options_.set,
-        .text = options_.data,
-        .code = options_.code,
-        .device = choice_.device.is_cpu() ? "" : to_string(choice_.device),
-        .methods = options_.rows,
-        .seeds = options_.seeds,
-        .folder = fs::path(options_.out) / "runs"};
-  }
-
   papers::Places places() const {
     const fs::path run = runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder;
-    return {run, folder_, options_.data, options_.code};
+    return {run, folder_, options_.asked.text, options_.asked.code};
   }
-
-  std::string vectors() const { return choice_.device.is_cpu() ? to_string(instruction_set()) : choice_.sentence; }
 
   Record begun() const {
     char date[32];
     const std::time_t now = std::time(nullptr);
     std::strftime(date, sizeof date, "%F %R", std::gmtime(&now));
-    Record record{.table = table_.name,
-        .preset = options_.preset,
+    return {.table = table_.name,
+        .preset = options_.asked.preset,
         .date = date,
         .program = program_and_version(),
         .machine = machine_of(choice_),
-        .vectors = vectors(),
-        .set = options_.set,
-        .text = {},
+        .vectors = vectors_,
+        .set = options_.asked.set,
         .lab = runs_.lab};
-    return record;
   }
 
   void train(Record& record) {
     const Machine machine = machine_for(runs_.grids, options_.jobs, options_.device, options_.quiet);
     run_grids(runs_.grids, machine);
     record.measurement = papers::measured(table_, runs_.grids);
-    const papers::Preset& preset = papers::find_preset(table_, options_.preset);
-    record.seeds = options_.seeds == 0 ? preset.seeds : options_.seeds;
+    const papers::Preset& preset = papers::find_preset(table_, record.preset);
+    record.seeds = runs_.grids[0].seeds;
     for (const Grid& grid : runs_.grids)
       for (const GridCell& cell : grid.cells) {
         ++record.runs, record.failed += !cell.failure.empty();
-        record.core_seconds += cell.seconds_in_all * machine.threads;
+        record.core_seconds += cell.figures.seconds_in_all * machine.threads;
         if (!cell.data.empty())
           record.text = fs::path(*find_setting(cell.options, "data")).filename().string() + ", SHA-256 " + cell.data;
       }
     if (table_.methods.empty()) return;
     std::cout << record.measurement.measure << (table_.higher_is_better ? ", higher" : ", lower") << " is better; "
               << choice_.sentence << ", " << papers::time_text(record.core_seconds / 2) << " on two cores\n\n";
-    const PaperTable shown = papers::with_rows(table_, options_.rows);
+    const PaperTable shown = papers::with_rows(table_, options_.asked.rows);
     const Table beside = papers::beside_paper(shown, record.measurement),
                 verdicts = papers::verdicts(shown, preset, record.measurement);
     std::cout << beside.text() << '\n';
@@ -185,19 +169,18 @@ class Reproduction {
       return;
     }
     count_operations(record);
-    record.bits = papers::bits_of(
-        {{&table_, record.preset, record.set}}, folder_ / "short_trainings", options_.jobs, checked_train_options)[0];
+    record.bits =
+        papers::bits_of({{&table_, record.preset, record.set}}, folder_ / "short_trainings", options_.jobs)[0];
     papers::keep(options_.record, table_, record, said, folder_);
   }
 
   // Of the presets as they are, whatever else is asked; of none that the user's text has no room for.
   void count_operations(Record& record) const {
     for (const papers::Preset& preset : table_.presets) {
-      papers::Asked other = asked();
+      papers::Asked other = options_.asked;
       other.preset = preset.name, other.set.clear(), other.seeds = 0;
       try {
-        record.operations[preset.name] =
-            operations(papers::plan_runs(table_, other, checked_train_options), operations_per_sequence);
+        record.operations[preset.name] = operations(papers::plan_runs(table_, other));
       } catch (const InputError&) { continue; }
     }
   }
@@ -206,10 +189,10 @@ class Reproduction {
 
   Record kept() const {
     const std::vector<Record> records = records_of(options_);
-    const Record* found = papers::find_record(records, table_.name, options_.preset);
+    const Record* found = papers::find_record(records, table_.name, options_.asked.preset);
     if (!found)
       throw InputError(
-          "--check: ", table_.name, " at preset ", options_.preset, " is not recorded; another table required");
+          "--check: ", table_.name, " at preset ", options_.asked.preset, " is not recorded; another table required");
     return *found;
   }
 
@@ -224,7 +207,7 @@ class Reproduction {
   // Error where other numbers came out of the same vectors.
   void require_as_recorded(const Record& now) const {
     const Record record = kept();
-    const std::vector<std::string> differ = differences(now, record, options_.rows);
+    const std::vector<std::string> differ = differences(now, record, options_.asked.rows);
     for (const std::string& each : differ) std::cout << "differs: " << one_line(each) << '\n';
     if (differ.empty()) {
       std::size_t numbers = 0;
@@ -240,8 +223,9 @@ class Reproduction {
 
   const PaperTable& table_;
   const Options& options_;
+  const DeviceChoice& choice_;
   fs::path folder_;
-  DeviceChoice choice_;
+  std::string vectors_;  // what the bits depend on
   papers::Runs runs_;
 };
 
@@ -251,13 +235,14 @@ void declare_options(CommandLine& line, Options& options) {
   line.names("NAME...", &options.names,
           "tables or figures of the papers; all: those that have the preset; --list shows them", known)
       .flag("list", &options.list, {"every table and figure: what it asks, how it is had here, what it costs"})
-      .choice("preset", &options.preset, {"mini", "small", "paper"},
+      .choice("preset", &options.asked.preset, {"mini", "small", "paper"},
           {"mini: for a laptop; small: for a night; paper: the paper's sizes"})
-      .integer("seeds", &options.seeds, Range<int>{0, 1000}, {"of each method; verdicts need three; 0: the preset's"})
-      .texts("row", &options.rows, {"this row of the table alone, as the paper names it; several make several"})
-      .text("data", &options.data, {"of language models: the text to train on"})
-      .text("code", &options.code, {"of language models of code: a folder or a file to train on"})
-      .text("set", &options.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})
+      .integer(
+          "seeds", &options.asked.seeds, Range<int>{0, 1000}, {"of each method; verdicts need three; 0: the preset's"})
+      .texts("row", &options.asked.rows, {"this row of the table alone, as the paper names it; several make several"})
+      .text("data", &options.asked.text, {"of language models: the text to train on"})
+      .text("code", &options.asked.code, {"of language models of code: a folder or a file to train on"})
+      .text("set", &options.asked.set, {"options of train in place of the preset's, e.g. \"steps=300 dim=32\""})
       .flag("plan", &options.plan, {"checks everything, says what would run, and trains nothing"});
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
   declare_device(line, &options.device);
@@ -277,33 +262,30 @@ void declare_options(CommandLine& line, Options& options) {
   line.example("whence reproduce dape-v2/table1 --data austen.txt", "kernels of a convolution, on text");
 }
 
-bool has_preset(const PaperTable& table, const std::string& preset) {
-  const bool alone = table.presets.empty() && table.kind == Kind::commanded;
-  return alone || std::ranges::count(table.presets, preset, &papers::Preset::name) > 0;
-}
-
-std::vector<PaperTable> tables_of(const Options& options) {
-  std::vector<PaperTable> tables;
+// `all`: those that have the preset, and those of commands alone.
+std::vector<const PaperTable*> tables_of(const Options& options) {
+  std::vector<const PaperTable*> tables;
   const auto add = [&](const PaperTable& table) {
-    if (std::ranges::count(tables, table.name, &PaperTable::name) == 0) tables.push_back(table);
+    if (std::ranges::count(tables, &table) == 0) tables.push_back(&table);
   };
   for (const std::string& name : options.names) {
-    if (name != "all") {
-      add(papers::find_table(name));
-      continue;
-    }
+    if (name != "all") add(papers::find_table(name));
     for (const PaperTable& table : papers::all_papers().tables)
-      if (has_preset(table, options.preset)) add(table);
+      if (const bool alone = table.presets.empty() && table.kind == Kind::commanded;
+          name == "all" && (alone || papers::find_named(table.presets, options.asked.preset)))
+        add(table);
   }
   return tables;
 }
 
-void check(const CommandLine& line, const Options& options, const std::vector<PaperTable>& tables) {
-  for (const PaperTable& table : tables)
-    if (table.kind == Kind::not_ours)
-      throw InputError(table.name, ": ", table.what, "; it cannot be run here: ", table.note);
+void check(const CommandLine& line, const Options& options, const std::vector<const PaperTable*>& tables) {
+  for (const PaperTable* table : tables)
+    if (table->kind == Kind::not_ours)
+      throw InputError(table->name, ": ", table->what, "; it cannot be run here: ", table->note);
   line.refuse_unless("row", options.record.empty(), "no --record, which keeps whole tables");
-  const auto any = [&](const auto& is_so) { return tables.empty() || std::ranges::any_of(tables, is_so); };
+  const auto any = [&](const auto& is_so) {
+    return tables.empty() || std::ranges::any_of(tables, [&](const PaperTable* table) { return is_so(*table); });
+  };
   const bool trained = any([](const PaperTable& table) { return !table.presets.empty(); });
   for (const char* name : {"preset", "seeds", "set", "row", "check", "jobs", "device"})
     line.refuse_unless(name, trained, "a table for which something is trained");
@@ -317,24 +299,20 @@ int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
-  if (options.list || options.stale) {
-    const std::vector<Record> records = records_of(options);
-    if (options.list)
-      papers::print_list(records);
-    else
-      papers::print_staleness(records, fs::path(options.out) / "short_trainings", options.jobs, checked_train_options);
-    return 0;
-  }
-  if (options.names.empty() && !options.record.empty()) {
-    papers::write_records(options.record, papers::records_in(options.record));
-    return 0;
-  }
+  if (options.list) return papers::print_list(records_of(options)), 0;
+  if (options.stale)
+    return papers::print_staleness(records_of(options), fs::path(options.out) / "short_trainings", options.jobs), 0;
+  if (options.names.empty() && !options.record.empty())
+    return papers::write_records(options.record, papers::records_in(options.record)), 0;
   if (options.names.empty())
     throw InputError("no name given; a table or figure of the papers required; whence reproduce --list lists them");
-  const std::vector<PaperTable> tables = tables_of(options);
+  const std::vector<const PaperTable*> tables = tables_of(options);
   check(line, options, tables);
+  const DeviceChoice choice = choose_device(options.device);
+  options.asked.device = choice.device.is_cpu() ? "" : to_string(choice.device);
+  options.asked.folder = fs::path(options.out) / "runs";
   std::vector<Reproduction> all;
-  for (const PaperTable& table : tables) all.emplace_back(table, options);
+  for (const PaperTable* table : tables) all.emplace_back(*table, options, choice);
   install_interrupt_handler();
   int code = 0;
   for (Reproduction& each : all) {

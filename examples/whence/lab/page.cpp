@@ -1,7 +1,5 @@
-#include "examples/whence/lab/page.h"
-
+#include "examples/whence/lab/findings.h"
 #include "examples/whence/report/plot.h"
-#include "examples/whence/report/report.h"
 #include "nn/io/files.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
@@ -11,28 +9,28 @@ namespace {
 
 constexpr std::size_t readable = 40;  // rows of differences on a screen
 
-std::string about_the_test(const LongTables& tables) {
-  return tables.tested ? to_text("p: Welch's t-test over seeds, two-sided, where both sides have ", seeds_for_a_test,
-                             " seeds or more.")
-                       : to_text("No test: Welch's needs ", seeds_for_a_test, " seeds or more on both sides.");
+std::string about_the_test(const Findings& found) {
+  return found.tested ? to_text("p: Welch's t-test over seeds, two-sided, where both sides have ", seeds_for_a_test,
+                            " seeds or more.")
+                      : to_text("No test: Welch's needs ", seeds_for_a_test, " seeds or more on both sides.");
 }
 
-Json json_of(const Grid& grid, const GridCell& cell) {
+Json json_of(const GridCell& cell) {
   Json options{Json::Fields()};
   for (const auto& [name, value] : cell.options) options.add(name, value);
   Json::List results;
-  for (const auto& [set, score] : cell.scores)
+  for (const auto& [set, score] : cell.figures.scores)
     results.push_back({{"test_set", set}, {"measures", score.measures}, {"guesses", score.guesses}});
-  return {{"task", grid.task}, {"place", cell.place}, {"scheme", cell.scheme}, {"seed", cell.seed},
+  return {{"task", cell.task}, {"place", cell.place}, {"scheme", cell.scheme}, {"seed", cell.seed},
       {"folder", cell.folder.string()}, {"options", options}, {"sequences_per_step", cell.sequences},
-      {"train_seconds", cell.seconds}, {"failure", cell.failure.empty() ? Json() : Json(cell.failure)},
+      {"train_seconds", cell.figures.seconds}, {"failure", cell.failure.empty() ? Json() : Json(cell.failure)},
       {"results", results}};
 }
 
 std::string json_of(const Findings& found, const std::vector<Grid>& grids) {
   Json::List runs;
   for (const Grid& grid : grids)
-    for (const GridCell& cell : grid.cells) runs.push_back(json_of(grid, cell));
+    for (const GridCell& cell : grid.cells) runs.push_back(json_of(cell));
   return Json{{"version", WHENCE_VERSION}, {"axes", found.axes}, {"runs", runs}}.page(1) + '\n';
 }
 
@@ -41,10 +39,10 @@ std::string json_of(const Findings& found, const std::vector<Grid>& grids) {
 std::string text_of(const Findings& found) {
   std::string text = found.introduction + '\n';
   for (const CrossTable& cross : found.crossed) text += cross.title + '\n' + cross.table.text() + '\n';
-  text += found.tables.scores.text() + '\n';
-  const std::size_t differences = found.tables.differences.rows().size();
+  text += found.scores.text() + '\n';
+  const std::size_t differences = found.differences.rows().size();
   if (differences > readable) return text + to_text(differences, " differences: in differences.csv and on the page.\n");
-  if (differences > 0) text += found.tables.differences.text() + about_the_test(found.tables) + '\n';
+  if (differences > 0) text += found.differences.text() + about_the_test(found) + '\n';
   return text;
 }
 
@@ -58,13 +56,12 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
     page.tables.push_back({cross.title, "Means over seeds, and standard deviations.", cross.table});
     crossed += cross.title + '\n' + cross.table.csv() + '\n';
   }
-  const bool text = grids[0].task == "lm";  // of which no paper's figures and no guesses are known
   page.tables.push_back({"What came out",
-      text ? "" : "The paper's figures are for its own sizes of model and task. Guesses need no model.",
-      found.tables.scores});
+      found.text ? "" : "The paper's figures are for its own sizes of model and task. Guesses need no model.",
+      found.scores});
   page.tables.push_back({"What makes a difference?",
-      "Pairs that differ in one thing. " + about_the_test(found.tables) + " Few seeds can show large differences only.",
-      found.tables.differences});
+      "Pairs that differ in one thing. " + about_the_test(found) + " Few seeds can show large differences only.",
+      found.differences});
   for (const Figure& figure : found.figures) {
     page.plots.push_back(figure.plot);
     write_file((folder / (figure.name + ".svg")).string(), report::svg_file(figure.plot));
@@ -73,10 +70,9 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
   write_file((folder / "report.html").string(), report::html(page));
   write_file((folder / "lab.json").string(), json_of(found, grids));
   if (!crossed.empty()) write_file((folder / "tables.csv").string(), crossed);
-  for (const auto& [name, table] : {std::pair("scores.csv", &found.tables.numbers), {"runs.csv", &found.tables.runs},
-           {"differences.csv", &found.tables.differences}})
+  for (const auto& [name, table] : {std::pair("scores.csv", &found.numbers), {"runs.csv", &found.runs},
+           {"differences.csv", &found.differences}, {"curves.csv", &found.curves}})
     write_file((folder / name).string(), table->csv());
-  write_file((folder / "curves.csv").string(), curve_points(found.axes, grids).csv());
 }
 
 }  // namespace whence

@@ -1,9 +1,9 @@
-#include "examples/whence/lab/plan.h"
-
+// A grid before anything runs: its cells, each with its place, its options and its folder, all of them checked.
 #include <algorithm>
 #include <map>
 
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/lab/grid.h"
 #include "examples/whence/study/train_request.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/sha256.h"
@@ -19,9 +19,12 @@ std::int64_t whole_number(const Settings& values, const std::string& name) {
   return *number;
 }
 
+// ---- Folders
+
 // Everything but letters, digits and what no shell minds, as %2F.
-std::string escaped(const std::string& text, const std::string& also_plain) {
+std::string escaped(const std::string& text) {
   static constexpr char digits[] = "0123456789ABCDEF";
+  static constexpr std::string_view also_plain = "-+,=._";
   std::string result;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -46,96 +49,82 @@ std::string scheme_folder(const std::string& scheme) {
   std::string name;
   for (const char c : scheme.substr(0, scheme.find_last_not_of(')') + 1))
     if (c != ' ') name += c == '(' || c == ')' ? '-' : c;
-  return escaped(name, "-+,=._");
+  return fitting(escaped(name));
 }
 
 // A level of folders for each axis of options, and below them the scheme and the seed: "variables=3/cope-p_max=16.0".
-std::filesystem::path folder_of(const Grid& grid, const GridCell& cell, const std::vector<Axis>& axes) {
+std::filesystem::path folder_of(const Grid& grid, const GridCell& cell) {
   std::filesystem::path folder = grid.folder;
-  for (const Axis& axis : axes)
-    if (!axis.inside_schemes()) folder /= fitting(axis.name + "=" + escaped(cell.place.at(axis.name), "-+,=._"));
-  return folder / to_text(fitting(scheme_folder(cell.scheme)), ".", cell.seed);
+  for (const Axis& axis : grid.axes)
+    if (!axis.inside_schemes()) folder /= fitting(axis.name + "=" + escaped(cell.place.at(axis.name)));
+  return folder / to_text(scheme_folder(cell.scheme), ".", cell.seed);
 }
 
-// "flip_flop, cope, length 15"; nothing where only schemes and seeds differ.
-std::string cell_name(const std::string& task, const GridCell& cell, const std::vector<Axis>& axes) {
-  if (axes.empty()) return "";
-  std::string name = task + ", " + cell.scheme;
-  for (const Axis& axis : axes)
-    if (!axis.inside_schemes()) name += to_text(", ", axis.name, " ", cell.place.at(axis.name));
-  return name;
+// ---- Cells
+
+// In the place of each cell one for each of the values, as `put` makes it; none where that says no.
+template <class Put> void split(std::vector<GridCell>& cells, const std::vector<std::string>& values, const Put& put) {
+  std::vector<GridCell> parts;
+  for (const GridCell& cell : cells)
+    for (const std::string& value : values)
+      if (GridCell part = cell; put(part, value)) parts.push_back(std::move(part));
+  cells = std::move(parts);
 }
 
-// An error that it meets names the cell, where there are several to tell apart.
-template <class Question> void naming(const std::string& cell, const Question& question) {
-  try {
-    question();
-  } catch (const InputError& error) {
-    if (cell.empty()) throw;
-    throw InputError(cell, ": ", error.what());
-  }
+// A scheme without the axis has one cell there.
+bool put_inside(GridCell& cell, const Axis& axis, const std::string& value) {
+  const auto varied = with_value(cell.scheme, axis, value);
+  cell.place[axis.name] = varied ? value : "-";
+  cell.scheme = varied.value_or(cell.scheme);
+  return varied || value == axis.values[0];
 }
 
-// The cells of one seed: every value of every axis, and every scheme with them.
-class Planner {
- public:
-  explicit Planner(const GridRequest& request) : request_(request) {}
-
-  std::vector<GridCell> cells() {
-    for (const Axis& axis : request_.axes) require_scheme_of(axis);
-    std::vector<GridCell> all;
-    GridCell empty;
-    empty.options = request_.settings;
-    add(all, 0, empty);
-    return all;
-  }
-
- private:
-  void require_scheme_of(const Axis& axis) const {
-    const auto has = [&](const std::string& scheme) { return with_value(scheme, axis, axis.values[0]).has_value(); };
-    if (axis.inside_schemes() && std::ranges::none_of(request_.schemes, has))
+// Those of one seed: the options of train one after another, then the schemes, then their own options.
+std::vector<GridCell> cells_of(const Grid& grid) {
+  std::vector<GridCell> cells(1);
+  cells[0].task = grid.task, cells[0].options = grid.settings;
+  for (const Axis& axis : grid.axes)
+    if (!axis.inside_schemes())
+      split(cells, axis.values, [&](GridCell& cell, const std::string& value) {
+        cell.place[axis.name] = value;
+        cell.name += to_text(", ", axis.name, " ", value);
+        put_setting(cell.options, axis.name, value);
+        return true;
+      });
+  split(cells, grid.schemes, [](GridCell& cell, const std::string& scheme) {
+    cell.scheme = cell.place["scheme"] = scheme;
+    return true;
+  });
+  for (const Axis& axis : grid.axes) {
+    if (!axis.inside_schemes()) continue;
+    split(cells, axis.values, [&](GridCell& cell, const auto& value) { return put_inside(cell, axis, value); });
+    if (std::ranges::all_of(cells, [&](const GridCell& cell) { return cell.place.at(axis.name) == "-"; }))
       throw InputError("--vary: ", axis.name, " given; ", axis.inside_schemes()->first,
           " in one of --schemes required; add it there");
   }
+  for (GridCell& cell : cells) cell.name = cell.scheme + cell.name;
+  return cells;
+}
 
-  // The options of train one after another, then schemes.
-  void add(std::vector<GridCell>& all, std::size_t k, const GridCell& begun) const {
-    if (k == request_.axes.size()) {
-      for (const std::string& scheme : request_.schemes) add_scheme(all, 0, scheme, scheme, begun);
-      return;
-    }
-    const Axis& axis = request_.axes[k];
-    if (axis.inside_schemes()) return add(all, k + 1, begun);
-    for (const std::string& value : axis.values) {
-      GridCell cell = begun;
-      cell.place[axis.name] = value;
-      put_setting(cell.options, axis.name, value);
-      add(all, k + 1, cell);
-    }
+Settings settings_of(const Grid& grid) {
+  Settings settings;
+  if (grid.preset == "mini") settings = parse_settings("preset", words_of_sizes(*find_study(grid.task), "mini"));
+  for (const auto& [name, value] : grid.set) {
+    const bool has_axis = std::ranges::count(grid.axes, name, &Axis::name) > 0;
+    if (has_axis && !(grid.same_tokens && name == "length"))
+      throw InputError("--set: ", name, "=", value, " given; options other than ", name, " required; --vary has it");
+    put_setting(settings, name, value);
   }
+  return settings;
+}
 
-  // Its own options one after another; a scheme without one of them has one cell there.
-  void add_scheme(std::vector<GridCell>& all, std::size_t k, const std::string& name, const std::string& scheme,
-      const GridCell& begun) const {
-    if (k == request_.axes.size()) {
-      GridCell cell = begun;
-      cell.scheme = scheme, cell.place["scheme"] = name;
-      all.push_back(std::move(cell));
-      return;
-    }
-    const Axis& axis = request_.axes[k];
-    if (!axis.inside_schemes()) return add_scheme(all, k + 1, name, scheme, begun);
-    GridCell cell = begun;
-    for (const std::string& value : axis.values) {
-      const auto varied = with_value(scheme, axis, value);
-      cell.place[axis.name] = varied ? value : "-";
-      add_scheme(all, k + 1, name, varied.value_or(scheme), cell);
-      if (!varied) return;
-    }
-  }
+// ---- Checks
 
-  const GridRequest& request_;
-};
+Settings values_of(const std::string& task, const Settings& options, const std::string& scheme) {
+  std::vector<std::string> words = arguments_of(options);
+  words.insert(words.end(), {"--scheme", scheme, "--quiet"});
+  return checked_train_options(task, words);
+}
 
 // Of one step, all parts of it.
 std::int64_t sequences_of(const Settings& values) {
@@ -158,78 +147,61 @@ std::int64_t batch_for(std::int64_t tokens, const Settings& values) {
       fits(above) ? std::to_string(above) : "");
 }
 
-// What the cells of a request are checked by.
-class Checker {
- public:
-  Checker(const GridRequest& request, const TrainCheck& check) : request_(request), check_(check) {}
+// Of what --set and the preset say, before axes change it: an axis whose option must be given, such as a text, gives
+// its first value.
+std::int64_t tokens_before_axes(const Grid& grid, const GridCell& first) {
+  Settings settings = grid.settings;
+  for (const auto& [name, value] : first.options)
+    if (!find_setting(settings, name) && name != "length" && name != "steps") put_setting(settings, name, value);
+  const Settings values = values_of(grid.task, settings, first.scheme);
+  if (!find_setting(values, "length"))
+    throw InputError("--same-tokens: given; a task with the option length required; ", grid.task, " has none");
+  if (std::ranges::count(grid.axes, "batch", &Axis::name) > 0)
+    throw InputError("--same-tokens: given, and --vary batch too; one of both required: the batch follows");
+  return whole_number(values, "steps") * sequences_of(values) * whole_number(values, "length");
+}
 
-  void check(std::vector<GridCell>& cells) {
-    const std::optional<std::int64_t> tokens =
-        request_.same_tokens ? std::optional(tokens_before_axes(cells.front())) : std::nullopt;
-    for (GridCell& cell : cells) {
-      naming(cell_name(request_.task, cell, request_.axes), [&] {
-        cell.values = values_of(cell.options, cell.scheme);
-        if (tokens) {
-          put_setting(cell.options, "batch", std::to_string(batch_for(*tokens, cell.values)));
-          cell.values = values_of(cell.options, cell.scheme);
-        }
-        cell.steps = whole_number(cell.values, "steps"), cell.sequences = sequences_of(cell.values);
-        if (request_.task == "lm") cell.data = text_of(cell.options);
-      });
+void check(const Grid& grid, std::vector<GridCell>& cells) {
+  std::int64_t tokens = 0;
+  if (grid.same_tokens) tokens = tokens_before_axes(grid, cells.front());
+  std::map<std::vector<std::string>, std::string> texts;  // SHA-256 by options: each text is read once
+  for (GridCell& cell : cells) {
+    try {
+      cell.values = values_of(grid.task, cell.options, cell.scheme);
+      if (grid.same_tokens) {
+        put_setting(cell.options, "batch", std::to_string(batch_for(tokens, cell.values)));
+        cell.values = values_of(grid.task, cell.options, cell.scheme);
+      }
+      cell.steps = whole_number(cell.values, "steps"), cell.sequences = sequences_of(cell.values);
+      if (grid.task != "lm") continue;
+      std::vector<std::string> words = arguments_of(cell.options);
+      words.insert(words.end(), {"--quiet", "--out", grid.folder.string()});
+      const auto [text, is_new] = texts.try_emplace(words);
+      if (is_new) text->second = data_of(grid.task, words);
+      cell.data = text->second;
+    } catch (const InputError& error) {
+      if (grid.axes.empty()) throw;  // only schemes and seeds differ
+      throw InputError(grid.task, ", ", cell.name, ": ", error.what());
     }
   }
-
- private:
-  Settings values_of(const Settings& options, const std::string& scheme) const {
-    std::vector<std::string> arguments = arguments_of(options);
-    arguments.insert(arguments.end(), {"--scheme", scheme, "--quiet"});
-    return check_(request_.task, arguments);
-  }
-
-  // Of what --set and the preset say, before axes change it: an axis whose option must be given, such as a text, gives
-  // its first value.
-  std::int64_t tokens_before_axes(const GridCell& first) const {
-    Settings settings = request_.settings;
-    for (const auto& [name, value] : first.options)
-      if (!find_setting(settings, name) && name != "length" && name != "steps") put_setting(settings, name, value);
-    const Settings values = values_of(settings, first.scheme);
-    if (!find_setting(values, "length"))
-      throw InputError("--same-tokens: given; a task with the option length required; ", request_.task, " has none");
-    if (std::ranges::count(request_.axes, "batch", &Axis::name) > 0)
-      throw InputError("--same-tokens: given, and --vary batch too; one of both required: the batch follows");
-    return whole_number(values, "steps") * sequences_of(values) * whole_number(values, "length");
-  }
-
-  // Of a text its SHA-256; each with its options is read once.
-  std::string text_of(const Settings& options) {
-    std::vector<std::string> arguments = arguments_of(options);
-    arguments.insert(arguments.end(), {"--quiet", "--out", request_.folder.string()});
-    const auto [text, is_new] = texts_.try_emplace(arguments);
-    if (is_new) text->second = data_of(request_.task, arguments);
-    return text->second;
-  }
-
-  const GridRequest& request_;
-  const TrainCheck& check_;
-  std::map<std::vector<std::string>, std::string> texts_;
-};
+}
 
 }  // namespace
 
-Grid plan_grid(const GridRequest& request, const TrainCheck& check) {
-  Grid grid{.task = request.task, .axes = {}, .cells = {}, .folder = request.folder};
-  for (const Axis& axis : request.axes) grid.axes.push_back(axis.name);
-  std::vector<GridCell> cells = Planner(request).cells();
-  Checker(request, check).check(cells);
+Grid planned(Grid grid) {
+  grid.settings = settings_of(grid);
+  std::vector<GridCell> cells = cells_of(grid);
+  check(grid, cells);
   std::map<Settings, std::unique_ptr<tasks::Task>> tasks_by_options;  // so that a file is read once
-  for (int seed = 0; seed < request.seeds; ++seed) {
+  for (int seed = 0; seed < grid.seeds; ++seed) {
     for (const GridCell& cell : cells) {
       GridCell& added = grid.cells.emplace_back(cell);
       added.seed = seed, added.place["seed"] = std::to_string(seed);
-      added.folder = folder_of(grid, added, request.axes);
-      if (request.task == "lm") continue;
+      put_setting(added.values, "seed", std::to_string(seed));
+      added.folder = folder_of(grid, added);
+      if (grid.task == "lm") continue;
       std::unique_ptr<tasks::Task>& task = tasks_by_options[added.options];
-      if (!task) task = task_with(request.task, added.options);
+      if (!task) task = task_with(grid.task, added.options);
       for (const tasks::TestSet& set : task->test_sets()) added.sets.push_back(set.name);
       if (!task->hash_of_files().empty()) added.data = tasks::data_fingerprint(*task, static_cast<std::uint64_t>(seed));
     }

@@ -1,7 +1,6 @@
 // Runs of grids: all of them here, or as lines for other engines; and what is done of them, at any time.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,20 +15,7 @@ struct Machine {
   bool quiet = false;
 };
 
-// A folder that one laboratory at a time runs in: FOLDER/lab.lock, held by the system (flock) until this process and
-// its runs have ended, whatever ends them. SystemError that says who holds it and since when.
-class FolderLock {
- public:
-  explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int file_;
-};
-
-// Trains what is not done, in the order of grids and their cells, and reads all results into the cells. A folder with
+// Runs what is not done, as many processes at a time as the machine says, and reads all results into the cells. A folder with
 // part of the same grid is continued; one with another is refused (DoesNotFit), and so is one in which another
 // laboratory runs (SystemError). A run that fails leaves its reason in its cell, the others go on, and the next call
 // tries it again; one whose results are damaged is said and run again. When asked to stop, the runs save and this throws

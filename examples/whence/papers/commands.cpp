@@ -8,7 +8,6 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/papers/runs.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"

@@ -3,8 +3,7 @@
 
 #include <filesystem>
 #include <string>
-
-#include "examples/whence/papers/kept.h"
+#include <vector>
 
 namespace whence::papers {
 
@@ -12,6 +11,14 @@ namespace whence::papers {
 struct Places {
   std::filesystem::path run, out;  // folders
   std::string text, code;          // the user's files
+};
+
+// What a command of a table said.
+struct Said {
+  std::string command, output;
+  int exit_code = 0;
+  double seconds = 0;
+  std::vector<std::string> figures = {};  // files that it drew, none where it failed
 };
 
 // The words behind `whence` with what they stand for in their places.

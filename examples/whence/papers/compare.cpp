@@ -8,12 +8,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/lab/axes.h"
 #include "examples/whence/lab/outcome.h"
-#include "examples/whence/lab/tables.h"
-#include "examples/whence/papers/runs.h"
-#include "examples/whence/report/table.h"
-#include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -22,24 +17,14 @@ namespace {
 
 constexpr int seeds_of_papers = 3;  // where they print a standard deviation
 
-const Method& method_of(const PaperTable& table, const std::string& name) {
-  const auto found = std::ranges::find(table.methods, name, &Method::name);
-  if (found == table.methods.end()) throw Error(table.name, ": method '", name, "' named; one of its methods required");
-  return *found;
-}
+// ---- Which cells are a method's in a column
 
-const Column& column_of(const PaperTable& table, const std::string& name) {
-  const auto found = std::ranges::find(table.columns, name, &Column::name);
-  if (found == table.columns.end()) throw Error(table.name, ": column '", name, "' named; one of its columns required");
-  return *found;
-}
-
-bool lies_at(const GridCell& cell, const std::vector<std::pair<std::string, std::string>>& places) {
+bool lies_at(const GridCell& cell, const AxisValues& places) {
   return std::ranges::all_of(places, [&](const auto& at) { return cell.place.at(at.first) == at.second; });
 }
 
-bool stands_at(const Grid& grid, const GridCell& cell, const Method& method, const Column& column) {
-  return (column.task.empty() || column.task == grid.task) && is_of(cell, method) && lies_at(cell, column.at);
+bool stands_at(const GridCell& cell, const Method& method, const Column& column) {
+  return (column.task.empty() || column.task == cell.task) && is_of(cell, method) && lies_at(cell, column.at);
 }
 
 bool has_method(const Preset& preset, const Method& method) {
@@ -61,15 +46,25 @@ std::string set_of(const GridCell& cell, const Column& column) {
 
 // Nothing where it was not tested so.
 std::optional<double> value_at(const Outcome& outcome, const GridCell& cell, const Column& column) {
-  if (!cell.failure.empty()) return std::nullopt;
   if (column.step > 0) {
-    const auto point = std::ranges::find(cell.validation_error, column.step, &LossPoint::step);
-    return point == cell.validation_error.end() ? std::nullopt : std::optional(point->loss);
+    const auto point = std::ranges::find(cell.figures.validation_error, column.step, &LossPoint::step);
+    return point == cell.figures.validation_error.end() ? std::nullopt : std::optional(point->loss);
   }
   const std::string set = set_of(cell, column);
-  const bool tested = std::ranges::any_of(cell.scores, [&](const auto& score) { return score.first == set; });
-  return tested || (set == "average" && !cell.scores.empty()) ? std::optional(outcome.value(cell, set)) : std::nullopt;
+  const bool tested = set == "average" || std::ranges::count(outcome.sets, set) > 0;
+  return tested ? outcome.value(cell, set) : std::nullopt;
 }
+
+// What needs no model, in percent of errors; nan where there is no such.
+double guess_at(const Outcome& outcome, const Column& column) {
+  double guess = std::numeric_limits<double>::quiet_NaN();
+  if (column.set.empty()) return guess;
+  for (const Group& group : outcome.groups)
+    if (std::isnan(guess) && lies_at(group.first(), column.at)) guess = outcome.best_guess(group, column.set);
+  return guess;
+}
+
+// ---- The paper's figures
 
 const Printed* printed_at(const PaperTable& table, const std::string& method, const std::string& column) {
   for (const Printed& printed : table.printed)
@@ -77,21 +72,27 @@ const Printed* printed_at(const PaperTable& table, const std::string& method, co
   return nullptr;
 }
 
-std::string probability(double p) { return p < 1e-4 ? "p < 0.0001" : "p = " + fixed(p, 4); }
-
-Decision without_spread(const std::vector<double>& lower, const std::vector<double>& higher) {
-  if (lower[0] == higher[0]) return {Verdict::not_decided, "all seeds of both are equal"};
-  return {lower[0] < higher[0] ? Verdict::holds : Verdict::does_not,
-      to_text("no test: each of ", lower.size(), " and ", higher.size(), " seeds gave the same, which differ")};
+// "21.7 (7.9)", "-" where the paper prints none.
+std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
+  const Printed* printed = printed_at(table, method, column);
+  if (!printed) return "-";
+  return exact(printed->mean) + (std::isnan(printed->deviation) ? "" : to_text(" (", exact(printed->deviation), ")"));
 }
 
-// What needs no model, in percent of errors; nan where there is no such.
-double guess_at(const Outcome& outcome, const Column& column) {
-  double guess = std::numeric_limits<double>::quiet_NaN();
-  if (column.set.empty()) return guess;
-  for (const Group& group : outcome.groups())
-    if (std::isnan(guess) && lies_at(*group.cells[0], column.at)) guess = outcome.best_guess(group, column.set);
-  return guess;
+std::string probability(double p) { return p < 1e-4 ? "p < 0.0001" : "p = " + fixed(p, 4); }
+
+// The test that the paper's own figures would pass, of three seeds each.
+std::string test_of_printed(const PaperTable& table, const Claim& claim) {
+  const Printed *better = printed_at(table, claim.better, claim.column),
+                *worse = printed_at(table, claim.worse, claim.column);
+  if (!better || !worse || std::isnan(better->deviation) || std::isnan(worse->deviation)) return "-";
+  const double p = welch_p_value(
+      {seeds_of_papers, better->mean, better->deviation}, {seeds_of_papers, worse->mean, worse->deviation});
+  return std::isnan(p) ? "no spread" : probability(p);
+}
+
+std::string verdict_text(Verdict verdict) {
+  return verdict == Verdict::holds ? "holds" : verdict == Verdict::does_not ? "does not" : "not decided at this size";
 }
 
 // "dape/figure9" is one of several figures of its table.
@@ -103,69 +104,44 @@ bool draws(const PaperTable& table, const std::string& name) {
       table.commands, [&](const std::string& command) { return (command + " ").find(figure) != std::string::npos; });
 }
 
-// The test that the paper's own figures would pass, of three seeds each.
-std::string test_of_printed(const PaperTable& table, const Claim& claim) {
-  const Printed *better = printed_at(table, claim.better, claim.column),
-                *worse = printed_at(table, claim.worse, claim.column);
-  if (!better || !worse || std::isnan(better->deviation) || std::isnan(worse->deviation)) return "";
-  const double p = welch_p_value(
-      {seeds_of_papers, better->mean, better->deviation}, {seeds_of_papers, worse->mean, worse->deviation});
-  return std::isnan(p) ? "no spread" : probability(p);
-}
-
-// Those that begin so, else the nearest, all of them where several are equally near; at most six.
-std::string near_names(const std::string& name) {
-  std::vector<std::string> near;
-  std::size_t least = 4;
-  for (const PaperTable& table : all_papers().tables) {
-    const std::size_t distance = table.name.starts_with(name) ? 0 : edit_distance(table.name, name);
-    if (distance > least) continue;
-    if (distance < least) near.clear();
-    least = distance;
-    near.push_back(table.name);
-  }
-  near.resize(std::min<std::size_t>(6, near.size()));
-  return joined(near);
-}
-
 }  // namespace
 
-PaperTable find_table(const std::string& name) {
-  for (const PaperTable& table : all_papers().tables)
+const PaperTable& find_table(const std::string& name) {
+  std::vector<std::string> all, near;
+  for (const PaperTable& table : all_papers().tables) {
     if (table.name == name || draws(table, name)) return table;
-  const std::string near = near_names(name);
+    all.push_back(table.name);
+    if (table.name.starts_with(name)) near.push_back(table.name);
+  }
+  const auto nearest = nearest_name(name, all);
+  if (near.empty() && nearest) near = {*nearest};
   throw InputError(in_quotes(name), " given; a table or figure of the papers required; ",
-      near.empty() ? "whence reproduce --list lists them" : "near: " + near);
+      near.empty() ? "whence reproduce --list lists them" : "near: " + first_few(near, ", "));
 }
 
 const Preset& find_preset(const PaperTable& table, const std::string& name) {
-  const auto found = std::ranges::find(table.presets, name, &Preset::name);
-  if (found != table.presets.end()) return *found;
+  if (const Preset* preset = find_named(table.presets, name)) return *preset;
   throw InputError(
       "--preset: ", name, " given; one of those of ", table.name, " required: ", joined(table.presets, &Preset::name));
 }
 
-Decision decide(const std::vector<double>& lower, const std::vector<double>& higher) {
-  const int fewest = std::min(summary(lower).count, summary(higher).count);
-  if (fewest < seeds_for_a_test)
-    return {Verdict::not_decided, to_text(fewest, " seeds; ", seeds_for_a_test, " required")};
-  const auto finite = [](double value) { return std::isfinite(value); };
-  if (!std::ranges::all_of(lower, finite) || !std::ranges::all_of(higher, finite))
-    return {Verdict::not_decided, "a run ended without a finite number"};
-  const double p = welch_p_value(summary(lower), summary(higher));
-  if (std::isnan(p)) return without_spread(lower, higher);
-  const std::string test = to_text("Welch's test, ", lower.size(), " and ", higher.size(), " seeds: ", probability(p));
-  if (p >= 0.05) return {Verdict::not_decided, test};
-  return {summary(lower).mean < summary(higher).mean ? Verdict::holds : Verdict::does_not, test};
+const std::vector<std::string>& tasks_at(const PaperTable& table, const Preset& preset) {
+  return preset.tasks.empty() ? table.tasks : preset.tasks;
 }
 
-std::string verdict_text(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::holds: return "holds";
-    case Verdict::does_not: return "does not";
-    case Verdict::not_decided: return "not decided at this size";
-  }
-  throw Error("a verdict of no kind");
+Decision decide(const std::vector<double>& lower, const std::vector<double>& higher) {
+  const Summary low = summary(lower), high = summary(higher);
+  const int fewest = std::min(low.count, high.count);
+  if (fewest < seeds_for_a_test)
+    return {Verdict::not_decided, to_text(fewest, " seeds; ", seeds_for_a_test, " required")};
+  if (!std::isfinite(low.mean) || !std::isfinite(high.mean))
+    return {Verdict::not_decided, "a run ended without a finite number"};
+  const double p = welch_p_value(low, high);
+  const Verdict as_seen = low.mean < high.mean ? Verdict::holds : Verdict::does_not;
+  if (std::isnan(p) && lower[0] == higher[0]) return {Verdict::not_decided, "all seeds of both are equal"};
+  const std::string seeds = to_text(lower.size(), " and ", higher.size(), " seeds");
+  if (std::isnan(p)) return {as_seen, to_text("no test: each of ", seeds, " gave the same, which differ")};
+  return {p < 0.05 ? as_seen : Verdict::not_decided, to_text("Welch's test, ", seeds, ": ", probability(p))};
 }
 
 bool is_of(const GridCell& cell, const Method& method) {
@@ -176,12 +152,11 @@ void require_cells(const PaperTable& table, const Preset& preset, const std::vec
   for (const Method& method : table.methods) {
     for (const Column& column : table.columns) {
       if (!has_method(preset, method) || !has_column(table, preset, column)) continue;
-      const GridCell* found = nullptr;
+      bool found = false;
       for (const Grid& grid : grids)
         for (const GridCell& cell : grid.cells)
-          if (!found && stands_at(grid, cell, method, column)) found = &cell;
+          if (stands_at(cell, method, column)) found = column.step > 0 || !set_of(cell, column).empty();
       if (!found) throw Error(table.name, ": ", method.name, ", ", column.name, " has no cell in the grid");
-      if (column.step == 0) (void)set_of(*found, column);
     }
   }
 }
@@ -190,20 +165,20 @@ Measurement measured(const PaperTable& table, const std::vector<Grid>& grids) {
   Measurement found;
   std::vector<Outcome> outcomes;
   for (const Grid& grid : grids) outcomes.emplace_back(grid, table.measure);
-  found.measure = outcomes[0].measure(), found.digits = outcomes[0].digits();
+  found.measure = outcomes[0].measure, found.digits = outcomes[0].digits;
   for (const Method& method : table.methods) {
     for (const Column& column : table.columns) {
       Measured each{method.name, column.name, {}};
       for (const Outcome& outcome : outcomes)
-        for (const GridCell& cell : outcome.grid().cells)
-          if (stands_at(outcome.grid(), cell, method, column))
+        for (const GridCell& cell : outcome.grid.cells)
+          if (stands_at(cell, method, column))
             if (const auto value = value_at(outcome, cell, column)) each.values.push_back(*value);
       if (!each.values.empty()) found.all.push_back(std::move(each));
     }
   }
   for (const Column& column : table.columns)
     for (const Outcome& outcome : outcomes)
-      if (column.task.empty() || column.task == outcome.grid().task)
+      if (column.task.empty() || column.task == outcome.grid.task)
         if (const double guess = guess_at(outcome, column); !std::isnan(guess))
           found.all.push_back({best_guess, column.name, {guess}});
   return found;
@@ -218,9 +193,9 @@ std::vector<double> Measurement::of(const std::string& method, const std::string
 std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
   std::vector<Judged> all;
   for (const Claim& claim : table.claims) {
-    const bool there = has_method(preset, method_of(table, claim.better)) &&
-                       has_method(preset, method_of(table, claim.worse)) &&
-                       has_column(table, preset, column_of(table, claim.column));
+    const bool there = has_method(preset, *find_named(table.methods, claim.better)) &&
+                       has_method(preset, *find_named(table.methods, claim.worse)) &&
+                       has_column(table, preset, *find_named(table.columns, claim.column));
     if (!there) continue;
     std::vector<double> lower = measurement.of(claim.better, claim.column),
                         higher = measurement.of(claim.worse, claim.column);
@@ -230,65 +205,52 @@ std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const 
   return all;
 }
 
-Count count_of(const std::vector<Judged>& all) {
-  Count count;
-  for (const Judged& each : all) {
-    const Verdict verdict = each.decision.verdict;
-    ++(verdict == Verdict::holds ? count.holds : verdict == Verdict::does_not ? count.does_not : count.not_decided);
-  }
-  return count;
-}
-
 PaperTable with_rows(const PaperTable& table, const std::vector<std::string>& methods) {
   PaperTable kept = table;
   if (methods.empty()) return kept;
+  for (const std::string& name : methods)
+    if (!find_named(table.methods, name))
+      throw InputError("--row: ", in_quotes(name), " given; one of those of ", table.name, " required");
   const auto is_left_out = [&](const std::string& name) { return std::ranges::count(methods, name) == 0; };
   std::erase_if(kept.methods, [&](const Method& method) { return is_left_out(method.name); });
   std::erase_if(kept.claims, [&](const Claim& claim) { return is_left_out(claim.better) || is_left_out(claim.worse); });
   return kept;
 }
 
-std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column) {
-  const Printed* printed = printed_at(table, method, column);
-  if (!printed) return "-";
-  return exact(printed->mean) + (std::isnan(printed->deviation) ? "" : to_text(" (", exact(printed->deviation), ")"));
-}
-
 Table beside_paper(const PaperTable& table, const Measurement& measurement) {
-  Table shown_table({"method", "column", "ours, mean (s.d.)", "seeds", "paper"});
+  Table beside({"method", "column", "ours, mean (s.d.)", "seeds", "paper"});
   for (const Method& method : table.methods) {
     for (const Column& column : table.columns) {
-      const std::vector<double> values = measurement.of(method.name, column.name);
+      const Summary ours = summary(measurement.of(method.name, column.name));
       const std::string printed = printed_text(table, method.name, column.name);
-      if (values.empty() && printed == "-") continue;
-      shown_table.row(
-          {method.name, column.name, values.empty() ? "-" : mean_and_deviation(summary(values), measurement.digits),
-              std::to_string(values.size()), printed});
+      if (ours.count > 0 || printed != "-")
+        beside.row({method.name, column.name, mean_and_deviation(ours, measurement.digits), std::to_string(ours.count),
+            printed});
     }
   }
   for (const Measured& each : measurement.all)
     if (each.method == best_guess)
-      shown_table.row({best_guess, each.column, shown(each.values[0], measurement.digits), "-", "-"});
-  return shown_table;
+      beside.row({best_guess, each.column, fixed(each.values[0], measurement.digits), "-", "-"});
+  return beside;
 }
 
 Table printed_figures(const PaperTable& table) {
   std::vector<std::string> head{"the paper's"};
   for (const Column& column : table.columns) head.push_back(column.name);
-  Table shown_table(head);
+  Table figures(head);
   for (const Method& method : table.methods) {
     std::vector<std::string> row{method.name};
     for (const Column& column : table.columns) row.push_back(printed_text(table, method.name, column.name));
-    shown_table.row(std::move(row));
+    figures.row(std::move(row));
   }
-  return shown_table;
+  return figures;
 }
 
 Table verdicts(const PaperTable& table, const Preset& preset, const Measurement& measurement) {
   Table found({"the paper's comparison", "column", "here", "test", "the paper's own figures"});
   for (const Judged& each : judged(table, preset, measurement))
     found.row({to_text(each.claim.better, " better than ", each.claim.worse), each.claim.column,
-        verdict_text(each.decision.verdict), each.decision.test, each.by_the_paper.empty() ? "-" : each.by_the_paper});
+        verdict_text(each.decision.verdict), each.decision.test, each.by_the_paper});
   return found;
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/lab/grid.h"
 #include "examples/whence/papers/paper_table.h"
 #include "examples/whence/report/table.h"
@@ -12,8 +11,9 @@
 namespace whence::papers {
 
 // InputError with the names that are near.
-[[nodiscard]] PaperTable find_table(const std::string& name);
+[[nodiscard]] const PaperTable& find_table(const std::string& name);
 [[nodiscard]] const Preset& find_preset(const PaperTable& table, const std::string& name);  // InputError: has no such
+[[nodiscard]] const std::vector<std::string>& tasks_at(const PaperTable& table, const Preset& preset);
 
 inline constexpr const char* best_guess = "best guess";  // stands as a method behind the others: it needs no model
 
@@ -46,27 +46,18 @@ struct Decision {
 };
 // Are the first values lower than the second?
 [[nodiscard]] Decision decide(const std::vector<double>& lower, const std::vector<double>& higher);
-[[nodiscard]] std::string verdict_text(Verdict verdict);
 
 struct Judged {
   Claim claim;
   Decision decision;
-  std::string by_the_paper;  // the same test of the figures that the paper prints; empty: they have no deviations
+  std::string by_the_paper;  // the same test of the figures that the paper prints; "-": they have no deviations
 };
 // Of the claims whose methods and column the preset has.
 [[nodiscard]] std::vector<Judged> judged(const PaperTable& table, const Preset& preset, const Measurement& measurement);
 
-struct Count {
-  int holds = 0, does_not = 0, not_decided = 0;
-  [[nodiscard]] int all() const { return holds + does_not + not_decided; }
-};
-[[nodiscard]] Count count_of(const std::vector<Judged>& all);
-
-// The table with these methods alone, and the claims between them; empty: the whole table.
+// The table with these methods alone, and the claims between them; empty: the whole table. InputError for one that the
+// table does not have.
 [[nodiscard]] PaperTable with_rows(const PaperTable& table, const std::vector<std::string>& methods);
-
-// "21.7 (7.9)", "-" where the paper prints none.
-[[nodiscard]] std::string printed_text(const PaperTable& table, const std::string& method, const std::string& column);
 
 // A line for each method and column. Mean and, from two seeds on, standard deviation.
 [[nodiscard]] Table beside_paper(const PaperTable& table, const Measurement& measurement);

@@ -6,17 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "examples/whence/papers/commands.h"
 #include "examples/whence/papers/record.h"
 
 namespace whence::papers {
-
-// What a command of a table said.
-struct Said {
-  std::string command, output;
-  int exit_code = 0;
-  double seconds = 0;
-  std::vector<std::string> figures = {};  // files that it drew, none where it failed
-};
 
 // InputError where FOLDER/README.md is there and is no such page.
 void require_own_page(const std::filesystem::path& folder);

@@ -1,8 +1,8 @@
 // The page of all records: what the papers claim, and what of it holds here.
-#include <algorithm>
+#include <array>
 #include <set>
 
-#include "examples/whence/cli/numbers.h"
+#include "examples/whence/lab/outcome.h"
 #include "examples/whence/papers/record.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
@@ -37,41 +37,48 @@ std::vector<const PaperTable*> tables_of(const std::string& paper) {
   return tables;
 }
 
+// How many comparisons there are, and how many of them hold, do not, and are not decided.
+using Counts = std::array<int, 4>;
+Counts counts_of(const Record* record) {
+  Counts counts{};
+  if (!record) return counts;
+  for (const Judged& each : judged_of(*record))
+    ++counts[0], ++counts[1 + static_cast<std::size_t>(each.decision.verdict)];
+  return counts;
+}
+
 // Tables, records and verdicts of each paper.
-std::string counts_of(const std::vector<Record>& records) {
+std::string sums_of(const std::vector<Record>& records) {
   std::string text = head({"paper", "tables and figures", "recorded", "comparisons", "hold", "do not",
       "not decided at this size", "two cores"});
   for (const auto& [paper, title] : all_papers().titles) {
-    int rows = 0, recorded = 0;
+    int recorded = 0;
     double seconds = 0;
-    Count sum;
-    for (const PaperTable* table : tables_of(paper)) {
-      ++rows;
+    Counts sums{};
+    const std::vector<const PaperTable*> tables = tables_of(paper);
+    for (const PaperTable* table : tables) {
       const Record* record = smallest(*table, records);
-      if (!record) continue;
-      const Count count = count_of(judged_of(*record));
-      ++recorded, seconds += record->core_seconds / 2;
-      sum.holds += count.holds, sum.does_not += count.does_not, sum.not_decided += count.not_decided;
+      const Counts counts = counts_of(record);
+      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += counts[k];
+      if (record) ++recorded, seconds += record->core_seconds / 2;
     }
-    text += row({title, std::to_string(rows), std::to_string(recorded), std::to_string(sum.all()),
-        std::to_string(sum.holds), std::to_string(sum.does_not), std::to_string(sum.not_decided), time_text(seconds)});
+    std::vector<std::string> cells{title, std::to_string(tables.size()), std::to_string(recorded)};
+    for (const int sum : sums) cells.push_back(std::to_string(sum));
+    cells.push_back(time_text(seconds));
+    text += row(cells);
   }
   return text;
 }
 
 // "CoPE over RoPE (In-dist, OOD), over Absolute PE (In-dist)"
-std::string comparisons_of(const std::vector<Judged>& all, Verdict verdict) {
+std::string comparisons_of(std::vector<Judged> all, Verdict verdict) {
+  std::erase_if(all, [&](const Judged& each) { return each.decision.verdict != verdict; });
+  const auto sides_of = [](const Judged& each) { return std::pair(each.claim.better, each.claim.worse); };
   std::string text;
-  std::vector<std::pair<std::string, std::string>> said;
-  for (const Judged& each : all) {
-    const std::pair pair(each.claim.better, each.claim.worse);
-    if (each.decision.verdict != verdict || std::ranges::count(said, pair) > 0) continue;
-    said.push_back(pair);
-    std::string columns;
-    for (const Judged& other : all)
-      if (std::pair(other.claim.better, other.claim.worse) == pair && other.decision.verdict == verdict)
-        columns += (columns.empty() ? "" : "; ") + other.claim.column;
-    text += to_text(text.empty() ? "" : ", ", pair.first, " over ", pair.second, " (", columns, ")");
+  for (const auto& [sides, claims] : parts_by(all, sides_of)) {
+    const std::string columns = joined(
+        claims, [](const Judged* each) { return each->claim.column; }, "; ");
+    text += to_text(text.empty() ? "" : ", ", sides.first, " over ", sides.second, " (", columns, ")");
   }
   return text;
 }
@@ -83,10 +90,11 @@ std::string index_of(const std::string& paper, const std::vector<Record>& record
   for (const PaperTable* table : tables_of(paper)) {
     const Record* record = smallest(*table, records);
     const std::string lacks = record || table->kind != Kind::not_ours ? "" : "; lacks: " + table->note;
-    const Count count = record ? count_of(judged_of(*record)) : Count();
-    const auto shown = [&](int number) { return count.all() == 0 ? "-" : std::to_string(number); };
-    text += row({table->name, table->what + lacks, shown(count.all()), shown(count.holds), shown(count.does_not),
-        shown(count.not_decided), record ? time_text(record->core_seconds / 2) : "-"});
+    std::vector<std::string> cells{table->name, table->what + lacks};
+    const Counts counts = counts_of(record);
+    for (const int count : counts) cells.push_back(counts[0] == 0 ? "-" : std::to_string(count));
+    cells.push_back(record ? time_text(record->core_seconds / 2) : "-");
+    text += row(cells);
   }
   return text;
 }
@@ -140,7 +148,7 @@ recorded at several sizes, the smallest is counted. The papers' own tables are t
 }  // namespace
 
 std::string summary_page(const std::vector<Record>& records) {
-  std::string text = how_to + facts_of(records) + counts_of(records);
+  std::string text = how_to + facts_of(records) + sums_of(records);
   for (const auto& [paper, title] : all_papers().titles)
     text += to_text("\n## ", title, "\n\n", index_of(paper, records), verdicts_of(paper, records));
   return text;

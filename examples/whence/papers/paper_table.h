@@ -2,6 +2,7 @@
 // each asks, how it is had here, and what the paper printed.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -20,21 +21,12 @@ enum class Kind {
 // Which text of the user a language model reads.
 enum class Reads { nothing, text, code };
 
-// What `lab` trains for a table, in its words.
-struct GridText {
-  std::vector<std::string> tasks = {};    // or lm alone
-  std::vector<std::string> schemes = {};  // canonical
-  std::vector<std::string> vary = {};
-  bool same_tokens = false;
-  Reads reads = Reads::nothing;
-};
-
 struct Preset {
   std::string name;                       // "mini", "small" or "paper"
   std::string lab = {};                   // lab's own preset
   std::string set = {};                   // and its --set
   std::string why = {};                   // reasons of what is neither the paper's nor obvious
-  std::vector<std::string> schemes = {};  // in place of the grid's; other methods have no numbers here
+  std::vector<std::string> schemes = {};  // in place of the table's; other methods have no numbers here
   std::vector<std::string> tasks = {};    // likewise
   int seeds = 3;
 };
@@ -50,7 +42,7 @@ struct Method {
 // Where a column's numbers lie in the grid.
 struct Column {
   std::string name;       // as the paper has it
-  std::string task = {};  // empty: the grid's only one
+  std::string task = {};  // empty: the table's only one
   std::string set = {};   // the test set; "average": of all of them; empty: what follows
   int times = 0;          // perplexity at so many times the training length
   int step = 0;           // the validation after so many steps
@@ -75,8 +67,12 @@ struct PaperTable {
   Kind kind = Kind::not_ours;
   std::string note = {};  // what a reader of the result should know
 
-  // Of what is trained.
-  GridText grid = {};
+  // Of what is trained, in the words of `lab`.
+  std::vector<std::string> tasks = {};    // or lm alone
+  std::vector<std::string> schemes = {};  // canonical
+  std::vector<std::string> vary = {};
+  bool same_tokens = false;
+  Reads reads = Reads::nothing;
   std::vector<Preset> presets = {};
   std::vector<Method> methods = {};
   std::vector<Column> columns = {};
@@ -89,6 +85,12 @@ struct PaperTable {
   // TEXT and CODE for the user's files, OUT for the folder of the results.
   std::vector<std::string> commands = {};
 };
+
+// The one of that name; nullptr: none.
+template <class Item> const Item* find_named(const std::vector<Item>& items, const std::string& name) {
+  const auto found = std::ranges::find(items, name, &Item::name);
+  return found == items.end() ? nullptr : &*found;
+}
 
 struct Papers {
   std::vector<std::pair<std::string, std::string>> titles = {};  // by what names of tables begin with: "cope"

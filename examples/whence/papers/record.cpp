@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <variant>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -12,6 +13,8 @@
 
 namespace whence::papers {
 namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 // The place of a record's table and preset in the papers; behind all where there is none.
 std::pair<std::size_t, std::size_t> place_of(const Record& record) {
@@ -24,70 +27,57 @@ std::pair<std::size_t, std::size_t> place_of(const Record& record) {
 
 std::string numbers_text(const std::vector<double>& values) { return joined(values, exact, " "); }
 
-class RecordReader {
- public:
-  explicit RecordReader(std::string file) : file_(std::move(file)) {}
+// The fields of one value, in their order.
+using Field = std::pair<const char*, std::variant<std::string*, int*, double*>>;
+std::vector<Field> fields_of(Record& record) {
+  return {{"date", &record.date}, {"program", &record.program}, {"machine", &record.machine},
+      {"vectors", &record.vectors}, {"set", &record.set}, {"text", &record.text}, {"lab", &record.lab},
+      {"seeds", &record.seeds}, {"runs", &record.runs}, {"failed", &record.failed},
+      {"digits", &record.measurement.digits}, {"core-seconds", &record.core_seconds},
+      {"measure", &record.measurement.measure}};
+}
 
-  std::vector<Record> read(std::string_view text) {
-    std::vector<Record> records;
-    for (const Line& line : lines_of(file_, text)) {
-      at_ = line.number;
-      const Cells words = words_in(line.value);
-      if (!line.indented) {
-        if (line.key != "record" || words.size() != 2) refuse(line.key, "record TABLE PRESET");
-        records.push_back(Record{.table = words[0], .preset = words[1]});
-      } else if (records.empty()) {
-        refuse(line.key, "record TABLE PRESET before it");
-      } else {
-        read_field(records.back(), line, words);
-      }
-    }
-    return records;
+// Empty where there is nothing to say.
+std::string text_of(const Field& field) {
+  const auto& value = field.second;
+  if (const auto* text = std::get_if<std::string*>(&value)) return **text;
+  if (const auto* seconds = std::get_if<double*>(&value)) return fixed(**seconds, 1);
+  const int count = **std::get_if<int*>(&value);
+  return count == 0 ? "" : std::to_string(count);
+}
+
+double number_of(const Line& line, const std::string& text) {
+  const auto found = parse_number<double>(text);
+  if (!found) line.refuse(in_quotes(text), "a number");
+  return *found;
+}
+
+void read_numbers(Record& record, const Line& line) {
+  const Cells cells = line.cells();
+  if (cells.size() != 3) line.refuse(to_text(cells.size(), " cells"), "| METHOD | COLUMN | NUMBERS |");
+  Measured& measured = record.measurement.all.emplace_back(Measured{cells[0], cells[1], {}});
+  for (const std::string& word : words_in(cells[2]))
+    measured.values.push_back(word == exact(not_a_number) ? not_a_number : number_of(line, word));
+}
+
+void read_field(Record& record, const Line& line) {
+  for (const auto& [key, value] : fields_of(record)) {
+    if (line.key != key) continue;
+    if (auto* const* text = std::get_if<std::string*>(&value)) return void(**text = line.value);
+    const double number = number_of(line, line.value);
+    if (auto* const* count = std::get_if<int*>(&value)) return void(**count = static_cast<int>(number));
+    return void(*std::get<double*>(value) = number);
   }
-
- private:
-  void read_field(Record& record, const Line& line, const Cells& words) const {
-    const std::map<std::string, std::string*> texts{{"date", &record.date}, {"program", &record.program},
-        {"machine", &record.machine}, {"vectors", &record.vectors}, {"set", &record.set}, {"text", &record.text},
-        {"lab", &record.lab}, {"measure", &record.measurement.measure}};
-    const std::map<std::string, int*> whole{{"seeds", &record.seeds}, {"runs", &record.runs},
-        {"failed", &record.failed}, {"digits", &record.measurement.digits}};
-    if (const auto text = texts.find(line.key); text != texts.end())
-      *text->second = line.value;
-    else if (const auto count = whole.find(line.key); count != whole.end())
-      *count->second = static_cast<int>(number(line.value));
-    else if (line.key == "core-seconds")
-      record.core_seconds = number(line.value);
-    else if (line.key == "operations" && words.size() == 2)
-      record.operations[words[0]] = number(words[1]);
-    else if (line.key == "bits" && words.size() >= 3)
-      record.bits[line.value.substr(words[0].size() + 1)] = words[0];
-    else if (line.key == "|")
-      read_numbers(record, cells_of(file_, line));
-    else
-      refuse(line.key, "a field of a record");
-  }
-
-  void read_numbers(Record& record, const Cells& cells) const {
-    if (cells.size() != 3) refuse(to_text(cells.size(), " cells"), "| METHOD | COLUMN | NUMBERS |");
-    Measured& measured = record.measurement.all.emplace_back(Measured{cells[0], cells[1], {}});
-    for (const std::string& word : words_in(cells[2]))
-      measured.values.push_back(word == "nan" ? std::numeric_limits<double>::quiet_NaN() : number(word));
-  }
-
-  double number(const std::string& text) const {
-    const auto found = parse_number<double>(text);
-    if (!found) refuse(in_quotes(text), "a number");
-    return *found;
-  }
-
-  [[noreturn]] void refuse(const std::string& found, const std::string& required) const {
-    refuse_line(file_, at_, found, required);
-  }
-
-  std::string file_;
-  std::size_t at_ = 0;
-};
+  const Cells words = words_in(line.value);
+  if (line.key == "operations" && words.size() == 2)
+    record.operations[words[0]] = number_of(line, words[1]);
+  else if (line.key == "bits" && words.size() >= 3)
+    record.bits[line.value.substr(words[0].size() + 1)] = words[0];
+  else if (line.key == "|")
+    read_numbers(record, line);
+  else
+    line.refuse(line.key, "a field of a record");
+}
 
 // Equal, where nan is like nan.
 bool alike(const std::vector<double>& a, const std::vector<double>& b) {
@@ -99,18 +89,12 @@ bool alike(const std::vector<double>& a, const std::vector<double>& b) {
 std::string text_of(std::vector<Record> records) {
   std::ranges::stable_sort(records, {}, place_of);
   std::string text = "# Written by `whence reproduce --record`: no number was typed by hand.\n";
-  for (const Record& record : records) {
+  for (Record& record : records) {
     text += to_text("\nrecord ", record.table, ' ', record.preset, '\n');
     const auto put = [&](const char* key, const std::string& value) {
       if (!value.empty()) text += to_text("  ", key, ' ', one_line(value), '\n');
     };
-    put("date", record.date), put("program", record.program), put("machine", record.machine);
-    put("vectors", record.vectors), put("set", record.set), put("text", record.text);
-    put("lab", record.lab);
-    for (const auto& [key, count] : {std::pair("seeds", record.seeds), {"runs", record.runs}, {"failed", record.failed},
-             {"digits", record.measurement.digits}})
-      if (count != 0) put(key, std::to_string(count));
-    put("core-seconds", fixed(record.core_seconds, 1)), put("measure", record.measurement.measure);
+    for (const Field& field : fields_of(record)) put(field.first, text_of(field));
     for (const auto& [preset, count] : record.operations) put("operations", preset + " " + exact(count));
     for (const auto& [trained, bits] : record.bits) put("bits", bits + " " + trained);
     for (const Measured& each : record.measurement.all)
@@ -120,7 +104,18 @@ std::string text_of(std::vector<Record> records) {
 }
 
 std::vector<Record> read_records(const std::string& file, std::string_view text) {
-  return RecordReader(file).read(text);
+  std::vector<Record> records;
+  for (const Line& line : lines_of(file, text)) {
+    const Cells words = words_in(line.value);
+    if (line.indented && records.empty()) line.refuse(line.key, "record TABLE PRESET before it");
+    if (line.indented)
+      read_field(records.back(), line);
+    else if (line.key != "record" || words.size() != 2)
+      line.refuse(line.key, "record TABLE PRESET");
+    else
+      records.push_back(Record{.table = words[0], .preset = words[1]});
+  }
+  return records;
 }
 
 const Record* find_record(const std::vector<Record>& records, const std::string& table, const std::string& preset) {
@@ -130,10 +125,9 @@ const Record* find_record(const std::vector<Record>& records, const std::string&
 }
 
 std::vector<Judged> judged_of(const Record& record) {
-  for (const PaperTable& table : all_papers().tables)
-    for (const Preset& preset : table.presets)
-      if (table.name == record.table && preset.name == record.preset) return judged(table, preset, record.measurement);
-  return {};
+  const PaperTable* table = find_named(all_papers().tables, record.table);
+  const Preset* preset = table ? find_named(table->presets, record.preset) : nullptr;
+  return preset ? judged(*table, *preset, record.measurement) : std::vector<Judged>();
 }
 
 std::vector<std::string> differences(const Record& now, const Record& recorded, const std::vector<std::string>& rows) {

@@ -7,10 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "examples/whence/cli/numbers.h"
 #include "examples/whence/papers/compare.h"
 
 namespace whence::papers {
+
+// By "TASK SCHEME", the first 16 digits of the SHA-256 of what a short training leaves, weights and results (staleness.h).
+using Bits = std::map<std::string, std::string>;
 
 struct Record {
   std::string table = {}, preset = {};
@@ -23,8 +25,7 @@ struct Record {
   double core_seconds = 0;                        // of all runs and commands, those too that another table trained
   std::map<std::string, double> operations = {};  // of the runs of each preset
   Measurement measurement = {};
-  // By "TASK SCHEME", the first 16 digits of the SHA-256 of what a short training leaves (short_trainings.h).
-  std::map<std::string, std::string> bits = {};
+  Bits bits = {};
 };
 
 // In the papers' order; a line for each method and column.
@@ -48,6 +49,9 @@ struct Record {
 [[nodiscard]] std::string time_text(double seconds);  // "7.2 min"
 // Of another preset, as many times as it has more operations: "about 9 h"; empty where that is not known.
 [[nodiscard]] std::string cost_text(const Record& record, const std::string& preset);
+
+// Every table and figure: what it asks, how it is had here, what it costs. At most 120 columns wide.
+void print_list(const std::vector<Record>& records);
 
 // The page of all records: what the papers claim, and what of it holds here.
 [[nodiscard]] std::string summary_page(const std::vector<Record>& records);

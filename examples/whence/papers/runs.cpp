@@ -1,13 +1,12 @@
 #include "examples/whence/papers/runs.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/papers/compare.h"
+#include "examples/whence/study/train_request.h"
 #include "nn/io/sha256.h"
-#include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
@@ -15,11 +14,30 @@ namespace whence::papers {
 namespace {
 
 std::string text_for(const PaperTable& table, const Asked& asked) {
-  const bool code = table.grid.reads == Reads::code;
+  const bool code = table.reads == Reads::code;
   const std::string& file = code ? asked.code : asked.text;
   if (!file.empty()) return file;
   throw InputError(code ? "--code" : "--data", ": nothing given; ", code ? "a folder of source code" : "a text file",
       " of yours required; ", table.name, " trains language models, and the papers' texts are not ours to give");
+}
+
+// What is asked of `lab`, for each of the tasks alike.
+Grid grid_of(const PaperTable& table, const Asked& asked) {
+  const Preset& preset = find_preset(table, asked.preset);
+  Grid grid;
+  grid.schemes = preset.schemes.empty() ? table.schemes : preset.schemes;
+  grid.seeds = asked.seeds == 0 ? preset.seeds : asked.seeds;
+  grid.axes = parse_axes(table.vary);
+  grid.preset = preset.lab;
+  grid.set = parse_settings("set", preset.set);
+  const Settings more = parse_settings("set", asked.set);
+  for (const auto& [name, value] : more) put_setting(grid.set, name, value);
+  grid.same_tokens = table.same_tokens;
+  grid.folder = asked.folder;
+  if (table.reads == Reads::nothing) return grid;
+  if (find_setting(more, "data")) throw InputError("--set: data given; --data or --code required");
+  put_setting(grid.set, "data", text_for(table, asked));
+  return grid;
 }
 
 // The same name for the same run, whatever table asks for it.
@@ -33,90 +51,50 @@ void put_into_the_pool(Grid& grid, const Asked& asked) {
 }
 
 // Of the grids those cells that the methods have, and of them those that have any.
-void keep_methods(Runs& runs, const PaperTable& table, const Asked& asked) {
-  if (asked.methods.empty()) return;
-  std::vector<Method> kept;
-  for (const std::string& name : asked.methods) {
-    const auto method = std::ranges::find(table.methods, name, &Method::name);
-    if (method == table.methods.end())
-      throw InputError("--row: ", in_quotes(name), " given; one of those of ", table.name, " required");
-    kept.push_back(*method);
-  }
-  for (Grid& grid : runs.grids)
+void keep_cells(std::vector<Grid>& grids, const std::vector<Method>& methods, const Asked& asked) {
+  for (Grid& grid : grids)
     std::erase_if(grid.cells, [&](const GridCell& cell) {
-      return std::ranges::none_of(kept, [&](const Method& method) { return is_of(cell, method); });
+      return std::ranges::none_of(methods, [&](const Method& method) { return is_of(cell, method); });
     });
-  std::erase_if(runs.grids, [](const Grid& grid) { return grid.cells.empty(); });
-  if (runs.grids.empty())
-    throw InputError("--row: ", in_quotes(asked.methods[0]), " given; a row of preset ", asked.preset, " required");
-}
-
-Settings settings_of(const PaperTable& table, const Asked& asked) {
-  Settings settings = parse_settings("set", asked.set);
-  if (table.grid.reads == Reads::nothing) return settings;
-  if (find_setting(settings, "data")) throw InputError("--set: data given; --data or --code required");
-  put_setting(settings, "data", text_for(table, asked));
-  return settings;
-}
-
-const std::vector<std::string>& schemes_at(const PaperTable& table, const Preset& preset) {
-  return preset.schemes.empty() ? table.grid.schemes : preset.schemes;
-}
-
-GridRequest request_of(
-    const PaperTable& table, const Preset& preset, const std::string& task, const Asked& asked, const Settings& more) {
-  GridRequest request{.task = task,
-      .schemes = schemes_at(table, preset),
-      .seeds = asked.seeds == 0 ? preset.seeds : asked.seeds,
-      .axes = parse_axes(table.grid.vary),
-      .settings = preset.lab == "mini" ? mini_of(task) : Settings{},
-      .same_tokens = table.grid.same_tokens,
-      .folder = asked.folder};
-  for (const Settings& given : {parse_settings("set", preset.set), more}) put_settings(request, given);
-  return request;
+  std::erase_if(grids, [](const Grid& grid) { return grid.cells.empty(); });
+  if (grids.empty())
+    throw InputError("--row: ", in_quotes(asked.rows[0]), " given; a row of preset ", asked.preset, " required");
 }
 
 }  // namespace
 
-std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset) {
-  return preset.tasks.empty() ? table.grid.tasks : preset.tasks;
-}
-
 std::string lab_command(const PaperTable& table, const Asked& asked) {
-  const Preset& preset = find_preset(table, asked.preset);
-  Settings settings = parse_settings("set", preset.set);
-  for (const auto& [name, value] : parse_settings("set", asked.set)) put_setting(settings, name, value);
-  if (table.grid.reads != Reads::nothing)
-    put_setting(settings, "data", std::filesystem::path(text_for(table, asked)).filename().string());
+  const Grid grid = grid_of(table, asked);
   std::string set;
-  for (const auto& [name, value] : settings) {
-    const bool blank = value.find(' ') != std::string::npos;
-    set += to_text(set.empty() ? "" : " ", name, "=", blank ? "\"" + value + "\"" : value);
+  for (const auto& [name, value] : grid.set) {
+    const bool file = name == "data" && table.reads != Reads::nothing;
+    const std::string shown = file ? std::filesystem::path(value).filename().string() : value;
+    const char* quote = shown.find(' ') == std::string::npos ? "" : "\"";
+    set += to_text(set.empty() ? "" : " ", name, "=", quote, shown, quote);
   }
-  std::vector<std::string> words = tasks_at(table, preset);
-  const std::string schemes = whence::joined(schemes_at(table, preset), std::identity{}, ",");
-  words.insert(words.end(), {"--schemes", schemes, "--preset", preset.lab});
-  for (const std::string& axis : table.grid.vary) words.insert(words.end(), {"--vary", axis});
-  if (table.grid.same_tokens) words.emplace_back("--same-tokens");
+  std::vector<std::string> words = tasks_at(table, find_preset(table, asked.preset));
+  words.insert(words.end(), {"--schemes", joined(grid.schemes, std::identity{}, ","), "--preset", grid.preset});
+  for (const std::string& axis : table.vary) words.insert(words.end(), {"--vary", axis});
+  if (grid.same_tokens) words.emplace_back("--same-tokens");
   if (!set.empty()) words.insert(words.end(), {"--set", set});
-  words.insert(words.end(), {"--seeds", std::to_string(asked.seeds == 0 ? preset.seeds : asked.seeds)});
+  words.insert(words.end(), {"--seeds", std::to_string(grid.seeds)});
   return "whence lab " + shell_command(words);
 }
 
-Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check) {
+Runs plan_runs(const PaperTable& table, const Asked& asked) {
   const Preset& preset = find_preset(table, asked.preset);
-  const Settings more = settings_of(table, asked);
   Runs runs{.grids = {}, .lab = lab_command(table, asked)};
   for (const std::string& task : tasks_at(table, preset)) {
-    runs.grids.push_back(plan_grid(request_of(table, preset, task, asked, more), check));
-    put_into_the_pool(runs.grids.back(), asked);
+    Grid grid = grid_of(table, asked);
+    grid.task = task;
+    put_into_the_pool(runs.grids.emplace_back(planned(std::move(grid))), asked);
   }
   require_cells(table, preset, runs.grids);
-  keep_methods(runs, table, asked);
+  if (!asked.rows.empty()) keep_cells(runs.grids, with_rows(table, asked.rows).methods, asked);
   return runs;
 }
 
-double operations(const Runs& runs, const SequenceCost& cost) {
+double operations(const Runs& runs) {
   double sum = 0;
   std::map<std::vector<std::string>, double> of;  // seeds do not change it
   for (const Grid& grid : runs.grids) {
@@ -124,7 +102,7 @@ double operations(const Runs& runs, const SequenceCost& cost) {
       std::vector<std::string> words = arguments_of(cell.options);
       words.insert(words.end(), {"--scheme", cell.scheme, "--quiet"});
       const auto [known, is_new] = of.try_emplace(words, 0);
-      if (is_new) known->second = cost(grid.task, words);
+      if (is_new) known->second = operations_per_sequence(grid.task, words);
       sum += known->second * static_cast<double>(cell.sequences) * static_cast<double>(cell.steps);
     }
   }

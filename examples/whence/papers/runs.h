@@ -3,22 +3,20 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "examples/whence/lab/grid.h"
-#include "examples/whence/lab/request.h"
 #include "examples/whence/papers/paper_table.h"
 
 namespace whence::papers {
 
 struct Asked {
-  std::string preset = "mini", set, text, code;  // --set; the user's files, empty: none given
-  std::string device;                            // that changes numbers: empty for the CPU
-  std::vector<std::string> methods;              // those alone; empty: all of the preset
-  int seeds = 0;                                 // 0: the preset's
-  std::filesystem::path folder;                  // of the pool
+  std::string preset = "mini", set = {}, text = {}, code = {};  // --set; the user's files, empty: none given
+  std::string device = {};                                      // that changes numbers: empty for the CPU
+  std::vector<std::string> rows = {};                           // methods: those alone; empty: all of the preset
+  int seeds = 0;                                                // 0: the preset's
+  std::filesystem::path folder = {};                            // of the pool
 };
 
 struct Runs {
@@ -26,18 +24,14 @@ struct Runs {
   std::string lab;          // the same runs as one would type them to `lab`
 };
 
-// InputError as `lab` has it, when a text is needed and none was given, and when the preset has none of the methods.
-// Nothing is trained and nothing written. `check`: checked_train_options (examples/whence/study/train_request.h).
-[[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked, const TrainCheck& check);
+// InputError as `lab` has it, when a text is needed and none was given, and when the preset has none of the rows.
+// Nothing is trained and nothing written.
+[[nodiscard]] Runs plan_runs(const PaperTable& table, const Asked& asked);
 
-// Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides. `cost`:
-// operations_per_sequence (examples/whence/study/train_request.h).
-using SequenceCost = std::function<double(const std::string& task, const std::vector<std::string>& words)>;
-[[nodiscard]] double operations(const Runs& runs, const SequenceCost& cost);
+// Of all training steps of all runs, without tests; each pair of tokens counts, also those that a mask hides.
+[[nodiscard]] double operations(const Runs& runs);
 
 // "whence lab TASK ... --set ...", the user's file without its folder.
 [[nodiscard]] std::string lab_command(const PaperTable& table, const Asked& asked);
-
-[[nodiscard]] std::vector<std::string> tasks_at(const PaperTable& table, const Preset& preset);
 
 }  // namespace whence::papers
