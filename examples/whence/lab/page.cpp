@@ -1,3 +1,4 @@
+// What a laboratory leaves: on the screen, and as files.
 #include "examples/whence/lab/findings.h"
 #include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
