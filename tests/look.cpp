@@ -21,14 +21,13 @@
 #include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
-#include "tests/program_run.h"
-#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::look;
 using namespace whence::test;
 
-TEST_CASE("look: of every scheme, quantities are described, ways add up and zeros have reasons") {
+TEST_CASE(
+    "look: of every scheme, quantities are described, ways add up, zeros have reasons, and numbers are worked out") {
   for (const std::string& text : promised_texts()) {
     for (const bool causal : {true, false}) {
       const std::optional<Subject> subject = subject_of_scheme(text, causal);
@@ -38,30 +37,18 @@ TEST_CASE("look: of every scheme, quantities are described, ways add up and zero
       const Inspection inspection(*subject);
       check_quantities(inspection);
       check_reasons(inspection);
-      for (const WaysTo& to : inspection.ways()) {
-        CAPTURE(to.name);
-        CHECK(to.difference < 1e-12);
+      for (const WaysTo& to : inspection.ways()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
+      for (const Quantity& quantity : inspection.quantities()) {
+        if (!causal || quantity.layer != 0 || !quantity.gradient.defined()) continue;
+        CAPTURE(quantity.path);
+        Shape last = quantity.value.shape();
+        for (int axis = 0; axis < last.rank(); ++axis) --last[axis];
+        const ExplainedGradient found = inspection.explain_gradient(quantity.path, last);
+        CHECK(std::abs(found.sum - found.gradient) < 1e-12);
+        const Contribution number = inspection.explain_value(quantity.path, last);
+        CHECK(number.value == quantity.value.to_vector().back());
+        CHECK_FALSE(number.op.empty());
       }
-    }
-  }
-}
-
-TEST_CASE("look: one gradient and one number of every scheme, worked out") {
-  for (const std::string& text : promised_texts()) {
-    const std::optional<Subject> subject = subject_of_scheme(text, true);
-    if (!subject) continue;
-    CAPTURE(text);
-    const Inspection inspection(*subject);
-    for (const Quantity& quantity : inspection.quantities()) {
-      if (quantity.layer != 0 || !quantity.gradient.defined()) continue;
-      CAPTURE(quantity.path);
-      Shape last = quantity.value.shape();
-      for (int axis = 0; axis < last.rank(); ++axis) --last[axis];
-      const ExplainedGradient found = inspection.explain_gradient(quantity.path, last);
-      CHECK(std::abs(found.sum - found.gradient) < 1e-12);
-      const Contribution number = inspection.explain_value(quantity.path, last);
-      CHECK(number.value == quantity.value.to_vector().back());
-      CHECK_FALSE(number.op.empty());
     }
   }
 }
@@ -188,20 +175,9 @@ TEST_CASE("look: a model of one token and one head") {
 TEST_CASE("look: the command, on a run of train") {
   const Scratch scratch("look");
   const std::string run = scratch / "run";
-  const auto look = [&](std::vector<std::string> arguments) {
-    return RunningProgram("look", arguments, scratch / "log").finish();
-  };
-  const auto train = [&](const std::string& out, const std::string& look_every) {
-    const Outcome trained = RunningProgram("train",
-        {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps",
-            "4", "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--look-every", look_every, "--quiet",
-            "--out", out},
-        scratch / "train")
-                                .finish();
-    REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  };
-  train(run, "2");
-  train(scratch / "not looked at", "0");
+  const auto look = [&](const std::vector<std::string>& arguments) { return look_at(scratch, arguments); };
+  train_flip_flop(scratch, run, {"--steps", "4", "--look-every", "2"});
+  train_flip_flop(scratch, scratch / "not looked at", {"--steps", "4"});
   CHECK(text_of(run + "/weights.safetensors") == text_of(scratch / "not looked at/weights.safetensors"));
   CHECK_FALSE(std::filesystem::exists(scratch / "not looked at/looks.jsonl"));
 
@@ -218,22 +194,16 @@ TEST_CASE("look: the command, on a run of train") {
   CHECK(number.code == 0);
   CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
 
-  for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{{{}, "0 runs given"},
-           {{scratch / "none"}, "no folder; the folder of a run, or a scheme, required"},
-           {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
-           {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
-           {{run, "--explain", "gates head=0 i=99 j=0"}, "\"i=99\" given; 0 to 14 required"},
-           {{run, "--explain", "gates layer=1"}, "\"layer=1\" given"},
-           {{run, "--explain", "gates i=1 i=2"}, "i given twice"},
-           {{run, "--explain", "logits gates head=0 i=1 j=0"}, "'logits' and 'gates' given; one name required"},
-           {{run, "--explain", "loss"}, "'loss' in layer 0 given"},
-           {{std::string(300, 'a')}, "no folder, and no scheme either"}, {{run, "--causes", "--out", "x"}, "--out"}}) {
-    CAPTURE(refusal.second);
-    const Outcome refused = look(refusal.first);
-    CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
-    CHECK(refused.out.empty());
-  }
+  check_refusals(scratch,
+      {{{}, "0 runs given"}, {{scratch / "none"}, "no folder; the folder of a run, or a scheme, required"},
+          {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
+          {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
+          {{run, "--explain", "gates head=0 i=99 j=0"}, "\"i=99\" given; 0 to 14 required"},
+          {{run, "--explain", "gates layer=1"}, "\"layer=1\" given"},
+          {{run, "--explain", "gates i=1 i=2"}, "i given twice"},
+          {{run, "--explain", "logits gates head=0 i=1 j=0"}, "'logits' and 'gates' given; one name required"},
+          {{run, "--explain", "loss"}, "'loss' in layer 0 given"},
+          {{std::string(300, 'a')}, "no folder, and no scheme either"}, {{run, "--causes", "--out", "x"}, "--out"}});
 }
 
 TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, and what cannot be read is refused") {
@@ -393,8 +363,7 @@ TEST_CASE("L4: look: what a pass takes is said before it is made, and one that c
   const Subject subject = subject_with(small("cope(p_max=3)"), 32);
   const std::string line = require_memory(subject);
   CHECK_MESSAGE(line.find("a pass over 32 tokens that keeps all; ") != std::string::npos, line);
-  const Outcome refused =
-      RunningProgram("look", {"alibi", "--length", "1000000", "--causes"}, scratch / "log").finish();
+  const Outcome refused = look_at(scratch, {"alibi", "--length", "1000000", "--causes"});
   CHECK(refused.code == 5);
   CHECK_MESSAGE(refused.err.find("a pass over 1000000 tokens") != std::string::npos, refused.err);
   const std::size_t at = refused.err.find("; --length ");

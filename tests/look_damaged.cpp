@@ -6,8 +6,6 @@
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tests/look_subjects.h"
-#include "tests/program_run.h"
-#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::look;
@@ -18,12 +16,7 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
   const Scratch scratch("damaged");
   const fs::path run = scratch / "run", weights = run / "weights.safetensors", record = run / "run.json",
                  old = run / "checkpoints/step-000002/weights.safetensors";
-  const Outcome trained = RunningProgram("train",
-      {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "4",
-          "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", run},
-      scratch / "train")
-                              .finish();
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  train_flip_flop(scratch, run, {"--steps", "4"});
   const auto write = [](const fs::path& file, const std::string& bytes) {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
   };
@@ -93,7 +86,7 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
     for (const std::vector<std::string>& kind : {std::vector<std::string>{"--numbers"}, {"--causes"}}) {
       std::vector<std::string> arguments{run};
       for (const auto* more : {&damage.arguments, &kind}) arguments.insert(arguments.end(), more->begin(), more->end());
-      const Outcome refused = RunningProgram("look", arguments, scratch / "log").finish();
+      const Outcome refused = look_at(scratch, arguments);
       const auto says = [&](const char* words) { return refused.err.find(words) != std::string::npos; };
       const bool misfit = says("does not fit") || says("this build reads");
       CHECK(refused.code == (misfit ? 7 : 3));
@@ -108,6 +101,6 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
     }
     write(damage.file, before);
   }
-  CHECK(RunningProgram("look", {run, "--causes"}, scratch / "log").finish().code == 0);
-  CHECK(RunningProgram("look", {run, "--causes", "--step", "2"}, scratch / "log").finish().code == 0);
+  CHECK(look_at(scratch, {run, "--causes"}).code == 0);
+  CHECK(look_at(scratch, {run, "--causes", "--step", "2"}).code == 0);
 }

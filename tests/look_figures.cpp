@@ -11,8 +11,6 @@
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/heat_map.h"
 #include "tests/look_subjects.h"
-#include "tests/program_run.h"
-#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::look;
@@ -239,21 +237,15 @@ TEST_CASE("look figures: they have the numbers of the pass") {
 
 TEST_CASE("look figures: the command") {
   const Scratch scratch("pictures");
-  const auto look = [&](std::vector<std::string> arguments) {
-    return RunningProgram("look", arguments, scratch / "log").finish();
-  };
-  const Outcome list = look({"--figure", "list"});
+  const Outcome list = look_at(scratch, {"--figure", "list"});
   CHECK(list.code == 0);
   CHECK(list.out.find("dape-v2/25") != std::string::npos);
-  const Outcome figure = look({"dape(kerple)", "--length", "30", "--figure", "dape/1", "--out", scratch / "a.svg"});
+  const Outcome figure =
+      look_at(scratch, {"dape(kerple)", "--length", "30", "--figure", "dape/1", "--out", scratch / "a.svg"});
   REQUIRE_MESSAGE(figure.code == 0, figure.err);
   CHECK(fault_of(text_of(scratch / "a.svg")) == "");
-  for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"cope", "--figure", "cope/4", "--numbers"}, "--numbers"},
-           {{"cope", "--figure", "cope/4", "--causes"}, "--causes"}, {{"cope", "--causes", "--numbers"}, "--numbers"},
-           {{"cope", "--figure", "x"}, "one of these required"}}) {
-    const Outcome refused = look(refusal.first);
-    CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
-  }
+  check_refusals(scratch,
+      {{{"cope", "--figure", "cope/4", "--numbers"}, "--numbers"},
+          {{"cope", "--figure", "cope/4", "--causes"}, "--causes"}, {{"cope", "--causes", "--numbers"}, "--numbers"},
+          {{"cope", "--figure", "x"}, "one of these required"}});
 }

@@ -10,8 +10,6 @@
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/safetensors.h"
 #include "tests/look_subjects.h"
-#include "tests/program_run.h"
-#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::look;
@@ -94,9 +92,7 @@ TEST_CASE("look: what is given is refused where it does not fit, and looked at a
     if (tensor.defined()) changed.emplace_back(name, tensor);
     return changed;
   };
-  const auto look = [&](std::vector<std::string> arguments) {
-    return RunningProgram("look", arguments, scratch / "log").finish();
-  };
+  const auto look = [&](const std::vector<std::string>& arguments) { return look_at(scratch, arguments); };
   Tensor infinite = ones({2, 7, 4});
   infinite.data<float>()[3] = std::numeric_limits<float>::infinity();
   for (const auto& refusal : std::vector<std::tuple<Tensors, std::string, std::string>>{

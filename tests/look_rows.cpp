@@ -12,8 +12,6 @@
 #include "nn/io/json.h"
 #include "tensor/raw.h"
 #include "tests/look_subjects.h"
-#include "tests/program_run.h"
-#include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::look;
@@ -175,38 +173,25 @@ TEST_CASE("look: links that do not fit are left out by queries, those with small
 
 TEST_CASE("look: the command, on texts too long for every number, and on checkpoints") {
   const Scratch scratch("look long");
-  const auto look = [&](std::vector<std::string> arguments) {
-    return RunningProgram("look", arguments, scratch / "log").finish();
-  };
   const std::string page = scratch / "long.html";
-  const Outcome made = look({"cope(p_max=4)", "--length", "700", "--out", page, "--at", "i=650 j=20", "--numbers"});
+  const Outcome made =
+      look_at(scratch, {"cope(p_max=4)", "--length", "700", "--out", page, "--at", "i=650 j=20", "--numbers"});
   REQUIRE_MESSAGE(made.code == 0, made.err);
   CHECK(made.out.find("; as pools of") != std::string::npos);
   CHECK(std::filesystem::file_size(page) <= most_bytes);
   CHECK(std::filesystem::exists(scratch / "long.safetensors"));
   const std::string run = scratch / "run";
-  const Outcome trained = RunningProgram("train",
-      {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "8",
-          "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--keep-checkpoints", "0", "--quiet", "--out",
-          run},
-      scratch / "train")
-                              .finish();
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  REQUIRE(look({run, "--checkpoints", "3", "--out", page}).code == 0);
+  train_flip_flop(scratch, run, {"--steps", "8", "--keep-checkpoints", "0"});
+  REQUIRE(look_at(scratch, {run, "--checkpoints", "3", "--out", page}).code == 0);
   const std::string text = text_of(page);
   for (const char* label : {"\"label\":\"step 2\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
     CHECK_MESSAGE(text.find(label) != std::string::npos, label);
-  for (const auto& refusal : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"},
-           {{"cope", "--length", "700", "--at", "i=700 j=1"}, "\"i=700\" given; 0 to 699 required"},
-           {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},
-           {{"cope", "--length", "700", "--at", "i=4 j=9"}, "the mask hides key 9 from query 4"},
-           {{"cope", "--length", "700", "--edits", "3"}, "--edits: given with 700 tokens"},
-           {{run, "--checkpoints", "2", "--beside", run}, "no --checkpoints, as one slider serves both"},
-           {{"cope", "--checkpoints", "2"}, "--checkpoints"}}) {
-    CAPTURE(refusal.second);
-    const Outcome refused = look(refusal.first);
-    CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
-  }
+  check_refusals(
+      scratch, {{{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"},
+                   {{"cope", "--length", "700", "--at", "i=700 j=1"}, "\"i=700\" given; 0 to 699 required"},
+                   {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},
+                   {{"cope", "--length", "700", "--at", "i=4 j=9"}, "the mask hides key 9 from query 4"},
+                   {{"cope", "--length", "700", "--edits", "3"}, "--edits: given with 700 tokens"},
+                   {{run, "--checkpoints", "2", "--beside", run}, "no --checkpoints, as one slider serves both"},
+                   {{"cope", "--checkpoints", "2"}, "--checkpoints"}});
 }

@@ -13,6 +13,8 @@
 #include "examples/whence/look/subject.h"
 #include "tensor/error.h"
 #include "tests/models.h"
+#include "tests/program_run.h"
+#include "tests/scratch.h"
 
 namespace whence::test {
 
@@ -29,6 +31,30 @@ inline look::Subject subject_with(const TransformerOptions& options, index_t len
   subject.texts.assign(static_cast<std::size_t>(length), "a");
   subject.answers.assign(static_cast<std::size_t>(length), "b");
   return subject;
+}
+
+inline Outcome look_at(const Scratch& scratch, const std::vector<std::string>& arguments) {
+  return RunningProgram("look", arguments, scratch / "log").finish();
+}
+
+using Refusals = std::vector<std::pair<std::vector<std::string>, std::string>>;  // arguments, and what is said of them
+inline void check_refusals(const Scratch& scratch, const Refusals& refusals) {
+  for (const auto& refusal : refusals) {
+    CAPTURE(refusal.second);
+    const Outcome refused = look_at(scratch, refusal.first);
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
+    CHECK(refused.out.empty());
+  }
+}
+
+// A short run with a checkpoint after every second step, in `out`.
+inline void train_flip_flop(const Scratch& scratch, const std::string& out, std::vector<std::string> more) {
+  more.insert(
+      more.begin(), {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2",
+                        "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", out});
+  const Outcome trained = RunningProgram("train", more, scratch / "train").finish();
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
 }
 
 // Nothing where the model refuses the scheme.

@@ -1,6 +1,8 @@
 #include "examples/whence/report/deflate.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <utility>
 
 namespace whence::report {
@@ -39,27 +41,25 @@ void write_symbol(BitWriter& out, std::uint32_t symbol) {
   out.code(0xC0 + symbol - 280, 8);
 }
 
-// A match: `distance` bytes back, `length` of them. Ranges double every 2^`per_doubling_log` codes, section 3.2.5.
+// Lengths and distances have ranges that double every 2^`log` codes, section 3.2.5: a code, and bits within its range.
 struct Range {
   std::uint32_t code, extra_value;
   int extra_bits;
 };
-Range range_of(std::uint32_t value, int per_doubling_log) {
-  const std::uint32_t codes = 1u << per_doubling_log;
-  if (value < 2 * codes) return {value, 0, 0};
-  int bits = 0;
-  while (value >> bits >= 2 * codes) ++bits;
-  return {static_cast<std::uint32_t>(bits) * codes + (value >> bits), value & ((1u << bits) - 1), bits};
+Range range_of(std::size_t number, int log) {
+  const auto value = static_cast<std::uint32_t>(number);
+  const int bits = std::max(0, static_cast<int>(std::bit_width(value)) - 1 - log);
+  return {(static_cast<std::uint32_t>(bits) << log) + (value >> bits), value & ((1u << bits) - 1), bits};
 }
 
+// `distance` bytes back, `length` of them.
 void write_match(BitWriter& out, std::size_t length, std::size_t distance) {
-  Range range = range_of(static_cast<std::uint32_t>(length - 3), 2);
-  if (length == longest) range = {28, 0, 0};
-  write_symbol(out, 257 + range.code);
-  out.bits(range.extra_value, range.extra_bits);
-  range = range_of(static_cast<std::uint32_t>(distance - 1), 1);
-  out.code(range.code, 5);
-  out.bits(range.extra_value, range.extra_bits);
+  const Range of_length = length == longest ? Range{28, 0, 0} : range_of(length - 3, 2),
+              of_distance = range_of(distance - 1, 1);
+  write_symbol(out, 257 + of_length.code);
+  out.bits(of_length.extra_value, of_length.extra_bits);
+  out.code(of_distance.code, 5);
+  out.bits(of_distance.extra_value, of_distance.extra_bits);
 }
 
 }  // namespace
@@ -70,9 +70,8 @@ std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes) {
   constexpr std::size_t none = ~std::size_t{0};
   std::vector<std::size_t> last(1 << 16, none);  // where these four bytes, by their hash, stood last
   const auto place_of = [&](std::size_t at) -> std::size_t& {
-    const std::uint32_t four = bytes[at] | static_cast<std::uint32_t>(bytes[at + 1]) << 8 |
-                               static_cast<std::uint32_t>(bytes[at + 2]) << 16 |
-                               static_cast<std::uint32_t>(bytes[at + 3]) << 24;
+    std::uint32_t four = 0;
+    std::memcpy(&four, &bytes[at], sizeof four);
     return last[four * 2654435761u >> 16];
   };
   for (std::size_t at = 0; at < bytes.size();) {

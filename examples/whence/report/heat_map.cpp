@@ -74,36 +74,31 @@ std::size_t label_step(double cell, double size) {
       if (static_cast<double>(factor * power) * cell >= size) return factor * power;
 }
 
-struct Panel {
-  double width = 0, height = 0;
-  std::string body;
-};
+constexpr double left = 44, top = 30;  // of a map's axes
 
 // A map with its axes, its upper left corner at 0 0.
-Panel panel_of(const HeatMap& map, double cell) {
-  constexpr double left = 44, top = 30;
+std::string panel_of(const HeatMap& map, double cell) {
   const double side = cell * static_cast<double>(map.tokens);
-  Panel panel{left + side + 4, top + side + 4, ""};
-  panel.body += svg_text("soft", left, 11, "key j \u2192");
-  panel.body += svg_text(
+  std::string panel = svg_text("soft", left, 11, "key j \u2192");
+  panel += svg_text(
       "soft end", 0, 0, "query i \u2192", to_text(" transform=\"translate(12 ", digits(top, 6), ") rotate(-90)\""));
   const auto middle = [&](std::size_t index) { return (static_cast<double>(index) + 0.5) * cell; };
   for (std::size_t row = 0; row < map.tokens; row += label_step(cell, 11))
-    panel.body += svg_text("at end", left - 4, top + middle(row) + 3.5, std::to_string(row));
+    panel += svg_text("at end", left - 4, top + middle(row) + 3.5, std::to_string(row));
   for (std::size_t column = 0; column < map.tokens; column += label_step(cell, 20))
-    panel.body += svg_text("at middle", left + middle(column), top - 4, std::to_string(column));
-  panel.body += to_text("<g transform=\"translate(", digits(left, 6), ' ', digits(top, 6), ") scale(", digits(cell, 6),
+    panel += svg_text("at middle", left + middle(column), top - 4, std::to_string(column));
+  panel += to_text("<g transform=\"translate(", digits(left, 6), ' ', digits(top, 6), ") scale(", digits(cell, 6),
       ")\" shape-rendering=\"crispEdges\"><path fill=\"url(#masked)\" d=\"M0 0h", map.tokens, "v", map.tokens, "h-",
       map.tokens, "z\"/>\n", cells_of(map), "</g>\n");
-  panel.body += to_text("<rect class=\"frame\" x=\"", digits(left - 0.5, 6), "\" y=\"", digits(top - 0.5, 6),
-      "\" width=\"", digits(side + 1, 6), "\" height=\"", digits(side + 1, 6), "\"/>\n");
+  panel += to_text("<rect class=\"frame\" x=\"", digits(left - 0.5, 6), "\" y=\"", digits(top - 0.5, 6), "\" width=\"",
+      digits(side + 1, 6), "\" height=\"", digits(side + 1, 6), "\"/>\n");
   if (!map.marks.empty()) {
     std::string signs;
     const double arm = std::clamp(0.4 * cell, 3.5, 7.0);
     for (const std::size_t mark : map.marks)
       signs += to_text("M", digits(left + middle(mark) - arm, 6), ' ', digits(top + middle(mark), 6), "h",
           digits(2 * arm), "m-", digits(arm), " -", digits(arm), "v", digits(2 * arm));
-    panel.body += to_text("<path class=\"under\" d=\"", signs, "\"/><path class=\"plus\" d=\"", signs, "\"/>\n");
+    panel += to_text("<path class=\"under\" d=\"", signs, "\"/><path class=\"plus\" d=\"", signs, "\"/>\n");
   }
   return panel;
 }
@@ -124,9 +119,9 @@ std::string scale_at(double x, double y) {
   return body + "</g>\n";
 }
 
-double cell_size(const HeatMap& map, double space, double largest) {
+double cell_size(const HeatMap& map, double space) {
   const double cell = space / static_cast<double>(std::max<std::size_t>(1, map.tokens));
-  return std::min(cell >= 2 ? std::floor(cell) : cell, largest);
+  return std::min(cell >= 2 ? std::floor(cell) : cell, 16.0);
 }
 
 }  // namespace
@@ -135,28 +130,28 @@ std::string svg_file(
     const std::string& title, const std::string& note, const std::vector<HeatMap>& maps, std::size_t across) {
   if (maps.empty()) throw Error("report: '", title, "': no map given; one or more required");
   const std::size_t columns = std::min(across, maps.size());
-  const double cell = cell_size(maps[0], maps.size() == 1 ? 720 : 400, 16);
+  const double cell = cell_size(maps[0], maps.size() == 1 ? 720 : 400);
   Picture picture{.title = title, .description = note, .body = ""};
-  std::vector<Panel> panels;
-  double wide = 0, high = 0;
+  double side = 0;
   for (const HeatMap& map : maps) {
     if (map.values.size() != map.tokens * map.tokens)
       throw Error("report: map '", map.title, "' of ", map.tokens, " tokens: ", map.values.size(),
           " values given; one for each pair required");
-    panels.push_back(panel_of(map, cell));
-    wide = std::max({wide, panels.back().width, 300.0}), high = std::max(high, panels.back().height);
+    side = std::max(side, cell * static_cast<double>(map.tokens));
   }
+  const double wide = std::max(left + side + 4, 300.0), high = top + side + 4;
   picture.width = static_cast<double>(columns) * (wide + 16) + 4;
   const SvgLines head = svg_lines("title", 10, 20, title, picture.width - 20),
                  below = svg_lines("soft", 10, 22 + head.height, note, picture.width - 20);
   const double begin = 22 + head.height + below.height;
   picture.body = hatching(cell) + head.body + below.body;
-  for (std::size_t k = 0; k < panels.size(); ++k)
+  for (std::size_t k = 0; k < maps.size(); ++k)
     picture.body += to_text("<g role=\"img\" aria-label=\"", escape(maps[k].title), "\" transform=\"translate(",
         digits(10 + static_cast<double>(k % columns) * (wide + 16), 6), ' ',
         digits(begin + static_cast<double>(k / columns) * (high + 34), 6), ")\">",
-        svg_text("title", 18, 12, maps[k].title), "<g transform=\"translate(0 18)\">", panels[k].body, "</g></g>\n");
-  const double end = begin + static_cast<double>((panels.size() + columns - 1) / columns) * (high + 34);
+        svg_text("title", 18, 12, maps[k].title), "<g transform=\"translate(0 18)\">", panel_of(maps[k], cell),
+        "</g></g>\n");
+  const double end = begin + static_cast<double>((maps.size() + columns - 1) / columns) * (high + 34);
   picture.body += scale_at(28, end + 8);
   picture.height = end + 8 + scale_height;
   picture.style = style();

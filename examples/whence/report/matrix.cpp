@@ -9,18 +9,12 @@ namespace whence::report {
 namespace {
 
 std::string_view class_of(Matrix::Look look) {
-  switch (look) {
-    case Matrix::Look::plain: return "";
-    case Matrix::Look::quiet: return " class=\"quiet\"";
-    case Matrix::Look::marked: return " class=\"marked\"";
-    case Matrix::Look::bad: return " class=\"bad\"";
-  }
-  return "";
+  static constexpr std::string_view classes[] = {"", " class=\"quiet\"", " class=\"marked\"", " class=\"bad\""};
+  return classes[static_cast<int>(look)];
 }
 
 std::string row_html(const Matrix::Row& row) {
-  const bool failed = std::any_of(
-      row.cells.begin(), row.cells.end(), [](const Matrix::Cell& cell) { return cell.look == Matrix::Look::bad; });
+  const bool failed = std::ranges::count(row.cells, Matrix::Look::bad, &Matrix::Cell::look) > 0;
   std::string out =
       to_text("<tr class=\"entry", failed ? " failed" : "", "\"><th scope=\"row\">", escape(row.name), "</th>");
   for (const Matrix::Cell& cell : row.cells) {
