@@ -92,7 +92,7 @@ TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   const Subject alibi = subject_with(small("alibi"), 7);
   const Inspection plain(alibi);
   CHECK(explained(plain, "bias layer=0 head=1 i=3 j=1").find("a constant") != std::string::npos);
-  CHECK_FALSE(outcome_of(plain, edit_of("blocks.0.attention.position.bias = 0")).predicted.has_value());
+  CHECK_FALSE(outcome_of(plain, "blocks.0.attention.position.bias = 0").predicted.has_value());
   // Row i knows a hidden column behind key i, which feeds key i (nn/README.md, C2): it has a gradient, and lives.
   const Subject cdape = subject_with(small("cdape(alibi, width=3)"), 7);
   const Inspection inspection(cdape);
@@ -212,16 +212,16 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
   for (const std::string path : {"blocks.0.attention.position.gates[h=1]", "blocks.1.attention.scores",
            "blocks.0.attention.position.table[0=2]"}) {
     CAPTURE(path);
-    const EditOutcome nothing = outcome_of(inspection, edit_of(path + " *= 1"));
+    const EditOutcome nothing = outcome_of(inspection, path + " *= 1");
     CHECK(nothing.predicted == 0);
     CHECK(nothing.real == 0);
     // So small that the loss is a straight line: the gradient tells the change to its own square.
-    const EditOutcome small_step = outcome_of(inspection, edit_of(path + " *= 1.000001"));
+    const EditOutcome small_step = outcome_of(inspection, path + " *= 1.000001");
     const double predicted = small_step.predicted.value();
     CHECK(std::abs(small_step.real - predicted) < 1e-4 * std::abs(predicted) + 1e-13);
   }
   const double before = subject.loss().item();
-  CHECK(outcome_of(inspection, edit_of("blocks.0.attention.position.table[0=0..3] = 0")).real != 0);
+  CHECK(outcome_of(inspection, "blocks.0.attention.position.table[0=0..3] = 0").real != 0);
   CHECK(far_from_straight({{"a", 1e-5, 2.9}}));
   CHECK_FALSE(far_from_straight({{"a", -0.016, -0.010}, {"b", std::nullopt, 1}}));
   CHECK(subject.loss().item() == before);                                   // the parameter is as it was
@@ -237,7 +237,7 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
            {"blocks.0.attention.scores[n=1] = 0", "axis n given"},
            {"blocks.0.attention.scores[h=2] = 0", "h=2..2 given"}}) {
     CAPTURE(refusal.first);
-    const std::string text = error_text([&] { (void)outcome_of(inspection, edit_of(refusal.first)); });
+    const std::string text = error_text([&] { (void)outcome_of(inspection, refusal.first); });
     CHECK_MESSAGE(text.find(refusal.second) != std::string::npos, text);
   }
 }

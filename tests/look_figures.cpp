@@ -114,13 +114,6 @@ void check_curve(const std::vector<std::pair<double, double>>& curve, const std:
     CHECK(std::abs(curve[k].second - y(low) - slope * (numbers[k] - numbers[static_cast<std::size_t>(low)])) < 0.1);
 }
 
-const Quantity& quantity_of(const Inspection& inspection, const std::string& path) {
-  for (const Quantity& quantity : inspection.quantities())
-    if (quantity.path == path) return quantity;
-  FAIL("no " << path);
-  return inspection.quantities()[0];
-}
-
 // [1 h i j]: the last query of one head.
 std::vector<double> last_row(const Quantity& quantity, index_t head) {
   const Tensor &value = quantity.value,
@@ -186,7 +179,7 @@ TEST_CASE("look figures: they have the numbers of the pass") {
     for (const std::string& name :
         {std::string("scores"), std::string("position.base.bias"), "position." + each.network})
       for (const index_t head : {0, 1})
-        check_curve(curves[next++], last_row(quantity_of(inspection, inside + name), head));
+        check_curve(curves[next++], last_row(named(inspection.quantities(), inside + name), head));
   }
 
   SubjectOptions options{.run = cope, .text = text, .length = 40, .dtype = DType::f64};
@@ -198,7 +191,8 @@ TEST_CASE("look figures: they have the numbers of the pass") {
     const std::vector<Cells> maps = cells_of(svg);
     REQUIRE(maps.size() == (gates ? 4 : 1));
     const std::string path = gates ? "gates" : "position_logit";
-    std::vector<double> values = quantity_of(inspection, "blocks.1.attention.position." + path).value.to_vector();
+    std::vector<double> values =
+        named(inspection.quantities(), "blocks.1.attention.position." + path).value.to_vector();
     REQUIRE(maps.back().size() == 820);
     for (std::size_t i = 0; i < 40; ++i) {
       const auto row = values.begin() + static_cast<std::ptrdiff_t>(40 * 40 + 40 * i);

@@ -19,12 +19,6 @@ using namespace whence::test;
 
 namespace {
 
-const Quantity& named(const std::vector<Quantity>& all, const std::string& path) {
-  const auto found = std::ranges::find(all, path, &Quantity::path);
-  REQUIRE(found != all.end());
-  return *found;
-}
-
 bool by_query(const Quantity& quantity) {
   return quantity.probe && quantity.probe->axes.find("i") != std::string::npos;
 }

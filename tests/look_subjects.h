@@ -33,6 +33,12 @@ inline look::Subject subject_with(const TransformerOptions& options, index_t len
   return subject;
 }
 
+inline const look::Quantity& named(const std::vector<look::Quantity>& all, const std::string& path) {
+  const auto found = std::ranges::find(all, path, &look::Quantity::path);
+  REQUIRE_MESSAGE(found != all.end(), path);
+  return *found;
+}
+
 inline Outcome look_at(const Scratch& scratch, const std::vector<std::string>& arguments) {
   return RunningProgram("look", arguments, scratch / "log").finish();
 }

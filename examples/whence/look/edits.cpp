@@ -15,6 +15,20 @@
 namespace whence::look {
 namespace {
 
+struct Edit {
+  struct Part {
+    std::string axis;
+    index_t first, last;
+  };
+  enum class Change : unsigned char { set, scale, add };
+
+  std::string text;  // as it was given
+  std::string path;  // of a quantity or a parameter
+  std::vector<Part> parts;
+  Change change;
+  double number;
+};
+
 std::string trimmed(const std::string& text) {
   const std::size_t first = text.find_first_not_of(' ');
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
@@ -33,6 +47,25 @@ Edit::Part part_of(const std::string& text, const std::string& word) {
   const auto last = dots == std::string::npos ? first : parse_number<index_t>(word.substr(dots + 2));
   if (!first || !last) unreadable(text);
   return {axis, *first, *last};
+}
+
+Edit edit_of(const std::string& text) {
+  const std::size_t equals = text.rfind('=');
+  const auto number = parse_number<double>(equals == std::string::npos ? "" : trimmed(text.substr(equals + 1)));
+  if (!number || equals == 0) unreadable(text);
+  Edit edit{.text = trimmed(text), .path = {}, .parts = {}, .change = Edit::Change::set, .number = *number};
+  if (text[equals - 1] == '*') edit.change = Edit::Change::scale;
+  if (text[equals - 1] == '+') edit.change = Edit::Change::add;
+  const std::string place = trimmed(text.substr(0, edit.change == Edit::Change::set ? equals : equals - 1));
+  const std::size_t bracket = std::min(place.find('['), place.size());
+  const bool brackets = bracket < place.size();
+  edit.path = trimmed(place.substr(0, bracket));
+  if (edit.path.empty() || edit.path.find_first_of("]= ") != std::string::npos || (brackets && place.back() != ']'))
+    unreadable(text);
+  if (brackets)
+    for (const std::string& word : list_of(place.substr(bracket + 1, place.size() - bracket - 2)))
+      edit.parts.push_back(part_of(text, word));
+  return edit;
 }
 
 const Quantity& quantity_at(const Inspection& inspection, const std::string& path) {
@@ -107,26 +140,8 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
 
 }  // namespace
 
-Edit edit_of(const std::string& text) {
-  const std::size_t equals = text.rfind('=');
-  const auto number = parse_number<double>(equals == std::string::npos ? "" : trimmed(text.substr(equals + 1)));
-  if (!number || equals == 0) unreadable(text);
-  Edit edit{.text = trimmed(text), .path = {}, .parts = {}, .change = Edit::Change::set, .number = *number};
-  if (text[equals - 1] == '*') edit.change = Edit::Change::scale;
-  if (text[equals - 1] == '+') edit.change = Edit::Change::add;
-  const std::string place = trimmed(text.substr(0, edit.change == Edit::Change::set ? equals : equals - 1));
-  const std::size_t bracket = std::min(place.find('['), place.size());
-  const bool brackets = bracket < place.size();
-  edit.path = trimmed(place.substr(0, bracket));
-  if (edit.path.empty() || edit.path.find_first_of("]= ") != std::string::npos || (brackets && place.back() != ']'))
-    unreadable(text);
-  if (brackets)
-    for (const std::string& word : list_of(place.substr(bracket + 1, place.size() - bracket - 2)))
-      edit.parts.push_back(part_of(text, word));
-  return edit;
-}
-
-EditOutcome outcome_of(const Inspection& inspection, const Edit& edit) {
+EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
+  const Edit edit = edit_of(text);
   const Quantity& quantity = quantity_at(inspection, edit.path);
   const Tensor change = change_of(inspection, quantity, edit);
   std::optional<double> predicted;
@@ -147,12 +162,12 @@ std::vector<EditOutcome> strongest_edits(const Inspection& inspection, std::size
     const bool opens = quantity.probe->scale == ProbeInfo::Scale::unit && !quantity.scheme.empty();
     for (index_t head = 0; head < quantity.value.size(1); ++head)
       for (int number = 0; number <= (opens ? 1 : 0); ++number)
-        all.push_back(outcome_of(inspection, edit_of(to_text(quantity.path, "[h=", head, "] = ", number))));
+        all.push_back(outcome_of(inspection, to_text(quantity.path, "[h=", head, "] = ", number)));
   }
   for (const Quantity& parameter : inspection.parameters()) {
     if (parameter.path.find(".position") == std::string::npos || parameter.value.rank() != 4) continue;
     for (index_t tap = 0; tap < parameter.value.size(3) && parameter.value.size(3) > 1; ++tap)
-      all.push_back(outcome_of(inspection, edit_of(to_text(parameter.path, "[3=", tap, "] = 0"))));
+      all.push_back(outcome_of(inspection, to_text(parameter.path, "[3=", tap, "] = 0")));
   }
   std::ranges::stable_sort(all, std::ranges::greater{}, [](const EditOutcome& each) { return std::abs(each.real); });
   if (all.size() > most) all.resize(most);

@@ -9,32 +9,16 @@
 
 namespace whence::look {
 
-// "blocks.0.attention.position.gates[h=2] = 0": every entry that the mask does not hide, of head 2. Axes go by their
-// letters in the quantity's axes, or by number ("[3=1]", the only way for parameters); j=3..9 is a range with both
-// ends. "= X" sets, "*= X" scales, "+= X" adds.
-struct Edit {
-  struct Part {
-    std::string axis;
-    index_t first, last;
-  };
-  enum class Change : unsigned char { set, scale, add };
-
-  std::string text;  // as it was given
-  std::string path;  // of a quantity or a parameter
-  std::vector<Part> parts;
-  Change change;
-  double number;
-};
-[[nodiscard]] Edit edit_of(const std::string& text);  // InputError: what cannot be read
-
 struct EditOutcome {
   std::string text;
   std::optional<double> predicted;  // gradient times change; nothing where no gradient is taken
   double real;                      // the loss afterwards minus the loss before
 };
 
-// InputError when a path or an axis is not there.
-[[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const Edit& edit);
+// Of "blocks.0.attention.position.gates[h=2] = 0": every entry that the mask does not hide, of head 2. Axes go by their
+// letters in the quantity's axes, or by number ("[3=1]", the only way for parameters); j=3..9 is a range with both
+// ends. "= X" sets, "*= X" scales, "+= X" adds. InputError: what cannot be read, a path or an axis that is not there.
+[[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
 
 // Whether a real change is a hundred times its prediction: an edit that is no small step, from where the loss is flat.
 [[nodiscard]] bool far_from_straight(const std::vector<EditOutcome>& edits);

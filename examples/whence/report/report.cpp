@@ -6,22 +6,6 @@
 #include "tensor/error.h"
 
 namespace whence::report {
-namespace {
-
-// Complete without script: only the filter of a matrix needs one.
-std::string results(const Page& page) {
-  std::string out;
-  for (const Matrix& matrix : page.matrices) out += matrix_html(matrix);
-  if (!page.tables.empty()) {
-    out += "<div class=\"tables\">\n";
-    for (const PageTable& table : page.tables) out += table_html(table);
-    out += "</div>\n";
-  }
-  return out + plots_html(page.plots);
-}
-
-}  // namespace
-
 std::string table_html(const PageTable& table) {
   std::string out = table.folded ? "<details><summary>" + escape(table.title) + "</summary>\n"
                                  : "<section><h3>" + escape(table.title) + "</h3>\n";
@@ -33,13 +17,20 @@ std::string table_html(const PageTable& table) {
 std::string html(const Page& page) {
   std::string body;
   if (!page.verdict.empty()) body += "<p class=\"verdict\">" + escape(page.verdict) + "</p>\n";
-  body += paragraphs(page.introduction) + results(page);
+  body += paragraphs(page.introduction);
+  for (const Matrix& matrix : page.matrices) body += matrix_html(matrix);
+  if (!page.tables.empty()) {
+    body += "<div class=\"tables\">\n";
+    for (const PageTable& table : page.tables) body += table_html(table);
+    body += "</div>\n";
+  }
+  body += plots_html(page.plots);
   if (!page.footnotes.empty()) {
     body += "<footer>\n";
     for (const std::string& note : page.footnotes) body += paragraphs(note);
     body += "</footer>\n";
   }
-  // A function scope, so that the page has no global names.
+  // Only the filter of a matrix needs one; in a function scope, so that the page has no global names.
   const std::string script =
       page.matrices.empty() ? "" : to_text("<script>\n(() => {\n", table_script, "})();\n</script>\n");
   return document(page.title, style_sheet, body, script);
