@@ -110,15 +110,15 @@ TEST_CASE("convert: a model that ours cannot be is refused by the field of its c
       std::ofstream(folder + "/config.json") << config;
     }
     const std::string said = refusal(folder);
-    CHECK_MESSAGE(said.find(field == "rope_parameters" ? "rope_" : field) != std::string::npos, said);
+    CHECK_MESSAGE(has(said, field == "rope_parameters" ? "rope_" : field), said);
   }
-  CHECK(refusal(with_field(scratch, "gpt2", "n_embd", 24)).find("required by config.json") != std::string::npos);
-  CHECK(refusal(with_field(scratch, "gpt2", "n_layer", 3))
-            .find("n_layer: \"3\" found; 2, as the weights have, required") != std::string::npos);
-  CHECK(refusal(with_field(scratch, "gpt2", "n_layer", 1)).find("transformer.h.1.") != std::string::npos);
+  CHECK(has(refusal(with_field(scratch, "gpt2", "n_embd", 24)), "required by config.json"));
+  CHECK(has(
+      refusal(with_field(scratch, "gpt2", "n_layer", 3)), "n_layer: \"3\" found; 2, as the weights have, required"));
+  CHECK(has(refusal(with_field(scratch, "gpt2", "n_layer", 1)), "transformer.h.1."));
   const std::string folder = with_field(scratch, "gpt2", "n_layer", 2);
   std::ofstream(folder + "/model.safetensors.index.json") << R"({"weight_map": {"a": "../model.safetensors"}})";
-  CHECK(refusal(folder).find("one of the same folder required") != std::string::npos);
+  CHECK(has(refusal(folder), "one of the same folder required"));
   fs::remove(folder + "/model.safetensors.index.json");
   fs::resize_file(folder + "/model.safetensors", fs::file_size(folder + "/model.safetensors") - 1);
   (void)refusal(folder);

@@ -8,6 +8,7 @@
 #include "examples/whence/language/choices.h"
 #include "nn/io/files.h"
 #include "tensor/raw.h"
+#include "tests/close.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -43,10 +44,7 @@ std::unique_ptr<Transformer> model_of_script() {
 
 std::string refusal(const Scratch& scratch, const std::string& line) {
   write_file(scratch / "q.jsonl", "\n" + line);
-  try {
-    (void)read_questions(scratch / "q.jsonl");
-  } catch (const InputError& error) { return error.what(); }
-  return "";
+  return error_text([&] { (void)read_questions(scratch / "q.jsonl"); });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "nn/io/sha256.h"
 #include "tests/close.h"
 #include "tests/models.h"
+#include "tests/program_run.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -152,7 +153,7 @@ TEST_CASE("a text that is one document validates on its end, from a line's begin
   CHECK(text[static_cast<std::size_t>(cut) - 1] == '\n');
   CHECK(std::abs(static_cast<double>(cut) - 0.9 * static_cast<double>(text.size())) < 10);
   CHECK(cut + corpus.size(Part::validation).bytes == static_cast<index_t>(text.size()));
-  CHECK(corpus.summary().find("validation is the end of " + file.path) != std::string::npos);
+  CHECK(has(corpus.summary(), "validation is the end of " + file.path));
 }
 
 TEST_CASE(
@@ -165,11 +166,10 @@ TEST_CASE(
                     one = file.scratch / "one.txt";
   write_file(empty, ""), write_file(latin, "fine\ncaf\xE9\n"), write_file(one, "x");
   CHECK(refusal({.data = empty}, *file.tokeniser) == empty + ": an empty file given; some text required; leave it out");
-  CHECK(
-      refusal({.data = file.scratch / "none"}, *file.tokeniser).find("cannot read: No such file") != std::string::npos);
-  CHECK(refusal({.data = "/dev/null"}, *file.tokeniser).find("not a regular file") != std::string::npos);
-  CHECK(refusal({.data = one}, *file.tokeniser).find("1 bytes given, some being set aside") != std::string::npos);
-  CHECK(refusal({.data = file.path, .separate = true}, *file.tokeniser).find("no <|endoftext|>") != std::string::npos);
+  CHECK(has(refusal({.data = file.scratch / "none"}, *file.tokeniser), "cannot read: No such file"));
+  CHECK(has(refusal({.data = "/dev/null"}, *file.tokeniser), "not a regular file"));
+  CHECK(has(refusal({.data = one}, *file.tokeniser), "1 bytes given, some being set aside"));
+  CHECK(has(refusal({.data = file.path, .separate = true}, *file.tokeniser), "no <|endoftext|>"));
   const std::string_view texts[] = {"abc"};
   const auto characters = train_list("characters", texts, 0);
   const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);

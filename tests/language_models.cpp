@@ -15,6 +15,7 @@
 #include "nn/models.h"
 #include "tests/close.h"
 #include "tests/models.h"
+#include "tests/program_run.h"
 #include "tests/scratch.h"
 
 using namespace whence;
@@ -182,16 +183,16 @@ TEST_CASE(
       *model, *text.corpus, {.train_length = 9, .multiples = {1, 2}, .last = 4, .windows = 3}, Part::training);
   CHECK(std::isfinite(scores[0].perplexity));
   CHECK(std::isnan(scores[1].perplexity));
-  CHECK(scores[1].refused.find("absolute") != std::string::npos);
+  CHECK(has(scores[1].refused, "absolute"));
   const std::vector<NamedScores> named{{"absolute", scores}};
-  CHECK(length_table(named).text().find("absolute") != std::string::npos);
+  CHECK(has(length_table(named).text(), "absolute"));
   const std::string reason = error_text([&] {
     (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9, .multiples = {1, 8, 64}}, Part::training);
   });
   CHECK(reason == "evaluation at length 576: 200 tokens of text given; 577 required; lengths that fit: 9, 72");
-  CHECK(error_text([&] {
-    (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9}, Part::validation);
-  }).find("no length fits") != std::string::npos);
+  CHECK(
+      has(error_text([&] { (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9}, Part::validation); }),
+          "no length fits"));
 }
 
 TEST_CASE("tables, CSV and pictures of several models") {
@@ -210,7 +211,7 @@ TEST_CASE("tables, CSV and pictures of several models") {
   for (const char* name : {"lengths.svg", "lengths_delta.svg"}) {
     const std::string svg = read_file(scratch / name);
     CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
-    CHECK(svg.find("dape(kerple, width=32)") != std::string::npos);
+    CHECK(has(svg, "dape(kerple, width=32)"));
     CHECK(svg.find("<style>") < svg.find("length, tokens\""));
   }
   CHECK_FALSE(length_plot(models).log_y);
@@ -261,11 +262,11 @@ TEST_CASE("logits that are not finite and options out of range are refused") {
     return error_text([&] { (void)next_token_distribution(logits, options); });
   };
   CHECK_THROWS_AS((void)next_token_distribution({1, NAN}, {}), NotFinite);
-  CHECK(refusal({1, NAN}, {}).find("not finite given") != std::string::npos);
-  CHECK(refusal({}, {}).find("not finite given") != std::string::npos);
+  CHECK(has(refusal({1, NAN}, {}), "not finite given"));
+  CHECK(has(refusal({}, {}), "not finite given"));
   for (const SamplingOptions& bad : {SamplingOptions{-1, 0, 1}, SamplingOptions{1, -1, 1}, SamplingOptions{1, 0, 0},
            SamplingOptions{1, 0, 1.1}, SamplingOptions{NAN, 0, 1}}) {
-    CHECK(refusal({1, 2}, bad).find("0 or more, 0 or more, above 0 and at most 1 required") != std::string::npos);
+    CHECK(has(refusal({1, 2}, bad), "0 or more, 0 or more, above 0 and at most 1 required"));
   }
 }
 
@@ -320,7 +321,7 @@ TEST_CASE("a limited context goes on from its later half; a stop token and the c
   options.stop = -1;
   int given = 0;
   CHECK(generate(*model, prompt, options, [&](TokenId) { return ++given < 5; }).size() == 5);
-  CHECK(error_text([&] { (void)generate(*model, {}, options); }).find("empty prompt") != std::string::npos);
+  CHECK(has(error_text([&] { (void)generate(*model, {}, options); }), "empty prompt"));
 }
 
 TEST_CASE(
@@ -383,14 +384,14 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
 
   const std::string_view other[] = {"abce"};
   train_list("characters", other, 0)->save(scratch / tokeniser_file);
-  CHECK(refusal().find("tokeniser: another than in training given") != std::string::npos);
+  CHECK(has(refusal(), "tokeniser: another than in training given"));
   save(*byte_tokeniser());
-  CHECK(refusal().find("it has 256 tokens and the model 5") != std::string::npos);
+  CHECK(has(refusal(), "it has 256 tokens and the model 5"));
   save(*text.tokeniser);
   save_weights(scratch / "weights.safetensors", random_decoder(small("rope"), DType::f32)->parameters());
-  CHECK(refusal().find("weights.safetensors") != std::string::npos);
+  CHECK(has(refusal(), "weights.safetensors"));
   write_file(scratch / "run.json", "{\"task\": \"flip_flop\"}");
-  CHECK(refusal().find("run.json: no record of a run") != std::string::npos);
+  CHECK(has(refusal(), "run.json: no record of a run"));
   std::filesystem::remove(scratch / "run.json");
-  CHECK(refusal().find("run.json: cannot read") != std::string::npos);
+  CHECK(has(refusal(), "run.json: cannot read"));
 }

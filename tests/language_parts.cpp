@@ -9,6 +9,7 @@
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "tests/close.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
@@ -24,10 +25,7 @@ std::string decoded(const Corpus& corpus, const Tokeniser& tokeniser, Part part)
 }
 
 std::string error_of(const CorpusOptions& options) {
-  try {
-    const Corpus corpus(options, *byte_tokeniser());
-  } catch (const InputError& error) { return error.what(); }
-  return "";
+  return error_text([&] { const Corpus corpus(options, *byte_tokeniser()); });
 }
 
 }  // namespace
@@ -45,16 +43,15 @@ TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
   CHECK(corpus.size(Part::training).documents == 2);
   CHECK(corpus.size(Part::training).words == 3);
   CHECK(corpus.size(Part::test).words == 3);
-  CHECK(corpus.summary().find("test: 1 documents, 13 bytes") != std::string::npos);
+  CHECK(has(corpus.summary(), "test: 1 documents, 13 bytes"));
   CorpusOptions other = options;
   other.test_data = {};
   CHECK(Corpus(other, *bytes).hash() != corpus.hash());
 
   write_file(scratch / "bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"x\"}\n");
-  CHECK(error_of({.data = scratch / "bad.jsonl"}).find("bad.jsonl: line 2: no field 'text'") != std::string::npos);
+  CHECK(has(error_of({.data = scratch / "bad.jsonl"}), "bad.jsonl: line 2: no field 'text'"));
   write_file(scratch / "unfit.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"ab\"}\n");
-  CHECK(error_of({.data = scratch / "unfit.jsonl", .field = "none"}).find("line 1: no field 'none'") !=
-        std::string::npos);
+  CHECK(has(error_of({.data = scratch / "unfit.jsonl", .field = "none"}), "line 1: no field 'none'"));
 }
 
 TEST_CASE("text: all below a folder, but what patterns leave out") {
@@ -110,13 +107,13 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   const auto run = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"lm", "--dim", "16", "--layers", "1", "--heads", "2", "--length", "16", "--steps", "20",
                                   "--warm-up", "2", "--evaluate-to", "2", "--quiet", "--out", scratch / "run"});
-    return RunningProgram("train", more, scratch / "log").finish();
+    return whence::test::run("train", more);
   };
   const std::vector<std::string> files{"--data", scratch / "train.jsonl", "--field", "body", "--validation-data",
       scratch / "validation.txt", "--test-data", scratch / "test.txt"};
   const Outcome trained = run(files);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(trained.out.find("\ntest: ") != std::string::npos);
+  CHECK(has(trained.out, "\ntest: "));
   const std::string results = read_file(scratch / "run/results.jsonl");
   const auto result = nlohmann::json::parse(results.substr(0, results.find('\n')));
   for (const char* name : {"perplexity_per_byte", "perplexity_per_word", "test_perplexity_per_byte", "test_loss"})
@@ -124,13 +121,11 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   // Bytes are the tokens here.
   CHECK(result.at("test_perplexity_per_byte").get<double>() ==
         doctest::Approx(result.at("test_perplexity").get<double>()).epsilon(1e-9));
-  const Outcome resumed =
-      RunningProgram("train", {"--resume", "--out", scratch / "run", "--steps", "22", "--quiet"}, scratch / "log")
-          .finish();
+  const Outcome resumed = test::run("train", {"--resume", "--out", scratch / "run", "--steps", "22", "--quiet"});
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
   write_file(scratch / "test.txt", text.substr(0, 900));
-  const Outcome other = RunningProgram("train", {"--resume", "--out", scratch / "run"}, scratch / "log").finish();
+  const Outcome other = test::run("train", {"--resume", "--out", scratch / "run"});
   CHECK(other.code == 7);
-  CHECK(run({"--data", scratch / "test.txt", "--include", "*.cpp"}).err.find("--include") != std::string::npos);
-  CHECK(run({"--data", scratch / "test.txt", "--field", "body"}).err.find("--field") != std::string::npos);
+  CHECK(has(run({"--data", scratch / "test.txt", "--include", "*.cpp"}).err, "--include"));
+  CHECK(has(run({"--data", scratch / "test.txt", "--field", "body"}).err, "--field"));
 }

@@ -9,13 +9,14 @@
 #include "examples/whence/tasks/task.h"
 #include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
+#include "tests/close.h"
 #include "tests/program_run.h"
 #include "tests/scratch.h"
 
 using namespace whence;
 using namespace whence::tasks;
+using whence::test::has;
 using whence::test::Outcome;
-using whence::test::RunningProgram;
 using whence::test::Scratch;
 
 namespace {
@@ -49,10 +50,7 @@ std::string refusal(const Scratch& scratch, const std::string& lines, Words more
   write_file(
       scratch / "bad.jsonl", line_of("a b", "c?", "a") + line_of("b a", "c?", "b") + line_of("a", "", "b") + lines);
   more.insert(more.end(), {"--data", scratch / "bad.jsonl"});
-  try {
-    (void)make_task("jsonl", more);
-  } catch (const InputError& error) { return error.what(); }
-  return "";
+  return test::error_text([&] { (void)make_task("jsonl", more); });
 }
 
 }  // namespace
@@ -142,7 +140,7 @@ TEST_CASE("D6: bad lines of a task are refused with file, line and symbol") {
   const Scratch scratch("jsonl-bad");
   const auto says = [&](const std::string& lines, const std::string& message, const Words& more = {}) {
     const std::string found = refusal(scratch, lines, more);
-    CHECK_MESSAGE(found.find("bad.jsonl: line 4: " + message) != std::string::npos, found);
+    CHECK_MESSAGE(has(found, "bad.jsonl: line 4: " + message), found);
   };
   CHECK(refusal(scratch, "\n  \r\n").empty());
   says(R"({"context": "a"})", "no field 'answer'");
@@ -157,11 +155,10 @@ TEST_CASE("D6: bad lines of a task are refused with file, line and symbol") {
   says(R"({"context": "a", "answer": "a", "x": 1e999})", "a number beyond");
   says(line_of("a", "b", "a b a b"), "an answer of 4 symbols", {"--length", "3"});
   write_file(scratch / "test.jsonl", line_of("a", "c?", "b") + line_of("a", "zebra?", "b"));
-  CHECK(refusal(scratch, "", {"--test-data", scratch / "test.jsonl"}).find("test.jsonl: line 2: symbol \"zebra\"") !=
-        std::string::npos);
-  CHECK(refusal(scratch, "", {"--test-data", scratch / "none.jsonl"}).find("none.jsonl") != std::string::npos);
+  CHECK(has(refusal(scratch, "", {"--test-data", scratch / "test.jsonl"}), "test.jsonl: line 2: symbol \"zebra\""));
+  CHECK(has(refusal(scratch, "", {"--test-data", scratch / "none.jsonl"}), "none.jsonl"));
   write_file(scratch / "empty.jsonl", "\n");
-  CHECK(refusal(scratch, "", {"--test-data", scratch / "empty.jsonl"}).find("no line given") != std::string::npos);
+  CHECK(has(refusal(scratch, "", {"--test-data", scratch / "empty.jsonl"}), "no line given"));
   CHECK(refusal(scratch, "", {"--set-aside", "0.5"}).empty() == false);
   write_file(scratch / "fine.jsonl", line_of("a", "c?", "b"));
   Words both{"--test-data", scratch / "fine.jsonl", "--validation-data", scratch / "fine.jsonl"};
@@ -176,7 +173,7 @@ TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept; other data
   const Words small{"--dim", "64", "--layers", "2", "--heads", "4", "--quiet"};
   const auto run = [&](const std::string& command, Words arguments, const Words& more = {}) {
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return RunningProgram(command, arguments, scratch / "log").finish();
+    return whence::test::run(command, arguments);
   };
   const std::string out = scratch / "run";
   const Outcome trained = run("train",
@@ -184,8 +181,7 @@ TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept; other data
           "--weight-decay", "1", "--validate-every", "250", "--out", out},
       small);
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  CHECK(
-      trained.out.find("note: 87 of 96 sequences for tests (letters.jsonl) are also trained on") != std::string::npos);
+  CHECK(has(trained.out, "note: 87 of 96 sequences for tests (letters.jsonl) are also trained on"));
   const auto result = nlohmann::json::parse(test::text_of(out + "/results.jsonl"));
   CHECK(result.at("sequences") == 96);
   CHECK(result.at("sequence_error_percent").get<double>() < 40);
@@ -214,6 +210,6 @@ TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept; other data
           std::pair(run("train", {"--from", out + "/run.json", "--out", scratch / "again"}), 3)}) {
     CHECK(refused.code == code);
     const std::string& said = refused.err;
-    CHECK_MESSAGE(said.find("same") != std::string::npos, said);
+    CHECK_MESSAGE(has(said, "same"), said);
   }
 }

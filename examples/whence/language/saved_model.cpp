@@ -20,62 +20,47 @@ struct Field {
   std::function<std::string(const std::string&)> read;
 };
 
-class Fields {
- public:
-  // A model is built before its weights are read: a file must not ask for more than any machine holds.
-  Fields& add(const char* name, index_t& value, index_t most = index_t{1} << 24) {
-    return add(name, std::to_string(value), [&value, most](const std::string& text) {
-      const auto number = parse_number<index_t>(text);
-      if (!number) return std::string("a number");
-      value = *number;
-      return value < 0 || value > most ? to_text("0 to ", most) : "";
-    });
-  }
-  Fields& add(const char* name, double& value) {
-    return add(name, exact(value), [&value](const std::string& text) {
-      const auto number = parse_number<double>(text);
-      value = number.value_or(0);
-      return number ? "" : "a number";
-    });
-  }
-  Fields& add(const char* name, bool& value) { return add(name, value, {"false", "true"}); }
-  Fields& add(const char* name, std::string& value) {
-    return add(name, value, [&value](const std::string& text) { return value = text, ""; });
-  }
-  // `names`: of the enumeration's values, in their order.
-  template <class Enumeration>
-  Fields& add(const char* name, Enumeration& value, const std::vector<std::string>& names) {
-    return add(name, names.at(static_cast<std::size_t>(value)), [&value, names](const std::string& text) {
-      const auto found = std::ranges::find(names, text);
-      if (found == names.end()) return "a name such as " + names.front();
-      value = static_cast<Enumeration>(found - names.begin());
-      return std::string();
-    });
-  }
-  const std::vector<Field>& all() const { return all_; }
-
- private:
-  Fields& add(const char* name, std::string text, std::function<std::string(const std::string&)> read) {
-    all_.push_back({to_text("model.", name), std::move(text), std::move(read)});
-    return *this;
-  }
-
-  std::vector<Field> all_;
-};
+// A model is built before its weights are read: a file must not ask for more than any machine holds.
+Field field(const char* name, index_t& value, index_t most = index_t{1} << 24) {
+  return {to_text("model.", name), std::to_string(value), [&value, most](const std::string& text) -> std::string {
+            const auto number = parse_number<index_t>(text);
+            value = number.value_or(0);
+            return !number ? "a number" : value < 0 || value > most ? to_text("0 to ", most) : "";
+          }};
+}
+Field field(const char* name, double& value) {
+  return {to_text("model.", name), exact(value), [&value](const std::string& text) {
+            const auto number = parse_number<double>(text);
+            value = number.value_or(0);
+            return number ? "" : "a number";
+          }};
+}
+Field field(const char* name, std::string& value) {
+  return {to_text("model.", name), value, [&value](const std::string& text) { return value = text, ""; }};
+}
+// `names`: of an enumeration's values, in their order.
+template <class Enumeration> Field field(const char* name, Enumeration& value, const std::vector<std::string>& names) {
+  return {to_text("model.", name), names.at(static_cast<std::size_t>(value)),
+      [&value, names](const std::string& text) -> std::string {
+        const auto found = std::ranges::find(names, text);
+        if (found == names.end()) return "a name such as " + names.front();
+        value = static_cast<Enumeration>(found - names.begin());
+        return {};
+      }};
+}
+Field field(const char* name, bool& value) { return field(name, value, {"false", "true"}); }
 
 std::vector<Field> fields_of(TransformerOptions& options) {
-  Fields fields;
-  fields.add("vocabulary", options.vocabulary).add("outputs", options.outputs).add("length", options.length);
-  fields.add("dim", options.dim).add("layers", options.layers, 1024).add("heads", options.heads);
-  fields.add("hidden", options.hidden).add("activation", options.activation, {"gelu", "gelu_erf", "relu", "swiglu"});
-  fields.add("norm", options.norm, {"layer", "rms"})
-      .add("norm_place", options.norm_place, {"before", "after", "parallel"});
-  fields.add("initialisation", options.initialisation, {"gpt2", "neox", "llama", "ram", "che"});
-  fields.add("scheme", options.scheme).add("executor", options.executor).add("causal", options.causal);
-  fields.add("bias", options.bias).add("attention_bias", options.attention_bias).add("tied", options.tied);
-  fields.add("scale_embedding", options.scale_embedding).add("dropout", options.dropout);
-  fields.add("pattern_dropout", options.pattern_dropout).add("hidden_dropout", options.hidden_dropout);
-  return fields.all();
+  return {field("vocabulary", options.vocabulary), field("outputs", options.outputs), field("length", options.length),
+      field("dim", options.dim), field("layers", options.layers, 1024), field("heads", options.heads),
+      field("hidden", options.hidden), field("activation", options.activation, {"gelu", "gelu_erf", "relu", "swiglu"}),
+      field("norm", options.norm, {"layer", "rms"}),
+      field("norm_place", options.norm_place, {"before", "after", "parallel"}),
+      field("initialisation", options.initialisation, {"gpt2", "neox", "llama", "ram", "che"}),
+      field("scheme", options.scheme), field("executor", options.executor), field("causal", options.causal),
+      field("bias", options.bias), field("attention_bias", options.attention_bias), field("tied", options.tied),
+      field("scale_embedding", options.scale_embedding), field("dropout", options.dropout),
+      field("pattern_dropout", options.pattern_dropout), field("hidden_dropout", options.hidden_dropout)};
 }
 
 bool fits(TransformerOptions options) {
@@ -91,7 +76,7 @@ bool fits(TransformerOptions options) {
 Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser) {
   Facts facts;
   TransformerOptions options = model;
-  for (const Field& field : fields_of(options)) facts.emplace_back(field.name, field.text);
+  for (const Field& each : fields_of(options)) facts.emplace_back(each.name, each.text);
   facts.emplace_back("tokeniser.kind", tokeniser.kind());
   facts.emplace_back("tokeniser.sha256", tokeniser.hash());
   return facts;
@@ -104,11 +89,11 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
   };
   TransformerOptions options;
   const std::vector<Field> fields = fields_of(options);
-  for (const Field& field : fields) {
-    const auto fact = std::ranges::find(facts, field.name, &Facts::value_type::first);
-    if (fact == facts.end()) refuse(field.name, "", "the options of a language model's training");
-    const std::string required = field.read(fact->second);
-    if (!required.empty()) refuse(field.name, fact->second, required);
+  for (const auto& [name, text, read] : fields) {
+    const auto fact = std::ranges::find(facts, name, &Facts::value_type::first);
+    if (fact == facts.end()) refuse(name, "", "the options of a language model's training");
+    const std::string required = read(fact->second);
+    if (!required.empty()) refuse(name, fact->second, required);
   }
   // What another version of the program knew more of would be lost.
   for (const auto& [name, value] : facts)
