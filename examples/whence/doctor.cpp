@@ -9,14 +9,13 @@
 namespace whence {
 namespace {
 
-void print(const MachineFacts& facts, const std::vector<Finding>& findings) {
-  std::cout << program_and_version() << '\n';
-  for (const auto& [name, value] : lines_of(facts))
-    std::cout << name << std::string(11 - name.size(), ' ') << value << '\n';
-  std::cout << '\n';
+std::string text_of(const MachineFacts& facts, const std::vector<Finding>& findings) {
+  std::string text = program_and_version() + '\n';
+  for (const auto& [name, value] : lines_of(facts)) text += name + std::string(11 - name.size(), ' ') + value + '\n';
+  text += findings.empty() ? "\nnothing found that does not fit\n" : "\n";
   for (const Finding& finding : findings)
-    std::cout << to_string(finding.weight) << ": " << finding.text << "; " << finding.advice << '\n';
-  if (findings.empty()) std::cout << "nothing found that does not fit\n";
+    text += std::string(to_string(finding.weight)) + ": " + finding.text + "; " + finding.advice + '\n';
+  return text;
 }
 
 int run(CommandLine& line) {
@@ -27,10 +26,7 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   const MachineFacts facts = machine_facts();
   const std::vector<Finding> findings = findings_of(facts);
-  if (json)
-    std::cout << json_of(facts);
-  else
-    print(facts, findings);
+  std::cout << (json ? json_of(facts) : text_of(facts, findings));
   return std::ranges::count(findings, Finding::Weight::broken, &Finding::weight) > 0 ? 1 : 0;
 }
 
