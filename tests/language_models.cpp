@@ -257,17 +257,9 @@ TEST_CASE("drawing follows the distribution exactly, and never takes what was cu
   CHECK(draw({0.3, 0.3, 0.4 - 1e-9, 0}, 1 - 1e-12) == 2);  // a sum rounded below 1
 }
 
-TEST_CASE("logits that are not finite and options out of range are refused") {
-  const auto refusal = [](const std::vector<double>& logits, const SamplingOptions& options) {
-    return error_text([&] { (void)next_token_distribution(logits, options); });
-  };
+TEST_CASE("logits that are not finite are refused") {
   CHECK_THROWS_AS((void)next_token_distribution({1, NAN}, {}), NotFinite);
-  CHECK(has(refusal({1, NAN}, {}), "not finite given"));
-  CHECK(has(refusal({}, {}), "not finite given"));
-  for (const SamplingOptions& bad : {SamplingOptions{-1, 0, 1}, SamplingOptions{1, -1, 1}, SamplingOptions{1, 0, 0},
-           SamplingOptions{1, 0, 1.1}, SamplingOptions{NAN, 0, 1}}) {
-    CHECK(has(refusal({1, 2}, bad), "0 or more, 0 or more, above 0 and at most 1 required"));
-  }
+  CHECK(has(error_text([] { (void)next_token_distribution({}, {}); }), "not finite given"));
 }
 
 TEST_CASE("text with a cache is the text of full passes; the same seed the same text; temperature 0 the best token") {

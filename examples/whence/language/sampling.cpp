@@ -13,16 +13,6 @@
 namespace whence::language {
 namespace {
 
-void check(const std::vector<double>& logits, const SamplingOptions& options) {
-  const bool finite = std::all_of(logits.begin(), logits.end(), [](double z) { return std::isfinite(z); });
-  if (logits.empty() || !finite)
-    throw NotFinite("sampling: logits that are not finite given; finite ones required; is the model trained?");
-  if (!(options.temperature >= 0) || options.top_k < 0 || !(options.top_p > 0 && options.top_p <= 1)) {
-    throw Error("sampling: temperature ", options.temperature, ", top_k ", options.top_k, ", top_p ", options.top_p,
-        " given; 0 or more, 0 or more, above 0 and at most 1 required");
-  }
-}
-
 // Only the first tokens of `order` stay, scaled to a sum of 1. Probabilities are in double whatever the model's dtype:
 // large sums in single precision would move top_p's cut.
 void keep_first(std::vector<double>& probabilities, const std::vector<std::size_t>& order, std::size_t kept) {
@@ -40,7 +30,8 @@ Tensor tensor_of(const TokenIds& ids) {
 }  // namespace
 
 std::vector<double> next_token_distribution(const std::vector<double>& logits, const SamplingOptions& options) {
-  check(logits, options);
+  if (logits.empty() || !std::ranges::all_of(logits, [](double z) { return std::isfinite(z); }))
+    throw NotFinite("sampling: logits that are not finite given; finite ones required; is the model trained?");
   const std::size_t best = static_cast<std::size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   std::vector<double> probabilities(logits.size(), 0.0);
   if (options.temperature == 0) {
