@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -137,21 +136,18 @@ class Layout {
 
   // Parameters stand below what they feed, or where there is room beside it.
   void set_leaves(const Row& leaves, std::size_t below) {
-    std::set<std::pair<std::size_t, std::size_t>> taken;
+    std::vector<std::pair<std::size_t, std::size_t>> free;  // lane and column
+    for (std::size_t slot = 0; slot < leaves.size() * columns_; ++slot)
+      free.emplace_back(slot / columns_, slot % columns_);
     for (const std::size_t leaf : leaves) {
       std::size_t sum = 0, count = 0;
       for (const auto& [from, to] : flows_)
         if (to == leaf) sum += boxes_[from].column, ++count;
       const std::size_t wanted = count ? (sum + count / 2) / count : 0;
-      std::pair<std::size_t, std::size_t> best;  // lane and column
-      std::size_t nearest = std::numeric_limits<std::size_t>::max();
-      for (std::size_t slot = 0; slot < leaves.size() * columns_; ++slot) {
-        const std::pair<std::size_t, std::size_t> at{slot / columns_, slot % columns_};
-        const std::size_t far = 3 * at.first + std::max(at.second, wanted) - std::min(at.second, wanted);
-        if (far < nearest && !taken.contains(at)) nearest = far, best = at;
-      }
-      taken.insert(best);
-      boxes_[leaf].column = best.second, boxes_[leaf].lane = below + best.first;
+      const auto nearest = std::ranges::min_element(free, {},
+          [&](const auto& at) { return 3 * at.first + std::max(at.second, wanted) - std::min(at.second, wanted); });
+      boxes_[leaf].column = nearest->second, boxes_[leaf].lane = below + nearest->first;
+      free.erase(nearest);
     }
   }
 

@@ -44,16 +44,12 @@ std::filesystem::path file_to_write(const PageRequest& request, const std::strin
                                         : std::filesystem::path(ending);
 }
 
-void say_written(const std::string& file) { std::cout << "written: " << one_line(file) << std::endl; }
-
-void write(const std::string& file, const std::string& text) {
-  write_file(file, text);
-  say_written(file);
-}
-
-void write(const std::string& file, const SafetensorsFile& tensors) {
-  write_safetensors(file, tensors);
-  say_written(file);
+template <class Contents> void write(const std::string& file, const Contents& contents) {
+  if constexpr (std::is_same_v<Contents, SafetensorsFile>)
+    write_safetensors(file, contents);
+  else
+    write_file(file, contents);
+  std::cout << "written: " << one_line(file) << std::endl;
 }
 
 std::vector<report::Plot> history_beside(const PageRequest& request) {
