@@ -90,8 +90,11 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("conformance SCHEME --list: a text that is no scheme is refused, and acts on no terminal") {
+TEST_CASE("conformance --list: every text that is tried; one that is no scheme is refused, and acts on no terminal") {
   const test::Scratch scratch("conformance-list");
+  const test::Outcome all = test::RunningProgram("conformance", {"--list"}, scratch / "log").finish();
+  CHECK_MESSAGE(all.code == 0, all.err);
+  CHECK(all.out.find("\nalibi + cope\n") != std::string::npos);
   const auto listed = [&](const std::string& scheme) {
     return test::RunningProgram("conformance", {scheme, "--list"}, scratch / "log").finish();
   };

@@ -140,7 +140,8 @@ void list_everything(const Options& options) {
   std::string list;
   for (const ConformanceCheck& check : options.checks) list += check.name + ": " + check.meaning + '\n';
   list += '\n';
-  for (const std::string& text : texts_of(options)) list += canonical_text(parse_schemes(text)) + '\n';
+  const bool named = !options.schemes.empty();
+  for (const std::string& text : texts_of(options)) list += (named ? canonical_text(parse_schemes(text)) : text) + '\n';
   std::cout << list;
 }
 

@@ -3,6 +3,7 @@
 
 #include "examples/whence/verify/probe_run.h"
 #include "nn/io/json.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -33,13 +34,9 @@ Json json_of(const Claims& claims, index_t length) {
 
 // "name": [one line per entry]
 template <class Entries> std::string block(const char* name, const Entries& entries) {
-  std::string text = to_text("  \"", name, "\": [");
-  bool first = true;
-  for (const auto& entry : entries) {
-    text += (first ? "\n    " : ",\n    ") + json_of(entry).line();
-    first = false;
-  }
-  return text + (first ? "]" : "\n  ]");
+  const auto line = [](const auto& entry) { return json_of(entry).line(); };
+  const std::string lines = joined(entries, line, ",\n    ");
+  return to_text("  \"", name, "\": [", lines.empty() ? "]" : "\n    " + lines + "\n  ]");
 }
 
 }  // namespace

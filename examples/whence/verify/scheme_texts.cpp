@@ -22,15 +22,12 @@ std::vector<std::string> other_values(const SchemeOption& option, index_t length
   std::vector<std::string> values;
   for (const std::string& choice : option.choices)
     if (choice != option.default_text) values.push_back(choice);
-  const double preset = option.kind == SchemeOption::Kind::word ? 0 : std::stod(option.default_text);
-  if (option.kind == SchemeOption::Kind::integer) {
-    const double whole = std::clamp(static_cast<double>(length), option.low, option.high);
-    if (whole != preset) values.push_back(to_text(static_cast<index_t>(whole)));
-  }
-  if (option.kind == SchemeOption::Kind::number) {
-    const double near = std::clamp(preset == 0 ? 0.5 : 1.25 * preset, option.low, option.high);
-    if (near != preset) values.push_back(to_text(near));
-  }
+  if (option.kind == SchemeOption::Kind::word) return values;
+  const bool whole = option.kind == SchemeOption::Kind::integer;
+  const double preset = std::stod(option.default_text);
+  const double wanted = whole ? static_cast<double>(length) : preset == 0 ? 0.5 : 1.25 * preset;
+  const double near = std::clamp(wanted, option.low, option.high);
+  if (near != preset) values.push_back(whole ? to_text(static_cast<index_t>(near)) : to_text(near));
   return values;
 }
 
