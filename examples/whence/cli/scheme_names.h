@@ -1,3 +1,4 @@
+// The positional schemes, as programs list them.
 #pragma once
 
 #include <string>
