@@ -64,19 +64,15 @@ void add_shares(const Inspection& inspection, std::vector<Measure>& measures) {
 
 // ---- What was kept
 
-// Of one quantity at one step: how many entries there are, and how many each reason takes.
-struct Counts {
-  double entries = 0, masked = 0;
-  std::map<std::string, double> by_reason;
-};
 using Curves = std::map<std::string, std::map<double, double>>;  // by name, the value at each step
 
 struct History {
-  std::map<std::string, Curves> measures;                      // by what they are of
-  std::map<std::string, std::map<double, Counts>> quantities;  // by step
+  std::map<std::string, Curves> measures;    // by what they are of
+  std::map<std::string, Curves> quantities;  // of each how many "entries" there are, and how many each reason takes
 };
 
 History read(const std::filesystem::path& file) {
+  static const std::set<std::string> no_counts{"step", "layer", "quantity", "head"};
   History history;
   std::string text = read_file(file);
   text.resize(text.rfind('\n') + 1);  // without a line that a crash cut short
@@ -86,31 +82,26 @@ History read(const std::filesystem::path& file) {
       history.measures[record.text("measure")][record.text("of")][step] = record.number("value");
       return;
     }
-    Counts& counts = history.quantities[record.text("quantity")][step];
-    for (const auto& [name, value] : record.fields()) {
-      if (name == "step" || name == "layer" || name == "quantity" || name == "head") continue;
-      double& sum = name == "entries"                 ? counts.entries
-                    : name == to_string(Stop::masked) ? counts.masked
-                                                      : counts.by_reason[name];
-      sum += record.number(name);
-    }
+    Curves& counts = history.quantities[record.text("quantity")];
+    counts["entries"][step] += 0;
+    for (const auto& [name, value] : record.fields())
+      if (!no_counts.contains(name)) counts[name][step] += record.number(name);
   });
   return history;
 }
 
 // For each reason the percentage that it takes of the entries that the mask does not hide.
-Curves shares_of(const std::map<double, Counts>& by_step) {
-  Curves curves;
-  for (const auto& [step, counts] : by_step)
-    for (const auto& [reason, count] : counts.by_reason) curves[reason];
-  for (auto& [reason, curve] : curves) {
-    for (const auto& [step, counts] : by_step) {
-      const auto found = counts.by_reason.find(reason);
-      const double seen = counts.entries - counts.masked;
-      curve[step] = found == counts.by_reason.end() || seen <= 0 ? 0 : 100 * found->second / seen;
+Curves shares_of(Curves counts) {
+  const auto entries = counts.extract("entries").mapped();
+  auto masked = counts[to_string(Stop::masked)];
+  counts.erase(to_string(Stop::masked));
+  for (auto& [reason, curve] : counts) {
+    for (const auto& [step, all] : entries) {
+      const double seen = all - masked[step];
+      curve[step] = seen > 0 ? 100 * curve[step] / seen : 0;
     }
   }
-  return curves;
+  return counts;
 }
 
 report::Plot plot_of(const std::string& title, const std::string& y_label, const Curves& curves) {
@@ -192,8 +183,8 @@ std::vector<report::Plot> history_of(const std::filesystem::path& file) {
     // Layer 2 before layer 10.
     std::ranges::stable_sort(plots.back().curves, {}, [](const report::Curve& curve) { return curve.name.size(); });
   }
-  for (const auto& [quantity, by_step] : history.quantities)
-    if (const Curves shares = shares_of(by_step); !shares.empty())
+  for (const auto& [quantity, counts] : history.quantities)
+    if (const Curves shares = shares_of(counts); !shares.empty())
       plots.push_back(
           plot_of(to_text("Gradient of ", quantity, ": why entries are zero or next to it"), "% of entries", shares));
   return plots;
