@@ -98,8 +98,8 @@ TEST_CASE("bench: what the formulas need of multiply-adds, by hand") {
 TEST_CASE("bench: sparse gates have the mean that they promise, and every executor the same results") {
   CoreCase what{.scheme = "cope(p_max=3)", .length = 33, .heads = 3, .head_dim = 16, .gates = Gates::sparse};
   AttentionCore core(what, Device());
-  const NamedTensors given = core.given();
-  const Tensor q = given[0].second, k = given[1].second;
+  const NamedTensors given = core.comparison().given;
+  const Tensor q = named(given, "q"), k = named(given, "k");
   double sum = 0;
   for (index_t row = 0; row < q.numel() / 16; ++row)
     sum += q.data<float>()[row * 16] * k.data<float>()[row * 16] / std::sqrt(16.0);
@@ -122,13 +122,13 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
 }
 
 TEST_CASE("bench: results that differ, or are no numbers, are found") {
-  const auto named = [](const char* name, double value) { return NamedTensors{{name, Tensor::full({2, 3}, value)}}; };
-  CHECK(apart(named("output", 2), named("output", 2)) == 0);
-  CHECK(apart(named("output", 2), named("output", 2.5)) == doctest::Approx(0.2));
-  CHECK_THROWS_AS((void)largest_difference(named("output", 2), named("gradient of q", 2)), Error);
-  CHECK_THROWS_AS((void)largest_difference(named("output", 2), {{"output", Tensor::full({3, 2}, 2.0)}}), Error);
+  const auto filled = [](const char* name, double value) { return NamedTensors{{name, Tensor::full({2, 3}, value)}}; };
+  CHECK(apart(filled("output", 2), filled("output", 2)) == 0);
+  CHECK(apart(filled("output", 2), filled("output", 2.5)) == doctest::Approx(0.2));
+  CHECK_THROWS_AS((void)largest_difference(filled("output", 2), filled("gradient of q", 2)), Error);
+  CHECK_THROWS_AS((void)largest_difference(filled("output", 2), {{"output", Tensor::full({3, 2}, 2.0)}}), Error);
   for (const double wrong : {2.5, std::nan("")})
-    CHECK_THROWS_WITH_AS(require_equal("none", largest_difference(named("output", 2), named("output", wrong))),
+    CHECK_THROWS_WITH_AS(require_equal("none", largest_difference(filled("output", 2), filled("output", wrong))),
         doctest::Contains("one of the two is wrong"), Error);
   // A gradient that is rounding alone is measured by the others.
   const NamedTensors ours{{"gradient of q", Tensor::full({2}, 1.0)}, {"gradient of b", Tensor::full({2}, 1e-7)}};
@@ -327,23 +327,19 @@ TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same resu
 
   Settings settings;
   settings.threads = 1, settings.python = python;
-  const CoreCase what{.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4};
-  CoreCase other = what;
-  other.scheme = "alibi";
-  AttentionCore core(what, Device());
+  AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4}, Device());
   (void)core.run(reference_executor());
+  Comparison comparison = core.comparison();
+  NamedTensors& ours = comparison.results;
+  std::erase_if(ours, [](const auto& tensor) { return tensor.first.size() > 13; });  // of q, k, v
   Peer peer(settings, false);
-  for (const CoreCase& each : {what, other}) {
-    NamedTensors given = core.given();
-    if (each.scheme == "alibi")
-      std::erase_if(given, [](const auto& tensor) { return tensor.first.size() > 1 && tensor.first != "cotangent"; });
-    (void)peer.ask(peer_request(each, "eager", Device()), given);
-    NamedTensors ours = core.results();
-    std::erase_if(ours, [](const auto& tensor) { return tensor.first.size() > 13; });  // of q, k, v
-    const double relative = apart(ours, peer.ask({{"do", std::string("results")}}).tensors);
-    if (each.scheme == "kerple")
-      CHECK(relative < 1e-4);
-    else
-      CHECK(relative > 1e-2);
+  for (const std::string scheme : {"kerple", "alibi"}) {
+    comparison.request = {{"bench", "attention"}, {"scheme", scheme}};
+    if (scheme == "alibi")  // which reads no parameters
+      std::erase_if(
+          comparison.given, [](const auto& tensor) { return tensor.first == "strength" || tensor.first == "rate"; });
+    (void)prepare(peer, {"eager"}, comparison, Device());
+    const double relative = apart(ours, peer.ask({{"do", "results"}}).tensors);
+    CHECK((scheme == "kerple" ? relative < 1e-4 : relative > 1e-2));
   }
 }

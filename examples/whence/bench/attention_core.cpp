@@ -5,13 +5,12 @@
 
 #include "autograd/backward.h"
 #include "examples/whence/cli/words.h"
-#include "nn/io/json.h"
+#include "nn/scheme.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
-#include "tensor/parallel.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
 
@@ -19,14 +18,6 @@ namespace whence::bench {
 namespace {
 
 constexpr double mib = 1 << 20;
-
-// As before training, except that numbers which begin at zero are drawn, so that every gradient tells something.
-void draw_parameters(Module& root) {
-  root.initialise(1);
-  for (const Module::Parameter& parameter : root.parameters())
-    if (parameter.init.kind == Init::Kind::constant && parameter.init.first == 0)
-      raw::copy_into(Tensor::normal(parameter.tensor.shape(), 0, 0.1, Stream(1, parameter.path)), parameter.tensor);
-}
 
 // q.k / sqrt(d) gets the mean -4: one number of every query and key is +-c, c c = 4 sqrt(d).
 void make_sparse(const AttendInputs& inputs) {
@@ -37,20 +28,59 @@ void make_sparse(const AttendInputs& inputs) {
   }
 }
 
+bool has_gates(const std::string& scheme) { return scheme.find("cope") != std::string::npos; }
+
 double bytes_of(const Tensor& tensor) {
   return static_cast<double>(tensor.numel()) * static_cast<double>(size_of(tensor.dtype()));
 }
 
 }  // namespace
 
-bool has_gates(const std::string& scheme) { return scheme.find("cope") != std::string::npos; }
+void declare(CommandLine& line, CoreOptions& options) {
+  line.text("schemes", &options.schemes, {"positional schemes, commas between them"})
+      .text("executors", &options.executors, {"how attention is computed: names, or all"})
+      .text("lengths", &options.lengths, {"of the sequence", "tokens"})
+      .choice("gates", &options.gates, {"initial", "sparse", "both"},
+          {"CoPE's: around 1/2, as before training, or around 0.02, as in trained models"})
+      .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
+      .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"});
+}
+
+std::vector<CoreCase> cases_of(const CoreOptions& options) {
+  std::vector<CoreCase> cases;
+  for (const std::int64_t length : numbers_of(options.lengths, "--lengths")) {
+    for (const std::string& text : list_of(options.schemes)) {
+      const std::string scheme = canonical_text(parse_schemes(text));
+      const bool gated = has_gates(scheme);
+      for (const Gates gates : {Gates::initial, Gates::sparse})
+        if (gated ? options.gates != (gates == Gates::sparse ? "initial" : "sparse") : gates == Gates::initial)
+          cases.push_back({scheme, length, options.heads, options.head_dim, options.batch, gates});
+    }
+  }
+  return cases;
+}
+
+std::vector<const Executor*> executors_of(const CoreOptions& options) {
+  if (options.executors == "all") return executors();
+  std::vector<const Executor*> chosen;
+  for (const std::string& word : list_of(options.executors)) {
+    const auto all = executors();
+    const auto found = std::ranges::find(all, word, &Executor::name);
+    if (found == all.end())
+      throw InputError("--executors: '", word, "' given; ", joined(executors(), &Executor::name), " or all required");
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
 
 AttentionCore::AttentionCore(const CoreCase& what, Device device)
     : what_(what), device_(device), scheme_(what.scheme, {what.heads * what.head_dim, what.heads, what.length}) {
   if (!scheme_.attends())
     throw InputError("scheme: ", what.scheme, " given; one that takes part in attention required, which it does not");
   scheme_.root().to(DType::f32);
-  draw_parameters(scheme_.root());
+  scheme_.root().initialise(1);
+  draw_zeros(scheme_.root(), 0.1);
   scheme_.root().to(what.dtype);
   scheme_.root().to(device);
   inputs_ = random_inputs(scheme_, what.batch, what.length, 0, DType::f32);
@@ -78,12 +108,6 @@ void AttentionCore::count_operations() {
   backward_operations_ = 10 * dim * pairs + 3 * mix * positions;
 }
 
-std::string AttentionCore::refusal(const Executor& executor) const { return executor.refusal(scheme_.stages()); }
-
-const Executor& AttentionCore::executor(const std::string& name) const {
-  return executor_for(wanted_executor(name, scheme_.stages()), inputs_, scheme_.stages());
-}
-
 // The device is waited for before each reading of the clock.
 CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   results_.clear();
@@ -101,6 +125,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   const double middle = steady_seconds(), operands = held + bytes_of(output);
   found.kept = (live() - operands) / mib, found.peak = (peak() - operands) / mib;
   std::vector<Tensor> gradients;
+  found.backward = std::nan("");
   if (with_backward) {
     gradients = grad(output, cotangent_, leaves, {.allow_unused = true});
     synchronise(device_);
@@ -114,42 +139,44 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   return found;
 }
 
-NamedTensors AttentionCore::given() const {
-  NamedTensors tensors = leaves_;
-  tensors.emplace_back("cotangent", cotangent_);
-  return tensors;
+CoreRun AttentionCore::run() {
+  return run(executor_for(wanted_executor("auto", scheme_.stages()), inputs_, scheme_.stages()));
 }
 
-std::vector<const Executor*> chosen_executors(const std::string& list) {
-  std::vector<const Executor*> chosen;
-  if (list == "all") return executors();
-  for (const std::string& word : list_of(list)) {
-    const auto all = executors();
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Executor* each) { return each->name() == word; });
-    if (found == all.end())
-      throw InputError("--executors: '", word, "' given; ", joined(executors(), &Executor::name), " or all required");
-    chosen.push_back(*found);
-  }
-  return chosen;
+// CoPE's gradient jumps where a position passes a whole number: a sum of T gates is off by about sqrt(T) eps p_max,
+// that share of all positions lies on the other side of one, and the root of it is what they take of a norm: 1e-2 at
+// T = 2048. The weights of DAPE's mixes sum over all pairs, which is where the order of a sum in f32 tells most: up to
+// 3e-4.
+Comparison AttentionCore::comparison() const {
+  Comparison found{.name = to_text(what_.text(), ", length ", what_.length),
+      .request = {{"bench", "attention"}, {"scheme", what_.scheme}},
+      .given = leaves_,
+      .results = results_,
+      .allowed = has_gates(what_.scheme)                          ? 2e-2
+                 : what_.scheme.find("dape") != std::string::npos ? 5e-4
+                                                                  : 1e-4,
+      .ours = {}};
+  found.given.emplace_back("cotangent", cotangent_);
+  return found;
 }
 
-Json record_of(const CoreCase& what, const std::string& engine, Device device) {
-  return {{"scheme", what.scheme}, {"gates", std::string(what.gates == Gates::sparse ? "sparse" : "initial")},
-      {"executor", engine}, {"length", what.length}, {"heads", what.heads}, {"head_dim", what.head_dim},
-      {"batch", what.batch}, {"device", to_string(device)}, {"dtype", std::string("f32")},
-      {"threads", std::int64_t{threads()}}};
+Row row_of(const CoreCase& what, const std::string& engine) {
+  return Row()
+      .add("scheme", what.scheme, "scheme", what.text())
+      .add("gates", what.gates == Gates::sparse ? "sparse" : "initial")
+      .add("length", what.length, "length")
+      .add("executor", engine, "by")
+      .add("heads", what.heads)
+      .add("head_dim", what.head_dim)
+      .add("batch", what.batch)
+      .add("dtype", "f32");
 }
 
 std::vector<std::string> peer_ways_of(const std::string& scheme) {
   if (scheme == "none" || scheme == "alibi" || scheme == "kerple") return {"eager", "compile", "sdpa", "flex"};
-  const bool listed = scheme == "cope" || scheme == "dape(alibi)" || scheme == "dape(kerple)" ||
-                      scheme == "cdape(alibi)" || scheme == "cdape(kerple)";
-  return listed ? std::vector<std::string>{"eager", "compile"} : std::vector<std::string>{};
-}
-
-Json peer_request(const CoreCase& what, const std::string& way, Device device) {
-  return {{"do", std::string("prepare")}, {"bench", std::string("attention")}, {"scheme", what.scheme}, {"way", way},
-      {"device", std::string(device.is_cpu() ? "cpu" : "cuda")}};
+  for (const char* known : {"cope", "dape(alibi)", "dape(kerple)", "cdape(alibi)", "cdape(kerple)"})
+    if (scheme == known) return {"eager", "compile"};
+  return {};
 }
 
 }  // namespace whence::bench

@@ -8,7 +8,6 @@
 
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/verify/bare_attention.h"
-#include "nn/io/json.h"
 
 namespace whence::bench {
 
@@ -28,12 +27,18 @@ struct CoreCase {
   // "cope, sparse gates"
   [[nodiscard]] std::string text() const { return scheme + (gates == Gates::sparse ? ", sparse gates" : ""); }
 };
-// Whether the scheme has CoPE's gates.
-[[nodiscard]] bool has_gates(const std::string& scheme);
 
-// Milliseconds of one repetition, and MiB above the operands: q, k, v, output and their gradients.
-struct CoreRun {
-  double forward = 0, backward = 0;
+// Which cases a command line asks for.
+struct CoreOptions {
+  std::string schemes, executors, lengths = "512,2048", gates;
+  std::int64_t heads = 12, head_dim = 64, batch = 1;
+};
+void declare(CommandLine& line, CoreOptions& options);
+[[nodiscard]] std::vector<CoreCase> cases_of(const CoreOptions& options);
+[[nodiscard]] std::vector<const Executor*> executors_of(const CoreOptions& options);
+
+// Milliseconds, and MiB above the operands: q, k, v, output and their gradients.
+struct CoreRun : Repetition {
   double kept = 0;  // what forward leaves for backward
   double peak = 0;
 };
@@ -42,20 +47,21 @@ class AttentionCore {
  public:
   AttentionCore(const CoreCase& what, Device device);
 
-  // By its name, or under "auto" what a model would take. InputError when it cannot run the scheme.
-  [[nodiscard]] const Executor& executor(const std::string& name) const;
   // Why this executor cannot run the scheme; empty when it can.
-  [[nodiscard]] std::string refusal(const Executor& executor) const;
+  [[nodiscard]] std::string refusal(const Executor& executor) const { return executor.refusal(scheme_.stages()); }
   [[nodiscard]] CoreRun run(const Executor& executor, bool with_backward = true);
+  // By the executor that a model would take.
+  [[nodiscard]] CoreRun run();
   // Multiply-adds that the formulas need, two operations each, for the pairs that are seen and no others: 4 d per pair
   // forward and 10 d backward, which computes the scores again, and the networks of DAPE and CDAPE (whose part that
   // reads the bias is a table over distances).
   [[nodiscard]] double forward_operations() const { return forward_operations_; }
   [[nodiscard]] double backward_operations() const { return backward_operations_; }
 
-  // What a peer is given, and what the last run() gave.
-  [[nodiscard]] NamedTensors given() const;
+  // What the last run() gave.
   [[nodiscard]] const NamedTensors& results() const { return results_; }
+  // All of a comparison with a peer but our times. Its difference is what f32 may set the results of two programs apart.
+  [[nodiscard]] Comparison comparison() const;
 
  private:
   void count_operations();
@@ -70,22 +76,10 @@ class AttentionCore {
   double forward_operations_ = 0, backward_operations_ = 0;
 };
 
-// Of --executors: names with commas between them, or "all".
-[[nodiscard]] std::vector<const Executor*> chosen_executors(const std::string& list);
-// What a line of JSON says of a measurement before its figures.
-[[nodiscard]] Json record_of(const CoreCase& what, const std::string& engine, Device device);
+// What a line of JSON and a row of a table say of a measurement before its figures.
+[[nodiscard]] Row row_of(const CoreCase& what, const std::string& engine);
 
 // PyTorch's ways to run a scheme; none for a scheme that pytorch.py does not have.
 [[nodiscard]] std::vector<std::string> peer_ways_of(const std::string& scheme);
-// How far f32 may set the results of two programs apart. CoPE's gradient jumps where a position passes a whole number:
-// a sum of T gates is off by about sqrt(T) eps p_max, that share of all positions lies on the other side of one, and
-// the root of it is what they take of a norm: 1e-2 at T = 2048.
-// The weights of DAPE's mixes sum over all pairs, which is where the order of a sum in f32 tells most: up to 3e-4.
-[[nodiscard]] inline double allowed_difference(const std::string& scheme) {
-  if (has_gates(scheme)) return 2e-2;
-  return scheme.find("dape") != std::string::npos ? 5e-4 : 1e-4;
-}
-// What Peer::ask() is to prepare.
-[[nodiscard]] Json peer_request(const CoreCase& what, const std::string& way, Device device);
 
 }  // namespace whence::bench

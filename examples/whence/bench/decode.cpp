@@ -1,22 +1,17 @@
 // bench decode: text drawn token by token with a cache of keys and values. Each token reads every weight once, so the
 // ceiling is what this machine reads from memory: tokens/s times the weights' bytes, as a share of that.
-#include <iostream>
-#include <memory>
+#include <cmath>
 
 #include "autograd/recording.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
-#include "examples/whence/report/table.h"
 #include "nn/decoding.h"
-#include "nn/io/json.h"
 #include "nn/models.h"
 #include "nn/scheme.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -29,12 +24,6 @@ struct Options {
   Settings settings;
 };
 
-struct Row {
-  std::string scheme, engine;
-  Median milliseconds;  // of a token
-  double share = 0, ratio = 0, relative = -1;
-};
-
 // GPT-2 small, whose blocks have 85 M parameters, with the vocabulary of bytes.
 TransformerOptions model_of(const std::string& scheme, const Options& options) {
   TransformerOptions model = named_model("gpt2-124m", scheme);
@@ -43,107 +32,68 @@ TransformerOptions model_of(const std::string& scheme, const Options& options) {
   return model;
 }
 
-class DecodeBench {
- public:
-  DecodeBench(const Options& options, Device device)
-      : options_(options),
-        device_(device),
-        schemes_(list_of(options.schemes)),
-        ways_(chosen_ways(options.settings, "all", {"eager"}, device.is_cpu())),
-        bench_("decode", options.settings, device.is_cpu(),
-            static_cast<std::int64_t>(schemes_.size() * (1 + ways_.size())), peer_version(options.settings)) {}
+// The prompt and the tokens behind it, drawn evenly: what is timed is the model, not the choice of a token.
+Tensor drawn_text(const Options& options) {
+  const Tensor text = Tensor::empty({1, options.prompt + options.tokens}, DType::i64);
+  const Stream stream(0, "bench decode");
+  for (index_t n = 0; n < text.numel(); ++n)
+    text.data<index_t>()[n] =
+        stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(options.vocabulary));
+  return text;
+}
 
-  void run() {
-    bench_.run(
-        [&] {
-          for (const std::string& scheme : schemes_) measure(canonical_text(parse_schemes(scheme)));
-        },
-        [&] { show(); });
-  }
+void keep(Bench& bench, const Options& options, const Transformer& model, const std::string& engine, Times times,
+    const Row& more = {}) {
+  for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options.tokens);
+  const Median token = median(times.both);
+  const double bytes = static_cast<double>(model.parameter_count()) * sizeof(float);
+  const double share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s;
+  bench.keep(Row()
+                 .add("scheme", model.scheme(), "scheme")
+                 .add("engine", engine, "by")
+                 .add("parameters", model.parameter_count())
+                 .add("prompt", options.prompt)
+                 .add("tokens", options.tokens)
+                 .add("ms", token.value, "ms of a token", text_of(token))
+                 .add("spread_ms", token.spread)
+                 .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
+                 .add("fraction", share, "of reading", percent_of(share))
+                 .add(more));
+}
 
- private:
-  void measure(const std::string& scheme) {
-    bench_.begin(scheme);
-    const NoGrad values_only;
-    Transformer model(model_of(scheme, options_));
-    model.initialise(0);
-    model.to(device_);
-    // The prompt and the tokens behind it, drawn evenly: what is timed is the model, not the choice of a token.
-    const Tensor text = Tensor::empty({1, options_.prompt + options_.tokens}, DType::i64);
-    const Stream stream(0, "bench decode");
-    for (index_t n = 0; n < text.numel(); ++n)
-      text.data<index_t>()[n] =
-          stream.below(static_cast<std::uint64_t>(n), static_cast<std::uint32_t>(options_.vocabulary));
+void measure(Bench& bench, const Options& options, const std::string& scheme, const std::vector<PeerWay>& ways) {
+  bench.begin(scheme);
+  const NoGrad values_only;
+  Transformer model(model_of(scheme, options));
+  model.initialise(0);
+  model.to(bench.device());
+  const Tensor text = drawn_text(options);
+  Comparison comparison{.name = scheme,
+      .request = {{"bench", "decode"}, {"scheme", model.scheme()}, {"prompt", options.prompt},
+          {"heads", model.options().heads}, {"layers", model.options().layers}},
+      .given = {{"tokens", text}},
+      .results = {},
+      .allowed = 1e-3,  // of a whole model, layer after layer
+      .ours = {}};
+  for (const Module::Parameter& parameter : model.parameters())
+    comparison.given.emplace_back(parameter.path, parameter.tensor);
+  comparison.ours = [&]() -> Repetition {
+    Decoding decoding(model, text.numel());
+    (void)decoding(raw::slice(text, 1, 0, options.prompt));
+    synchronise(bench.device());
+    const double start = steady_seconds();
     Tensor logits;
-    const auto ours = [&]() -> Repetition {
-      Decoding decoding(model, text.numel());
-      (void)decoding(raw::slice(text, 1, 0, options_.prompt));
-      synchronise(device_);
-      const double start = steady_seconds();
-      for (index_t n = options_.prompt; n < text.numel(); ++n) logits = decoding(raw::slice(text, 1, n, n + 1));
-      synchronise(device_);
-      return {(steady_seconds() - start) * 1e3, 0};
-    };
-    (void)ours();
-    Times times;
-    for (int round = 0; round < options_.settings.repetitions; ++round) stop_if_asked(), times.add(ours());
-    keep(model, scheme, "whence", times, 0, -1);
-    for (const PeerWay& way : ways_) {
-      bench_.begin(scheme + ", " + way.text());
-      Peer peer(options_.settings, way.tuned);
-      NamedTensors given{{"tokens", text}};
-      for (const Module::Parameter& parameter : model.parameters())
-        given.emplace_back(parameter.path, parameter.tensor);
-      (void)peer.ask({{"do", std::string("prepare")}, {"bench", std::string("decode")}, {"scheme", scheme},
-                         {"device", std::string(device_.is_cpu() ? "cpu" : "cuda")}, {"prompt", options_.prompt},
-                         {"heads", model.options().heads}, {"layers", model.options().layers}},
-          given);
-      const Difference difference =
-          largest_difference({{"logits", logits}}, peer.ask({{"do", std::string("results")}}).tensors);
-      require_equal(scheme, difference, 1e-3);  // of a whole model, layer after layer
-      const Turns turns = in_turn(peer, options_.settings.repetitions, ours, true);
-      keep(model, scheme, way.text(), turns.theirs, turns.ratio(), difference.relative);
-    }
+    for (index_t n = options.prompt; n < text.numel(); ++n) logits = decoding(raw::slice(text, 1, n, n + 1));
+    synchronise(bench.device());
+    comparison.results = {{"logits", logits}};
+    return {(steady_seconds() - start) * 1e3, std::nan("")};
+  };
+  keep(bench, options, model, "whence", bench.repeated(comparison.ours));
+  for (const PeerWay& way : ways) {
+    const Compared found = compare(bench, way, comparison);
+    keep(bench, options, model, way.text(), found.theirs, row_of(found));
   }
-
-  void keep(const Transformer& model, const std::string& scheme, const std::string& engine, Times times, double ratio,
-      double relative) {
-    for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options_.tokens);
-    Row row{scheme, engine, median(times.both), 0, ratio, relative};
-    const double bytes = static_cast<double>(model.parameter_count()) * sizeof(float);
-    if (device_.is_cpu()) row.share = bytes / row.milliseconds.value / 1e6 / bench_.ceilings().read_gb_per_s;
-    Json record{{"scheme", scheme}, {"engine", engine}, {"parameters", model.parameter_count()},
-        {"prompt", options_.prompt}, {"tokens", options_.tokens}, {"device", to_string(device_)},
-        {"threads", std::int64_t{threads()}}, {"ms", row.milliseconds.value}, {"spread_ms", row.milliseconds.spread},
-        {"tokens_per_second", 1e3 / row.milliseconds.value}};
-    if (row.share > 0) record.add("fraction", row.share);
-    if (ratio > 0) record.add("ratio", ratio);
-    if (relative >= 0) record.add("difference", relative);
-    bench_.record(record);
-    rows_.push_back(row);
-  }
-
-  void show() const {
-    std::vector<std::string> header{"scheme", "by", "ms of a token", "tokens/s", "of reading", "off by"};
-    if (!ways_.empty()) header.emplace_back("theirs / ours");
-    Table table(header);
-    for (const Row& row : rows_) {
-      std::vector<std::string> cells{row.scheme, row.engine, text_of(row.milliseconds),
-          fixed(1e3 / row.milliseconds.value, 1), row.share > 0 ? fixed(100 * row.share, 0) + " %" : "-",
-          row.relative < 0 ? "-" : fixed(100 * row.relative, 4) + " %"};
-      if (!ways_.empty()) cells.push_back(row.ratio > 0 ? fixed(row.ratio, 2) : "-");
-      table.row(cells);
-    }
-    std::cout << table.text();
-  }
-
-  const Options& options_;
-  Device device_;
-  std::vector<std::string> schemes_;
-  std::vector<PeerWay> ways_;
-  Bench bench_;
-  std::vector<Row> rows_;
-};
+}
 
 int run(CommandLine& line) {
   Options options;
@@ -153,13 +103,14 @@ int run(CommandLine& line) {
       .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, at once", "tokens"})
       .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn behind it, one by one", "tokens"})
       .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"});
-  declare(line, options.settings);
-  declare_peer(line, options.settings);
+  declare(line, options.settings, {"eager"});
   line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");
-  if (line.shows_page()) return 0;
-  line.refuse_unless("python", options.settings.with_peer(), "--peer");
-  set_threads(options.settings.threads);
-  DecodeBench(options, choose_device(options.settings.device).device).run();
+  if (shows_page(line, options.settings)) return 0;
+  const Device device = choose_device(options.settings.device).device;
+  const std::vector<std::string> schemes = list_of(options.schemes);
+  const std::vector<PeerWay> ways = chosen_ways(options.settings, options.settings.known_ways, device.is_cpu());
+  Bench bench("decode", options.settings, device, schemes.size() * (1 + ways.size()));
+  for (const std::string& scheme : schemes) measure(bench, options, canonical_text(parse_schemes(scheme)), ways);
   return 0;
 }
 

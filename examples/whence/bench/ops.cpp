@@ -2,8 +2,6 @@
 // moved, or operations of a matrix product. On the CPU also what an op on four numbers costs above its kernel.
 #include <algorithm>
 #include <functional>
-#include <iostream>
-#include <memory>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -11,10 +9,7 @@
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/machine/device_choice.h"
-#include "examples/whence/report/table.h"
-#include "nn/io/json.h"
 #include "nn/training/precision.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
@@ -25,7 +20,7 @@ namespace whence::bench {
 namespace {
 
 struct Options {
-  std::string precision = "f32", ways = "all";
+  std::string precision = "f32";
   double scale = 0.125;
   Settings settings;
 };
@@ -80,103 +75,84 @@ std::vector<Case> cases(double scale, DType dtype, Device device) {
           [](const Inputs& x) { return linear(x[0], x[1], x[2]); }, product}};
 }
 
+// A series of each: what starting a GPU's work costs is not to be in the time.
+Repetition run_series(
+    const Case& each, const Tensor& cotangent, const std::vector<Tensor>& leaves, NamedTensors& results) {
+  constexpr int series = 5;
+  const Device device = cotangent.device();
+  Tensor y;
+  std::vector<Tensor> gradients;
+  synchronise(device);
+  const double start = steady_seconds();
+  for (int k = 0; k < series; ++k) y = each.run(each.inputs);
+  synchronise(device);
+  const double middle = steady_seconds();
+  for (int k = 0; k < series; ++k) gradients = grad(y, cotangent, leaves);
+  synchronise(device);
+  const double end = steady_seconds();
+  results = {{"output", y.detach()}};
+  for (std::size_t k = 0; k < gradients.size(); ++k)
+    results.emplace_back("gradient of input " + std::to_string(k), gradients[k]);
+  return {(middle - start) * 1e3 / series, (end - middle) * 1e3 / series};
+}
+
 class OpsBench {
  public:
   OpsBench(const Options& options, Device device)
       : options_(options),
-        device_(device),
         list_(cases(options.scale, storage_dtype_of(options.precision), device)),
-        ways_(chosen_ways(options.settings, options.ways, {"eager", "compile"}, device.is_cpu())),
-        bench_("ops", options.settings, device.is_cpu(), static_cast<std::int64_t>(list_.size() * (1 + ways_.size())),
-            peer_version(options.settings)) {}
+        ways_(chosen_ways(options.settings, options.settings.known_ways, device.is_cpu())),
+        bench_("ops", options.settings, device, list_.size() * (1 + ways_.size())) {}
 
   void run() {
-    bench_.run(
-        [&] {
-          for (const Case& each : list_) measure(each);
-          if (device_.is_cpu()) measure_overhead();
-        },
-        [&] { show(); });
+    for (const Case& each : list_) measure(each);
+    if (!bench_.device().is_cpu()) return;
+    set_threads(1);
+    measure_overheads();
+    set_threads(options_.settings.threads);
   }
 
  private:
-  struct Row {
-    std::string op, engine;
-    Times times;
-    double fraction, ratio;
-  };
-  struct Overhead {
-    std::string op;
-    double kernel, plain, recorded;  // nanoseconds
-  };
-
   void measure(const Case& each) {
     bench_.begin(each.name);
     std::vector<Tensor> leaves;
     for (const Tensor& x : each.inputs)
       if (is_floating(x.dtype())) leaves.push_back(x);
-    Tensor y = each.run(each.inputs);
+    const Tensor y = each.run(each.inputs);
     const Tensor cotangent = raw::to_device(
-        raw::cast(Tensor::normal(y.shape(), 0, 1, Stream(0, "bench ops cotangent")), y.dtype()), device_);
-    std::vector<Tensor> gradients;
-    // A series of each: what starting a GPU's work costs is not to be in the time.
-    const auto ours = [&]() -> Repetition {
-      constexpr int series = 5;
-      synchronise(device_);
-      const double start = steady_seconds();
-      for (int k = 0; k < series; ++k) y = each.run(each.inputs);
-      synchronise(device_);
-      const double middle = steady_seconds();
-      for (int k = 0; k < series; ++k) gradients = grad(y, cotangent, leaves);
-      synchronise(device_);
-      return {(middle - start) * 1e3 / series, (steady_seconds() - middle) * 1e3 / series};
-    };
-    (void)ours();
-    Times times;
-    for (int round = 0; round < options_.settings.repetitions; ++round) stop_if_asked(), times.add(ours());
-    keep(each, y, "whence", times, 0, -1);
+        raw::cast(Tensor::normal(y.shape(), 0, 1, Stream(0, "bench ops cotangent")), y.dtype()), bench_.device());
+    Comparison comparison{.name = each.name,
+        .request = {{"bench", "ops"}, {"op", each.name}, {"precision", options_.precision}},
+        .given = {{"cotangent", cotangent}},
+        .results = {},
+        .allowed = options_.precision == "f32"   ? 1e-4
+                   : options_.precision == "f16" ? 4e-3
+                                                 : 3e-2,
+        .ours = {}};
+    for (std::size_t k = 0; k < each.inputs.size(); ++k)
+      comparison.given.emplace_back("input " + std::to_string(k), each.inputs[k]);
+    comparison.ours = [&] { return run_series(each, cotangent, leaves, comparison.results); };
+    keep(each, each.bytes(y), "whence", bench_.repeated(comparison.ours));
     for (const PeerWay& way : ways_) {
-      bench_.begin(each.name + ", " + way.text());
-      Peer peer(options_.settings, way.tuned);
-      NamedTensors given{{"cotangent", cotangent}}, results{{"output", y.detach()}};
-      for (std::size_t k = 0; k < each.inputs.size(); ++k)
-        given.emplace_back("input " + std::to_string(k), each.inputs[k]);
-      for (std::size_t k = 0; k < gradients.size(); ++k)
-        results.emplace_back("gradient of input " + std::to_string(k), gradients[k]);
-      (void)peer.ask(
-          {{"do", std::string("prepare")}, {"bench", std::string("ops")}, {"op", each.name}, {"way", way.way},
-              {"device", std::string(device_.is_cpu() ? "cpu" : "cuda")}, {"precision", options_.precision}},
-          given);
-      const Difference difference = largest_difference(results, peer.ask({{"do", std::string("results")}}).tensors);
-      require_equal(each.name + ", " + way.text(), difference,
-          options_.precision == "f32"   ? 1e-4
-          : options_.precision == "f16" ? 4e-3
-                                        : 3e-2);
-      const Turns turns = in_turn(peer, options_.settings.repetitions, ours);
-      keep(each, y, way.text(), turns.theirs, turns.ratio(), difference.relative);
+      const Compared found = compare(bench_, way, comparison);
+      keep(each, each.bytes(y), way.text(), found.theirs, row_of(found));
     }
   }
 
-  void keep(
-      const Case& each, const Tensor& y, const std::string& engine, const Times& times, double ratio, double relative) {
-    const double forward = median(times.forward).value, backward = median(times.backward).value;
-    const double moved = each.bytes(y) / forward / 1e6;
-    Json record{{"op", each.name}, {"engine", engine}, {"device", to_string(device_)},
-        {"precision", options_.precision}, {"threads", std::int64_t{threads()}}, {"forward_ms", forward},
-        {"backward_ms", backward}, {"spread_ms", median(times.both).spread}, {"forward_gb_per_s", moved}};
-    double fraction = 0;
-    if (each.operations > 0) {
-      record.add("forward_tflop_per_s", each.operations / forward / 1e9);
-      record.add("backward_tflop_per_s", 2 * each.operations / backward / 1e9);
-    }
-    if (device_.is_cpu()) {
-      fraction = each.operations > 0 ? bench_.ceilings().milliseconds_of(each.operations) / forward
-                                     : moved / bench_.ceilings().copy_gb_per_s;
-      record.add("fraction", fraction);
-    }
-    if (ratio > 0) record.add("ratio", ratio).add("difference", relative);
-    bench_.record(record);
-    rows_.push_back({each.name, engine, times, fraction, ratio});
+  void keep(const Case& each, double bytes, const std::string& engine, const Times& times, const Row& more = {}) {
+    const double forward = median(times.forward).value, moved = bytes / forward / 1e6;
+    const bool product = each.operations > 0;
+    const double fraction = product ? bench_.ceilings().milliseconds_of(each.operations) / forward
+                                    : moved / bench_.ceilings().copy_gb_per_s;
+    Row row;
+    row.add("op", each.name, "op").add("engine", engine, "by").add("precision", options_.precision);
+    row.add(times, "backward ms", "")
+        .add("forward_gb_per_s", moved)
+        .add("fraction", fraction, "forward, of its ceiling", percent_of(fraction));
+    if (product)
+      row.add("forward_tflop_per_s", each.operations / forward / 1e9)
+          .add("backward_tflop_per_s", 2 * each.operations / median(times.backward).value / 1e9);
+    bench_.keep(row.add(more));
   }
 
   // Nanoseconds per call: the best of 20 rounds, as these are shorter than what disturbs them.
@@ -191,70 +167,47 @@ class OpsBench {
     return best * 1e9;
   }
 
-  void measure_overhead() {
-    set_threads(1);
+  template <class Kernel, class Op> void measure_overhead(const std::string& name, const Kernel& kernel, const Op& op) {
+    stop_if_asked();
+    const double alone = nanoseconds(kernel), recorded = nanoseconds(op);
+    const NoGrad no_grad;
+    const double plain = nanoseconds(op);
+    bench_.keep(Row()
+                    .add("op", name, "op")
+                    .add("kernel_ns", alone, "kernel alone ns", fixed(alone, 0))
+                    .add("not_recorded_ns", plain, "not recorded ns", fixed(plain, 0))
+                    .add("recorded_ns", recorded, "recorded ns", fixed(recorded, 0))
+                    .add("", "", "above its kernel, recorded ns", fixed(recorded - alone, 0)),
+        "what an op on a handful of numbers costs, one thread:");
+  }
+
+  void measure_overheads() {
     const Tensor a = requires_grad(Tensor::ones({4})), b = requires_grad(Tensor::ones({4})), out = Tensor::empty({4});
     const Tensor m = requires_grad(Tensor::ones({4, 4})), product = Tensor::empty({4, 4});
-    const auto add_row = [&](const char* name, const auto& kernel, const auto& op) {
-      stop_if_asked();
-      Overhead row{name, nanoseconds(kernel), 0, nanoseconds(op)};
-      {
-        const NoGrad no_grad;
-        row.plain = nanoseconds(op);
-      }
-      bench_.record(
-          {{"op", row.op}, {"kernel_ns", row.kernel}, {"not_recorded_ns", row.plain}, {"recorded_ns", row.recorded}});
-      overheads_.push_back(row);
-    };
-    add_row(
-        "add [4]", [&] { kernels({}).binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
-    add_row(
-        "sigmoid [4]", [&] { kernels({}).unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
-    add_row(
-        "matmul [4,4]", [&] { kernels({}).matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
-    add_row(
-        "softmax [4,4]", [&] { kernels({}).softmax(m, {}, product); }, [&] { (void)softmax(m); });
     const Shape square{2, 2};
-    add_row(
+    measure_overhead(
+        "add [4]", [&] { kernels({}).binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
+    measure_overhead(
+        "sigmoid [4]", [&] { kernels({}).unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
+    measure_overhead(
+        "matmul [4,4]", [&] { kernels({}).matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
+    measure_overhead(
+        "softmax [4,4]", [&] { kernels({}).softmax(m, {}, product); }, [&] { (void)softmax(m); });
+    measure_overhead(
         "reshape [4]", [&] { (void)raw::reshape(a, square); }, [&] { (void)reshape(a, square); });
-    chain_ = nanoseconds([&] {
+    const double chain = nanoseconds([&] {
       Tensor y = a;
       for (int k = 0; k < 10; ++k) y = sigmoid(y);
       (void)grad(y, b.detach(), {a});
     }) / 10;
-    bench_.record({{"op", std::string("sigmoid [4], forward, backward and freed")}, {"recorded_ns", chain_}});
-    set_threads(options_.settings.threads);
-  }
-
-  void show() const {
-    std::vector<std::string> header{"op", "by", "forward ms", "backward ms", "forward, of its ceiling"};
-    if (!ways_.empty()) header.emplace_back("theirs / ours");
-    Table table(header);
-    for (const Row& row : rows_) {
-      std::vector<std::string> cells{row.op, row.engine, text_of(median(row.times.forward)),
-          text_of(median(row.times.backward)), row.fraction > 0 ? fixed(100 * row.fraction, 0) + " %" : "-"};
-      if (!ways_.empty()) cells.push_back(row.ratio > 0 ? fixed(row.ratio, 2) : "-");
-      table.row(cells);
-    }
-    std::cout << table.text();
-    if (overheads_.empty()) return;
-    Table small({"op", "kernel alone ns", "not recorded ns", "recorded ns", "above its kernel, recorded ns"});
-    for (const Overhead& row : overheads_)
-      small.row({row.op, fixed(row.kernel, 0), fixed(row.plain, 0), fixed(row.recorded, 0),
-          fixed(row.recorded - row.kernel, 0)});
-    std::cout << "\nwhat an op on a handful of numbers costs, one thread:\n" << small.text();
-    if (chain_ > 0)
-      std::cout << "ten sigmoids of [4], forward, backward and freed: " << fixed(chain_, 0) << " ns per op\n";
+    bench_.keep(Row().add("op", "sigmoid [4], forward, backward and freed").add("recorded_ns", chain));
+    bench_.note("ten sigmoids of [4], forward, backward and freed: " + fixed(chain, 0) + " ns per op");
   }
 
   const Options& options_;
-  Device device_;
   std::vector<Case> list_;
   std::vector<PeerWay> ways_;
   Bench bench_;
-  std::vector<Row> rows_;
-  std::vector<Overhead> overheads_;
-  double chain_ = 0;
 };
 
 int run(CommandLine& line) {
@@ -263,12 +216,8 @@ int run(CommandLine& line) {
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
           {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
-  declare(line, options.settings);
-  declare_peer(line, options.settings);
-  line.text("ways", &options.ways, {"of the peer: eager, compile, or all"});
-  if (line.shows_page()) return 0;
-  for (const char* name : {"python", "ways"}) line.refuse_unless(name, options.settings.with_peer(), "--peer");
-  set_threads(options.settings.threads);
+  declare(line, options.settings, {"eager", "compile"});
+  if (shows_page(line, options.settings)) return 0;
   OpsBench(options, choose_device(options.settings.device).device).run();
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,15 +10,15 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <thread>
 
-#include "examples/whence/bench/pytorch_script.h"
-#include "examples/whence/cli/interrupt.h"
-#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "tensor/error.h"
+#include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence::bench {
 namespace {
@@ -25,56 +26,39 @@ namespace {
 constexpr const char* allocator_settings =  // large blocks kept instead of mapped anew, in huge pages
     "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1000000000000:glibc.malloc.hugetlb=1";
 
-// f32, in rows
-Tensor on_cpu(const Tensor& tensor) {
-  return raw::contiguous(raw::to_device(raw::cast(tensor.detach(), DType::f32), Device()));
+// On the CPU in rows, numbers in f32.
+Tensor sendable(const Tensor& tensor) {
+  const DType dtype = is_floating(tensor.dtype()) ? DType::f32 : tensor.dtype();
+  return raw::contiguous(raw::to_device(raw::cast(tensor.detach(), dtype), Device()));
 }
-
-const char* dtype_name(DType dtype) { return dtype == DType::i64 ? "i64" : "f32"; }
 
 }  // namespace
-
-std::vector<PeerWay> chosen_ways(
-    const Settings& settings, const std::string& listed, const std::vector<std::string>& known, bool on_cpu) {
-  std::vector<PeerWay> ways;
-  const std::vector<std::string> wanted = list_of(listed), all{"all", "eager", "compile", "sdpa", "flex"};
-  for (const std::string& word : wanted)
-    if (std::ranges::find(all, word) == all.end())
-      throw InputError("--ways: ", in_quotes(word), " given; some of eager, compile, sdpa and flex, or all, required");
-  for (const std::string& name : settings.with_peer() ? known : std::vector<std::string>{}) {
-    if (listed != "all" && std::ranges::find(wanted, name) == wanted.end()) continue;
-    ways.push_back({name, false});
-    if (on_cpu) ways.push_back({name, true});
-  }
-  return ways;
-}
 
 // Delegates, so that the destructor ends the process when something throws here.
 Peer::Peer(const Settings& settings, bool tuned) : Peer() {
   python_ = settings.python;
-  int request[2], answer[2];
-  if (pipe(request) != 0 || pipe(answer) != 0) throw Error("peer: the system gave no pipe: ", std::strerror(errno));
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+    throw Error("peer: the system gave no socket: ", std::strerror(errno));
   const std::string workers = "OMP_NUM_THREADS=" + std::to_string(settings.threads);
-  child_ = fork();
-  if (child_ < 0) throw Error("peer: the system started no process: ", std::strerror(errno));
+  socket_ = ends[0], child_ = fork();
   if (child_ == 0) {
     // Ctrl-C reaches it too, and is not for it: this program ends it.
     signal(SIGINT, SIG_IGN);
-    dup2(request[0], 0), dup2(answer[1], 1);
-    for (const int end : {request[0], request[1], answer[0], answer[1]}) close(end);
+    dup2(ends[1], 0), dup2(ends[1], 1);
+    close(ends[0]), close(ends[1]);
     putenv(const_cast<char*>(workers.c_str()));
     if (tuned) putenv(const_cast<char*>(allocator_settings));
     execlp(python_.c_str(), python_.c_str(), "-c", pytorch_script, nullptr);
     _exit(127);
   }
-  close(request[0]), close(answer[1]);
-  to_ = request[1], from_ = answer[0];
+  close(ends[1]);
+  if (child_ < 0) throw Error("peer: the system started no process: ", std::strerror(errno));
   version_ = Json::read(read_line(), "PyTorch").text("version");
 }
 
 Peer::~Peer() {
-  for (const int end : {to_, from_})
-    if (end >= 0) close(end);
+  if (socket_ >= 0) close(socket_);
   if (child_ <= 0) return;
   kill(child_, SIGKILL);
   waitpid(child_, nullptr, 0);
@@ -96,7 +80,7 @@ void Peer::refuse() {
 
 void Peer::write(const void* bytes, std::size_t count) {
   for (const char* next = static_cast<const char*>(bytes); count > 0;) {
-    const ssize_t done = ::write(to_, next, count);
+    const ssize_t done = send(socket_, next, count, MSG_NOSIGNAL);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) refuse();
     next += done, count -= static_cast<std::size_t>(done);
@@ -105,12 +89,12 @@ void Peer::write(const void* bytes, std::size_t count) {
 
 void Peer::read(void* bytes, std::size_t count) {
   for (char* next = static_cast<char*>(bytes); count > 0;) {
-    pollfd ready = {from_, POLLIN, 0};
+    pollfd ready = {socket_, POLLIN, 0};
     if (poll(&ready, 1, 200) <= 0) {  // a compilation takes a minute
       stop_if_asked();
       continue;
     }
-    const ssize_t done = ::read(from_, next, count);
+    const ssize_t done = ::read(socket_, next, count);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) refuse();
     next += done, count -= static_cast<std::size_t>(done);
@@ -124,19 +108,18 @@ std::string Peer::read_line() {
 }
 
 Peer::Answer Peer::ask(const Json& fields, const NamedTensors& tensors) {
-  NamedTensors sent;
+  std::vector<Tensor> sent;
   Json::List heads;
   for (const auto& [name, tensor] : tensors) {
-    sent.emplace_back(
-        name, tensor.dtype() == DType::i64 ? raw::contiguous(raw::to_device(tensor, Device())) : on_cpu(tensor));
-    heads.push_back({{"name", name}, {"dtype", dtype_name(tensor.dtype())},
+    sent.push_back(sendable(tensor));
+    heads.push_back({{"name", name}, {"dtype", to_string(sent.back().dtype())},
         {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())}});
   }
   Json request = fields;
   request.add("tensors", heads);
   const std::string line = request.line() + '\n';
   write(line.data(), line.size());
-  for (const auto& [name, tensor] : sent)
+  for (const Tensor& tensor : sent)
     write(tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype()));
   const Json said = Json::read(read_line(), "PyTorch");
   if (said.has("failed")) throw Error("peer: PyTorch failed: ", said.text("failed"));
@@ -153,65 +136,103 @@ Peer::Answer Peer::ask(const Json& fields, const NamedTensors& tensors) {
   return answer;
 }
 
-void Times::add(const Repetition& one) {
-  forward.push_back(one.forward), backward.push_back(one.backward), both.push_back(one.forward + one.backward);
+Tensor named(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+  return found == tensors.end() ? Tensor() : found->second;
 }
 
-double Turns::ratio() const { return median(theirs.both).value / median(ours.both).value; }
-
-Turns in_turn(Peer& peer, int repetitions, const std::function<Repetition()>& ours, bool forward_only) {
-  // Threads that wait for more work spin for a while; that is not to cost whoever is measured next.
-  const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
-  Turns turns;
-  for (int round = 0; round < repetitions; ++round) {
-    stop_if_asked();
-    rest();
-    turns.ours.add(ours());
-    rest();
-    const auto theirs = peer.ask({{"do", std::string("run")}}).figures;
-    turns.theirs.add({theirs.at("forward_ms"), forward_only ? 0 : theirs.at("backward_ms")});
-  }
-  return turns;
-}
-
-std::string peer_version(const Settings& settings) {
-  return settings.with_peer() ? "PyTorch " + Peer(settings, false).version() : "";
+Norms norms_of(const Tensor& ours, const Tensor& theirs) {
+  const std::vector<double> a = ours.to_vector(), b = theirs.to_vector();
+  Norms squares;
+  for (std::size_t n = 0; n < a.size(); ++n)
+    squares.apart += (a[n] - b[n]) * (a[n] - b[n]), squares.size += b[n] * b[n];
+  return {std::sqrt(squares.apart), std::sqrt(squares.size)};
 }
 
 Difference largest_difference(const NamedTensors& ours, const NamedTensors& theirs) {
-  struct Norms {
-    std::string name;
-    double apart = 0, size = 0;
-  };
-  std::vector<Norms> all;
+  std::vector<std::pair<std::string, Norms>> all;
   double largest_gradient = 0;
   for (const auto& [name, tensor] : ours) {
-    const auto other = std::ranges::find(theirs, name, &NamedTensors::value_type::first);
-    if (other == theirs.end() || !(other->second.shape() == tensor.shape()))
+    const Tensor other = named(theirs, name);
+    if (!other.defined() || !(other.shape() == tensor.shape()))
       throw Error("peer: no ", name, " ", tensor.shape(), " came back");
-    const Tensor mine = on_cpu(tensor), yours = on_cpu(other->second);
-    const float *a = mine.data<float>(), *b = yours.data<float>();
-    Norms& norms = all.emplace_back(Norms{.name = name});
-    for (index_t n = 0; n < mine.numel(); ++n) {
-      norms.apart += (double{a[n]} - b[n]) * (double{a[n]} - b[n]);
-      norms.size += double{b[n]} * b[n];
-    }
-    norms.apart = std::sqrt(norms.apart), norms.size = std::sqrt(norms.size);
+    const Norms norms = all.emplace_back(name, norms_of(tensor, other)).second;
     if (name.starts_with("gradient")) largest_gradient = std::max(largest_gradient, norms.size);
   }
   Difference largest{"", -1};
-  for (const Norms& norms : all) {
-    const double scale = norms.name.starts_with("gradient") ? std::max(norms.size, 0.1 * largest_gradient) : norms.size;
+  for (const auto& [name, norms] : all) {
+    const double scale = name.starts_with("gradient") ? std::max(norms.size, 0.1 * largest_gradient) : norms.size;
     const double relative = norms.apart == 0 ? 0 : norms.apart / scale;
-    if (!(relative <= largest.relative)) largest = {norms.name, relative};  // not a number is larger than all
+    if (!(relative <= largest.relative)) largest = {name, relative};  // not a number is larger than all
   }
   return largest;
 }
 
 void require_equal(const std::string& what, const Difference& difference, double allowed) {
   if (difference.relative <= allowed) return;  // not so when it is not a number
-  throw Error(what, ": ", difference.where, " differs from ours by ", difference.relative, " of its norm; at most ",
+  throw Unequal(what, ": ", difference.where, " differs from ours by ", difference.relative, " of its norm; at most ",
       allowed, " is f32's; one of the two is wrong, so its time means nothing");
+}
+
+std::vector<PeerWay> chosen_ways(const Settings& settings, const std::vector<std::string>& known, bool on_cpu) {
+  const std::vector<std::string> wanted = settings.ways == "all" ? settings.known_ways : list_of(settings.ways);
+  for (const std::string& word : wanted)
+    if (std::ranges::find(settings.known_ways, word) == settings.known_ways.end())
+      throw InputError(
+          "--ways: ", in_quotes(word), " given; some of ", joined(settings.known_ways), ", or all, required");
+  std::vector<PeerWay> ways;
+  if (!settings.with_peer()) return ways;
+  for (const std::string& name : known) {
+    if (std::ranges::find(wanted, name) == wanted.end()) continue;
+    ways.push_back({name, false});
+    if (on_cpu) ways.push_back({name, true});
+  }
+  return ways;
+}
+
+std::map<std::string, double> prepare(Peer& peer, const PeerWay& way, const Comparison& what, Device device) {
+  Json request = what.request;
+  request.add("do", "prepare").add("way", way.way).add("device", device.is_cpu() ? "cpu" : "cuda");
+  return peer.ask(request, what.given).figures;
+}
+
+Compared compare(Bench& bench, const PeerWay& way, const Comparison& what) {
+  bench.begin(what.name + ", " + way.text());
+  Peer peer(bench.settings(), way.tuned);
+  const double peak_mib = prepare(peer, way, what, bench.device())["peak_mib"];
+  Compared found{.theirs = {}, .difference = std::nan(""), .peak_mib = peak_mib};
+  if (!what.results.empty()) {
+    const Difference difference = largest_difference(what.results, peer.ask({{"do", "results"}}).tensors);
+    require_equal(what.name + ", " + way.text(), difference, what.allowed);
+    found.difference = difference.relative;
+  }
+  // Threads that wait for more work spin for a while; that is not to cost whoever is measured next.
+  const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  Times ours;
+  for (int round = 0; round < bench.settings().repetitions; ++round) {
+    stop_if_asked();
+    rest();
+    const Repetition mine = what.ours();
+    ours.add(mine);
+    rest();
+    const auto theirs = peer.ask({{"do", "run"}}).figures;
+    found.theirs.add({theirs.at("forward_ms"), std::isnan(mine.backward) ? mine.backward : theirs.at("backward_ms")});
+  }
+  found.ratio = median(found.theirs.both).value / median(ours.both).value;
+  return found;
+}
+
+Row row_of(const Compared& found) {
+  return Row()
+      .add("ratio", found.ratio, "theirs / ours", fixed(found.ratio, 2))
+      .add("difference", found.difference, "apart", digits(found.difference, 2));
+}
+
+void draw_zeros(const Module& model, double deviation) {
+  for (const Module::Parameter& parameter : model.parameters())
+    if (parameter.init.kind == Init::Kind::constant && parameter.init.first == 0)
+      raw::copy_into(
+          Tensor::normal(parameter.tensor.shape(), 0, deviation, Stream(1, parameter.path)), parameter.tensor);
 }
 
 }  // namespace whence::bench

@@ -10,29 +10,24 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/bench/measure.h"
+#include "examples/whence/bench/bench.h"
 #include "nn/io/json.h"
+#include "nn/layers/module.h"
+#include "tensor/error.h"
 #include "tensor/tensor.h"
 
 namespace whence::bench {
 
+extern const char* const pytorch_script;  // pytorch.py; CMake makes a string of it
+
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// One way to run it: "eager", "compile", "sdpa", "flex"; as it is installed, or with the settings of the memory
-// allocator under which it is fastest.
-struct PeerWay {
-  std::string way;
-  bool tuned = false;
-  [[nodiscard]] std::string text() const { return "PyTorch " + way + (tuned ? ", tuned" : ""); }
-};
-// Those of `known` that --ways lists ("all": each), as installed and tuned; on a GPU, whose allocator is another, only
-// as installed. None without a peer.
-[[nodiscard]] std::vector<PeerWay> chosen_ways(
-    const Settings& settings, const std::string& listed, const std::vector<std::string>& known, bool on_cpu);
+[[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined where there is none
 
 class Peer {
  public:
-  // InputError when settings.python is none or has no torch.
+  // `tuned`: with the settings of the memory allocator under which it is fastest. InputError when settings.python is
+  // none or has no torch.
   Peer(const Settings& settings, bool tuned);
   ~Peer();
   Peer(const Peer&) = delete;
@@ -55,29 +50,16 @@ class Peer {
   [[noreturn]] void refuse();
 
   std::string python_, version_;
-  int child_ = -1, to_ = -1, from_ = -1;
+  int child_ = -1, socket_ = -1;
 };
 
-// Milliseconds of one repetition.
-struct Repetition {
-  double forward = 0, backward = 0;
+// Euclidean, of |ours - theirs| and of |theirs|. REQUIRES: equal shapes.
+struct Norms {
+  double apart = 0, size = 0;
 };
-struct Times {
-  std::vector<double> forward = {}, backward = {}, both = {};
-  void add(const Repetition& one);
-};
-// Ours, theirs, ours, theirs: what else the machine does hits both. `forward_only`: their backward is left out.
-struct Turns {
-  Times ours, theirs;
-  [[nodiscard]] double ratio() const;  // theirs / ours, of the medians
-};
-[[nodiscard]] Turns in_turn(
-    Peer& peer, int repetitions, const std::function<Repetition()>& ours, bool forward_only = false);
+[[nodiscard]] Norms norms_of(const Tensor& ours, const Tensor& theirs);
 
-// For the head of a table: "PyTorch 2.15.0", found out before anything is measured; empty without a peer.
-[[nodiscard]] std::string peer_version(const Settings& settings);
-
-// |ours - theirs| / |theirs|, Euclidean, of the tensor where that is largest. Some gradients are 0 but for rounding,
+// The first over the second of the tensor where that is largest. Some gradients are 0 but for rounding,
 // such as that of a bias which softmax ignores: divided is by at least a tenth of the largest gradient's norm.
 struct Difference {
   std::string where;
@@ -85,7 +67,47 @@ struct Difference {
 };
 // Error when `theirs` lacks one of ours or has another shape.
 [[nodiscard]] Difference largest_difference(const NamedTensors& ours, const NamedTensors& theirs);
-// Error when the difference is more than `allowed`, what f32 explains.
+
+// Results further apart than f32 explains.
+class Unequal : public Error {
+  using Error::Error;
+};
+// Throws it when the difference is more than `allowed`.
 void require_equal(const std::string& what, const Difference& difference, double allowed = 1e-4);
+
+// One way to run the peer: "eager", "compile", "sdpa", "flex"; as it is installed, or tuned.
+struct PeerWay {
+  std::string way;
+  bool tuned = false;
+  [[nodiscard]] std::string text() const { return "PyTorch " + way + (tuned ? ", tuned" : ""); }
+};
+// Those of `known` that --ways lists ("all": each), as installed and tuned; on a GPU, whose allocator is another, only
+// as installed. None without a peer.
+[[nodiscard]] std::vector<PeerWay> chosen_ways(
+    const Settings& settings, const std::vector<std::string>& known, bool on_cpu);
+
+// What is done beside a peer.
+struct Comparison {
+  std::string name;             // of what is measured
+  Json request;                 // what Peer::ask() is to prepare
+  NamedTensors given, results;  // what both begin with, and what came out here; no results: they are not compared
+  double allowed = 1e-4;        // see require_equal()
+  std::function<Repetition()> ours;
+};
+struct Compared {
+  Times theirs;
+  double ratio = 0;       // theirs / ours, of the medians
+  double difference = 0;  // of the results; nan: not compared
+  double peak_mib = 0;    // of an attention
+};
+// Hands it over; what the peer says of it.
+[[nodiscard]] std::map<std::string, double> prepare(
+    Peer& peer, const PeerWay& way, const Comparison& what, Device device);
+// Ours, theirs, ours, theirs: what else the machine does hits both. Where ours has no backward, theirs is left out.
+[[nodiscard]] Compared compare(Bench& bench, const PeerWay& way, const Comparison& what);
+[[nodiscard]] Row row_of(const Compared& found);  // ratio and difference
+
+// Numbers of parameters that begin at zero are drawn instead, so that every gradient tells something.
+void draw_zeros(const Module& model, double deviation);
 
 }  // namespace whence::bench

@@ -1,19 +1,13 @@
 // bench ranks: what processes that train one model say to each other: exchanges of bytes, and sums of as many numbers
 // as models have gradients, as shares of what as many processes can copy at once.
 #include <algorithm>
-#include <cstring>
-#include <iostream>
-#include <optional>
 
-#include "examples/whence/bench/measure.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/command.h"
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/ranks.h"
-#include "examples/whence/report/table.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"
 #include "tensor/ranks/collectives.h"
@@ -28,43 +22,23 @@ struct Options {
   Settings settings;
 };
 
-constexpr index_t largest_exchange = index_t(64) << 20;  // bytes
-
-struct Row {
-  std::string what;
-  Communicator::Traffic sent;  // by one rank
-  Median time;                 // ms
-  double gb_per_s = 0, share = 0;
-};
+constexpr index_t numbers = index_t(16) << 20;                          // of the largest exchange
+constexpr index_t largest_exchange = numbers * index_t(sizeof(float));  // bytes
 
 class RanksBench {
  public:
   RanksBench(const Options& options, Device device, Communicator& ranks)
-      : options_(options), device_(device), ranks_(ranks), millions_(numbers_of(options.millions, "--millions")) {
-    install_interrupt_handler();
-    if (ranks.rank() == 0)
-      bench_.emplace("ranks", options.settings, false, static_cast<std::int64_t>(2 + millions_.size()));
-  }
+      : ranks_(ranks),
+        millions_(numbers_of(options.millions, "--millions")),
+        bench_("ranks", options.settings, device, 2 + millions_.size(), &ranks) {}
 
   void run() {
-    const auto measure = [&] {
-      exchanges();
-      for (const std::int64_t millions : millions_) sum(millions);
-    };
-    if (bench_)
-      bench_->run(measure, [&] { show(); });
-    else
-      measure();
+    copy();
+    exchanges();
+    for (const std::int64_t millions : millions_) sum(millions);
   }
 
  private:
-  void begin(const std::string& what) {
-    if (bench_)
-      bench_->begin(what);
-    else
-      stop_if_asked();
-  }
-
   double slowest(double seconds) {  // all are there when it returns
     const std::vector<double> all = gather_over_ranks(ranks_, std::vector{seconds});
     return *std::max_element(all.begin(), all.end());
@@ -75,15 +49,15 @@ class RanksBench {
       const std::function<void()>& work, const std::function<void()>& prepare = [] {},
       const std::function<void()>& check = [] {}) {
     std::vector<double> times;
-    for (int repetition = -1; repetition < options_.settings.repetitions; ++repetition) {
+    for (int repetition = -1; repetition < bench_.settings().repetitions; ++repetition) {
       stop_if_asked();
       prepare();
-      synchronise(device_);
+      synchronise(bench_.device());
       (void)slowest(0);
       const Communicator::Traffic before = ranks_.traffic();
       const double start = steady_seconds();
       work();
-      synchronise(device_);
+      synchronise(bench_.device());
       const double taken = steady_seconds() - start;
       sent_ = {ranks_.traffic().exchanges - before.exchanges, ranks_.traffic().bytes - before.bytes};
       const double all = slowest(taken);
@@ -93,85 +67,74 @@ class RanksBench {
     return median(times);
   }
 
-  void exchanges() {
-    const index_t numbers = largest_exchange / static_cast<index_t>(sizeof(float));
-    const Tensor mine = Tensor::full({numbers}, 1.0, DType::f32, device_);
-    const Tensor theirs = Tensor::zeros({numbers}, DType::f32, device_);
-    begin("copying");
-    const Median copy = timed([&] {
-      if (device_.is_cpu())
-        std::memcpy(theirs.bytes(), mine.bytes(), static_cast<std::size_t>(largest_exchange));
-      else
-        raw::copy_into(mine, theirs);
-    });
+  void copy() {
+    bench_.begin("copying");
+    const Median copy = timed([&] { raw::copy_into(mine_, theirs_); });
     copy_gb_per_s_ = static_cast<double>(largest_exchange) / copy.value / 1e6;
-    if (bench_)
-      bench_->record(
-          {{"what", std::string("copy")}, {"ranks", std::int64_t{ranks_.size()}}, {"communicator", ranks_.name()},
-              {"device", to_string(device_)}, {"ms", copy.value}, {"gb_per_s", copy_gb_per_s_}});
-    begin("exchanges");
+    bench_.keep(described("copy").add("ms", copy.value).add("gb_per_s", copy_gb_per_s_));
+  }
+
+  void exchanges() {
+    bench_.begin("exchanges");
     for (const index_t bytes : {index_t(8), index_t(1) << 10, index_t(1) << 16, index_t(1) << 20, largest_exchange}) {
       const index_t part = bytes / static_cast<index_t>(sizeof(float));
-      const Tensor own = raw::slice(mine, 0, 0, part), other = raw::slice(theirs, 0, 0, part);
+      const Tensor own = raw::slice(mine_, 0, 0, part), other = raw::slice(theirs_, 0, 0, part);
       const index_t times = std::clamp<index_t>((index_t(8) << 20) / bytes, 1, 1000);
-      Median time = timed([&] {
+      const Median all = timed([&] {
         for (index_t k = 0; k < times; ++k) ranks_.exchange(ranks_.rank() ^ 1, own, other);
       });
       const auto each = static_cast<double>(times);
-      time = {time.value / each, time.spread / each};
-      keep({"exchange with the neighbour", {1, static_cast<std::uint64_t>(bytes)}, time});
+      keep(
+          "exchange with the neighbour", {1, static_cast<std::uint64_t>(bytes)}, {all.value / each, all.spread / each});
     }
   }
 
   void sum(std::int64_t millions) {
-    begin(to_text("sum of ", millions, " M numbers"));
-    const index_t numbers = millions * 1000000;
+    const std::string what = to_text("sum of ", millions, " M numbers");
+    bench_.begin(what);
+    const index_t count = millions * 1000000;
     const double expected = ranks_.size() * (ranks_.size() + 1) / 2.0;
     Tensor total;
     const Median time = timed([&] { sum_over_ranks(ranks_, total); },
         [&] {
           total = Tensor();
-          total = Tensor::full({numbers}, ranks_.rank() + 1.0, DType::f32, device_);
+          total = Tensor::full({count}, ranks_.rank() + 1.0, DType::f32, bench_.device());
         },
         [&] {
-          for (const index_t at : {index_t(0), numbers / 2, numbers - 1})
+          for (const index_t at : {index_t(0), count / 2, count - 1})
             if (const double found = raw::slice(total, 0, at, at + 1).item(); found != expected)
               throw Error("bench ranks: the sum of 1, 2, ... ", ranks_.size(), " is ", found, " at ", at, " over ",
                   ranks_.name());
         });
-    keep({to_text("sum of ", millions, " M numbers"), sent_, time});
+    keep(what, sent_, time);
   }
 
-  void keep(Row row) {
-    row.gb_per_s = static_cast<double>(row.sent.bytes) / row.time.value / 1e6;
-    row.share = row.gb_per_s / copy_gb_per_s_;
-    rows_.push_back(row);
-    if (bench_)
-      bench_->record({{"what", row.what}, {"ranks", std::int64_t{ranks_.size()}}, {"communicator", ranks_.name()},
-          {"device", to_string(device_)}, {"exchanges", static_cast<std::int64_t>(row.sent.exchanges)},
-          {"bytes", static_cast<std::int64_t>(row.sent.bytes)}, {"ms", row.time.value}, {"spread_ms", row.time.spread},
-          {"gb_per_s", row.gb_per_s}, {"of_copying", row.share}});
+  Row described(const std::string& what) const {
+    return Row().add("what", what).add("ranks", ranks_.size()).add("communicator", ranks_.name());
   }
 
-  void show() const {
-    std::cout << ranks_.size() << " ranks over " << ranks_.name()
-              << "; copying, all at once: " << fixed(copy_gb_per_s_, 2) << " GB/s by each\n";
-    Table table({"what", "exchanges", "bytes sent by a rank", "ms", "GB/s sent", "of copying"});
-    for (const Row& row : rows_)
-      table.row({row.what, to_text(row.sent.exchanges), to_text(row.sent.bytes),
-          row.time.value < 0.1 ? fixed(row.time.value, 4) : text_of(row.time), fixed(row.gb_per_s, 3),
-          fixed(100 * row.share, 0) + " %"});
-    std::cout << table.text();
+  // `sent`: by one rank.
+  void keep(const std::string& what, const Communicator::Traffic& sent, const Median& time) {
+    const double gb_per_s = static_cast<double>(sent.bytes) / time.value / 1e6, share = gb_per_s / copy_gb_per_s_;
+    bench_.keep(described(what)
+                    .add("", what, "what")
+                    .add("exchanges", sent.exchanges, "exchanges")
+                    .add("bytes", sent.bytes, "bytes sent by a rank")
+                    .add("ms", time.value, "ms", time.value < 0.1 ? fixed(time.value, 4) : text_of(time))
+                    .add("spread_ms", time.spread)
+                    .add("gb_per_s", gb_per_s, "GB/s sent", fixed(gb_per_s, 3))
+                    .add("of_copying", share, "of copying", percent_of(share)),
+        to_text(ranks_.size(), " ranks over ", ranks_.name(), "; copying, all at once: ", fixed(copy_gb_per_s_, 2),
+            " GB/s by each"));
   }
 
-  const Options& options_;
-  Device device_;
   Communicator& ranks_;
   std::vector<std::int64_t> millions_;
-  std::optional<Bench> bench_;  // rank 0's, which alone prints
+  Bench bench_;
+  Tensor mine_ = Tensor::full({numbers}, 1.0, DType::f32, bench_.device());
+  Tensor theirs_ = Tensor::zeros({numbers}, DType::f32, bench_.device());
   Communicator::Traffic sent_;  // in the last repetition
   double copy_gb_per_s_ = 0;
-  std::vector<Row> rows_;
 };
 
 int run(CommandLine& line) {

@@ -1,0 +1,173 @@
+#include "examples/whence/bench/bench.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <iostream>
+
+#include "examples/whence/bench/peer.h"
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/machine/placement.h"
+#include "examples/whence/machine/ranks.h"
+#include "tensor/parallel.h"
+#include "tensor/suggest.h"
+
+namespace whence::bench {
+namespace {
+
+std::string three_digits(double value) {
+  const double size = std::abs(value);
+  return fixed(value, size < 0.9995 ? 3 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+}
+
+}  // namespace
+
+std::string text_of(const Median& figure) {
+  return std::isnan(figure.value) ? "-" : three_digits(figure.value) + " ±" + three_digits(figure.spread);
+}
+
+std::string percent_of(double share) { return std::isnan(share) ? "-" : fixed(100 * share, 0) + " %"; }
+
+void declare(CommandLine& line, Settings& settings, std::vector<std::string> ways) {
+  settings.threads = threads();
+  settings.known_ways = std::move(ways);
+  line.heading("Measuring")
+      .integer("repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"of the CPU"})
+      .flag("json", &settings.json, {"a line of JSON per measurement instead of tables"});
+  declare_device(line, &settings.device);
+  if (settings.known_ways.empty()) return;
+  line.choice("peer", &settings.peer, {"pytorch"},
+          {"measured in turn with ours, in each of its ways; the results must be equal"})
+      .text("python", &settings.python, {"the Python that has the peer"})
+      .text("ways", &settings.ways, {"of the peer: " + joined(settings.known_ways) + ", or all"});
+}
+
+bool shows_page(CommandLine& line, const Settings& settings) {
+  if (line.shows_page()) return true;
+  if (!settings.known_ways.empty())
+    for (const char* name : {"python", "ways"}) line.refuse_unless(name, settings.with_peer(), "--peer");
+  set_threads(settings.threads);
+  return false;
+}
+
+void Times::add(const Repetition& one) {
+  forward.push_back(one.forward), backward.push_back(one.backward);
+  both.push_back(one.forward + (std::isnan(one.backward) ? 0 : one.backward));
+}
+
+Row& Row::add(std::string field, Json value, std::string heading, std::string text) {
+  const double* number = value.as<double>();
+  const bool known = !number || !std::isnan(*number);
+  if (!heading.empty()) {
+    if (text.empty()) text = value.as<std::string>() ? *value.as<std::string>() : value.line();
+    cells_.emplace_back(std::move(heading), known ? std::move(text) : "-");
+  }
+  if (!field.empty() && known) line_.add(std::move(field), std::move(value));
+  return *this;
+}
+
+Row& Row::add(const Row& more) {
+  for (const auto& [field, value] : more.line_.fields()) line_.add(field, value);
+  cells_.insert(cells_.end(), more.cells_.begin(), more.cells_.end());
+  return *this;
+}
+
+Row& Row::add(const Times& times, const std::string& backward, const std::string& both) {
+  const Median first = median(times.forward), second = median(times.backward), sum = median(times.both);
+  return add("forward_ms", first.value, "forward ms", text_of(first))
+      .add("backward_ms", second.value, backward, text_of(second))
+      .add("both_ms", sum.value, both, text_of(sum))
+      .add("spread_ms", sum.spread);
+}
+
+Bench::Bench(std::string name, const Settings& settings, Device device, std::size_t steps, const Communicator* ranks)
+    : name_(std::move(name)),
+      settings_(settings),
+      device_(device),
+      progress_("bench " + name_, static_cast<std::int64_t>(steps), !speaks(ranks)) {
+  install_interrupt_handler();
+  if (ranks) return;
+  const std::string beside = settings.with_peer() ? "PyTorch " + Peer(settings, false).version() : "";
+  if (device.is_cpu()) {
+    ceilings_ = measure_ceilings();
+    if (!settings.json) std::cout << ceilings_.text() << '\n';
+    keep(Row()
+             .add("vectors", ceilings_.vectors)
+             .add("fma_gflops_alone", ceilings_.fma_gflops_alone)
+             .add("fma_gflops", ceilings_.fma_gflops)
+             .add("copy_gb_per_s", ceilings_.copy_gb_per_s)
+             .add("read_gb_per_s", ceilings_.read_gb_per_s)
+             .add("load", ceilings_.load)
+             .add("beside", beside));
+  }
+  if (!settings.json && !beside.empty()) std::cout << "beside " << beside << '\n';
+  std::cout << std::flush;
+}
+
+Bench::~Bench() {
+  if (std::uncaught_exceptions() == 0) progress_.update(begun_, 0, {});
+  progress_.finish();
+  for (const auto& [title, rows] : tables_) {
+    if (&title != &tables_.front().first) std::cout << '\n';
+    if (!title.empty()) std::cout << title << '\n';
+    std::cout << table_of(rows).text();
+  }
+  for (const std::string& text : notes_) std::cout << text << '\n';
+  std::cout << std::flush;
+}
+
+void Bench::begin(const std::string& what) {
+  stop_if_asked();
+  progress_.update(begun_++, 0, {});
+  progress_.note(what);
+}
+
+Times Bench::repeated(const std::function<Repetition()>& once) const {
+  (void)once();
+  Times times;
+  for (int round = 0; round < settings_.repetitions; ++round) {
+    stop_if_asked();
+    times.add(once());
+  }
+  return times;
+}
+
+void Bench::keep(const Row& row, const std::string& title) {
+  if (settings_.json && !row.line_.fields().empty()) {
+    Json line{{"bench", name_}, {"device", to_string(device_)}, {"threads", threads()}};
+    for (const auto& [field, value] : row.line_.fields()) line.add(field, value);
+    std::cout << line.line() << '\n' << std::flush;
+  } else if (!settings_.json && !row.cells_.empty()) {
+    auto table = std::ranges::find(tables_, title, &decltype(tables_)::value_type::first);
+    if (table == tables_.end()) table = tables_.insert(table, {title, {}});
+    table->second.push_back(row.cells_);
+  }
+}
+
+void Bench::note(const std::string& text) {
+  if (!settings_.json && std::ranges::find(notes_, text) == notes_.end()) notes_.push_back(text);
+}
+
+// The columns of the first row, then what later rows have besides.
+Table Bench::table_of(const std::vector<Cells>& rows) {
+  std::vector<std::string> header;
+  for (const Cells& cells : rows)
+    for (const auto& [heading, text] : cells)
+      if (std::ranges::find(header, heading) == header.end()) header.push_back(heading);
+  Table table(header);
+  for (const Cells& cells : rows) {
+    std::vector<std::string> texts(header.size(), "-");
+    for (const auto& [heading, text] : cells)
+      texts[static_cast<std::size_t>(std::ranges::find(header, heading) - header.begin())] = text;
+    table.row(std::move(texts));
+  }
+  return table;
+}
+
+void stop_if_asked() {
+  if (interrupt_requested()) throw Interrupted("stopped; what was measured until then is printed");
+}
+
+}  // namespace whence::bench

@@ -1,0 +1,147 @@
+#include "examples/whence/bench/ceilings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/progress.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+
+namespace whence::bench {
+namespace {
+
+// Twelve chains of multiply-adds, more than the latency of two units can hide behind; the numbers come near 1. None
+// begins there: compilers see that 1 stays 1, and leave out a chain that was counted.
+template <int bytes> [[gnu::always_inline]] inline float multiply_add(std::int64_t rounds) {
+  using Vector [[gnu::vector_size(bytes)]] = float;
+  Vector chains[12];
+  for (int k = 0; k < 12; ++k) chains[k] = Vector{} + static_cast<float>(k + 2);
+  const Vector factor = Vector{} + 0.999F, term = Vector{} + 0.001F;
+  for (std::int64_t round = 0; round < rounds; ++round)
+    for (Vector& chain : chains) chain = chain * factor + term;
+  Vector sum{};
+  for (const Vector& chain : chains) sum += chain;
+  float lanes[bytes / sizeof(float)];
+  std::memcpy(lanes, &sum, sizeof lanes);
+  return std::accumulate(std::begin(lanes), std::end(lanes), 0.0F);
+}
+
+// The sum of numbers, in eight vectors that do not wait for one another.
+template <int bytes>
+[[gnu::always_inline]] inline std::uint64_t read_all(const std::uint64_t* from, std::size_t count) {
+  using Vector [[gnu::vector_size(bytes)]] = std::uint64_t;
+  constexpr std::size_t lanes = bytes / sizeof(std::uint64_t);
+  Vector sums[8] = {};
+  for (std::size_t at = 0; at + 8 * lanes <= count; at += 8 * lanes)
+    for (std::size_t k = 0; k < 8; ++k) {
+      Vector next;
+      std::memcpy(&next, from + at + k * lanes, bytes);
+      sums[k] += next;
+    }
+  std::uint64_t numbers[8 * lanes];
+  std::memcpy(numbers, sums, sizeof numbers);
+  return std::accumulate(std::begin(numbers), std::end(numbers), std::uint64_t{0});
+}
+
+// Both loops for the widest vectors of this CPU.
+struct Loops {
+  const char* vectors;
+  int bytes;  // of a vector
+  float (*multiply_add)(std::int64_t rounds);
+  std::uint64_t (*read)(const std::uint64_t* from, std::size_t count);
+};
+
+#ifdef __x86_64__
+[[gnu::target("avx512f,avx512vl,fma")]] float multiply_add_avx512(std::int64_t rounds) {
+  return multiply_add<64>(rounds);
+}
+[[gnu::target("avx2,fma")]] float multiply_add_avx2(std::int64_t rounds) { return multiply_add<32>(rounds); }
+[[gnu::target("avx512f,avx512vl,fma")]] std::uint64_t read_avx512(const std::uint64_t* from, std::size_t count) {
+  return read_all<64>(from, count);
+}
+[[gnu::target("avx2,fma")]] std::uint64_t read_avx2(const std::uint64_t* from, std::size_t count) {
+  return read_all<32>(from, count);
+}
+#endif
+
+Loops widest_loops() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+    return {"AVX-512", 64, multiply_add_avx512, read_avx512};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {"AVX2", 32, multiply_add_avx2, read_avx2};
+#endif
+  return {"baseline", 16, multiply_add<16>, read_all<16>};
+}
+
+// Of work(worker) by so many workers at once: the best of a few, as a ceiling is not lowered by what else the machine
+// did meanwhile.
+double best_seconds(int workers, const std::function<void(std::size_t worker)>& work) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 6; ++run) {
+    const double start = steady_seconds();
+    parallel_for(workers, 1, [&](index_t worker, index_t) { work(static_cast<std::size_t>(worker)); });
+    best = std::min(best, steady_seconds() - start);
+  }
+  return best;
+}
+
+double fma_gflops(const Loops& loops, int workers) {
+  constexpr std::int64_t rounds = 1 << 21;
+  std::vector<float> kept(static_cast<std::size_t>(workers));  // so that nothing is left out as unused
+  const double seconds = best_seconds(workers, [&](std::size_t worker) { kept[worker] = loops.multiply_add(rounds); });
+  if (!std::ranges::all_of(kept, [](float x) { return std::isfinite(x); }))
+    throw Error("bench: multiply-adds near 1 left their range");
+  const double per_round = 12.0 * 2 * loops.bytes / sizeof(float);
+  return per_round * static_cast<double>(rounds) * workers / seconds / 1e9;
+}
+
+double copy_gb_per_s(int workers) {
+  constexpr std::size_t bytes = std::size_t(128) << 20;  // beyond any cache here
+  const auto from = std::make_unique<char[]>(bytes), to = std::make_unique<char[]>(bytes);
+  const std::size_t part = bytes / static_cast<std::size_t>(workers);
+  const double seconds = best_seconds(
+      workers, [&](std::size_t worker) { std::memcpy(to.get() + worker * part, from.get() + worker * part, part); });
+  return 2.0 * static_cast<double>(part) * workers / seconds / 1e9;
+}
+
+double read_gb_per_s(const Loops& loops, int workers) {
+  constexpr std::size_t count = std::size_t(32) << 20;  // numbers of 8 bytes: beyond any cache here
+  const std::vector<std::uint64_t> from(count, 1);
+  const std::size_t part = count / static_cast<std::size_t>(workers) / 64 * 64;
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(workers));
+  const double seconds =
+      best_seconds(workers, [&](std::size_t worker) { sums[worker] = loops.read(from.data() + worker * part, part); });
+  for (const std::uint64_t sum : sums)  // so that nothing is left out as unused
+    if (sum != part) throw Error("bench: numbers that were read had another sum");
+  return 8.0 * static_cast<double>(part) * workers / seconds / 1e9;
+}
+
+}  // namespace
+
+std::string Ceilings::text() const {
+  return to_text("ceilings, measured now: multiply-adds in f32 ", fixed(fma_gflops, 0), " GFLOP/s with ", threads(),
+      " threads (", fixed(fma_gflops_alone, 0), " with one, ", vectors, "); copy ", fixed(copy_gb_per_s, 1),
+      " GB/s read and written, read alone ", fixed(read_gb_per_s, 1), "; load ", fixed(load, 1));
+}
+
+Ceilings measure_ceilings() {
+  const Loops loops = widest_loops();
+  Ceilings found{.vectors = loops.vectors};
+  found.fma_gflops_alone = fma_gflops(loops, 1);
+  found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(loops, threads());
+  found.copy_gb_per_s = copy_gb_per_s(threads());
+  found.read_gb_per_s = read_gb_per_s(loops, threads());
+  if (getloadavg(&found.load, 1) != 1) found.load = Ceilings::unknown;
+  return found;
+}
+
+}  // namespace whence::bench
