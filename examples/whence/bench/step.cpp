@@ -277,19 +277,17 @@ class StepBench {
     Allocator& allocator = memory_of(placement_.device);
     allocator.reset_peak();
     (void)training.step();  // the next one finds Adam's moments in place
-    const DeviceTraffic before = traffic();
-    const Times times = bench_.repeated([&] { return training.step(); });
+    DeviceTraffic before;   // before the last step
+    const Times times = bench_.repeated([&] {
+      before = traffic();
+      return training.step();
+    });
+    const DeviceTraffic after = traffic();
     Row more;
     more.add("peak_mib", static_cast<double>(allocator.statistics().peak) / 1048576);
-    if (placement_.device.is_gpu()) {
-      const int steps = options_.settings.repetitions + 1;
-      const DeviceTraffic after = traffic();
-      const auto of_a_step = [&](auto count) { return static_cast<double>(count) / steps; };
-      const double launches = of_a_step(after.launches - before.launches),
-                   bytes = of_a_step(after.bytes_to_device - before.bytes_to_device);
-      more.add("launches", launches, "launches", fixed(launches, 0))
-          .add("bytes_to_device", bytes, "bytes to it", fixed(bytes, 0));
-    }
+    if (placement_.device.is_gpu())
+      more.add("launches", after.launches - before.launches, "launches")
+          .add("bytes_to_device", after.bytes_to_device - before.bytes_to_device, "bytes to it");
     keep(what, training.model(), "whence", times, more);
     if (options_.profile) profile(training, what);
     if (options_.probes) probes(training, what);
