@@ -7,8 +7,7 @@
 
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/bpe.h"
-#include "examples/whence/language/byte_spelling.h"
-#include "examples/whence/language/pieces.h"
+#include "examples/whence/language/gpt2_text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/sha256.h"

@@ -8,8 +8,7 @@
 #include <unordered_map>
 
 #include "examples/whence/cli/text.h"
-#include "examples/whence/language/byte_spelling.h"
-#include "examples/whence/language/pieces.h"
+#include "examples/whence/language/gpt2_text.h"
 #include "nn/io/files.h"
 
 namespace whence::language {

@@ -1,6 +1,6 @@
 // Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes: Radford et al. 2019): GPT-2's own
 // files, our file, and a trainer.
-//   vocab.json   {"!": 0, ..., "\u0120the": 262, ...}: tokens in GPT-2's spelling (byte_spelling.h), and their numbers
+//   vocab.json   {"!": 0, ..., "\u0120the": 262, ...}: tokens in GPT-2's spelling (gpt2_text.h), and their numbers
 //   merges.txt   "#version: 0.2", then a merge per line, "\u0120 t", the first to be done first
 #pragma once
 

@@ -5,8 +5,7 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/language/bpe.h"
-#include "examples/whence/language/byte_spelling.h"
-#include "examples/whence/language/pieces.h"
+#include "examples/whence/language/gpt2_text.h"
 
 namespace whence::language {
 namespace {

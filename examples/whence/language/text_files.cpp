@@ -89,16 +89,13 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
     stop_if_interrupted("cutting text");
     const std::size_t newline = file.find('\n', line),
                       end = newline == std::string_view::npos ? file.size() : newline + 1;
-    if (file.substr(line, end - line).find_first_not_of(" \t\r\n") == std::string_view::npos) {
-      ++blanks;
-    } else {
-      if (blanks >= blank_lines && text_seen) {
-        documents.push_back(file.substr(begin, line - begin));
-        begin = line;
-      }
-      blanks = 0;
-      text_seen = true;
+    const bool blank = file.substr(line, end - line).find_first_not_of(" \t\r\n") == std::string_view::npos;
+    if (!blank && blanks >= blank_lines && text_seen) {
+      documents.push_back(file.substr(begin, line - begin));
+      begin = line;
     }
+    blanks = blank ? blanks + 1 : 0;
+    text_seen = text_seen || !blank;
     line = end;
   }
   if (begin < file.size()) documents.push_back(file.substr(begin));

@@ -1,7 +1,7 @@
 // Text as numbers and back: what every tokeniser does, the four kinds, and their one file.
 //   bytes       256 tokens; any file, any byte
 //   characters  the code points of the training text, the rest unknown; says where text is not UTF-8, and refuses it
-//   words       the most frequent pieces of GPT-2's pattern (pieces.h: a word with its blank before), the rest unknown
+//   words       the most frequent pieces of GPT-2's pattern (gpt2_text.h: a word with its blank before), the rest unknown
 //   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
 // byte for byte, except that unknown text decodes as U+FFFD. Special tokens of a vocabulary such as

@@ -5,7 +5,7 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/unicode.h"
-#include "examples/whence/language/pieces.h"
+#include "examples/whence/language/gpt2_text.h"
 #include "examples/whence/language/tokeniser.h"
 #include "nn/io/json.h"
 
