@@ -66,7 +66,7 @@ class CommandLine {
   // A command to show under "Examples", with what it does.
   CommandLine& example(std::string command, std::string meaning);
 
-  // Reads the words into the variables. Returns a page to print before ending with 0 (--help, --version, or the answer to
+  // Reads the words into the variables. Returns a page to print before ending with 0 (--help, --version, the answer to
   // --complete), or nothing: go on.
   [[nodiscard]] std::optional<std::string> parse(const std::vector<std::string>& words);
   // Reads words(), and prints such a page: true when there was one.

@@ -35,7 +35,7 @@ std::optional<int> writer_of(std::string_view name) {
 
 }  // namespace
 
-// Without O_NONBLOCK, opening a pipe would wait for a reader; and what is there is only cut when it is known to be ours.
+// Without O_NONBLOCK, opening a pipe would wait for a reader; and what is there is cut only when it is known as ours.
 OutputFile::OutputFile(const std::string& path, Mode mode)
     : path_(path),
       descriptor_(

@@ -118,7 +118,7 @@ int threads_in_a_loop() {
   return static_cast<int>(seen.size());
 }
 
-// Rows of ones times columns of ones: every number of the product is the inner extent. The best of a few, after a warm-up.
+// Rows of ones times columns of ones: each number of the product is the inner extent. Best of a few, after a warm-up.
 void measure_product(MachineFacts& facts) {
   const index_t n = 512;
   const Tensor a = Tensor::ones({n, n}), b = Tensor::ones({n, n});
