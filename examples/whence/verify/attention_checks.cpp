@@ -1,5 +1,5 @@
-// The columns of the conformance matrix that bare attention shows: every executor computes the same, and nothing reaches
-// what must not see it.
+// The columns of the conformance matrix that bare attention shows: every executor computes the same, and nothing
+// reaches what must not see it.
 #include <algorithm>
 
 #include "examples/whence/machine/memory_plan.h"

@@ -1,6 +1,6 @@
 // The conformance matrix: what must hold for every positional scheme and every composition, checked on small models. A
-// scheme that a user registers is a row of it. A scheme's claims (nn/attention/position.h) decide what a check demands: a claim
-// that is too bold fails, and so does one that is too timid.
+// scheme that a user registers is a row of it. A scheme's claims (nn/attention/position.h) decide what a check demands:
+// a claim that is too bold fails, and so does one that is too timid.
 #pragma once
 
 #include <cstdint>

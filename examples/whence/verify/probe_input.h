@@ -43,7 +43,7 @@ struct ProbeInput {
 [[nodiscard]] ProbeInput read_probe_input(
     const std::string& path, const std::string& scheme, std::optional<DType> dtype, std::optional<std::uint64_t> init);
 
-// The same of tensors at hand; without a path errors are InputError. Numbers of the dtype that is wanted are not copied.
+// The same of tensors at hand; without a path errors are InputError. Numbers of the wanted dtype are not copied.
 [[nodiscard]] ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, const std::string& scheme,
     std::optional<DType> dtype, std::optional<std::uint64_t> init);
 
