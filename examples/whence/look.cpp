@@ -128,12 +128,9 @@ int run(CommandLine& line) {
   const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
   refuse_idle_options(line, page, prints);
   set_threads(options.threads);
-  if (!page.figure.empty()) {
+  if (!page.figure.empty())
     look::write_figure(page);
-    return 0;
-  }
-  const look::Subject subject = look::subject_of(page.subject);
-  if (prints)
+  else if (const look::Subject subject = look::subject_of(page.subject); prints)
     print(subject, options);
   else
     look::write_page(subject, page);

@@ -137,10 +137,9 @@ void give_sequence(
 }
 
 Subject of_task(const SubjectOptions& options, const RunRecord& record, const Weights& weights) {
-  if (!options.text.empty()) {
+  if (!options.text.empty())
     throw InputError("--text: given with a run of ", record.subject,
         ", which knows its own symbols alone; a run of train lm required, or --task-sample");
-  }
   RecordedTask recorded;
   std::unique_ptr<Transformer> model;
   try {
@@ -179,6 +178,13 @@ Subject of_language(const SubjectOptions& options) {
   return subject;
 }
 
+std::unique_ptr<Transformer> drawn_model(const SubjectOptions& options, TransformerOptions sizes) {
+  sizes.causal = !options.bidirectional;
+  auto model = std::make_unique<Transformer>(sizes);
+  draw_parameters(*model, options.seed);
+  return model;
+}
+
 // One layer in which attention is the scheme's, on what is given.
 Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   Subject subject;
@@ -190,14 +196,8 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
     throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
   if (bare.reads_x() && !subject.given->x.defined())
     throw FileError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
-  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = 1,
-      .length = length,
-      .dim = dim,
-      .layers = 1,
-      .heads = heads,
-      .scheme = scheme,
-      .causal = !options.bidirectional});
-  draw_parameters(*subject.model, options.seed);
+  subject.model = drawn_model(
+      options, {.vocabulary = 1, .length = length, .dim = dim, .layers = 1, .heads = heads, .scheme = scheme});
   for (const Module::Parameter& parameter : subject.model->parameters()) {
     if (!parameter.path.starts_with("blocks.0.attention.output.")) continue;
     const Tensor same = Tensor::zeros(parameter.tensor.shape());
@@ -245,14 +245,8 @@ Subject of_scheme(const SubjectOptions& options) {
   }
   if (!options.given.empty()) return of_given(options, scheme);
   Subject subject;
-  subject.model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = letters,
-      .length = length,
-      .dim = 32,
-      .layers = 2,
-      .heads = 4,
-      .scheme = scheme,
-      .causal = !options.bidirectional});
-  draw_parameters(*subject.model, options.seed);
+  subject.model = drawn_model(
+      options, {.vocabulary = letters, .length = length, .dim = 32, .layers = 2, .heads = 4, .scheme = scheme});
   const Stream random(options.seed, "look");
   Numbers inputs, targets;
   for (std::int64_t t = 0; t < length; ++t) {
