@@ -102,6 +102,9 @@ class Browser:
         for kind in kinds or ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=box[0] + x * box[2], y=box[1] + y * box[3], button="left", buttons=1, clickCount=1)
 
+    def click(self, selector):
+        self.get(f"document.querySelector({json.dumps(selector)}).click()")
+
     def address(self):
         return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
 
@@ -116,10 +119,16 @@ def numbers(holder, field="value", bits=None):
 def elements(link, field):
     return [total % 2 ** 32 for total in itertools.accumulate(numbers(link, field, "steps"))]
 
+def first(entries, **fields):
+    return next(each for each in entries if fields.items() <= each.items())
+
 def row_of(data, name, layer, head, i, field="value"):
-    part = next(each for each in data["quantities"] if each["name"] == name)["layers"][layer]
+    part = first(data["quantities"], name=name)["layers"][layer]
     _, rows, columns = part["shape"]
     return numbers(part, field)[(head * rows + i) * columns:][:columns]
+
+def computed_equal(browser, selector=".check"):
+    assert browser.texts(selector, "dataset.equal")[-1:] == ["true"], f"{browser.get('location.href')}: {browser.texts(selector)}"
 
 def equal(what, found, wanted):
     same = len(found) == len(wanted) and all(math.isclose(float(a), float(b), rel_tol=1e-6, abs_tol=1e-15) for a, b in zip(found, wanted))
@@ -131,7 +140,7 @@ def check_every_view(browser, path):
         views = browser.texts("[role=tab]", "id.slice(4)")
         assert [view for view in VIEWS if view in views] == views and ("quantities" in views or views == ["overview"]), views
         for view in views:
-            browser.get(f"document.getElementById('tab-{view}').click()")
+            browser.click(f"#tab-{view}")
             place = f"{path.name}, {view}, {theme}"
             assert browser.address()["view"] == view and len(browser.texts("#stage > *")) > 0, place
             assert browser.texts(".hint")[0].startswith(("Look", "Move")), place
@@ -179,7 +188,7 @@ def check_why(browser, path, data):
     for line, cause in enumerate(causes):
         row = browser.texts(f".shares tbody tr:nth-child({line + 1}) td", "firstChild.textContent")
         equal("shares", row[4:], [*(count for index, count in enumerate(cause["by"]) if any(c["by"][index] for c in causes)), cause["zeros"]])
-    part = next(each for each in data["quantities"] if each["name"] == "gates")["layers"][1]
+    part = first(data["quantities"], name="gates")["layers"][1]
     zeros = numbers(part, "gradient")[24 * 24:2 * 24 * 24].count(0.0)
     assert f"{zeros} of 576 entries are exactly 0; {zeros} of them" in browser.texts("figcaption")[0], browser.texts("figcaption")
     browser.press("#stage canvas[tabindex]", "Home")
@@ -188,7 +197,7 @@ def check_why(browser, path, data):
 
 def check_routes(browser, path, data):
     browser.open(path, view="routes", of="q", layer=1, head=0, i=7)
-    route = next(each for each in data["routes"] if (each["layer"], each["of"]) == (1, "q"))
+    route = first(data["routes"], layer=1, of="q")
     parts = [numbers(way, bits=64)[7 * 8:8 * 8] for way in route["ways"]]
     whole = [sum(values) for values in zip(*parts)]
     norm = math.hypot(*whole)
@@ -215,14 +224,14 @@ def check_reading(browser, path, data):
 def check_loupe(browser, path, data):
     for layer, head, i in ((0, 0, 20), (1, 0, 23), (1, 1, 12)):
         browser.open(path, view="loupe", layer=layer, head=head, i=i, j=3, digits="true")
-        assert browser.texts(".check", "dataset.equal") == ["true"], browser.texts(".check")
+        computed_equal(browser)
     fact = lambda: float(browser.texts(".facts td", "title")[0])
     equal("position", [fact()], row_of(data, "positions", 1, 1, 12)[3:4])
     browser.open(path, view="loupe", layer=0, head=0, i=4, j=1)
     before, gates = fact(), row_of(data, "gates", 0, 0, 4)
     browser.press("[data-key=gate]", "End")
     equal("moved position", [fact()], [min(6, before + 1 - gates[1])])
-    browser.get("document.querySelector('[data-focus=reset]').click()")
+    browser.click("[data-focus=reset]")
     equal("position again", [fact()], [before])
     browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
     assert browser.address()["j"] == "0" and 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
@@ -232,21 +241,11 @@ def check_equation5(browser, path, data):
     between = lambda j: row_of(data, "positions", 1, 1, 12)[j] % 1 > 0
     j = next(j for j in range(13) if between(j))
     browser.open(path, view="loupe", layer=1, head=1, i=12, j=j)
-    assert browser.texts(".check", "dataset.equal") == ["true"], browser.texts(".check")
+    computed_equal(browser)
     facts = [float(title) for title in browser.texts(".facts td", "title")]
     equal("read", facts[6:7], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
     gradients = [row_of(data, name, 1, 1, 12, "gradient")[j] for name in ("position_logit", "positions")]
     equal("slope", [gradients[0] * facts[7]], gradients[1:])
-
-def cell_sum(data, layer, head, i, j, left):
-    """The contributions of every tap and channel to conv_bias[head, i, j], taps first, and b2."""
-    weight, bias = (next(each for each in data["parameters"] if each["path"] == f"blocks.{layer}.attention.position.output.{name}")
-                    for name in ("weight", "bias"))
-    part = next(each for each in data["quantities"] if each["name"] == "conv_hidden")["layers"][layer]
-    (_, channels, _, taps), (_, rows, columns) = weight["shape"], part["shape"]
-    w, h = numbers(weight), numbers(part)
-    seen = lambda c, key: h[(c * rows + i) * columns + key] if 0 <= key < columns else 0.0
-    return [w[(head * channels + c) * taps + t] * seen(c, j + t - left) for t in range(taps) for c in range(channels)], numbers(bias)[head]
 
 def check_lens(browser, path, data):
     heads = range(data["heads"])
@@ -262,20 +261,18 @@ def check_lens(browser, path, data):
     equal("curves", shown, [value for head in heads for value in row_of(data, "conv_bias", 1, head, 15)[:16]])
     for j in (6, 0, 15):  # inside, and where taps reach over the edge
         browser.open(path, view="lens", quantity="conv_bias", layer=1, head=2, i=15, j=j)
-        parts, bias = cell_sum(data, 1, 2, 15, j, 1)
-        assert browser.texts(".sum .check", "dataset.equal") == ["true"], browser.texts(".sum .check")
-        told = [float(title) for title in browser.texts(".sum .told td", "title")]
-        equal("sum", [told[0], told[3]], [bias, row_of(data, "conv_bias", 1, 2, 15)[j]])
-        assert abs(told[2] - bias - sum(parts)) < 1e-9 * sum(map(abs, parts)), f"{told}: {bias + sum(parts)} expected"
+        computed_equal(browser, ".sum .check")
         unfold(browser, ".sum details")
-        equal("contributions", browser.texts(".sum .behind td"), parts)
+        bias, parts, total, engine = (float(title) for title in browser.texts(".sum .told td", "title"))
+        contributions = [float(word) for word in browser.texts(".sum .behind td")]
+        equal("sum", [engine], [row_of(data, "conv_bias", 1, 2, 15)[j]])
+        assert abs(total - bias - sum(contributions)) < 1e-9 * sum(map(abs, contributions)), f"{contributions}: {total - bias} expected"
     browser.press(".curves", "ArrowLeft", "ArrowUp")
     assert (browser.address()["i"], browser.address()["j"]) == ("14", "14"), browser.address()
     browser.open(path, view="lens", quantity="conv_bias", i=15, j=6, over="distance")
     browser.press(".curves", "ArrowRight")
     assert browser.address()["j"] == "5", "to the right, distances grow and keys fall"
-    browser.get("[...document.querySelectorAll('details')].find(each => each.textContent.startsWith('W1')).open = true")
-    browser.get("new Promise(done => setTimeout(done, 50))")
+    unfold(browser, "details")
     assert len(browser.texts(".units canvas")) == 32
 
 def check_graph(browser, path, data):
@@ -300,11 +297,11 @@ def check_graph(browser, path, data):
     assert browser.address()["film"] == "0" and browser.texts(".place.now .title") == ["loss"]
     browser.press(".graph", "Escape")
     assert "film" not in browser.address() and not browser.texts(".dim"), "Escape shows the whole"
-    browser.get("document.querySelector('[data-focus=\"film play\"]').click()")
+    browser.click("[data-focus='film play']")
     browser.get("new Promise(done => { const each = () => location.hash.includes('film=0') ? setTimeout(each, 50) : done(); "
                 "each(); setTimeout(done, 5000); })")
     assert browser.texts("[data-focus='film play']") == ["pause"] and int(browser.address()["film"]) > 0, "the film plays"
-    browser.get("document.querySelector('[data-focus=\"film play\"]').click()")
+    browser.click("[data-focus='film play']")
     assert browser.texts("[data-focus='film play']") == ["play"], "and pauses"
     modules = {node["id"].rpartition(".")[0] for node in nodes if node["kind"] == "parameter" and node["id"].startswith("blocks.0.")}
     if modules:
@@ -313,14 +310,9 @@ def check_graph(browser, path, data):
     browser.open(path, view="graph", layers=1)
     assert "place layer 0" in browser.texts(".place", "dataset.focus") and not browser.texts(".place[data-focus*='blocks.0']")
 
-def check_beside(browser, path, data, beside):
-    browser.open(path, run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
-    one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, beside))
-    equal("difference", [browser.texts("#readout b")[0]], [one - other])
-
 def place_of(data, quantity, layer, index):
     """The part of the address that is one number of a quantity."""
-    at, shape = {}, next(part for part in quantity["layers"] if part["layer"] == layer)["shape"]
+    at, shape = {}, first(quantity["layers"], layer=layer)["shape"]
     for letter, size in reversed(list(zip(quantity["axes"].split(), shape))):
         at[{"t": "i", "h": "head"}.get(letter, letter)], index = index % size, index // size
     return {"quantity": quantity["name"], "layer": layer, **at}
@@ -328,7 +320,7 @@ def place_of(data, quantity, layer, index):
 def check_worked(browser, path, data):
     """The tables are the sums that the links make of the quantities; the walk goes along the links, and back."""
     by_probe = {quantity["probe"]: quantity for quantity in data["quantities"]}
-    array = lambda probe, layer, field: numbers(next(part for part in by_probe[probe]["layers"] if part["layer"] == layer), field)
+    array = lambda probe, layer, field: numbers(first(by_probe[probe]["layers"], layer=layer), field)
     def products(probe, layer, index, side):
         here, field, found = ("a", "b")[side == "to"], ("gradient", "value")[side == "to"], []
         for link in data["links"]:
@@ -348,7 +340,7 @@ def check_worked(browser, path, data):
             equal(f"{probe}, {side}", sorted(table(number)), sorted(shown))
         whole = browser.texts(".sides .whole")
         equal("whole", whole, [array(probe, layer, field)[index] for field in ("value", "gradient")])
-        assert browser.texts(".sides .check", "dataset.equal")[-1] == "true", browser.texts(".sides .check")
+        computed_equal(browser, ".sides .check")
         assert abs(float(browser.texts(".sides .check b", "title")[-1]) - float(whole[1])) < 1e-10
     at = ("logits", 1, 23 * 24 + 3)
     browser.open(path, view="quantities", **place_of(data, by_probe["logits"], *at[1:]))
@@ -379,7 +371,7 @@ def check_long(browser, path, data):
     """Pools are the data's at every level, windows and rows are single numbers, keys and addresses lead there and back."""
     overview, layer, head = data["overview"], 1, 2
     cell, cells, tokens = (overview[key] for key in ("cell", "cells", "tokens"))
-    part = next(each for each in overview["quantities"] if each["name"] == "logits")["layers"][layer]
+    part = first(overview["quantities"], name="logits")["layers"][layer]
     pool = lambda kind, row, column: numbers(part, kind)[(head * cells + row) * cells + column]
     size = lambda k: min(cell, tokens - k * cell)
     pairs = lambda row, column: size(row) * size(column) if column < row else size(row) * (size(row) + 1) // 2 if row == column else 0
@@ -401,7 +393,7 @@ def check_long(browser, path, data):
     browser.open(path, **shared, i=300, j=20)
     browser.press("#stage canvas", "Enter")
     assert browser.address()["zoom"] == "true", "Enter opens the window"
-    held = next(each for each in window["quantities"] if each["probe"] == "logits")
+    held = first(window["quantities"], probe="logits")
     at = (head * window["rows"] + 300 - window["i"]) * window["columns"] + 20 - window["j"]
     equal("window", browser.texts("#readout b"), [numbers(held, field)[at] for field in ("value", "gradient")])
     assert "query i 300" in browser.texts("#readout")[0], "labels are the text's tokens"
@@ -418,9 +410,14 @@ def check_long(browser, path, data):
     assert "zoom" not in browser.address() and f'--at "i={row * cell + 1} j={column * cell}"' in browser.texts(".told code")[0]
     rows = [each for each in overview["strips"] if each["layer"] == layer]
     unfold(browser, ".whole-row details")
-    whole = numbers(next(each for each in rows[0]["quantities"] if each["probe"] == "logits"))
+    whole = numbers(first(rows[0]["quantities"], probe="logits"))
     lines = [[whole[h * tokens + j] for h in range(data["heads"])] for j in range(rows[0]["i"] + 1)]
     equal("row", browser.texts(".whole-row:first-of-type .behind td")[:len(lines) * data["heads"]], sum(lines, []))
+
+def check_difference(browser, path, data, other, **state):
+    browser.open(path, run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true", **state)
+    one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, other))
+    equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
 def check_slider(browser, path, data, checkpoints):
     """The slider chooses what is beside: by address, by key, and every number follows."""
@@ -437,8 +434,7 @@ def check_slider(browser, path, data, checkpoints):
             checkpoints[index]["label"]], "the slider says its checkpoint"
         browser.press("[data-key=beside]", "ArrowLeft")
     assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
-    browser.open(path, **part, run="difference", beside=1)
-    equal("difference", [read()], [value(data) - value(checkpoints[1])])
+    check_difference(browser, path, data, checkpoints[1], beside=1)
     for view in ("routes", "graph"):
         browser.open(path, view=view, run="beside", beside=1)
         assert "recorded for" in browser.texts("#stage .note")[0], f"{view}: a checkpoint has none"
@@ -452,7 +448,7 @@ def check_saving(browser, path, folder):
         before = set(folder.iterdir())
         browser.pointer(picture, 0.5, 0.5, "mouseMoved")
         assert browser.texts(".save", "hidden") == [False], f"{view}: no save at {picture}"
-        browser.get("document.querySelector('.save').click()")
+        browser.click(".save")
         for _ in range(100):
             saved = [file for file in set(folder.iterdir()) - before if not file.name.endswith(".crdownload")]
             if saved and saved[0].stat().st_size:
@@ -489,7 +485,6 @@ def pages_in(folder, whence):
     def look(name, *words):
         run("look", *words, "--out", folder / f"{name}.html")
     look("cope", "cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10)
-    look("beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64")
     look("equation5", "cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64")
     look("cdape", "cdape(kerple)", "--length", 24)
     look("left", "cope + cdape(kerple, kernel=4, pad=left)", "--length", 12)
@@ -539,13 +534,13 @@ def main(whence):
             check_lens(browser, pages["cdape"], data_of(pages["cdape"]))
             for name in ("left", "one token", "scheme dape(SCHEME)"):
                 browser.open(pages[name], view="lens")
-                assert browser.texts(".sum .check", "dataset.equal") == ["true"], f"{name}: {browser.texts('.sum .check')}"
+                computed_equal(browser, ".sum .check")
             for name in ("cdape", "scheme alibi"):
                 if "graph" in data_of(pages[name]):
                     check_graph(browser, pages[name], data_of(pages[name]))
-            check_beside(browser, pages["cope"], cope, data_of(pages["beside"]))
             checkpoints = pages["checkpoints"]
             check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
+            check_difference(browser, pages["cope"], cope, *all_data_of(pages["cope"], 'class="look-beside"'))
             check_some_rows(browser, pages["large"], data_of(pages["large"]))
             check_long(browser, pages["long"], data_of(pages["long"]))
             (folder / "saved").mkdir()

@@ -63,10 +63,8 @@ function scatter(container, edits) {
 }
 
 export const edits_view = {
-  wants: () => data.edits.length > 0,
-  key: "edits", title: "Edits",
+  key: "edits", title: "Edits", wants: () => data.edits.length > 0,
   hint: "Look for points far from the line: there the loss bends, and a gradient alone would mislead.",
-  quantities: () => [],
   controls: () => [],
   readout: () => [`${run_shown().edits.length} edits`],
   draw: draw_edits,

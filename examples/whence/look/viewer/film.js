@@ -8,7 +8,6 @@ import { data, run_shown } from "./data.js";
 import { number_cell, reading, readout, show_cursor, shown, stage, write_address } from "./frame.js";
 import { box, draw_flows, draw_place, graph_shown, layout, pictured, place_title } from "./graph.js";
 
-// ---- Film
 // One frame for each place, as backward comes by; -1 is the whole. It never starts by itself.
 const film = { timer: 0, picture: null, pointed: null };
 function stop_film() {
@@ -69,7 +68,6 @@ function stop_at(frame) {
 const press_film = on_keys((key) =>
   ({ ArrowRight: after(), ArrowLeft: before(), Home: 0, End: Infinity, Escape: -1 })[key], stop_at);
 
-// ---- Tables
 function graph_tables({ nodes, edges }) {
   const code_cell = (words) => make("td", {}, make("code", {}, words));
   const node_line = ({ order, id, kind, layer, norm, path }) => make("tr", { class: path ? "" : "lost" },
@@ -83,7 +81,6 @@ function graph_tables({ nodes, edges }) {
   ]), { class: "behind graph-tables" });
 }
 
-// ---- Skeleton
 function draw_graph() {
   stop_film();
   film.pointed = null;
@@ -134,10 +131,8 @@ function graph_readout() {
 }
 
 export const graph_view = {
-  wants: () => Boolean(data.graph),
-  key: "graph", title: "Graph",
+  key: "graph", title: "Graph", wants: () => Boolean(data.graph),
   hint: "Look for a thin edge where a wide one was before it: there the gradient is lost on its way.",
-  quantities: () => [],
   controls: () => ["layers"],
   readout: graph_readout,
   draw: draw_graph,

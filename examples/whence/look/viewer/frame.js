@@ -194,7 +194,6 @@ export function show_cursor() {
   readout.replaceChildren(...current_view().readout(at));
 }
 
-// ---- Everything
 export const system_dark = matchMedia("(prefers-color-scheme: dark)");
 function show_theme() {
   const system_theme = system_dark.matches ? "dark" : "light";

@@ -74,7 +74,6 @@ export function layout({ places }, space) {
   return { titles, width, least, height: top };
 }
 
-// ---- Picture
 // Sideways within a layer, up and down between layers and from parameters.
 function edge_path({ from, to }, places) {
   const wide = box_width(), middle = box.height / 2;

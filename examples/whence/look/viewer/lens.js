@@ -112,7 +112,6 @@ function heads_table(sheets) {
     { class: "heads" });
 }
 
-// ---- Skeleton
 function draw_lens() {
   const names = [state.quantity, "scores", "logits"], title = make("h3"), told = note();
   const curves = make("div", { class: "curves strips", tabindex: 0, role: "application", "data-focus": "lens",
@@ -138,8 +137,7 @@ function draw_lens() {
 }
 
 export const lens_view = {
-  wants: () => !data.overview && lens_quantities().length > 0,
-  key: "lens", title: "Lens",
+  key: "lens", title: "Lens", wants: () => !data.overview && lens_quantities().length > 0,
   hint: "Look for heads whose curve bends where no other does: there the learned bias is one head\u2019s own.",
   quantities: lens_quantities,
   controls: () => ["layer", "quantity", "over", "head"],

@@ -257,7 +257,6 @@ function strip_of_head({ name, chosen, values }, { reach, width, last }) {
   return followed(frame, title, chosen ? "title" : "", (j) => shown(values[j]));
 }
 
-// ---- View
 export const start_of_windows = () => {
   const [first] = data.overview.windows;
   return first ? { layer: first.layer, i: first.i, j: first.j } : {};
@@ -265,8 +264,7 @@ export const start_of_windows = () => {
 
 const zoomed = () => state.zoom ? window_at(state) : null;
 export const overview_view = {
-  wants: () => Boolean(data.overview),
-  key: "overview", title: "Overview",
+  key: "overview", title: "Overview", wants: () => Boolean(data.overview),
   hint: "Look for pools that stand out far from the diagonal: there a query counts, reads or learns over a distance.",
   quantities: () => quantities,
   controls: () => ["layer", "head", "quantity", "c", "fit", ...(zoomed() ? ["numbers", "cell"]

@@ -13,14 +13,14 @@ const part_value = (name) => {
   const found = sheet_of(name, "value", state, single_run());
   return found && found.rows > state.i ? found : null;
 };
+const engine_row = (name) => part_value(name) && row_of(part_value(name), state.i);
 
 // ---- The engine's numbers of row i
-const row_of_query = (found) => found && row_of(found, state.i);
 function loupe_row() {
   const gates = part_value("gates"), positions = part_value("positions");
   if (!gates || !positions) return null;
   const names = ["gates", "positions", "z", "scores", "logits", "pattern"];
-  const row = Object.fromEntries(names.map((name) => [name, row_of_query(part_value(name))]));
+  const row = Object.fromEntries(names.map((name) => [name, engine_row(name)]));
   return { ...row, keys: counted(gates.columns).filter((j) => row.gates[j] !== null),
     limit: positions.marks.find(({ text }) => text === "p_max")?.value ?? Infinity,
     exchanged: /interpolation=equation5/.test(positions.quantity.scheme) };
@@ -178,19 +178,14 @@ function z_curve(row, now, width) {
     [`read: ${sum}`, value], [`slope dA/dp = ${rise}`, slope]] };
 }
 
-function slope_words(row, p) {
-  const printed = " Equation 5 exchanges the weights: what is read jumps at each whole position, and falls between " +
-    "two of them where the curve rises.";
-  return plain_slope_words(row, p) + (row.exchanged ? printed : "");
-}
-
-function plain_slope_words(row, p) {
-  if (p >= row.limit) return "p is at p_max: the clamp passes no gradient to the gates.";
-  return Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
+function slope_words({ limit, exchanged }, p) {
+  const slope = p >= limit ? "p is at p_max: the clamp passes no gradient to the gates."
+    : Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
     : "The slope is what a gate to the right of j, or at j, would change this logit by.";
+  return slope + (exchanged ? " Equation 5 exchanges the weights: what is read jumps at each whole position, and " +
+    "falls between two of them where the curve rises." : "");
 }
 
-// ---- Skeleton
 function draw_loupe() {
   const row = loupe_row();
   if (!row) return stage.append(note(`No gates and positions recorded for ${place_words()}.`));
@@ -262,10 +257,9 @@ function drag_gates(parts, redraw) {
 }
 
 export const loupe_view = {
-  wants: () => !data.overview && ["gates", "positions"].every((name) => data.all.has(name)),
   key: "loupe", title: "Loupe",
+  wants: () => !data.overview && ["gates", "positions"].every((name) => data.all.has(name)),
   hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
-  quantities: () => [],
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
     ...loupe_charts.map(([name]) => part_value(name)).filter(Boolean)

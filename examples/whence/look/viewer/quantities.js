@@ -139,8 +139,7 @@ function small_map(at, quantity, kind, width) {
 }
 
 export const quantities_view = {
-  wants: () => !data.overview,
-  key: "quantities", title: "Quantities",
+  key: "quantities", title: "Quantities", wants: () => !data.overview,
   hint: "Look for rows that differ from their neighbours: that query counts, reads or learns otherwise than the rest.",
   both: true, quantities: offered_quantities,
   controls: () =>

@@ -32,7 +32,6 @@ function split(route, at) {
   return { norm, parts: parts.map((part) => ({ ...part, norm: norm_of(part.vector), along: along(part.vector) })) };
 }
 
-// ---- Bands
 const flow = { top: 30, bar: 14, side: 16, step: 18 };
 const least_slot = () => state.digits ? 190 : 150;
 
@@ -161,10 +160,8 @@ function draw_routes() {
 }
 
 export const routes_view = {
-  wants: () => data.routes.length > 0,
-  key: "routes", title: "Routes",
+  key: "routes", title: "Routes", wants: () => data.routes.length > 0,
   hint: "Look for a wide band that points against the whole gradient: there two ways pull one vector apart.",
-  quantities: () => [],
   controls: () => ["layer", "head", "of"],
   readout(at) {
     const route = find_route(run_shown());

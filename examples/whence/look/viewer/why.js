@@ -14,7 +14,6 @@ function why_sheet(at) {
   return sheet?.reasons ? sheet : null;
 }
 
-// ---- Table of shares
 function causes_of(quantity) {
   const probe = quantity.probe ?? quantity.name;
   return run_shown().causes.filter((cause) => cause.probe === probe);
@@ -44,7 +43,6 @@ function shares_line({ layer, head, entries, zeros, by }, reasons, present) {
     ...present.map((index) => count(by[index])), count(zeros)], { "aria-current": here });
 }
 
-// ---- Map and legend
 function draw_reasons() {
   const sheet = why_sheet(state);
   if (!sheet) return stage.append(note(`No reasons recorded for ${place_words()}.`));
@@ -87,8 +85,7 @@ const reason_words = ({ kind, text, change, places, vanishing }, count) => [
   change ? `. Changes with: ${change}` : "", make("br"), make("code", {}, places.join("; "))];
 
 export const why_view = {
-  wants: () => !data.overview && reasoned().length > 0,
-  key: "why", title: "Why zero?",
+  key: "why", title: "Why zero?", wants: () => !data.overview && reasoned().length > 0,
   hint: "Look for the reason that covers most cells: it says what would have to change before these entries can learn.",
   quantities: reasoned,
   controls: () => ["layer", "head", "quantity", "c"],

@@ -71,7 +71,6 @@ function complete(number, side) {
   return rows.length >= tokens.length || rows.includes(own) || (own === undefined && side === "to");
 }
 
-// ---- Words
 function explain_words(number, of) {
   const { name, probe } = number.quantity, at = axes_of(number).map(([letter, index]) =>
     `${letter === "h" ? "head" : letter}=${index}`);
@@ -114,7 +113,6 @@ const left_out_words = "Left out: what hands it its gradient does not add up to 
 
 const reason_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "reasons", 8)?.[index];
 
-// ---- Tables
 const most_terms = 12;
 function terms_table(terms, heads, focus, toward_loss) {
   const line = ({ number, other, derivative, product }, k) => make("tr",
@@ -246,7 +244,6 @@ function crumbs(number) {
 stage.addEventListener("keydown", on_keys((key) =>
   key === "Backspace" && document.querySelector(".worked") ? true : undefined, walk_back));
 
-// ---- Skeleton
 export function draw_worked() {
   if (!data.links || !selected_number()) return;
   const section = make("section", { class: "worked", tabindex: -1, "aria-label": "this number, worked out" });
