@@ -147,6 +147,7 @@ def check_every_view(browser, path):
             assert all(browser.texts("#stage canvas[tabindex]", "getAttribute('aria-label')")), place
             assert all(width > 0 for width in browser.texts("#stage canvas", "width")), place
             assert not browser.texts("bdi *") and not browser.texts("#look script"), place
+            assert "[object" not in browser.texts("#look")[0], f"{place}: an element stands as its name"
             assert browser.get("document.documentElement.scrollWidth <= innerWidth"), f"{place}: wider than the window"
         assert browser.get("document.documentElement.dataset.theme") == theme
 

@@ -21,8 +21,8 @@ export function stop_of(scale, value, [low, high]) {
   return palette(scale)[Math.round(255 * clamped(t, 0, 1))];
 }
 
-// Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm, and of
-// a signed one in the middle, with all that is four decades below the ends.
+// Where a value stands between the ends, and the other way round. What is 0 stands at the low end of a logarithm, and
+// of a signed one in the middle, with all that is four decades below the ends.
 export const decades = 4;
 export function share_of(scale, value, [low, high]) {
   if (scale === "logarithmic") return Math.log(Math.max(value, low) / low) / Math.log(high / low);
@@ -64,18 +64,14 @@ export function look_of(reasons, index) {
 }
 
 export function tile_of(context, { ground, line, figure, tint = 0 }) {
-  const ratio = devicePixelRatio || 1, tile = document.createElement("canvas");
-  tile.width = tile.height = Math.round(8 * ratio);
+  const side = Math.round(8 * (devicePixelRatio || 1)), tile = make("canvas", { width: side, height: side });
   const pen = tile.getContext("2d");
-  pen.fillStyle = ground;
-  pen.fillRect(0, 0, tile.width, tile.height);
-  pen.globalAlpha = tint;
-  pen.fillStyle = line;
-  pen.fillRect(0, 0, tile.width, tile.height);
-  pen.globalAlpha = 1;
-  pen.scale(tile.width / 8, tile.width / 8);
-  pen.strokeStyle = line;
-  pen.lineWidth = figure === figures[1] ? 2 : 1;
+  for (const [fillStyle, globalAlpha] of [[ground, 1], [line, tint]]) {
+    Object.assign(pen, { fillStyle, globalAlpha });
+    pen.fillRect(0, 0, side, side);
+  }
+  pen.scale(side / 8, side / 8);
+  Object.assign(pen, { globalAlpha: 1, strokeStyle: line, lineWidth: figure === figures[1] ? 2 : 1 });
   pen.stroke(new Path2D(figure));
   return context.createPattern(tile, "repeat");
 }
@@ -84,10 +80,8 @@ export const masked_tile = (context) => tile_of(context, { ground: theme.masked,
 
 // A canvas whose width is divided into bands of reasons: a swatch of one, or shares of many.
 export function reason_bar(reasons, shares, width, height) {
-  const ratio = devicePixelRatio || 1, canvas = make("canvas", { class: "swatch", "aria-hidden": "true" });
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.width = width + "px";
+  const ratio = devicePixelRatio || 1, canvas = make("canvas", { class: "swatch", "aria-hidden": "true",
+    width: Math.round(width * ratio), height: Math.round(height * ratio), style: `width: ${width}px` });
   const context = canvas.getContext("2d");
   let from = 0;
   shares.forEach((share, index) => {

@@ -54,12 +54,15 @@ export const point_of = (frame, index, value) => `${frame.x_of(index).toFixed(1)
 
 // A line, broken where there is no value, with dots that can be read one by one.
 export function trace(frame, values, name = "trace", dots = true) {
-  const path = values.map((value, index) => Number.isFinite(value)
-    ? `${Number.isFinite(values[index - 1]) ? "L" : "M"}${point_of(frame, index, value)}` : "");
-  if (dots) frame.add(...counted(values.length).filter((index) => path[index])
+  const points = values.map((value, index) => Number.isFinite(value) ? point_of(frame, index, value) : "");
+  if (dots) frame.add(...counted(values.length).filter((index) => points[index])
     .map((index) => dot(frame, "dot", index, values[index], 2.2)));
-  frame.add(draw("path", { class: name, d: path.join("") }));
+  frame.add(path_through(name, points));
 }
+
+// An empty point breaks the line.
+export const path_through = (name, points) => draw("path",
+  { class: name, d: points.map((point, k) => point && `${points[k - 1] ? "L" : "M"}${point}`).join("") });
 
 // Labels as dense as they fit, indices at multiples of five.
 export function index_axis(frame, labels, count, word) {

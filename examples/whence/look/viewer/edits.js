@@ -20,8 +20,8 @@ function draw_edits() {
   points.forEach((point, index) => dress(point, { onclick: () => lines[index].focus() }));
 }
 
-// Predicted and real changes lie orders of magnitude apart: both axes are logarithms on either side of 0, which is where
-// the smallest of all begins.
+// Predicted and real changes lie orders of magnitude apart: both axes are logarithms on either side of 0, which is
+// where the smallest of all begins.
 function logarithmic(values) {
   const sizes = values.map(Math.abs).filter((size) => size > 0 && Number.isFinite(size));
   const least = Math.min(...sizes), decades = 1 + Math.log10(Math.max(...sizes) / least);

@@ -31,7 +31,7 @@ export function dress(element, attributes, ...children) {
     else if (typeof value === "boolean" && name in element) element[name] = value;
     else element.setAttribute(name, value);
   }
-  element.append(...children.flat(2).filter((child) => child != null));
+  element.append(...children.flat(Infinity).filter((child) => child != null));
   return element;
 }
 export const make = (tag, attributes = {}, ...children) => dress(document.createElement(tag), attributes, ...children);

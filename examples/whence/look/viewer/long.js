@@ -1,6 +1,6 @@
 // View of a long text: pools of all its pairs, windows of single numbers in it, and single queries against all keys.
 import {
-  acting_row, button, clamped, command_code, counted, draw, folded, make, note, once, right_cell, table_of
+  acting_row, button, clamped, command_code, counted, folded, make, note, once, right_cell, table_of
 } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
@@ -13,7 +13,7 @@ import {
   token_name, update
 } from "./frame.js";
 import { cell_of, fitting_cell, map_figure, place_of, table_behind, text_at, values_readout, write } from "./map.js";
-import { follow_strips, followed, reach_of, strip, trace } from "./curves.js";
+import { follow_strips, followed, path_through, point_of, reach_of, strip, trace } from "./curves.js";
 
 const pools = [{ kind: "maximum", text: "maximum", note: "the largest value of each pool of pairs" },
                { kind: "mean", text: "mean", note: "the mean of the values of each pool of pairs" },
@@ -211,17 +211,12 @@ function windows_table() {
 function trace_thinned(frame, values) {
   const pixels = Math.floor(frame.x_of(values.length - 1) - frame.x_of(0)) + 1;
   if (values.length <= pixels) return trace(frame, values, "trace", false);
-  let path = "", drawing = false;
-  for (let pixel = 0; pixel < pixels; ++pixel) {
+  frame.add(path_through("trace", counted(pixels).map((pixel) => {
     const [from, to] = [pixel, pixel + 1].map((each) => Math.floor(each * values.length / pixels));
-    const finite = values.slice(from, to).filter(Number.isFinite), x = frame.x_of((from + to - 1) / 2).toFixed(1);
-    if (finite.length) {
-      const ends = [Math.max(...finite), Math.min(...finite)].map((value) => frame.y_of(value).toFixed(1));
-      path += `${drawing ? "L" : "M"}${x} ${ends[0]}V${ends[1]}`;
-    }
-    drawing = finite.length > 0;
-  }
-  frame.add(draw("path", { class: "trace", d: path }));
+    const finite = values.slice(from, to).filter(Number.isFinite), middle = (from + to - 1) / 2;
+    if (!finite.length) return "";
+    return `${point_of(frame, middle, Math.max(...finite))}V${frame.y_of(Math.min(...finite)).toFixed(1)}`;
+  })));
 }
 
 // The rows of all heads, or of the channel that is looked at.

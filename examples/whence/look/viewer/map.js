@@ -12,9 +12,7 @@ import { choose, follow_pointer, place_words, reading, shown, token_name } from 
 function picture(sheet, range) {
   const key = range + " " + theme.dark;
   if (sheet.pictures.has(key)) return sheet.pictures.get(key);
-  const canvas = document.createElement("canvas");
-  canvas.width = sheet.columns;
-  canvas.height = sheet.rows;
+  const canvas = make("canvas", { width: sheet.columns, height: sheet.rows });
   const context = canvas.getContext("2d"), image = context.createImageData(sheet.columns, sheet.rows);
   sheet.cells.forEach((value, cell) => {
     if (!sheet.hidden?.[cell]) image.data.set([...stop_of(sheet.scale, value, range).rgb, 255], 4 * cell);
@@ -163,11 +161,10 @@ function paint_numbers(context, g, sheet, range) {
 // ---- Painting
 // Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
 export function paint_base(panel, g, { numbers = false, reasons = false, over = null } = {}) {
-  const { canvas, sheet } = panel, ratio = devicePixelRatio || 1, base = document.createElement("canvas");
-  base.width = canvas.width = Math.round(g.total_width * ratio);
-  base.height = canvas.height = Math.round(g.total_height * ratio);
-  canvas.style.width = g.total_width + "px";
-  canvas.style.height = g.total_height + "px";
+  const { canvas, sheet } = panel, ratio = devicePixelRatio || 1;
+  const size = { width: Math.round(g.total_width * ratio), height: Math.round(g.total_height * ratio) };
+  const base = make("canvas", size);
+  dress(canvas, { ...size, style: `width: ${g.total_width}px; height: ${g.total_height}px` });
   const context = base.getContext("2d"), range = range_of(sheet, state.fit);
   context.fillStyle = masked_tile(context);
   context.fillRect(g.left * ratio, g.top * ratio, g.width * ratio, g.height * ratio);

@@ -64,7 +64,8 @@ const total_of = (terms) => sum_of(terms.map(({ product }) => product));
 const size_of = (terms) => sum_of(terms.map(({ product }) => Math.abs(product)));
 const apart = (terms, value) => Math.abs(total_of(terms) - value) / (size_of(terms) || Math.abs(value) || 1);
 
-// In long texts only some queries have links. A key's gradient is a sum over all queries; what it is made of is its own.
+// In long texts only some queries have links. A key's gradient is a sum over all queries; what it is made of is its
+// own.
 const linked_rows = ({ layer }) => data.link_rows?.[layer] ?? [];
 function complete(number, side) {
   const rows = linked_rows(number), own = new Map(axes_of(number)).get("i");
