@@ -19,7 +19,7 @@
 #include "tests/small_lab.h"
 
 using namespace whence;
-using test::lab, test::small_grid;
+using test::has, test::lab, test::small_grid;
 namespace fs = std::filesystem;
 
 TEST_CASE("means and deviations of a sample") {
@@ -59,7 +59,7 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
   const test::Outcome first = lab(small_grid, "grid");
   REQUIRE_MESSAGE(first.code == 0, first.err);
   CHECK(first.out.find("flip_flop, token error %, lower is better") == 0);
-  CHECK(first.out.find("4 runs") != std::string::npos);
+  CHECK(has(first.out, "4 runs"));
   for (const char* name : {"report.html", "curves_flip_flop.svg", "scores.csv", "differences.csv",
            "cope-p_max=8.0/results.jsonl", "rope.1/run.json", "rope.1/metrics.csv"}) {
     CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("grid") / name), name);
@@ -82,7 +82,7 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
   other.back() += " lr=0.1";
   const test::Outcome refused = lab(other, "grid");
   CHECK(refused.code == 7);
-  CHECK(refused.err.find("holds a run with other options: --lr is 0.001 there, 0.1 here") != std::string::npos);
+  CHECK(has(refused.err, "holds a run with other options: --lr is 0.001 there, 0.1 here"));
   CHECK(read_file("grid/rope.1/weights.safetensors") == weights);
 }
 
@@ -118,22 +118,22 @@ TEST_CASE("a grid refuses what it cannot run") {
     const test::Outcome outcome = test::RunningProgram("lab", arguments, "refused").finish();
     return outcome.code == 2 ? outcome.err : "exit code " + std::to_string(outcome.code);
   };
-  CHECK(refusal({}).find("no task given") != std::string::npos);
-  CHECK(refusal({"flip_flap"}).find("did you mean 'flip_flop'") != std::string::npos);
-  CHECK(refusal({"flip_flop", "--schemes", "rope,rotary"}).find("--schemes") != std::string::npos);
-  CHECK(refusal({"flip_flop", "--schemes", "rop"}).find("did you mean 'rope'") != std::string::npos);
-  CHECK(refusal({"lm", "flip_flop"}).find("lm alone required") != std::string::npos);
-  CHECK(refusal({"lm"}).find("--data") != std::string::npos);
-  CHECK(refusal({"flip_flop", "--steps", "3"}).find("write --set \"steps=...\"") != std::string::npos);
+  CHECK(has(refusal({}), "no task given"));
+  CHECK(has(refusal({"flip_flap"}), "did you mean 'flip_flop'"));
+  CHECK(has(refusal({"flip_flop", "--schemes", "rope,rotary"}), "--schemes"));
+  CHECK(has(refusal({"flip_flop", "--schemes", "rop"}), "did you mean 'rope'"));
+  CHECK(has(refusal({"lm", "flip_flop"}), "lm alone required"));
+  CHECK(has(refusal({"lm"}), "--data"));
+  CHECK(has(refusal({"flip_flop", "--steps", "3"}), "write --set \"steps=...\""));
   for (const char* set : {"stepz=3", "dim=65", "length=15", "steps=abc", "steps=", "steps=99999999999999999999",
            "steps=-1", "lr=1e999"}) {  // by train's own words, before a folder is made
-    CHECK(refusal({"flip_flop", "--out", "refused_folder", "--set", set}).find("given") != std::string::npos);
+    CHECK(has(refusal({"flip_flop", "--out", "refused_folder", "--set", set}), "given"));
     CHECK_FALSE(std::filesystem::exists("refused_folder"));
   }
   const std::string twice = refusal({"flip_flop", "flip_flop", "--out", "refused_folder", "--set", "steps=2"});
-  CHECK_MESSAGE(twice.find("two runs would have one folder, refused_folder/flip_flop") != std::string::npos, twice);
+  CHECK_MESSAGE(has(twice, "two runs would have one folder, refused_folder/flip_flop"), twice);
   CHECK_FALSE(std::filesystem::exists("refused_folder"));
-  CHECK(refusal({"flip_flop", "--set", "seed=3"}).find("write --seeds") != std::string::npos);
+  CHECK(has(refusal({"flip_flop", "--set", "seed=3"}), "write --seeds"));
   const std::vector<std::pair<std::vector<std::string>, std::string>> axes{
       {{"length=8,16", "length=32"}, "given twice"}, {{"length=8,8"}, "twice"},
       {{"length=8,15"}, "flip_flop, absolute, length 15: "}, {{"dim"}, "OPTION=VALUE"},
@@ -145,12 +145,11 @@ TEST_CASE("a grid refuses what it cannot run") {
     std::vector<std::string> arguments{"flip_flop", "--out", "refused_folder"};
     for (const std::string& text : texts) arguments.insert(arguments.end(), {"--vary", text});
     const std::string said = refusal(arguments);
-    CHECK_MESSAGE(said.find(words) != std::string::npos, said);
+    CHECK_MESSAGE(has(said, words), said);
     CHECK_FALSE(std::filesystem::exists("refused_folder"));
   }
-  CHECK(refusal({"flip_flop", "--rows", "kernel"}).find("scheme, seed, test-set") != std::string::npos);
-  CHECK(
-      refusal({"flip_flop", "--vary", "length=8,16", "--set", "length=8"}).find("--vary has it") != std::string::npos);
+  CHECK(has(refusal({"flip_flop", "--rows", "kernel"}), "scheme, seed, test-set"));
+  CHECK(has(refusal({"flip_flop", "--vary", "length=8,16", "--set", "length=8"}), "--vary has it"));
 }
 
 TEST_CASE("settings: names and values, those with blanks in quotes") {
@@ -229,8 +228,8 @@ TEST_CASE("a grid over options of train and of schemes: each cell is the run tha
       "length=8,16", "--seeds", "1", "--quiet", "--set", "dim=8 layers=1 heads=2 steps=20 batch=4 test-sequences=20"};
   const test::Outcome first = lab(arguments, "axes");
   REQUIRE_MESSAGE(first.code == 0, first.err);
-  CHECK(first.out.find("flip_flop, length 16, dense\nscheme ") != std::string::npos);
-  CHECK(first.out.find("Welch's needs 3 seeds") != std::string::npos);
+  CHECK(has(first.out, "flip_flop, length 16, dense\nscheme "));
+  CHECK(has(first.out, "Welch's needs 3 seeds"));
   const auto page = nlohmann::json::parse(read_file("axes/lab.json"));
   REQUIRE(page["runs"].size() == 6);  // rope is there once for each length
   REQUIRE(test::RunningProgram("train",
@@ -298,11 +297,11 @@ TEST_CASE("a run that fails says why, the others go on, and the same command tri
   arguments.insert(arguments.end(), {"--rows", "scheme", "--columns", "test-set"});
   const test::Outcome failed = lab(arguments, "failing");
   CHECK(failed.code == 1);
-  CHECK(failed.err.find("failed: failing/cope.0: exit code ") != std::string::npos);
-  CHECK(failed.err.find("all of it: failing/cope.0/train.log") != std::string::npos);
-  CHECK(failed.err.find("the same command tries them again") != std::string::npos);
-  CHECK(failed.out.find("1 failed") != std::string::npos);
-  CHECK(failed.out.find("cope    failed") != std::string::npos);
+  CHECK(has(failed.err, "failed: failing/cope.0: exit code "));
+  CHECK(has(failed.err, "all of it: failing/cope.0/train.log"));
+  CHECK(has(failed.err, "the same command tries them again"));
+  CHECK(has(failed.out, "1 failed"));
+  CHECK(has(failed.out, "cope    failed"));
   const auto runs = nlohmann::json::parse(read_file("failing/lab.json"))["runs"];
   CHECK(runs[0]["failure"].get<std::string>().find("results.jsonl") != std::string::npos);
   CHECK(runs[1]["failure"].is_null());
@@ -349,11 +348,11 @@ TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at
   const test::Outcome odd =
       lab({"lm", "--schemes", "rope", "--vary", "length=16,24", "--same-tokens", "--set", sizes}, "odd");
   CHECK(odd.code == 2);
-  CHECK(odd.err.find("lm, rope, length 24: --same-tokens") != std::string::npos);
-  CHECK(odd.err.find("the nearest lengths with one are 16 and 32") != std::string::npos);
+  CHECK(has(odd.err, "lm, rope, length 24: --same-tokens"));
+  CHECK(has(odd.err, "the nearest lengths with one are 16 and 32"));
   const test::Outcome none = lab({"lm", "--vary", "data=lab_text.txt,no.txt", "--seeds", "1"}, "none");
   CHECK(none.code == 2);
-  CHECK(none.err.find("data no.txt: no.txt: cannot read") != std::string::npos);
+  CHECK(has(none.err, "data no.txt: no.txt: cannot read"));
   CHECK_FALSE(std::filesystem::exists("none"));
 }
 
@@ -380,7 +379,7 @@ TEST_CASE("K8: a grid of a thousand million steps says no negative time, and non
   running.signal(SIGINT);
   const test::Outcome stopped = running.finish();
   CHECK(stopped.code == 130);
-  CHECK_MESSAGE(stopped.err.find("/1000000000 0 %") != std::string::npos, stopped.err);
+  CHECK_MESSAGE(has(stopped.err, "/1000000000 0 %"), stopped.err);
   for (const char* wrong : {"nan", "inf", "left -", "elapsed -"})
     CHECK_MESSAGE(stopped.err.find(wrong) == std::string::npos, stopped.err);
 }

@@ -11,7 +11,7 @@
 #include "tests/small_lab.h"
 
 using namespace whence;
-using test::lab, test::small_grid;
+using test::has, test::lab, test::small_grid;
 namespace fs = std::filesystem;
 
 namespace {
@@ -63,9 +63,9 @@ TEST_CASE("lab: results that are no whole results are named, not counted, and th
     rewrite(file, damage.what[0] == '\0' ? damage.with : replaced(whole, damage.what, damage.with));
     const test::Outcome outcome = lab(collect, trained());
     CHECK(outcome.code == 0);
-    CHECK_MESSAGE(outcome.err.find("rope.0: damaged: " + file.string() + ": ") != std::string::npos, outcome.err);
-    CHECK_MESSAGE(outcome.err.find(damage.said) != std::string::npos, outcome.err);
-    CHECK(outcome.out.find("4 runs, 1 missing") != std::string::npos);
+    CHECK_MESSAGE(has(outcome.err, "rope.0: damaged: " + file.string() + ": "), outcome.err);
+    CHECK_MESSAGE(has(outcome.err, damage.said), outcome.err);
+    CHECK(has(outcome.out, "4 runs, 1 missing"));
     rewrite(file, whole);
   }
   const std::string file = trained() + "/rope.0/results.jsonl", whole = read_file(file);
@@ -93,10 +93,9 @@ TEST_CASE(
     CHECK(outcome.code == 7);
     return outcome.err;
   };
-  CHECK(refusal("\"steps\": 60", "\"steps\": 70").find("--steps is 70 there, 60 here") != std::string::npos);
-  CHECK(refusal("\"seed\": 0", "\"seed\": 3").find("--seed is 3 there, 0 here") != std::string::npos);
-  CHECK(refusal("\"subject\": \"flip_flop\"", "\"subject\": \"counting\"").find("a run of counting is there") !=
-        std::string::npos);
+  CHECK(has(refusal("\"steps\": 60", "\"steps\": 70"), "--steps is 70 there, 60 here"));
+  CHECK(has(refusal("\"seed\": 0", "\"seed\": 3"), "--seed is 3 there, 0 here"));
+  CHECK(has(refusal("\"subject\": \"flip_flop\"", "\"subject\": \"counting\""), "a run of counting is there"));
   CHECK(lab(small_grid, trained()).code == 0);
 }
 

@@ -68,8 +68,8 @@ TEST_CASE("lab: --plan prints a line a run, a shell makes the runs of them, --co
   for (int k = 0; k < 4; ++k) CHECK(shell(commands[static_cast<std::size_t>(k)] + " > /dev/null") == 0);
   const Outcome some = lab(with(grid, {"--collect"}), out);
   CHECK_MESSAGE(some.code == 0, some.err);
-  CHECK_MESSAGE(some.out.find("6 runs, 2 missing") != std::string::npos, some.out);
-  CHECK_MESSAGE(some.err.find("rope.1: not begun") != std::string::npos, some.err);
+  CHECK_MESSAGE(has(some.out, "6 runs, 2 missing"), some.out);
+  CHECK_MESSAGE(has(some.err, "rope.1: not begun"), some.err);
   const Outcome rest = lab(with(grid, {"--plan"}), out);
   CHECK(rest.out == commands[4] + "\n" + commands[5] + "\n");
   CHECK(shell("(" + commands[4] + " & " + commands[5] + " & wait) > /dev/null") == 0);
@@ -80,7 +80,7 @@ TEST_CASE("lab: --plan prints a line a run, a shell makes the runs of them, --co
   CHECK(lab(with(grid, {"--plan", "--collect"}), out).code == 2);
   const Outcome two_lines = lab(with(grid, {"--plan"}), scratch / "a\nb");
   CHECK(two_lines.code == 2);
-  CHECK_MESSAGE(two_lines.err.find("names without line ends required") != std::string::npos, two_lines.err);
+  CHECK_MESSAGE(has(two_lines.err, "names without line ends required"), two_lines.err);
 }
 
 TEST_CASE("lab: an array of SLURM has a task for each run, which saves when it is told that its time is up") {
@@ -93,7 +93,7 @@ TEST_CASE("lab: an array of SLURM has a task for each run, which saves when it i
   REQUIRE_MESSAGE(written.code == 0, written.err);
   for (const char* line : {"#SBATCH --array=1-6\n", "#SBATCH --signal=B:USR1@120\n", "#SBATCH --partition=gpu\n",
            "#SBATCH --comment='it'\\''s mine'\n"})
-    CHECK_MESSAGE(text_of(script).find(line) != std::string::npos, line);
+    CHECK_MESSAGE(has(text_of(script), line), line);
   const auto task = [&](int number) {
     return "SLURM_ARRAY_TASK_ID=" + std::to_string(number) + " bash " + shell_command({script}) + " > /dev/null 2>&1";
   };
@@ -101,8 +101,8 @@ TEST_CASE("lab: an array of SLURM has a task for each run, which saves when it i
   CHECK(shell(task(1) + " & job=$!; until ls " + saved + " > /dev/null 2>&1; do sleep 0.01; done; kill -USR1 $job; " +
               "wait $job") == 130);
   for (int number = 2; number <= 6; ++number) CHECK(shell(task(number)) == 0);
-  CHECK(write_script().out.find(", 1 runs;") != std::string::npos);
-  CHECK(text_of(script).find("--resume") != std::string::npos);
+  CHECK(has(write_script().out, ", 1 runs;"));
+  CHECK(has(text_of(script), "--resume"));
   CHECK(shell(task(1)) == 0);
   CHECK(lab(with(grid, {"--collect"}), out).code == 0);
   check_same(out);
@@ -122,8 +122,8 @@ TEST_CASE("lab: a second one on a folder says who holds it and ends; --collect d
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const Outcome second = RunningProgram("lab", words, scratch / "second").finish_within(60);
   CHECK(second.code == 4);
-  CHECK_MESSAGE(second.err.find("another laboratory runs in " + out + ": process ") != std::string::npos, second.err);
-  CHECK_MESSAGE(second.err.find(", since 20") != std::string::npos, second.err);
+  CHECK_MESSAGE(has(second.err, "another laboratory runs in " + out + ": process "), second.err);
+  CHECK_MESSAGE(has(second.err, ", since 20"), second.err);
   CHECK(RunningProgram("lab", with(words, {"--collect"}), scratch / "collect").finish_within(60).code == 0);
   first.signal(SIGINT);
   CHECK(first.finish_within(60).code == 130);

@@ -16,6 +16,7 @@
 using namespace whence;
 using papers::Kind;
 using papers::Verdict;
+using test::has;
 
 namespace {
 
@@ -38,7 +39,7 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
   CHECK(names.size() == 54 + 1);  // those of the papers, and what the Chomsky tasks need
   const test::Scratch scratch("reproduce-list");
   const std::string list = reproduce({"--list"}, scratch).out;
-  for (const std::string& name : names) CHECK_MESSAGE(list.find("\n" + name + " ") != std::string::npos, name);
+  for (const std::string& name : names) CHECK_MESSAGE(has(list, "\n" + name + " "), name);
   std::istringstream lines(list);
   for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(display_width(line) <= 120, line);
   CHECK(list.find("unknown") == list.find("unknown cost"));
@@ -73,7 +74,7 @@ TEST_CASE(
       papers::read_tables("x.table", text, papers);
     } catch (const FileError& error) { said = error.what(); }
     CHECK(said.starts_with("x.table: line "));
-    CHECK_MESSAGE(said.find(std::string(words)) != std::string::npos, said);
+    CHECK_MESSAGE(has(said, std::string(words)), said);
   }
 }
 
@@ -89,7 +90,7 @@ TEST_CASE("reproduce: every preset of every table is accepted, and nothing is wr
     CHECK_MESSAGE(outcome.code == 0, preset << ": " << outcome.err);
     for (const papers::PaperTable& table : papers::all_papers().tables)
       if (table.kind == Kind::compared && std::string(preset) == "mini")
-        CHECK_MESSAGE(outcome.out.find(table.name + ": ") != std::string::npos, table.name);
+        CHECK_MESSAGE(has(outcome.out, table.name + ": "), table.name);
     CHECK_FALSE(std::filesystem::exists(scratch / "out"));
   }
 }
@@ -150,7 +151,7 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
     arguments.insert(arguments.end(), {"--out", out});
     const test::Outcome outcome = reproduce(arguments, scratch);
     CHECK_FALSE(std::filesystem::exists(out));
-    const bool no_file = outcome.err.find("cannot read") != std::string::npos;
+    const bool no_file = has(outcome.err, "cannot read");
     return outcome.code == (no_file ? 4 : 2) ? outcome.err : "exit code " + std::to_string(outcome.code);
   };
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
@@ -174,7 +175,7 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
   std::ofstream(scratch / "own/README.md") << "# Somebody's own\n";
   for (const auto& [arguments, words] : cases) {
     const std::string said = refusal(arguments);
-    CHECK_MESSAGE(said.find(words) != std::string::npos, said);
+    CHECK_MESSAGE(has(said, words), said);
   }
 }
 
@@ -183,8 +184,8 @@ TEST_CASE("reproduce: of a table without training it runs the commands") {
   const test::Outcome outcome =
       reproduce({"dape-v2/proposition2", "--out", scratch / "out", "--record", scratch / "kept"}, scratch);
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  CHECK(outcome.out.find("\n$ whence recall") != std::string::npos);
-  CHECK(test::text_of(scratch / "kept/dape-v2-proposition2-mini.md").find("\n$ whence recall") != std::string::npos);
+  CHECK(has(outcome.out, "\n$ whence recall"));
+  CHECK(has(test::text_of(scratch / "kept/dape-v2-proposition2-mini.md"), "\n$ whence recall"));
   CHECK(papers::find_table("dape/figure9").name == "dape/figure7-21");
 }
 
@@ -202,21 +203,21 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   const std::string folder = scratch / "out/cope/table2-flip_flop-mini";
   const std::string beside = test::text_of(folder + "/beside_paper.csv");
   CHECK(beside.starts_with("method,column,\"ours, mean (s.d.)\",seeds,paper\nAbsolute PE,In-dist,"));
-  CHECK(beside.find(",5,21.7 (7.9)\n") != std::string::npos);
-  CHECK(beside.find(",5,0.03 (0.06)\n") != std::string::npos);
-  CHECK(test::text_of(folder + "/verdicts.csv").find("CoPE better than RoPE,OOD,") != std::string::npos);
-  CHECK(test::text_of(kept + "/README.md").find("| cope/table2-flip_flop | ") != std::string::npos);
-  CHECK(test::text_of(kept + "/cope-table2-flip_flop-mini.md").find("length=8") != std::string::npos);
+  CHECK(has(beside, ",5,21.7 (7.9)\n"));
+  CHECK(has(beside, ",5,0.03 (0.06)\n"));
+  CHECK(has(test::text_of(folder + "/verdicts.csv"), "CoPE better than RoPE,OOD,"));
+  CHECK(has(test::text_of(kept + "/README.md"), "| cope/table2-flip_flop | "));
+  CHECK(has(test::text_of(kept + "/cope-table2-flip_flop-mini.md"), "length=8"));
   const std::string record = test::text_of(file);
   CHECK(papers::text_of(papers::read_records(file, record)) == record);
-  CHECK(record.find(" flip_flop cope\n") != std::string::npos);
+  CHECK(has(record, " flip_flop cope\n"));
 
   const auto checked = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--check", "--records", file});
     return with(more);
   };
-  CHECK(checked({}).out.find(" numbers are as recorded on ") != std::string::npos);
-  CHECK(checked({"--row", "CoPE"}).out.find("\n12 numbers are as recorded on ") != std::string::npos);
+  CHECK(has(checked({}).out, " numbers are as recorded on "));
+  CHECK(has(checked({"--row", "CoPE"}).out, "\n12 numbers are as recorded on "));
   const auto stale = [&] { return reproduce({"--stale", "--records", file, "--out", scratch / "stale"}, scratch).out; };
   CHECK(stale() == "1 results recorded, 0 that this program would not give\n");
   CHECK_FALSE(std::filesystem::exists(scratch / "stale/short_trainings"));
@@ -230,19 +231,19 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   changed("| Absolute PE | In-dist | ", "| Absolute PE | In-dist | 1");
   const test::Outcome differs = checked({});
   CHECK(differs.code == 1);
-  CHECK(differs.out.find("differs: Absolute PE, In-dist: ") != std::string::npos);
+  CHECK(has(differs.out, "differs: Absolute PE, In-dist: "));
   // Other vectors: said, and no failure.
   std::string elsewhere = test::text_of(file);
   const std::size_t vectors = elsewhere.find("vectors ") + 8;
   std::ofstream(file) << elsewhere.replace(vectors, elsewhere.find('\n', vectors) - vectors, "of another kind");
   CHECK(checked({}).code == 0);
-  CHECK(stale().find("1 of which it cannot tell") != std::string::npos);
+  CHECK(has(stale(), "1 of which it cannot tell"));
   // Other bits of a short training, and other options.
   const std::size_t bits = record.find("bits ") + 5;
   changed(record.substr(bits, 16), "0123456789abcdef");
   CHECK(stale().starts_with("STALE: cope/table2-flip_flop, mini, of 20"));
   changed(" --seeds 5", " --seeds 6");
-  CHECK(stale().find("its preset has other options now") != std::string::npos);
+  CHECK(has(stale(), "its preset has other options now"));
   changed("date ", "preset \x1b[2J\n  date ");
   CHECK(reproduce({"--stale", "--records", file}, scratch).code == 3);
   changed("vectors ", "vectors \x1b[2J");
@@ -258,6 +259,24 @@ TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, record
   std::ofstream(results) << whole.substr(0, whole.find('\n') + 1);
   CHECK(with({}).code == 0);
   CHECK(test::text_of(results) == whole);
+}
+
+TEST_CASE("reproduce: a table on a text of the user's is recorded with its hash, and told fresh without it") {
+  const test::Scratch scratch("reproduce-text");
+  std::ofstream text(scratch / "code.txt");
+  for (int line = 0; line < 2000; ++line) text << "line " << line * line << " of a text that can be learned\n";
+  text.close();
+  const test::Outcome outcome =
+      reproduce({"cope/table5-code", "--code", scratch / "code.txt", "--seeds", "1", "--quiet", "--out",
+                    scratch / "out", "--record", scratch / "kept", "--set",
+                    "dim=8 layers=1 heads=2 length=16 batch=2 steps=2 last=16 evaluate-to=2 evaluation-windows=2 "
+                    "validation-windows=2"},
+          scratch);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string file = scratch / "kept/recorded.txt";
+  CHECK(has(test::text_of(file), "\n  text code.txt, SHA-256 "));
+  CHECK(reproduce({"--stale", "--records", file, "--out", scratch / "out"}, scratch).out ==
+        "1 results recorded, 0 that this program would not give\n");
 }
 
 TEST_CASE(

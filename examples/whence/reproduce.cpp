@@ -268,12 +268,14 @@ std::vector<const PaperTable*> tables_of(const Options& options) {
   const auto add = [&](const PaperTable& table) {
     if (std::ranges::count(tables, &table) == 0) tables.push_back(&table);
   };
+  const auto has_preset = [&](const PaperTable& table) {
+    const bool alone = table.presets.empty() && table.kind == Kind::commanded;
+    return alone || papers::find_named(table.presets, options.asked.preset);
+  };
   for (const std::string& name : options.names) {
     if (name != "all") add(papers::find_table(name));
     for (const PaperTable& table : papers::all_papers().tables)
-      if (const bool alone = table.presets.empty() && table.kind == Kind::commanded;
-          name == "all" && (alone || papers::find_named(table.presets, options.asked.preset)))
-        add(table);
+      if (name == "all" && has_preset(table)) add(table);
   }
   return tables;
 }

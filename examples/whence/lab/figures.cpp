@@ -100,8 +100,11 @@ void add_point(std::vector<Point>& points, const Outcome& outcome, const Group& 
 }
 
 // Adds a figure with the curves of two points and more; none where there are none.
-void add_figure(
-    std::vector<Figure>& figures, const std::string& name, report::Plot plot, const std::vector<Point>& points) {
+void add_figure(std::vector<Figure>& figures, Figure figure, const Outcome& outcome, const Scale& scale,
+    const std::vector<Point>& points) {
+  report::Plot& plot = figure.plot;
+  plot.y_label = outcome.measure + " (bars: s.d. over seeds)";
+  plot.x_ticks = scale.ticks;
   double least = INFINITY, most = 0;
   for (auto& [curve_name, of_curve] : parts_by(points, &Point::curve)) {
     if (of_curve.size() < 2) continue;
@@ -115,16 +118,7 @@ void add_figure(
     }
   }
   plot.log_y = least > 0 && most > 4 * least;  // one that breaks down would press the others together
-  if (!plot.curves.empty()) figures.push_back({name, std::move(plot)});
-}
-
-report::Plot empty_plot(
-    const Outcome& outcome, const std::string& title, const std::string& label, const Scale& scale) {
-  return {.title = title,
-      .x_label = label,
-      .y_label = outcome.measure + " (bars: s.d. over seeds)",
-      .curves = {},
-      .x_ticks = scale.ticks};
+  if (!plot.curves.empty()) figures.push_back(std::move(figure));
 }
 
 }  // namespace
@@ -165,9 +159,9 @@ std::vector<Figure> figures_over_axes(const Outcome& outcome) {
       std::vector<Point> points;
       for (const Group& group : outcome.groups)
         add_point(points, outcome, group, set, axis.name, *scale, group.place.at(axis.name));
-      const std::string title = to_text(task, ", ", set, ", over ", axis.name);
-      add_figure(figures, to_text("over_", axis.name, "_", task, "_", in_file_name(set)),
-          empty_plot(outcome, title, axis.name, *scale), points);
+      const std::string name = to_text("over_", axis.name, "_", task, "_", in_file_name(set)),
+                        title = to_text(task, ", ", set, ", over ", axis.name);
+      add_figure(figures, {name, {title, axis.name, "", {}}}, outcome, *scale, points);
     }
   }
   const auto lengths = task == "lm" ? scale_of(outcome.sets) : std::nullopt;
@@ -175,8 +169,8 @@ std::vector<Figure> figures_over_axes(const Outcome& outcome) {
   std::vector<Point> points;
   for (const std::string& set : outcome.sets)
     for (const Group& group : outcome.groups) add_point(points, outcome, group, set, "", *lengths, set);
-  add_figure(figures, "over_lengths_lm",
-      empty_plot(outcome, "lm, beyond the training length", "length of the text, tokens", *lengths), points);
+  const report::Plot plot{"lm, beyond the training length", "length of the text, tokens", "", {}};
+  add_figure(figures, {"over_lengths_lm", plot}, outcome, *lengths, points);
   return figures;
 }
 
