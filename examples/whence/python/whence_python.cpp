@@ -26,14 +26,12 @@ using Array = nb::ndarray<nb::ro, nb::device::cpu>;
 
 // ---- Arrays in
 
-std::optional<DType> dtype_of_array(const Array& array) {
-  const auto is = [&](nb::dlpack::dtype dtype) { return array.dtype() == dtype; };
-  if (is(nb::dtype<float>())) return DType::f32;
-  if (is(nb::dtype<double>())) return DType::f64;
-  if (is(nb::dtype<std::int32_t>())) return DType::i32;
-  if (is(nb::dtype<std::int64_t>())) return DType::i64;
-  if (is(nb::dtype<bool>())) return DType::boolean;
-  return {};
+// The numbers that go through this door.
+const std::vector<std::pair<DType, nb::dlpack::dtype>>& dtypes() {
+  static const std::vector<std::pair<DType, nb::dlpack::dtype>> all{{DType::f32, nb::dtype<float>()},
+      {DType::f64, nb::dtype<double>()}, {DType::i32, nb::dtype<std::int32_t>()},
+      {DType::i64, nb::dtype<std::int64_t>()}, {DType::boolean, nb::dtype<bool>()}};
+  return all;
 }
 
 // Names the array's own numbers where its strides go forward, as those of torch's views do.
@@ -43,11 +41,13 @@ Tensor borrowed(const std::string& name, nb::handle given) {
     throw InputError(name, ": ", nb::type_name(given.type()).c_str(),
         " given; a numpy array or a torch tensor on the CPU required, of f32, f64, i32, i64 or bool");
   }
-  const std::optional<DType> dtype = dtype_of_array(array);
-  if (!dtype) throw InputError(name, ": a dtype that this door does not have; f32, f64, i32, i64 or bool required");
+  const auto known = std::ranges::find_if(dtypes(), [&](const auto& each) { return each.second == array.dtype(); });
+  if (known == dtypes().end())
+    throw InputError(name, ": a dtype that this door does not have; f32, f64, i32, i64 or bool required");
   if (array.ndim() > max_rank)
     throw InputError(name, ": ", array.ndim(), " axes given; at most ", max_rank, " required");
-  const std::size_t size = size_of(*dtype);
+  const DType dtype = known->first;
+  const std::size_t size = size_of(dtype);
   if (reinterpret_cast<std::uintptr_t>(array.data()) % size != 0)
     throw InputError(name, ": numbers that are not aligned given; copy the array");
   Shape shape;
@@ -61,7 +61,7 @@ Tensor borrowed(const std::string& name, nb::handle given) {
     goes_back = goes_back || (array.stride(axis) < 0 && array.shape(axis) > 1);
     last += (static_cast<index_t>(array.shape(axis)) - 1) * array.stride(axis);
   }
-  if (has_none) return Tensor::empty(shape, *dtype);
+  if (has_none) return Tensor::empty(shape, dtype);
   if (goes_back)
     throw InputError(
         name, ": an array with a negative stride given; make it contiguous, e.g. by numpy.ascontiguousarray");
@@ -69,7 +69,7 @@ Tensor borrowed(const std::string& name, nb::handle given) {
     const nb::gil_scoped_acquire lock;  // whichever thread lets go
     delete static_cast<const Array*>(held);
   });
-  const Tensor none = Tensor::empty({0}, *dtype);
+  const Tensor none = Tensor::empty({0}, dtype);
   auto* numbers = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
   none.storage().borrow(numbers, (static_cast<std::size_t>(last) + 1) * size, owner);
   return none.view(shape, strides);
@@ -83,20 +83,6 @@ NamedTensors borrowed(const nb::dict& arrays) {
 }
 
 // ---- Arrays out
-
-nb::dlpack::dtype dtype_for_array(DType dtype) {
-  switch (dtype) {
-    case DType::f32: return nb::dtype<float>();
-    case DType::f64: return nb::dtype<double>();
-    case DType::i32: return nb::dtype<std::int32_t>();
-    case DType::i64: return nb::dtype<std::int64_t>();
-    case DType::boolean: return nb::dtype<bool>();
-    case DType::f16:
-    case DType::bf16:
-    case DType::dual: break;
-  }
-  throw InputError("a result of ", dtype, "; f32, f64, i32, i64 or bool required");
-}
 
 // Arrays over our own memory. No two share it, nor does one share what was given: whoever writes into one changes no other.
 class Results {
@@ -113,10 +99,12 @@ class Results {
   template <class Framework> nb::object handed(const Tensor& own) {
     auto* held = new Tensor(own);
     const nb::capsule owner(held, [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
+    const auto known = std::ranges::find(dtypes(), own.dtype(), &std::pair<DType, nb::dlpack::dtype>::first);
+    if (known == dtypes().end()) throw InputError("a result of ", own.dtype(), "; f32, f64, i32, i64 or bool required");
     std::vector<std::size_t> shape;
     for (const index_t extent : own.shape()) shape.push_back(static_cast<std::size_t>(extent));
     const nb::ndarray<Framework> array(
-        static_cast<void*>(own.bytes()), shape.size(), shape.data(), owner, nullptr, dtype_for_array(own.dtype()));
+        static_cast<void*>(own.bytes()), shape.size(), shape.data(), owner, nullptr, known->second);
     return nb::cast(array);
   }
 
@@ -126,10 +114,19 @@ class Results {
 
 // ---- What the functions do
 
-std::string describe(const std::string& scheme, index_t heads, index_t head_dim, index_t length, index_t batch) {
-  for (const auto& [name, value] :
-      {std::pair{"heads", heads}, {"head_dim", head_dim}, {"length", length}, {"batch", batch}})
+void require_positive(const std::vector<std::pair<const char*, index_t>>& sizes) {
+  for (const auto& [name, value] : sizes)
     if (value < 1) throw InputError(name, ": ", value, " given; 1 or more required");
+}
+
+void require_mask_of(const BareAttention& scheme, bool causal) {
+  if (!causal && scheme.claims().causal_only)
+    throw InputError(
+        "causal: False given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
+}
+
+std::string describe(const std::string& scheme, index_t heads, index_t head_dim, index_t length, index_t batch) {
+  require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}, {"batch", batch}});
   return describe_scheme(BareAttention(scheme, {.dim = heads * head_dim, .heads = heads, .length = length}), batch);
 }
 
@@ -140,10 +137,7 @@ nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::strin
   {
     const nb::gil_scoped_release unlocked;
     ProbeInput input = probe_input_of("", given, scheme, {}, init);
-    if (!causal && input.scheme->claims().causal_only) {
-      throw InputError(
-          "causal: False given with ", input.scheme->text(), "; a causal mask is required by its claims; leave it out");
-    }
+    require_mask_of(*input.scheme, causal);
     input.given.sequence.causal = causal;
     input.given.scale = scale;
     const Executor* wanted = wanted_executor(executor_name, input.scheme->stages());
@@ -355,13 +349,9 @@ class Attention {
       std::optional<double> scale, const std::string& executor, bool single, std::uint64_t seed)
       : choice_{scheme, executor, {.dim = heads * head_dim, .heads = heads, .length = length},
             single ? DType::f32 : DType::f64, causal, scale} {
-    for (const auto& [name, value] : {std::pair{"heads", heads}, {"head_dim", head_dim}, {"length", length}})
-      if (value < 1) throw InputError(name, ": ", value, " given; 1 or more required");
+    require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}});
     first_ = made();
-    if (!causal && first_->claims().causal_only) {
-      throw InputError(
-          "causal: False given with ", first_->text(), "; a causal mask is required by its claims; leave it out");
-    }
+    require_mask_of(*first_, causal);
     (void)wanted_executor(executor, first_->stages());  // refuses what cannot run
     first_->root().initialise(seed);
     reads_x_ = first_->reads_x();
