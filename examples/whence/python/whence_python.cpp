@@ -1,7 +1,6 @@
 // The module behind `import whence`: arrays of numpy or PyTorch in, by DLPack and without a copy; what `whence probe` and
 // `whence gradcheck` compute out. examples/whence/python/__init__.py has the functions that people call.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -11,106 +10,16 @@
 
 #include "autograd/backward.h"
 #include "autograd/recording.h"
+#include "examples/whence/python/arrays.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/probe_run.h"
 #include "tensor/error.h"
 #include "tensor/pointwise.h"
-#include "tensor/raw.h"
 
 namespace nb = nanobind;
 
 namespace whence {
 namespace {
-
-using Array = nb::ndarray<nb::ro, nb::device::cpu>;
-
-// ---- Arrays in
-
-// The numbers that go through this door.
-const std::vector<std::pair<DType, nb::dlpack::dtype>>& dtypes() {
-  static const std::vector<std::pair<DType, nb::dlpack::dtype>> all{{DType::f32, nb::dtype<float>()},
-      {DType::f64, nb::dtype<double>()}, {DType::i32, nb::dtype<std::int32_t>()},
-      {DType::i64, nb::dtype<std::int64_t>()}, {DType::boolean, nb::dtype<bool>()}};
-  return all;
-}
-
-// Names the array's own numbers where its strides go forward, as those of torch's views do.
-Tensor borrowed(const std::string& name, nb::handle given) {
-  Array array;
-  if (!nb::try_cast(given, array)) {
-    throw InputError(name, ": ", nb::type_name(given.type()).c_str(),
-        " given; a numpy array or a torch tensor on the CPU required, of f32, f64, i32, i64 or bool");
-  }
-  const auto known = std::ranges::find_if(dtypes(), [&](const auto& each) { return each.second == array.dtype(); });
-  if (known == dtypes().end())
-    throw InputError(name, ": a dtype that this door does not have; f32, f64, i32, i64 or bool required");
-  if (array.ndim() > max_rank)
-    throw InputError(name, ": ", array.ndim(), " axes given; at most ", max_rank, " required");
-  const DType dtype = known->first;
-  const std::size_t size = size_of(dtype);
-  if (reinterpret_cast<std::uintptr_t>(array.data()) % size != 0)
-    throw InputError(name, ": numbers that are not aligned given; copy the array");
-  Shape shape;
-  Strides strides;
-  index_t last = 0;
-  bool has_none = false, goes_back = false;
-  for (std::size_t axis = 0; axis < array.ndim(); ++axis) {
-    shape.push_back(static_cast<index_t>(array.shape(axis)));
-    strides.push_back(array.stride(axis));
-    has_none = has_none || array.shape(axis) == 0;
-    goes_back = goes_back || (array.stride(axis) < 0 && array.shape(axis) > 1);
-    last += (static_cast<index_t>(array.shape(axis)) - 1) * array.stride(axis);
-  }
-  if (has_none) return Tensor::empty(shape, dtype);
-  if (goes_back)
-    throw InputError(
-        name, ": an array with a negative stride given; make it contiguous, e.g. by numpy.ascontiguousarray");
-  const std::shared_ptr<const void> owner(new Array(array), [](const void* held) {
-    const nb::gil_scoped_acquire lock;  // whichever thread lets go
-    delete static_cast<const Array*>(held);
-  });
-  const Tensor none = Tensor::empty({0}, dtype);
-  auto* numbers = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(array.data())));
-  none.storage().borrow(numbers, (static_cast<std::size_t>(last) + 1) * size, owner);
-  return none.view(shape, strides);
-}
-
-NamedTensors borrowed(const nb::dict& arrays) {
-  NamedTensors tensors;
-  for (const auto& [name, array] : arrays)
-    tensors.emplace_back(nb::cast<std::string>(name), borrowed(nb::cast<std::string>(name), array));
-  return tensors;
-}
-
-// ---- Arrays out
-
-// Arrays over our own memory. No two share it, nor does one share what was given: whoever writes into one changes no other.
-class Results {
- public:
-  explicit Results(bool of_torch) : of_torch_(of_torch) {}
-
-  nb::object operator()(const Tensor& result) {
-    Tensor own = raw::contiguous(result.detach());
-    if (own.storage().borrowed() || !seen_.insert(own.storage().bytes()).second) own = raw::copy(own);
-    return of_torch_ ? handed<nb::pytorch>(own) : handed<nb::numpy>(own);
-  }
-
- private:
-  template <class Framework> nb::object handed(const Tensor& own) {
-    auto* held = new Tensor(own);
-    const nb::capsule owner(held, [](void* tensor) noexcept { delete static_cast<Tensor*>(tensor); });
-    const auto known = std::ranges::find(dtypes(), own.dtype(), &std::pair<DType, nb::dlpack::dtype>::first);
-    if (known == dtypes().end()) throw InputError("a result of ", own.dtype(), "; f32, f64, i32, i64 or bool required");
-    std::vector<std::size_t> shape;
-    for (const index_t extent : own.shape()) shape.push_back(static_cast<std::size_t>(extent));
-    const nb::ndarray<Framework> array(
-        static_cast<void*>(own.bytes()), shape.size(), shape.data(), owner, nullptr, known->second);
-    return nb::cast(array);
-  }
-
-  bool of_torch_;
-  std::set<const std::byte*> seen_;
-};
 
 // ---- What the functions do
 
