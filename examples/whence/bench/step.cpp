@@ -22,7 +22,6 @@
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
 
@@ -154,7 +153,6 @@ class Training {
   // Forward ends with the loss, the rest is backward; all is forward of a recorded step.
   Repetition step() {
     const double start = steady_seconds();
-    forward_done_ = std::nan("");
     (void)step_->take(++steps_, 3e-4);
     synchronise(model_.device());
     const double end = steady_seconds();
@@ -238,7 +236,7 @@ class Training {
   std::optional<MixedPrecision> precision_;
   std::optional<TrainingStep> step_;
   std::int64_t steps_ = 0;
-  double forward_done_ = 0;  // on the clock
+  double forward_done_ = std::nan("");  // on the clock; of a recorded step nobody knows
 };
 
 class StepBench {
