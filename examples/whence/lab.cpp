@@ -129,7 +129,8 @@ std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
   return found;
 }
 
-// One for each task, not planned yet. A single task's lies in `folder`, those of several in folders of their own inside it.
+// One for each task, not planned yet. A single task's lies in `folder`, those of several in folders of their own inside
+// it.
 std::vector<Grid> grids_of(const CommandLine& line, const Options& options, const std::filesystem::path& folder) {
   const std::vector<std::string> names = tasks_of(options.tasks);
   std::vector<Grid> grids;

@@ -141,8 +141,8 @@ void read_curves(RunFigures& figures, const GridCell& cell) {
   if (last == 0) throw FileError(path, ": no line; one at least required");
 }
 
-// Of a run that has ended. FileError naming the file, and the line where one is wrong, when a file is not what such a run
-// writes; SystemError when it cannot be read.
+// Of a run that has ended. FileError naming the file, and the line where one is wrong, when a file is not what such a
+// run writes; SystemError when it cannot be read.
 RunFigures figures_of(const GridCell& cell) {
   RunFigures figures;
   read_results(figures, cell);

@@ -24,8 +24,8 @@ struct Figure {
   std::string name;  // of its file: "curves_counting"
   report::Plot plot;
 };
-// Losses of training and of validation, where there is any: over steps, or over the sequences seen where batches differ.
-// Means over seeds.
+// Losses of training and of validation, where there is any: over steps, or over the sequences seen where batches
+// differ. Means over seeds.
 [[nodiscard]] std::vector<Figure> learning_curves(const Outcome& outcome);
 // For each axis whose values are numbers, and for lengths of text: the mean, with deviations as bars. A figure for each
 // test set.

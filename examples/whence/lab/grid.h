@@ -1,5 +1,5 @@
-// The grids of a laboratory: what is asked, and the runs of `train` that it makes, one for each place in the grid and each
-// seed. Each is a process of its own in its own folder.
+// The grids of a laboratory: what is asked, and the runs of `train` that it makes, one for each place in the grid and
+// each seed. Each is a process of its own in its own folder.
 #pragma once
 
 #include <cstdint>
@@ -65,9 +65,9 @@ struct Grid {
   std::vector<GridCell> cells;  // seed after seed; not empty
 };
 
-// With its cells. Nothing is run and nothing written. InputError, naming the cell, when `train` would refuse one; when no
-// scheme has an axis of schemes; when `set` has an axis, but a length whose batch follows; and when same_tokens asks for
-// a batch that is no whole number.
+// With its cells. Nothing is run and nothing written. InputError, naming the cell, when `train` would refuse one; when
+// no scheme has an axis of schemes; when `set` has an axis, but a length whose batch follows; and when same_tokens asks
+// for a batch that is no whole number.
 [[nodiscard]] Grid planned(Grid grid);
 
 // The task with those of the options that are its own; the others are the model's and the training's. InputError as of

@@ -52,7 +52,8 @@ class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder) {
     const std::string path = (folder / "lab.lock").string();
-    // Not closed in the runs that are started: those of a laboratory that was killed may take a moment to die, and hold it.
+    // Not closed in the runs that are started: those of a laboratory that was killed may take a moment to die, and hold
+    // it.
     file_ = open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (file_ < 0) throw SystemError(path, " cannot be written: ", std::generic_category().message(errno));
     constexpr int tries = 20;  // over two seconds

@@ -15,11 +15,11 @@ struct Machine {
   bool quiet = false;
 };
 
-// Runs what is not done, as many processes at a time as the machine says, and reads all results into the cells. A folder with
-// part of the same grid is continued; one with another is refused (DoesNotFit), and so is one in which another
-// laboratory runs (SystemError). A run that fails leaves its reason in its cell, the others go on, and the next call
-// tries it again; one whose results are damaged is said and run again. When asked to stop, the runs save and this throws
-// Interrupted.
+// Runs what is not done, as many processes at a time as the machine says, and reads all results into the cells. A
+// folder with part of the same grid is continued; one with another is refused (DoesNotFit), and so is one in which
+// another laboratory runs (SystemError). A run that fails leaves its reason in its cell, the others go on, and the next
+// call tries it again; one whose results are damaged is said and run again. When asked to stop, the runs save and this
+// throws Interrupted.
 void run_grids(std::vector<Grid>& grids, const Machine& machine);
 
 // This machine, whose threads are shared by `jobs` runs at a time, or by as many as there are.

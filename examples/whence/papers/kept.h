@@ -1,5 +1,5 @@
-// The folder that `reproduce --record` writes: recorded.txt and the page of all that was recorded there, and of each table a
-// page with its figures, and JSON for other programs.
+// The folder that `reproduce --record` writes: recorded.txt and the page of all that was recorded there, and of each
+// table a page with its figures, and JSON for other programs.
 #pragma once
 
 #include <filesystem>

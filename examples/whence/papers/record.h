@@ -11,7 +11,8 @@
 
 namespace whence::papers {
 
-// By "TASK SCHEME", the first 16 digits of the SHA-256 of what a short training leaves, weights and results (staleness.h).
+// By "TASK SCHEME", the first 16 digits of the SHA-256 of what a short training leaves, weights and results
+// (staleness.h).
 using Bits = std::map<std::string, std::string>;
 
 struct Record {
