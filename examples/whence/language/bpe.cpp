@@ -61,8 +61,8 @@ class Bpe final : public Tokeniser {
     throw FileError(place_, ": tokeniser: ", why, "; GPT-2's vocab.json and merges.txt, of one model, required");
   }
 
-  // A chain of tokens, at first the bytes', in which the earliest merge is done until none is left. So a merge costs only
-  // what it changes, however long the piece. Before the first and behind the last stands what no merge has: -1.
+  // A chain of tokens, at first the bytes', in which the earliest merge is done until none is left. So a merge costs
+  // only what it changes, however long the piece. Before the first and behind the last stands what no merge has: -1.
   void encode_piece(std::string_view piece, TokenIds& ids) const {
     struct Link {
       TokenId token;

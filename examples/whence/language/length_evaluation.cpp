@@ -23,8 +23,8 @@ std::vector<index_t> lengths_of(const LengthOptions& options) {
   return {lengths.begin(), lengths.end()};
 }
 
-// The last target of each window. They are spread evenly, `graded` tokens or more apart, and before each there is room for
-// the longest window.
+// The last target of each window. They are spread evenly, `graded` tokens or more apart, and before each there is room
+// for the longest window.
 std::vector<index_t> ends_of(const TokenRun& tokens, index_t longest, index_t graded, index_t windows) {
   const index_t span = tokens.size() - 1 - longest, count = std::min(windows, 1 + span / graded);
   std::vector<index_t> ends;

@@ -2,10 +2,11 @@
 //
 // Perplexity at length T (DAPE): whole windows of T tokens pass through the model, and the last K targets count:
 //   PPL(T) = exp(mean of -log p over the last K targets of all windows)
-// Windows of all lengths end at the same places: every length predicts the same tokens, and only the text before differs.
+// Windows of all lengths end at the same places: all predict the same tokens, and only the text before differs.
 //
 // Delta-P (DAPE V2, App. B): Delta P_T = P(M(x[-T_train:]), K) - P(M(x_T), K). Above 0 the text before the last T_train
-// tokens helps, below it harms. The appendix says K = T_train, but its numbers are for the last 256 tokens: both are given.
+// tokens helps, below it harms. The appendix says K = T_train, but its numbers are for the last 256 tokens: both are
+// given.
 #pragma once
 
 #include "examples/whence/language/language_model.h"
@@ -38,7 +39,8 @@ struct LengthScore {
   std::string refused = {};  // the model's reason
 };
 
-// Ascending by length, always with the training length. FileError when the part has no room for the longest; Interrupted.
+// Ascending by length, always with the training length. FileError when the part has no room for the longest;
+// Interrupted.
 [[nodiscard]] std::vector<LengthScore> perplexity_by_length(
     const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
 

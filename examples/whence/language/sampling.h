@@ -18,8 +18,8 @@ struct SamplingOptions {
 };
 
 // The distribution that a token is drawn from: softmax(logits / temperature), cut by top_k, then by top_p, each time
-// scaled to a sum of 1. Of equal logits the smaller id counts as the more probable. NotFinite when a logit is not finite.
-// REQUIRES: temperature >= 0, top_k >= 0, 0 < top_p <= 1.
+// scaled to a sum of 1. Of equal logits the smaller id counts as the more probable. NotFinite when a logit is not
+// finite. REQUIRES: temperature >= 0, top_k >= 0, 0 < top_p <= 1.
 [[nodiscard]] std::vector<double> next_token_distribution(
     const std::vector<double>& logits, const SamplingOptions& options);
 

@@ -32,9 +32,9 @@ struct SavedModel {
 // Without its weights, which the caller loads: those of a checkpoint, say. The errors are those of the next one.
 [[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});
 
-// `executor`: another than in training; empty: the same. `accept_damaged`: examples/whence/run/loading.h. SystemError when a
-// file is missing, FileError when it is damaged, the tokeniser is another than the model was trained with, or weights
-// do not fit.
+// `executor`: another than in training; empty: the same. `accept_damaged`: examples/whence/run/loading.h. SystemError
+// when a file is missing, FileError when it is damaged, the tokeniser is another than the model was trained with, or
+// weights do not fit.
 [[nodiscard]] SavedModel load_language_model(
     const std::string& folder, const std::string& executor = {}, bool accept_damaged = false);
 

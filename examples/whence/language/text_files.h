@@ -22,9 +22,9 @@ struct TreePatterns {
 
 [[nodiscard]] bool is_jsonl(const std::string& path);
 
-// The documents of a plain file, one after another without a gap: it is cut behind each run of `blank_lines` or more blank
-// lines (nothing but blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the file's beginning
-// it makes none. Throws Interrupted.
+// The documents of a plain file, one after another without a gap: it is cut behind each run of `blank_lines` or more
+// blank lines (nothing but blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the file's
+// beginning it makes none. Throws Interrupted.
 [[nodiscard]] std::vector<std::string_view> documents_of(std::string_view file, std::int64_t blank_lines);
 
 // All of its bytes are in memory until they have become tokens: a mapping would end the program with a signal where the
@@ -32,8 +32,8 @@ struct TreePatterns {
 class TextFile {
  public:
   // `field`: of each JSON line that holds its document; empty: no file is read as JSON lines. SystemError when the file
-  // cannot be read or is no regular one. FileError when it is empty, changes while it is read, begins as compressed files
-  // and PDF do, or has a line without such a text. Interrupted.
+  // cannot be read or is no regular one. FileError when it is empty, changes while it is read, begins as compressed
+  // files and PDF do, or has a line without such a text. Interrupted.
   explicit TextFile(const std::string& path, const std::string& field = {});
 
   const std::string& path() const { return path_; }

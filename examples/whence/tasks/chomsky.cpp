@@ -58,8 +58,8 @@ class ChomskyTask final : public DrawnTask {
     return options;
   }
 
-  // 200 000 steps are the DAPE papers'; the batch, the constant rate and Adam without decay are the source's and Ruoss et
-  // al.'s.
+  // 200 000 steps are the DAPE papers'; the batch, the constant rate and Adam without decay are the source's and Ruoss
+  // et al.'s.
   Recipe recipe() const override {
     return {.steps = 200000,
         .batch = 128,

@@ -58,7 +58,8 @@ struct Program {
   void add(const Tokens& more) { tokens.insert(tokens.end(), more.begin(), more.end()); }
 };
 
-// The answer from counting visible tokens: the value since the last visible set, or else the number of visible increments.
+// The answer from counting visible tokens: the value since the last visible set, or else the number of visible
+// increments.
 std::int64_t count_of_what_is_left(const Tokens& inputs) {
   const std::int64_t asked = inputs.back();
   std::int64_t value = 0;

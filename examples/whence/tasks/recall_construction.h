@@ -18,7 +18,7 @@ enum class KernelForm : unsigned char {
   module
 };
 
-// The scheme that turns the scores S into A = conv(S), or with the residual of the paper's equation 5 into A = S + conv(S).
+// The scheme that turns the scores S into A = conv(S), or with the residual of equation 5 into A = S + conv(S).
 [[nodiscard]] std::unique_ptr<PositionalScheme> recall_scheme(KernelForm form, bool residual);
 
 // ln N + 4: then the answer has more than half of the mass among N keys.
@@ -50,8 +50,8 @@ struct RecallPlace {
 [[nodiscard]] RecallOutcome recall_by_two_layers(
     const Batch& batch, index_t vocabulary, SecondKey key, const RecallPlace& place);
 
-// A whole model with a construction as its weights: an embedding [I 0], attention that writes onto a residual stream, and
-// logits that read the stream's end.                                  v: vocabulary, n: length
+// A whole model with a construction as its weights: an embedding [I 0], attention that writes onto a residual stream,
+// and logits that read the stream's end. v: vocabulary, n: length
 //   one layer   cdape(none, width=2, kernel=3)                        stream of token and answer, 2v wide
 //   two layers  plain attention, `absolute` with the identity [I]     token, position, previous token, answer: 3v + n
 class RecallModel final : public Module {

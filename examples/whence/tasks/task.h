@@ -1,5 +1,6 @@
-// What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to compare
-// a model with. A task is one file here. RegisterTask puts it into `train`, its --dump, `lab`, their help and the tests.
+// What every task is: sequences for training and for each of its test sets, targets, what counts, and guesses to
+// compare a model with. A task is one file here. RegisterTask puts it into `train`, its --dump, `lab`, their help and
+// the tests.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +50,8 @@ struct Batch {
   [[nodiscard]] std::int64_t counted() const;  // targets that are some
 };
 
-// Shorter sequences are filled up on the right with token 0, which is no target, is not graded, and which nothing before
-// it sees in a causal model. A bidirectional one needs sequences of one length.
+// Shorter sequences are filled up on the right with token 0, which is no target, is not graded, and which nothing
+// before it sees in a causal model. A bidirectional one needs sequences of one length.
 [[nodiscard]] Batch batch_of(const std::vector<Row>& rows);
 
 // Wrong answers, over as many batches as are added.
