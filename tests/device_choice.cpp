@@ -1,5 +1,5 @@
 // --device auto, cpu and cuda: what is chosen, why, and what is refused with which cause.
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"

@@ -9,7 +9,7 @@
 
 #include "autograd/op.h"
 #include "autograd/ops.h"
-#include "examples/whence/tasks/task_training.h"
+#include "examples/whence/tasks/task.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "tests/models.h"
 

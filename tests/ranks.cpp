@@ -8,7 +8,7 @@
 #include <map>
 
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/machine/launch.h"
+#include "examples/whence/machine/ranks.h"
 #include "tensor/random.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/fork.h"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "autograd/ops.h"
-#include "examples/whence/machine/ranks.h"
+#include "examples/whence/run/shared_training.h"
 #include "nn/training/training_step.h"
 #include "tensor/ranks/collectives.h"
 #include "tests/models.h"

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "examples/whence/tasks/task.h"
-#include "examples/whence/tasks/task_training.h"
 #include "nn/io/files.h"
 #include "tests/close.h"
 #include "tests/program_run.h"

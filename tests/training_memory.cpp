@@ -1,5 +1,5 @@
 // What training is planned to take beside what it takes, part by part; and what is refused, with advice that holds.
-#include "examples/whence/machine/training_memory.h"
+#include "examples/whence/machine/memory_plan.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "autograd/ops.h"
-#include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/training.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

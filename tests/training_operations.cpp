@@ -1,11 +1,10 @@
 // Models on paper: operations worked out by hand, parameters beside the real modules', bytes and cards.
-#include "examples/whence/run/training_operations.h"
+#include "examples/whence/machine/model_plan.h"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
-#include "examples/whence/machine/model_plan.h"
 #include "nn/models.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"

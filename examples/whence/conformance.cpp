@@ -8,7 +8,6 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/report.h"
 #include "examples/whence/report/table.h"

@@ -84,7 +84,7 @@ std::string require_room(const Transformer& model, const TokenIds& prompt, const
       .cached = context,
       .remedy = "choose a smaller --context",
       .loaded = true};
-  return require_pass_memory(pass, free_memory(model.device()));
+  return require_pass_memory(pass);
 }
 
 int run(CommandLine& line) {

@@ -9,7 +9,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
-#include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/verify/gradient_check.h"

@@ -14,7 +14,6 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/lab/findings.h"
 #include "examples/whence/lab/run.h"
-#include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/chomsky.h"

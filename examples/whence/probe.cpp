@@ -6,7 +6,6 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/verify/probe_run.h"

@@ -8,7 +8,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/look/page.h"
-#include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
@@ -35,7 +34,7 @@ struct Settings {
     model = choice_of(study.model()), training = study.training();
     declare(line, model);
     declare(line, training);
-    for (const Word& word : words_of(words_of_sizes(study, "mini"), "mini")) line.set_default(word.name, word.value);
+    for (const Word& word : words_of(study.mini(), "mini")) line.set_default(word.name, word.value);
     study.settle(line, training);
   }
 };
@@ -44,7 +43,7 @@ struct SchemeRun {
   std::string scheme;
   std::unique_ptr<Transformer> model;
   TrainingResult trained;
-  std::vector<tasks::SetScore> scores;
+  std::vector<SetScore> scores;
 };
 
 SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
@@ -53,9 +52,9 @@ SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
   chosen.scheme = scheme;
   auto model = std::make_unique<Transformer>(with(study.model(), chosen));
   const TrainingResult trained = train(job_of(study, *model, settings.training), settings.training);
-  tasks::RunSizes sizes = study.run_sizes();
+  RunSizes sizes = study.run_sizes();
   if (settings.smoke) sizes.test_sequences = 16;
-  auto scores = tasks::test_task(*model, study.task(), sizes, settings.training.seed, true);
+  auto scores = TaskStudy(study.task(), sizes).set_scores(*model, settings.training.seed, true);
   std::cout << scheme << ": " << model->parameter_count() << " parameters, " << trained.steps << " steps in "
             << fixed(trained.seconds, 1) << " s (" << with_unit(trained.tokens_per_second) << " tokens/s)" << std::endl;
   return {scheme, std::move(model), trained, std::move(scores)};
@@ -68,15 +67,14 @@ Table comparison(const std::vector<SchemeRun>& runs) {
   const auto as_in_the_paper = tasks::make_task("flip_flop");
   for (const SchemeRun& run : runs) {
     std::vector<std::string> cells{run.scheme};
-    for (const tasks::SetScore& score : run.scores) cells.push_back(fixed(score.model.token_percent(), 2));
+    for (const SetScore& score : run.scores) cells.push_back(fixed(score.model.token_percent(), 2));
     for (const std::size_t set : {std::size_t{0}, std::size_t{1}})
       cells.push_back(tasks::figure_text(tasks::figure_of(as_in_the_paper->paper_figures(set), run.scheme, "cope")));
     cells.push_back(fixed(run.trained.seconds, 1));
     table.row(cells);
   }
   std::vector<std::string> guess{"best guess without memory"};
-  for (const tasks::SetScore& score : runs[0].scores)
-    guess.push_back(fixed(tasks::best_guess(*as_in_the_paper, score), 1));
+  for (const SetScore& score : runs[0].scores) guess.push_back(fixed(best_guess(*as_in_the_paper, score), 1));
   guess.insert(guess.end(), {"-", "-", "-"});
   return table.row(guess);
 }

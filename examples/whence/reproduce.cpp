@@ -11,7 +11,6 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/run.h"
-#include "examples/whence/machine/device_choice.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/papers/commands.h"
 #include "examples/whence/papers/compare.h"

@@ -136,7 +136,7 @@ int run(CommandLine& line) {
       .length = reading.length,
       .remedy = "choose a smaller --length",
       .loaded = true};
-  const std::string memory = require_pass_memory(pass, free_memory(saved.model->device()));
+  const std::string memory = require_pass_memory(pass);
   if (!options.quiet) std::cerr << memory << '\n';
 
   Totals totals;

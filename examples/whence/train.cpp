@@ -12,6 +12,7 @@
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -20,31 +21,34 @@
 namespace whence {
 namespace {
 
-PlannedTraining planned(
-    const Study& study, const TransformerOptions& model, const Placement& placement, const TrainingOptions& training) {
-  const TrainingBatch batch = study.batch(training.seed, 1);
-  return {.model = model,
-      .sequences = batch.tensors[0].size(0),
-      .length = batch.tensors[0].size(1),
-      .device = placement.device,
-      .precision = placement.precision,
-      .accumulate = parts_of_a_rank(training),
+PlannedTraining planned(const TrainRequest& request, Device device) {
+  const TrainingOptions& training = request.settings().training;
+  const Tensor tokens = request.study().batch(training.seed, 1).tensors[0];
+  return {.model = request.model(),
+      .sequences = tokens.size(0),
+      .length = tokens.size(1),
+      .device = device,
+      .precision = training.precision,
+      .accumulate = training.ranks ? training.accumulate / training.ranks->size() : training.accumulate,
       .shared = training.ranks != nullptr};
 }
 
-// Prints what training and tests will take; OutOfMemory where there is less. The fact for run.json.
-std::pair<std::string, std::string> room_for(
-    const Study& study, const TransformerOptions& model, const Placement& placement, const TrainingOptions& training) {
-  require_memory(model, placement.device, 4);
-  const auto fact = plan_memory(planned(study, model, placement, training));
-  const Reading reading = study.largest_reading(training.seed);
-  const PlannedPass tests{.model = model,
-      .device = placement.device,
-      .sequences = reading.sequences,
-      .length = reading.length,
-      .remedy = reading.remedy};
-  std::cout << "tests: " << require_pass_memory(tests, free_memory(placement.device)) << std::endl;
-  return fact;
+// Prints what training and tests will take; OutOfMemory where there is less. The bytes of training.
+std::size_t require_room(const TrainRequest& request, Device device) {
+  require_memory(request.model(), device, 4);
+  const PlannedTraining plan = planned(request, device);
+  const std::size_t free = free_memory(device);
+  const TrainingMemory memory = require_step_memory(plan, free);
+  std::cout << memory_text(memory, plan, free) << std::flush;
+  const Reading reading = request.study().largest_reading(request.settings().training.seed);
+  std::cout << "tests: "
+            << require_pass_memory({.model = plan.model,
+                   .device = device,
+                   .sequences = reading.sequences,
+                   .length = reading.length,
+                   .remedy = reading.remedy})
+            << std::endl;
+  return memory.peak;
 }
 
 // The loss of one training step, looked at instead of trained on.
@@ -61,7 +65,7 @@ void look_inside(const TrainRequest& request) {
     for (const Module::Parameter& parameter : model.parameters())
       table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(),
           parameter.decays ? "yes" : "no"});
-    const PlannedTraining plan = planned(request.study(), request.model(), placement, settings.training);
+    const PlannedTraining plan = planned(request, placement.device);
     std::cout << table.text() << '\n' << memory_report(loss).text() << '\n' << memory_table(planned_memory(plan), plan);
   }
   if (!settings.graph.empty()) {
@@ -90,19 +94,22 @@ void print_trained(const TrainingResult& trained) {
             << with_unit(trained.tokens_per_second) << " tokens/s";
   if (trained.best_step > 0)
     std::cout << "; best validation " << fixed(trained.best_score, 4) << " at step " << trained.best_step;
-  std::cout << skipped_text(trained) << '\n';
+  if (trained.loss_scale > 0)
+    std::cout << "; " << trained.skipped << (trained.skipped == 1 ? " step" : " steps") << " skipped, loss scale "
+              << trained.loss_scale << " at the end";
+  std::cout << '\n';
 }
 
-int train_and_test(const TrainRequest& request, TrainSettings settings, const std::vector<std::string>& words) {
-  TrainingOptions& training = settings.training;
-  const Study& study = request.study();
+int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector<std::string>& words) {
+  const TrainSettings& settings = request.settings();
+  const TrainingOptions& training = settings.training;
+  Study& study = request.study();
   install_interrupt_handler();
   const Placement placement = placement_of(settings.machine);
-  training.device = placement.device;
-  const bool fitted = fit_accumulate(request.line(), training);
-  std::cout << request.study().open(request.line(), settings.out) << std::flush;
+  request.place(placement.device, ranks);
+  std::cout << study.open(request.line(), settings.out) << std::flush;
   require_data_of_record(request, words);
-  const auto memory = room_for(study, request.model(), placement, training);
+  const std::size_t peak_bytes = require_room(request, placement.device);
 
   Transformer model(request.model());
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
@@ -114,8 +121,8 @@ int train_and_test(const TrainRequest& request, TrainSettings settings, const st
   RunRecord record = request.record();
   record.facts = study.record_facts(model, training.seed);
   record.facts.insert(record.facts.begin(),
-      {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.attention(0).explain()}, memory});
-  if (fitted) record_accumulate(record, training);
+      {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.attention(0).explain()},
+          {"planned_peak_bytes", std::to_string(peak_bytes)}});
   if (!settings.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, settings.weights_of);
   job.record = text_of(record);
   if (training.look_every > 0) {
@@ -123,7 +130,7 @@ int train_and_test(const TrainRequest& request, TrainSettings settings, const st
     job.look = look::looks_at(model, sample.tensors[0], sample.tensors[1]);
   }
   const TrainingResult trained = train(job, training);
-  if (!speaks(training.ranks)) return 0;
+  if (!speaks(ranks)) return 0;
   print_trained(trained);
   std::string files = "weights.safetensors, run.json, metrics.jsonl, metrics.csv, checkpoints/";
   for (const std::string& file : study.test(model, trained, training)) files += ", " + file;
@@ -141,8 +148,9 @@ int run_without_study(CommandLine& line) {
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
   line.example("whence train lm --data austen.txt", "a text");
-  if (const auto out = typed_value(line.words(), "--out"); out && std::ranges::count(line.words(), "--resume"))
-    throw InputError("--resume: no run.json in ", *out, "; the folder of a run required; name its task");
+  const TypedOptions typed = options_in(line.words());
+  if (typed.contains("out") && typed.contains("resume"))
+    throw InputError("--resume: no run.json in ", typed.at("out"), "; the folder of a run required; name its task");
   if (line.shows_page()) return 0;
   throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
 }
@@ -150,7 +158,7 @@ int run_without_study(CommandLine& line) {
 int run(CommandLine& line) {
   const std::vector<std::string>& words = line.words();
   const bool named = !words.empty() && !words[0].starts_with("-");
-  if (!named && !record_to_repeat(words)) return run_without_study(line);
+  if (!named && !record_to_repeat(options_in(words))) return run_without_study(line);
   const auto request = read_train_request(words);
   const TrainSettings& settings = request->settings();
   if (request->page()) {
@@ -163,12 +171,8 @@ int run(CommandLine& line) {
     look_inside(*request);
     return 0;
   }
-  MachineOptions machine = settings.machine;
-  return run_as_ranks(request->line(), settings.ranks, machine, [&](Communicator* ranks) {
-    TrainSettings own = settings;
-    own.machine = machine, own.training.ranks = ranks;
-    return train_and_test(*request, std::move(own), words);
-  });
+  return run_as_ranks(request->line(), settings.ranks, request->machine(),
+      [&](Communicator* ranks) { return train_and_test(*request, ranks, words); });
 }
 
 const RegisterCommand registered{

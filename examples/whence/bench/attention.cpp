@@ -7,7 +7,7 @@
 #include "examples/whence/bench/attention_core.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 #include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
 

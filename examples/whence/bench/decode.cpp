@@ -7,7 +7,7 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 #include "nn/decoding.h"
 #include "nn/models.h"
 #include "nn/scheme.h"

@@ -5,7 +5,7 @@
 #include "examples/whence/bench/attention_core.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 #include "tensor/raw.h"
 
 namespace whence::bench {

@@ -9,7 +9,7 @@
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 #include "nn/training/precision.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"

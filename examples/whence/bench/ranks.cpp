@@ -6,7 +6,7 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/parallel.h"

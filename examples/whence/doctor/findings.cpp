@@ -3,7 +3,7 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/doctor/facts.h"
-#include "examples/whence/machine/device_choice.h"
+#include "examples/whence/machine/placement.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"

@@ -4,8 +4,8 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/lab/grid.h"
+#include "examples/whence/study/task_study.h"
 #include "examples/whence/study/train_request.h"
-#include "examples/whence/tasks/task_training.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 
@@ -108,7 +108,7 @@ std::vector<GridCell> cells_of(const Grid& grid) {
 
 Settings settings_of(const Grid& grid) {
   Settings settings;
-  if (grid.preset == "mini") settings = parse_settings("preset", words_of_sizes(*find_study(grid.task), "mini"));
+  if (grid.preset == "mini") settings = parse_settings("preset", find_study(grid.task)->mini());
   for (const auto& [name, value] : grid.set) {
     const bool has_axis = std::ranges::count(grid.axes, name, &Axis::name) > 0;
     if (has_axis && !(grid.same_tokens && name == "length"))
@@ -203,7 +203,7 @@ Grid planned(Grid grid) {
       std::unique_ptr<tasks::Task>& task = tasks_by_options[added.options];
       if (!task) task = task_with(grid.task, added.options);
       for (const tasks::TestSet& set : task->test_sets()) added.sets.push_back(set.name);
-      if (!task->hash_of_files().empty()) added.data = tasks::data_fingerprint(*task, static_cast<std::uint64_t>(seed));
+      if (!task->hash_of_files().empty()) added.data = data_fingerprint(*task, static_cast<std::uint64_t>(seed));
     }
   }
   return grid;

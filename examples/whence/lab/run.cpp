@@ -23,7 +23,7 @@
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/launch.h"
+#include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"

@@ -5,7 +5,6 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
-#include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
@@ -117,8 +116,7 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
     throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
-  require_weights_of(options, place, folder + "/weights.safetensors");
-  require_memory(options, Device::cpu(), 1);
+  require_room_for(options, place, folder + "/weights.safetensors");
   try {
     saved.model = std::make_unique<Transformer>(options);
   } catch (const InputError& unfit) {

@@ -144,8 +144,7 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record, const We
   std::unique_ptr<Transformer> model;
   try {
     recorded = recorded_task(record);
-    require_weights_of(recorded.model, options.run + "/run.json", weights.file());
-    require_memory(recorded.model, Device::cpu(), 1);
+    require_room_for(recorded.model, options.run + "/run.json", weights.file());
     model = std::make_unique<Transformer>(recorded.model);
   } catch (const FileError&) { throw; } catch (const InputError& unfit) {
     throw FileError(options.run, "/run.json: ", unfit.what());

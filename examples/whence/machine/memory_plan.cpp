@@ -1,20 +1,15 @@
 #include "examples/whence/machine/memory_plan.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <optional>
-#include <sstream>
 
+#include "autograd/inspect/graph_text.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/progress.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/run/training.h"
 #include "nn/layers/module.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
@@ -23,82 +18,30 @@
 namespace whence {
 namespace {
 
-namespace fs = std::filesystem;
+std::size_t block_of(const Tensor& x, DType dtype) {
+  return Allocator::block_size(static_cast<std::size_t>(x.numel()) * size_of(dtype));
+}
+std::size_t block_of(const Tensor& x) { return x.defined() ? block_of(x, x.dtype()) : 0; }
 
-// The number behind `key` in a file of such lines, or the file's only number for an empty key.
-std::optional<std::size_t> number_in(const fs::path& file, const std::string& key) {
-  std::ifstream lines(file);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with(key)) continue;
-    std::istringstream text(line.substr(key.size()));
-    if (std::size_t number = 0; text >> number) return number;
-  }
-  return std::nullopt;
+std::vector<Tensor> tensors_of(const Module& module) {
+  std::vector<Tensor> all;
+  for (const Module::Parameter& parameter : module.parameters()) all.push_back(parameter.tensor);
+  return all;
 }
 
-// What a control group leaves: its limit less what cannot be given back. Version 2's names, then version 1's.
-std::optional<std::size_t> left_in(const fs::path& group) {
-  for (const auto& [limit, used, cache] : {std::tuple{"memory.max", "memory.current", "inactive_file "},
-           std::tuple{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "}}) {
-    const auto most = number_in(group / limit, ""), now = number_in(group / used, "");
-    if (!most || !now) continue;
-    const std::size_t cached = number_in(group / "memory.stat", cache).value_or(0);
-    const std::size_t held = *now - std::min(*now, cached);
-    return *most - std::min(*most, held);
-  }
-  return std::nullopt;
+std::size_t bytes_of(const Module& module) {
+  std::size_t bytes = 0;
+  for (const Tensor& tensor : tensors_of(module)) bytes += block_of(tensor);
+  return bytes;
 }
 
-// The groups of this process, innermost first: "0::/a/b", or "4:memory:/a/b".
-std::vector<fs::path> control_groups() {
-  std::vector<fs::path> groups;
-  std::ifstream lines("/proc/self/cgroup");
-  for (std::string line; std::getline(lines, line);) {
-    const bool second = line.starts_with("0::");
-    const std::size_t colon = line.rfind(':');
-    if (colon == std::string::npos || (!second && line.find(":memory:") == std::string::npos)) continue;
-    const fs::path root = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    for (fs::path inner = fs::path(line.substr(colon + 1)).relative_path(); !inner.empty(); inner = inner.parent_path())
-      groups.push_back(root / inner);
-    groups.push_back(root);
-  }
-  return groups;
-}
-
-// What the limits of this process leave (ulimit -v, ulimit -d), of which /proc/self/statm counts pages.
-std::optional<std::size_t> left_in_process() {
-  std::size_t size = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
-  if (!(std::ifstream("/proc/self/statm") >> size >> resident >> shared >> text >> library >> data))
-    return std::nullopt;
-  std::optional<std::size_t> left;
-  for (const auto& [resource, pages] : {std::pair{RLIMIT_AS, size}, std::pair{RLIMIT_DATA, data}}) {
-    rlimit limit{};
-    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
-    const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    const std::size_t rest = limit.rlim_cur - std::min<std::size_t>(limit.rlim_cur, used);
-    left = std::min(left.value_or(rest), rest);
-  }
-  return left;
-}
-
-std::size_t free_of_machine() {
-  std::size_t free = number_in("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
-  const auto at_most = [&free](const std::optional<std::size_t>& left) {
-    if (left) free = std::max<std::size_t>(free == 0 ? *left : std::min(free, *left), 1);  // 0 would be: not known
-  };
-  for (const fs::path& group : control_groups()) at_most(left_in(group));
-  at_most(left_in_process());
-  return free;
-}
-
-// Runs smaller than this are no news.
-constexpr std::size_t small_peak = std::size_t{1} << 30;
-
-// Scores of one layer alone that exceed the limit need no plan; making one would make their masks.
-std::size_t least_of(const PlannedTraining& training) {
-  if (training.model.executor != "reference") return 0;
-  return static_cast<std::size_t>(training.sequences * training.model.heads * training.length * training.length) *
-         size_of(training.precision);
+// Ops of attention itself run in its scope and in those of its schemes; its products are modules of their own.
+bool is_core(const std::string& module) {
+  const std::string inside = ".attention";
+  const std::size_t found = module.rfind(inside);
+  if (found == std::string::npos) return false;
+  const std::string rest = module.substr(found + inside.size());
+  return rest.empty() || rest.starts_with(".position");
 }
 
 constexpr double bytes_of_layer = 4096;  // of its modules, at least, beside the numbers
@@ -110,31 +53,11 @@ constexpr double bytes_of_layer = 4096;  // of its modules, at least, beside the
       {.asked = asked, .free = free});
 }
 
-// Weights, and all at the peak; of as many layers as one or two passes tell, because each takes what the others do.
-std::pair<std::size_t, std::size_t> bytes_of(const PlannedPass& pass) {
-  const auto of_layers = [&pass](index_t layers) {
-    TransformerOptions options = pass.model;
-    options.layers = layers;
-    const Device device = Device::planned(pass.device);
-    Allocator& allocator = memory_of(device);
-    const std::size_t before = allocator.statistics().live;
-    allocator.reset_peak();
-    const PlannedModules planned(pass.device);
-    const NoGrad no_grad;
-    const Transformer model(options);
-    const std::size_t weights = allocator.statistics().live - before;
-    try {
-      (void)model(Tensor::zeros({pass.sequences, pass.length}, DType::i64));
-    } catch (const OutOfMemory&) { throw; } catch (const Error&) {  // no scheme for that length: the pass will say so
-    }
-    return std::pair{weights, allocator.statistics().peak - before};
-  };
-  const auto one = of_layers(1);
-  if (pass.model.layers == 1) return one;
-  const auto two = of_layers(2);
-  const auto more = static_cast<std::size_t>(pass.model.layers - 1);
-  return {
-      one.first + more * (two.first - one.first), one.second + more * (two.second - std::min(two.second, one.second))};
+// Scores of one layer alone that exceed the limit need no plan; making one would make their masks.
+std::size_t least_of(const PlannedTraining& training) {
+  if (training.model.executor != "reference") return 0;
+  return static_cast<std::size_t>(training.sequences * training.model.heads * training.length * training.length) *
+         size_of(training.precision);
 }
 
 std::size_t bytes_of_caches(const PlannedPass& pass) {  // keys and values of each layer
@@ -151,13 +74,56 @@ std::size_t least_of(const PlannedPass& pass) {
                       sizeof(float) * (static_cast<std::size_t>(pass.model.dim + pass.model.vocabulary) + scores));
 }
 
+// "memory: 3 GiB at the peak of WHAT; 5 GiB are free"
+std::string peak_text(std::size_t peak, const std::string& what, std::size_t free) {
+  return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
+      free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
+}
+
 }  // namespace
 
-std::size_t free_memory(Device device) {
+TrainingMemory planned_memory(const PlannedTraining& training) {
+  const Device device = Device::planned(training.device);
   Allocator& allocator = memory_of(device);
-  const std::size_t free = device.is_cpu() ? free_of_machine() : allocator.room().free;
-  const MemoryStatistics held = allocator.statistics();
-  return free == 0 ? 0 : free + held.reserved - held.live;
+  const std::size_t before = allocator.statistics().live;
+  allocator.reset_peak();
+  TrainingMemory found;
+  const PlannedModules planned(training.device);
+  Transformer model(training.model);
+  MixedPrecision precision(model, training.precision, {.weight_decay = 0.1});
+  found.weights = bytes_of(model);
+  for (const Adam::Moments& moments : precision.optimizer().moments())
+    found.optimiser += block_of(moments.first) + block_of(moments.second) + block_of(moments.master);
+  for (const Module::Parameter& parameter : precision.optimizer().parameters())
+    found.gradients += block_of(parameter.tensor);
+  const LossOf loss_of = token_loss(model, 0);
+  const auto looked_at = [&](const TrainingBatch& batch, std::int64_t part) {
+    const std::size_t live = allocator.statistics().live;
+    const Tensor loss = loss_of(batch, part);
+    const std::size_t kept = allocator.statistics().live - live;
+    found.attention = found.layers = 0;
+    for (const auto& [module, bytes] : kept_by_module(loss, tensors_of(model)))
+      if (is_core(module))
+        found.attention += bytes;
+      else if (module.find("blocks.") != std::string::npos)
+        found.layers += bytes;
+    found.around = kept - std::min(kept, found.attention + found.layers);
+    return loss;
+  };
+  const Tensor tokens = Tensor::zeros({training.sequences, training.length}, DType::i64);
+  const MakeBatch make = [&](std::int64_t) { return TrainingBatch{{tokens, tokens}, tokens.numel(), tokens.numel()}; };
+  // As many parts as show what more of them would take: halves, and those of an odd number in a row.
+  const int halvings = std::countr_zero(static_cast<std::uint64_t>(training.accumulate));
+  TrainingStep step(precision, make, looked_at,
+      {.accumulate = (halvings > 0 ? 2 : 1) * (training.accumulate >> halvings > 1 ? 3 : 1)});
+  for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);
+  found.peak = allocator.statistics().peak - before;
+  // One sum waited for its other half; as many wait as the number of parts can be halved.
+  std::size_t sums = 0;
+  for (const Module::Parameter& parameter : precision.optimizer().parameters())
+    sums += block_of(parameter.tensor, compute_dtype(parameter.tensor.dtype()));
+  found.peak += sums * static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
+  return found;
 }
 
 double fewest_parameters(const TransformerOptions& model) {
@@ -194,10 +160,10 @@ std::string memory_table(const TrainingMemory& memory, const PlannedTraining& tr
 }
 
 std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free) {
-  const std::string of = free == 0 ? "" : to_text("; ", bytes_text(free), " are free");
-  const std::string line = to_text("memory: ", bytes_text(memory.peak), " at the peak of a step", of, '\n');
-  const bool small = memory.peak < small_peak && (free == 0 || memory.peak < free / 8);
-  return small ? line : line + memory_table(memory, training);
+  constexpr std::size_t small = std::size_t{1} << 30;  // no news
+  const std::string line = peak_text(memory.peak, "a step", free) + '\n';
+  const bool is_small = memory.peak < small && (free == 0 || memory.peak < free / 8);
+  return is_small ? line : line + memory_table(memory, training);
 }
 
 TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free) {
@@ -215,25 +181,38 @@ TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t 
           : step_remedies);
 }
 
-std::string require_pass_memory(const PlannedPass& pass, std::size_t free) {
-  const std::size_t weights = bytes_of(PlannedPass{.model = pass.model, .device = pass.device}).first;
+std::string require_pass_memory(const PlannedPass& pass) {
+  const auto model = [&pass] {
+    const PlannedModules planned(pass.device);
+    return Transformer(pass.model);
+  };
+  const std::size_t weights = bytes_of(model()), caches = bytes_of_caches(pass);
+  std::size_t free = free_memory(pass.device);
   if (pass.loaded && free != 0) free += weights;
-  const std::size_t least = least_of(pass) + bytes_of_caches(pass),
-                    peak = free != 0 && least > free ? least : bytes_of(pass).second + bytes_of_caches(pass);
-  if (free != 0 && peak > free)
-    refuse(peak, free, to_text("reading ", pass.sequences, " x ", pass.length, " tokens at a time"), "", pass.remedy);
-  const std::string caches =
-      pass.cached > 0 ? to_text(", ", bytes_text(bytes_of_caches(pass)), " keys and values") : "";
-  const std::string of = free == 0 ? "" : to_text("; ", bytes_text(free), " are free");
-  return to_text("memory: ", bytes_text(peak), " at the peak of reading ", pass.sequences, " x ", pass.length,
-      " tokens: ", bytes_text(weights), " weights", caches, of);
+  std::size_t peak = least_of(pass) + caches;
+  if (free == 0 || peak <= free)
+    peak = caches + planned_peak(
+                        [&] {
+                          const NoGrad no_grad;
+                          try {
+                            (void)model()(Tensor::zeros({pass.sequences, pass.length}, DType::i64));
+                          } catch (const OutOfMemory&) {
+                            throw;
+                          } catch (const Error&) {  // no scheme for that length: the pass will say so
+                          }
+                        },
+                        pass.device);
+  const std::string kept = caches > 0 ? to_text(", ", bytes_text(caches), " keys and values") : "";
+  return require_shown_memory(
+      to_text("reading ", pass.sequences, " x ", pass.length, " tokens (", bytes_text(weights), " weights", kept, ")"),
+      peak, free, pass.remedy);
 }
 
-std::size_t planned_peak(const std::function<void()>& pass) {
-  Allocator& allocator = memory_of(Device::planned(Device::cpu()));
+std::size_t planned_peak(const std::function<void()>& pass, Device like) {
+  Allocator& allocator = memory_of(Device::planned(like));
   const std::size_t before = allocator.statistics().live;
   allocator.reset_peak();
-  const PlannedModules planned(Device::cpu());
+  const PlannedModules planned(like);
   pass();
   return allocator.statistics().peak - before;
 }
@@ -241,15 +220,7 @@ std::size_t planned_peak(const std::function<void()>& pass) {
 std::string require_shown_memory(
     const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy) {
   if (free != 0 && peak > free) refuse(peak, free, what, "", remedy);
-  return to_text("memory: ", bytes_text(peak), " at the peak of ", what,
-      free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
-}
-
-std::pair<std::string, std::string> plan_memory(const PlannedTraining& training) {
-  const std::size_t free = free_memory(training.device);
-  const TrainingMemory memory = require_step_memory(training, free);
-  std::cout << memory_text(memory, training, free) << std::flush;
-  return {"planned_peak_bytes", std::to_string(memory.peak)};
+  return peak_text(peak, what, free);
 }
 
 }  // namespace whence

@@ -1,25 +1,57 @@
-// Before a run: what a step of training will hold, by part, and whether the machine has it. What cannot fit is refused,
-// with what would make it smaller.
+// Before a run: what it will take, by part, and whether the machine has it. Steps and passes run on the planned device
+// (tensor/device/planned.cpp), which counts bytes and computes nothing. So no formula knows about a scheme, an executor or
+// an op, and none is forgotten. What cannot fit is refused, with what would make it smaller.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <string>
-#include <utility>
 
-#include "examples/whence/machine/training_memory.h"
+#include "examples/whence/machine/free_memory.h"
+#include "nn/training/training_step.h"
+#include "nn/transformer.h"
 
 namespace whence {
 
-// Bytes that tensors may still take: on the CPU what the machine, the control groups of this process and its own limits
-// (ulimit -v and -d) have left, on a GPU its free memory, and what the allocator holds and nobody uses. 0: not known.
-[[nodiscard]] std::size_t free_memory(Device device);
-
 // Counted from its sizes alone, which may be anything: what every scheme has.
-double fewest_parameters(const TransformerOptions& model);
+[[nodiscard]] double fewest_parameters(const TransformerOptions& model);
 // OutOfMemory when `numbers` numbers (1: to run it; 4: to train it) for each parameter of `model`, counted from its
 // sizes alone and at least, are more than is free. Sizes may be anything. Asked before anything of the model is made.
 void require_memory(const TransformerOptions& model, Device device, int numbers);
+
+struct PlannedTraining {
+  TransformerOptions model;
+  index_t sequences = 1, length = 1;  // of one part
+  Device device = {};                 // where it will run
+  DType precision = DType::f32;
+  std::int64_t accumulate = 1;  // parts that one process does
+  bool shared = false;          // with other ranks
+};
+
+// Bytes of tensors. `peak` is the largest sum at any time of a step. Not all parts are there at once: what is kept for
+// backward goes while gradients come.
+struct TrainingMemory {
+  std::size_t weights = 0;
+  std::size_t optimiser = 0;  // Adam's moments, and the masters of 16-bit weights
+  std::size_t attention = 0;  // kept for backward by attention's cores: from queries, keys and values to their mix
+  std::size_t layers = 0;     // by the rest of the layers
+  std::size_t around = 0;     // by embeddings, logits and loss
+  std::size_t gradients = 0;  // of all parameters
+  std::size_t peak = 0;
+};
+[[nodiscard]] TrainingMemory planned_memory(const PlannedTraining& training);  // of two steps
+
+// A table by part.
+[[nodiscard]] std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training);
+// One line, and the table where the step is not small beside what is free (0: not known).
+[[nodiscard]] std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free);
+
+// What makes a step smaller, the smallest change first.
+inline constexpr const char* step_remedies =
+    "a smaller --batch and as many times the --accumulate, --executor strips, or a smaller model";
+// What the run takes. OutOfMemory when that is more than is free (0: not known), with the remedies; the table is printed
+// before, unless the scores of one layer alone are too much.
+[[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free);
 
 // Passes of a trained model, nothing recorded.
 struct PlannedPass {
@@ -30,31 +62,14 @@ struct PlannedPass {
   std::string remedy = "choose a smaller model";  // what would make it smaller
   bool loaded = false;                            // the weights are in memory
 };
-// A line of what they take, by part, and of what is free (0: not known). OutOfMemory with the remedy when that is less.
-[[nodiscard]] std::string require_pass_memory(const PlannedPass& pass, std::size_t free);
+// A line of what they take, by part, and of what is free. OutOfMemory with the remedy when that is less.
+[[nodiscard]] std::string require_pass_memory(const PlannedPass& pass);
 
-// Passes that show all that they compute, so that no other executor would take less.
-// The most bytes that `pass` adds at a time, by running it on the planned device; so are the modules that it makes, and
-// what it is given must be.
-[[nodiscard]] std::size_t planned_peak(const std::function<void()>& pass);
+// The most bytes that `pass` adds at a time, by running it on the planned device of `like`; so are the modules that it
+// makes, and what it is given must be.
+[[nodiscard]] std::size_t planned_peak(const std::function<void()>& pass, Device like = Device::cpu());
 // A line of what `what` takes, and of what is free (0: not known). OutOfMemory with the remedy when that is less.
 [[nodiscard]] std::string require_shown_memory(
     const std::string& what, std::size_t peak, std::size_t free, const std::string& remedy);
-
-// A table by part.
-[[nodiscard]] std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training);
-// One line, and the table where the step is not small beside the limit.
-[[nodiscard]] std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free);
-
-// What makes a step smaller, the smallest change first.
-inline constexpr const char* step_remedies =
-    "a smaller --batch and as many times the --accumulate, --executor strips, or a smaller model";
-
-// Plans the run. OutOfMemory when it takes more than is free (0: not known), with the remedies; the table is printed
-// before, unless the scores of one layer alone are too much.
-[[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free);
-
-// Both, for a program: prints the text; the fact that run.json has of it.
-std::pair<std::string, std::string> plan_memory(const PlannedTraining& training);
 
 }  // namespace whence

@@ -1,16 +1,34 @@
 // A model on paper, before there is a machine for it: its parameters, what a token costs, what a training step holds
-// and how many cards that takes. All of it is counted on the planned device, so nothing of the model's size is
-// allocated.
+// and how many cards that takes. All of it is counted on the planned device (tensor/device/planned.h): nothing of the
+// model's size is allocated, no formula knows about a scheme, and none is forgotten.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "examples/whence/machine/training_memory.h"
-#include "examples/whence/run/training_operations.h"
+#include "examples/whence/machine/memory_plan.h"
+#include "tensor/device/planned.h"
 
 namespace whence {
+
+// Per token, forward and backward, without the optimiser's step. All pairs of a sequence count, as usual, also those
+// that a causal mask hides; of several ways to compute attention it is the composed one, which computes nothing twice.
+struct TrainingOperations {
+  PlannedOperations products;   // everything else: products with weights, norms, embedding, loss
+  PlannedOperations attention;  // scores, softmax and mix of the layers, as without a scheme
+  PlannedOperations scheme;     // what the scheme adds to the same model
+  [[nodiscard]] double sum() const { return products.sum() + attention.sum() + scheme.sum(); }
+};
+
+// For sequences of `length` tokens. InputError as from Transformer.
+[[nodiscard]] TrainingOperations training_operations(const TransformerOptions& model, index_t length);
+
+// The same model with another dim, the MLP's width in proportion.
+[[nodiscard]] TransformerOptions with_dim(TransformerOptions model, index_t dim);
+// The dim whose operations per token come nearest to `operations`, heads staying as many as they are: a multiple of
+// twice the heads, as schemes that turn pairs need it.
+[[nodiscard]] index_t dim_of_cost(const TransformerOptions& model, index_t length, double operations);
 
 struct PlannedModel {
   std::string name;
@@ -21,7 +39,7 @@ struct PlannedModel {
 
 [[nodiscard]] index_t planned_parameters(const TransformerOptions& model);
 
-// Bytes of a training step on a GPU (examples/whence/machine/training_memory.h), in blocks as the allocator has them.
+// Bytes of a training step on a GPU, in blocks as the allocator has them.
 struct PlannedBytes {
   TrainingMemory memory;
   std::size_t bare = 0;      // the peak of a step on next to nothing: what does not depend on the sequences

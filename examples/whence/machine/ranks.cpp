@@ -7,25 +7,84 @@
 #include <algorithm>
 #include <bit>
 #include <csignal>
-#include <filesystem>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/run_main.h"
-#include "examples/whence/cli/text.h"
-#include "examples/whence/machine/device_choice.h"
-#include "examples/whence/machine/launch.h"
-#include "examples/whence/run/run_files.h"
-#include "nn/io/sha256.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/ranks/fork.h"
 
 namespace whence {
 namespace {
+
+struct Launcher {
+  const char *by, *size;
+};
+constexpr Launcher over_mpi[] = {
+    {"Open MPI", "OMPI_COMM_WORLD_SIZE"}, {"PMI", "PMI_SIZE"}, {"SLURM", "SLURM_STEP_NUM_TASKS"}};
+
+std::optional<int> number(const Environment& environment, const char* name) {
+  const auto text = environment(name);
+  if (!text) return std::nullopt;
+  const std::optional<int> value = parse_number<int>(*text);
+  if (!value || *value < 0)
+    throw InputError(
+        name, "='", text->substr(0, 40), "' given in the environment; a whole number of 0 or more required");
+  return value;
+}
+
+std::optional<Launch> by_torchrun(const Environment& environment) {
+  const auto rank = number(environment, "RANK"), size = number(environment, "WORLD_SIZE");
+  if (!rank && !size) return std::nullopt;
+  if (!rank || !size)
+    throw InputError(rank ? "RANK" : "WORLD_SIZE", " given in the environment without ", rank ? "WORLD_SIZE" : "RANK",
+        "; both required, as torchrun sets them");
+  Launch launch{.rank = *rank,
+      .size = *size,
+      .local_rank = number(environment, "LOCAL_RANK").value_or(*rank),
+      .local_size = number(environment, "LOCAL_WORLD_SIZE").value_or(*size),
+      .by = "torchrun"};
+  if (launch.rank >= launch.size || launch.local_rank >= launch.local_size || launch.local_size > launch.size)
+    throw InputError("RANK=", launch.rank, " and WORLD_SIZE=", launch.size, " given in the environment, as rank ",
+        launch.local_rank, " of ", launch.local_size, " on this machine; a rank below their number required");
+  if (const auto host = environment("MASTER_ADDR"))
+    launch.address = to_text(*host, ":", environment("MASTER_PORT").value_or("29500"));
+  return launch;
+}
+
+std::optional<Launch> by_mpi(const Environment& environment) {
+  // The shells of sbatch and salloc are steps without srun.
+  const std::string step = environment("SLURM_STEP_ID").value_or("4294967291");
+  const bool in_a_shell = step == "4294967291" || step == "4294967290";
+  for (const auto& [by, name] : over_mpi)
+    if (const auto size = number(environment, name); size && !(by == std::string("SLURM") && in_a_shell))
+      return Launch{.size = *size, .by = by};
+  return std::nullopt;
+}
+
+// Leaves this rank one of the GPUs that CUDA_VISIBLE_DEVICES names, or the machine has, as its cuda:0; ranks take them
+// in turn. Before anything asks CUDA.
+void take_gpu(Launch& launch) {
+  std::vector<std::string> gpus;
+  if (const auto visible = environment_variable("CUDA_VISIBLE_DEVICES")) {
+    std::istringstream names(*visible);
+    for (std::string name; std::getline(names, name, ',');) gpus.push_back(name);
+  } else {
+    while (::access(to_text("/dev/nvidia", gpus.size()).c_str(), F_OK) == 0)
+      gpus.push_back(std::to_string(gpus.size()));
+  }
+  if (gpus.empty()) return;
+  // srun --gpus-per-task has given each its own already.
+  launch.own_gpu = launch.local_size <= std::ssize(gpus) || environment_variable("SLURM_GPUS_PER_TASK");
+  ::setenv("CUDA_VISIBLE_DEVICES", gpus[static_cast<std::size_t>(launch.local_rank) % gpus.size()].c_str(), 1);
+}
 
 // Until all have ended: their exit code, as the header has it.
 int code_of_all(ForkedRanks& ranks) {
@@ -93,6 +152,27 @@ int run_as_rank(Launch& launch, const RankOptions& options, const std::string& w
 
 }  // namespace
 
+std::optional<std::string> environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+Launch find_launch(const Environment& environment) {
+  std::optional<Launch> launch = by_torchrun(environment);
+  if (!launch) launch = by_mpi(environment);
+  if (!launch || launch->size == 1) return {};
+  if (!std::has_single_bit(static_cast<unsigned>(launch->size)))
+    throw InputError("ranks: ", launch->size,
+        " given; 1, 2, 4, 8 or another power of two required: sums over ranks are halves of halves, so that their bits "
+        "are those of one rank");
+  return *launch;
+}
+
+void leave_launcher() {
+  for (const char* name : {"RANK", "WORLD_SIZE"}) ::unsetenv(name);
+  for (const auto& [by, size] : over_mpi) ::unsetenv(size);
+}
+
 void declare(CommandLine& line, RankOptions& options) {
   line.heading("Ranks")
       .integer("processes", &options.processes, Range<int>{1, 64},
@@ -139,45 +219,6 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
   if (launch.rank > 0) silence(STDOUT_FILENO);
   return run_as_rank(launch, options, machine.device, cpus.get(), work);
-}
-
-bool fit_accumulate(const CommandLine& line, TrainingOptions& training) {
-  if (!training.ranks || training.accumulate % training.ranks->size() == 0) return false;
-  const int ranks = training.ranks->size();
-  if (line.given("accumulate"))
-    line.refuse("accumulate", to_text("a multiple of the ", ranks, " ranks, which share the parts of a step"),
-        to_text("--accumulate ", (training.accumulate + ranks - 1) / ranks * ranks));
-  training.accumulate = ranks;
-  std::cout << "accumulate: " << ranks << ", a batch for each rank, as it was left out" << std::endl;
-  return true;
-}
-
-void record_accumulate(RunRecord& record, const TrainingOptions& training) {
-  record.given.emplace_back("accumulate");
-  for (auto& [name, value] : record.options)
-    if (name == "accumulate") value = std::to_string(training.accumulate);
-}
-
-void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::string, std::string>>& given) {
-  auto facts = given;
-  facts.emplace_back("program", sha256(read_file(std::filesystem::read_symlink("/proc/self/exe"))));
-  std::string mine;
-  for (const auto& [name, value] : facts) mine += name + '\0' + value + '\0';
-  const std::vector<std::string> all = gather_over_ranks(ranks, mine);
-  std::string differences;
-  for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    std::istringstream first(all[0]), other(all[rank]);
-    std::string name, other_name, value, other_value, list;
-    while (std::getline(first, name, '\0') && std::getline(first, value, '\0') &&
-           std::getline(other, other_name, '\0') && std::getline(other, other_value, '\0'))
-      if (name == other_name ? value != other_value : list.empty())
-        list += to_text(list.empty() ? "" : ", ", name, " ", in_quotes(value), " and ", in_quotes(other_value));
-    differences += to_text(
-        differences.empty() ? "" : "; ", "rank 0 and rank ", rank, " have ", list.empty() ? "other options" : list);
-  }
-  if (!differences.empty())
-    throw InputError("ranks: ", differences, "; the same options, data and program on all required");
 }
 
 }  // namespace whence

@@ -1,17 +1,28 @@
-// A training by several processes, its ranks: their options, starting them here, and what rank 0 alone does.
+// A training by several processes, its ranks: which launcher started them (torchrun, Open MPI, MPICH, SLURM), or
+// starting them here (tensor/ranks/fork.h).
 #pragma once
 
 #include <functional>
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/machine/placement.h"
-#include "examples/whence/run/run_record.h"
-#include "examples/whence/run/training.h"
 #include "tensor/ranks/communicator.h"
 
 namespace whence {
+
+using Environment = std::function<std::optional<std::string>(const char* name)>;
+[[nodiscard]] std::optional<std::string> environment_variable(const char* name);
+
+// Who started this process, and as which of several. In this order: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (torchrun);
+// OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH, and srun --mpi=pmi2); SLURM_STEP_NUM_TASKS in a step that srun
+// started. Of the last three only `size` and `by`: MPI says the rest (join_mpi). One rank is alone, whoever started it.
+// InputError where the variables contradict themselves, or the ranks are no power of two.
+[[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
+
+// What this process starts is alone: takes the launchers' variables out of the environment.
+void leave_launcher();
 
 struct RankOptions {
   int processes = 1;
@@ -32,22 +43,5 @@ void declare(CommandLine& line, RankOptions& options);
 // REQUIRES: no GPU was asked for anything before.
 [[nodiscard]] int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator* ranks)>& work);
-
-// --accumulate is of all ranks: left out, each rank has one part of a step; true then. InputError when it is typed and
-// cannot be shared.
-bool fit_accumulate(const CommandLine& line, TrainingOptions& training);
-
-void record_accumulate(RunRecord& record, const TrainingOptions& training);  // then: as if it had been typed
-
-// Of a step.
-[[nodiscard]] inline std::int64_t parts_of_a_rank(const TrainingOptions& training) {
-  return training.ranks ? training.accumulate / training.ranks->size() : training.accumulate;
-}
-
-// Rank 0, or the only one: it alone reads and writes files, shows progress, and tests.
-[[nodiscard]] inline bool speaks(const Communicator* ranks) { return !ranks || ranks->rank() == 0; }
-
-// InputError on every rank, which says what differs, unless all were given the same `facts` ("option", "value").
-void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::string, std::string>>& facts);
 
 }  // namespace whence

@@ -18,8 +18,8 @@ TrainingState load(
     const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Adam* optimizer, bool accept_damaged);
 void load(const std::string& file, const std::vector<Module::Parameter>& weights, bool accept_damaged);
 
-// FileError where a model of these sizes, which `place` names, has more parameters than the file of its weights has room
-// for. Asked before anything of the model is made.
-void require_weights_of(const TransformerOptions& model, const std::string& place, const std::string& weights);
+// Before anything of the model is made: FileError where one of these sizes, which `place` names, has more parameters than
+// the file of its weights has room for; OutOfMemory where it is more than is free.
+void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights);
 
 }  // namespace whence

@@ -36,32 +36,24 @@ void ensure_output_folder(const fs::path& folder) {
   fs::remove(trial, error);
 }
 
-std::int64_t truncate_jsonl_after(const fs::path& path, std::int64_t step) {
+void truncate_jsonl_after(const fs::path& path, std::int64_t step) {
   std::error_code ignored;
-  if (!fs::exists(path, ignored)) return 0;
+  if (!fs::exists(path, ignored)) return;
   const std::string before = read_file(path);
-  std::string kept;
-  std::int64_t kept_lines = 0, line_number = 0;
-  for (std::size_t begin = 0; begin < before.size();) {
-    const std::size_t newline = before.find('\n', begin);
-    if (newline == std::string::npos) break;  // torn: every whole line ends in a newline
-    const std::string_view line(before.data() + begin, newline - begin);
-    begin = newline + 1;
-    ++line_number;
-    std::optional<double> at;
+  std::istringstream lines(before);
+  std::string kept, line;
+  for (int number = 1; std::getline(lines, line) && !lines.eof(); ++number) {  // every whole line ends in a newline
     try {
-      const Json record = Json::read(line, to_text(path.string(), ": line ", line_number));
-      if (const Json* found = record.find("step")) at = found->as_number();
+      const Json record = Json::read(line, to_text(path.string(), ": line ", number));
+      const Json* at = record.find("step");
+      if (at && at->as_number() > static_cast<double>(step)) continue;
     } catch (const FileError&) {
-      if (begin < before.size()) throw;
+      if (lines.peek() != std::istream::traits_type::eof()) throw;
       break;  // torn too
     }
-    if (at && *at > static_cast<double>(step)) continue;
-    kept.append(line).push_back('\n');
-    ++kept_lines;
+    kept += line + '\n';
   }
   if (kept.size() != before.size()) write_file(path.string(), kept);
-  return kept_lines;
 }
 
 std::string jsonl_as_csv(const fs::path& path) {

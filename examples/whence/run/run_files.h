@@ -15,9 +15,8 @@ namespace whence {
 void ensure_output_folder(const std::filesystem::path& folder);
 
 // Drops the lines of a JSONL log whose "step" is above `step`, and a last line that was torn by a crash, atomically.
-// FileError when another line is no JSON object. The other lines stay byte for byte. A missing log is no error. Returns
-// the number of lines kept.
-std::int64_t truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
+// FileError when another line is no JSON object. The other lines stay byte for byte. A missing log is no error.
+void truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);
 
 // A JSONL log as CSV (RFC 4180): a column for every field of any line, in order of
 // appearance; empty where a line lacks it. FileError when a line is no JSON object.

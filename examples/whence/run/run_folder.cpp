@@ -1,50 +1,40 @@
 #include "examples/whence/run/run_folder.h"
 
-#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/output_file.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
+#include "examples/whence/run/shared_training.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "nn/io/safetensors_header.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 
 namespace whence {
 
-RunFolder::RunFolder(std::filesystem::path folder, std::vector<Module::Parameter> weights, Facts description,
-    std::uint64_t seed, std::int64_t keep)
-    : folder_(std::move(folder)),
-      weights_(std::move(weights)),
-      description_(std::move(description)),
-      seed_(seed),
-      keep_(keep) {}
-
-TrainingState RunFolder::open(bool resume, bool tensorboard, Adam& optimizer, bool accept_damaged) {
-  if (folder_.empty()) return {};
-  const auto latest = find_latest((folder_ / "checkpoints").string());
-  if (resume && !latest) {
+TrainingState RunFolder::open(Adam& optimizer) {
+  const std::filesystem::path& folder = options_.folder;
+  if (folder.empty() || !speaks(options_.ranks)) return {};
+  const auto latest = find_latest((folder / "checkpoints").string());
+  if (options_.resume && !latest)
     throw InputError(
-        "--resume: no checkpoint in ", folder_.string(), "; a run that saved once required; leave --resume out");
-  }
-  ensure_output_folder(folder_);
-  checkpoints_ = std::make_unique<CheckpointFolder>((folder_ / "checkpoints").string(), keep_);
-  remove_leftovers(folder_.string());  // the lock is held: no other run writes here
-  if (latest && !resume) {
-    throw InputError("--out: ", folder_.string(), " holds a run (", *latest,
+        "--resume: no checkpoint in ", folder.string(), "; a run that saved once required; leave --resume out");
+  ensure_output_folder(folder);
+  checkpoints_.emplace((folder / "checkpoints").string(), options_.keep_checkpoints);
+  remove_leftovers(folder.string());  // the lock is held: no other run writes here
+  if (latest && !options_.resume)
+    throw InputError("--out: ", folder.string(), " holds a run (", *latest,
         "); an empty folder required; add --resume to go on with it, or choose another folder");
-  }
   TrainingState state;
-  if (resume) {
-    Trust said_below{accept_damaged};
-    require_same_run(read_training_state(*latest, &said_below), *latest);
-    state = load(*latest, weights_, &optimizer, accept_damaged);
-    for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder_ / log, state.step);
+  if (options_.resume) {
+    Trust told_when_loaded{options_.accept_damaged};
+    require_same_run(read_training_state(*latest, &told_when_loaded), *latest);
+    state = load(*latest, weights_, &optimizer, options_.accept_damaged);
+    for (const char* log : {"metrics.jsonl", "looks.jsonl"}) truncate_jsonl_after(folder / log, state.step);
   }
   std::error_code none_there;
-  if (!resume) std::filesystem::remove(folder_ / "looks.jsonl", none_there);
-  log_ = std::make_unique<JsonLog>(folder_ / "metrics.jsonl", resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
-  if (tensorboard) tensorboard_ = std::make_unique<TensorBoardLog>(folder_, state.step + 1);
+  if (!options_.resume) std::filesystem::remove(folder / "looks.jsonl", none_there);
+  log_.emplace(folder / "metrics.jsonl", options_.resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
+  if (options_.tensorboard) tensorboard_.emplace(folder, state.step + 1);
   saved_ = state.step;
   return state;
 }
@@ -53,7 +43,7 @@ void RunFolder::save(std::int64_t step, std::int64_t skipped, const Adam& optimi
   if (!checkpoints_ || step == saved_) return;
   Facts all = facts;
   for (const auto& [name, value] : description_) all[name] = value;
-  checkpoints_->save(weights_, optimizer, {.step = step, .seed = seed_, .facts = all, .skipped = skipped});
+  checkpoints_->save(weights_, optimizer, {.step = step, .seed = options_.seed, .facts = all, .skipped = skipped});
   saved_ = step;
 }
 
@@ -70,24 +60,24 @@ void RunFolder::log(const Json& record) {
 
 void RunFolder::log_look(const Json& record) {
   if (!checkpoints_) return;
-  if (!looks_) looks_ = std::make_unique<JsonLog>(folder_ / "looks.jsonl", JsonLog::Mode::append);
+  if (!looks_) looks_.emplace(options_.folder / "looks.jsonl", JsonLog::Mode::append);
   looks_->append(record);
 }
 
 void RunFolder::write_csv_of_log() const {
-  write("metrics.csv", checkpoints_ ? jsonl_as_csv(folder_ / "metrics.jsonl") : "");
+  if (checkpoints_) write("metrics.csv", jsonl_as_csv(options_.folder / "metrics.jsonl"));
 }
 
 void RunFolder::write(const std::string& name, const std::string& text) const {
-  if (checkpoints_) write_file((folder_ / name).string(), text);
+  if (checkpoints_) write_file((options_.folder / name).string(), text);
 }
 
 void RunFolder::save_weights(const std::string& name) const {
-  if (checkpoints_) whence::save_weights((folder_ / name).string(), weights_);
+  if (checkpoints_) whence::save_weights((options_.folder / name).string(), weights_);
 }
 
-void RunFolder::load_weights(const std::string& name, bool accept_damaged) const {
-  if (checkpoints_) load((folder_ / name).string(), weights_, accept_damaged);
+void RunFolder::load_weights(const std::string& name) const {
+  if (checkpoints_) load((options_.folder / name).string(), weights_, options_.accept_damaged);
 }
 
 void RunFolder::require_same_run(const TrainingState& saved, const std::string& checkpoint) const {

@@ -57,12 +57,6 @@ void refuse_option_in(const std::string& value, const char* begins, const char* 
         " found; a value that does not begin with ", begins, " required");
 }
 
-bool is_typed(const std::vector<std::string>& typed, const std::string& name) {
-  const std::string option = "--" + name;
-  return std::ranges::any_of(
-      typed, [&](const std::string& text) { return text == option || text.starts_with(option + "="); });
-}
-
 }  // namespace
 
 std::string text_of(const RunRecord& record) {
@@ -86,41 +80,33 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   return record;
 }
 
-void refuse_unknown_options(
-    const RunRecord& record, const std::string& path, const std::vector<std::pair<std::string, std::string>>& known) {
-  for (const std::string& name : record.given) {
-    const bool there = std::ranges::find(known, name, &std::pair<std::string, std::string>::first) != known.end();
-    if (!there || never_recorded.contains(name))
-      throw FileError(path, ": given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject),
-          " record required");
+TypedOptions options_in(const std::vector<std::string>& words) {
+  TypedOptions options;
+  for (std::size_t k = 0; k < words.size(); ++k) {
+    if (!words[k].starts_with("--")) continue;
+    const std::size_t equals = words[k].find('=');
+    const std::string next = k + 1 < words.size() ? words[k + 1] : "";
+    options[words[k].substr(2, equals - 2)] = equals == std::string::npos ? next : words[k].substr(equals + 1);
   }
+  return options;
 }
 
 std::vector<std::string> arguments_of(
-    const RunRecord& record, const std::vector<std::string>& names, const std::vector<std::string>& typed) {
+    const RunRecord& record, const std::vector<std::string>& names, const TypedOptions& typed) {
   std::vector<std::string> arguments;
   for (const auto& [name, value] : record.options) {
-    if (std::ranges::find(names, name) == names.end() || is_typed(typed, name) || value == "false") continue;
+    if (std::ranges::find(names, name) == names.end() || typed.contains(name) || value == "false") continue;
     if (value.empty()) continue;  // a text that was not given, and that no command line takes
     arguments.push_back("--" + name + "=" + value);
   }
   return arguments;
 }
 
-std::optional<std::string> typed_value(const std::vector<std::string>& arguments, const std::string& option) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].starts_with(option + "=")) return arguments[i].substr(option.size() + 1);
-    if (arguments[i] == option && i + 1 < arguments.size()) return arguments[i + 1];
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> record_to_repeat(const std::vector<std::string>& arguments) {
-  if (auto from = typed_value(arguments, "--from")) return from;
-  const auto out = typed_value(arguments, "--out");
-  if (!out || std::ranges::find(arguments, "--resume") == arguments.end()) return std::nullopt;
+std::optional<std::string> record_to_repeat(const TypedOptions& typed) {
+  if (const auto from = typed.find("from"); from != typed.end() && !from->second.empty()) return from->second;
+  if (!typed.contains("out") || !typed.contains("resume")) return std::nullopt;
   std::error_code ignored;
-  const std::filesystem::path record = std::filesystem::path(*out) / "run.json";
+  const std::filesystem::path record = std::filesystem::path(typed.at("out")) / "run.json";
   return std::filesystem::is_regular_file(record, ignored) ? std::optional(record.string()) : std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,18 +28,15 @@ struct RunRecord {
 // Options that say where, not what: no run records them.
 extern const std::set<std::string> never_recorded;
 
-// FileError, with the file's `path`, where `given` names other than those of `known`, the options of its program.
-void refuse_unknown_options(
-    const RunRecord& record, const std::string& path, const std::vector<std::pair<std::string, std::string>>& known);
+// The options among the words of a command line, each with what stands behind its "=", or else in the next word.
+using TypedOptions = std::map<std::string, std::string>;
+[[nodiscard]] TypedOptions options_in(const std::vector<std::string>& words);
 
 // The options of `record` that `names` lists and `typed` lacks, as they would stand on a command line: "--name=value".
 [[nodiscard]] std::vector<std::string> arguments_of(
-    const RunRecord& record, const std::vector<std::string>& names, const std::vector<std::string>& typed);
+    const RunRecord& record, const std::vector<std::string>& names, const TypedOptions& typed);
 
-// The word after `option`, such as "--out", on a command line.
-[[nodiscard]] std::optional<std::string> typed_value(
-    const std::vector<std::string>& arguments, const std::string& option);
 // The run.json that a command line asks for: that of --from; with --resume, the one in --out if there is one.
-[[nodiscard]] std::optional<std::string> record_to_repeat(const std::vector<std::string>& arguments);
+[[nodiscard]] std::optional<std::string> record_to_repeat(const TypedOptions& typed);
 
 }  // namespace whence

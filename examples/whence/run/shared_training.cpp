@@ -1,24 +1,60 @@
 #include "examples/whence/run/shared_training.h"
 
+#include <map>
 #include <span>
 #include <sstream>
 
+#include "examples/whence/cli/text.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/raw.h"
+#include "tensor/suggest.h"
 
 namespace whence {
+namespace {
+
+using Facts = std::map<std::string, std::string>;
+
+std::string text_of(const Facts& facts) {
+  std::string text;
+  for (const auto& [name, value] : facts) text += name + '\0' + value + '\0';
+  return text;
+}
+
+Facts facts_of(const std::string& text) {
+  Facts facts;
+  std::istringstream read(text);
+  for (std::string name, value; std::getline(read, name, '\0') && std::getline(read, value, '\0');) facts[name] = value;
+  return facts;
+}
+
+}  // namespace
+
+void require_same_on_all(Communicator& ranks, const std::vector<std::pair<std::string, std::string>>& given) {
+  Facts mine(given.begin(), given.end());
+  mine["program"] = sha256(read_file(std::filesystem::read_symlink("/proc/self/exe")));
+  const std::vector<std::string> all = gather_over_ranks(ranks, text_of(mine));
+  std::vector<std::string> differences;
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    Facts theirs = facts_of(all[rank]);
+    std::vector<std::string> list;
+    for (const auto& [name, value] : facts_of(all[0]))
+      if (theirs[name] != value) list.push_back(to_text(name, " ", in_quotes(value), " and ", in_quotes(theirs[name])));
+    differences.push_back(
+        to_text("rank 0 and rank ", rank, " have ", list.empty() ? "other options" : first_few(list, ", ")));
+  }
+  if (!differences.empty())
+    throw InputError("ranks: ", first_few(differences, "; "), "; the same options, data and program on all required");
+}
 
 void take_from_rank_0(Communicator& ranks, TrainingState& state, MixedPrecision& precision) {
   std::vector<double> counts{static_cast<double>(state.step), static_cast<double>(state.skipped)};
   broadcast(ranks, std::as_writable_bytes(std::span(counts)));
   state.step = static_cast<index_t>(counts[0]), state.skipped = static_cast<index_t>(counts[1]);
-  std::string facts;
-  for (const auto& [name, value] : state.facts) facts += name + '\0' + value + '\0';
-  std::istringstream read(broadcast(ranks, facts));
-  for (std::string name, value; std::getline(read, name, '\0') && std::getline(read, value, '\0');)
-    state.facts[name] = value;
+  state.facts = facts_of(broadcast(ranks, text_of(state.facts)));
   if (state.step == 0) return;
   for (const Module::Parameter& weight : precision.weights()) broadcast(ranks, weight.tensor.detach());
   for (const Adam::Moments& moments : precision.optimizer().moments())

@@ -1,8 +1,10 @@
 #include "examples/whence/run/training.h"
 
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <span>
+#include <type_traits>
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
@@ -11,11 +13,10 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
-#include "examples/whence/machine/ranks.h"
-#include "examples/whence/run/best_validation.h"
 #include "examples/whence/run/run_folder.h"
 #include "examples/whence/run/shared_training.h"
 #include "nn/io/json.h"
+#include "nn/io/safetensors.h"
 #include "nn/training/training_loop.h"
 #include "nn/transformer.h"
 #include "tensor/error.h"
@@ -23,6 +24,19 @@
 
 namespace whence {
 namespace {
+
+constexpr const char* best_weights = "best.safetensors";
+
+// A number that a checkpoint keeps, or `otherwise` where it has none. FileError where it is no number.
+template <class Number> Number number_in(const RunFolder::Facts& facts, const std::string& name, Number otherwise) {
+  const auto found = facts.find(name);
+  if (found == facts.end()) return otherwise;
+  if constexpr (std::is_same_v<Number, double>)  // the score of a validation may be none
+    for (const double odd : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()})
+      if (found->second == exact(odd)) return odd;
+  if (const auto number = parse_number<Number>(found->second)) return *number;
+  throw FileError("--resume: the checkpoint's fact '", name, "' is ", in_quotes(found->second), "; a number required");
+}
 
 class Trainer {
  public:
@@ -37,9 +51,7 @@ class Trainer {
                 .clip = options.clip,
                 .recorded = options.cuda_graph,
                 .ranks = options.ranks}),
-        folder_(speaks(options.ranks) ? options.folder : "", precision_.weights(),
-            {job.description.begin(), job.description.end()}, options.seed, options.keep_checkpoints),
-        best_(precision_, options.keep_best && speaks(options.ranks)) {}
+        folder_(options, precision_.weights(), {job.description.begin(), job.description.end()}) {}
 
   TrainingResult run() {
     if (options_.ranks) require_same_on_all(*options_.ranks, job_.description);
@@ -76,7 +88,7 @@ class Trainer {
 
   // A run may be resumed with more steps than it began with, or with fewer that are still to come.
   void take_other_end(const TrainingState& state) const {
-    const std::int64_t then = whole_fact(state.facts, "steps", options_.steps);
+    const std::int64_t then = number_in(state.facts, "steps", options_.steps);
     if (options_.steps < state.step) {
       throw InputError(
           "--steps: ", options_.steps, " given; at least ", state.step, " required, which are done; raise it");
@@ -96,55 +108,52 @@ class Trainer {
     };
   }
 
-  // All ranks end after the same step, whichever of them was asked.
-  bool stop_asked() const {
-    return options_.ranks ? any_of_ranks(*options_.ranks, interrupt_requested()) : interrupt_requested();
-  }
+  bool holds_for_any(bool here) const { return options_.ranks ? any_of_ranks(*options_.ranks, here) : here; }
 
   // Who ends before its files are written may take the others with it: mpirun ends all then.
-  void wait_for_rank_0() const {
-    if (options_.ranks) (void)any_of_ranks(*options_.ranks, false);
-  }
+  void wait_for_rank_0() const { (void)holds_for_any(false); }
 
-  bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
+  bool out_of_patience() const { return options_.patience > 0 && worse_since_ >= options_.patience; }
 
   std::int64_t open() {
-    TrainingState state =
-        folder_.open(options_.resume, options_.tensorboard, precision_.optimizer(), options_.accept_damaged);
+    TrainingState state = folder_.open(precision_.optimizer());
     if (options_.ranks) take_from_rank_0(*options_.ranks, state, precision_);
     precision_.publish();
     restore_scale(state);
-    loss_since_ = number_fact(state.facts, "loss since the last line", 0);
-    steps_since_ = whole_fact(state.facts, "steps since the last line", 0);
+    loss_since_ = number_in(state.facts, "loss since the last line", 0.0);
+    steps_since_ = number_in(state.facts, "steps since the last line", std::int64_t{0});
+    result_.best_score = number_in(state.facts, "best score", 0.0);
+    result_.best_step = number_in(state.facts, "best step", std::int64_t{0});
+    worse_since_ = number_in(state.facts, "worse since", std::int64_t{0});
     take_other_end(state);
     if (!job_.record.empty()) folder_.write("run.json", job_.record);
-    best_.restore(state.facts);
-    if (options_.keep_best && speaks(options_.ranks) &&
-        best_.step() > 0) {  // the weights of then, for a moment, in place of those of the checkpoint
-      BestValidation now(precision_, true);
-      now.remember();
-      folder_.load_weights("best.safetensors", options_.accept_damaged);
-      best_.remember();
-      now.put_back();
-    }
+    Trust told_when_loaded{options_.accept_damaged};
+    if (ends_with_best()) (void)read_safetensors((options_.folder / best_weights).string(), &told_when_loaded);
     result_.steps = state.step;
     return state.step;
   }
+
+  bool ends_with_best() const { return options_.keep_best && result_.best_step > 0 && speaks(options_.ranks); }
 
   std::int64_t skipped() const { return precision_.loss_scale() ? precision_.loss_scale()->state().skipped : 0; }
 
   void restore_scale(const TrainingState& state) {
     if (!precision_.loss_scale()) return;
     LossScale::State then = precision_.loss_scale()->state();
-    then.value = number_fact(state.facts, "loss scale", then.value);
-    then.good_steps = whole_fact(state.facts, "good steps", 0);
+    then.value = number_in(state.facts, "loss scale", then.value);
+    then.good_steps = number_in(state.facts, "good steps", index_t{0});
     then.skipped = state.skipped;
     precision_.loss_scale()->restore(then);
   }
 
   void save(std::int64_t step) {
     if (options_.ranks) require_same_weights(*options_.ranks, precision_, step);
-    RunFolder::Facts facts = best_.facts();
+    RunFolder::Facts facts;
+    if (result_.best_step > 0) {
+      facts["best score"] = exact(result_.best_score);
+      facts["best step"] = std::to_string(result_.best_step);
+      facts["worse since"] = std::to_string(worse_since_);
+    }
     if (steps_since_ > 0) {
       facts["loss since the last line"] = exact(loss_since_);  // reads back as the same number
       facts["steps since the last line"] = std::to_string(steps_since_);
@@ -196,8 +205,9 @@ class Trainer {
     progress.update(step, done.tokens, {{"loss", done.loss}});
   }
 
+  // All ranks end after the same step, whichever of them was asked.
   void stop_if_asked(std::int64_t step, Progress& progress) {
-    if (!stop_asked() || step == options_.steps) return;
+    if (!holds_for_any(interrupt_requested()) || step == options_.steps) return;
     save(step);
     progress.finish();
     wait_for_rank_0();
@@ -243,8 +253,12 @@ class Trainer {
       record.add("validation_" + name, value);
       text += to_text(", ", name, " ", fixed(value, 2));
     }
-    if (best_.offer(validation.score, step) && options_.keep_best) folder_.save_weights("best.safetensors");
-    if (out_of_patience()) text += to_text("; none was better since step ", best_.step(), ", training stops");
+    ++worse_since_;
+    if (result_.best_step == 0 || validation.score < result_.best_score) {
+      result_.best_score = validation.score, result_.best_step = step, worse_since_ = 0;
+      if (options_.keep_best) folder_.save_weights(best_weights);
+    }
+    if (out_of_patience()) text += to_text("; none was better since step ", result_.best_step, ", training stops");
     folder_.log(record);
     progress.note(text);
   }
@@ -252,9 +266,8 @@ class Trainer {
   void finish() {
     save(result_.steps);
     result_.skipped = skipped(), result_.loss_scale = precision_.loss_scale() ? precision_.loss_scale()->value() : 0;
-    result_.best_step = best_.step(), result_.best_score = best_.score();
     result_.stopped_early = result_.steps < options_.steps;
-    if (options_.keep_best) best_.put_back();
+    if (ends_with_best()) folder_.load_weights(best_weights), precision_.publish();
     folder_.save_weights("weights.safetensors");
     folder_.write_csv_of_log();
     result_.tokens_per_second = static_cast<double>(tokens_) / std::max(result_.seconds, 1e-9);
@@ -266,19 +279,13 @@ class Trainer {
   MixedPrecision precision_;
   TrainingStep step_;
   RunFolder folder_;
-  BestValidation best_;
   TrainingResult result_;
-  double loss_since_ = 0;
+  double loss_since_ = 0;  // the last line of the log
   std::int64_t steps_since_ = 0, tokens_ = 0;
+  std::int64_t worse_since_ = 0;  // validations since the best one
 };
 
 }  // namespace
-
-std::string skipped_text(const TrainingResult& trained) {
-  if (trained.loss_scale == 0) return {};
-  return to_text("; ", trained.skipped, trained.skipped == 1 ? " step" : " steps", " skipped, loss scale ",
-      trained.loss_scale, " at the end");
-}
 
 static void require_recordable(const TrainingJob& job, const TrainingOptions& options) {
   const std::string why = options.device.is_cpu() ? "given without a GPU; a device that records launches required"
@@ -295,10 +302,11 @@ LossOf token_loss(const Transformer& model, std::uint64_t seed) {
 }
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
-  check(options);
   if (options.cuda_graph) require_recordable(job, options);
   if (options.validate_every > 0 && !job.validate)
     throw Error("training: validation asked for; a job that can validate required");
+  if (options.keep_best && options.folder.empty())
+    throw Error("training: the best weights asked for; a folder to keep them in required");
   return Trainer(job, options).run();
 }
 

@@ -33,9 +33,6 @@ struct TrainingResult {
   bool stopped_early = false;         // patience was at its end
 };
 
-// "; 3 steps skipped, loss scale 8192 at the end", or nothing where there is no loss scale.
-[[nodiscard]] std::string skipped_text(const TrainingResult& trained);
-
 struct Validation {
   double score = 0;  // lower is better
   std::vector<std::pair<std::string, double>> figures = {};

@@ -82,25 +82,16 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   return facts;
 }
 
-void check(const TrainingOptions& training) {
-  const auto refuse = [](const std::string& what) { throw InputError(what); };
-  if (training.accept_damaged && !training.resume)
-    refuse("--accept-damaged: given; it has no effect without --resume, which loads a checkpoint; add that");
-  if (training.validate_every == 0 && training.keep_best)
-    refuse("--keep-best: given; it has no effect without --validate-every; add it");
-  if (training.validate_every == 0 && training.patience > 0)
-    refuse("--patience: given; it has no effect without --validate-every; add it");
-  if (training.final_rate > 0 && training.decay == "constant")
-    refuse("--final-lr: given; it has no effect with --decay constant; choose linear or cosine, or leave it out");
-  if (training.final_rate > training.learning_rate) {
-    refuse(to_text(
-        "--final-lr: ", training.final_rate, " given; at most --lr, ", training.learning_rate, ", required; lower it"));
-  }
-}
-
-void fit_warm_up(const CommandLine& options, TrainingOptions& training) {
+void settle(const CommandLine& line, TrainingOptions& training) {
+  const bool validates = training.validate_every > 0;
+  line.refuse_unless("accept-damaged", training.resume, "--resume, which loads a checkpoint");
+  line.refuse_unless("keep-best", validates, "--validate-every");
+  line.refuse_unless("patience", validates || training.patience == 0, "--validate-every");
+  line.refuse_unless("final-lr", training.decay != "constant" || training.final_rate == 0, "--decay linear or cosine");
+  if (training.final_rate > training.learning_rate)
+    line.refuse("final-lr", to_text("at most --lr, ", training.learning_rate, ","), "lower it");
   if (training.warm_up <= training.steps) return;
-  if (options.given("warm-up")) options.refuse("warm-up", "at most --steps", "shorten it");
+  if (line.given("warm-up")) line.refuse("warm-up", "at most --steps", "shorten it");
   if (!training.quiet)
     std::cerr << "warm-up: " << training.warm_up << " steps by default, shortened to --steps " << training.steps
               << '\n';

@@ -50,11 +50,8 @@ void declare(CommandLine& options, TrainingOptions& training);
 // Those that change the weights, as names and texts: what a resumed run must share.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training);
 
-// InputError when options do not go together (patience without validation, ...).
-void check(const TrainingOptions& training);
-
-// After parsing: a default warm-up that is longer than the run is shortened, and the user
-// is told; a typed one is refused.
-void fit_warm_up(const CommandLine& options, TrainingOptions& training);
+// After parsing. InputError when options do not go together (patience without validation, ...). A default warm-up that is
+// longer than the run is shortened, and the user is told; a typed one is refused.
+void settle(const CommandLine& line, TrainingOptions& training);
 
 }  // namespace whence

@@ -1,6 +1,5 @@
 // The studies by name.
 #include "examples/whence/study/task_study.h"
-#include "examples/whence/study/text_study.h"
 
 namespace whence {
 

@@ -1,18 +1,8 @@
 #include "examples/whence/study/study.h"
 
-#include <algorithm>
-
 #include "examples/whence/study/model_choice.h"
-#include "tensor/error.h"
 
 namespace whence {
-
-std::string words_of_sizes(const Study& study, const std::string& name) {
-  const std::vector<Sizes> known = study.sizes();
-  const auto found = std::ranges::find(known, name, &Sizes::name);
-  if (found == known.end()) throw InputError("sizes '", name, "': given; mini or paper required");
-  return found->words;
-}
 
 TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions& training) {
   const std::uint64_t seed = training.seed;

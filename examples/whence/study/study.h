@@ -16,12 +16,6 @@ namespace whence {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Sizes by name: "mini" takes minutes on a laptop, and the papers' findings can show; "paper" is the papers' own.
-struct Sizes {
-  std::string name;
-  std::string words;  // options of `train`: "length=64 dim=64 steps=1500"; empty: the options' defaults
-};
-
 // What a model reads at once in the tests.
 struct Reading {
   index_t sequences = 1, length = 1;
@@ -34,7 +28,9 @@ class Study {
 
   [[nodiscard]] virtual std::string name() const = 0;   // as it is typed and recorded: "flip_flop", "lm"
   [[nodiscard]] virtual std::string title() const = 0;  // one line, for --help
-  [[nodiscard]] virtual std::vector<Sizes> sizes() const = 0;
+  // Options of `train` as "length=64 dim=64 steps=1500": with these sizes it takes minutes on a laptop, and the papers'
+  // findings can show. The defaults are the papers' sizes.
+  [[nodiscard]] virtual std::string mini() const = 0;
 
   // Options of its own, which share no name with those of the model and of training. The study owns their values.
   virtual void declare(CommandLine& line) = 0;
@@ -66,11 +62,11 @@ class Study {
   [[nodiscard]] virtual Facts record_facts(const Transformer& model, std::uint64_t seed) const = 0;  // for run.json
 };
 
-[[nodiscard]] std::vector<std::string> study_names();  // every task's, and "lm"
+inline constexpr const char* text_study_name = "lm";
+[[nodiscard]] std::vector<std::string> study_names();  // every task's, and that one
 // With its options at their defaults. InputError with the nearest name.
 [[nodiscard]] std::unique_ptr<Study> find_study(const std::string& name);
-// The words of "mini" or "paper". InputError for another name.
-[[nodiscard]] std::string words_of_sizes(const Study& study, const std::string& name);
+[[nodiscard]] std::unique_ptr<Study> make_text_study();
 
 // A training of the model on the study. REQUIRES: both outlive the job.
 [[nodiscard]] TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions& training);

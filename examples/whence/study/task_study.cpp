@@ -1,18 +1,23 @@
 #include "examples/whence/study/task_study.h"
 
-#include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <limits>
 
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/progress.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
+#include "nn/io/sha256.h"
 
 namespace whence {
 namespace {
 
-using tasks::SetScore;
 using tasks::Task;
 
 TrainingBatch batch_of(const tasks::Batch& batch) {
@@ -32,7 +37,7 @@ Json record_of(const Task& task, const SetScore& score, const std::string& schem
   else
     record.add("refused", score.refused);
   if (trained.loss_scale > 0) record.add("skipped_steps", trained.skipped);
-  for (const auto& [name, wrong] : score.guesses) record.add("guess: " + name, tasks::headline(task, wrong));
+  for (const auto& [name, wrong] : score.guesses) record.add("guess: " + name, headline(task, wrong));
   return record;
 }
 
@@ -46,7 +51,7 @@ Table table_of(const Task& task, const std::vector<SetScore>& scores, const std:
     if (score.refused.empty())
       cells = {score.set.name, fixed(score.model.token_percent(), 3), fixed(score.model.sequence_percent(), 2),
           std::to_string(score.model.tokens)};
-    cells.push_back(fixed(tasks::best_guess(task, score), 2));
+    cells.push_back(fixed(best_guess(task, score), 2));
     cells.push_back(tasks::figure_text(tasks::figure_of(task.paper_figures(set), scheme, task.model().scheme)));
     table.row(cells);
   }
@@ -57,7 +62,7 @@ Table table_of(const Task& task, const std::vector<SetScore>& scores, const std:
 std::vector<std::string> average_of(const Task& task, const std::vector<SetScore>& scores, const std::string& scheme) {
   double token = 0, sequence = 0, guess = 0, read = 0;
   for (const SetScore& score : scores) {
-    guess += tasks::best_guess(task, score);
+    guess += best_guess(task, score);
     if (!score.refused.empty()) continue;
     token += score.model.token_percent(), sequence += score.model.sequence_percent(), ++read;
   }
@@ -68,10 +73,15 @@ std::vector<std::string> average_of(const Task& task, const std::vector<SetScore
       tasks::figure_text(all ? tasks::figure_of(figures, scheme, task.model().scheme) : nullptr)};
 }
 
-}  // namespace
+// Its numbers' bytes, from the least on.
+void append(std::string& bytes, const tasks::Batch& batch) {
+  for (const tasks::Tokens* tokens : {&batch.inputs, &batch.targets, &batch.graded}) {
+    for (const std::int64_t token : *tokens)
+      for (int shift = 0; shift < 64; shift += 8) bytes += static_cast<char>(token >> shift);
+  }
+}
 
-TaskStudy::TaskStudy(const Task& task, const tasks::RunSizes& sizes)
-    : task_(std::shared_ptr<const Task>(), &task), sizes_(sizes) {}
+}  // namespace
 
 void TaskStudy::declare(CommandLine& line) {
   using Count = Range<std::int64_t>;
@@ -118,7 +128,21 @@ TrainingBatch TaskStudy::batch(std::uint64_t seed, std::int64_t part) const {
 TrainingBatch TaskStudy::sample(std::uint64_t seed) const { return batch_of(task_->test_batch(0, seed, 0, 1)); }
 
 Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) const {
-  return tasks::validate(model, *task_, sizes_, seed);
+  const NoGrad no_grad;
+  tasks::Errors errors;
+  double sum = 0;
+  std::int64_t counted = 0;
+  const std::int64_t all = std::min(sizes_.validation_sequences, task_->validation_sequences());
+  for (std::int64_t first = 0; first < all; first += sizes_.batch) {
+    const tasks::Batch batch = task_->validation_batch(seed, first, std::min(sizes_.batch, all - first));
+    const Tensor logits = model(batch.input_tensor());
+    const std::int64_t targets = batch.counted();
+    sum += cross_entropy(logits, batch.target_tensor(), tasks::no_target).item() * static_cast<double>(targets);
+    counted += targets;
+    errors.add(batch, task_->answers(logits));
+  }
+  return {sum / static_cast<double>(std::max<std::int64_t>(counted, 1)),
+      {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
 }
 
 Reading TaskStudy::largest_reading(std::uint64_t seed) const {
@@ -128,25 +152,82 @@ Reading TaskStudy::largest_reading(std::uint64_t seed) const {
   return reading;
 }
 
-// Which test sets cannot be read, and how long the others will take. On a GPU that is not known.
+// Which test sets, the longest ones, the model refuses, and how long the others will take. On a GPU that is not known.
 std::vector<std::string> TaskStudy::notes(Transformer& model, const TrainingOptions& training) const {
+  const NoGrad no_grad;
   std::vector<std::string> notes = task_->notes(training.seed);
   model.initialise(training.seed);
-  const tasks::TestPlan plan = tasks::plan_tests(model, *task_, sizes_, training.seed);
-  const std::size_t sets = task_->test_sets().size();
-  if (plan.refused > 0)
-    notes.push_back(to_text(plan.refused, " of ", sets, " test sets are refused by ", model.scheme(),
-        " and will have no figures: ", plan.reason));
-  if (training.device.is_cpu() && plan.seconds > 30)
-    notes.push_back(to_text("the tests, ", plan.sequences, " sequences in ", sets - plan.refused,
-        " sets, will take about ", time_text(plan.seconds), "; --test-sequences makes them shorter"));
+  const std::vector<tasks::TestSet> sets = task_->test_sets();
+  std::vector<std::pair<index_t, std::size_t>> by_length;
+  for (std::size_t set = 0; set < sets.size(); ++set)
+    by_length.emplace_back(task_->test_batch(set, training.seed, 0, 1).positions, set);
+  std::ranges::sort(by_length);
+  std::string reason;  // the model's words
+  const auto reads = [&](const std::pair<index_t, std::size_t>& each, index_t sequences) {
+    try {
+      return (void)model(task_->test_batch(each.second, training.seed, 0, sequences).input_tensor()), true;
+    } catch (const OutOfMemory&) { throw; } catch (const Error& error) {
+      reason = error.what();
+      return false;
+    }
+  };
+  const auto end = std::ranges::partition_point(by_length, [&](const auto& each) { return reads(each, 1); });
+  const auto read = end - by_length.begin();
+  if (read == 0)
+    throw InputError("test sets: every one is refused by ", model.scheme(), ": ", reason, "; choose another scheme");
+  if (end != by_length.end())
+    notes.push_back(to_text(by_length.end() - end, " of ", sets.size(), " test sets are refused by ", model.scheme(),
+        " and will have no figures: ", reason));
+  if (!training.device.is_cpu()) return notes;
+  std::int64_t sequences = 0;
+  for (auto each = by_length.begin(); each != end; ++each) sequences += tested(sets[each->second]);
+  // A batch of middling length stands for all of them.
+  const std::int64_t batches = (sequences + sizes_.batch - 1) / sizes_.batch;
+  const double started = steady_seconds();
+  if (batches <= 50 || !reads(by_length[static_cast<std::size_t>(read / 2)], sizes_.batch)) return notes;
+  const double seconds = (steady_seconds() - started) * static_cast<double>(batches);
+  if (seconds > 30)
+    notes.push_back(to_text("the tests, ", sequences, " sequences in ", read, " sets, will take about ",
+        time_text(seconds), "; --test-sequences makes them shorter"));
   return notes;
+}
+
+std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const {
+  const NoGrad no_grad;
+  const std::vector<tasks::TestSet> sets = task_->test_sets();
+  const std::vector<tasks::Guess> guesses = task_->guesses();
+  std::vector<SetScore> scores;
+  std::int64_t all = 0, done = 0;
+  for (const tasks::TestSet& set : sets) all += tested(set);
+  Progress progress("test", all, quiet);
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    SetScore& score = scores.emplace_back(SetScore{sets[set]});
+    for (const tasks::Guess& guess : guesses) score.guesses.push_back({guess.name, {}});
+    const std::int64_t end = tested(sets[set]);
+    for (std::int64_t first = 0; first < end; first += sizes_.batch) {
+      if (interrupt_requested())
+        throw Interrupted("testing: stopped before the results were complete; --resume tests again");
+      const tasks::Batch batch = task_->test_batch(set, seed, first, std::min(sizes_.batch, end - first));
+      try {
+        if (score.refused.empty()) score.model.add(batch, task_->answers(model(batch.input_tensor())));
+      } catch (const OutOfMemory&) { throw; } catch (const Error& error) {  // notes() said so
+        score.refused = error.what();
+        score.model = {};
+      }
+      for (std::size_t k = 0; k < guesses.size(); ++k) score.guesses[k].second.add(batch, guesses[k].predict(batch));
+      progress.update(done += batch.sequences, batch.sequences * batch.positions, {});
+    }
+  }
+  progress.finish();
+  if (std::ranges::all_of(scores, [](const SetScore& score) { return !score.refused.empty(); }))
+    throw Error("test sets: every one failed: ", scores.at(0).refused);
+  return scores;
 }
 
 // At most a dozen rows on the screen, and their average; all of them in the files.
 std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
-  const std::vector<SetScore> scores = tasks::test_task(model, *task_, sizes_, training.seed, training.quiet);
+  const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
   const Table all = table_of(*task_, scores, model.scheme());
   JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
   for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
@@ -158,6 +239,8 @@ std::vector<std::string> TaskStudy::test(
   std::cout << shown.text();
   return {"results.jsonl", "results.csv"};
 }
+
+std::string TaskStudy::data(std::uint64_t seed) const { return data_fingerprint(*task_, seed); }
 
 Facts TaskStudy::facts(const TrainingOptions& training) const {
   Facts facts = task_->description();
@@ -174,6 +257,24 @@ Facts TaskStudy::record_facts(const Transformer&, std::uint64_t seed) const {
   return facts;
 }
 
+std::string data_fingerprint(const Task& task, std::uint64_t seed) {
+  std::string bytes;
+  for (std::int64_t step = 1; step <= 4; ++step) append(bytes, task.training_batch(seed, step, 8));
+  const std::size_t sets = task.test_sets().size(), stride = std::max<std::size_t>(1, sets / 8);
+  for (std::size_t set = 0; set < sets; set += stride) append(bytes, task.test_batch(set, seed, 0, 4));
+  return sha256(bytes + task.hash_of_files());
+}
+
+double headline(const Task& task, const tasks::Errors& errors) {
+  return task.metric().starts_with("sequence") ? errors.sequence_percent() : errors.token_percent();
+}
+
+double best_guess(const Task& task, const SetScore& score) {
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [name, errors] : score.guesses) best = std::fmin(best, headline(task, errors));
+  return best;
+}
+
 RecordedTask recorded_task(const RunRecord& record) {
   RecordedTask recorded;
   CommandLine line("whence train " + record.subject, "");
@@ -186,7 +287,7 @@ RecordedTask recorded_task(const RunRecord& record) {
   (void)line.parse(arguments_of(record, known, {}));
   recorded.task = make();
   recorded.model = with(recorded.task->model(), choice);
-  if (!recorded.task->hash_of_files().empty() && tasks::data_fingerprint(*recorded.task, recorded.seed) != record.data)
+  if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
     throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,
         " is the SHA-256 of what it read");
   return recorded;

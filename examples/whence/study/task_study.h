@@ -1,26 +1,44 @@
 // A task (examples/whence/tasks/task.h) as a study: sequences drawn or read, tests beside guesses and the paper's figures.
 #pragma once
 
+#include <algorithm>
+
 #include "examples/whence/run/run_record.h"
 #include "examples/whence/study/model_choice.h"
 #include "examples/whence/study/study.h"
 #include "examples/whence/tasks/dump.h"
-#include "examples/whence/tasks/task_training.h"
+#include "examples/whence/tasks/task.h"
 
 namespace whence {
+
+struct RunSizes {
+  std::int64_t batch = 16;             // sequences per part of a step, and at once in tests
+  std::int64_t test_sequences = 1000;  // per test set, where it has as many
+  std::int64_t validation_sequences = 256;
+};
+
+struct SetScore {
+  tasks::TestSet set;
+  tasks::Errors model = {};
+  std::vector<std::pair<std::string, tasks::Errors>> guesses = {};
+  std::string refused = {};  // the model's reason not to read this set; it has no errors then, right or wrong
+};
 
 class TaskStudy final : public Study {
  public:
   explicit TaskStudy(tasks::TaskInfo info) : info_(std::move(info)) {}
   // Of a task that is made already. REQUIRES: it outlives the study.
-  TaskStudy(const tasks::Task& task, const tasks::RunSizes& sizes);
+  TaskStudy(const tasks::Task& task, const RunSizes& sizes)
+      : task_(std::shared_ptr<const tasks::Task>(), &task), sizes_(sizes) {}
 
   [[nodiscard]] const tasks::Task& task() const { return *task_; }
-  [[nodiscard]] const tasks::RunSizes& run_sizes() const { return sizes_; }
+  [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
+  // Every test set, in batches. Interrupted when asked to stop.
+  [[nodiscard]] std::vector<SetScore> set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const;
 
   [[nodiscard]] std::string name() const override { return info_.name; }
   [[nodiscard]] std::string title() const override { return info_.title + " (" + info_.paper + ")"; }
-  [[nodiscard]] std::vector<Sizes> sizes() const override { return {{"mini", info_.mini}, {"paper", ""}}; }
+  [[nodiscard]] std::string mini() const override { return info_.mini; }
   void declare(CommandLine& line) override;
   [[nodiscard]] TrainingOptions training() const override;
   void settle(const CommandLine& line, const TrainingOptions& training) override;
@@ -28,22 +46,34 @@ class TaskStudy final : public Study {
   [[nodiscard]] TransformerOptions model() const override { return task_->model(); }
   [[nodiscard]] TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override;
   [[nodiscard]] TrainingBatch sample(std::uint64_t seed) const override;
+  // On sequences like those of the first test set that are in no test set.
   [[nodiscard]] Validation validate(const Transformer& model, std::uint64_t seed) const override;
   [[nodiscard]] Reading largest_reading(std::uint64_t seed) const override;
   [[nodiscard]] std::vector<std::string> notes(Transformer& model, const TrainingOptions& training) const override;
   std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const override;
-  [[nodiscard]] std::string data(std::uint64_t seed) const override { return tasks::data_fingerprint(*task_, seed); }
+  [[nodiscard]] std::string data(std::uint64_t seed) const override;
   [[nodiscard]] Facts facts(const TrainingOptions& training) const override;
   [[nodiscard]] Facts record_facts(const Transformer& model, std::uint64_t seed) const override;
 
  private:
+  [[nodiscard]] std::int64_t tested(const tasks::TestSet& set) const {
+    return std::min(sizes_.test_sequences, set.sequences);
+  }
+
   tasks::TaskInfo info_;
   std::function<std::unique_ptr<tasks::Task>()> make_;  // owns the values of the task's options
   std::shared_ptr<const tasks::Task> task_;
-  tasks::RunSizes sizes_;
+  RunSizes sizes_;
   tasks::DumpOptions dump_;
 };
+
+// SHA-256 of the first training batches, of the beginnings of the test sets, and of the files that the task read.
+[[nodiscard]] std::string data_fingerprint(const tasks::Task& task, std::uint64_t seed);
+
+// The task's headline number of these errors, and the best of the guesses'.
+[[nodiscard]] double headline(const tasks::Task& task, const tasks::Errors& errors);
+[[nodiscard]] double best_guess(const tasks::Task& task, const SetScore& score);
 
 // What `train TASK` recorded: its task, the model that it trained, and the seed of its data. InputError when this
 // version knows no such task, or not its options, or when files that the task read then are others now.

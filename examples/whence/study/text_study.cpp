@@ -1,5 +1,4 @@
-#include "examples/whence/study/text_study.h"
-
+// A text as a study, `train lm`: the next token of text files, scored beyond the training length.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -13,6 +12,7 @@
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/study/study.h"
 #include "nn/models.h"
 
 namespace whence {
@@ -48,9 +48,7 @@ class TextStudy final : public Study {
  public:
   std::string name() const override { return text_study_name; }
   std::string title() const override { return "the next token of text, scored beyond the training length"; }
-  std::vector<Sizes> sizes() const override {
-    return {{"mini", "dim=128 layers=2 length=128 steps=1000"}, {"paper", ""}};
-  }
+  std::string mini() const override { return "dim=128 layers=2 length=128 steps=1000"; }
   void declare(CommandLine& line) override {
     using Count = Range<std::int64_t>;
     std::vector<std::string> names;

@@ -1,9 +1,12 @@
 #include "examples/whence/study/train_request.h"
 
 #include <algorithm>
+#include <iostream>
+#include <set>
 
+#include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/run/training_operations.h"
+#include "examples/whence/machine/model_plan.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -14,23 +17,11 @@ const std::vector<std::string> everyday{"variables", "operations", "tokens", "bl
     "tokeniser", "length", "batch", "dump", "preset", "scheme", "dim", "layers", "heads", "steps", "lr", "seed",
     "validate-every", "keep-best", "resume", "quiet", "out", "from", "threads", "device"};
 
-// The option of each word that is one.
-std::vector<std::string> options_in(const std::vector<std::string>& words) {
-  std::vector<std::string> names;
-  for (const std::string& word : words)
-    if (word.starts_with("--")) names.push_back(word.substr(2, word.find('=') - 2));
-  return names;
-}
-
-bool has(const std::vector<std::string>& names, const std::string& name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 // As they would stand on a command line: what was typed for the run, less what is typed in its place now.
-std::vector<std::string> words_of(const RunRecord& record, const std::vector<std::string>& typed) {
+std::vector<std::string> words_of(const RunRecord& record, const TypedOptions& typed) {
   std::vector<std::string> words = arguments_of(record, record.given, typed);
   for (const auto& [name, value] : record.facts)
-    if (name == "file" && !has(options_in(typed), "data")) words.push_back(value);
+    if (name == "file" && !typed.contains("data")) words.push_back(value);
   return words;
 }
 
@@ -41,6 +32,15 @@ std::string name_in(std::vector<std::string>& words) {
   if (!name.ends_with(".jsonl")) return name;
   words.insert(words.begin(), {"--data", name});
   return "jsonl";
+}
+
+void refuse_unknown_options(const RunRecord& record, const std::string& path) {
+  std::set<std::string> known;
+  for (const auto& [name, value] : TrainRequest(record.subject, {"--help"}).line().values()) known.insert(name);
+  for (const std::string& name : record.given)
+    if (!known.contains(name) || never_recorded.contains(name))
+      throw FileError(path, ": given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject),
+          " record required");
 }
 
 void require_fitting(const TrainRequest& request) {
@@ -57,16 +57,16 @@ TrainRequest::TrainRequest(
   declare_options();
   std::vector<std::string> all = words;
   if (record) {
-    all = words_of(*record, words);
+    all = words_of(*record, options_in(words));
     all.insert(all.end(), words.begin(), words.end());
   }
-  if (const auto preset = typed_value(all, "--preset")) take_sizes(*preset);
-  if (record) {
-    const std::vector<std::string> own = options_in(all);
+  const TypedOptions typed = options_in(all);
+  if (const auto preset = typed.find("preset"); preset != typed.end() && preset->second == "mini")
+    for (const Word& word : whence::words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
+  if (record)
     for (const auto& [name, value] : record->options)
-      if (!has(own, name) && !never_recorded.contains(name) && !value.empty() && value != "false")
+      if (!typed.contains(name) && !never_recorded.contains(name) && !value.empty() && value != "false")
         line_.set_default(name, value);
-  }
   page_ = line_.parse(all);
   if (!page_) settle();
 }
@@ -76,11 +76,9 @@ void TrainRequest::declare_options() {
   of_study_ = settings_.model = choice_of(study_->model());
   settings_.training = study_->training();
   settings_.out = "runs/" + study_->name();
-  std::vector<std::string> names;
-  for (const Sizes& each : study_->sizes()) names.push_back(each.name);
   declare(line_, settings_.model);
   line_
-      .choice("preset", &settings_.preset, names,
+      .choice("preset", &settings_.preset, {"mini", "paper"},
           {"defaults of model, data and steps; mini: minutes on a laptop; paper: the papers', hours and days"})
       .text("weights-of", &settings_.weights_of,
           {"begin with the weights of this run, or GPT-2 or GPT-NeoX of Hugging Face's; the scheme may be another: its "
@@ -102,14 +100,6 @@ void TrainRequest::declare_options() {
           "parameters, memory by op and line, and the graph of one step");
 }
 
-// A name that is none is refused when the line is read.
-void TrainRequest::take_sizes(const std::string& name) {
-  const std::vector<Sizes> known = study_->sizes();
-  const auto found = std::ranges::find(known, name, &Sizes::name);
-  if (found == known.end()) return;
-  for (const Word& word : whence::words_of(found->words, "--preset")) line_.set_default(word.name, word.value);
-}
-
 void TrainRequest::settle() {
   TrainingOptions& training = settings_.training;
   study_->settle(line_, training);
@@ -117,10 +107,9 @@ void TrainRequest::settle() {
   settings_.model.scheme = canonical_text(parse_schemes(settings_.model.scheme));
   if (settings_.model.dim % settings_.model.heads)
     line_.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
-  fit_warm_up(line_, training);
+  whence::settle(line_, training);
   line_.refuse_unless("loss-scale-growth", settings_.machine.precision == "f16", "--precision f16");
   training.precision = storage_dtype_of(settings_.machine.precision);
-  check(training);
   training.folder = settings_.out;
 }
 
@@ -128,20 +117,33 @@ RunRecord TrainRequest::record() const {
   RunRecord record{
       "train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(settings_.training.seed), {}};
   for (const auto& [name, value] : record.options)
-    if (line_.given(name) && !never_recorded.contains(name)) record.given.push_back(name);
+    if ((line_.given(name) && !never_recorded.contains(name)) || (name == "accumulate" && shared_))
+      record.given.push_back(name);
   std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   return record;
 }
 
+void TrainRequest::place(Device device, Communicator* ranks) {
+  TrainingOptions& training = settings_.training;
+  training.device = device, training.ranks = ranks;
+  if (!ranks || training.accumulate % ranks->size() == 0) return;
+  const int size = ranks->size();
+  if (line_.given("accumulate"))
+    line_.refuse("accumulate", to_text("a multiple of the ", size, " ranks, which share the parts of a step"),
+        to_text("--accumulate ", (training.accumulate + size - 1) / size * size));
+  training.accumulate = size, shared_ = true;
+  std::cout << "accumulate: " << size << ", a batch for each rank, as it was left out" << std::endl;
+}
+
 std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words) {
   std::string name = name_in(words);
-  const auto from = record_to_repeat(words);
+  const auto from = record_to_repeat(options_in(words));
   if (!from) return std::make_unique<TrainRequest>(name, words);
   const RunRecord record = read_run_record(*from);
   if (!name.empty() && name != record.subject)
     throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same required");
   try {
-    refuse_unknown_options(record, *from, TrainRequest(record.subject, {"--help"}).line().values());
+    refuse_unknown_options(record, *from);
     require_fitting(TrainRequest(record.subject, {}, record));
   } catch (const FileError&) { throw; } catch (const SystemError&) {
     throw;
@@ -150,9 +152,10 @@ std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words)
 }
 
 void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words) {
-  const auto from = record_to_repeat(words);
+  const TypedOptions typed = options_in(words);
+  const auto from = record_to_repeat(typed);
   const bool as_it_was =
-      std::ranges::all_of(options_in(words), [](const std::string& name) { return never_recorded.contains(name); });
+      std::ranges::all_of(typed, [](const auto& option) { return never_recorded.contains(option.first); });
   if (!from || !as_it_was) return;
   const RunRecord record = read_run_record(*from);
   const TrainingOptions& training = request.settings().training;

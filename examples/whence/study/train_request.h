@@ -34,14 +34,18 @@ class TrainRequest {
   [[nodiscard]] const std::optional<std::string>& page() const { return page_; }  // of --help or --version
   [[nodiscard]] Study& study() const { return *study_; }
   [[nodiscard]] const TrainSettings& settings() const { return settings_; }
+  [[nodiscard]] MachineOptions& machine() { return settings_.machine; }
   [[nodiscard]] const CommandLine& line() const { return line_; }
   // Of the study, with what was chosen.
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
   [[nodiscard]] RunRecord record() const;  // without facts. REQUIRES: study().open() was called
 
+  // Where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, each rank has one part of a
+  // step, and it is recorded as if it had been typed. InputError when it is typed and cannot be shared.
+  void place(Device device, Communicator* ranks);
+
  private:
   void declare_options();
-  void take_sizes(const std::string& name);
   void settle();
 
   std::unique_ptr<Study> study_;
@@ -49,6 +53,7 @@ class TrainRequest {
   TrainSettings settings_;
   ModelChoice of_study_;  // before its options were read
   std::optional<std::string> page_;
+  bool shared_ = false;  // --accumulate is the number of ranks
 };
 
 // Of the words behind "train": a study's name or a file FILE.jsonl, and options. Without the name it is that of the run
@@ -64,7 +69,7 @@ void require_data_of_record(const TrainRequest& request, const std::vector<std::
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
     const std::string& study, const std::vector<std::string>& words);
 
-// What one sequence costs in training (examples/whence/run/training_operations.h); InputError as above.
+// What one sequence costs in training (examples/whence/machine/model_plan.h); InputError as above.
 [[nodiscard]] double operations_per_sequence(const std::string& study, const std::vector<std::string>& words);
 
 // SHA-256 of what such a training reads, as run.json will have it. InputError and FileError as of the training.
