@@ -14,10 +14,10 @@
 #include "nn/training/training_step.h"
 #include "tensor/ranks/collectives.h"
 #include "tests/models.h"
-#include "tests/program_run.h"
 #include "tests/rank_threads.h"
 #include "tests/reference.h"
 #include "tests/scratch.h"
+#include "tests/trainings.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -76,12 +76,6 @@ void check_same(const Taken& found, const Taken& wanted) {
   }
 }
 
-using Arguments = std::vector<std::string>;
-Arguments operator+(Arguments left, const Arguments& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
 const Arguments cope{"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
     "--batch", "2", "--test-sequences", "8", "--accumulate", "8", "--save-every", "5", "--quiet"};
 
@@ -97,25 +91,6 @@ std::size_t count(const std::string& text, const std::string& words) {
   std::size_t found = 0;
   for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
   return found;
-}
-std::string newest_checkpoint(const std::string& folder) {
-  std::string newest;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(fs::path(folder) / "checkpoints", ignored))
-    if (const std::string name = entry.path().filename().string(); name.size() == std::string("step-000005").size())
-      newest = std::max(newest, name);
-  return newest;
-}
-
-std::string log_without_times(const std::string& folder) {
-  std::istringstream lines(text_of(folder + "/metrics.jsonl"));
-  std::string text;
-  for (std::string line; std::getline(lines, line);) {
-    nlohmann::json record = nlohmann::json::parse(line);
-    record.erase("seconds");
-    text += record.dump() + '\n';
-  }
-  return text;
 }
 
 }  // namespace

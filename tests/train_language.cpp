@@ -7,8 +7,8 @@
 #include "nn/io/checkpoint.h"
 #include "nn/io/files.h"
 #include "tensor/random.h"
-#include "tests/program_run.h"
 #include "tests/scratch.h"
+#include "tests/trainings.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -31,21 +31,18 @@ void write_text(const std::string& path, int documents) {
   write_file(path, text);
 }
 
-std::vector<std::string> command(const std::string& out, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{"lm", "--data", "text.txt", "--dim", "16", "--layers", "1", "--heads", "2",
-      "--length", "16", "--batch", "4", "--steps", "40", "--quiet", "--warm-up", "5", "--save-every", "5", "--dropout",
-      "0.1", "--accumulate", "2", "--evaluate-to", "4", "--evaluation-windows", "3", "--out", out};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
+Arguments command(const std::string& out, const Arguments& more = {}, const std::string& data = "text.txt") {
+  return Arguments{"lm", "--data", data, "--dim", "16", "--layers", "1", "--heads", "2", "--length", "16", "--batch",
+             "4", "--steps", "40", "--quiet", "--warm-up", "5", "--save-every", "5", "--dropout", "0.1", "--accumulate",
+             "2", "--evaluate-to", "4", "--evaluation-windows", "3", "--out", out} +
+         more;
 }
 
-Outcome run(const std::vector<std::string>& arguments) {
-  return RunningProgram("train", arguments, "train_lm").finish();
-}
+Outcome run(const Arguments& arguments) { return RunningProgram("train", arguments, "train_lm").finish(); }
 
-std::string refusal(const std::vector<std::string>& more) {
+std::string refusal(const Arguments& more, const std::string& data = "text.txt") {
   std::filesystem::remove_all("refused");
-  const Outcome outcome = run(command("refused", more));
+  const Outcome outcome = run(command("refused", more, data));
   CHECK((outcome.code == 4) == (outcome.err.find("cannot read") != std::string::npos));
   CHECK((outcome.code >= 2 && outcome.code <= 4));
   CHECK_FALSE(std::filesystem::exists("refused/metrics.jsonl"));  // before any step
@@ -78,8 +75,7 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   killed.signal(SIGKILL);
   (void)killed.finish();
   const bool saved = find_latest("cut/checkpoints").has_value();
-  const Outcome resumed =
-      run(command("cut", saved ? std::vector<std::string>{"--resume", "--threads", "1"} : std::vector<std::string>{}));
+  const Outcome resumed = run(command("cut", saved ? Arguments{"--resume", "--threads", "1"} : Arguments{}));
   REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
   CHECK(read_file("cut/weights.safetensors") == weights);
 
@@ -98,7 +94,7 @@ TEST_CASE("train lm: killed and resumed, and repeated from run.json, gives the s
   CHECK(longer.err.find("a run of 40 steps becomes one of 42") != std::string::npos);
   CHECK(read_file("cut/weights.safetensors") != weights);
 
-  const std::vector<std::string> draw{"--run", "whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
+  const Arguments draw{"--run", "whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
   const Outcome text = RunningProgram("generate", draw, "generate").finish(),
                 same = RunningProgram("generate", draw, "generate").finish();
   CHECK_MESSAGE(text.code == 0, text.err);
@@ -112,18 +108,8 @@ TEST_CASE("D7: train lm: bad text, bad tokenisers and other data are refused bef
   write_file("short.txt", "abc\n\n\n\ndef");
   write_file("broken.json", "{");
   CHECK(refusal({"--data", "missing.txt"}).find("--data") != std::string::npos);  // given twice
-  const auto with_data = [](const std::string& file) {
-    std::vector<std::string> arguments = command("refused");
-    arguments[2] = file;
-    std::filesystem::remove_all("refused");
-    const Outcome outcome = run(arguments);
-    CHECK((outcome.code == 3 || outcome.code == 4));
-    CHECK_FALSE(std::filesystem::exists("refused/metrics.jsonl"));
-    return outcome.err;
-  };
-  CHECK(with_data("missing.txt").find("missing.txt") != std::string::npos);
-  CHECK(with_data("empty.txt").find("empty.txt") != std::string::npos);
-  CHECK(with_data("short.txt").find("required") != std::string::npos);
+  for (const std::string file : {"missing.txt", "empty.txt"}) CHECK(refusal({}, file).find(file) != std::string::npos);
+  CHECK(refusal({}, "short.txt").find("required") != std::string::npos);
   CHECK(
       refusal({"--tokeniser", "broken.json"}).find("broken.json: no file that `tokenize` wrote") != std::string::npos);
   CHECK(refusal({"--model", "gpt2-124m"}).find("--dim") != std::string::npos);
@@ -144,10 +130,8 @@ TEST_CASE("train lm: no output inside a folder of text, and no option that would
   write_text(scratch / "tree/text.txt", 60);
   write_file(scratch / "lines.jsonl", "{\"text\": \"a b\"}\n");
   const std::string tree = scratch / "tree", text = scratch / "tree/text.txt", lines = scratch / "lines.jsonl";
-  const auto refused = [&](const std::vector<std::string>& arguments, const std::string& words) {
-    std::vector<std::string> all{"lm"};
-    all.insert(all.end(), arguments.begin(), arguments.end());
-    const Outcome outcome = run(all);
+  const auto refused = [&](const Arguments& arguments, const std::string& words) {
+    const Outcome outcome = run(Arguments{"lm"} + arguments);
     CHECK((outcome.code == 4) == (outcome.err.find("cannot read") != std::string::npos));
     CHECK((outcome.code >= 2 && outcome.code <= 4));
     CHECK_MESSAGE(outcome.err.find(words) != std::string::npos, outcome.err);

@@ -40,14 +40,9 @@ std::size_t require_room(const TrainRequest& request, Device device) {
   const std::size_t free = free_memory(device);
   const TrainingMemory memory = require_step_memory(plan, free);
   std::cout << memory_text(memory, plan, free) << std::flush;
-  const Reading reading = request.study().largest_reading(request.settings().training.seed);
-  std::cout << "tests: "
-            << require_pass_memory({.model = plan.model,
-                   .device = device,
-                   .sequences = reading.sequences,
-                   .length = reading.length,
-                   .remedy = reading.remedy})
-            << std::endl;
+  PlannedPass tests = request.study().largest_pass(request.settings().training.seed);
+  tests.model = plan.model, tests.device = device;
+  std::cout << "tests: " << require_pass_memory(tests) << std::endl;
   return memory.peak;
 }
 

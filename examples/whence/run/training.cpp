@@ -280,8 +280,9 @@ class Trainer {
   TrainingStep step_;
   RunFolder folder_;
   TrainingResult result_;
-  double loss_since_ = 0;  // the last line of the log
-  std::int64_t steps_since_ = 0, tokens_ = 0;
+  double loss_since_ = 0;         // the last line of the log
+  std::int64_t steps_since_ = 0;  // likewise
+  std::int64_t tokens_ = 0;
   std::int64_t worse_since_ = 0;  // validations since the best one
 };
 

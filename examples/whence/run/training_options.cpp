@@ -53,12 +53,10 @@ void declare(CommandLine& options, TrainingOptions& training) {
           {"of the newest; 0: all, so that whence look can go through the training"})
       .integer("log-every", &training.log_every, Count{1, many}, {"between lines of metrics.jsonl", "steps"})
       .integer("look-every", &training.look_every, Count{0, many},
-          {"between looks at gradients, gates and bounds, and at why gradients are zero, on one sequence (looks.jsonl; "
-           "whence look draws them); 0: none",
-              "steps"})
+          {"between looks at gradients, gates, bounds and zeros of one sequence, for whence look; 0: none", "steps"})
       .flag("resume", &training.resume,
-          {"go on from the latest checkpoint in --out with the options of its run.json, to the same bits as an "
-           "undisturbed run; more --steps: the rate follows the longer run from there on"});
+          {"go on from the latest checkpoint in --out with the options of its run.json, to the bits of an undisturbed "
+           "run; more --steps: the rate follows the longer run"});
   declare_accept_damaged(options, training.accept_damaged);
   options.flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})
@@ -66,7 +64,7 @@ void declare(CommandLine& options, TrainingOptions& training) {
           {"on a GPU: record a step's launches once and replay them; without dropout"})
       .flag("check-finite", &training.check_finite,
           {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
-           "alone, as the loss scale answers for gradients"});
+           "alone"});
 }
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {

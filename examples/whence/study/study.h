@@ -9,18 +9,13 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/training.h"
 #include "nn/transformer.h"
 
 namespace whence {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
-
-// What a model reads at once in the tests.
-struct Reading {
-  index_t sequences = 1, length = 1;
-  std::string remedy = {};  // what makes it smaller
-};
 
 class Study {
  public:
@@ -49,7 +44,7 @@ class Study {
   [[nodiscard]] virtual TrainingBatch batch(std::uint64_t seed, std::int64_t part) const = 0;
   [[nodiscard]] virtual TrainingBatch sample(std::uint64_t seed) const = 0;  // one sequence, to look at
   [[nodiscard]] virtual Validation validate(const Transformer& model, std::uint64_t seed) const = 0;
-  [[nodiscard]] virtual Reading largest_reading(std::uint64_t seed) const = 0;  // of the tests
+  [[nodiscard]] virtual PlannedPass largest_pass(std::uint64_t seed) const = 0;  // of the tests, by model()
 
   // What one should know before training, a line each. InputError where the model cannot be tested at all.
   [[nodiscard]] virtual std::vector<std::string> notes(Transformer&, const TrainingOptions&) const { return {}; }

@@ -47,13 +47,9 @@ Table table_of(const Task& task, const std::vector<SetScore>& scores, const std:
       "paper, " + task.metric()});
   for (std::size_t set = 0; set < scores.size(); ++set) {
     const SetScore& score = scores[set];
-    std::vector<std::string> cells{score.set.name, "-", "-", "-"};
-    if (score.refused.empty())
-      cells = {score.set.name, fixed(score.model.token_percent(), 3), fixed(score.model.sequence_percent(), 2),
-          std::to_string(score.model.tokens)};
-    cells.push_back(fixed(best_guess(task, score), 2));
-    cells.push_back(tasks::figure_text(tasks::figure_of(task.paper_figures(set), scheme, task.model().scheme)));
-    table.row(cells);
+    table.row({score.set.name, fixed(score.model.token_percent(), 3), fixed(score.model.sequence_percent(), 2),
+        score.refused.empty() ? std::to_string(score.model.tokens) : "-", fixed(best_guess(task, score), 2),
+        tasks::figure_text(tasks::figure_of(task.paper_figures(set), scheme, task.model().scheme))});
   }
   return table;
 }
@@ -145,11 +141,11 @@ Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) con
       {{"token_error_percent", errors.token_percent()}, {"sequence_error_percent", errors.sequence_percent()}}};
 }
 
-Reading TaskStudy::largest_reading(std::uint64_t seed) const {
-  Reading reading{sizes_.batch, 1, "a smaller --batch"};
+PlannedPass TaskStudy::largest_pass(std::uint64_t seed) const {
+  PlannedPass pass{.model = model(), .sequences = sizes_.batch, .remedy = "a smaller --batch"};
   for (std::size_t set = 0; set < task_->test_sets().size(); ++set)
-    reading.length = std::max(reading.length, task_->test_batch(set, seed, 0, 1).positions);
-  return reading;
+    pass.length = std::max(pass.length, task_->test_batch(set, seed, 0, 1).positions);
+  return pass;
 }
 
 // Which test sets, the longest ones, the model refuses, and how long the others will take. On a GPU that is not known.

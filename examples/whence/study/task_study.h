@@ -48,7 +48,7 @@ class TaskStudy final : public Study {
   [[nodiscard]] TrainingBatch sample(std::uint64_t seed) const override;
   // On sequences like those of the first test set that are in no test set.
   [[nodiscard]] Validation validate(const Transformer& model, std::uint64_t seed) const override;
-  [[nodiscard]] Reading largest_reading(std::uint64_t seed) const override;
+  [[nodiscard]] PlannedPass largest_pass(std::uint64_t seed) const override;
   [[nodiscard]] std::vector<std::string> notes(Transformer& model, const TrainingOptions& training) const override;
   std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const override;

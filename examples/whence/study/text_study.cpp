@@ -123,9 +123,12 @@ class TextStudy final : public Study {
     return {found.loss, {{"perplexity", found.perplexity}, {"bits_per_byte", found.bits_per_byte}}};
   }
 
-  Reading largest_reading(std::uint64_t) const override {
+  PlannedPass largest_pass(std::uint64_t) const override {
     const index_t longest = length_ * multiples().back();
-    return {std::max<index_t>(1, LengthOptions().tokens_at_once / longest), longest, "a smaller --evaluate-to"};
+    return {.model = model(),
+        .sequences = std::max<index_t>(1, LengthOptions().tokens_at_once / longest),
+        .length = longest,
+        .remedy = "a smaller --evaluate-to"};
   }
 
   std::vector<std::string> test(
