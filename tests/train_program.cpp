@@ -68,7 +68,7 @@ TEST_CASE("train: lists every task, explains each, and says in one line what is 
            {{"selective_copy", "--final-lr", "1"},
                "whence train: --final-lr: 1 given; at most --lr, 0.0001, required; "},
            {{"selective_copy", "--final-lr", "1e-5", "--decay", "constant"},
-               "whence train: --final-lr: 1e-05 given; it has no effect without --decay linear or cosine; "},
+               "whence train: --final-lr: 0.00001 given; it has no effect without --decay linear or cosine; "},
            {{"selective_copy", "--dump-set", "dense"},
                "whence train: --dump-set: dense given; it has no effect without --dump; "},
            {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "whence train: --dump-set: dence given; "},
