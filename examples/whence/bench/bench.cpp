@@ -10,6 +10,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
+#include "examples/whence/run/shared_training.h"
 #include "tensor/parallel.h"
 #include "tensor/suggest.h"
 
