@@ -207,8 +207,8 @@ class Reader {
 
   // ---- The figures
 
-  // | | scheme | COLUMN | ..., | task, set, times, step or an axis | | VALUE | ..., then | METHOD | SCHEME | FIGURE |
-  // ...
+  // | | scheme | COLUMN | ..., below it | task, set, times, step or an axis | | VALUE | ..., then
+  // | METHOD | SCHEME | FIGURE | ...
   void read_rows() {
     if (rows_.size() > 1 && rows_[1].cells[0] == "scheme") rows_ = turned(rows_);
     const std::size_t shared = table_->columns.size();
