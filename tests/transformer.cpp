@@ -194,6 +194,22 @@ TEST_CASE("with its table still zero, CoPE's gates and positions have gradients 
   CHECK(gates() > 0);
 }
 
+TEST_CASE("frozen parameters have no gradient; the gradients of the others keep their bits") {
+  Transformer model(small("cope")), twin(small("cope"));
+  randomise(model), randomise(twin);
+  model.freeze("*.position.table");
+  const Tensor tokens = random_tokens(2, 9, 5, 1), targets = random_tokens(2, 9, 5, 2);
+  backward(cross_entropy(model(tokens), targets));
+  backward(cross_entropy(twin(tokens), targets));
+  for (const Module::Parameter& each : model.parameters()) {
+    CAPTURE(each.path);
+    const bool is_table = each.path.ends_with("position.table");
+    CHECK(each.frozen == is_table);
+    CHECK(tracked(each.tensor) != is_table);
+    if (!is_table) CHECK(same_bits(gradient(each.tensor), gradient(parameter(twin, each.path))));
+  }
+}
+
 TEST_CASE("an edit of a probe inside the decoder changes its logits, and gradients flow through the edit") {
   const auto model = random_decoder(small("cope"));
   const Tensor tokens = random_tokens(1, 9, 5), plain = (*model)(tokens);
