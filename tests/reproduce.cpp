@@ -164,7 +164,7 @@ TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
       {{"cope/table3", "--set", "dim=65"}, "dim"}, {{"cope/figure4"}, "a text file of yours required"},
       {{"cope/table1"}, "it cannot be run here"}, {{"dape/table3", "--seeds", "4"}, "something is trained"},
       {{"cope/table3", "--row", "CoPEE"}, "\"CoPEE\" given"},
-      {{"cope/table3", "--row", "CoPE", "--record", scratch / "kept"}, "no --record"},
+      {{"cope/table3", "--row", "CoPE", "--record", scratch / "kept"}, "--record keeps whole ones"},
       {{"cope/table3", "--preset", "huge"}, "huge"},
       {{"dape/table2", "--row", "Learned"}, "a row of preset mini required"},
       {{"cope/table3", "--record", scratch / "own"}, "is no page of records"},

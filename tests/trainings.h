@@ -1,12 +1,11 @@
 // Trainings that tests start, stop and compare.
 #pragma once
 
-#include <algorithm>
-#include <filesystem>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "nn/io/checkpoint.h"
 #include "tests/program_run.h"
 
 namespace whence::test {
@@ -17,14 +16,9 @@ inline Arguments operator+(Arguments left, const Arguments& right) {
   return left;
 }
 
-// The name of a run's newest whole checkpoint; empty: there is none.
+// The folder of a run's newest whole checkpoint; empty: there is none.
 inline std::string newest_checkpoint(const std::string& folder) {
-  std::string newest;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder + "/checkpoints", ignored))
-    if (const std::string name = entry.path().filename().string(); name.size() == std::string("step-000005").size())
-      newest = std::max(newest, name);
-  return newest;
+  return find_latest(folder + "/checkpoints").value_or("");
 }
 
 inline std::string log_without_times(const std::string& folder) {

@@ -90,13 +90,14 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     std::vector<const char*> names;
     bool has_effect;
     const char* required;
-  } rules[] = {{{"causes", "ways", "explain", "edit"}, !figure, "no --figure"},
+  } rules[] = {
+      {{"causes", "ways", "explain", "edit"}, !figure, "a pass that is shown whole; --figure draws one picture"},
       {{"out"}, figure || !prints, "a page or a figure"},
       {{"numbers", "edits", "beside", "checkpoints", "at"}, !figure && !prints, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
-      {{"length", "figure"}, page.subject.given.empty(), "no --given, whose file says what is looked at"},
-      {{"beside"}, page.checkpoints == 0, "no --checkpoints, as one slider serves both"}};
+      {{"length", "figure"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
+      {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"}};
   for (const auto& rule : rules)
     for (const char* name : rule.names) line.refuse_unless(name, rule.has_effect, rule.required);
 }

@@ -283,7 +283,7 @@ void check(const CommandLine& line, const Options& options, const std::vector<co
   for (const PaperTable* table : tables)
     if (table->kind == Kind::not_ours)
       throw InputError(table->name, ": ", table->what, "; it cannot be run here: ", table->note);
-  line.refuse_unless("row", options.record.empty(), "no --record, which keeps whole tables");
+  line.refuse_unless("row", options.record.empty(), "a table that is printed; --record keeps whole ones");
   const auto any = [&](const auto& is_so) {
     return tables.empty() || std::ranges::any_of(tables, [&](const PaperTable* table) { return is_so(*table); });
   };

@@ -32,6 +32,11 @@ std::string cut_to_width(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, bytes));
 }
 
+std::string trimmed(std::string_view text) {
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  return std::string(text.substr(begin, text.find_last_not_of(' ') + 1 - begin));
+}
+
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
   std::vector<std::string> lines;
   std::istringstream words{std::string(text)};

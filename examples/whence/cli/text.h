@@ -14,6 +14,9 @@ namespace whence {
 // `text` cut so that it takes at most `columns`, never inside a character.
 [[nodiscard]] std::string cut_to_width(std::string_view text, std::size_t columns);
 
+// Without the blanks around it.
+[[nodiscard]] std::string trimmed(std::string_view text);
+
 // Lines of at most `columns`, but for words that are longer, broken at white space.
 [[nodiscard]] std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 

@@ -29,11 +29,6 @@ struct Edit {
   double number;
 };
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') + 1 - first);
-}
-
 [[noreturn]] void unreadable(const std::string& text) {
   throw InputError("--edit: ", in_quotes(text), " given; PATH[AXIS=PLACE, AXIS=FIRST..LAST] = NUMBER required, the ",
       "brackets if wanted, or *= or +=, as in \"blocks.0.attention.scores[h=1] = 0\"");

@@ -80,6 +80,14 @@ std::string peak_text(std::size_t peak, const std::string& what, std::size_t fre
       free == 0 ? "" : to_text("; ", bytes_text(free), " are free"));
 }
 
+// Of the gradients of parts that are summed.
+std::size_t bytes_of_sums(const Adam& optimizer) {
+  std::size_t sums = 0;
+  for (const Module::Parameter& parameter : optimizer.parameters())
+    sums += block_of(parameter.tensor, compute_dtype(parameter.tensor.dtype()));
+  return sums;
+}
+
 }  // namespace
 
 TrainingMemory planned_memory(const PlannedTraining& training) {
@@ -119,10 +127,8 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   for (std::int64_t n = 1; n <= 2; ++n) (void)step.take(n, 1e-3);
   found.peak = allocator.statistics().peak - before;
   // One sum waited for its other half; as many wait as the number of parts can be halved.
-  std::size_t sums = 0;
-  for (const Module::Parameter& parameter : precision.optimizer().parameters())
-    sums += block_of(parameter.tensor, compute_dtype(parameter.tensor.dtype()));
-  found.peak += sums * static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
+  found.peak += bytes_of_sums(precision.optimizer()) *
+                static_cast<std::size_t>(std::max(halvings - 1, 0) + (training.shared ? 1 : 0));
   return found;
 }
 

@@ -37,11 +37,6 @@ std::vector<Line> lines_of(const std::string& file, std::string_view text) {
   return lines;
 }
 
-std::string trimmed(std::string_view text) {
-  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
-  return std::string(text.substr(begin, text.find_last_not_of(' ') + 1 - begin));
-}
-
 Cells split_at(std::string_view text, std::string_view separator) {
   Cells parts;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -23,8 +23,7 @@ struct Line {
 // Without empty lines and those that begin with #. FileError where one goes on and none is before it.
 [[nodiscard]] std::vector<Line> lines_of(const std::string& file, std::string_view text);
 
-// Without blanks around it; parts between separators, and between blanks, likewise.
-[[nodiscard]] std::string trimmed(std::string_view text);
+// Parts between separators, and between blanks, without blanks around them.
 [[nodiscard]] Cells split_at(std::string_view text, std::string_view separator);
 [[nodiscard]] Cells words_in(std::string_view text);
 

@@ -165,7 +165,8 @@ struct TaskInfo {
   std::string title;  // one line
   std::string paper;
   // Declares the task's options on a command line and gives a function that makes the task from their values after
-  // parsing. The function owns the values. These options must not share a name with those of the model and of training.
+  // parsing. The function owns the values; REQUIRES: the line outlives it. These options must not share a name with
+  // those of the model and of training.
   std::function<std::function<std::unique_ptr<Task>()>(CommandLine&)> declare;
   // Options of `train` as "steps=300 dim=32": with these sizes `lab` takes minutes on a laptop, and the papers'
   // findings can show. The defaults are the papers' sizes.
