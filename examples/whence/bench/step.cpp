@@ -16,6 +16,7 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/machine/placement.h"
+#include "examples/whence/run/training.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/models.h"
 #include "nn/training/training_step.h"
@@ -141,7 +142,7 @@ class Training {
     step_.emplace(
         *precision_, [this](std::int64_t part) { return random_batch(what_, part); },
         [this, recorded](const TrainingBatch& batch, std::int64_t part) {
-          const Tensor loss = sum_of_losses(batch, part);
+          const Tensor loss = loss_of_(batch, part);
           if (recorded) return loss;
           synchronise(model_.device());
           forward_done_ = steady_seconds();
@@ -215,7 +216,7 @@ class Training {
       found.given.emplace_back(parameter.path, raw::copy(parameter.tensor));
     if (precision != "f32") return found;
     precision_->optimizer().zero_gradients();
-    const Tensor loss = sum_of_losses(batch, 0) * (1 / static_cast<double>(batch.counted));
+    const Tensor loss = loss_of_(batch, 0) * (1 / static_cast<double>(batch.counted));
     backward(loss);
     found.results = {{"loss", loss.detach()}};
     for (const Module::Parameter& parameter : model_.parameters())
@@ -226,13 +227,9 @@ class Training {
   const Transformer& model() const { return model_; }
 
  private:
-  [[nodiscard]] Tensor sum_of_losses(const TrainingBatch& batch, std::int64_t part) const {
-    const Pass pass{.training = true, .seed = 0, .step = static_cast<std::uint64_t>(part)};
-    return cross_entropy_sum(model_(batch.tensors[0], pass), batch.tensors[1]);
-  }
-
   const Case& what_;
   Transformer model_;
+  const LossOf loss_of_ = token_loss(model_, 0);
   std::optional<MixedPrecision> precision_;
   std::optional<TrainingStep> step_;
   std::int64_t steps_ = 0;

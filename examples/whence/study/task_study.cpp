@@ -82,7 +82,7 @@ void append(std::string& bytes, const tasks::Batch& batch) {
 void TaskStudy::declare(CommandLine& line) {
   using Count = Range<std::int64_t>;
   make_ = info_.declare(line);
-  task_ = make_();
+  task_ = make_(line);
   const tasks::Recipe recipe = task_->recipe();
   sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
   line.heading("Data")
@@ -107,7 +107,7 @@ TrainingOptions TaskStudy::training() const {
 }
 
 void TaskStudy::settle(const CommandLine& line, const TrainingOptions& training) {
-  task_ = make_();
+  task_ = make_(line);
   line.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
   line.refuse_unless("dump-set", dump_.count > 0, "--dump");
 }
@@ -275,13 +275,13 @@ RecordedTask recorded_task(const RunRecord& record) {
   RecordedTask recorded;
   CommandLine line("whence train " + record.subject, "");
   const auto make = tasks::find_task(record.subject).declare(line);
-  ModelChoice choice = choice_of(make()->model());
+  ModelChoice choice = choice_of(make(line)->model());
   declare(line, choice);
   line.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
   std::vector<std::string> known;
   for (const auto& [name, value] : line.values()) known.push_back(name);
   (void)line.parse(arguments_of(record, known, {}));
-  recorded.task = make();
+  recorded.task = make(line);
   recorded.model = with(recorded.task->model(), choice);
   if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
     throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,

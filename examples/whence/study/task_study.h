@@ -62,7 +62,7 @@ class TaskStudy final : public Study {
   }
 
   tasks::TaskInfo info_;
-  std::function<std::unique_ptr<tasks::Task>()> make_;  // owns the values of the task's options
+  tasks::MakeTask make_;
   std::shared_ptr<const tasks::Task> task_;
   RunSizes sizes_;
   tasks::DumpOptions dump_;

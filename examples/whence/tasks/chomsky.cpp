@@ -147,7 +147,7 @@ class ChomskyTask final : public DrawnTask {
   Reading reading_;
 };
 
-std::function<std::unique_ptr<Task>()> declare(CommandLine& line, const ChomskyProblem& problem) {
+MakeTask declare(CommandLine& line, const ChomskyProblem& problem) {
   const auto options = std::make_shared<ChomskyTask::Options>();
   using Length = Range<std::int64_t>;
   line.heading("Task");
@@ -162,9 +162,9 @@ std::function<std::unique_ptr<Task>()> declare(CommandLine& line, const ChomskyP
       .integer("test-to", &options->test_to, Length{1, 10000}, {"the longest test string", "symbols"})
       .integer("test-every", &options->test_every, Length{1, 10000},
           {"from one length tested to the next; 1: the papers'", "symbols"});
-  return [options, &problem, &line] {
+  return [options, &problem](const CommandLine& parsed) {
     if (options->test_to < options->test_from)
-      line.refuse("test-to", "at least --test-from", "the papers test 41 to 500");
+      parsed.refuse("test-to", "at least --test-from", "the papers test 41 to 500");
     return std::make_unique<ChomskyTask>(problem, *options);
   };
 }

@@ -166,7 +166,7 @@ std::unique_ptr<Task> make_task(const std::string& name, const std::vector<std::
   const auto make = info.declare(line);
   if (line.parse(options))
     throw Error("task '", name, "': --help or --version given among its options; options of the task alone required");
-  return make();
+  return make(line);
 }
 
 }  // namespace whence::tasks

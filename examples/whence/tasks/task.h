@@ -160,14 +160,16 @@ class DrawnTask : public Task {
   std::vector<DrawnSet> tests_;
 };
 
+// Makes a task from the values that its options have on the line that they were declared on, once it is parsed. Owns
+// these values.
+using MakeTask = std::function<std::unique_ptr<Task>(const CommandLine&)>;
+
 struct TaskInfo {
   std::string name;   // "selective_copy"
   std::string title;  // one line
   std::string paper;
-  // Declares the task's options on a command line and gives a function that makes the task from their values after
-  // parsing. The function owns the values; REQUIRES: the line outlives it. These options must not share a name with
-  // those of the model and of training.
-  std::function<std::function<std::unique_ptr<Task>()>(CommandLine&)> declare;
+  // Declares the task's options, which must not share a name with those of the model and of training.
+  std::function<MakeTask(CommandLine&)> declare;
   // Options of `train` as "steps=300 dim=32": with these sizes `lab` takes minutes on a laptop, and the papers'
   // findings can show. The defaults are the papers' sizes.
   std::string mini;
@@ -175,10 +177,10 @@ struct TaskInfo {
 
 // TaskInfo::declare of a task that has `struct Options`, a static function that declares them, and a constructor that
 // takes them after parsing, completes them, and may refuse them by the line.
-template <class Made> std::function<std::unique_ptr<Task>()> declared(CommandLine& line) {
+template <class Made> MakeTask declared(CommandLine& line) {
   const auto options = std::make_shared<typename Made::Options>();
   Made::declare(line.heading("Task"), *options);
-  return [options, &line]() -> std::unique_ptr<Task> { return std::make_unique<Made>(*options, line); };
+  return [options](const CommandLine& parsed) { return std::make_unique<Made>(*options, parsed); };
 }
 
 // const RegisterTask registered{{.name = "selective_copy", ...}};
