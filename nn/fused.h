@@ -1,5 +1,5 @@
 // What a GPU does in fewer kernels than the layers are written in: the only file that asks where a layer runs. Each
-// function is its plain form, which the CPU runs; tests/cuda_layers.cpp holds the two equal.
+// function is its plain form, which the CPU runs; tests/cuda/layers.cpp holds the two equal.
 #pragma once
 
 #include <optional>

@@ -186,7 +186,7 @@ class Checker {
       const RecordingScope record(true);
       const Tensor y = f_();
       if (!is_floating(y.dtype())) fail(op_, "f returned ", y.dtype(), "; a floating result required");
-      // never ones: under a plain sum a softmax backward of any scale passes, see tests/mutation.cpp
+      // never ones: under a plain sum a softmax backward of any scale passes, see tests/autograd/check/mutation.cpp
       v_ = random_numbers(y.numel(), options_.seed, 0);
       const Tensor v = raw::cast(raw::to_device(Tensor::of(v_, y.shape(), DType::f64), y.device()), y.dtype());
       const std::vector<Tensor> found =

@@ -1,5 +1,5 @@
 // What an op gives the generic tests: samples of its inputs, calls that it must refuse, and a place in the registry of
-// ops, which tests/battery.cpp walks.
+// ops, which tests/autograd/check/battery.cpp walks.
 #pragma once
 
 #include <functional>

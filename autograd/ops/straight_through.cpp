@@ -32,7 +32,7 @@ struct StraightThrough {
   Grads<2> backward(const Saved&, const Tensor& dy, Needs<2>) const { return {Tensor(), dy}; }
 };
 
-// Where the value is x itself, y = x: differences can judge it. That value and x may differ, tests/ops.cpp checks.
+// Where the value is x itself, y = x: differences can judge it. That value and x may differ, tests/autograd/ops.cpp checks.
 Tensor of_itself(const Tensor& x, Site at) { return straight_through(x.detach(), x, at); }
 std::vector<BadInput> bad_inputs() {
   return {refusal("straight_through: x is [3]; [2] required", straight_through, draw::zeros(2), draw::zeros(3)),

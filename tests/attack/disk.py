@@ -1,4 +1,4 @@
-"""K4: A disk that is full: a small tmpfs filled in steps (in a user's own mount namespace), or else limits on the size of a file."""
+"""A disk that is full: a small tmpfs filled in steps (in a user's own mount namespace), or else limits on the size of a file."""
 import resource
 import shutil
 import subprocess

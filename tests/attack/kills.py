@@ -1,4 +1,4 @@
-"""K2: kill -9 at random times of train, train lm and lab; the same command then goes on to the same bits."""
+"""kill -9 at random times of train, train lm and lab; the same command then goes on to the same bits."""
 import os
 import shutil
 import signal

@@ -1,4 +1,4 @@
-"""K1, K4: Kills and errors at system calls by number: whatever happens, the run goes on afterwards to the bits of an undisturbed one."""
+"""Kills and errors at system calls by number: whatever happens, the run goes on afterwards to the bits of an undisturbed one."""
 import shutil
 
 from tools import TRAIN, difference, has_checkpoint, result_of

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Log-likelihoods of choices under a small GPT-2 in PyTorch: the numbers that tests/language_choices.cpp holds ours to.
+"""Log-likelihoods of choices under a small GPT-2 in PyTorch: the numbers that tests/examples/language/choices.cpp holds ours to.
 
 Needs torch alone. One block, bytes as tokens, learned positions, every parameter set by a formula. The arithmetic is that
 of lm-evaluation-harness: the sum of log p over the continuation's tokens, the context cut on the left to 16 tokens, the

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """GPT-2 and GPT-NeoX as PyTorch has them against `whence convert`, both ways: the same logits to 1e-5.
-Needs torch, transformers and safetensors. Usage: examples/whence/verify/hugging_face.py [--whence PROGRAM]; --golden tests/data/hugging_face writes what tests/convert.cpp reads."""
+Needs torch, transformers and safetensors. Usage: examples/whence/verify/hugging_face.py [--whence PROGRAM]; --golden tests/examples/language/hugging_face writes what tests/examples/language/convert.cpp reads."""
 import argparse
 import pathlib
 import subprocess

@@ -1,0 +1,349 @@
+// The recording of operations and the backward pass: values, refusals, second derivatives, long chains, order, threads.
+#include <doctest/doctest.h>
+#include <pthread.h>
+
+#include <limits>
+#include <thread>
+
+#include "autograd/op.h"
+#include "tensor/device/allocator.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+std::vector<double> values(const Tensor& x) { return x.to_vector(); }
+using Numbers = std::vector<double>;
+
+std::size_t live_bytes() { return Allocator::cpu().statistics().live; }
+
+// y = x. Backward gives a gradient of the wrong shape, of the wrong dtype, or none.
+struct Wrong {
+  static constexpr const char* name = "wrong";
+  int how;
+  struct Saved {};
+  Tensor forward(Saved&, const Tensor& x) const { return raw::copy(x); }
+  Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
+    return {how == 0 ? sum(dy) : how == 1 ? raw::cast(dy, DType::f32) : Tensor()};
+  }
+};
+
+// f on a thread with a stack of 256 KiB: recursion over a long graph would end in a crash.
+void on_small_stack(void (*f)()) {
+  pthread_attr_t attributes;
+  REQUIRE(pthread_attr_init(&attributes) == 0);
+  REQUIRE(pthread_attr_setstacksize(&attributes, 256 * 1024) == 0);
+  pthread_t thread;
+  const auto run = [](void* function) -> void* {
+    reinterpret_cast<void (*)()>(function)();
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, reinterpret_cast<void*>(f)) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+}  // namespace
+
+TEST_CASE("gradients of functions that a hand can differentiate") {
+  const Tensor x = leaf({1, 2, 3}, {3}), w = leaf({4, 5, 6}, {3});
+  const auto g = grad(sum(x * w + x * x), {}, {x, w});
+  CHECK(values(g[0]) == Numbers{6, 9, 12});  // w + 2x
+  CHECK(values(g[1]) == Numbers{1, 2, 3});   // x
+  const auto seeded = grad(x * w, Tensor::of({1, 0, -2}, {3}, DType::f64), {x});
+  CHECK(values(seeded[0]) == Numbers{4, 0, -12});
+  const Tensor quotient = grad(x / w, Tensor::ones({3}, DType::f64), {w})[0];
+  CHECK(distance(quotient, Tensor::of({-1.0 / 16, -2.0 / 25, -3.0 / 36}, {3}, DType::f64)) < 1e-16);
+}
+
+TEST_CASE("a tensor used many times gathers one gradient from all of its uses") {
+  const Tensor x = leaf({3}, {});
+  CHECK(grad(x * x, {}, {x})[0].item() == 6);
+  CHECK(grad(x + x, {}, {x})[0].item() == 2);
+  CHECK(grad(x * x * x * x, {}, {x})[0].item() == 4 * 27);
+  CHECK(values(grad(sum(x * Tensor::of({1, 2, 4}, {3}, DType::f64)), {}, {x})[0]) ==
+        Numbers{7});  // broadcast: summed back
+}
+
+TEST_CASE("grad takes intermediate results, leaves, and y itself as inputs") {
+  const Tensor x = leaf({2}, {}), middle = x * x, y = middle * middle;
+  const auto g = grad(y, {}, {middle, x, y});
+  CHECK(g[0].item() == 8);   // 2 m
+  CHECK(g[1].item() == 32);  // 4 x^3
+  CHECK(g[2].item() == 1);
+  CHECK_FALSE(gradient(x).defined());  // grad leaves nothing on the leaves
+}
+
+TEST_CASE("inputs that y does not depend on: an error, or undefined where that is allowed") {
+  const Tensor x = leaf({2}, {}), other = leaf({1, 2}, {2}), constant = Tensor::ones({2}, DType::f64);
+  const Tensor y = x * x;
+  const std::string text = error_text([&] { (void)grad(y, {}, {x, other}); });
+  CHECK(text == above() + ": grad: y does not depend on input 1, [2]; drop it, or set allow_unused");
+  const auto g = grad(y, {}, {other, x, constant}, {.allow_unused = true});
+  CHECK_FALSE(g[0].defined());
+  CHECK(g[1].item() == 4);
+  CHECK_FALSE(g[2].defined());
+  CHECK_FALSE(grad(y, {}, {other}, {.allow_unused = true})[0].defined());
+}
+
+TEST_CASE("what y and seed must be") {
+  const Tensor x = leaf({1, 2}, {2}), y = x * x;
+  CHECK(message([&] { (void)grad(y, {}, {x}); }) ==
+        "grad: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
+  CHECK(message([&] { backward(y); }) ==
+        "backward: y is [2] and no seed given; a scalar, or a seed of y's shape, required");
+  CHECK(message([&] { backward(sum(x.detach())); }) ==
+        "backward: y is f64 [] without history; a result of recorded ops required; was it made under NoGrad?");
+  CHECK(message([&] { (void)grad(y, Tensor::ones({3}, DType::f64), {x}); }).find("grad: seed is [3]") == 0);
+  CHECK(message([&] { (void)grad(y, Tensor::ones({2}), {x}); }).find("grad: ") == 0);  // f32 for f64
+}
+
+TEST_CASE("requires_grad wants floating leaves") {
+  const Tensor x = leaf({1, 2}, {2});
+  CHECK(requires_grad(x).identity() == x.identity());  // again: nothing changes
+  CHECK(message([&] { (void)requires_grad(x * x); }) ==
+        "requires_grad: a result of multiply given; a leaf required; use detach() first");
+  CHECK(message([] { (void)requires_grad(Tensor::arange(3)); }).find("requires_grad: leaf is i64") == 0);
+  CHECK_FALSE(tracked(x.detach()));
+  CHECK(tracked(requires_grad((x * x).detach())));
+  CHECK(message([&] { (void)gradient(x * x); }) ==
+        "gradient: a [2] that is no leaf given; a tensor made with requires_grad required");
+}
+
+TEST_CASE("backward adds to the leaves") {
+  const Tensor x = leaf({1, -2}, {2});
+  for (const double expected : {2.0, 4.0, 6.0, 8.0}) {
+    backward(sum(x * x));
+    CHECK(values(gradient(x)) == Numbers{expected, -2 * expected});
+  }
+  clear_gradient(x);
+  CHECK_FALSE(gradient(x).defined());
+  backward(x * x, Tensor::of({1, 10}, {2}, DType::f64));
+  CHECK(values(gradient(x)) == Numbers{2, -40});
+}
+
+TEST_CASE("gradients that two leaves share are not added up in place") {
+  const Tensor a = leaf({1}, {1}), b = leaf({1}, {1});
+  backward(sum(a + b));  // both gradients may be the same tensor
+  backward(sum(a * a));
+  backward(sum(a * a));
+  CHECK(gradient(a).item() == 5);
+  CHECK(gradient(b).item() == 1);
+}
+
+TEST_CASE("a second backward through one graph: refused, or exactly twice with keep_graph") {
+  const Tensor x = leaf({1.3, -0.7}, {2}), z = leaf({0.2, 0.4}, {2});
+  const Tensor product = multiply(x, z);
+  const std::string made = above();
+  const Tensor loss = sum(product);
+  backward(loss, {}, {.keep_graph = true});
+  const Tensor once = raw::copy(gradient(x));
+  backward(loss);
+  CHECK(distance(gradient(x), raw::add(once, once)) == 0);
+  CHECK(error_text([&] { backward(product, product.detach()); }) ==
+        to_text(made, ": backward: multiply recorded at ", made,
+            " has released what it saved; a second backward through one graph needs keep_graph in the first"));
+  CHECK(message([&] { (void)grad(sum(product), {}, {x}); }).find("backward: multiply recorded at " + made) == 0);
+}
+
+TEST_CASE("numbers overwritten between forward and backward are refused, with both places") {
+  const Tensor x = leaf({1, 2}, {2});
+  const auto overwrite = [&](bool add) {
+    const Site here = Site::current();
+    const CallSite place(here);
+    if (add)
+      raw::add_into(Tensor::ones({2}, DType::f64), x);
+    else
+      raw::copy_into(Tensor::ones({2}, DType::f64), x);
+    return to_string(here);
+  };
+  for (const bool add : {false, true}) {
+    const Tensor y = multiply(x, x);
+    const std::string made = above(), written = overwrite(add);
+    CHECK(message([&] { backward(sum(y)); }) ==
+          to_text("backward: multiply recorded at ", made, " saved a f64 [2] that was overwritten at ", written,
+              "; backward needs the numbers it saw; write to a copy, or write after backward"));
+  }
+  const Tensor view = select(reshape(x, {2, 1}), 0, 1), y = square(view);  // views share the version of their storage
+  overwrite(true);
+  CHECK(message([&] { backward(sum(y)); }).find("that was overwritten at") != std::string::npos);
+  const Tensor sum_of_it = x + x;  // saves no numbers, so writing does no harm
+  overwrite(true);
+  CHECK(values(grad(sum_of_it, Tensor::ones({2}, DType::f64), {x})[0]) == Numbers{2, 2});
+}
+
+TEST_CASE("NoGrad records nothing") {
+  const Tensor x = leaf({2}, {});
+  {
+    const NoGrad values_only;
+    CHECK_FALSE(recording());
+    CHECK_FALSE(tracked(x * x));
+  }
+  CHECK(recording());
+  CHECK(tracked(x * x));
+  CHECK_FALSE(tracked(grad(x * x, {}, {x})[0]));
+}
+
+TEST_CASE("an op that gives a wrong gradient is named, with its line") {
+  const Tensor x = leaf({1, 2}, {2});
+  const char* expected[] = {" gave a gradient f64 [] for input 0, which is f64 [2]",
+      " gave a gradient f32 [2] for input 0, which is f64 [2]", " gave no gradient for input 0, which needs one"};
+  for (int how = 0; how < 3; ++how) {
+    const Tensor y = apply(Wrong{how}, Site::current(), x);
+    const std::string made = above();
+    CHECK(
+        error_text([&] { backward(sum(y)); }) == to_text(made, ": backward: wrong recorded at ", made, expected[how]));
+  }
+}
+
+TEST_CASE("second and third derivatives") {
+  const Tensor x = leaf({0.5, -1.25, 2}, {3});
+  const Tensor ones = Tensor::ones({3}, DType::f64);
+  const Tensor first = grad(multiply(multiply(x, x), x), ones, {x}, {.create_graph = true})[0];
+  const Tensor second = grad(first, ones, {x}, {.create_graph = true})[0];
+  const Tensor third = grad(second, ones, {x})[0];
+  CHECK(distance(first, raw::unary(functions::Affine{}, multiply(x, x).detach(), {3, 0})) < 1e-15);
+  CHECK(distance(second, raw::unary(functions::Affine{}, x.detach(), {6, 0})) < 1e-15);
+  CHECK(values(third) == Numbers{6, 6, 6});
+}
+
+TEST_CASE("second derivatives of functions of one number and of softmax") {
+  const Tensor x = leaf({0.5, -1.25, 2}, {3}), ones = Tensor::ones({3}, DType::f64);
+  const Tensor s = sigmoid(x).detach();
+  const Tensor first = grad(sigmoid(x), ones, {x}, {.create_graph = true})[0];
+  CHECK(distance(first, s * (ones - s)) < 1e-15);
+  CHECK(distance(grad(first, ones, {x})[0], s * (ones - s) * (ones - s * 2.0)) < 1e-15);
+  const Tensor v = normal({3}, 1), u = normal({3}, 2);
+  const auto slope = [&](const Tensor& at) { return grad(sum(softmax(at) * v), {}, {at}, {.create_graph = true})[0]; };
+  const Tensor curvature = grad(sum(slope(x) * u), {}, {x})[0];  // (d/dx) <gradient, u>
+  const double step = 1e-5;
+  const Tensor ahead = slope(requires_grad(x.detach() + u * step)),
+               behind = slope(requires_grad(x.detach() - u * step));
+  CHECK(distance(curvature, (ahead - behind).detach() * (0.5 / step)) < 1e-9);
+}
+
+TEST_CASE("ops that are differentiable once say so") {
+  const Tensor x = leaf({0.5, -1.25}, {1, 2}), weight = leaf({1, 1}, {2}), bias = leaf({0, 0}, {2});
+  const Tensor y = layer_norm(x, weight, bias);
+  const std::string made = above();
+  CHECK(message([&] { (void)grad(sum(y * y), {}, {x}, {.create_graph = true}); }) ==
+        to_text("backward: layer_norm recorded at ", made,
+            " is differentiable once; create_graph goes through ops with composed backwards only; use the composed "
+            "form"));
+}
+
+TEST_CASE("a chain of a million ops: forward, backward and destruction without recursion") {
+  on_small_stack([] {
+    const Tensor x = leaf({0.25}, {});
+    Tensor y = x;
+    for (int k = 0; k < 1'000'000; ++k) y = y + 1.0;
+    CHECK(y.item() == 1'000'000.25);
+    CHECK(grad(y, {}, {x})[0].item() == 1);
+    backward(y);
+    CHECK(gradient(x).item() == 1);
+  });
+}
+
+TEST_CASE("a chain that its saved tensors hold as well is freed without recursion") {
+  const std::size_t before = live_bytes();
+  on_small_stack([] {
+    const Tensor x = leaf({1}, {}), factor = leaf({1}, {});
+    Tensor y = x;
+    for (int k = 0; k < 200'000; ++k) y = multiply(y, factor);
+    CHECK(grad(y, {}, {factor})[0].item() == 200'000);
+    y = {};  // here the graph dies unused, with all that it saved
+    Tensor z = x;
+    for (int k = 0; k < 200'000; ++k) z = multiply(z, factor);
+    backward(z);
+    CHECK(gradient(factor).item() == 200'000);
+  });
+  CHECK(live_bytes() == before);
+}
+
+TEST_CASE("a graph gives all of its memory back") {
+  const std::size_t before = live_bytes();
+  {
+    const Tensor x = normal_leaf({64, 64}, 1), w = normal_leaf({64, 64}, 2);
+    const Tensor y = softmax(matmul(x, w)) * x;
+    CHECK(live_bytes() > before);
+    backward(sum(y * y), {}, {.keep_graph = true});
+    (void)grad(sum(y), {}, {x}, {.create_graph = true});
+  }
+  CHECK(live_bytes() == before);
+}
+
+TEST_CASE("gradients are added in one order: the same bits each time and on any number of threads") {
+  const auto run = [] {
+    const Tensor x = normal_leaf({7, 130}, 3, DType::f32);
+    Tensor total = sum(x);
+    for (int k = 1; k < 60; ++k) total = total + sum(sigmoid(x * (0.37 * k)) * x) * (1.0 / k);
+    return grad(total, {}, {x})[0];
+  };
+  const Tensor first = run();
+  CHECK(largest(first) > 0);
+  CHECK(same_bits(first, run()));
+  expect_thread_independent("sum of sixty terms", run);
+}
+
+TEST_CASE("threads build and differentiate graphs of their own at once") {
+  const auto run = [](std::uint64_t seed) {
+    const Tensor x = normal_leaf({12, 12}, seed);
+    Tensor y = x;
+    for (int k = 0; k < 30; ++k) y = tanh(matmul(y, x, 0.3)) + x;
+    return grad(sum(y * y), {}, {x})[0];
+  };
+  std::vector<Tensor> expected, found(4);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) expected.push_back(run(seed));
+  std::vector<std::thread> workers;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) workers.emplace_back([&, seed] { found[seed] = run(seed); });
+  for (std::thread& worker : workers) worker.join();
+  for (std::size_t k = 0; k < 4; ++k) CHECK(same_bits(expected[k], found[k]));
+}
+
+TEST_CASE("cross_entropy: the gradient takes the place of logits that nobody else names, with the same numbers") {
+  const Tensor target = Tensor::of({2, -1, 0}, {3}, DType::i64);
+  const auto gradient_of = [&](bool hold, bool keep) {
+    const Tensor x = requires_grad(Tensor::normal({3, 5}, 0, 1, Stream(0, "logits")));
+    const Tensor logits = x * 2.0, held = hold ? logits : Tensor();
+    const std::vector<double> before = logits.to_vector();
+    Tensor loss = cross_entropy(hold ? logits : x * 2.0, target);
+    backward(loss, {}, {.keep_graph = keep});
+    CHECK(logits.to_vector() == before);
+    const std::vector<double> once = gradient(x).to_vector();
+    if (!keep) return once;
+    clear_gradient(x);
+    backward(loss);
+    CHECK(gradient(x).to_vector() == once);
+    return once;
+  };
+  const std::vector<double> alone = gradient_of(false, false);
+  CHECK(gradient_of(true, false) == alone);
+  CHECK(gradient_of(false, true) == alone);
+  CHECK(gradient_of(true, true) == alone);
+}
+
+TEST_CASE("cross_entropy: a batch whose labels are all ignored has loss 0 and gradient 0, whatever its logits") {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor ignored = Tensor::full({3}, -1, DType::i64);
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const bool sum : {false, true}) {
+      const Tensor x = requires_grad(Tensor::of({1, 2, infinity, 4, nan, -infinity}, {3, 2}, dtype));
+      const Tensor loss = sum ? cross_entropy_sum(x, ignored) : cross_entropy(x, ignored);
+      CHECK(loss.item() == 0);
+      backward(loss);
+      CHECK(gradient(x).to_vector() == std::vector<double>(6, 0));
+    }
+}
+
+TEST_CASE("cross_entropy: backward needs no second tensor as large as the logits") {
+  const index_t rows = 64, width = 4096;
+  const Tensor x = requires_grad(Tensor::ones({rows, 1})), weight = Tensor::ones({1, width});
+  const Tensor target = Tensor::zeros({rows}, DType::i64);
+  const Tensor loss = cross_entropy(matmul(x, weight), target);
+  Allocator::cpu().reset_peak();
+  const std::size_t before = Allocator::cpu().statistics().live;
+  backward(loss);
+  CHECK(Allocator::cpu().statistics().peak - before < static_cast<std::size_t>(rows * width) * sizeof(float) / 2);
+}

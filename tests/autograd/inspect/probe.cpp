@@ -1,0 +1,226 @@
+// Probes: names, values, gradients, edits, and that they cost nothing when nobody looks.
+#include "autograd/inspect/probe.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/inspect/graph_text.h"
+#include "autograd/node.h"
+#include "tensor/device/allocator.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// layer.squares = x^2;  layer.inner.cubes = x^3;  y = their product
+Tensor function(const Tensor& x) {
+  static const std::string outer = "layer", inner = "layer.inner";
+  const Scope scope(outer);
+  const Tensor squares = probe("squares", x * x);
+  const Tensor cubes = [&] {
+    const Scope deeper(inner);
+    return probe("cubes", squares * x);
+  }();
+  return sum(probe("product", squares * cubes));
+}
+
+std::size_t nodes_of(const Tensor& y) {
+  const std::string text = print_graph(y);
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("a probe is named after its scope, and gives value and gradient") {
+  const Tensor x = leaf({2, -1}, {2});
+  const Capture capture("*");
+  backward(function(x));
+  CHECK(capture.names() == Names{"layer.squares", "layer.inner.cubes", "layer.product"});
+  CHECK(capture["layer.squares"].value().to_vector() == std::vector<double>{4, 1});
+  CHECK(capture["layer.inner.cubes"].value().to_vector() == std::vector<double>{8, -1});
+  CHECK_FALSE(tracked(capture["layer.squares"].value()));
+  // y = s c, c = s x:  dy/dc = s,  dy/ds = c + s x = 2 x^3
+  CHECK(capture["layer.inner.cubes"].gradient().to_vector() == std::vector<double>{4, 1});
+  CHECK(capture["layer.squares"].gradient().to_vector() == std::vector<double>{16, -2});
+  CHECK(capture["layer.product"].gradient().to_vector() == std::vector<double>{1, 1});
+  CHECK(gradient(x).to_vector() == std::vector<double>{80, 5});  // 5 x^4
+}
+
+TEST_CASE("a probe's gradient is what grad() gives for the intermediate result") {
+  const Tensor x = normal_leaf({3, 4}, 1), w = normal_leaf({4, 4}, 2);
+  const Capture capture("hidden");
+  const Tensor hidden = probe("hidden", tanh(matmul(x, w)));
+  const Tensor loss = sum(square(matmul(hidden, w)) * hidden);
+  const Tensor expected = grad(loss, {}, {hidden})[0];  // stops at the probe's result: the probe itself is not reached
+  CHECK_FALSE(capture["hidden"].gradient().defined());
+  backward(loss);
+  CHECK(same_bits(capture["hidden"].gradient(), expected));
+}
+
+TEST_CASE("a value that is probed twice under one name adds its gradients and keeps the last value") {
+  const Tensor x = leaf({3}, {});
+  const Capture capture("p");
+  const Tensor first = probe("p", x * 2.0);
+  const Tensor y = first + probe("p", x * 5.0) * 10.0;
+  backward(y);
+  CHECK(capture.names().size() == 1);
+  CHECK(capture["p"].value().item() == 15);
+  CHECK(capture["p"].gradient().item() == 11);
+}
+
+TEST_CASE("a capture counts the probes that are passed under it, and those that it does not save too") {
+  const Capture outer("layer.squares"), nothing;
+  (void)function(leaf({1}, {}));
+  CHECK(nothing.passed() == 3);
+  CHECK(nothing.names().empty());
+  CHECK(outer.passed() == 3);
+  CHECK(outer.names() == Names{"layer.squares"});
+}
+
+TEST_CASE("patterns") {
+  CHECK(matches("*", ""));
+  CHECK(matches("*", "blocks.0.q"));
+  CHECK(matches("*.gates", "blocks.0.attention.position.gates"));
+  CHECK_FALSE(matches("*.gates", "gates"));
+  CHECK(matches("*gates", "gates"));
+  CHECK(matches("blocks.*.q", "blocks.11.q"));
+  CHECK_FALSE(matches("blocks.*.q", "blocks.11.qk"));
+  CHECK(matches("a*b*c", "aXbYbZc"));
+  CHECK_FALSE(matches("a*b*c", "aXcYb"));
+  CHECK_FALSE(matches("", "x"));
+  CHECK(matches("", ""));
+  CHECK(matches("x**", "x"));
+  CHECK_FALSE(matches("Q", "q"));
+  const Capture capture("*.squares", "*.inner.*");
+  (void)function(leaf({1}, {}));
+  CHECK(capture.names() == Names{"layer.squares", "layer.inner.cubes"});
+  CHECK(capture.contains("layer.squares"));
+  CHECK_FALSE(capture.contains("layer.product"));
+}
+
+TEST_CASE("captures nest: each keeps what its own patterns match, until its end") {
+  const Tensor x = leaf({2}, {});
+  const Capture outer("*squares*", "*product*");
+  {
+    const Capture inner("*product*");
+    backward(function(x));
+    CHECK(inner.names() == Names{"layer.product"});
+    CHECK(inner["layer.product"].gradient().item() == 1);
+  }
+  CHECK(outer.names() == Names{"layer.squares", "layer.product"});
+  CHECK(outer["layer.squares"].gradient().item() == 16);
+  CHECK(outer["layer.product"].gradient().item() == 1);
+}
+
+TEST_CASE("without a matching capture nothing is recorded: the same nodes, the same tensor") {
+  const Tensor x = leaf({2, 3}, {2});
+  const std::size_t plain = nodes_of(function(x));
+  CHECK(probe("anything", x).identity() == x.identity());
+  {
+    const Capture capture("*.nothing.has.this.name");
+    CHECK(nodes_of(function(x)) == plain);
+    CHECK(capture.names().empty());
+  }
+  const Capture capture("*");
+  CHECK(nodes_of(function(x)) == plain + 3);
+}
+
+TEST_CASE("an edit replaces the value, is itself differentiated, and can ablate") {
+  const Tensor x = leaf({2}, {});
+  const double untouched = function(x).item();
+  {
+    Capture capture;  // edits need no pattern to capture
+    capture.edit("*.squares", [](const Tensor& value) { return value * 3.0; });
+    const Tensor y = function(x);  // s = 3 x^2, c = s x, y = s c = 9 x^5
+    CHECK(y.item() == 9 * untouched);
+    CHECK(grad(y, {}, {x})[0].item() == 9 * 80);
+    CHECK(capture.names().empty());
+  }
+  Capture capture("*cubes");
+  capture.edit("*cubes", [](const Tensor& value) { return Tensor::zeros(value.shape(), value.dtype()); });
+  const Tensor y = function(x);
+  CHECK(y.item() == 0);
+  CHECK(capture["layer.inner.cubes"].value().item() == 0);  // after the edit
+  backward(y);
+  CHECK(gradient(x).item() == 0);
+}
+
+TEST_CASE("edits run in order, outer captures after inner ones") {
+  Capture outer("p");
+  outer.edit("p", [](const Tensor& value) { return value * 10.0; });
+  Capture inner("p");
+  inner.edit("p", [](const Tensor& value) { return value + 1.0; });
+  inner.edit("*", [](const Tensor& value) { return value * 2.0; });
+  CHECK(probe("p", leaf({3}, {})).item() == 80);
+  CHECK(inner["p"].value().item() == 8);
+  CHECK(outer["p"].value().item() == 80);
+}
+
+TEST_CASE("wants_under: whether some active capture could match a name under a path") {
+  CHECK_FALSE(Capture::wants_under("blocks.0"));
+  {
+    const Capture capture("*.gates");  // a star may stand for any path
+    CHECK(Capture::wants_under("blocks.0"));
+    CHECK(Capture::wants_under(""));
+  }
+  Capture capture("blocks.0.attention.*");
+  CHECK(Capture::wants_under("blocks.0.attention"));
+  CHECK(Capture::wants_under("blocks.0.attention.position"));
+  CHECK(Capture::wants_under("blocks.0"));
+  CHECK_FALSE(Capture::wants_under("blocks.1.attention"));
+  CHECK_FALSE(Capture::wants_under("blocks.0.mlp"));
+  {
+    const Capture inner("blocks.1.attention.pattern");
+    CHECK(Capture::wants_under("blocks.1.attention"));
+    CHECK_FALSE(Capture::wants_under("blocks.1.attention.pattern"));  // a name, not a path
+    CHECK(Capture::wants_under("blocks.0.attention"));                // outer captures count
+  }
+  CHECK_FALSE(Capture::wants_under("blocks.1.attention"));
+  capture.edit("blocks.1.*", [](const Tensor& value) { return value; });
+  CHECK(Capture::wants_under("blocks.1.attention"));
+}
+
+TEST_CASE("unknown names and edits of another shape are refused") {
+  Capture capture("*");
+  CHECK(message([&] { (void)capture["gates"]; }) ==
+        "capture: 'gates' given; no probe of that name was passed under this capture; seen: none");
+  (void)function(leaf({1}, {}));
+  CHECK(message([&] { (void)capture["layer.cubes"]; }) ==
+        "capture: 'layer.cubes' given; no probe of that name was passed under this capture; seen: layer.squares, "
+        "layer.inner.cubes, "
+        "layer.product");
+  capture.edit("*.product", [](const Tensor& value) { return sum(value); });
+  CHECK(message([] {
+    (void)function(leaf({1, 2}, {2}));
+  }) == "edit: layer.product was f64 [2], the edit gave f64 []; equal ones required");
+  Capture other;
+  other.edit("p", [](const Tensor& value) { return raw::cast(value, DType::f32); });
+  CHECK(message([] { (void)probe("p", Tensor::ones({2}, DType::f64)); }) ==
+        "edit: p was f64 [2], the edit gave f32 [2]; equal ones required");
+}
+
+TEST_CASE("probes work without gradients, and a captured gradient keeps no graph alive") {
+  {
+    const NoGrad values_only;
+    const Capture capture("*");
+    (void)function(leaf({2}, {}));
+    CHECK(capture["layer.squares"].value().item() == 4);
+    CHECK_FALSE(capture["layer.squares"].gradient().defined());
+  }
+  const std::size_t before = Allocator::cpu().statistics().live;
+  {
+    const Capture capture("*");
+    const Tensor x = leaf({2}, {});
+    const Tensor slope = grad(function(x), {}, {x}, {.create_graph = true})[0];
+    CHECK(capture["layer.squares"].gradient().item() == 16);
+    CHECK_FALSE(tracked(capture["layer.squares"].gradient()));
+    CHECK(tracked(slope));
+  }
+  CHECK(Allocator::cpu().statistics().live == before);
+  const Capture capture("*");
+  const Tensor x = leaf({2}, {});
+  CHECK(grad(grad(function(x), {}, {x}, {.create_graph = true})[0], {}, {x})[0].item() == 20 * 8);
+}

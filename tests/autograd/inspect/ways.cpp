@@ -1,0 +1,214 @@
+// Whence a gradient came: its ways, its zeros, and single numbers worked out.
+#include "autograd/inspect/ways.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/inspect/explain.h"
+#include "autograd/inspect/zeros.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using StepNames = std::vector<std::string>;
+
+std::vector<Place> places_of(const Capture& capture) {
+  std::vector<Place> places;
+  for (const std::string& name : capture.names()) places.push_back(capture.place(name));
+  return places;
+}
+
+Tensor sum_of(const std::vector<Way>& ways) {
+  Tensor total;
+  for (const Way& way : ways) total = total.defined() ? raw::add(total, way.gradient) : way.gradient;
+  return total;
+}
+
+// The reasons of the gradient of y by x, by their names; x and y are probed here.
+std::vector<std::string> reasons(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  const Capture capture("*");
+  const Tensor y = f(probe("x", requires_grad(raw::copy(x))));
+  const Zeros zeros = why_zero(y, {}, places_of(capture));
+  std::vector<std::string> names;
+  for (const unsigned char code : zeros.of.at("x")) names.emplace_back(to_string(zeros.reasons[code].stop));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
+  const Tensor x = leaf({2, -3}, {2});
+  const Capture capture("*");
+  const Tensor seen = probe("x", x);
+  const Tensor squares = probe("squares", seen * seen), cubes = probe("cubes", squares * seen);
+  const Tensor y = sum(cubes + squares * 10.0);
+  const std::vector<Way> found = ways(y, {}, capture.place("x"), places_of(capture));
+  REQUIRE(found.size() == 3);
+  // y = x^3 + 10 x^2: 10 x^2 gives 20 x; x^3 = s x gives s = x^2 by its own x, and 2 x x by its square
+  CHECK(found[0].steps == StepNames{"cubes"});
+  CHECK(found[0].gradient.to_vector() == std::vector<double>{4, 9});
+  CHECK(found[1].steps == StepNames{"squares"});
+  CHECK(found[1].gradient.to_vector() == std::vector<double>{40, -60});
+  CHECK(found[2].steps == StepNames{"cubes", "squares"});
+  CHECK(found[2].gradient.to_vector() == std::vector<double>{8, 18});
+  CHECK(distance(sum_of(found), grad(y, {}, {x})[0]) == 0);
+  CHECK(ways(y, {}, {"elsewhere", {}}, {}).empty());
+}
+
+TEST_CASE("zeros: each reason, where it is known by hand") {
+  using Names = std::vector<std::string>;
+  const auto of = [](const std::vector<double>& numbers) {
+    return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64);
+  };
+  CHECK(reasons([](const Tensor& x) { return sum(relu(x)); }, of({1, -1})) == Names{"lives", "dead unit"});
+  CHECK(reasons([](const Tensor& x) { return sum(leaky_relu(x)); }, of({1, -1})) == Names{"lives", "leaking"});
+  CHECK(reasons([](const Tensor& x) { return sum(clamp_max(x, 2)); }, of({1, 3})) == Names{"lives", "clamped"});
+  CHECK(reasons([](const Tensor& x) { return sum(sigmoid(x)); }, of({0, 20, 800})) ==
+        Names{"lives", "saturated", "saturated"});
+  const Tensor mask = Tensor::of({1, 0}, {2}, DType::boolean);
+  CHECK(reasons([&](const Tensor& x) { return sum(masked(x, mask)); }, of({1, 1})) == Names{"lives", "masked"});
+  // What a whole row shares, softmax ignores; a reason passes on through what depends on such entries alone.
+  const Tensor weights = of({1, -2, 0.5});
+  CHECK(
+      reasons([&](const Tensor& x) { return sum(softmax(expand(x, {3})) * weights); }, of({0.7})) == Names{"cancels"});
+  CHECK(reasons([&](const Tensor& x) { return sum(softmax(x) * weights); }, of({0, 900, 0})) ==
+        Names{"no weight", "all weight", "no weight"});
+  CHECK(reasons([](const Tensor& x) { return sum(relu(x * 3.0 - 6.0)); }, of({1, 4})) == Names{"dead unit", "lives"});
+  CHECK(reasons(
+            [](const Tensor& x) {
+              return sum(reverse_cumulative_sum(x, 0) * Tensor::of({0, 0, 1}, {3}, DType::f64));
+            },
+            of({1, 2, 3})) == Names{"zero derivative", "zero derivative", "lives"});
+}
+
+TEST_CASE("zeros: what no gradient reaches is not blamed on what would have stopped it") {
+  using Names = std::vector<std::string>;
+  const Tensor target = Tensor::of({0, -1}, {2}, DType::i64);
+  CHECK(reasons([&](const Tensor& x) { return cross_entropy(relu(x), target); },
+            Tensor::of({1, -1, 1, -1}, {2, 2}, DType::f64)) == Names{"lives", "dead unit", "no target", "no target"});
+}
+
+TEST_CASE("zeros: interpolation at whole positions, at the end of the table, between equal rows, in rows not read") {
+  const Tensor table = Tensor::of({5, 1, 1, 4}, {1, 4}, DType::f64);
+  const Tensor positions = Tensor::of({0.5, 1, 1.5, 3}, {1, 4}, DType::f64);
+  using Names = std::vector<std::string>;
+  CHECK(reasons([&](const Tensor& p) { return sum(lerp_at(table, p)); }, positions) ==
+        Names{"lives", "whole position", "table flat", "clamped"});
+  CHECK(reasons(
+            [&](const Tensor& p) {
+              return sum(lerp_at(Tensor::zeros({1, 4}, DType::f64), p));
+            },
+            positions) == Names{"table flat", "table flat", "table flat", "table flat"});
+  CHECK(reasons(
+            [&](const Tensor& t) {
+              return sum(lerp_at(t, Tensor::of({0.5, 3}, {1, 2}, DType::f64)));
+            },
+            table) == Names{"lives", "lives", "row not read", "lives"});
+  const Tensor index = Tensor::of({2, 0}, {2}, DType::i64);
+  CHECK(reasons([&](const Tensor& t) { return sum(take_rows(t, index)); }, normal({3, 1}, 1)) ==
+        Names{"lives", "row not read", "lives"});
+  const Tensor target = Tensor::of({1, -1}, {2}, DType::i64);
+  CHECK(reasons([&](const Tensor& x) { return cross_entropy(x, target); }, normal({2, 2}, 1)) ==
+        Names{"lives", "lives", "no target", "no target"});
+}
+
+TEST_CASE("explained: a number from what its op read, a gradient from the next places") {
+  const Tensor q = normal_leaf({2, 3}, 1), k = normal_leaf({4, 3}, 2), w = normal_leaf({2, 4}, 3);
+  const Tape tape;
+  const Capture capture("*");
+  const Tensor scores = probe("scores", matmul(probe("q", q), transpose(probe("k", k)), 0.5));
+  const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(probe("gates", sigmoid(scores))), 1.5));
+  const Tensor y = sum(p * w + scores);
+  const std::vector<Place> places = places_of(capture);
+
+  const Contribution score = explain_value(tape, capture.place("scores"), {1, 2}, places);
+  CHECK(score.op == "matmul");
+  REQUIRE(score.from.size() == 3);  // of a product one factor, times the other
+  double total = 0;
+  for (const Contribution& operand : score.from) {
+    CHECK(operand.name == "q");
+    CHECK(operand.derivative == 0.5 * k.at({2, operand.at[1]}));
+    total += operand.derivative * operand.value;
+  }
+  CHECK(std::abs(total - score.value) < 1e-14);
+  const Tensor shifted = probe("shifted", scores + Tensor::full({1, 4}, 3, DType::f64));  // a constant counts too
+  const Contribution sum = explain_value(tape, capture.place("shifted"), {1, 2}, places);
+  REQUIRE(sum.from.size() == 2);
+  CHECK(std::abs(sum.from[0].value + sum.from[1].value - sum.value) < 1e-14);
+
+  const Contribution position = explain_value(tape, capture.place("positions"), {0, 2}, places);
+  CHECK(position.op == "reverse_cumulative_sum");  // the clamp only moves the number, and is left out
+  REQUIRE(position.from.size() == 2);              // gates 2 and 3
+  CHECK(position.from[0].name == "gates");
+
+  const Tensor dscores = capture["scores"].gradient();
+  backward(y, {}, {.keep_graph = true});
+  for (index_t i = 0; i < 2; ++i) {
+    for (index_t j = 0; j < 4; ++j) {
+      const ExplainedGradient found = explain_gradient(tape, y, capture.place("gates"), {i, j}, places);
+      CHECK(found.gradient == capture["gates"].gradient().at({i, j}));
+      CHECK(std::abs(found.sum - found.gradient) < 1e-14);
+      for (const GradientTerm& term : found.terms) CHECK(term.name == "positions");
+    }
+  }
+  const ExplainedGradient both = explain_gradient(tape, y, capture.place("scores"), {0, 0}, places);
+  CHECK(both.terms.size() == 2);  // the gate, and the loss itself
+  CHECK(std::abs(both.sum - both.gradient) < 1e-14);
+  CHECK(error_text([&] {
+    (void)explain_value(tape, capture.place("scores"), {2, 0}, places);
+  }).find("[2,0] given in scores, which is [2,4]; a position inside of it required") != std::string::npos);
+}
+
+TEST_CASE("passages: the graph between named places, and how much came by each") {
+  const Tensor x = leaf({2, -3}, {2}), w = leaf({4, 5}, {2});
+  const Capture capture("*");
+  const Tensor seen = probe("x", x);
+  const Tensor squares = probe("squares", seen * seen);
+  const Tensor y = sum(squares * w + seen);
+  std::vector<Place> places = places_of(capture);
+  places.push_back(place_of("w", w));
+  std::vector<std::string> found;
+  for (const Passage& passage : passages(y, {}, places))
+    found.push_back(to_text(passage.from, " > ", passage.to, " ", passage.norm * passage.norm));
+  // dy/dx = 1 directly, and 2 x w by the squares: 16 and -30; dy/ds = w, dy/dw = x^2
+  CHECK(found == std::vector<std::string>{" > squares 41", " > x 2", "squares > x 1156", " > w 97"});
+}
+
+TEST_CASE("zeros: a table as long as the row is no row by itself") {
+  using Names = std::vector<std::string>;
+  const Tensor positions = Tensor::of({0.5, 0.5, 2, 2}, {1, 4}, DType::f64),
+               mask = Tensor::of({1, 1, 1, 0}, {4}, DType::boolean);
+  CHECK(reasons([&](const Tensor& t) { return sum(masked(lerp_at(t, positions), mask)); },
+            Tensor::of({1, 2, 3, 4}, {1, 4}, DType::f64)) == Names{"lives", "lives", "lives", "row not read"});
+}
+
+TEST_CASE("zeros: 255 reasons are told apart, and no more") {
+  std::vector<Reason> reasons(1);
+  for (int line = 0; line < 300; ++line)
+    CHECK(number_of({line % 2 ? Stop::dead : Stop::clamped, "op", std::to_string(line)}, reasons) > 0);
+  CHECK(reasons.size() == 256);
+  CHECK(reasons[number_of({Stop::dead, "op", "elsewhere"}, reasons)].stop == Stop::dead);
+  CHECK(number_of({Stop::whole}, reasons) == 255);
+}
+
+TEST_CASE("what is found out about a graph changes nothing of what a capture saw") {
+  const Tensor x = normal_leaf({2, 3}, 1);
+  const Tape tape;
+  Capture capture("*");
+  const Tensor y = sum(square(probe("hidden", tanh(x))));
+  backward(y, {}, {.keep_graph = true});
+  const Tensor before = raw::copy(capture["hidden"].gradient());
+  const std::vector<Place> places = places_of(capture);
+  (void)ways(y, {}, place_of("x", x), places);
+  (void)passages(y, {}, places);
+  (void)why_zero(y, {}, places);
+  (void)explain_gradient(tape, y, capture.place("hidden"), {0, 0}, {});
+  CHECK(same_bits(capture["hidden"].gradient(), before));
+  const Capture inner("inner");
+  capture.stop();  // in any order
+  (void)probe("inner", x);
+  CHECK(inner.contains("inner"));
+  CHECK_FALSE(capture.contains("inner"));
+}

@@ -1,0 +1,251 @@
+// Ops with several results (autograd/op.h): every result used, one, or one twice; again and again; after errors; seen
+// by whoever walks the graph. And add_norm beside the ops that it joins.
+#include "autograd/op.h"
+#include "autograd/inspect/explain.h"
+#include "autograd/inspect/graph_text.h"
+#include "autograd/inspect/ways.h"
+#include "autograd/inspect/zeros.h"
+#include "autograd/recording.h"
+#include "tensor/device/allocator.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+// c x by no op of the engine, which would say itself that it made infinity.
+Tensor times(const Tensor& x, double c) {
+  Numbers numbers = x.to_vector();
+  for (double& number : numbers) number *= c;
+  return Tensor::of(numbers, x.shape(), x.dtype());
+}
+
+// y_0 = 2 x + z, y_1 = 5 x, of which backward says what came, and fails when it is told to.
+struct Two {
+  static constexpr const char* name = "two";
+  static constexpr bool once = true;
+  struct Seen {
+    int calls = 0;
+    bool first = false, second = false, fails = false;
+  };
+  Seen* seen;
+  struct Saved {
+    SavedTensor x;
+  };
+  std::array<Tensor, 2> forward(Saved& saved, const Tensor& x, const Tensor& z) const {
+    saved.x = x;
+    return {whence::add(x * 2.0, z), x * 5.0};
+  }
+  Grads<2> backward(const Saved& saved, std::span<const Tensor, 2> dy, Needs<2>) const {
+    ++seen->calls, seen->first = dy[0].defined(), seen->second = dy[1].defined();
+    if (seen->fails) fail(name, "told to fail");
+    const Tensor none = Tensor::zeros(saved.x.get().shape(), saved.x.get().dtype());
+    const Tensor first = dy[0].defined() ? dy[0] : none, second = dy[1].defined() ? dy[1] : none;
+    return {raw::add(times(first, 2), times(second, 5)), first};
+  }
+};
+
+// An op whose only result is what it was given.
+struct Same {
+  static constexpr const char* name = "same";
+  struct Saved {};
+  std::array<Tensor, 1> forward(Saved&, const Tensor& x) const { return {x}; }
+  Grads<1> backward(const Saved&, std::span<const Tensor, 1> dy, Needs<1>) const { return {dy[0]}; }
+};
+
+struct Example {
+  Two::Seen seen;
+  Tensor x = leaf({1, -2}, {2}), z = leaf({3, 4}, {2});
+  std::array<Tensor, 2> y() { return apply(Two{&seen}, Site::current(), x, z); }
+};
+
+struct Norms {
+  Tensor x, added, weight, bias;
+  std::vector<Tensor> leaves() const {
+    return bias.defined() ? std::vector<Tensor>{x, added, weight, bias} : std::vector<Tensor>{x, added, weight};
+  }
+  SumAndNorm joined() const { return add_norm(x, added, weight, bias, 1e-5); }
+  SumAndNorm composed() const {
+    const Tensor sum = x + added;
+    return {sum, bias.defined() ? layer_norm(sum, weight, bias, 1e-5) : rms_norm(sum, weight, 1e-5)};
+  }
+};
+
+Norms norms(DType dtype, bool bias) {
+  const auto made = [&](const Shape& shape, std::uint64_t seed) { return normal_leaf(shape, seed, dtype); };
+  return {made({3, 40, 24}, 1), made({3, 40, 24}, 2), made({24}, 3), bias ? made({24}, 4) : Tensor()};
+}
+
+enum class Used { both, sum, normed };
+
+// The value, and the gradients by every input; undefined where y does not depend on it.
+std::vector<Tensor> derived(const Norms& of, const SumAndNorm& made, Used used) {
+  const auto weighted = [](const Tensor& y, std::uint64_t seed) { return y * normal(y.shape(), seed, y.dtype()); };
+  const Tensor y = used == Used::sum      ? weighted(made.sum, 8)
+                   : used == Used::normed ? weighted(made.normed, 9)
+                                          : weighted(made.sum, 8) + weighted(made.normed, 9);
+  std::vector<Tensor> all = grad(y, Tensor::ones(y.shape(), y.dtype()), of.leaves(), {.allow_unused = true});
+  all.push_back(made.sum.detach());
+  all.push_back(made.normed.detach());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("several results: both results, one, one twice, and none") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const Tensor &first = made[0], &second = made[1];
+  CHECK(first.to_vector() == Numbers{5, 0});
+  CHECK(second.to_vector() == Numbers{5, -10});
+  const Tensor ones = Tensor::ones({2}, DType::f64);
+  auto g = grad(first + second, ones, {of.x, of.z});
+  CHECK(g[0].to_vector() == Numbers{7, 7});
+  CHECK(g[1].to_vector() == Numbers{1, 1});
+  CHECK(of.seen.calls == 1);
+  g = grad(second, ones, {of.x});
+  CHECK(g[0].to_vector() == Numbers{5, 5});
+  CHECK_FALSE(of.seen.first);  // nothing is left of the pass before
+  CHECK(of.seen.second);
+  g = grad(first * first + first, ones, {of.x});  // 2 (2 first + 1)
+  CHECK(g[0].to_vector() == Numbers{22, 2});
+  CHECK_FALSE(of.seen.second);
+  CHECK(of.seen.calls == 3);
+  CHECK(grad(first * second, ones, {first, second})[1].to_vector() == Numbers{5, 0});
+  CHECK(of.seen.calls == 3);  // it ended at the results
+}
+
+TEST_CASE("several results: backward again and again, and once") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const Tensor &first = made[0], &second = made[1];
+  const Tensor y = sum(first * second);
+  backward(y, {}, {.keep_graph = true});
+  const Numbers once = gradient(of.x).to_vector();
+  CHECK(once == Numbers{35, -20});  // 2 second + 5 first
+  backward(y, {}, {.keep_graph = true});
+  CHECK(gradient(of.x).to_vector() == Numbers{70, -40});
+  backward(sum(second));
+  CHECK(gradient(of.x).to_vector() == Numbers{75, -35});
+  const std::string released = " has released what it saved; a second backward through one graph needs keep_graph";
+  CHECK(message([&] { backward(sum(second)); }).find(released) != std::string::npos);
+  CHECK(message([&] { backward(sum(first)); }).find(released) != std::string::npos);
+  CHECK(gradient(of.x).to_vector() == Numbers{75, -35});
+}
+
+TEST_CASE("several results: a backward that fails leaves nothing for the next") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const Tensor &first = made[0], &second = made[1];
+  const Tensor ones = Tensor::ones({2}, DType::f64);
+  of.seen.fails = true;
+  CHECK(message([&] { (void)grad(first * 3.0 + second, ones, {of.x}); }) == "two: told to fail");
+  of.seen.fails = false;
+  CHECK(grad(second, ones, {of.x})[0].to_vector() == Numbers{5, 5});
+  CHECK_FALSE(of.seen.first);
+  CHECK(grad(first, ones, {of.x})[0].to_vector() == Numbers{2, 2});
+  CHECK_FALSE(of.seen.second);
+}
+
+TEST_CASE("several results: a second derivative is refused, by the name and the place of the op") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const Tensor &first = made[0], &second = made[1];
+  const std::string text =
+      message([&] { (void)grad(first * second, Tensor::ones({2}, DType::f64), {of.x}, {.create_graph = true}); });
+  CHECK(text.find("backward: two recorded at results.cpp:") == 0);
+  CHECK(text.find(" is differentiable once; create_graph goes through ops with composed backwards only") !=
+        std::string::npos);
+}
+
+TEST_CASE("several results: what an op gives back unchanged keeps its own history") {
+  const Tensor x = leaf({1, 2}, {2});
+  const Tensor y = apply(Same{}, Site::current(), x)[0];
+  CHECK(x.link() != y.link());
+  CHECK(grad(sum(y * y), {}, {x})[0].to_vector() == Numbers{2, 4});
+}
+
+TEST_CASE("several results: graphs are freed, used or not, and after an error") {
+  const std::size_t before = Allocator::cpu().statistics().live;
+  for (const bool fails : {false, true}) {
+    Example of;
+    of.seen.fails = fails;
+    Tensor y = of.x;
+    for (int k = 0; k < 1000; ++k) {
+      const std::array<Tensor, 2> made = apply(Two{&of.seen}, Site::current(), y, of.z);
+      y = k % 2 ? made[0] * 0.5 : made[1] * 0.2;
+    }
+    CHECK(error_text([&] { backward(sum(y)); }).empty() == !fails);
+  }
+  CHECK(Allocator::cpu().statistics().live == before);
+}
+
+TEST_CASE("several results: walks over the graph meet each result by itself") {
+  Example of;
+  const Tape tape;
+  const Tensor scaled = of.x * 3.0;
+  const std::array<Tensor, 2> made = apply(Two{&of.seen}, Site::current(), scaled, of.z);
+  const Tensor &first = made[0], &second = made[1];
+  const Tensor y = sum(first * 7.0) + sum(second);
+  // x reaches y by first (3 2 7) and by second (3 5).
+  const std::vector<Way> found =
+      ways(y, {}, place_of("x", of.x), {place_of("first", first), place_of("second", second)});
+  REQUIRE(found.size() == 2);
+  for (const Way& way : found)
+    CHECK(way.gradient.to_vector() ==
+          (way.steps == std::vector<std::string>{"first"} ? Numbers{42, 42} : Numbers{15, 15}));
+  // Both ways come together at `scaled`, and part again behind it.
+  const std::vector<Passage> passed = passages(y, {}, {place_of("scaled", scaled), place_of("x", of.x)});
+  CHECK(passed.back().norm == doctest::Approx(std::sqrt(2.0) * 57));
+  const Zeros zeros = why_zero(sum(second), {}, {place_of("x", of.x)});
+  CHECK(zeros.of.at("x") == std::vector<unsigned char>{0, 0});  // no entry is 0
+  const Contribution value = explain_value(tape, place_of("first", first), {1}, {place_of("scaled", scaled)}, 5);
+  CHECK(value.value == -8);
+  CHECK(value.op == "two");
+  const ExplainedGradient slope = explain_gradient(
+      tape, y, place_of("scaled", scaled), {0}, {place_of("first", first), place_of("second", second)}, 5);
+  CHECK(slope.gradient == 19);
+  CHECK(slope.sum == doctest::Approx(19));
+}
+
+TEST_CASE("several results: print_graph shows one node, and which of its results went where") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const std::string text = print_graph(made[1] + made[0]);
+  CHECK(text.find("#3 two f64 [2], f64 [2] <- #1, #2") != std::string::npos);
+  CHECK(text.find("#4 add f64 [2] <- #3.1, #3.0") != std::string::npos);
+}
+
+TEST_CASE("several results: what is not finite is told with the numbers that came") {
+  Example of;
+  const std::array<Tensor, 2> made = of.y();
+  const Tensor &first = made[0], &second = made[1];
+  const CheckFinite checking;
+  CHECK(grad(first + second, Tensor::ones({2}, DType::f64), {of.x})[0].to_vector() == Numbers{7, 7});
+  const std::string text = message([&] { (void)grad(second, Tensor::of({1e308, -3}, {2}, DType::f64), {of.x}); });
+  CHECK(text.find("two: its backward made inf at element 0 of [2]") == 0);
+  CHECK(text.find("in [-3, 1e+308]") != std::string::npos);
+}
+
+TEST_CASE("several results: add_norm is the sum and then the norm, in value and all gradients") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    for (const bool bias : {true, false}) {
+      for (const Used used : {Used::both, Used::sum, Used::normed}) {
+        CAPTURE(std::string(to_string(dtype)));
+        CAPTURE(bias);
+        CAPTURE(static_cast<int>(used));
+        const Norms of = norms(dtype, bias);
+        const std::vector<Tensor> joined = derived(of, of.joined(), used), apart = derived(of, of.composed(), used);
+        for (std::size_t k = 0; k < joined.size(); ++k) {
+          CAPTURE(k);
+          // The joined op has a gradient of 0 where the composed ones have none.
+          const Tensor expected = apart[k].defined() ? apart[k] : Tensor::zeros(joined[k].shape(), joined[k].dtype());
+          CHECK(joined[k].to_vector() == expected.to_vector());
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,146 @@
+// recompute(): the same values and gradients from less memory.
+#include "autograd/recompute.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/inspect/graph_text.h"
+#include "nn/layers/linear.h"
+#include "tensor/device/allocator.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// A few ops that save what they see.
+Tensor body(const std::vector<Tensor>& in) { return tanh(matmul(tanh(matmul(in[0], in[1])), in[1])) * in[0]; }
+
+struct Result {
+  Tensor y;
+  std::vector<Tensor> gradients;
+};
+
+Result run(bool recomputed, const Tensor& x, const Tensor& w) {
+  const Tensor y = recomputed ? recompute(body, {x, w}) : body({x, w});
+  return {y, grad(sum(y * y), {}, {x, w})};
+}
+
+void check_equal(const Result& a, const Result& b) {
+  CHECK(same_bits(a.y, b.y));
+  REQUIRE(a.gradients.size() == b.gradients.size());
+  for (std::size_t k = 0; k < a.gradients.size(); ++k) CHECK(same_bits(a.gradients[k], b.gradients[k]));
+}
+
+}  // namespace
+
+TEST_CASE("with and without recompute(): the same bits, of leaves and of intermediate inputs") {
+  const Tensor x = normal_leaf({16, 16}, 1), w = normal_leaf({16, 16}, 2);
+  check_equal(run(true, x, w), run(false, x, w));
+  const auto deeper = [&](bool recomputed) { return run(recomputed, x * 0.5, w); };
+  CHECK(same_bits(deeper(true).y, deeper(false).y));
+  const auto through = [&](bool recomputed) {
+    const Tensor middle = x * 0.5, y = recomputed ? recompute(body, {middle, w}) : body({middle, w});
+    return grad(sum(y * y), {}, {x, w, middle});
+  };
+  const auto with = through(true), without = through(false);
+  for (std::size_t k = 0; k < 3; ++k) CHECK(same_bits(with[k], without[k]));
+}
+
+TEST_CASE("backward reaches the leaves through a recomputed function, once and with keep_graph twice") {
+  const Tensor x = normal_leaf({4, 4}, 1), w = normal_leaf({4, 4}, 2);
+  const auto expected = run(false, x, w).gradients;
+  const Tensor y = recompute(body, {x, w});
+  const std::string made = above();
+  const Tensor loss = sum(y * y);
+  backward(loss, {}, {.keep_graph = true});
+  CHECK(same_bits(gradient(x), expected[0]));
+  CHECK(same_bits(gradient(w), expected[1]));
+  backward(loss);
+  CHECK(distance(gradient(w), raw::add(expected[1], expected[1])) == 0);
+  CHECK(message([&] {
+    backward(y, y.detach());
+  }).find("recompute recorded at " + made + " has released what it saved") != std::string::npos);
+  CHECK(memory_report(y).total == 0);  // looking at a released one is fine
+}
+
+TEST_CASE("recompute() keeps its inputs and nothing else") {
+  const Tensor x = normal_leaf({32, 32}, 1), w = normal_leaf({32, 32}, 2);
+  const MemoryReport plain = memory_report(body({x, w})), recomputed = memory_report(recompute(body, {x, w}));
+  CHECK(recomputed.total == 2 * 32 * 32 * sizeof(double));
+  CHECK(plain.total > 2 * recomputed.total - 1);
+  REQUIRE(recomputed.rows.size() == 1);
+  CHECK(recomputed.rows[0].op == "recompute");
+}
+
+TEST_CASE("live memory between forward and backward is what the report says") {
+  const Tensor x = normal_leaf({64, 64}, 1), w = normal_leaf({64, 64}, 2);
+  const auto live = [] { return Allocator::cpu().statistics().live; };
+  const std::size_t before = live(), tensor = 64 * 64 * sizeof(double);
+  const Tensor loss = sum(recompute(body, {x, w}));
+  CHECK(live() - before < tensor);
+  const Tensor plain = sum(body({x, w}));
+  CHECK(live() - before > 2 * tensor);
+}
+
+TEST_CASE("a function that reaches a module's parameters by its own handles") {
+  Linear layer(5, 5);
+  randomise(layer);
+  const Tensor x = normal_leaf({3, 5}, 4), weight = layer.weight(), bias = layer.bias();
+  const auto by_handles = [&layer](const std::vector<Tensor>& in) { return tanh(layer(tanh(layer(in[0])))); };
+  const auto expected = grad(sum(square(by_handles({x}))), {}, {x, weight, bias});
+  const auto found = grad(sum(square(recompute(by_handles, {x, weight, bias}))), {}, {x, weight, bias});
+  for (std::size_t k = 0; k < 3; ++k) CHECK(same_bits(expected[k], found[k]));
+}
+
+TEST_CASE("parts of f without history get none, and inputs that f ignores get zeros") {
+  const Tensor x = normal_leaf({4}, 1), w = normal_leaf({4}, 2);
+  const auto partly = [](const std::vector<Tensor>& in) {
+    const NoGrad values_only;
+    const Tensor weight = sigmoid(in[0]);
+    const RecordingScope again(true);
+    return weight * in[0];
+  };
+  const Tensor found = grad(sum(recompute(partly, {x})), {}, {x})[0];
+  CHECK(distance(found, sigmoid(x.detach())) == 0);
+  CHECK(found.shape() == x.shape());
+  const auto ignored =
+      grad(sum(recompute([](const std::vector<Tensor>& in) { return square(in[0]); }, {x, w})), {}, {x, w});
+  CHECK(largest(ignored[1]) == 0);
+  const auto constant = [](const std::vector<Tensor>&) { return Tensor::ones({4}, DType::f64); };
+  CHECK(largest(grad(sum(recompute(constant, {x})), {}, {x})[0]) == 0);
+  const NoGrad values_only;
+  CHECK_FALSE(tracked(recompute(body, {normal_leaf({2, 2}, 1), normal_leaf({2, 2}, 2)})));
+}
+
+TEST_CASE("f records nothing the first time and everything when it is run again") {
+  std::vector<bool> recorded;
+  const auto watched = [&recorded](const std::vector<Tensor>& in) {
+    recorded.push_back(recording());
+    return square(in[0]);
+  };
+  backward(sum(recompute(watched, {normal_leaf({4}, 1)})));
+  CHECK(recorded == std::vector<bool>{false, true});
+}
+
+TEST_CASE("recompute() nests") {
+  const Tensor x = normal_leaf({8, 8}, 1), w = normal_leaf({8, 8}, 2);
+  const auto twice = [](const std::vector<Tensor>& in) { return body({body(in), in[1]}); };
+  const auto nested = [](const std::vector<Tensor>& in) { return recompute(body, {recompute(body, in), in[1]}); };
+  const auto expected = grad(sum(square(twice({x, w}))), {}, {x, w});
+  const auto found = grad(sum(square(recompute(nested, {x, w}))), {}, {x, w});
+  for (std::size_t k = 0; k < 2; ++k) CHECK(distance(expected[k], found[k]) < 1e-13);  // summed in another order
+}
+
+TEST_CASE("recompute() refuses overwritten inputs and second derivatives") {
+  const Tensor x = normal_leaf({4, 4}, 1), w = normal_leaf({4, 4}, 2);
+  const Tensor y = recompute(body, {x, w});
+  const std::string made = above();
+  CHECK(message([&] {
+    (void)grad(sum(y), {}, {x}, {.create_graph = true});
+  }).find("recompute recorded at " + made + " is differentiable once") != std::string::npos);
+  raw::copy_into(w.detach(), x);
+  CHECK(message([&] {
+    backward(sum(y));
+  }).find("recompute recorded at " + made + " saved a f64 [4,4] that was overwritten at ") != std::string::npos);
+}

@@ -1,0 +1,121 @@
+// How many kernels a layer takes, forward and backward: each launch costs a GPU as much time as a small kernel runs.
+#include <string>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "cuda/emulator/counters.h"
+#include "cuda/emulator/settings.h"
+#include "nn/transformer.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// What f launches, as "1 copy, 2 matmul bf16".
+template <class F> std::string launches_of(const F& f) {
+  gpu::emulator::reset_counters();
+  f();
+  std::string launches;
+  for (const auto& [kernel, counted] : gpu::emulator::counters())
+    launches += to_text(launches.empty() ? "" : ", ", counted.launches, ' ', kernel);
+  return launches;
+}
+
+Tensor leaf(const Shape& shape, DType dtype, std::uint64_t seed) {
+  return requires_grad(on_gpu(random_contiguous(shape, dtype, seed)));
+}
+
+struct Both {
+  std::string forward, backward;
+};
+template <class F> Both launches_of_training(const std::vector<Tensor>& leaves, const F& f) {
+  Tensor y;
+  Both both;
+  both.forward = launches_of([&] { y = f(); });
+  const Tensor dy = on_gpu(random_contiguous(y.shape(), y.dtype(), 9));
+  both.backward = launches_of([&] { (void)grad(y, dy, leaves); });
+  return both;
+}
+
+std::uint64_t launches_of_step(const std::string& scheme, index_t layers, index_t batch) {
+  TransformerOptions options;
+  options.vocabulary = 16, options.dim = 32, options.heads = 2, options.layers = layers, options.length = 16;
+  options.scheme = scheme, options.executor = "reference";
+  Transformer model(options);
+  model.to(DType::bf16);
+  model.to(Device::cuda(0));
+  const Tensor tokens = Tensor::zeros({batch, 16}, DType::i64, Device::cuda(0));
+  const auto step = [&] { backward(cross_entropy_sum(model(tokens), tokens)); };
+  step();
+  for (const auto& parameter : model.parameters()) clear_gradient(parameter.tensor);
+  gpu::emulator::reset_counters();
+  step();
+  std::uint64_t launches = 0;
+  for (const auto& [name, counted] : gpu::emulator::counters())
+    if (!name.starts_with("copy from cpu") && !name.starts_with("copy to cpu")) launches += counted.launches;
+  return launches;
+}
+
+std::uint64_t launches_per_layer(const std::string& scheme, index_t batch) {
+  return launches_of_step(scheme, 2, batch) - launches_of_step(scheme, 1, batch);
+}
+
+}  // namespace
+
+TEST_CASE("emulator: a layer is one product, its backward two; two layers with GELU between are two, and four") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const std::string products = to_text(" matmul ", to_string(dtype));
+    const Tensor x = leaf({2, 4, 16}, dtype, 1), in = leaf({32, 16}, dtype, 2), of_in = leaf({32}, dtype, 3),
+                 out = leaf({16, 32}, dtype, 4), of_out = leaf({16}, dtype, 5);
+    const Both one = launches_of_training({x, in, of_in}, [&] { return linear(x, in, of_in); });
+    CHECK(one.forward == "1" + products);
+    CHECK(one.backward == "2" + products);
+    const Both two = launches_of_training(
+        {x, in, of_in, out, of_out}, [&] { return linear_gelu_linear(x, in, of_in, out, of_out); });
+    CHECK(two.forward == "2" + products);
+    CHECK(two.backward == "4" + products);
+  }
+}
+
+TEST_CASE("emulator: logits that begin apart take no kernel more than those that lie without gaps") {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto launches = [&](index_t vocabulary) {
+      const Tensor x = leaf({2, 4, 16}, dtype, 1), weight = leaf({vocabulary, 16}, dtype, 2);
+      const Tensor target = Tensor::zeros({2, 4}, DType::i64, Device::cuda(0));
+      return launches_of([&] { backward(cross_entropy_sum(linear(x, weight, {}), target)); });
+    };
+    (void)launches(136);  // what only the first of all takes
+    CHECK(launches(133) == launches(136));
+    // What warps ask of memory: 16 bytes for each thread at once. Rows without gaps would ask eight times as often.
+    const auto requests = [&](index_t vocabulary) {
+      const With counting(gpu::emulator::settings().costs, true);
+      (void)launches(vocabulary);
+      const auto counted = gpu::emulator::counters();
+      return counted.at("cross_entropy").global_requests + counted.at("cross_entropy_backward").global_requests;
+    };
+    CHECK(requests(5001) < 3 * requests(5008) / 2);
+  }
+}
+
+TEST_CASE("emulator: backward of scores turns nothing, and copies a gradient of heads inside tokens once") {
+  const Tensor query = leaf({2, 3, 64, 16}, DType::bf16, 1), key = leaf({2, 3, 64, 16}, DType::bf16, 2);
+  const Both scores = launches_of_training({query, key}, [&] { return matmul(query, transpose(key)); });
+  CHECK(scores.forward == "1 matmul bf16");
+  CHECK(scores.backward == "2 matmul bf16");
+  const Tensor weights = leaf({2, 3, 64, 64}, DType::bf16, 3);
+  const Both values = launches_of_training({weights, key}, [&] {
+    return reshape(permute(matmul(weights, key), {0, 2, 1, 3}), {2, 64, 48});
+  });
+  CHECK(values.backward == "1 copy, rows in packs, 2 matmul bf16");
+}
+
+TEST_CASE("launches: a layer takes 33 without positions and with ALiBi, whatever the batch") {
+  for (const std::string scheme : {"none", "alibi"}) {
+    CAPTURE(scheme);
+    const std::uint64_t few = launches_per_layer(scheme, 2);
+    CHECK(few == 33);
+    CHECK(launches_per_layer(scheme, 8) == few);
+  }
+}

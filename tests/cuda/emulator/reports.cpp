@@ -1,0 +1,404 @@
+// The emulator of GPUs: right kernels pass in every order of threads; reports of planted bugs
+// name kernel, block, thread, line.
+#include <bit>
+
+#include "cuda/emulator/counters.h"
+#include "cuda/emulator/settings.h"
+#include "cuda/vocabulary/launch_kernel.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
+#include "tensor/device/launch.h"
+#include "tensor/raw.h"
+#include "tests/support/places.h"
+#include "tests/support/programs.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+using gpu::convert, gpu::Global, gpu::global, gpu::launch_kernel, gpu::load, gpu::Number, gpu::Shared,
+    gpu::shared_bytes_for, gpu::store, gpu::Thread;
+using gpu::emulator::settings;
+
+namespace {
+
+const Device device = Device::cuda(0);
+const std::vector<std::uint64_t> orders{0, 1, 2, 3, 1234567};
+
+Tensor on_device(const std::vector<double>& values, DType dtype = DType::f32) {
+  return raw::to_device(Tensor::of(values, {static_cast<index_t>(values.size())}, dtype), device);
+}
+std::vector<double> counting(index_t count) {
+  std::vector<double> values;
+  for (index_t i = 0; i < count; ++i) values.push_back(static_cast<double>(i));
+  return values;
+}
+
+// What the emulator says of a launch, in this order.
+template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
+  const With chosen(settings().order, order);
+  return error_text([&] { launch_kernel(body, grid); });
+}
+bool names(const std::string& text, const std::vector<std::string>& parts) {
+  return std::all_of(
+      parts.begin(), parts.end(), [&](const std::string& part) { return text.find(part) != std::string::npos; });
+}
+
+// "emulator.cpp:12" where line 12 of this file ends in the comment "line: MARK".
+std::string line_of(const std::string& mark) {
+  std::ifstream file(test::source_folder() + "/tests/cuda/emulator/reports.cpp");
+  std::string text;
+  for (int line = 1; std::getline(file, text); ++line)
+    if (text.ends_with("// line: " + mark)) return to_text("emulator.cpp:", line);
+  fail("line_of", to_text("'", mark, "' given; no line has this mark"));
+}
+
+// ---- Kernels, right ones and wrong ones.
+
+// Twice: everyone writes a number and reads its neighbour's. `barriers` of the three that are needed are there.
+struct Neighbours {
+  static constexpr const char* name = "neighbours";
+  static constexpr int threads = 96;
+  Global<const float> x;
+  Global<float> y;
+  int barriers;
+  void operator()(Thread& t) const {
+    const Shared<float> numbers = t.shared<float>(threads);
+    const int next = (t.index() + 1) % threads;
+    store(numbers, t.index(), load<float>(x, t.index()));
+    if (barriers > 0) t.sync();
+    const Number<float> other = load<float>(numbers, next);  // line: first read
+    if (barriers > 1) t.sync();
+    store(numbers, t.index(), other);  // line: second write
+    if (barriers > 2) t.sync();
+    store(y, t.index(), load<float>(numbers, next));  // line: second read
+  }
+};
+
+struct Outside {
+  static constexpr const char* name = "outside";
+  static constexpr int threads = 32;
+  Global<float> x;
+  index_t offset;
+  int where;  // 0 global write, 1 shared write, 2 global read
+  void operator()(Thread& t) const {
+    const index_t i = t.block() * threads + t.index() + offset;
+    const Shared<float> numbers = t.shared<float>(threads);
+    if (where == 0) x[i] = 1.0f;                           // line: global write
+    if (where == 1) numbers[i] = 1.0f;                     // line: shared write
+    if (where == 2) static_cast<void>(load<float>(x, i));  // line: global read
+  }
+};
+
+// Every block adds to the same number, by reading and writing it.
+struct SameNumber {
+  static constexpr const char* name = "same_number";
+  static constexpr int threads = 32;
+  Global<float> x;
+  void operator()(Thread& t) const {
+    if (t.index() == 0) x[0] += 1.0f;  // line: same number
+  }
+};
+
+struct Divergent {
+  static constexpr const char* name = "divergent";
+  static constexpr int threads = 64;
+  int kind;
+  void operator()(Thread& t) const {
+    if (kind == 0) {
+      if (t.index() < 32)
+        t.sync();  // line: one sync
+      else
+        t.sync();  // line: other sync
+    }
+    if (kind == 1 && t.index() != 40) t.sync();  // line: sync of most
+  }
+};
+
+struct WrongShuffle {
+  static constexpr const char* name = "wrong_shuffle";
+  static constexpr int threads = 32;
+  int kind;
+  void operator()(Thread& t) const {
+    if (kind == 0 && t.lane() < 16) static_cast<void>(t.shuffle_xor(t.lane(), 1));       // line: shuffle of half
+    if (kind == 1 && t.lane() % 2 == 0) static_cast<void>(t.shuffle_down(t.lane(), 1));  // line: shuffle of even
+    if (kind == 1 && t.lane() % 2 == 1) static_cast<void>(t.ballot(true));               // line: ballot of odd
+  }
+};
+
+struct Unset {
+  static constexpr const char* name = "unset";
+  static constexpr int threads = 32;
+  Global<float> y;
+  void operator()(Thread& t) const {
+    const Shared<float> numbers = t.shared<float>(threads);  // line: part of shared memory
+    store(y, t.index(), load<float>(numbers, t.index()));    // line: unset read
+  }
+};
+
+// Lane 0 writes, all lanes of the warp read: sync_warp is what orders them, a shuffle does not.
+struct WithinWarp {
+  static constexpr const char* name = "within_warp";
+  static constexpr int threads = 64;
+  Global<float> y;
+  bool by_sync;
+  void operator()(Thread& t) const {
+    const Shared<float> numbers = t.shared<float>(threads);
+    const Number<float> own(static_cast<float>(t.index()));
+    store(numbers, t.index(), own);  // line: lane write
+    by_sync ? t.sync_warp() : static_cast<void>(t.shuffle(own, 0));
+    store(y, t.index(), load<float>(numbers, t.warp() * 32));  // line: lane read
+  }
+};
+
+// Warps 0 and 1 meet at one named barrier, warps 2 and 3 at another.
+struct Pairs {
+  static constexpr const char* name = "pairs";
+  static constexpr int threads = 128;
+  Global<float> y;
+  void operator()(Thread& t) const {
+    const Shared<float> numbers = t.shared<float>(threads);
+    store(numbers, t.index(), Number<float>(t.index()));
+    t.sync_named(1 + t.warp() / 2, 64);
+    store(y, t.index(), load<float>(numbers, t.index() ^ 32));
+  }
+};
+
+// Sums of rows of 64 numbers by a warp's shuffles, and how many are positive by votes and an atomic addition.
+struct RowSums {
+  static constexpr const char* name = "row_sums";
+  static constexpr int threads = 64;
+  Global<const float> x;
+  Global<float> sums;
+  Global<int> positive;
+  void operator()(Thread& t) const {
+    const Shared<float> of_warp = t.shared<float>(2);
+    Number<float> sum = load<float>(x, t.block() * threads + t.index());
+    const unsigned votes = t.ballot(sum > 0.0f);
+    if (t.lane() == 0) static_cast<void>(t.atomic_add(positive, 0, std::popcount(votes)));
+    for (int mask = 16; mask > 0; mask /= 2) sum += t.shuffle_xor(sum, mask);
+    if (t.lane() == 0) store(of_warp, t.warp(), sum);
+    t.sync();
+    if (t.index() == 0) store(sums, t.block(), load<float>(of_warp, 0) + load<float>(of_warp, 1));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("emulator: right kernels give right numbers in every order") {
+  const Tensor x = on_device(counting(192));
+  for (const std::uint64_t order : orders) {
+    const With chosen(settings().order, order);
+    const Tensor y = Tensor::empty({96}, DType::f32, device);
+    launch_kernel(
+        Neighbours{global<const float>(x), global<float>(y), 3}, {.shared_bytes = shared_bytes_for<float>(96)});
+    const std::vector<double> numbers = y.to_vector();
+    for (std::size_t i = 0; i < 96; ++i) CHECK(numbers[i] == static_cast<double>((i + 2) % 96));
+
+    const Tensor warps = Tensor::empty({64}, DType::f32, device), pairs = Tensor::empty({128}, DType::f32, device);
+    launch_kernel(WithinWarp{global<float>(warps), true}, {.shared_bytes = shared_bytes_for<float>(64)});
+    CHECK(warps.to_vector()[31] == 0);
+    CHECK(warps.to_vector()[63] == 32);
+    launch_kernel(Pairs{global<float>(pairs)}, {.shared_bytes = shared_bytes_for<float>(128)});
+    CHECK(pairs.to_vector()[5] == 37);
+    CHECK(pairs.to_vector()[100] == 68);
+
+    const Tensor sums = Tensor::empty({3}, DType::f32, device), positive = Tensor::zeros({1}, DType::i32, device);
+    launch_kernel(RowSums{global<const float>(x), global<float>(sums), global<int>(positive)},
+        {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
+    CHECK(sums.to_vector() == std::vector<double>{63 * 32, 63 * 32 + 64 * 64, 63 * 32 + 64 * 128});
+    CHECK(positive.item() == 191);
+  }
+}
+
+TEST_CASE("emulator: a missing barrier is reported with both lines") {
+  const Tensor x = on_device(counting(96)), y = Tensor::empty({96}, DType::f32, device);
+  const gpu::Grid grid{.shared_bytes = shared_bytes_for<float>(96)};
+  using K = Neighbours;
+  for (const std::uint64_t order : orders) {
+    CAPTURE(order);
+    const std::string none = report(K{global<const float>(x), global<float>(y), 0}, grid, order);
+    CHECK(names(none, {"neighbours: ", "thread ", "of block 0", line_of("first read"), "shared memory"}));
+    const std::string one = report(K{global<const float>(x), global<float>(y), 1}, grid, order);
+    CAPTURE(one);
+    CHECK(names(one, {"neighbours: ", "thread ", "of block 0", "no barrier between", line_of("first read"),
+                         line_of("second write")}));
+    const std::string two = report(K{global<const float>(x), global<float>(y), 2}, grid, order);
+    CHECK(names(two, {"neighbours: ", "no barrier between", line_of("second write"), line_of("second read")}));
+    CHECK(report(K{global<const float>(x), global<float>(y), 3}, grid, order).empty());
+  }
+  const std::string ascending = report(K{global<const float>(x), global<float>(y), 1}, grid, 0);
+  CHECK(ascending == to_text("neighbours: ", line_of("second write"),
+                         ": thread 1 of block 0: writes 4 bytes of shared memory that thread 0 read at ",
+                         line_of("first read"), ", with no barrier between; a barrier is required"));
+}
+
+TEST_CASE("emulator: an access outside of its memory is reported") {
+  const Tensor x = Tensor::zeros({64}, DType::f32, device);
+  const gpu::Grid grid{.blocks = 2, .shared_bytes = shared_bytes_for<float>(32)};
+  CHECK(report(Outside{global<float>(x), 0, 0}, grid, 0).empty());
+  CHECK(report(Outside{global<float>(x), 3, 0}, grid, 0) ==
+        to_text("outside: ", line_of("global write"),
+            ": thread 29 of block 1: writes element 64 of global memory that has 64 elements of 4 bytes"));
+  CHECK(
+      names(report(Outside{global<float>(x), 3, 2}, grid, 3), {line_of("global read"), "of block 1: reads element 6"}));
+  CHECK(names(report(Outside{global<float>(x), -1, 2}, grid, 1),
+      {line_of("global read"), "thread 0 of block 0: reads element -1 "}));
+  CHECK(names(report(Outside{global<float>(x), 0, 1}, grid, 0),
+      {line_of("shared write"), "writes element 32 of shared memory"}));
+  CHECK(names(report(Outside{nullptr, 0, 2}, grid, 0), {line_of("global read"), "reads through a null pointer"}));
+}
+
+TEST_CASE("emulator: two blocks that touch one number are reported") {
+  const Tensor x = Tensor::zeros({1}, DType::f32, device);
+  for (const std::uint64_t order : orders) {
+    CHECK(report(SameNumber{global<float>(x)}, {.blocks = 1}, order).empty());
+    const std::string text = report(SameNumber{global<float>(x)}, {.blocks = 2}, order);
+    CAPTURE(text);
+    CHECK(names(text,
+        {"same_number: ", line_of("same number"), "thread 0 of block ", "reads 4 bytes of global memory (0 bytes into ",
+            "wrote at " + line_of("same number"), "blocks of one launch have no order"}));
+  }
+}
+
+TEST_CASE("emulator: barriers that not all threads meet are reports and no hang") {
+  for (const std::uint64_t order : orders) {
+    const std::string two_places = report(Divergent{0}, {}, order);
+    CHECK(names(two_places, {"divergent: ", line_of("one sync"), line_of("other sync"), "sync()"}));
+    const std::string never = report(Divergent{1}, {}, order);
+    CAPTURE(never);
+    CHECK(names(never, {"divergent: ", line_of("sync of most"), "thread 0 and 62 others wait in sync()",
+                           "thread 40 ended without it"}));
+    CHECK(report(Divergent{2}, {}, order).empty());
+    const std::string part = report(WrongShuffle{0}, {}, order);
+    CHECK(names(part, {"wrong_shuffle: ", line_of("shuffle of half"), "wait in shuffle_xor", "ended without it"}));
+    const std::string two_kinds = report(WrongShuffle{1}, {}, order);
+    CHECK(names(two_kinds,
+        {"wrong_shuffle: ", line_of("shuffle of even"), line_of("ballot of odd"), "shuffle_down", "ballot"}));
+  }
+}
+
+TEST_CASE("emulator: shared memory that nobody wrote, and a shuffle taken for a barrier") {
+  const Tensor y = Tensor::empty({64}, DType::f32, device);
+  for (const std::uint64_t order : orders) {
+    CHECK(names(report(Unset{global<float>(y)}, {.shared_bytes = shared_bytes_for<float>(32)}, order),
+        {"unset: ", line_of("unset read"), "that no thread of the block has written"}));
+    CHECK(names(report(WithinWarp{global<float>(y), false}, {.shared_bytes = shared_bytes_for<float>(64)}, order),
+        {"within_warp: ", line_of("lane read"), line_of("lane write"), "no barrier between"}));
+  }
+  CHECK(names(report(Unset{global<float>(y)}, {.shared_bytes = 64}, 0),
+      {line_of("part of shared memory"), "128 bytes of shared memory asked for; the launch gives 64"}));
+}
+
+TEST_CASE("emulator: counts") {
+  gpu::emulator::reset_counters();
+  const Tensor x = on_device(counting(192));
+  const Tensor sums = Tensor::empty({3}, DType::f32, device), positive = Tensor::zeros({1}, DType::i32, device);
+  for (const std::uint64_t order : orders) {
+    const With chosen(settings().order, order);
+    launch_kernel(RowSums{global<const float>(x), global<float>(sums), global<int>(positive)},
+        {.blocks = 3, .shared_bytes = shared_bytes_for<float>(2)});
+  }
+  const auto counted = gpu::emulator::counters().at("row_sums");
+  const std::uint64_t n = orders.size(), blocks = 3 * n, threads = 64 * blocks, warps = 2 * blocks;
+  CHECK(counted.launches == n);
+  CHECK(counted.blocks == blocks);
+  CHECK(counted.threads == threads);
+  CHECK(counted.arithmetic == threads + 5 * threads + blocks);  // a comparison, five additions, and one for the block
+  CHECK(counted.special == 0);
+  CHECK(counted.global_read == 4 * threads + 4 * warps);
+  CHECK(counted.global_written == 4 * blocks + 4 * warps);
+  CHECK(counted.shared_read == 8 * blocks);
+  CHECK(counted.shared_written == 4 * warps);
+  CHECK(counted.barriers == blocks);
+  CHECK(counted.shuffles == 5 * warps);
+  CHECK(counted.votes == warps);
+  CHECK(counted.atomics == warps);
+  CHECK(counted.shared_bytes == 16);
+  CHECK(counted.shapes == 1);
+  CHECK(gpu::emulator::counters_table().find("row_sums") != std::string::npos);
+  gpu::emulator::reset_counters();
+  CHECK(gpu::emulator::counters().empty());
+}
+
+TEST_CASE("emulator: index-style ops see device memory in every order") {
+  struct Twice {
+    const float* x;
+    float* y;
+    void operator()(index_t i) const { y[i] = 2 * x[i]; }
+  };
+  const Tensor x = on_device(counting(1000));
+  for (const std::uint64_t order : orders) {
+    const With chosen(settings().order, order);
+    const Tensor y = Tensor::empty({1000}, DType::f32, device);
+    launch("twice", device, 1000, Twice{x.data<float>(), y.data<float>()});
+    const std::vector<double> numbers = y.to_vector();
+    for (std::size_t i = 0; i < 1000; ++i) CHECK(numbers[i] == 2.0 * static_cast<double>(i));
+  }
+  CHECK(gpu::emulator::counters().at("twice").indices == 5000);
+}
+
+TEST_CASE("emulator: a host that touches device memory is told so and ended") {
+  const Tensor x = Tensor::ones({3}, DType::f32, device);  // by a kernel
+  const std::string file = to_text("host_access_", getpid(), ".txt");
+  for (const bool writes : {false, true}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const int out = open(file.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0644);
+      dup2(out, 1), dup2(out, 2);
+      static_cast<void>(x.to_vector());
+      const Site here = Site::current();
+      const CallSite site(here, "planted");
+      volatile float* number = x.data<float>() + 2;
+      if (writes) *number = 1;
+      _exit(*number > 0 ? 77 : 78);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) < 77));  // AddressSanitizer makes an exit of it
+    const std::string text = text_of(file);
+    CAPTURE(text);
+    CHECK(names(
+        text, {"emulator.cpp:", ": planted: host code ", writes ? "wrote" : "read",
+                  " device memory, 8 bytes into a block of ", "; the last kernel was fill", "must be copied first"}));
+  }
+  unlink(file.c_str());
+}
+
+TEST_CASE("emulator: fresh memory is NaN, and none is left when there is none") {
+  { const Tensor used = on_device(counting(50)); }
+  for (const double value : Tensor::empty({50}, DType::f32, device).to_vector()) CHECK(std::isnan(value));
+  memory_of(device).release_cached();
+  {
+    const With little(settings().memory, std::size_t{1} << 20);
+    const std::string text = error_text([] { (void)Tensor::empty({1 << 20}, DType::f32, device); });
+    CHECK(names(text, {"allocate", "4 MiB"}));
+  }
+  CHECK(Tensor::ones({1 << 20}, DType::f32, device).at({1 << 19}) == 1);
+}
+
+TEST_CASE("emulator: what is recorded runs when it is replayed") {
+  const Tensor x = on_device({1, 2, 3}), y = Tensor::zeros({3}, DType::f32, device);
+  const auto work = runtime_of(device).record([&] {
+    kernels(device).binary(functions::Add{}, x, y, y);
+    CHECK_THROWS_AS((void)y.to_vector(), Error);
+    CHECK_THROWS_AS(synchronise(device), Error);
+  });
+  CHECK(y.to_vector() == std::vector<double>{0, 0, 0});
+  work->replay();
+  CHECK(y.to_vector() == std::vector<double>{1, 2, 3});
+  memory_of(device).source().copy_from_cpu(Tensor::full({3}, 10).bytes(), x.bytes(), 12);
+  work->replay();
+  CHECK(y.to_vector() == std::vector<double>{11, 12, 13});
+  CHECK_THROWS_AS((void)runtime_of(device).record([] { fail("planted", "an error"); }), Error);
+  CHECK(x.to_vector() == std::vector<double>{10, 10, 10});
+}
+
+TEST_CASE("emulator: a block has the shared memory of the GPU that is chosen, and no more") {
+  for (const std::size_t limit : {std::size_t{99} << 10, std::size_t{163} << 10, std::size_t{227} << 10}) {
+    const With chosen(settings().shared, limit);
+    CHECK_NOTHROW(gpu::require_launchable({"planted", 1, 32, limit}, nullptr));
+    const std::string text = error_text([&] { gpu::require_launchable({"planted", 1, 32, limit + 1}, nullptr); });
+    CHECK(names(text, {"planted", to_text("at most ", limit, " bytes required")}));
+  }
+}

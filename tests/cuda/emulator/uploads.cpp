@@ -1,0 +1,51 @@
+// What the host sends to a GPU in a step grows with the length of a run, never with its square: no tensor of pairs is
+// made there.
+#include <algorithm>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "cuda/emulator/counters.h"
+#include "nn/scheme.h"
+#include "nn/transformer.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// Bytes to the device in a forward and a backward pass of 2 layers, weights and tokens being there.
+std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded) {
+  TransformerOptions options;
+  options.vocabulary = 5, options.dim = 8, options.heads = 2, options.layers = 2, options.length = 96;
+  options.scheme = scheme, options.executor = "reference";
+  Transformer model(options);
+  model.to(Device::cuda(0));
+  const Tensor tokens = Tensor::zeros({2, length}, DType::i64, Device::cuda(0)),
+               all = Tensor::full({2, length}, 1, DType::boolean);
+  const Sequence sequence = padded ? Sequence::padded(all) : Sequence::run(length);
+  gpu::emulator::reset_counters();
+  backward(sum(model(tokens, sequence, {})));
+  return gpu::emulator::counters()["copy from cpu"].global_written;
+}
+
+std::vector<std::string> schemes() {
+  std::vector<std::string> all{"cope(p_max=3) + rope", "dape(kerple, width=3)", "cdape(kerple, width=3)",
+      "randomised(alibi, length=128)", "randomised(kerple, length=128)", "interpolated(kerple, factor=2)"};
+  for (const SchemeInfo& info : registered_schemes())
+    if (!info.takes_base) all.push_back(info.name);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("uploads: twice the tokens are at most twice the bytes, for every scheme") {
+  for (const std::string& scheme : schemes()) {
+    for (const bool padded : {false, true}) {
+      CAPTURE(scheme);
+      CAPTURE(padded);
+      const std::uint64_t few = bytes_sent(scheme, 48, padded), many = bytes_sent(scheme, 96, padded);
+      CHECK(many <= 2 * few + 64);
+    }
+  }
+}

@@ -1,0 +1,260 @@
+// Layers on the GPU, or on the emulated one, against the CPU's: what the backward of a layer asks of products, and rows
+// of 16-bit logits that begin where wide loads may.
+#include <cstdint>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "nn/decoding.h"
+#include "nn/fused.h"
+#include "tests/support/device.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+const std::vector<DType> dtypes_of_layers{DType::f16, DType::bf16, DType::f32, DType::f64};
+
+// f(x) and its gradients by all x that are defined, with a cotangent that no two numbers of share.
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+std::vector<Tensor> with_gradients(const std::vector<Tensor>& inputs, Device device, const Function& f) {
+  std::vector<Tensor> there, leaves;
+  for (const Tensor& x : inputs) {
+    const bool floating = x.defined() && is_floating(x.dtype());
+    there.push_back(floating ? requires_grad(on_device(x, device)) : on_device(x, device));
+    if (floating) leaves.push_back(there.back());
+  }
+  const Tensor y = f(there), dy = on_device(random_contiguous(y.shape(), y.dtype(), 77), device);
+  std::vector<Tensor> results{y};
+  for (const Tensor& gradient : grad(y, dy, leaves)) results.push_back(gradient);
+  return results;
+}
+
+// f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the shapes.
+template <class F> void with_every_library(const F& f) {
+  gpu::emulator::Settings* const settings = emulator_settings();
+  if (!settings) return f();
+  for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{0, 4711, 4712}) {
+    CAPTURE(seed);
+    const With chosen(settings->refusals, seed);
+    f();
+  }
+}
+
+void expect_the_cpus(const std::vector<Tensor>& inputs, index_t terms, const Function& f) {
+  const DType dtype = inputs[0].dtype();
+  CAPTURE(std::string(to_string(dtype)));
+  const std::vector<Tensor> expected = with_gradients(inputs, Device::cpu(), f);
+  with_every_library([&] {
+    const std::vector<Tensor> got = with_gradients(inputs, Device::cuda(0), f);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      CAPTURE(k);
+      REQUIRE(got[k].shape() == expected[k].shape());
+      expect_close(got[k].to_vector(), expected[k].to_vector(), dtype, terms);
+    }
+  });
+}
+
+Tensor scaled(const Shape& shape, DType dtype, std::uint64_t seed) {  // so that a sum over the last axis is about 1
+  const Tensor x = random_contiguous(shape, dtype, seed);
+  return raw::unary(functions::Affine{}, x, {1 / std::sqrt(static_cast<double>(shape[-1])), 0});
+}
+
+// 256 bytes for 128 numbers: where every row of 16-bit numbers begins.
+bool begins_apart(const Tensor& x) {
+  return !x.is_contiguous() && x.strides()[-1] == 1 && x.strides()[-2] % 128 == 0 &&
+         reinterpret_cast<std::uintptr_t>(x.bytes()) % 256 == 0;
+}
+
+}  // namespace
+
+TEST_CASE("cuda layers: the gradients of a layer's weight and bias, alone and together") {
+  if (!has_cuda()) return;
+  for (const DType dtype : dtypes_of_layers) {
+    for (const index_t out : {16, 11}) {
+      const Tensor x = scaled({2, 5, 24}, dtype, 1), weight = scaled({out, 24}, dtype, 2),
+                   bias = scaled({out}, dtype, 3);
+      expect_the_cpus({x, weight, bias}, 24, [](const std::vector<Tensor>& in) { return linear(in[0], in[1], in[2]); });
+      expect_the_cpus({x, bias}, 24,
+          [&](const std::vector<Tensor>& in) { return linear(in[0], on_device(weight, in[0].device()), in[1]); });
+    }
+  }
+}
+
+TEST_CASE("cuda layers: two layers with GELU between, as one") {
+  if (!has_cuda()) return;
+  for (const DType dtype : dtypes_of_layers) {
+    for (const index_t hidden : {32, 20}) {  // 20: rows that the library does not take beside a product
+      CAPTURE(hidden);
+      const Tensor x = scaled({2, 5, 24}, dtype, 1), in = scaled({hidden, 24}, dtype, 2),
+                   out = scaled({9, hidden}, dtype, 3);
+      const Tensor of_in = scaled({hidden}, dtype, 4), of_out = scaled({9}, dtype, 5);
+      expect_the_cpus({x, in, of_in, out, of_out}, hidden,
+          [](const std::vector<Tensor>& t) { return linear_gelu_linear(t[0], t[1], t[2], t[3], t[4]); });
+      expect_the_cpus({x, in, out}, hidden,
+          [](const std::vector<Tensor>& t) { return linear_gelu_linear(t[0], t[1], {}, t[2], {}); });
+    }
+  }
+}
+
+TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
+  if (!has_cuda()) return;
+  for (const DType dtype : dtypes_of_layers) {
+    const Tensor x = scaled({2, 5, 24}, dtype, 1), added = scaled({2, 5, 24}, dtype, 2);
+    const auto placed = [dtype](Module& module, const Tensor& beside) {
+      module.to(dtype);
+      module.to(beside.device());
+    };
+    for (const NormKind kind : {NormKind::layer, NormKind::rms}) {
+      Norm norm(24, kind);
+      norm.initialise(1);
+      expect_the_cpus({x, added}, 24, [&](const std::vector<Tensor>& in) {
+        placed(norm, in[0]);
+        const SumAndNorm y = add_then_norm(in[0], in[1], norm);
+        return concat_along(-1, {y.sum, y.normed});
+      });
+    }
+    Linear query(24, 12), key(24, 12), value(24, 12);
+    for (Linear* layer : {&query, &key, &value}) layer->initialise(layer == &query ? 1 : layer == &key ? 2 : 3);
+    expect_the_cpus({x}, 24, [&](const std::vector<Tensor>& in) {
+      for (Linear* layer : {&query, &key, &value}) placed(*layer, in[0]);
+      const Heads heads = project(in[0], query, key, value, 3);
+      return concat_along(-1, {heads.query, heads.key, heads.value});
+    });
+    for (const Activation activation : {Activation::gelu, Activation::relu}) {
+      MLP mlp({.dim = 24, .hidden = 32, .activation = activation});
+      mlp.initialise(1);
+      expect_the_cpus({x}, 32, [&](const std::vector<Tensor>& in) {
+        placed(mlp, in[0]);
+        return feed_forward(mlp, in[0], {});
+      });
+    }
+  }
+}
+
+TEST_CASE("cuda layers: the gradient of a transposed operand lies as what it is a view of") {
+  if (!has_cuda()) return;
+  for (const DType dtype : dtypes_of_layers) {
+    const Tensor query = random_contiguous({2, 3, 5, 8}, dtype, 1), key = random_contiguous({2, 3, 7, 8}, dtype, 2);
+    const Function scores = [](const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1]), 0.25); };
+    expect_the_cpus({query, key}, 8, scores);
+    CHECK(with_gradients({query, key}, Device::cuda(0), scores)[2].is_contiguous());
+    // One table for all tokens, and a cotangent that comes from heads inside tokens.
+    expect_the_cpus({query, random_contiguous({6, 8}, dtype, 3)}, 60, scores);
+    expect_the_cpus({query, random_contiguous({2, 3, 8, 4}, dtype, 4)}, 8, [](const std::vector<Tensor>& in) {
+      return reshape(permute(matmul(in[0], in[1]), {0, 2, 1, 3}), {2, 5, 12});
+    });
+  }
+}
+
+TEST_CASE("cuda layers: 16-bit logits of a vocabulary that no pack divides begin 256 bytes apart, row by row") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const bool with_bias : {true, false}) {
+      const Tensor x = scaled({2, 3, 24}, dtype, 1), weight = scaled({133, 24}, dtype, 2),
+                   bias = with_bias ? scaled({133}, dtype, 3) : Tensor();
+      const Tensor logits = linear(on_gpu(x), on_gpu(weight), on_gpu(bias)), expected = linear(x, weight, bias);
+      CHECK(begins_apart(logits));
+      CHECK(logits.strides()[-2] == 256);
+      CHECK(expected.is_contiguous());
+      expect_close(logits.to_vector(), expected.to_vector(), dtype, 24);
+      // Whoever reads them has the numbers of a copy without gaps.
+      const Tensor plain = contiguous(logits);
+      CHECK(plain.is_contiguous());
+      const auto same_as = [&](const Function& f) {
+        CHECK(f({logits}).to_vector() == f({plain}).to_vector());
+        CHECK(f({logits}).shape() == f({plain}).shape());
+      };
+      same_as([](const std::vector<Tensor>& t) { return raw::argmax(t[0]); });
+      same_as([](const std::vector<Tensor>& t) { return softmax(t[0]); });
+      same_as([](const std::vector<Tensor>& t) { return select(t[0], 1, 2); });
+      same_as([](const std::vector<Tensor>& t) { return reshape(t[0], {3, 266}); });
+      same_as([](const std::vector<Tensor>& t) { return raw::to_device(t[0], Device::cpu()); });
+      same_as([](const std::vector<Tensor>& t) { return cast(t[0], DType::f32); });
+      same_as([](const std::vector<Tensor>& t) { return maximum_along(t[0], -1); });
+      same_as([](const std::vector<Tensor>& t) { return t[0] + t[0]; });
+    }
+  }
+  const auto lies = [](DType dtype, index_t width) {
+    return linear(on_gpu(scaled({3, 8}, dtype, 1)), on_gpu(scaled({width, 8}, dtype, 2)), {});
+  };
+  CHECK(begins_apart(lies(DType::bf16, 129)));
+  CHECK(lies(DType::bf16, 127).is_contiguous());
+  CHECK(lies(DType::bf16, 136).is_contiguous());
+  CHECK(lies(DType::f32, 133).is_contiguous());
+}
+
+TEST_CASE("cuda layers: cross-entropy of logits that begin apart, in value and gradient") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    CAPTURE(std::string(to_string(dtype)));
+    for (const index_t width : {133, 1100}) {
+      for (const Shape& shape : {Shape{2, 3}, Shape{3, 1}, Shape{1, 4}, Shape{5}, Shape{}}) {
+        CAPTURE(shape);
+        Shape of_x = shape;
+        of_x.push_back(24);
+        const Tensor x = scaled(of_x, dtype, 1), weight = random_contiguous({width, 24}, dtype, 2);
+        const Tensor target = Tensor::empty(shape, DType::i64);
+        for (index_t i = 0; i < target.numel(); ++i) target.data<index_t>()[i] = i == 1 ? -1 : width - 1 - 13 * i;
+        for (const bool is_sum : {true, false}) {
+          const auto loss_of = [&](Device device, bool plain) {
+            const Tensor w = requires_grad(on_device(weight, device)), input = requires_grad(on_device(x, device));
+            const auto loss = [&] {
+              const Tensor logits = linear(input, w, {}), given = plain ? contiguous(logits) : logits;
+              return is_sum ? cross_entropy_sum(given, on_device(target, device))
+                            : cross_entropy(given, on_device(target, device));
+            };
+            const Tensor y = loss();
+            std::vector<std::vector<double>> numbers{y.to_vector()};
+            for (const Tensor& each : grad(y, {}, {input, w})) numbers.push_back(each.to_vector());
+            // The last backward puts the gradient where the logits were.
+            backward(loss());
+            CHECK(gradient(input).to_vector() == numbers[1]);
+            CHECK(gradient(w).to_vector() == numbers[2]);
+            return numbers;
+          };
+          const auto expected = loss_of(Device::cpu(), false);
+          for (const bool plain : {true, false}) {
+            CAPTURE(plain);
+            const auto got = loss_of(Device::cuda(0), plain);
+            for (std::size_t k = 0; k < got.size(); ++k) expect_close(got[k], expected[k], dtype, 24);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda layers: a model of 131 tokens in 16 bits has the CPU's loss, gradients and decoded logits") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const bool tied : {false, true}) {
+      CAPTURE(std::string(to_string(dtype)));
+      CAPTURE(tied);
+      TransformerOptions options = small("rope");
+      options.vocabulary = 131, options.dim = 16, options.tied = tied;
+      const Tensor tokens = random_tokens(2, 9, 131), target = random_tokens(2, 9, 131, 2);
+      const auto numbers_on = [&](Device where) {
+        Transformer model(options);
+        model.initialise(1);
+        model.to(dtype);
+        model.to(where);
+        const Tensor loss = cross_entropy_sum(model(tokens), target);
+        std::vector<std::vector<double>> numbers{loss.to_vector()};
+        backward(loss);
+        for (const Module::Parameter& each : model.parameters()) numbers.push_back(gradient(each.tensor).to_vector());
+        Decoding decoding(model, 9);
+        numbers.push_back(decoding(raw::contiguous(raw::slice(tokens, 1, 0, 5))).to_vector());
+        numbers.push_back(decoding(raw::contiguous(raw::slice(tokens, 1, 5, 6))).to_vector());
+        return numbers;
+      };
+      const auto expected = numbers_on(Device::cpu()), got = numbers_on(Device::cuda(0));
+      REQUIRE(got.size() == expected.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        CAPTURE(k);
+        expect_close(got[k], expected[k], dtype, 64);
+      }
+    }
+  }
+}

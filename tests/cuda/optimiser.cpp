@@ -1,0 +1,245 @@
+// The optimiser on the GPU, or the emulated one, against the CPU's: all parameters at once, gradients and weights of
+// several dtypes, the norm of all gradients, clipping without the CPU, steps that are replayed.
+#include "nn/training/optim.h"
+
+#include <limits>
+
+#include "autograd/backward.h"
+#include "tensor/adam.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+const AdamStep step{1e-2, 0.9, 0.99, 1e-8, 0.1, 0.01, 0.5, 3};
+
+// `count` weights with their moments, which lie `shift` elements into their storages.
+struct Held {
+  Tensor gradient, weight, first, second, shadow;
+  AdamEntry on(const Mover& at, bool decays) const {
+    return {at(gradient), at(weight), at(first), at(second), at(shadow), decays};
+  }
+};
+Held held(index_t count, index_t shift, DType gradient, DType weight, DType shadow, std::uint64_t seed) {
+  const auto some = [&](DType dtype, std::uint64_t which) {
+    return random_contiguous({count + shift}, dtype, seed * 10 + which).view({count}, {1}, shift);
+  };
+  Held made{some(gradient, 1), some(weight, 2), some(weight, 3), some(weight, 4), {}};
+  made.second = raw::unary(functions::Square{}, made.second);
+  if (shadow != weight) made.shadow = some(shadow, 5);
+  return made;
+}
+
+std::vector<Held> mixed() {
+  std::vector<Held> all;
+  std::uint64_t seed = 1;
+  for (const index_t count : {1, 5, 300, 8192, 20001}) {
+    for (const index_t shift : {0, 3}) {
+      all.push_back(held(count, shift, DType::f32, DType::f32, DType::f32, ++seed));
+      all.push_back(held(count, shift, DType::f16, DType::f32, DType::f16, ++seed));
+      all.push_back(held(count, shift, DType::bf16, DType::f32, DType::bf16, ++seed));
+      all.push_back(held(count, shift, DType::f32, DType::f32, DType::bf16, ++seed));
+      all.push_back(held(count, shift, DType::f64, DType::f64, DType::f64, ++seed));
+    }
+  }
+  all.push_back(held(0, 0, DType::f32, DType::f32, DType::f32, ++seed));
+  for (index_t k = 0; k < 120; ++k)
+    all.push_back(held(k + 1, 0, DType::f32, DType::f32, DType::f32, ++seed));  // more than one launch
+  return all;
+}
+
+std::vector<AdamEntry> entries_on(const std::vector<Held>& all, const Mover& at) {
+  std::vector<AdamEntry> entries;
+  for (std::size_t k = 0; k < all.size(); ++k) entries.push_back(all[k].on(at, k % 2 == 0));
+  return entries;
+}
+
+Tensor controls_with(const AdamStep& of, double max_norm, double loss_scale, Device device) {
+  const auto numbers = step_controls(of, max_norm, loss_scale);
+  return raw::to_device(Tensor::of({numbers.begin(), numbers.end()}, {control_count}, DType::f64), device);
+}
+
+void expect_same_entries(const std::vector<AdamEntry>& got, const std::vector<AdamEntry>& expected) {
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    CAPTURE(k);
+    for (const auto& part : {&AdamEntry::weight, &AdamEntry::first, &AdamEntry::second, &AdamEntry::shadow}) {
+      const Tensor here = got[k].*part, there = expected[k].*part;
+      if (there.defined()) expect_close(read(on_cpu(here)), read(there), there.dtype(), 4);
+    }
+  }
+}
+
+struct Model final : Module {
+  Tensor weight = param("weight", {30, 7}, Init::normal(0, 1)), bias = param("bias", {7}, Init::zeros(), false);
+  Tensor bounded = param("bounded", {3}, Init::constant(0.5), false, {0.49, 1});
+};
+
+void set_gradients(const Model& model, std::uint64_t seed, double size = 1) {
+  for (const Module::Parameter& p : model.parameters()) {
+    const Tensor dx =
+        raw::unary(functions::Affine{}, random_contiguous(p.tensor.shape(), DType::f32, ++seed), {size, 0});
+    set_gradient(p.tensor, raw::to_device(raw::cast(dx, p.tensor.dtype()), p.tensor.device()));
+  }
+}
+std::vector<double> all_numbers(const Model& model) {
+  std::vector<double> numbers;
+  for (const Module::Parameter& p : model.parameters())
+    for (const double value : p.tensor.to_vector()) numbers.push_back(value);
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("cuda optimiser: one launch for all parameters is the CPU's step, and the step of each alone") {
+  if (!has_cuda()) return;
+  for (const bool with_controls : {false, true}) {
+    const std::vector<Held> on_the_cpu = mixed(), on_the_gpu = mixed(), alone = mixed();
+    const auto stay = [](const Tensor& x) { return x; };
+    const std::vector<AdamEntry> expected = entries_on(on_the_cpu, stay), got = entries_on(on_the_gpu, on_gpu),
+                                 one = entries_on(alone, on_gpu);
+    const Tensor here = with_controls ? controls_with(step, 1, 1, Device::cpu()) : Tensor();
+    const Tensor there = with_controls ? controls_with(step, 1, 1, Device::cuda(0)) : Tensor();
+    AdamStep given = step;
+    if (with_controls) given.gradient_scale = 77, given.learning_rate = 88, given.step = 99;  // not looked at
+    cpu_kernels().adam_all(given, here, expected);
+    kernels(Device::cuda(0)).adam_all(given, there, got);
+    for (const AdamEntry& entry : one) kernels(Device::cuda(0)).adam_all(given, there, {&entry, 1});
+    expect_same_entries(got, expected);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      CHECK(same_bits(raw::copy(on_cpu(got[k].weight)), raw::copy(on_cpu(one[k].weight))));
+      if (got[k].shadow.defined())
+        CHECK(same_bits(raw::cast(on_cpu(got[k].weight), got[k].shadow.dtype()), raw::copy(on_cpu(got[k].shadow))));
+    }
+  }
+}
+
+TEST_CASE("cuda optimiser: a gradient scale that is not finite leaves everything as it is") {
+  if (!has_cuda()) return;
+  for (const Device device : {Device::cpu(), Device::cuda(0)}) {
+    const Held before = held(9000, 0, DType::bf16, DType::f32, DType::bf16, 1);
+    const AdamEntry entry = before.on([&](const Tensor& x) { return on_device(raw::copy(x), device); }, true);
+    AdamStep left_out = step;
+    left_out.gradient_scale = std::nan("");
+    kernels(device).adam_all(left_out, controls_with(left_out, 1, 1, device), {&entry, 1});
+    kernels(device).adam_all(left_out, {}, {&entry, 1});
+    CHECK(same_bits(raw::copy(on_cpu(entry.weight)), raw::copy(before.weight)));
+    CHECK(same_bits(raw::copy(on_cpu(entry.second)), raw::copy(before.second)));
+    CHECK(same_bits(raw::copy(on_cpu(entry.shadow)), raw::copy(before.shadow)));
+  }
+}
+
+TEST_CASE("cuda optimiser: dtypes that do not go together are refused, before any entry is changed") {
+  for (const Device device : {Device::cpu(), has_cuda() ? Device::cuda(0) : Device::cpu()}) {
+    const auto entry_of = [&](const Held& numbers) {
+      return numbers.on([&](const Tensor& x) { return on_device(x, device); }, true);
+    };
+    const auto refusal = [&](DType gradient, DType weight, DType shadow) {
+      const Held good = held(2, 0, DType::f32, DType::f32, DType::f32, 1);
+      const AdamEntry entries[] = {entry_of(good), entry_of(held(2, 0, gradient, weight, shadow, 1))};
+      const std::vector<double> before = entries[0].weight.to_vector();
+      const std::string text = error_text([&] { kernels(device).adam_all(step, {}, entries); });
+      CHECK(entries[0].weight.to_vector() == before);
+      return text.substr(std::min(text.find("adam: "), text.size()));
+    };
+    const auto given = [](const char* dtype, const char* required) {
+      return to_text("adam: dtype ", dtype, " given; ", required, " required; convert with cast");
+    };
+    const char *a_weight = "an f32 weight, or an f64 weight with an f64 gradient",
+               *a_shadow = "f16 or bf16 as the shadow of an f32 weight";
+    CHECK(refusal(DType::f16, DType::f16, DType::f16) == given("f16", a_weight));
+    CHECK(refusal(DType::f16, DType::f64, DType::f64) == given("f64", a_weight));
+    CHECK(refusal(DType::f64, DType::f32, DType::f32) == given("f64", "a gradient in f16, bf16 or f32"));
+    CHECK(refusal(DType::f64, DType::f64, DType::bf16) == given("bf16", a_shadow));
+    CHECK(refusal(DType::f32, DType::f32, DType::f64) == given("f64", a_shadow));
+  }
+}
+
+TEST_CASE("cuda optimiser: the sum of squares, and what clipping makes of it") {
+  if (!has_cuda()) return;
+  std::vector<Tensor> here, there;
+  for (const Held& each : mixed()) here.push_back(each.gradient), there.push_back(on_gpu(each.gradient));
+  const auto total_of = [](Device device, const std::vector<Tensor>& x, double unit) {
+    const Tensor total = Tensor::zeros({1}, DType::f64, device);
+    kernels(device).sum_of_squares(x, unit, total);
+    return total;
+  };
+  for (const double unit : {1.0, 3.0}) {
+    const double expected = total_of(Device::cpu(), here, unit).item(),
+                 got = total_of(Device::cuda(0), there, unit).item();
+    CHECK(got == doctest::Approx(expected).epsilon(1e-12));
+    CHECK(got == total_of(Device::cuda(0), there, unit).item());
+  }
+  for (const double number : {0.0, 25.0, infinity, std::nan("")}) {
+    for (const double max_norm : {1.0, infinity}) {
+      std::vector<double> both[2];
+      for (const Device device : {Device::cpu(), Device::cuda(0)}) {
+        const Tensor controls = controls_with(step, max_norm, 4, device);
+        kernels(device).clip_scale(raw::to_device(Tensor::of({number}, {1}, DType::f64), device), controls);
+        both[device.is_cpu() ? 0 : 1] = controls.to_vector();
+      }
+      for (std::size_t k = 0; k < both[0].size(); ++k)
+        CHECK((both[0][k] == both[1][k] || (std::isnan(both[0][k]) && std::isnan(both[1][k]))));
+      if (number == 25) CHECK(both[1][0] == (max_norm == 1 ? 1 / 1.25 / 4 : 0.25));  // the norm is 5/4
+    }
+  }
+  std::vector<Tensor> wrong = there;
+  wrong.push_back(on_gpu(Tensor::of({1, std::nan(""), 1}, {3}, DType::f16)));
+  CHECK(std::isnan(total_of(Device::cuda(0), wrong, 1).item()));
+}
+
+TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replaying, is Adam on the CPU") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    std::vector<std::vector<double>> results;
+    for (const Device device : {Device::cpu(), Device::cuda(0)}) {
+      for (const bool replayed : {false, true}) {
+        Model model;
+        model.initialise(1);
+        model.to(dtype);
+        if (!device.is_cpu()) model.to(device);
+        Adam adam(model, {.weight_decay = 0.1, .masters = dtype != DType::f32});
+        for (std::uint64_t t = 1; t <= 3; ++t) {
+          set_gradients(model, 10 * t, 64);
+          if (replayed) {
+            adam.prepare_replay(0.01, 2, 64);
+            adam.replayable_step();
+            CHECK(adam.replayed_norm().finite());
+          } else {
+            adam.step(0.01, clip_by_global_norm(model.parameters(), 2, 64));
+          }
+        }
+        CHECK(adam.steps() == 3);
+        results.push_back(all_numbers(model));
+      }
+    }
+    CHECK(results[0] == results[1]);  // the same bits
+    CHECK(results[2] == results[3]);
+    expect_close(results[2], results[0], dtype, 4);
+  }
+}
+
+TEST_CASE(
+    "cuda optimiser: gradients that are not finite leave a replayed step out, and are named where they are an error") {
+  if (!has_cuda()) return;
+  Model model;
+  model.initialise(1);
+  model.to(Device::cuda(0));
+  Adam adam(model);
+  set_gradients(model, 1);
+  set_gradient(model.bias, raw::to_device(Tensor::of({0, 0, infinity, 0, 0, 0, 0}, {7}), Device::cuda(0)));
+  const std::vector<double> before = all_numbers(model);
+  CHECK_THROWS_WITH_AS(static_cast<void>(clip_by_global_norm(model.parameters(), 1)),
+      doctest::Contains("the gradient of bias is inf at element 2"), Error);
+  const GradientNorm norm = clip_by_global_norm(model.parameters(), 1, 1024);
+  CHECK_FALSE(norm.finite());
+  CHECK(std::isnan(norm.scale));
+  CHECK_THROWS_WITH_AS(adam.step(0.1, norm), doctest::Contains("leave the step out"), Error);
+  adam.prepare_replay(0.1, 1, 1024);
+  adam.replayable_step();
+  CHECK_FALSE(adam.replayed_norm().finite());
+  CHECK(adam.steps() == 0);
+  CHECK(all_numbers(model) == before);
+}

@@ -1,0 +1,118 @@
+// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Where there is
+// no GPU, real or emulated, nothing runs and the output says so. Under emulation a read of the device's memory by the
+// host ends the program, so that this also holds every scheme to making its tables where the scores are.
+#include <doctest/doctest.h>
+
+#include "autograd/ops.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/device_check.h"
+#include "examples/whence/verify/gradient_check.h"
+#include "nn/decoding.h"
+#include "nn/transformer.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+void expect_same_on_device(
+    const std::string& text, const Executor& executor, DType dtype, const Sequence& sequence = Sequence::run(6)) {
+  CAPTURE(text);
+  CAPTURE(std::string(executor.name()));
+  CAPTURE(std::string(to_string(dtype)));
+  const DeviceDisagreement found = device_disagreement(text, sequence, executor, dtype, 5);
+  CHECK_MESSAGE(found.largest <= device_tolerance(dtype), found.worst << ": " << found.largest);
+}
+
+const std::vector<std::string>& main_sums() {
+  static const std::vector<std::string> sums{"cope(p_max=3) + rope", "cope(p_max=2, z_from=rotated) + rope",
+      "dape(kerple, width=3)", "dape(rope, width=3)", "cdape(kerple, width=3)", "cdape(rope, width=2, kernel=1)",
+      "randomised(alibi, length=9)", "absolute + hard_attention", "interpolated(rope, factor=2)",
+      "cope(p_max=3, gates=separate_keys)"};
+  return sums;
+}
+
+std::vector<std::string> texts() {
+  std::vector<std::string> all = main_sums();
+  for (const SchemeInfo& info : registered_schemes()) {
+    if (!info.takes_base) all.push_back(info.name);
+    for (const std::string& variant : info.variants) all.push_back(variant);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: every scheme on the device as on the CPU, forward and backward, by reference and by strips") {
+  if (!has_cuda()) return;
+  const auto strips = strips_executor_of(4);
+  for (const std::string& text : texts()) {
+    expect_same_on_device(text, reference_executor(), DType::f32);
+    expect_same_on_device(text, *strips, DType::f32);
+  }
+}
+
+TEST_CASE("cuda: the main sums in every order of threads, where the device is emulated") {
+  if (!has_cuda()) return;
+  in_every_order([] {
+    for (const std::string& text : main_sums()) expect_same_on_device(text, reference_executor(), DType::f32);
+  });
+}
+
+TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
+  if (!has_cuda()) return;
+  const Tensor present = Tensor::of({0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
+  for (const SchemeInfo& info : registered_schemes()) {
+    if (info.takes_base) continue;
+    const Claims claims = BareAttention(info.name, {.dim = 8, .heads = 2, .length = 6}).claims();
+    if (claims.exact_gradient) {  // an argmax jumps with the rounding
+      expect_same_on_device(info.name, reference_executor(), DType::f16);
+      expect_same_on_device(info.name, reference_executor(), DType::bf16);
+    }
+    expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::padded(present));
+    if (!claims.causal_only)
+      expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::run(6, false));
+  }
+}
+
+TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and differences there") {
+  if (!has_cuda()) return;
+  const GradientCheckOptions where{.length = 4, .device = Device::cuda(0)};
+  for (const char* name : {"softmax", "layer_norm", "lerp_at", "cope(p_max=3) + rope", "cdape(kerple, width=2)"}) {
+    const GradientChecks checks = check(find_checkable(name), where);
+    CAPTURE(name);
+    CHECK(checks.ok());
+    CHECK(checks.figures().inputs > 0);
+  }
+}
+
+TEST_CASE("cuda: a model on the device takes tokens from the CPU, drops as there, and decodes with its cache there") {
+  if (!has_cuda()) return;
+  Transformer model({.vocabulary = 11,
+      .length = 6,
+      .dim = 8,
+      .layers = 2,
+      .heads = 2,
+      .scheme = "cope(p_max=4) + rope",
+      .dropout = 0.25,
+      .pattern_dropout = 0.25});
+  model.initialise(1);
+  const Tensor tokens = Tensor::of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 1}, {2, 6}, DType::i64);
+  const Pass training{.training = true, .seed = 4, .step = 2};
+  const std::vector<double> expected = model(tokens).to_vector(), dropped = model(tokens, training).to_vector();
+  Decoding on_cpu(model, 6, {0, 2});
+  const std::vector<double> decoded = on_cpu(tokens).to_vector();
+  model.to(Device::cuda(0));
+  CHECK(model.device() == Device::cuda(0));
+  const auto close = [](const std::vector<double>& a, const std::vector<double>& b) {
+    REQUIRE(a.size() == b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == doctest::Approx(b[i]).epsilon(1e-4));
+  };
+  close(model(tokens).to_vector(), expected);
+  close(model(tokens, training).to_vector(), dropped);
+  Decoding on_device(model, 6, {0, 2});
+  const Tensor first = on_device(raw::contiguous(raw::slice(tokens, 1, 0, 4))),
+               second = on_device(raw::contiguous(raw::slice(tokens, 1, 4, 6)));
+  close(raw::to_device(concat_along(1, {first, second}), Device::cpu()).to_vector(), decoded);
+}

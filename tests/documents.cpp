@@ -1,0 +1,205 @@
+// The house: includes point one way, public headers show no third-party header, documents name what is there, and every
+// promise of tests/README.md has its test.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "nn/scheme.h"
+#include "tests/support/programs.h"
+
+using namespace whence;
+using test::text_of;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path root = test::source_folder();
+
+// Sources of a layer with one of these endings.
+std::vector<fs::path> sources_of(const std::string& layer, const std::set<std::string>& endings) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::recursive_directory_iterator(root / layer))
+    if (endings.contains(entry.path().extension().string())) found.push_back(entry.path());
+  return found;
+}
+
+struct Include {
+  fs::path file;
+  std::string included;  // as written
+  bool quoted;
+};
+
+std::vector<Include> includes_under(const std::string& folder) {
+  static const std::regex line(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
+  std::vector<Include> found;
+  for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".cu"})) {
+    std::istringstream lines(text_of(file));
+    std::smatch match;
+    for (std::string text; std::getline(lines, text);)
+      if (std::regex_search(text, match, line)) found.push_back({file, match[2], match[1] == "\""});
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("layering: a layer includes only itself and what lies below it") {
+  const std::map<std::string, std::set<std::string>> allowed = {{"tensor", {"tensor"}},
+      {"autograd", {"autograd", "tensor"}}, {"nn", {"nn", "autograd", "tensor"}}, {"cuda", {"cuda", "tensor"}},
+      {"examples", {"examples", "nn", "autograd", "tensor"}}};
+  // No structured binding: CHECK_MESSAGE captures, and clang 16 with OpenMP cannot capture one.
+  for (const auto& entry : allowed) {
+    const std::string& layer = entry.first;
+    const std::set<std::string>& below = entry.second;
+    const auto includes = includes_under(layer);
+    CHECK_MESSAGE(includes.size() > 10, layer, " has ", includes.size(), " include lines");
+    for (const Include& include : includes) {
+      if (!include.quoted) continue;
+      const std::string top = include.included.substr(0, include.included.find('/'));
+      CHECK_MESSAGE(below.contains(top), include.file.string(), " includes ", include.included);
+    }
+  }
+}
+
+TEST_CASE("layering: third-party headers stay in source files, each kind where it belongs") {
+  for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"}) {
+    for (const Include& include : includes_under(layer)) {
+      const bool json = include.included.starts_with("nlohmann/"), cli = include.included.starts_with("CLI/");
+      const bool blas = include.included.find("cblas") != std::string::npos, header = include.file.extension() == ".h";
+      INFO(include.file.string(), " includes ", include.included);
+      CHECK_FALSE((header && (json || cli || blas)));
+      CHECK_FALSE((json && layer != "nn" && layer != "examples"));
+      CHECK_FALSE((cli && layer != "examples"));
+      CHECK_FALSE(include.included.starts_with("doctest"));
+    }
+  }
+}
+
+TEST_CASE("layering: only the one qualifier decides by preprocessor whether there is CUDA") {
+  const std::set<std::string> may{"device.h", "launch.h", "math.h", "half.h"};
+  for (const std::string layer : {"tensor", "autograd", "nn", "examples"}) {
+    for (const fs::path& file : sources_of(layer, {".h", ".cpp"}))
+      if (!may.contains(file.filename())) CHECK_MESSAGE(!test::has(text_of(file), "__CUDA"), file.string());
+  }
+}
+
+// A kernel that says threadIdx or asm cannot run under the emulator, and one that is not started by launch_kernel is in
+// no error and no count.
+TEST_CASE("layering: kernels know the machine through cuda/vocabulary/thread.h alone") {
+  const std::map<std::string, std::set<std::string>> allowed = {{R"(\basm\b|__asm)", {"fibers.cpp", "fiber_switch.h"}},
+      {R"(<<<)", {"launch_kernel.h", "launch.h"}},
+      {R"(\b(threadIdx|blockIdx|blockDim|gridDim|__shared__|__syncthreads|__syncwarp|__shfl\w*|atomicAdd)\b)",
+          {"thread.h", "launch.h"}},
+      {R"(cudaMallocManaged)", {}}};
+  for (const auto& entry : allowed) {
+    const std::regex word(entry.first);
+    const std::set<std::string>& may = entry.second;
+    for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"}) {
+      for (const fs::path& file : sources_of(layer, {".h", ".cpp", ".cu"})) {
+        if (may.contains(file.filename())) continue;
+        std::istringstream lines(text_of(file));
+        for (std::string line; std::getline(lines, line);)
+          CHECK_MESSAGE(!std::regex_search(line.substr(0, line.find("//")), word), file.string(), ": ", line);
+      }
+    }
+  }
+}
+
+TEST_CASE("documents: every scheme says what it is where it is registered") {
+  int named = 0;
+  for (const SchemeInfo& info : registered_schemes()) {
+    CHECK_MESSAGE(!info.title.empty(), info.name);
+    CHECK_MESSAGE(!info.paper.empty(), info.name);
+    CHECK_MESSAGE(!info.equation.empty(), info.name);
+    for (const SchemeOption& option : info.options) CHECK_MESSAGE(!option.help.empty(), info.name, " ", option.name);
+    ++named;
+  }
+  CHECK(named >= 20);
+}
+
+TEST_CASE("documents: what the README says of the papers' tables is what is recorded") {
+  const std::string readme = text_of(root / "README.md");
+  std::ifstream page(root / "examples/whence/papers/README.md");
+  int rows = 0;
+  for (std::string line; std::getline(page, line) && !line.starts_with("##");) {
+    if (!line.starts_with("|")) continue;
+    CHECK_MESSAGE(readme.find(line + "\n") != std::string::npos, line);
+    ++rows;
+  }
+  CHECK(rows == 5);  // a head, a rule and three papers
+}
+
+TEST_CASE("documents: every file that a README points to is there") {
+  const std::regex link(R"(\]\(([^)#]+)\))");
+  int links = 0;
+  for (const std::string& document : test::documents()) {
+    const fs::path here = (root / document).parent_path();
+    std::istringstream lines(text_of(here / "README.md"));
+    std::string readme, line;
+    for (bool code = false; std::getline(lines, line);) {
+      if (line.starts_with("```")) code = !code;
+      if (!code) readme += line + '\n';
+    }
+    for (auto match = std::sregex_iterator(readme.begin(), readme.end(), link); match != std::sregex_iterator();
+         ++match, ++links) {
+      const std::string to = (*match)[1].str();
+      if (!to.starts_with("http")) CHECK_MESSAGE(fs::exists(here / to), document, ": ", to);
+    }
+  }
+  CHECK(links > 50);
+}
+
+TEST_CASE("documents: every header, and every source file without one, says in its first line what it is") {
+  for (const std::string folder : {"tensor", "autograd", "nn", "cuda", "examples", "tests"}) {
+    for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".cu"}))
+      if (file.extension() == ".h" || !fs::exists(fs::path(file).replace_extension(".h")))
+        CHECK_MESSAGE(text_of(file).starts_with("// "), file.string());
+  }
+}
+
+TEST_CASE(
+    "promises: tests/README.md tells every class of the attack, and every program and file that it names is there") {
+  const fs::path folder = root / "tests";
+  const std::string readme = text_of(folder / "README.md"), driver = text_of(folder / "attack/run");
+  const std::regex entry("\"([a-z_]+)\": \\d+");
+  const std::string share =
+      driver.substr(driver.find("SHARE = {"), driver.find('}', driver.find("SHARE = {")) - driver.find("SHARE = {"));
+  int classes = 0;
+  for (auto match = std::sregex_iterator(share.begin(), share.end(), entry); match != std::sregex_iterator();
+       ++match, ++classes) {
+    const std::string name = (*match)[1];
+    CHECK_MESSAGE(readme.find("`" + name + "`") != std::string::npos, name);
+    CHECK_MESSAGE(fs::exists(folder / "attack" / (name + ".py")), name);
+  }
+  CHECK(classes >= 10);
+}
+
+TEST_CASE("promises: every promise of tests/README.md names a test that is there") {
+  const std::string readme = text_of(root / "tests/README.md");
+  const std::size_t begin = readme.find("| Promise | Held by | Not promised |");
+  REQUIRE(begin != std::string::npos);
+  std::istringstream rows(readme.substr(begin, readme.find("\n\n", begin) - begin));
+  const std::regex holder("\\[([a-z_/]+\\.cpp)\\]\\(([a-z_/]+\\.cpp)\\): \"([^\"]+)\"");
+  int promises = 0;
+  for (std::string row; std::getline(rows, row);) {
+    if (row.starts_with("| Promise |") || row.starts_with("|---")) continue;
+    ++promises;
+    int tests = 0;
+    for (auto match = std::sregex_iterator(row.begin(), row.end(), holder); match != std::sregex_iterator(); ++match) {
+      const std::string file = (*match)[2], title = (*match)[3];
+      CHECK((*match)[1] == file);
+      const std::string text = text_of(root / "tests" / file);
+      const bool there = text.find("TEST_CASE(\"" + title) != std::string::npos ||
+                         text.find("TEST_CASE(\n    \"" + title) != std::string::npos;
+      CHECK_MESSAGE(there, file, " has no case that begins with: ", title);
+      ++tests;
+    }
+    CHECK_MESSAGE(tests > 0, row);
+  }
+  CHECK(promises >= 15);
+}

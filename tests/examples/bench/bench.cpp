@@ -1,0 +1,344 @@
+// The benches: what they compute, print and refuse. Times are nobody's promise here; that a peer's results are compared
+// is.
+#include "examples/whence/bench/attention_core.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "autograd/backward.h"
+#include "autograd/inspect/op_clock.h"
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/cli/words.h"
+#include "tensor/error.h"
+#include "tensor/products.h"
+#include "tests/support/programs.h"
+
+using namespace whence;
+using namespace whence::bench;
+using namespace whence::test;
+
+namespace {
+
+Outcome run(const Scratch& scratch, const std::string& command, const std::vector<std::string>& arguments) {
+  return RunningProgram("bench " + command, arguments, scratch / "log").finish();
+}
+
+std::vector<nlohmann::json> lines_of(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+const std::vector<std::string> tiny{
+    "--heads", "2", "--head-dim", "4", "--repetitions", "2", "--json", "--threads", "1"};
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// A Python with torch: WHENCE_PYTHON, or python3. Empty, and said so, where there is none.
+std::string python_with_torch() {
+  const char* named = std::getenv("WHENCE_PYTHON");
+  const std::string python = named ? named : "python3";
+  if (std::system(("'" + python + "' -c 'import torch' >/dev/null 2>&1").c_str()) == 0) return python;
+  MESSAGE("SKIPPED: ", python, " has no torch, so nothing is compared with it; WHENCE_PYTHON names one that has");
+  return {};
+}
+
+double apart(const NamedTensors& ours, const NamedTensors& theirs) { return largest_difference(ours, theirs).relative; }
+
+}  // namespace
+
+TEST_CASE("bench: medians, spreads and lists") {
+  const Median found = median({5, 1, 3, 2, 4});
+  CHECK(found.value == 3);
+  CHECK(found.spread == 1);  // quartiles 2 and 4
+  CHECK(median({7}).value == 7);
+  CHECK(median({1, 2}).value == 1.5);
+  CHECK(text_of(Median{38.21, 1.06}) == "38.2 ±1.06");
+  CHECK(
+      list_of("none,dape(kerple, width=3),cope") == std::vector<std::string>{"none", "dape(kerple, width=3)", "cope"});
+  CHECK(numbers_of("512,2048", "--lengths") == std::vector<std::int64_t>{512, 2048});
+  for (const char* bad : {"", "512,", "0", "x", "1.5", "99999999"})
+    CHECK_THROWS_WITH_AS((void)numbers_of(bad, "--lengths"), doctest::Contains("--lengths: "), InputError);
+}
+
+TEST_CASE("bench: the ceilings are those of a computer") {
+  const Ceilings ceilings = measure_ceilings();
+  CHECK(ceilings.fma_gflops_alone > 1);
+  CHECK(ceilings.fma_gflops > 1);
+  CHECK(ceilings.copy_gb_per_s > 0.1);
+  CHECK(ceilings.milliseconds_of(ceilings.fma_gflops * 1e9) == doctest::Approx(1000));
+}
+
+TEST_CASE("bench: what the formulas need of multiply-adds, by hand") {
+  const auto operations = [](const std::string& scheme, bool causal = true) {
+    const AttentionCore core({.scheme = scheme, .length = 5, .causal = causal}, Device());
+    return std::pair(core.forward_operations(), core.backward_operations());
+  };
+  const double positions = 15, pairs = 15 * 12;  // of 5 tokens, in 12 heads of 64
+  CHECK(operations("none") == std::pair(256 * pairs, 640 * pairs));
+  CHECK(operations("none", false) == std::pair(256 * 25 * 12.0, 640 * 25 * 12.0));
+  // 24 numbers to 32 and 32 to 12; half of the 24 come from a table over distances
+  CHECK(operations("dape(kerple)") == std::pair(256 * pairs + 1536 * positions, 640 * pairs + 3 * 1536 * positions));
+  CHECK(operations("cdape(kerple)") == std::pair(256 * pairs + 4608 * positions, 640 * pairs + 3 * 4608 * positions));
+}
+
+TEST_CASE("bench: sparse gates have the mean that they promise, and every executor the same results") {
+  CoreCase what{.scheme = "cope(p_max=3)", .length = 33, .heads = 3, .head_dim = 16, .gates = Gates::sparse};
+  AttentionCore core(what, Device());
+  const NamedTensors given = core.comparison().given;
+  const Tensor q = named(given, "q"), k = named(given, "k");
+  double sum = 0;
+  for (index_t row = 0; row < q.numel() / 16; ++row)
+    sum += q.data<float>()[row * 16] * k.data<float>()[row * 16] / std::sqrt(16.0);
+  CHECK(sum / static_cast<double>(q.numel() / 16) == doctest::Approx(-4));
+  for (const char* scheme : {"cope(p_max=3)", "cdape(kerple, width=3)"}) {
+    what.scheme = scheme;
+    AttentionCore each(what, Device());
+    const CoreRun found = each.run(reference_executor());
+    CHECK(found.kept > 0);
+    CHECK(found.peak >= found.kept);
+    const NamedTensors first = each.results();
+    CHECK(first.size() >= 5);  // output, q, k, v, a table
+    for (const Executor* executor : executors()) {
+      if (!each.refusal(*executor).empty()) continue;
+      (void)each.run(*executor);
+      const Difference difference = largest_difference(each.results(), first);
+      CHECK_MESSAGE(difference.relative < 1e-4, std::string(executor->name()), ": ", difference.where);
+    }
+  }
+}
+
+TEST_CASE("bench: results that differ, or are no numbers, are found") {
+  const auto filled = [](const char* name, double value) { return NamedTensors{{name, Tensor::full({2, 3}, value)}}; };
+  CHECK(apart(filled("output", 2), filled("output", 2)) == 0);
+  CHECK(apart(filled("output", 2), filled("output", 2.5)) == doctest::Approx(0.2));
+  CHECK_THROWS_AS((void)largest_difference(filled("output", 2), filled("gradient of q", 2)), Error);
+  CHECK_THROWS_AS((void)largest_difference(filled("output", 2), {{"output", Tensor::full({3, 2}, 2.0)}}), Error);
+  for (const double wrong : {2.5, std::nan("")})
+    CHECK_THROWS_WITH_AS(require_equal("none", largest_difference(filled("output", 2), filled("output", wrong))),
+        doctest::Contains("one of the two is wrong"), Error);
+  // A gradient that is rounding alone is measured by the others.
+  const NamedTensors ours{{"gradient of q", Tensor::full({2}, 1.0)}, {"gradient of b", Tensor::full({2}, 1e-7)}};
+  const NamedTensors theirs{{"gradient of q", Tensor::full({2}, 1.0)}, {"gradient of b", Tensor::full({2}, -2e-7)}};
+  CHECK(apart(ours, theirs) < 1e-5);
+}
+
+TEST_CASE("bench attention: a line of JSON per measurement, with what the papers' tables have") {
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "attention",
+      with(tiny, {"--schemes", "none,cope(p_max=3)", "--lengths", "8,16", "--svg", scratch / "plot.svg"}));
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+  REQUIRE(lines.size() == 1 + 2 * 3 * executors().size());  // ceilings; cope with two kinds of gates
+  CHECK(lines[0].at("fma_gflops") > 0);
+  for (std::size_t k = 1; k < lines.size(); ++k) {
+    const nlohmann::json& line = lines[k];
+    CAPTURE(line.dump());
+    CHECK(line.at("bench") == "attention");
+    for (const char* field :
+        {"scheme", "gates", "executor", "length", "heads", "head_dim", "batch", "device", "dtype", "threads"})
+      CHECK_MESSAGE(line.contains(field), field);
+    if (line.contains("refused")) continue;
+    for (const char* field : {"forward_ms", "backward_ms", "both_ms", "fraction"}) CHECK(line.at(field) > 0);
+    for (const char* field : {"spread_ms", "kept_mib", "peak_mib"}) CHECK(line.at(field) >= 0);
+  }
+  const std::string plot = text_of(scratch / "plot.svg");
+  for (const char* text : {"peak bytes above the operands", "cope(p_max=3), sparse gates, reference"})
+    CHECK_MESSAGE(plot.find(text) != std::string::npos, text);
+}
+
+TEST_CASE("bench: what cannot be measured is refused in one line") {
+  const Scratch scratch("bench");
+  std::ofstream(scratch / "no_torch") << "#!/bin/sh\nexit 3\n";
+  std::filesystem::permissions(scratch / "no_torch", std::filesystem::perms::owner_all);
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  for (const Case& bad :
+      {Case{{"--executors", "fast"}, "--executors: 'fast' given; reference, "},
+          Case{{"--lengths", "12x"}, "--lengths: \"12x\" given; whole numbers from 1 to 1048576 required"},
+          Case{{"--schemes", "coep"}, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?"},
+          Case{{"--schemes", "absolute"}, "scheme: absolute given; one that takes part in attention required"},
+          Case{{"--python", "python3"}, "--python: python3 given; it has no effect without --peer; leave it out"},
+          Case{{"--peer", "pytorch", "--python", "/nowhere"}, "no such program; a Python that has torch required"},
+          Case{{"--peer", "pytorch", "--python", scratch / "no_torch"}, "it has no torch; one that has it required"}}) {
+    const Outcome outcome = run(scratch, "attention", with(tiny, bad.arguments));
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.find("whence bench attention: ") != std::string::npos, outcome.err);
+    CHECK_MESSAGE(outcome.err.find(bad.message) != std::string::npos, outcome.err);
+  }
+}
+
+TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "errors",
+      {"--schemes", "none,alibi,kerple,t5,cope,forgetting,fire,shaw,transformer_xl,dape(kerple),dape(fire)",
+          "--lengths", "512", "--heads", "2", "--gates", "both", "--json"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
+  for (const nlohmann::json& line : lines_of(outcome.out))
+    if (line.contains("executor"))
+      found[line.at("scheme").get<std::string>() + line.at("gates").get<std::string>()][line.at("executor")] = line;
+  CHECK(found.size() == 12);
+  for (const auto& entry : found) {  // no structured binding: clang 16 with OpenMP cannot capture one
+    const std::string& scheme = entry.first;
+    for (const std::string name :
+        {"output", "gradient of v", "gradient of v, summed", "gradient of q", "gradient of k"}) {
+      CAPTURE(scheme);
+      CAPTURE(name);
+      // CoPE's gates jump at whole positions, where chance decides which of the two is off.
+      if (scheme.starts_with("cope") && (name == "gradient of q" || name == "gradient of k")) continue;
+      CHECK(entry.second.at("tiled").at(name).get<double>() <= 2 * entry.second.at("reference").at(name).get<double>());
+    }
+  }
+}
+
+TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
+  const Scratch scratch("bench");
+  const auto lines = [&](const std::string& command, std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--repetitions", "2", "--threads", "1", "--json"});
+    const Outcome outcome = run(scratch, command, arguments);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return lines_of(outcome.out);
+  };
+  const auto decode = lines("decode", {"--schemes", "alibi", "--prompt", "3", "--tokens", "2"});
+  REQUIRE(decode.size() == 2);
+  CHECK(decode[0].at("read_gb_per_s") > 0.1);
+  CHECK(decode[1].at("parameters") > 85e6);
+  for (const char* field : {"ms", "tokens_per_second", "fraction"}) CHECK(decode[1].at(field) > 0);
+  const auto ops = lines("ops", {"--scale", "0.001"});
+  CHECK(ops.size() == 1 + 9 + 6);
+  for (const nlohmann::json& line : ops)
+    if (line.contains("fraction")) CHECK(line.at("backward_ms") > 0);
+  const auto step = lines("step", {"--models", "toy", "--schemes", "cope", "--profile"});
+  REQUIRE(step.size() == 3);
+  CHECK(step[1].at("tokens_per_second") > 0);
+  CHECK(step[1].at("length") == 40);
+  double sum = 0;
+  for (const char* part : {"products", "attention", "norms", "loss", "optimiser", "rest"}) {
+    CHECK_MESSAGE(step[2].at(part) > 0, part);
+    sum += step[2].at(part).get<double>();
+  }
+  CHECK(sum == doctest::Approx(1));
+  // Two layers of x, q, k, v, output and the MLP's hidden numbers.
+  const auto probes = lines("step", {"--models", "toy", "--schemes", "cope", "--executor", "tiled", "--probes"});
+  REQUIRE(probes.size() == 3);
+  CHECK(probes[2].at("probes") == 12);
+  CHECK(probes[2].at("probe_ns") > 0);
+  CHECK(probes[2].at("probe_share") > 0);
+  CHECK(probes[2].at("probe_share") < 0.01);
+  CHECK(probes[2].at("watched_ratio") > 0);
+  const Outcome unknown = run(scratch, "step", {"--models", "gpt3"});
+  CHECK(unknown.code == 2);
+  CHECK_MESSAGE(unknown.err.find("--models: 'gpt3' given; gpt2-124m, ") != std::string::npos, unknown.err);
+}
+
+TEST_CASE("bench ranks: every rank sends 2 (W - 1) / W of a sum's bytes in 2 log2 W exchanges") {
+  const Scratch scratch("bench");
+  for (const int ranks : {2, 4}) {
+    const Outcome outcome = run(scratch, "ranks",
+        {"--processes", std::to_string(ranks), "--millions", "1", "--repetitions", "2", "--threads", "1", "--json"});
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+    REQUIRE(lines.size() == 1 + 5 + 1);  // copying, exchanges, a sum
+    for (const nlohmann::json& line : lines) {
+      CHECK(line.at("ranks") == ranks);
+      CHECK(line.at("communicator") == "shared memory");
+      CHECK(line.at("ms") > 0);
+      CHECK(line.at("gb_per_s") > 0);
+      CHECK(line.at("gb_per_s") < 1000);
+    }
+    CHECK(lines[1].at("bytes") == 8);
+    CHECK(lines[6].at("exchanges") == (ranks == 2 ? 2 : 4));
+    CHECK(lines[6].at("bytes") == (ranks == 2 ? 4000000 : 6000000));
+  }
+  const Outcome alone = run(scratch, "ranks", {"--processes", "1"});
+  CHECK(alone.code == 2);
+  CHECK_MESSAGE(alone.err.find("--processes: 1 given; 2 or more required") != std::string::npos, alone.err);
+}
+
+TEST_CASE("bench: an op clock hears of every op once, forward and backward, and of none when it is gone") {
+  const Tensor x = requires_grad(Tensor::full({3}, 0.5));
+  std::vector<std::string> heard;
+  const std::string path = "blocks.0";
+  {
+    const OpClock clock([&](const OpTime& time) {
+      heard.push_back(time.path + ": " + time.op + (time.backward ? ", backward" : ""));
+      CHECK(time.seconds >= 0);
+    });
+    const Scope scope(path);
+    backward(sum(sigmoid(x)));  // sigmoid's backward is made of other ops
+  }
+  CHECK(heard == std::vector<std::string>{
+                     "blocks.0: sigmoid", "blocks.0: sum", "blocks.0: sum, backward", "blocks.0: sigmoid, backward"});
+  (void)sigmoid(x);
+  CHECK(heard.size() == 4);
+}
+
+TEST_CASE("bench step, ops: PyTorch gives the same losses, gradients and results") {
+  const std::string python = python_with_torch();
+  if (python.empty()) return;
+  const Scratch scratch("bench");
+  const auto compared = [&](const std::string& command, std::vector<std::string> arguments) {
+    arguments.insert(
+        arguments.end(), {"--repetitions", "1", "--threads", "1", "--json", "--peer", "pytorch", "--python", python});
+    const Outcome outcome = run(scratch, command, arguments);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    int count = 0;
+    for (const nlohmann::json& line : lines_of(outcome.out)) count += line.contains("difference");
+    return count;
+  };
+  CHECK(compared("ops", {"--scale", "0.001", "--ways", "eager"}) == 18);
+  CHECK(compared("step",
+            {"--models", "toy", "--ways", "eager", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)"}) == 12);
+}
+
+TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same results; given others, that is found") {
+  const std::string python = python_with_torch();
+  if (python.empty()) return;
+  const Scratch scratch("bench");
+  const Outcome outcome = run(scratch, "attention",
+      with(tiny, {"--schemes", "none,alibi,kerple,cope,dape(kerple),cdape(kerple),dape(alibi),rope", "--lengths", "33",
+                     "--peer", "pytorch", "--python", python, "--ways", "eager,sdpa"}));
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  int compared = 0;
+  for (const nlohmann::json& line : lines_of(outcome.out)) {
+    if (!line.contains("ratio")) continue;
+    CHECK(line.at("difference") < 3e-3);
+    CHECK(line.at("ratio") > 0);
+    CHECK(line.at("executor").get<std::string>().starts_with("PyTorch "));
+    ++compared;
+  }
+  CHECK(compared == 2 * (3 * 2 + 2 + 3));  // tuned and not; none, alibi, kerple in two ways; two kinds of gates
+
+  Settings settings;
+  settings.threads = 1, settings.python = python;
+  AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4}, Device());
+  (void)core.run(reference_executor());
+  Comparison comparison = core.comparison();
+  NamedTensors& ours = comparison.results;
+  std::erase_if(ours, [](const auto& tensor) { return tensor.first.size() > 13; });  // of q, k, v
+  Peer peer(settings, false);
+  for (const std::string scheme : {"kerple", "alibi"}) {
+    comparison.request = {{"bench", "attention"}, {"scheme", scheme}};
+    if (scheme == "alibi")  // which reads no parameters
+      std::erase_if(
+          comparison.given, [](const auto& tensor) { return tensor.first == "strength" || tensor.first == "rate"; });
+    (void)prepare(peer, {"eager"}, comparison, Device());
+    const double relative = apart(ours, peer.ask({{"do", "results"}}).tensors);
+    CHECK((scheme == "kerple" ? relative < 1e-4 : relative > 1e-2));
+  }
+}

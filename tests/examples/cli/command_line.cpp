@@ -1,0 +1,312 @@
+// Options of programs: what is read, what is refused and in which words, exit codes, interrupts.
+#include "examples/whence/cli/command_line.h"
+
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <filesystem>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <limits>
+#include <new>
+#include <sstream>
+
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/run_main.h"
+#include "examples/whence/cli/text.h"
+#include "tensor/error.h"
+
+using namespace whence;
+
+namespace {
+
+// A program with one option of each kind.
+struct Sample {
+  int layers = 4;
+  std::uint64_t seed = 0;
+  double lr = 0.0003;
+  std::string scheme = "cope", out, targets = "clean";
+  bool quiet = false;
+  CommandLine line{"flip_flop", "trains a decoder on the flip-flop task"};
+
+  Sample() {
+    line.heading("Model")
+        .integer("layers", &layers, {1, 64}, {"blocks of the decoder", "blocks", "choose at least one layer"})
+        .text("scheme", &scheme, {"positional scheme"})
+        .heading("Training")
+        .number("lr", &lr, {0, 10, true}, {"learning rate at its highest"})
+        .integer<std::uint64_t>("seed", &seed, {}, {"of every random number"})
+        .choice("targets", &targets, {"clean", "all"}, {"where the loss is taken"})
+        .text("out", &out, {"folder for the results"})
+        .flag("quiet", &quiet, {"no progress line"})
+        .example("flip_flop --scheme rope --out runs/rope", "trains RoPE");
+  }
+
+  std::optional<std::string> parse(const std::vector<std::string>& words) { return line.parse(words); }
+};
+
+// The message with which the arguments are refused; "accepted" if they are not.
+std::string refusal(const std::vector<std::string>& arguments) {
+  Sample sample;
+  try {
+    (void)sample.parse(arguments);
+  } catch (const InputError& error) { return error.what(); }
+  return "accepted";
+}
+
+struct Outcome {
+  int code;
+  std::string message;
+};
+
+// run_main() with standard error caught.
+Outcome outcome(const std::function<int()>& body) {
+  std::ostringstream caught;
+  std::streambuf* const before = std::cerr.rdbuf(caught.rdbuf());
+  const int code = run_main("flip_flop", body);
+  std::cerr.rdbuf(before);
+  return {code, caught.str()};
+}
+
+// How a process ends that does this, and exits with what it returns.
+int status_of_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("command line: values are read and the defaults stay") {
+  Sample sample;
+  REQUIRE_FALSE(
+      sample.parse({"--layers", "2", "--lr=1e-3", "--quiet", "--targets", "all", "--seed", "18446744073709551615"}));
+  CHECK(sample.layers == 2);
+  CHECK(sample.lr == 1e-3);
+  CHECK(sample.quiet);
+  CHECK(sample.targets == "all");
+  CHECK(sample.seed == std::numeric_limits<std::uint64_t>::max());
+  CHECK(sample.scheme == "cope");
+  CHECK(sample.line.given("layers"));
+  CHECK_FALSE(sample.line.given("scheme"));
+}
+
+TEST_CASE("command line: values in order, as text that reads back the same") {
+  Sample sample;
+  REQUIRE_FALSE(sample.parse({"--lr", "0.1", "--layers", "2"}));
+  const std::vector<std::pair<std::string, std::string>> expected = {{"layers", "2"}, {"scheme", "cope"}, {"lr", "0.1"},
+      {"seed", "0"}, {"targets", "clean"}, {"out", ""}, {"quiet", "false"}};
+  CHECK(sample.line.values() == expected);
+}
+
+TEST_CASE("what is refused, word by word: unknown options, options given twice, values out of range") {
+  CHECK(refusal({"--layers", "0"}) == "--layers: 0 given; 1 to 64 required; choose at least one layer");
+  CHECK(refusal({"--layers", "3abc"}) ==
+        "--layers: \"3abc\" given; a whole number, 1 to 64, required; choose at least one layer");
+  CHECK(refusal({"--lr", "nan"}) ==
+        "--lr: \"nan\" given; a finite number, above 0 and at most 10, required; the default is 0.0003");
+  CHECK(refusal({"--lr", "0"}) == "--lr: 0 given; above 0 and at most 10 required; the default is 0.0003");
+  CHECK(refusal({"--seed", "-1"}) == "--seed: \"-1\" given; a whole number, at least 0, required; the default is 0");
+  CHECK(
+      refusal({"--targets", "clear"}) == "--targets: \"clear\" given; one of clean, all required; did you mean clean?");
+  CHECK(refusal({"--targets", "x;y;z"}) ==
+        "--targets: \"x;y;z\" given; one of clean, all required; the default is clean");
+  CHECK(refusal({"--layer", "3"}) == "--layer: unknown option given; a known option required; did you mean --layers?");
+  CHECK(refusal({"--lyaers=3"}) == "--lyaers: unknown option given; a known option required; did you mean --layers?");
+  CHECK(refusal({"--zzzzzz"}) == "--zzzzzz: unknown option given; a known option required; see flip_flop --help");
+  CHECK(refusal({"-x"}) == "-x: unknown option given; a known option required; see flip_flop --help");
+  CHECK(refusal({"--layers", "2", "--layers", "2"}) == "--layers: given twice; once required; remove one of them");
+  CHECK(refusal({"--quiet", "--quiet"}) == "--quiet: given twice; once required; remove one of them");
+  CHECK(refusal({"--quiet=false"}) == "--quiet: \"false\" given; no value required; write the option alone");
+  CHECK(refusal({"train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
+  CHECK(refusal({"--", "train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
+  CHECK(refusal({"--out"}) == "--out: no value given; one value required; see flip_flop --help");
+  CHECK(refusal({"--out", "--quiet"}) ==
+        "--out: no value given before --quiet; one value required; see flip_flop --help");
+  CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
+}
+
+TEST_CASE("numbers are read strictly") {
+  for (const char* bad : {"", " 3", "3 ", "+3", "0x10", "1e3", "3.0", "99999999999999999999", "--3", "3,4", "٣"}) {
+    CAPTURE(bad);
+    CHECK(refusal({"--layers=" + std::string(bad)}) != "accepted");
+  }
+  for (const char* bad : {"inf", "-inf", "NaN", "1e999", "1e-999", "0x1p3", "1..2", "1e", ".", "1_000", "1,5"}) {
+    CAPTURE(bad);
+    CHECK(refusal({"--lr=" + std::string(bad)}) != "accepted");
+  }
+  CHECK(parse_number<double>("-2.5e-3") == -2.5e-3);
+  CHECK(exact(0.0003) == "0.0003");
+  CHECK(exact(1e-8) == "1e-08");
+  CHECK(parse_number<double>(exact(0.1 + 0.2)) == 0.1 + 0.2);
+  CHECK(parse_number<int>("-7") == -7);
+  CHECK_FALSE(parse_number<int>("2147483648"));
+  CHECK(parse_number<std::int64_t>("2147483648") == 2147483648);
+}
+
+TEST_CASE("command line: a refusal stays on one line") {
+  CHECK(refusal({"--layers", "1\n2\x1b[31m"}).find_first_of("\n\x1b") == std::string::npos);
+  CHECK(refusal({"--a\nb"}).find('\n') == std::string::npos);
+  CHECK(refusal({std::string(100000, 'x')}).size() < 300);
+}
+
+TEST_CASE("a useless option is refused, and only when it was given") {
+  Sample given, absent;
+  REQUIRE_FALSE(given.parse({"--scheme", "rope"}));
+  REQUIRE_FALSE(absent.parse({}));
+  CHECK_NOTHROW(absent.line.refuse_unless("scheme", false, "--layers above 0"));
+  CHECK_NOTHROW(given.line.refuse_unless("scheme", true, "--layers above 0"));
+  CHECK_THROWS_WITH_AS(given.line.refuse_unless("scheme", false, "--layers above 0"),
+      "--scheme: rope given; it has no effect without --layers above 0; leave it out", InputError);
+  CHECK_THROWS_WITH_AS(given.line.refuse("scheme", "a scheme that extrapolates", "try cope"),
+      "--scheme: rope given; a scheme that extrapolates required; try cope", InputError);
+}
+
+TEST_CASE("help states defaults, ranges, units and examples") {
+  Sample sample;
+  const auto page = sample.parse({"--help", "--layers", "0"});
+  REQUIRE(page);
+  CHECK(*page == sample.line.help());
+  CHECK(*page == R"(flip_flop: trains a decoder on the flip-flop task
+
+Usage: flip_flop [options]
+
+Model:
+  --layers N            blocks of the decoder (1 to 64 blocks; default 4)
+  --scheme TEXT         positional scheme (default cope)
+
+Training:
+  --lr X                learning rate at its highest (above 0 and at most 10;
+                        default 0.0003)
+  --seed N              of every random number (at least 0; default 0)
+  --targets NAME        where the loss is taken (clean, all; default clean)
+  --out TEXT            folder for the results (no default)
+  --quiet               no progress line (default off)
+
+About:
+  -h, --help            print this page
+  --version             print the version
+
+Examples:
+  flip_flop --scheme rope --out runs/rope
+      trains RoPE
+
+Exit codes: 0 done, 1 failed (a check, or what has no code of its own), 2 bad usage, 3 bad file or data,
+4 reading or writing refused by the system, 5 out of memory, 6 numbers not finite, 7 a checkpoint of another
+model or run, 130 interrupted after saving.
+)");
+  CHECK(Sample().parse({"-h"}) == page);
+  CHECK(Sample().parse({"--version"}) == "flip_flop " WHENCE_VERSION "\n");
+}
+
+TEST_CASE("command line: a name may be declared once") {
+  Sample sample;
+  int again = 0;
+  CHECK_THROWS_AS(sample.line.integer("layers", &again, {0, 1}, {"again"}), Error);
+  CHECK_THROWS_AS(sample.line.flag("help", &sample.quiet, {"again"}), Error);
+}
+
+TEST_CASE("run_main: one line and the right exit code") {
+  CHECK(outcome([] { return 0; }).code == 0);
+  CHECK(outcome([]() -> int { throw InputError("--layers: 0 given"); }).message == "flip_flop: --layers: 0 given\n");
+  CHECK(outcome([]() -> int { throw Error("a\nb"); }).message == "flip_flop: a\\nb\n");
+  const auto code = [](auto thrown) { return outcome([&]() -> int { throw thrown; }).code; };
+  CHECK(code(Error("x")) == 1);
+  CHECK(code(std::logic_error("x")) == 1);
+  CHECK(code(InputError("x")) == 2);
+  CHECK(code(FileError("x")) == 3);
+  CHECK(code(SystemError("x")) == 4);
+  CHECK(code(std::filesystem::filesystem_error("x", std::error_code())) == 4);
+  CHECK(code(OutOfMemory("x", {})) == 5);
+  CHECK(code(std::bad_alloc()) == 5);
+  CHECK(code(NotFinite("x")) == 6);
+  CHECK(code(DoesNotFit("x")) == 7);
+  CHECK(code(Interrupted("interrupted: saved at step 3")) == 130);
+}
+
+TEST_CASE("run_main: a closed pipe is quiet; a full disk and a file beyond its limit are errors, never a signal") {
+  const auto print_to = [](const std::function<int()>& open_output) {
+    const int status = status_of_child([&] {
+      dup2(open_output(), STDOUT_FILENO);
+      std::fclose(stderr);
+      return outcome([] {
+        for (int i = 0; i < 20000; ++i) std::cout << "a line of results\n";
+        return 0;
+      }).code;
+    });
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const auto broken_pipe = [] {
+    int ends[2] = {};
+    if (pipe(ends) != 0) return -1;
+    close(ends[0]);
+    return ends[1];
+  };
+  CHECK(print_to(broken_pipe) == 0);
+  CHECK(print_to([] { return fileno(std::fopen("/dev/full", "w")); }) == 4);
+  // `ulimit -f`: without a word, the signal would end the program.
+  CHECK(print_to([] {
+    const rlimit limit = {4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    return fileno(std::tmpfile());
+  }) == 4);
+  CHECK(print_to([] { return fileno(std::fopen("/dev/null", "w")); }) == 0);
+}
+
+TEST_CASE("run_main: no file takes the number of a standard stream that is closed") {
+  CHECK(status_of_child([] {
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(descriptor);
+    return run_main("flip_flop", [] {
+      std::cout << "a line of results\n";
+      return open("/dev/null", O_WRONLY) > STDERR_FILENO ? 0 : 9;
+    });
+  }) == 0);
+}
+
+TEST_CASE("text of others cannot act on a terminal: written out, on one line, at most 500 characters of an error") {
+  struct Case {
+    const char *given, *line;
+  };
+  for (const Case& each : {Case{"a\x1b[2J\a\r", "a\\x1b[2J\\x07\\x0d"}, Case{"\x7f\n\t", "\\x7f\\n\\t"},
+           Case{"\x9b\x31m", "\\x9b1m"}, Case{"\xc2\x9b", "\\u{9b}"}, Case{"\xe2\x80\xae", "\\u{202e}"},
+           Case{"\xe2\x81\xa6", "\\u{2066}"}, Case{"\xe2\x80\x8f", "\\u{200f}"}, Case{"\xe2\x80\xa8", "\\u{2028}"},
+           Case{"\xff\xc3", "\\xff\\xc3"}, Case{"h\u00e4ll \u732b", "h\u00e4ll \u732b"}})
+    CHECK(one_line(each.given) == each.line);
+  CHECK(terminal_text("a\tb\nc\x1b\n") == "a\tb\nc\\x1b\n");
+
+  const std::string all(std::size_t{10} << 20, 'x'),
+      message = outcome([&]() -> int { throw FileError("front ", all, " end"); }).message;
+  CHECK(message.starts_with("flip_flop: front xx"));
+  CHECK(message.ends_with("xx end\n"));
+  CHECK(message.size() == 500);
+  CHECK(message.find("xx...xx") != std::string::npos);
+  std::string wide;
+  for (int k = 0; k < 600; ++k) wide += "\u732b";
+  CHECK(message_line(wide).size() == 3 * 248 * 2 + 3);
+  CHECK(message_line(wide.substr(0, 1500)) == wide.substr(0, 1500));
+}
+
+TEST_CASE("interrupt: the first signal asks, the second ends the program") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const int status = status_of_child([signal] {
+      close(STDERR_FILENO);
+      install_interrupt_handler();
+      if (interrupt_requested()) return 1;
+      raise(signal);
+      if (!interrupt_requested()) return 2;
+      raise(signal);
+      return 3;  // not reached
+    });
+    CAPTURE(status);
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == signal);
+  }
+}

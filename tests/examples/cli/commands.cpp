@@ -1,0 +1,240 @@
+// whence's commands: listed, explained, completed by shells, and named rightly by the documents.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <sys/wait.h>
+
+#include "tests/support/programs.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Outcome run(const Words& words) { return test::run(words[0], {words.begin() + 1, words.end()}); }
+
+Words lines_of(const std::string& text) {
+  Words lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// What a shell is told: the candidates for the last word.
+std::set<std::string> candidates(Words words) {
+  words.insert(words.begin(), "--complete");
+  const Words lines = lines_of(run(words).out);
+  return {lines.begin(), lines.end()};
+}
+
+// All commands, "bench attention" too.
+std::vector<Words> all_commands() {
+  std::vector<Words> commands;
+  for (const std::string& name : candidates({""})) {
+    if (name.starts_with("-")) continue;
+    const auto inner = name == "bench" ? candidates({name, ""}) : std::set<std::string>{};
+    if (inner.empty()) commands.push_back({name});
+    for (const std::string& each : inner) commands.push_back({name, each});
+  }
+  return commands;
+}
+
+// A command line of a document as words, cut at what belongs to the shell: comments, pipes, ends of commands.
+Words words_of(const std::string& line) {
+  Words words;
+  std::string word;
+  char quote = 0;
+  for (const char c : line + ' ') {
+    if (quote ? c == quote : c == '"' || c == '\'') {
+      quote = quote ? 0 : c;
+    } else if (!quote && (c == '#' || c == '|' || c == ';' || c == '>' || c == ')' || c == '<')) {
+      break;
+    } else if (!quote && c == ' ') {
+      if (!word.empty()) words.push_back(word);
+      word.clear();
+    } else {
+      word += c;
+    }
+  }
+  return words;
+}
+
+// Every "whence COMMAND ..." of a document: in blocks, behind the $ and `do` of a shell, and between backticks.
+std::vector<Words> commands_in(const std::string& path) {
+  std::vector<Words> found;
+  bool block = false, shell = false;
+  for (const std::string& line : lines_of(text_of(source_folder() + "/" + path))) {
+    if (line.starts_with("```")) {
+      block = !block;
+      shell = block && (line == "```sh" || line == "```");
+      continue;
+    }
+    for (std::size_t at = line.find("whence "); at != std::string::npos; at = line.find("whence ", at + 1)) {
+      const bool quoted = !block && at > 0 && line[at - 1] == '`';
+      const bool typed = shell && (at == 0 || (at >= 2 && (line[at - 1] == '/' || line.substr(at - 2, 2) == "$ " ||
+                                                              line.substr(at - 2, 2) == "o ")));
+      if (!quoted && !typed) continue;
+      const std::string rest = line.substr(at + 7);
+      found.push_back(words_of(quoted ? rest.substr(0, rest.find('`')) : rest));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("commands: --help lists each, each explains itself, and a wrong one gets the nearest") {
+  const Outcome help = run({"--help"});
+  CHECK(help.code == 0);
+  CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
+  const std::vector<Words> commands = all_commands();
+  CHECK(commands.size() >= 19);
+  for (Words command : commands) {
+    std::string name = "whence";
+    for (const std::string& word : command) name += ' ' + word;
+    CAPTURE(name);
+    CHECK(help.out.find("\n  " + name.substr(7) + "  ") != std::string::npos);
+    command.push_back("--help");
+    const Outcome page = run(command);
+    CHECK(page.code == 0);
+    CHECK(page.err.empty());
+    CHECK_MESSAGE(page.out.starts_with(name + ": "), page.out);
+    CHECK(page.out.find("\nUsage: " + name) != std::string::npos);
+  }
+  struct Case {
+    Words words;
+    std::string error;
+  };
+  for (const Case& bad :
+      std::vector<Case>{{{"trian"}, "whence: \"trian\" given; a command required; did you mean 'train'?\n"},
+          {{"bench", "atention"},
+              "whence: \"bench atention\" given; a command required; did you mean 'bench attention'?\n"},
+          {{"--hlep"}, "whence: \"--hlep\" given; a command required; see whence --help\n"},
+          {{"train", "--list"},
+              "whence train: --list: given; no option of whence train; whence tasks lists the tasks\n"},
+          {{"train", "flip_flop", "--list-schemes"},
+              "whence train: --list-schemes: given; no option of whence train flip_flop; whence schemes lists them\n"},
+          {{"lab", "flip_flop", "--steps", "3"},
+              "whence lab: --steps: given; no option of whence lab; an option of train; write --set \"steps=...\"\n"},
+          {{"schemes", "coep"}, "whence schemes: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+          {{"tasks", "flop_flop"},
+              "whence tasks: task 'flop_flop': no task of that name; one of those that `whence tasks` lists required; "
+              "did you mean 'flip_flop'?\n"}}) {
+    const Outcome outcome = run(bad.words);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err == bad.error);
+  }
+}
+
+TEST_CASE("commands: schemes and tasks list what there is and show one") {
+  const std::string schemes = run({"schemes"}).out, two = run({"schemes", "rope", "cope"}).out;
+  for (const char* name : {"\ncope ", "\ndape(SCHEME) ", "\nrope "}) CHECK(has(schemes, name));
+  CHECK(two.starts_with("rope: "));
+  CHECK(has(two, "\n    layout=half  which dims make a pair; one of half | interleaved\n"));
+  CHECK(has(two, "\ncope: Contextual Position Encoding"));
+  CHECK(has(two, "\n    p_max=64  largest position; the table has p_max + 1 rows; in [1, 1e+06]\n"));
+  CHECK_FALSE(has(two, "\nalibi:"));
+  const std::string tasks = run({"tasks"}).out, flip_flop = run({"tasks", "flip_flop"}).out;
+  for (const char* name : {"\nflip_flop ", "\nbucket_sort ", "\nlm "}) CHECK(tasks.find(name) != std::string::npos);
+  for (const char* text : {"dense", "cope 4.9 (4.4)", "steps=1500", "first bit"})
+    CHECK_MESSAGE(flip_flop.find(text) != std::string::npos, flip_flop);
+}
+
+TEST_CASE("commands: shells complete commands, options, choices and names") {
+  CHECK(candidates({"tr"}).contains("train"));
+  CHECK(candidates({"bench", ""}) == std::set<std::string>{"attention", "decode", "errors", "ops", "ranks", "step"});
+  CHECK(candidates({"train", ""}).contains("flip_flop"));
+  CHECK(candidates({"train", ""}).contains("lm"));
+  CHECK(candidates({"train", "flip_flop", "--"}).contains("--targets"));
+  CHECK_FALSE(candidates({"train", "counting", "--"}).contains("--targets"));
+  CHECK(candidates({"train", "flip_flop", "--steps", "3", "--targets", ""}) == std::set<std::string>{"reads", "all"});
+  CHECK(candidates({"train", "flip_flop", "--targets", "=", "r"}) == std::set<std::string>{"reads", "all"});
+  CHECK(candidates({"train", "lm", "--scheme", "co"}).contains("cope"));
+  CHECK(candidates({"train", "flip_flop", "--out", ""}).empty());  // the shell's own: files
+  CHECK(candidates({"gradcheck", "softmax", "l"}).contains("lerp_at"));
+  CHECK(candidates({"completion", ""}).contains("zsh"));
+  CHECK(candidates({"no_such_command", ""}).empty());
+  const Outcome zsh = run({"completion", "zsh"});
+  CHECK(zsh.out.find("compdef _whence whence") != std::string::npos);
+  CHECK(run({"completion", "fish"}).code == 2);
+
+  // In a bash: the script, and then what the Tab key does.
+  const Scratch scratch("completion");
+  std::ofstream(scratch / "try.sh")
+      << "PATH='" << program_folder() << "':$PATH\neval \"$(whence completion bash)\"\n"
+      << R"(tab() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _whence; echo "${COMPREPLY[*]}"; }
+complete -p whence
+tab whence tra
+tab whence train flip_flop --scheme transf
+tab whence train flip_flop --precision = b
+tab whence train flip_flop --out any
+)";
+  REQUIRE(std::system(("bash '" + (scratch / "try.sh") + "' > '" + (scratch / "said") + "' 2>&1").c_str()) == 0);
+  CHECK(text_of(scratch / "said") == "complete -o default -F _whence whence\ntrain\ntransformer_xl\nbf16\n\n");
+}
+
+TEST_CASE("commands: every command that the documents name exists, with the options that they give it") {
+  int checked = 0;
+  for (const std::string& path : documents()) {
+    for (const Words& words : commands_in(path)) {
+      std::string line = path + ": whence";
+      for (const std::string& word : words) line += ' ' + word;
+      CAPTURE(line);
+      if (words.empty() || words[0] == "COMMAND" || words[0].starts_with("--")) continue;
+      const auto first_option =
+          std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("-"); });
+      Words asked(words.begin(), first_option);
+      // Names of papers' things stand for any: `train TASK`, `tasks NAME`.
+      std::erase_if(asked, [](const std::string& word) { return std::all_of(word.begin(), word.end(), ::isupper); });
+      asked.push_back("--");
+      const std::set<std::string> options = candidates(asked);
+      CHECK(options.contains("--help"));
+      for (const std::string& word : Words(first_option, words.end()))
+        if (word.starts_with("--")) CHECK_MESSAGE(options.contains(word.substr(0, word.find('='))), word);
+      ++checked;
+    }
+  }
+  CHECK(checked > 40);
+}
+
+// The first hour: command lines of the documents as printed, in their order, in one folder. What trains for long is
+// interrupted, and must have begun: it says so by its exit code.
+TEST_CASE("commands: those of the first page and of lab's run as printed") {
+  const Scratch scratch("readme");
+  const std::string readme = text_of(source_folder() + "/README.md");
+  const auto begin = readme.find("## Programs"), end = readme.find("## Positional schemes");
+  REQUIRE((begin != std::string::npos && end != std::string::npos));
+  const std::string document =
+      readme.substr(begin, end - begin) + text_of(source_folder() + "/examples/whence/lab/README.md");
+  std::filesystem::create_directory(scratch / "src");
+  for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code
+    std::ofstream text(scratch / own);
+    for (int number = 0; number < 20000; ++number) text << "line " << number << " of a text that is long enough\n";
+  }
+  bool shell = false;
+  int ran = 0;
+  for (const std::string& line : lines_of(document)) {
+    if (line.starts_with("```")) shell = line == "```sh";
+    // SCHEME and ... stand for what the reader has; the path is set here.
+    const bool whole = line.find("whence ") != std::string::npos && line.find("...") == std::string::npos &&
+                       line.find("SCHEME") == std::string::npos && !line.starts_with("export");
+    if (!shell || !whole) continue;
+    const std::string script = scratch / "line.sh", log = scratch / "line.log";
+    std::ofstream(script) << line << '\n';
+    const int status =
+        std::system(("cd '" + (scratch / "") + "' && PATH='" + program_folder() +
+                     ":'\"$PATH\" timeout --preserve-status -s INT -k 60 1 bash '" + script + "' >'" + log + "' 2>&1")
+                        .c_str());
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    CHECK_MESSAGE((code == 0 || code == 130), line, ": ", code, "\n", text_of(log));
+    ++ran;
+  }
+  CHECK(ran >= 10);
+}

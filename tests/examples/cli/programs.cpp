@@ -1,0 +1,201 @@
+// The programs as a user meets them: exit codes, one-line errors, nothing half-written.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tensor/device/backend.h"
+#include "tensor/kernels.h"
+#include "tests/support/programs.h"
+
+using namespace whence::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{"flip_flop", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
+      "--batch", "4", "--test-sequences", "8", "--quiet", "--out", out.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
+
+}  // namespace
+
+TEST_CASE("programs: bad usage is one line that says what is required, exit code 2, and nothing is written") {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string message;
+  };
+  const Case cases[] = {
+      {{"--layers", "0"}, "whence train: --layers: 0 given; 1 to 128 required; choose at least one layer\n"},
+      {{"--laeyrs", "2"},
+          "whence train: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
+      {{"--heads", "3"}, "whence train: --heads: 3 given; a divisor of --dim required; "},
+      {{"--length", "15"}, "whence train: flip-flop: length 15 given; an even number, at least 4, required; "},
+      {{"--scheme", "coep"}, "whence train: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+      {{"--scheme", "rope", "--dim", "12", "--heads", "4"},
+          "whence train: rope: width 3 for heads of 3 dims; an even width"},
+      {{"--resume"}, "whence train: --resume: no checkpoint in "},
+      {{"--out", "/proc/nowhere"}, "whence train: /proc/nowhere: output folder: "},
+  };
+  for (const Case& bad : cases) {
+    const Scratch scratch("programs-bad");
+    const fs::path out = scratch / "out";
+    std::vector<std::string> arguments = bad.arguments;
+    if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end())
+      arguments.insert(arguments.end(), {"--out", out.string()});
+    arguments.insert(arguments.begin(), "flip_flop");
+    const Outcome outcome = run("train", arguments);
+    CAPTURE(bad.message);
+    CHECK(outcome.code == (bad.message.find("output folder") == std::string::npos ? 2 : 4));
+    CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
+    CHECK(lines_in(outcome.err) == 1);
+    const bool wrote = fs::exists(out / "weights.safetensors") || fs::exists(out / "metrics.jsonl");
+    CHECK_FALSE(wrote);
+  }
+}
+
+TEST_CASE(
+    "programs: a GPU that cannot be used is refused with its cause by every program that runs a model, and nothing is "
+    "written") {
+  const std::string& cause = whence::cuda_facts().refusal;
+  if (cause.empty()) return;  // there is one, real or emulated
+  const Scratch scratch("programs-gpu");
+  const fs::path out = scratch / "out";
+  const std::vector<std::vector<std::string>> calls{{"bench attention"}, {"bench decode"}, {"bench errors"},
+      {"bench ops"}, {"bench ranks"}, {"bench step"}, {"conformance", "rope"}, {"generate", "--run", out.string()},
+      {"gradcheck", "softmax"}, {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()},
+      {"recall"}, {"train", "flip_flop", "--out", out.string()},
+      {"train", "lm", "--out", out.string(), "--data", __FILE__}};
+  for (const std::vector<std::string>& call : calls) {
+    std::vector<std::string> arguments(call.begin() + 1, call.end());
+    arguments.insert(arguments.end(), {"--device", "cuda"});
+    const Outcome outcome = run(call[0], arguments);
+    CAPTURE(call[0]);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(
+        outcome.err.find("device: cuda given; no GPU can be used: " + cause) != std::string::npos, outcome.err);
+    CHECK(lines_in(outcome.err) == 1);
+    CHECK_FALSE(fs::exists(out));
+  }
+  const Outcome recorded = run("train", tiny(out, {"--steps", "2", "--device", "cpu", "--cuda-graph"}));
+  CHECK(recorded.code == 2);
+  CHECK_MESSAGE(has(recorded.err, "--cuda-graph: given without a GPU"), recorded.err);
+  CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps what a dead run left") {
+  const Scratch scratch("programs-foreign");
+  const fs::path out = scratch / "out", precious = out / "precious";
+  fs::create_directories(out);
+  const std::vector<std::string> sizes{"--scheme", "none", "--steps", "2", "--warm-up", "1"};
+  REQUIRE(mkfifo((out / "metrics.jsonl").c_str(), 0600) == 0);
+  for (const bool link : {false, true}) {
+    if (link) {
+      fs::remove(out / "metrics.jsonl");
+      std::ofstream(precious) << "precious";
+      fs::create_symlink("precious", out / "metrics.jsonl");
+    }
+    const Outcome refused = run("train", tiny(out, sizes));
+    CHECK(refused.code == 4);
+    CHECK_MESSAGE(has(refused.err, "metrics.jsonl: cannot write: not a regular file"), refused.err);
+    CHECK(lines_in(refused.err) == 1);
+  }
+  CHECK(text_of(precious) == "precious");
+  fs::remove(out / "metrics.jsonl");
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  REQUIRE(waitpid(dead, nullptr, 0) == dead);
+  const fs::path left = out / ("best.safetensors.tmp-" + std::to_string(dead) + "-0");
+  std::ofstream(left) << "half of it";
+  CHECK(run("train", tiny(out, sizes)).code == 0);
+  CHECK_FALSE(fs::exists(left));
+  CHECK(fs::exists(precious));
+}
+
+TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
+  const Scratch scratch("programs-damaged");
+  const fs::path out = scratch / "out";
+  const std::vector<std::string> sizes{"--scheme", "none", "--steps", "4", "--warm-up", "1", "--save-every", "4"};
+  REQUIRE(run("train", tiny(out, sizes)).code == 0);
+  std::vector<std::string> resume = sizes;
+  resume.push_back("--resume");
+  CHECK(run("train", tiny(out, resume)).code == 0);  // nothing left to train
+
+  const fs::path weights = out / "checkpoints/step-000004/weights.safetensors";
+  const std::string good = text_of(weights);
+  std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
+  const Outcome truncated = run("train", tiny(out, resume));
+  CHECK(truncated.code == 3);
+  CHECK_MESSAGE(has(truncated.err, "weights.safetensors"), truncated.err);
+  CHECK(lines_in(truncated.err) == 1);
+  std::ofstream(weights, std::ios::binary) << "PK\x03\x04 a zip file with weights of another program";
+  const Outcome foreign = run("train", tiny(out, resume));
+  CHECK(foreign.code == 3);
+  CHECK(lines_in(foreign.err) == 1);
+
+  std::string flipped = good;
+  flipped[flipped.size() - 2] = static_cast<char>(flipped[flipped.size() - 2] ^ 4);
+  std::ofstream(weights, std::ios::binary) << flipped;
+  const Outcome damaged = run("train", tiny(out, resume));
+  CHECK(damaged.code == 3);
+  CHECK_MESSAGE(damaged.err.find(weights.string() + ": is damaged: its SHA-256 is ") != std::string::npos, damaged.err);
+  CHECK(lines_in(damaged.err) == 1);
+  resume.push_back("--accept-damaged");
+  const Outcome accepted = run("train", tiny(out, resume));
+  CHECK(accepted.code == 0);
+  CHECK_MESSAGE(accepted.err.starts_with("warning: " + weights.string() + ": is damaged"), accepted.err);
+  CHECK_MESSAGE(has(accepted.err, "it is used all the same"), accepted.err);
+}
+
+TEST_CASE("programs: the quickstart's smoke run writes its page and its table") {
+  const Scratch scratch("programs-quickstart");
+  const fs::path out = scratch / "out";
+  const Outcome outcome = run("quickstart", {"--smoke", "--quiet", "--out", out.string()});
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(text_of(out / "report.html").find("Wrong bits after a read") != std::string::npos);
+  const std::string page = text_of(out / "look.html");
+  for (const char* text : {"position.gates", "position.positions", "pattern", "look-data"})
+    CHECK_MESSAGE(has(page, text), text);
+  CHECK(text_of(out / "comparison.csv").find("absolute") != std::string::npos);
+}
+
+TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {
+  const Scratch scratch("programs-inside");
+  const fs::path out = scratch / "out", graph = scratch / "graph.dot";
+  const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
+  CHECK_MESSAGE(described.code == 0, described.err);
+  for (const char* text :
+      {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention", "tiles.cpp:", "kept for backward"}) {
+    CHECK_MESSAGE(has(described.out, text), text);
+  }
+  CHECK(text_of(graph).starts_with("digraph whence {"));
+  CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite names the op") {
+  const Scratch scratch("programs-diverged");
+  const fs::path out = scratch / "out";
+  const std::vector<std::string> wild{
+      "--scheme", "none", "--steps", "200", "--lr", "10", "--weight-decay", "10", "--clip", "1e9", "--warm-up", "0"};
+  const Outcome diverged = run("train", tiny(out, wild));  // each step multiplies the weights by 1 - 10 x 10
+  CHECK(diverged.code == 6);
+  CHECK_MESSAGE(diverged.err.starts_with("whence train: "), diverged.err);
+  CHECK(lines_in(diverged.err) == 1);
+  CHECK_FALSE(fs::exists(out / "weights.safetensors"));
+  std::vector<std::string> checked = wild;
+  checked.push_back("--check-finite");
+  const Outcome named = run("train", tiny(out, checked));
+  CHECK(named.code == 6);
+  CHECK_MESSAGE(has(named.err, "; finite numbers required; input 0 is "), named.err);
+  CHECK(lines_in(named.err) == 1);
+}

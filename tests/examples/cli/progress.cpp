@@ -1,0 +1,291 @@
+// What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, atomic files.
+#include "examples/whence/cli/progress.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/numbers.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "examples/whence/cli/text.h"
+#include "examples/whence/report/table.h"
+#include "examples/whence/run/run_files.h"
+#include "nn/io/files.h"
+#include "nn/io/json.h"
+#include "tensor/error.h"
+#include "tests/support/programs.h"
+
+using namespace whence;
+using test::Scratch;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+// A job whose clock stands still until told.
+struct Job {
+  double now = 1000;
+  std::ostringstream out;
+  Progress progress;
+  explicit Job(Progress::Columns columns = {}, std::int64_t total = 100, std::int64_t first = 0, bool quiet = false)
+      : progress("train", total, quiet, first, out, std::move(columns), [this] { return now; }) {}
+
+  void at(double seconds, std::int64_t step, double loss = 0.5) {
+    now = 1000 + seconds;
+    progress.update(step, 1000, {{"loss", loss}});
+  }
+};
+
+Progress::Columns terminal(int columns) {
+  return [columns] { return columns; };
+}
+
+std::size_t entries(const Scratch& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder.folder), fs::directory_iterator()));
+}
+
+void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+}  // namespace
+
+TEST_CASE("progress: plain lines at most every ten seconds, and the last state") {
+  Job job;
+  job.at(1, 10);
+  job.at(9.9, 20);
+  CHECK(job.out.str().empty());
+  job.at(10, 25);
+  CHECK(job.progress.left() == "0:30");
+  CHECK(job.out.str() == "train 25/100 25 %  loss 0.5  left 0:30  300 tokens/s  elapsed 0:10\n");
+  job.at(15, 50);
+  job.at(25, 100, 0.0123456);
+  job.progress.finish();
+  job.progress.finish();
+  CHECK(job.out.str() ==
+        "train 25/100 25 %  loss 0.5  left 0:30  300 tokens/s  elapsed 0:10\n"
+        "train 100/100 100 %  loss 0.01235  left 0:00  200 tokens/s  elapsed 0:25\n");
+}
+
+TEST_CASE("progress: the last line comes though its time has not") {
+  Job job;
+  job.at(3, 99);
+  job.progress.finish();
+  CHECK(job.out.str() == "train 99/100 99 %  loss 0.5  left 0:00  333 tokens/s  elapsed 0:03\n");
+}
+
+TEST_CASE("progress: step zero, a clock that stands still or goes back, a total of zero") {
+  Job still;
+  still.at(0, 0);
+  still.progress.finish();
+  CHECK(still.out.str() == "train 0/100 0 %  loss 0.5  left -  - tokens/s  elapsed 0:00\n");
+  Job back;
+  back.at(-50, 7, not_a_number);
+  back.progress.finish();
+  CHECK(back.out.str() == "train 7/100 7 %  loss nan  left -  - tokens/s  elapsed 0:00\n");
+  Job empty({}, 0);
+  empty.progress.update(0, 0, {});
+  empty.progress.finish();
+  CHECK(empty.out.str() == "train 0/0  left 0:00  elapsed 0:00\n");
+  Job never;
+  never.progress.finish();
+  CHECK(never.out.str().empty());
+}
+
+TEST_CASE("progress: a resumed run counts from where it resumed") {
+  Job job({}, 100, 50);
+  job.at(10, 60);
+  // 10 steps in 10 s, 40 to go
+  CHECK(job.out.str() == "train 60/100 60 %  loss 0.5  left 0:40  100 tokens/s  elapsed 0:10\n");
+}
+
+TEST_CASE("progress: a terminal line rewrites itself, covers the longer one before and keeps the width") {
+  Job job(terminal(80));
+  job.at(1, 1, 0.123456);
+  job.at(1.05, 2);  // too soon
+  job.at(2, 2, 0.5);
+  job.progress.finish();
+  CHECK(job.out.str() ==
+        "\rtrain 1/100 1 %  loss 0.1235  left 1:39  1.00k tokens/s  elapsed 0:01"
+        "\rtrain 2/100 2 %  loss 0.5  left 1:38  1.50k tokens/s  elapsed 0:02   \n");
+  CHECK(job.out.str().find('\x1b') == std::string::npos);
+  for (const int columns : {0, 1, 2, 10, 20, 40, 60}) {
+    CAPTURE(columns);
+    Job narrow(terminal(columns));
+    narrow.at(1, 1);
+    CHECK(display_width(narrow.out.str().substr(1)) < static_cast<std::size_t>(std::max(columns, 2)));
+  }
+  Job forty(terminal(40));
+  forty.at(1, 1);
+  CHECK(forty.out.str() == "\rtrain 1/100 1 %  loss 0.5  left 1:39");
+}
+
+TEST_CASE("progress: a note gets its own line and the last state comes back") {
+  Job job(terminal(30));
+  job.at(1, 1);
+  job.progress.note("saved");
+  job.progress.finish();
+  CHECK(job.out.str() ==
+        "\rtrain 1/100 1 %  loss 0.5\r" + std::string(25, ' ') + "\rsaved\n\rtrain 1/100 1 %  loss 0.5\n");
+}
+
+TEST_CASE("progress: an exception leaves the terminal at the start of a line; quiet prints nothing") {
+  std::ostringstream out;
+  {
+    Progress progress("train", 10, false, 0, out, terminal(80), [] { return 0.0; });
+    progress.update(1, 0, {});
+  }
+  CHECK(out.str().back() == '\n');
+  Job job(terminal(80), 100, 0, true);
+  job.at(20, 1);
+  job.progress.note("saved");
+  job.progress.finish();
+  CHECK(job.out.str().empty());
+}
+
+TEST_CASE("durations and rates") {
+  for (const auto& [seconds, text] : std::vector<std::pair<double, const char*>>{{0, "0:00"}, {59.6, "1:00"},
+           {3661, "1:01:01"}, {200000, "2d 07:33:20"}, {-1, "-"}, {not_a_number, "-"}, {1e300, "-"}})
+    CHECK(time_text(seconds) == text);
+  for (const auto& [rate, text] : std::vector<std::pair<double, const char*>>{{0, "0.00"}, {12.34, "12.3"},
+           {999.6, "1.00k"}, {123456, "123k"}, {4.56e6, "4.56M"}, {std::numeric_limits<double>::infinity(), "-"}})
+    CHECK(with_unit(rate) == text);
+  CHECK(with_unit(1e30).ends_with("T"));
+}
+
+TEST_CASE("table: numbers to the right, widths by characters, CSV quoted") {
+  Table table({"scheme", "error %", "note"});
+  table.row({"CoPE", "0.00", "a, \"b\""}).row({"Größe", "23.20", "日本"}).row({"none", "-", ""});
+  CHECK(table.text() ==
+        "scheme  error %  note\n"
+        "------  -------  ------\n"
+        "CoPE       0.00  a, \"b\"\n"
+        "Größe     23.20  日本\n"
+        "none          -\n");
+  CHECK(table.csv() == "scheme,error %,note\nCoPE,0.00,\"a, \"\"b\"\"\"\nGröße,23.20,日本\nnone,-,\n");
+  CHECK_THROWS_WITH_AS(table.row({"x"}), "table: a row of 1 cells given; 3 required, as in the header", Error);
+  CHECK(Table({"empty"}).text() == "empty\n-----\n");
+  CHECK(Table({" a", "b\nc"}).csv() == "\" a\",\"b\nc\"\n");
+  CHECK(fixed(2.345678, 2) == "2.35");
+  CHECK(fixed(-not_a_number, 2) == "-");
+  CHECK(fixed(1e300, 3).size() == 305);
+}
+
+TEST_CASE("table: a CSV cell that a spreadsheet would run stands behind an apostrophe; numbers stay") {
+  Table table({"name", "value"});
+  table.row({"=cmd|' /C calc'!A0", "-1e-5"}).row({"@x", "+3"}).row({"+a,b", "-"}).row({"\t=1", "-inf"});
+  CHECK(table.csv() == "name,value\n'=cmd|' /C calc'!A0,-1e-5\n'@x,+3\n\"'+a,b\",-\n'\t=1,-inf\n");
+}
+
+TEST_CASE("widths: combining, wide, and broken UTF-8") {
+  CHECK(display_width("e\xCC\x81") == 1);
+  CHECK(display_width("日本") == 4);
+  CHECK(display_width("\xFF\xC3") == 2);
+  CHECK(cut_to_width("日本", 3) == "日");
+  CHECK(cut_to_width("abc", 0).empty());
+}
+
+TEST_CASE("a JSONL log as CSV: a column for every field of any line") {
+  const Scratch folder("progress");
+  const fs::path log = folder.folder / "log.jsonl";
+  {
+    JsonLog fresh(log, JsonLog::Mode::fresh);
+    fresh.append({{"step", std::int64_t{1}}, {"loss", 0.25}});
+    fresh.append({{"step", std::int64_t{2}}, {"validation", std::numeric_limits<double>::quiet_NaN()},
+        {"note", std::string("a, \"b\"")}, {"good", true}});
+  }
+  CHECK(jsonl_as_csv(log) == "step,loss,validation,note,good\n1,0.25,,,\n2,,,\"a, \"\"b\"\"\",true\n");
+  put(log, "");
+  CHECK(jsonl_as_csv(log) == "\n");
+}
+
+TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
+  const Scratch folder("progress");
+  const fs::path log = folder.folder / "log.jsonl";
+  {
+    JsonLog fresh(log, JsonLog::Mode::fresh);
+    for (std::int64_t step = 1; step <= 3; ++step) fresh.append({{"step", step}});
+    CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");  // flushed while open
+  }
+  std::ofstream(log, std::ios::app) << "{\"event\": \"no step\"}\n{\"step\":4,\"lo";
+  truncate_jsonl_after(log, 2);
+  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n");
+  JsonLog(log, JsonLog::Mode::append).append({{"step", std::int64_t{3}}});
+  CHECK(read_file(log) == "{\"step\":1}\n{\"step\":2}\n{\"event\": \"no step\"}\n{\"step\":3}\n");
+  truncate_jsonl_after(log, 0);
+  CHECK(read_file(log) == "{\"event\": \"no step\"}\n");
+  truncate_jsonl_after(folder.folder / "absent", 0);
+  put(log, "{\"step\":1}\nnoise\n");
+  truncate_jsonl_after(log, 9);
+  CHECK(read_file(log) == "{\"step\":1}\n");
+  put(log, "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  CHECK_THROWS_AS(truncate_jsonl_after(log, 9), InputError);
+  CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
+  CHECK_THROWS_AS(JsonLog(folder.folder / "no" / "log", JsonLog::Mode::fresh), SystemError);
+  CHECK_THROWS_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}), SystemError);
+}
+
+TEST_CASE("atomic files: new content or old, never a temporary left") {
+  const Scratch folder("progress");
+  const fs::path file = folder.folder / "weights";
+  for (const std::string& bytes : {std::string("old"), std::string("a\0b\r\n", 5), std::string()}) {
+    write_file(file.string(), bytes);
+    CHECK(read_file(file) == bytes);
+  }
+  CHECK(entries(folder) == 1);
+  // The rename fails: a folder stands there.
+  fs::create_directory(folder.folder / "taken");
+  const std::string taken = (folder.folder / "taken").string();
+  CHECK_THROWS_WITH_AS(write_file(taken, "x"),
+      (taken + ": cannot write: exists and is not a regular file; another path required").c_str(), InputError);
+  CHECK(entries(folder) == 2);
+  const std::string absent = (folder.folder / "absent" / "file").string();
+  CHECK_THROWS_WITH_AS(
+      write_file(absent, "x"), (absent + ": cannot write: No such file or directory").c_str(), InputError);
+  CHECK_THROWS_AS((void)read_file(absent), InputError);
+  CHECK_THROWS_AS((void)read_file(folder.folder), InputError);
+}
+
+TEST_CASE("atomic files: a disk that takes only the beginning leaves the old content") {
+  const Scratch folder("progress");
+  const fs::path file = folder.folder / "weights";
+  write_file(file.string(), "old");
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {4096, 4096};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    try {
+      write_file(file.string(), std::string(10000, 'x'));
+    } catch (const Error& error) { _exit(error.what() == file.string() + ": cannot write: File too large" ? 0 : 2); }
+    _exit(3);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(read_file(file) == "old");
+  CHECK(entries(folder) == 1);
+}
+
+TEST_CASE("output folder: created, tried, or refused") {
+  const Scratch folder("progress");
+  const fs::path deep = folder.folder / "a" / "b";
+  ensure_output_folder(deep);
+  ensure_output_folder(deep);
+  CHECK(fs::is_empty(deep));
+  put(folder.folder / "file", "x");
+  const fs::path under_file = folder.folder / "file" / "out";
+  CHECK_THROWS_WITH_AS(ensure_output_folder(under_file),
+      (under_file.string() + ": output folder: Not a directory; a folder that can be written required; choose another")
+          .c_str(),
+      InputError);
+  CHECK_THROWS_AS(ensure_output_folder(folder.folder / "file"), InputError);
+  CHECK_THROWS_AS(ensure_output_folder(""), InputError);
+  CHECK_THROWS_AS(ensure_output_folder("/proc/whence"), InputError);
+}

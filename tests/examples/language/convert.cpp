@@ -1,0 +1,180 @@
+// Weights in and out: files that PyTorch wrote, with its logits; round trips to the bit; what is refused; trainings
+// that begin with the weights of another scheme's.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "autograd/recording.h"
+#include "examples/whence/language/first_weights.h"
+#include "examples/whence/language/hugging_face.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/safetensors.h"
+#include "tensor/error.h"
+#include "tests/support/places.h"
+#include "tests/support/programs.h"
+
+using namespace whence;
+using namespace whence::language;
+using namespace whence::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+// examples/whence/verify/hugging_face.py --golden made them.
+std::string golden(const std::string& name) {
+  return source_folder() + "/tests/examples/language/hugging_face/" + name;
+}
+
+std::string bytes_of(const Tensor& x) {
+  return {reinterpret_cast<const char*>(x.bytes()), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())};
+}
+
+// A copy of a golden folder whose config.json has another value.
+std::string with_field(
+    const Scratch& scratch, const std::string& name, const std::string& field, const nlohmann::json& value) {
+  const std::string folder = scratch / "changed";
+  fs::remove_all(folder);
+  fs::copy(golden(name), folder);
+  nlohmann::json config = nlohmann::json::parse(text_of(folder + "/config.json"));
+  config[field] = value;
+  std::ofstream(folder + "/config.json") << config;
+  return folder;
+}
+
+}  // namespace
+
+TEST_CASE("convert: models that PyTorch wrote give its logits, and come back from us with the same bits") {
+  const Scratch scratch("convert-golden");
+  for (const std::string name : {"gpt2", "gpt_neox"}) {
+    CAPTURE(name);
+    const ForeignModel theirs = read_hugging_face(golden(name));
+    const Transformer model(theirs.options);
+    (void)take_weights(theirs.weights, model.parameters(), "test");
+    const SafetensorsFile said = read_safetensors(golden(name) + "/logits.safetensors");
+    Tensor tokens, wanted;
+    for (const auto& [tensor_name, tensor] : said.tensors) (tensor_name == "tokens" ? tokens : wanted) = tensor;
+    const NoGrad no_grad;
+    const std::vector<double> found = model(tokens).to_vector(), expected = wanted.to_vector();
+    REQUIRE(found.size() == expected.size());
+    double largest = 0, size = 0;
+    for (std::size_t k = 0; k < found.size(); ++k)
+      largest = std::max(largest, std::fabs(found[k] - expected[k])), size = std::max(size, std::fabs(expected[k]));
+    CHECK(largest < 1e-5);
+    CHECK(size > 0.1);
+
+    const std::string back = scratch / name;
+    fs::create_directories(back);
+    write_hugging_face(back, theirs.options, model.parameters());
+    const ForeignModel again = read_hugging_face(back);
+    REQUIRE(again.weights.size() == theirs.weights.size());
+    for (std::size_t k = 0; k < again.weights.size(); ++k) {
+      CHECK(again.weights[k].first == theirs.weights[k].first);
+      CHECK(bytes_of(again.weights[k].second) == bytes_of(theirs.weights[k].second));
+    }
+    // And theirs are those of the file that PyTorch wrote.
+    const SafetensorsFile one = read_safetensors(golden(name) + "/model.safetensors"),
+                          two = read_safetensors(back + "/model.safetensors");
+    for (const auto& ours : two.tensors)
+      for (const auto& other : one.tensors)
+        if (ours.first == other.first) CHECK_MESSAGE(bytes_of(ours.second) == bytes_of(other.second), ours.first);
+  }
+}
+
+TEST_CASE("convert: a model that ours cannot be is refused by the field of its config.json, and nothing is written") {
+  const Scratch scratch("convert-refused");
+  const std::string out = scratch / "out";
+  const auto refusal = [&](const std::string& folder) {
+    const Outcome ended = run("convert", {folder, "--out", out, "--tokeniser", "bytes"});
+    CHECK_MESSAGE(ended.code == 3, ended.err);
+    CHECK_FALSE(fs::exists(out));
+    return ended.err;
+  };
+  using Case = std::tuple<const char*, const char*, nlohmann::json>;
+  for (const Case& each : {Case{"gpt2", "model_type", "bert"}, Case{"gpt2", "layer_norm_epsilon", 1e-6},
+           Case{"gpt2", "n_embd", -12}, Case{"gpt2", "n_layer", 1e99}, Case{"gpt2", "n_head", nullptr},
+           Case{"gpt2", "activation_function", "silu"}, Case{"gpt_neox", "attention_bias", false},
+           Case{"gpt_neox", "rotary_pct", 2}, Case{"gpt_neox", "num_attention_heads", 3},
+           Case{"gpt_neox", "hidden_size", "16"}, Case{"gpt2", "n_layer", 1 << 24},
+           Case{"gpt_neox", "num_hidden_layers", 1 << 24}, Case{"gpt_neox", "rotary_pct", 0.01},
+           Case{"gpt_neox", "rotary_pct", 1e-300}, Case{"gpt_neox", "rope_parameters", "yarn"},
+           Case{"gpt_neox", "rope_parameters", {{"type", "linear"}, {"factor", 2}}},
+           Case{"gpt_neox", "rope_parameters", {{"rope_theta", "10000"}}}}) {
+    const std::string name = std::get<0>(each), field = std::get<1>(each);
+    const std::string folder = with_field(scratch, name, field, std::get<2>(each));
+    if (field == "rotary_pct") {
+      nlohmann::json config = nlohmann::json::parse(text_of(folder + "/config.json"));
+      config.erase("rope_parameters"), config.erase("partial_rotary_factor");
+      std::ofstream(folder + "/config.json") << config;
+    }
+    const std::string said = refusal(folder);
+    CHECK_MESSAGE(has(said, field == "rope_parameters" ? "rope_" : field), said);
+  }
+  CHECK(has(refusal(with_field(scratch, "gpt2", "n_embd", 24)), "required by config.json"));
+  CHECK(has(
+      refusal(with_field(scratch, "gpt2", "n_layer", 3)), "n_layer: \"3\" found; 2, as the weights have, required"));
+  CHECK(has(refusal(with_field(scratch, "gpt2", "n_layer", 1)), "transformer.h.1."));
+  const std::string folder = with_field(scratch, "gpt2", "n_layer", 2);
+  std::ofstream(folder + "/model.safetensors.index.json") << R"({"weight_map": {"a": "../model.safetensors"}})";
+  CHECK(has(refusal(folder), "one of the same folder required"));
+  fs::remove(folder + "/model.safetensors.index.json");
+  fs::resize_file(folder + "/model.safetensors", fs::file_size(folder + "/model.safetensors") - 1);
+  (void)refusal(folder);
+}
+
+TEST_CASE(
+    "convert: a run of ours becomes theirs and a run again, with the same logits; a training begins with any of them") {
+  const Scratch scratch("convert-run");
+  std::ofstream text(scratch / "text.txt");
+  for (int i = 0; i < 400; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
+  text.close();
+  const std::vector<std::string> sizes{"--data", scratch / "text.txt", "--length", "16", "--dim", "16", "--layers", "1",
+      "--heads", "2", "--batch", "2", "--evaluate-to", "1", "--quiet"};
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"lm"};
+    all.insert(all.end(), sizes.begin(), sizes.end());
+    all.insert(all.end(), more.begin(), more.end());
+    return run("train", all);
+  };
+  const std::string rope = scratch / "rope", theirs = scratch / "theirs", again = scratch / "again";
+  REQUIRE(train({"--scheme", "rope", "--steps", "6", "--out", rope}).code == 0);
+  REQUIRE(run("convert", {rope, "--out", theirs}).code == 0);
+  REQUIRE(run("convert", {theirs, "--out", again}).code == 0);
+  const auto tensors = [](const std::string& file) {
+    std::map<std::string, std::string> found;
+    const SafetensorsFile read = read_safetensors(file);
+    for (const auto& [name, tensor] : read.tensors) found[name] = bytes_of(tensor);
+    return found;
+  };
+  CHECK(tensors(rope + "/weights.safetensors") == tensors(again + "/weights.safetensors"));
+  CHECK(run("convert", {rope, "--out", again}).code == 2);  // it holds a model
+  CHECK(run("generate", {"--run", again, "--prompt", "the cat", "--tokens", "8"}).code == 0);
+  std::ofstream(scratch / "read") << "the cat sat on the mat";
+  const Outcome looked = run("look", {again, "--text", scratch / "read", "--causes"});
+  CHECK_MESSAGE(looked.code == 0, looked.err);
+
+  const Outcome dropped = train({"--scheme", "none", "--weights-of", rope, "--steps", "4", "--warm-up", "0",
+      "--save-every", "2", "--out", scratch / "drope"});
+  REQUIRE_MESSAGE(dropped.code == 0, dropped.err);
+  CHECK_MESSAGE(has(dropped.out, "; dropped: none; new: none"), dropped.out);
+  const Outcome same = train({"--scheme", "none", "--weights-of", again, "--steps", "4", "--warm-up", "0",
+      "--processes", "2", "--out", scratch / "same"});
+  REQUIRE_MESSAGE(same.code == 0, same.err);
+  const Outcome cope =
+      train({"--scheme", "cope(p_max=4)", "--weights-of", theirs, "--steps", "2", "--out", scratch / "cope"});
+  REQUIRE_MESSAGE(cope.code == 0, cope.err);
+  CHECK_MESSAGE(has(cope.out, "new: blocks.0.attention.position.table"), cope.out);
+  // Gone on with where the folder is no more.
+  fs::rename(rope, scratch / "moved");
+  const Outcome longer = run("train", {"--resume", "--out", scratch / "drope", "--steps", "6"});
+  CHECK_MESSAGE(longer.code == 0, longer.err);
+  const Outcome unfit =
+      train({"--scheme", "none", "--weights-of", again, "--dim", "32", "--steps", "2", "--out", scratch / "unfit"});
+  CHECK(unfit.code == 2);
+  const Outcome layers =
+      train({"--scheme", "none", "--weights-of", scratch / "cope", "--steps", "2", "--out", scratch / "dropped"});
+  CHECK_MESSAGE(has(layers.out, "dropped: blocks.0.attention.position.table"), layers.out);
+}

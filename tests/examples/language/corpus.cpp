@@ -1,0 +1,240 @@
+// Corpora: documents, the split, tokens, windows, and every bad input before a step is taken.
+#include <doctest/doctest.h>
+
+#include <numeric>
+
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/language/corpus.h"
+#include "examples/whence/language/language_model.h"
+#include "examples/whence/run/run_files.h"
+#include "nn/io/files.h"
+#include "nn/io/sha256.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::language;
+using namespace whence::test;
+using namespace std::string_literals;
+
+namespace {
+
+// Chapters of different lengths, three blank lines between them.
+std::string book(int chapters) {
+  std::string text;
+  for (int c = 0; c < chapters; ++c) {
+    text += to_text("CHAPTER ", c, "\n\n");
+    for (int line = 0; line < 3 + c * 7 % 11; ++line) text += to_text("line ", line, " of chapter ", c, "\n");
+    if (c + 1 < chapters) text += "\n\n\n";
+  }
+  return text;
+}
+
+std::string decoded(const Corpus& corpus, const Tokeniser& tokeniser, Part part) {
+  return tokeniser.decode(corpus.slice(part, 0, corpus.tokens(part).size()));
+}
+
+std::string joined(const std::vector<std::string_view>& documents) {
+  std::string text;
+  for (const std::string_view each : documents) text += each;
+  return text;
+}
+
+struct BookFile {
+  Scratch scratch{"corpus"};
+  std::string path = scratch / "book.txt";
+  TokeniserPointer tokeniser = byte_tokeniser();
+  explicit BookFile(const std::string& text = book(20)) { write_file(path, text); }
+};
+
+}  // namespace
+
+TEST_CASE("documents: cut behind runs of blank lines, nothing lost") {
+  const auto documents = [](std::string_view text, std::int64_t lines) {
+    const auto found = documents_of(text, lines);
+    CHECK(joined(found) == text);
+    return found.size();
+  };
+  CHECK(documents(book(20), 3) == 20);
+  CHECK(documents(book(20), 4) == 1);
+  CHECK(documents(book(20), 1) == 40);  // the headings stand alone too
+  CHECK(documents(book(20), 0) == 1);
+  CHECK(documents("", 3) == 0);
+  CHECK(documents("\n\n\n\na", 3) == 1);          // what comes before the first text is no document
+  CHECK(documents("a\n\n\n\n", 3) == 1);          // nor is what comes after the last
+  CHECK(documents("a\n \r\n\t\n\r\nb", 3) == 2);  // blanks and CRs are still blank lines
+  CHECK(documents("a\n\n\nb", 3) == 1);           // two blank lines
+  CHECK(documents("\0\n\n\n\n\0"s, 3) == 2);      // NUL is text
+}
+
+TEST_CASE("validation: drawn documents of about the share, the same for one seed, others for another") {
+  const std::string text = book(200);
+  const auto documents = documents_of(text, 3);
+  const auto bytes = [&](const std::vector<bool>& chosen) {
+    std::size_t total = 0;
+    for (std::size_t i = 0; i < documents.size(); ++i) total += chosen[i] ? documents[i].size() : 0;
+    return static_cast<double>(total) / static_cast<double>(text.size());
+  };
+  for (const double share : {0.05, 0.2, 0.5}) {
+    const auto chosen = validation_documents(documents, share, 1);
+    CHECK(bytes(chosen) >= share);
+    CHECK(bytes(chosen) < share + 0.03);
+    CHECK(chosen == validation_documents(documents, share, 1));
+    CHECK(chosen != validation_documents(documents, share, 2));
+  }
+  std::vector<int> times(200);
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const auto chosen = validation_documents(documents, 0.2, seed);
+    for (std::size_t i = 0; i < 200; ++i) times[i] += chosen[i];
+  }
+  for (const int count : times) CHECK((count > 20 && count < 105));  // 60 on average: none is always in or never
+  const auto two = documents_of("a\n\n\n\nb", 3);
+  for (const double share : {0.001, 0.999}) {
+    const auto chosen = validation_documents(two, share, 1);
+    CHECK(chosen[0] + chosen[1] == 1);  // one is drawn, one is left
+  }
+}
+
+TEST_CASE("a corpus holds every document once, whole, in order") {
+  const BookFile file;
+  const Corpus corpus({.data = file.path, .validation_share = 0.3}, *file.tokeniser);
+  const std::string training = decoded(corpus, *file.tokeniser, Part::training),
+                    validation = decoded(corpus, *file.tokeniser, Part::validation);
+  std::size_t t = 0, v = 0;
+  const std::string text = read_file(file.path);
+  for (const std::string_view document : documents_of(text, 3)) {
+    const bool trains = training.compare(t, document.size(), document) == 0;
+    const bool validates = validation.compare(v, document.size(), document) == 0;
+    CHECK(trains != validates);
+    (trains ? t : v) += document.size();
+  }
+  CHECK(t == training.size());
+  CHECK(v == validation.size());
+  CHECK(corpus.size(Part::training).documents + corpus.size(Part::validation).documents == 20);
+  CHECK(corpus.size(Part::training).bytes == static_cast<std::int64_t>(training.size()));
+  CHECK(corpus.bytes_per_token(Part::training) == 1);
+}
+
+TEST_CASE("several files, validation files, no validation at all") {
+  const BookFile file("one\n\n\n\ntwo\n");
+  const std::string other = file.scratch / "other.txt";
+  write_file(other, "three");
+  const Corpus all({.data = file.path, .more = {other}, .validation_share = 0}, *file.tokeniser);
+  CHECK(decoded(all, *file.tokeniser, Part::training) == "one\n\n\n\ntwo\nthree");
+  CHECK(all.size(Part::training).documents == 3);
+  CHECK(all.tokens(Part::validation).size() == 0);
+  const Corpus apart({.data = file.path, .validation_data = other}, *file.tokeniser);
+  CHECK(decoded(apart, *file.tokeniser, Part::validation) == "three");
+  CHECK(apart.size(Part::training).documents == 2);
+  CHECK(all.hash() != apart.hash());
+  CHECK(apart.hash() == sha256(sha256("one\n\n\n\ntwo\n") + "\nvalidation\n" + sha256("three") + "\n"));
+}
+
+TEST_CASE("a vocabulary above 65536 takes 32 bits") {
+  std::vector<std::string> words;
+  for (int i = 0; i < 70000; ++i) words.push_back(to_text(" w", i));
+  words.push_back(" w");
+  const TokeniserPointer tokeniser = list_from("words", words, "test");
+  CHECK(tokeniser->vocabulary() == 70002);
+  const BookFile file(" w w w");
+  const Corpus corpus({.data = file.path, .validation_share = 0}, *tokeniser);
+  CHECK(corpus.slice(Part::training, 0, 3) == TokenIds{70001, 70001, 70001});
+}
+
+TEST_CASE("a text that is one document validates on its end, from a line's beginning on") {
+  std::string text;
+  for (int line = 0; line < 50; ++line) text += to_text("line ", line, line % 5 ? "\n" : "\n\n");
+  const BookFile file(text);
+  const Corpus corpus({.data = file.path}, *file.tokeniser);
+  CHECK((corpus.size(Part::training).documents == 1 && corpus.size(Part::validation).documents == 1));
+  const index_t cut = corpus.size(Part::training).bytes;
+  CHECK(text[static_cast<std::size_t>(cut) - 1] == '\n');
+  CHECK(std::abs(static_cast<double>(cut) - 0.9 * static_cast<double>(text.size())) < 10);
+  CHECK(cut + corpus.size(Part::validation).bytes == static_cast<index_t>(text.size()));
+  CHECK(has(corpus.summary(), "validation is the end of " + file.path));
+}
+
+TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are refused with what is required") {
+  const BookFile file;
+  const auto refusal = [&](const CorpusOptions& options, const Tokeniser& tokeniser) {
+    return error_text([&] { const Corpus corpus(options, tokeniser); });
+  };
+  const std::string empty = file.scratch / "empty.txt", latin = file.scratch / "latin.txt",
+                    one = file.scratch / "one.txt";
+  write_file(empty, ""), write_file(latin, "fine\ncaf\xE9\n"), write_file(one, "x");
+  CHECK(refusal({.data = empty}, *file.tokeniser) == empty + ": an empty file given; some text required; leave it out");
+  CHECK(has(refusal({.data = file.scratch / "none"}, *file.tokeniser), "cannot read: No such file"));
+  CHECK(has(refusal({.data = "/dev/null"}, *file.tokeniser), "not a regular file"));
+  CHECK(has(refusal({.data = one}, *file.tokeniser), "1 bytes given, some being set aside"));
+  CHECK(has(refusal({.data = file.path, .separate = true}, *file.tokeniser), "no <|endoftext|>"));
+  const std::string_view texts[] = {"abc"};
+  const auto characters = train_list("characters", texts, 0);
+  const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);
+  CHECK_MESSAGE(reason.starts_with(latin + ": line 2, byte 8: not UTF-8"), reason);
+
+  const Corpus single({.data = one, .validation_share = 0}, *file.tokeniser);
+  CHECK(error_text([&] { single.require_window(Part::training, 16); }) ==
+        "training text: 1 token given; 17 required for a window of 16 and the token after it; give more text or choose "
+        "shorter windows");
+  CHECK(error_text([&] {
+    single.require_window(Part::validation, 1);
+  }).starts_with("validation text: 0 tokens given; 2 required"));
+  const Corpus whole({.data = latin, .validation_share = 0}, *file.tokeniser);
+  CHECK_NOTHROW(whole.require_window(Part::training, 9));
+  CHECK_FALSE(error_text([&] { whole.require_window(Part::training, 10); }).empty());
+  CHECK(decoded(whole, *file.tokeniser, Part::training) == "fine\ncaf\xE9\n");  // bytes take what is there
+}
+
+TEST_CASE("windows: inputs and the tokens after them, uniform over the text, the same for one seed and part") {
+  const BookFile file;
+  const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
+  const std::string text = read_file(file.path);
+  const WindowOptions options{.length = 24, .sequences = 8};
+  const auto starts = training_starts(corpus, options, 3, 5);
+  CHECK(starts == training_starts(corpus, options, 3, 5));
+  CHECK(starts != training_starts(corpus, options, 3, 6));
+  CHECK(starts != training_starts(corpus, options, 4, 5));
+  const Windows windows = windows_at(corpus, Part::training, starts, 24);
+  for (index_t b = 0; b < 8; ++b) {
+    for (index_t t = 0; t < 24; ++t) {
+      const auto at = static_cast<std::size_t>(starts[static_cast<std::size_t>(b)] + t);
+      CHECK(windows.inputs.at({b, t}) == static_cast<unsigned char>(text[at]));
+      CHECK(windows.targets.at({b, t}) == static_cast<unsigned char>(text[at + 1]));
+    }
+  }
+  // Every place is possible, the last one too, and none is beyond it.
+  const index_t places = static_cast<index_t>(text.size()) - 24;
+  std::vector<int> seen(4);
+  index_t largest_start = 0;
+  for (std::int64_t part = 1; part <= 2000; ++part) {
+    for (const index_t start : training_starts(corpus, options, 0, part)) {
+      REQUIRE((start >= 0 && start < places));
+      ++seen[static_cast<std::size_t>(start * 4 / places)];
+      largest_start = std::max(largest_start, start);
+    }
+  }
+  CHECK(largest_start == places - 1);
+  for (const int count : seen) CHECK(std::abs(count - 4000) < 250);  // more than 4 standard deviations of 55
+}
+
+TEST_CASE("the loss of a part is the sum over its targets, whatever else is drawn") {
+  const BookFile file;
+  const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
+  TransformerOptions small_model = small("rope");
+  small_model.vocabulary = 256;
+  const auto model = random_decoder(small_model);
+  const WindowOptions options{.length = 9, .sequences = 3};
+  const TrainingBatch batch = lm_batch(corpus, options, 1, 4);
+  const double loss = lm_loss_of(*model, batch, 1, 4).item();
+  CHECK(batch.counted == 27);
+  const Windows windows = windows_at(corpus, Part::training, training_starts(corpus, options, 1, 4), 9);
+  double expected = 0;
+  for (const auto& row : token_losses(*model, windows, 9)) expected = std::accumulate(row.begin(), row.end(), expected);
+  CHECK(loss == doctest::Approx(expected).epsilon(1e-12));
+  CHECK(loss == doctest::Approx(27 * cross_entropy((*model)(windows.inputs), windows.targets).item()).epsilon(1e-12));
+  const LanguageScore all = score(*model, corpus, Part::training, options, 5);
+  CHECK(all.tokens == 45);
+  CHECK(all.perplexity == doctest::Approx(std::exp(all.loss)));
+  CHECK(all.bits_per_byte == doctest::Approx(all.loss / std::log(2.0)));
+}

@@ -1,0 +1,388 @@
+// Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saving.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "examples/whence/language/length_evaluation.h"
+#include "examples/whence/language/sampling.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/run_record.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
+#include "nn/models.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::language;
+using namespace whence::test;
+
+namespace {
+
+// A corpus of `length` characters of "abcd", all for training; tokens 1 to 4, 0 being unknown.
+struct Letters {
+  Scratch scratch{"letters"};
+  TokeniserPointer tokeniser;
+  std::unique_ptr<Corpus> corpus;
+
+  explicit Letters(std::size_t length) {
+    std::string text;
+    for (std::size_t i = 0; i < length; ++i) text += "abcd"[i < 4 ? i : Stream(1, "letters").below(i, 4)];
+    write_file(scratch / "text", text);
+    const std::string_view texts[] = {text};
+    tokeniser = train_list("characters", texts, 0);
+    corpus = std::make_unique<Corpus>(CorpusOptions{.data = scratch / "text", .validation_share = 0}, *tokeniser);
+  }
+};
+
+// exp of the mean of -log p over the last `last` targets of windows of `length` that end at the given targets.
+double plain_perplexity(
+    const Transformer& model, const Corpus& corpus, const std::vector<index_t>& ends, index_t length, index_t last) {
+  double total = 0;
+  for (const index_t end : ends) {
+    const TokenIds ids = corpus.slice(Part::training, end - length, length + 1);
+    std::vector<double> inputs(ids.begin(), ids.end() - 1);
+    const Tensor logits = model(Tensor::of(inputs, {1, length}, DType::i64));
+    const std::vector<double> probabilities = softmax(logits).to_vector();
+    const auto vocabulary = static_cast<std::size_t>(logits.size(2));
+    for (index_t t = length - last; t < length; ++t) {
+      const auto target = static_cast<std::size_t>(ids[static_cast<std::size_t>(t + 1)]);
+      total -= std::log(probabilities[static_cast<std::size_t>(t) * vocabulary + target]);
+    }
+  }
+  return std::exp(total / static_cast<double>(static_cast<index_t>(ends.size()) * last));
+}
+
+std::vector<double> random_logits(std::size_t count, std::uint64_t seed) {
+  const Stream stream(seed, "logits");
+  std::vector<double> logits(count);
+  for (std::size_t v = 0; v < count; ++v) logits[v] = std::round(4 * stream.normal(v)) / 2;  // with ties
+  return logits;
+}
+
+// By the definitions, one token at a time: the best that is left is taken until k are, or until the share is reached.
+std::vector<double> brute_force(const std::vector<double>& logits, const SamplingOptions& options) {
+  const std::size_t count = logits.size();
+  std::vector<double> p(count);
+  double total = 0;
+  for (std::size_t v = 0; v < count; ++v) total += p[v] = std::exp(logits[v] / options.temperature);
+  for (double& each : p) each /= total;
+  std::vector<std::size_t> ranked;
+  while (ranked.size() < count) {
+    std::size_t best = count;
+    for (std::size_t v = 0; v < count; ++v)
+      if (std::find(ranked.begin(), ranked.end(), v) == ranked.end() && (best == count || p[v] > p[best])) best = v;
+    ranked.push_back(best);
+  }
+  if (options.top_k > 0) ranked.resize(std::min(count, static_cast<std::size_t>(options.top_k)));
+  double left = 0;
+  for (const std::size_t v : ranked) left += p[v];
+  std::vector<double> kept(count);
+  double sum = 0, chosen = 0;
+  for (const std::size_t v : ranked) {
+    if (options.top_p < 1 && sum >= options.top_p) break;
+    sum += p[v] / left;
+    chosen += kept[v] = p[v];
+  }
+  for (double& each : kept) each /= chosen;
+  return kept;
+}
+
+std::size_t best_of(const std::vector<double>& row) {
+  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
+// The same text without a cache: everything so far goes through the model anew for each token.
+TokenIds plain_generation(const Transformer& model, TokenIds text, const GenerationOptions& options) {
+  TokenIds made;
+  for (index_t i = 0; i < options.tokens; ++i) {
+    const std::vector<double> inputs(text.begin(), text.end());
+    const auto length = static_cast<index_t>(text.size());
+    const Tensor logits = model(Tensor::of(inputs, {1, length}, DType::i64));
+    const std::vector<double> row = slice(logits, 1, length - 1, length).to_vector();
+    const double uniform = Stream(options.seed, "sampling", static_cast<std::uint64_t>(i)).uniform53(0);
+    made.push_back(draw(next_token_distribution(row, options.sampling), uniform));
+    text.push_back(made.back());
+  }
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("perplexity over lengths and Delta-P are what a plain sum gives, over the same targets at every length") {
+  const Letters text(400);
+  const auto model = random_decoder(small("alibi"));
+  const LengthOptions options{.train_length = 8, .multiples = {1, 2, 4}, .last = 5, .windows = 7, .tokens_at_once = 40};
+  const auto scores = perplexity_by_length(*model, *text.corpus, options, Part::training);
+  REQUIRE(scores.size() == 3);
+  std::vector<index_t> ends;  // from 32, where the longest window just fits, to the last token, in seven places
+  for (index_t w = 0; w < 7; ++w) ends.push_back(32 + (399 - 32) * w / 6);
+  for (const LengthScore& score : scores) {
+    CHECK(score.windows == 7);
+    CHECK(score.last == 5);
+    CHECK(score.perplexity ==
+          doctest::Approx(plain_perplexity(*model, *text.corpus, ends, score.length, 5)).epsilon(1e-12));
+    CHECK(score.standard_error > 0);
+    if (score.length == 8) {
+      CHECK(score.deltas.empty());
+      continue;
+    }
+    REQUIRE(score.deltas.size() == 2);
+    for (const DeltaP& delta : score.deltas) {
+      CHECK(delta.full ==
+            doctest::Approx(plain_perplexity(*model, *text.corpus, ends, score.length, delta.last)).epsilon(1e-12));
+      CHECK(delta.truncated ==
+            doctest::Approx(plain_perplexity(*model, *text.corpus, ends, 8, delta.last)).epsilon(1e-12));
+      CHECK(delta.value() == delta.truncated - delta.full);
+    }
+    CHECK(score.deltas[0].last == 5);
+    CHECK(score.deltas[1].last == 8);
+  }
+}
+
+TEST_CASE(
+    "with fewer targets than asked for, the length's own count; K above the training length; few windows where text is "
+    "short") {
+  const Letters text(40);
+  const auto model = random_decoder(small("none"));
+  const auto scores = perplexity_by_length(
+      *model, *text.corpus, {.train_length = 4, .multiples = {1, 2, 8}, .last = 6, .windows = 20}, Part::training);
+  CHECK(scores[0].last == 4);
+  CHECK(scores[1].last == 6);
+  CHECK(scores[1].windows == 2);  // 40 - 1 - 32 = 7 places after the first end: two windows of 6 targets
+  REQUIRE(scores[1].deltas.size() == 1);
+  CHECK(scores[1].deltas[0].last == 4);  // more cannot be graded in the shortened window
+  const auto single = perplexity_by_length(
+      *model, *text.corpus, {.train_length = 39, .multiples = {1}, .last = 6, .windows = 20}, Part::training);
+  CHECK(single[0].windows == 1);
+  CHECK(std::isnan(single[0].standard_error));
+}
+
+TEST_CASE("a model that knows nothing has the perplexity of its vocabulary at every length, and no use for context") {
+  const Letters text(300);
+  Transformer model(small("rope"));
+  for (const Module::Parameter& each : model.parameters())
+    raw::copy_into(Tensor::zeros(each.tensor.shape()), each.tensor);
+  for (const LengthScore& score :
+      perplexity_by_length(model, *text.corpus, {.train_length = 8, .multiples = {1, 4}}, Part::training)) {
+    CHECK(score.perplexity == doctest::Approx(5).epsilon(1e-6));
+    for (const DeltaP& delta : score.deltas) CHECK(std::abs(delta.value()) < 1e-6);
+  }
+}
+
+TEST_CASE(
+    "a scheme that knows no longer positions says so in the table; text too short for a length is refused before") {
+  const Letters text(200);
+  const auto model = random_decoder(small("absolute"));
+  const auto scores = perplexity_by_length(
+      *model, *text.corpus, {.train_length = 9, .multiples = {1, 2}, .last = 4, .windows = 3}, Part::training);
+  CHECK(std::isfinite(scores[0].perplexity));
+  CHECK(std::isnan(scores[1].perplexity));
+  CHECK(has(scores[1].refused, "absolute"));
+  const std::vector<NamedScores> named{{"absolute", scores}};
+  CHECK(has(length_table(named).text(), "absolute"));
+  const std::string reason = error_text([&] {
+    (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9, .multiples = {1, 8, 64}}, Part::training);
+  });
+  CHECK(reason == "evaluation at length 576: 200 tokens of text given; 577 required; lengths that fit: 9, 72");
+  CHECK(
+      has(error_text([&] { (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9}, Part::validation); }),
+          "no length fits"));
+}
+
+TEST_CASE("tables, CSV and pictures of several models") {
+  const std::vector<NamedScores> models{
+      {"rope", {{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 20, 256, 9.5, 0.2, {{128, 9.25, 7.25}}, {}}}},
+      {"dape(kerple, width=32)", {{128, 20, 128, 7, 0.1, {}, {}}, {256, 20, 256, 6.5, 0.2, {{128, 6.25, 7}}, {}}}}};
+  const Scratch scratch("lengths");
+  write_length_files(models, scratch / "lengths");
+  CHECK(read_file(scratch / "lengths.csv") ==
+        "scheme,length,x training,windows,last tokens,perplexity,standard error,note\n"
+        "rope,128,1,20,128,7.250,0.100,\nrope,256,2,20,256,9.500,0.200,\n"
+        "\"dape(kerple, width=32)\",128,1,20,128,7.000,0.100,\n\"dape(kerple, width=32)\",256,2,20,256,6.500,0.200,\n");
+  CHECK(read_file(scratch / "lengths_delta.csv") ==
+        "scheme,length,last tokens,full,truncated,Delta-P\nrope,256,128,9.250,7.250,-2.000\n"
+        "\"dape(kerple, width=32)\",256,128,6.250,7.000,0.750\n");
+  for (const char* name : {"lengths.svg", "lengths_delta.svg"}) {
+    const std::string svg = read_file(scratch / name);
+    CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+    CHECK(has(svg, "dape(kerple, width=32)"));
+    CHECK(svg.find("<style>") < svg.find("length, tokens\""));
+  }
+  CHECK_FALSE(length_plot(models).log_y);
+  const std::vector<NamedScores> refused{
+      {"absolute", {{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 0, 0, NAN, NAN, {}, "no row"}}},
+      {"rope", {{128, 20, 128, 7, 0.1, {}, {}}, {256, 20, 256, 70, 0.1, {}, {}}}}};
+  CHECK(length_plot(refused).curves.size() == 1);  // a single point is no curve
+  CHECK(length_plot(refused).log_y);
+  CHECK(length_table(refused).rows()[1] ==
+        std::vector<std::string>{"absolute", "256", "2", "-", "-", "-", "-", "no row"});
+  CHECK(length_plot(models).curves[0].x == std::vector<double>{7, 8});
+  CHECK(length_plot(models).x_ticks.at(1).label == "256");
+  CHECK(length_plot(models).curves[0].error == std::vector<double>{0.1, 0.2});
+  CHECK(delta_plot(models).curves[1].y == std::vector<double>{0.75});
+}
+
+TEST_CASE("temperature, top-k and top-p are what their definitions say, with ties and alone or together") {
+  int cut = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const std::vector<double> logits = random_logits(12, seed);
+    for (const double temperature : {0.5, 1.0, 3.0}) {
+      for (const index_t top_k : {0, 1, 4, 12, 50}) {
+        for (const double top_p : {1.0, 0.9, 0.5, 0.01}) {
+          const SamplingOptions options{temperature, top_k, top_p};
+          const auto ours = next_token_distribution(logits, options), theirs = brute_force(logits, options);
+          for (std::size_t v = 0; v < 12; ++v) CHECK(std::abs(ours[v] - theirs[v]) < 1e-12);
+          cut += std::count(ours.begin(), ours.end(), 0.0) > 0;
+        }
+      }
+    }
+  }
+  CHECK(cut > 1000);
+  const auto greedy = next_token_distribution({1, 3, 3, 2}, {.temperature = 0});
+  CHECK(greedy == std::vector<double>{0, 1, 0, 0});
+  CHECK(next_token_distribution({1e6, -1e6, 0}, {}) == std::vector<double>{1, 0, 0});  // no overflow
+}
+
+TEST_CASE("drawing follows the distribution exactly, and never takes what was cut") {
+  const std::vector<double> distribution{0, 0.25, 0, 0.5, 0.25, 0};
+  std::vector<int> counts(6);
+  for (int i = 0; i < 4000; ++i) ++counts[static_cast<std::size_t>(draw(distribution, i / 4000.0))];
+  CHECK(counts == std::vector<int>{0, 1000, 0, 2000, 1000, 0});
+  CHECK(draw({0.3, 0.3, 0.4 - 1e-9, 0}, 1 - 1e-12) == 2);  // a sum rounded below 1
+}
+
+TEST_CASE("logits that are not finite are refused") {
+  CHECK_THROWS_AS((void)next_token_distribution({1, NAN}, {}), NotFinite);
+  CHECK(has(error_text([] { (void)next_token_distribution({}, {}); }), "not finite given"));
+}
+
+TEST_CASE("text with a cache is the text of full passes; the same seed the same text; temperature 0 the best token") {
+  for (const std::string scheme : {"none", "rope", "alibi", "cope(p_max=4)", "dape(kerple)"}) {
+    CAPTURE(scheme);
+    const auto model = random_decoder(small(scheme));
+    const TokenIds prompt{1, 3, 2};
+    GenerationOptions options{.sampling = {1.3, 4, 0.95}, .tokens = 20, .seed = 5};
+    const TokenIds text = generate(*model, prompt, options);
+    CHECK(text == plain_generation(*model, prompt, options));
+    CHECK(text == generate(*model, prompt, options));
+    options.seed = 6;
+    CHECK(text != generate(*model, prompt, options));
+    options.sampling = {.temperature = 0};
+    const TokenIds greedy = generate(*model, prompt, options);
+    TokenIds so_far = prompt;
+    for (const TokenId token : greedy) {
+      const Tensor logits =
+          (*model)(Tensor::of({so_far.begin(), so_far.end()}, {1, static_cast<index_t>(so_far.size())}, DType::i64));
+      CHECK(
+          static_cast<std::size_t>(token) == best_of(slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector()));
+      so_far.push_back(token);
+    }
+  }
+}
+
+TEST_CASE("a limited context goes on from its later half; a stop token and the caller end the text") {
+  const auto model = random_decoder(small("absolute"));  // knows 9 positions
+  const TokenIds prompt{1, 2, 3};
+  GenerationOptions options{.sampling = {}, .tokens = 25, .seed = 1};
+  CHECK_THROWS_AS((void)generate(*model, prompt, options), InputError);
+  options.context = 9;
+  const TokenIds text = generate(*model, prompt, options);
+  CHECK(text.size() == 25);
+  // Up to the ninth position nothing is forgotten; the tenth token follows the last four.
+  GenerationOptions within = options;
+  within.tokens = 7;
+  CHECK(TokenIds(text.begin(), text.begin() + 7) == plain_generation(*model, prompt, within));
+  TokenIds all = prompt;
+  all.insert(all.end(), text.begin(), text.begin() + 7);
+  const std::vector<double> last4(all.end() - 4, all.end());
+  const Tensor logits = (*model)(Tensor::of(last4, {1, 4}, DType::i64));
+  const auto row = slice(logits, 1, 3, 4).to_vector();
+  CHECK(text[7] == draw(next_token_distribution(row, {}), Stream(1, "sampling", 7).uniform53(0)));
+  CHECK(generate(*model, TokenIds(30, 1), options).size() == 25);  // a prompt longer than the context
+
+  options.stop = text[2];
+  const TokenIds stopped = generate(*model, prompt, options);
+  CHECK(stopped.size() <= 2);
+  CHECK(std::equal(stopped.begin(), stopped.end(), text.begin()));
+  options.stop = -1;
+  int given = 0;
+  CHECK(generate(*model, prompt, options, [&](TokenId) { return ++given < 5; }).size() == 5);
+  CHECK(has(error_text([&] { (void)generate(*model, {}, options); }), "empty prompt"));
+}
+
+TEST_CASE(
+    "the options of a model as facts of a run, there and back, for every named model; others are refused by name") {
+  const TokeniserPointer tokeniser = byte_tokeniser();
+  for (const NamedModel& named : named_models()) {
+    const Facts facts = language_facts(named.options, *tokeniser);
+    const TransformerOptions back = model_of(facts, "here");
+    CHECK(language_facts(back, *tokeniser) == facts);
+    CHECK(back.activation == named.options.activation);
+    CHECK(back.norm_place == named.options.norm_place);
+    CHECK(back.tied == named.options.tied);
+    CHECK(back.dropout == named.options.dropout);
+  }
+  const auto with = [&](const std::string& name, const std::string& value) {
+    Facts facts = language_facts(small("rope"), *tokeniser);
+    const auto found = std::ranges::find(facts, name, &Facts::value_type::first);
+    if (found == facts.end())
+      facts.emplace_back(name, value);
+    else if (value.empty())
+      facts.erase(found);
+    else
+      found->second = value;
+    return error_text([&] { (void)model_of(facts, "here"); });
+  };
+  CHECK(with("model.dim", "16").empty());
+  CHECK(with("model.activation", "gloo") ==
+        "here: model.activation: \"gloo\" found; a name such as gelu required; is it of another version?");
+  CHECK(with("model.dim", "8x").starts_with("here: model.dim: \"8x\" found; a number required"));
+  CHECK(with("model.layers", "1000000000").starts_with("here: model.layers: \"1000000000\" found; 0 to 1024 required"));
+  CHECK(with("model.hidden", "-8").starts_with("here: model.hidden: \"-8\" found; 0 to 16777216 required"));
+  CHECK(with("model.dim", "4611686018427387904").starts_with("here: model.dim: "));
+  CHECK(with("model.tied", "yes").starts_with("here: model.tied: \"yes\" found; "));
+  CHECK(with("model.scheme", "")
+            .starts_with("here: model.scheme: \"\" found; the options of a language model's training required"));
+  CHECK(with("model.window", "3")
+            .starts_with("here: model.window: \"3\" found; an option of this version's models required"));
+}
+
+TEST_CASE("a saved model is the model; another tokeniser, a missing file and foreign weights are refused by name") {
+  const Letters text(50);
+  const Scratch scratch("saved");
+  const auto model = random_decoder(small("cope(p_max=4)"), DType::f32);
+  const auto save = [&](const Tokeniser& tokeniser) {
+    RunRecord record{"train", "0", "lm", {}, {}, "", language_facts(model->options(), tokeniser)};
+    write_file(scratch / "run.json", text_of(record));
+    tokeniser.save(scratch / tokeniser_file);
+  };
+  const auto load = [&](const std::string& executor = {}) {
+    return load_language_model(scratch.folder.string(), executor);
+  };
+  const auto refusal = [&] { return error_text([&] { (void)load(); }); };
+  save_weights(scratch / "weights.safetensors", model->parameters());
+  save(*text.tokeniser);
+  const SavedModel saved = load();
+  const Tensor tokens = random_tokens(2, 9, 5);
+  CHECK(same_bits((*saved.model)(tokens), (*model)(tokens)));
+  CHECK(saved.tokeniser->hash() == text.tokeniser->hash());
+  CHECK(load("reference").model->options().executor == "reference");
+
+  const std::string_view other[] = {"abce"};
+  train_list("characters", other, 0)->save(scratch / tokeniser_file);
+  CHECK(has(refusal(), "tokeniser: another than in training given"));
+  save(*byte_tokeniser());
+  CHECK(has(refusal(), "it has 256 tokens and the model 5"));
+  save(*text.tokeniser);
+  save_weights(scratch / "weights.safetensors", random_decoder(small("rope"), DType::f32)->parameters());
+  CHECK(has(refusal(), "weights.safetensors"));
+  write_file(scratch / "run.json", "{\"task\": \"flip_flop\"}");
+  CHECK(has(refusal(), "run.json: no record of a run"));
+  std::filesystem::remove(scratch / "run.json");
+  CHECK(has(refusal(), "run.json: cannot read"));
+}

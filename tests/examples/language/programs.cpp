@@ -1,0 +1,182 @@
+// tokenize and generate as a user meets them: files, exit codes, one-line errors, the same text for the same seed.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/run/run_files.h"
+#include "examples/whence/run/run_record.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::language;
+using namespace whence::test;
+using namespace std::string_literals;
+
+namespace {
+
+struct Case {
+  std::vector<std::string> arguments;
+  std::string message;
+  int code = 2;
+};
+
+std::string story() {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += to_text("It's the ", i, "th cat's tale, naïve and long.\r\n");
+  return text;
+}
+
+// A model with random weights over bytes, saved as training saves one.
+void save_model(const Scratch& scratch, const std::string& scheme) {
+  TransformerOptions options = small(scheme);
+  options.vocabulary = 256;
+  const auto model = random_decoder(options, DType::f32);
+  const TokeniserPointer tokeniser = byte_tokeniser();
+  save_weights(scratch / "weights.safetensors", model->parameters());
+  tokeniser->save(scratch / tokeniser_file);
+  write_file(scratch / "run.json", text_of({"train", "0", "lm", {}, {}, "", language_facts(options, *tokeniser)}));
+}
+
+}  // namespace
+
+TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file again") {
+  const Scratch scratch("tokenize");
+  write_file(scratch / "story.txt", story());
+  write_file(scratch / "more.txt", "the cat");
+  for (const std::string kind : {"bytes", "characters", "words", "bpe"}) {
+    CAPTURE(kind);
+    const std::string file = scratch / (kind + ".json");
+    const Outcome trained =
+        run("tokenize", {"--kind", kind, "--data", scratch / "story.txt", scratch / "more.txt", "--out", file});
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    CHECK(has(trained.out, "exact"));
+    CHECK_FALSE(has(trained.out, "not exact"));
+    const TokeniserPointer tokeniser = load_tokeniser(file);
+    CHECK(has(trained.out, to_text("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
+    CHECK(has(trained.out, std::to_string(tokeniser->encode(story()).size())));
+    const Outcome shown = run("tokenize", {"--tokeniser", file, "--text", "It is"});
+    CHECK(shown.code == 0);
+    CHECK(has(shown.out, "|\nids: "));
+  }
+  const Outcome again = run("tokenize",
+      {"--data", scratch / "story.txt", "--kind", "bpe", "--vocabulary", "300", "--export", scratch / "gpt2"});
+  CHECK(again.code == 0);
+  const Outcome imported = run("tokenize", {"--vocab", scratch / "gpt2/vocab.json", "--merges",
+                                               scratch / "gpt2/merges.txt", "--out", scratch / "imported.json"});
+  CHECK_MESSAGE(imported.code == 0, imported.err);
+  const std::string text = story();
+  const std::string_view texts[] = {text};
+  CHECK(load_tokeniser(scratch / "imported.json")->hash() == train_bpe(texts, 300)->hash());
+}
+
+TEST_CASE("tokenize: bad usage and bad text are one line, and nothing is written") {
+  const Scratch scratch("tokenize-bad");
+  write_file(scratch / "story.txt", story());
+  write_file(scratch / "empty.txt", "");
+  write_file(scratch / "latin.txt", "one\nna\xEFve\n");
+  const std::string good = scratch / "story.txt";
+  const Case cases[] = {
+      {{}, "--data: "},
+      {{"--data", scratch / "none.txt"}, "none.txt: cannot read: No such file", 4},
+      {{"--data", scratch / "empty.txt"}, "empty.txt: an empty file given", 3},
+      {{"--data", scratch.folder.string()}, "not a regular file", 4},
+      {{"--data", scratch / "latin.txt", "--kind", "characters"}, "latin.txt: line 2, byte 6: not UTF-8", 3},
+      {{"--data", good, "--kind", "syllables"},
+          "--kind: \"syllables\" given; one of bytes, characters, words, bpe required"},
+      {{"--data", good, "--vocabulary", "100"}, "257 or more required"},
+      {{"--data", good, "--kind", "bytes", "--vocabulary", "300"}, "--vocabulary: 300 given; it has no effect without"},
+      {{"--data", good, "--kind", "words", "--export", scratch / "x"}, "--export: "},
+      {{"--vocab", good}, "--merges: "},
+      {{"--vocab", good, "--merges", good}, "no vocab.json of GPT-2", 3},
+      {{"--tokeniser", good}, "no file that `tokenize` wrote", 3},
+      {{"--tokeniser", good, "--kind", "bpe"}, "--kind: "},
+      {{good}, "--data: "},
+  };
+  for (const Case& bad : cases) {
+    std::vector<std::string> all = bad.arguments;
+    all.insert(all.end(), {"--out", scratch / "bad.json"});
+    const Outcome outcome = run("tokenize", all);
+    CAPTURE(bad.message);
+    CHECK(outcome.code == bad.code);
+    CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+    CHECK_FALSE(std::filesystem::exists(scratch / "bad.json"));
+  }
+}
+
+TEST_CASE("generate: whole characters, the same text for the same seed and any number of threads, greedy and cut") {
+  const Scratch scratch("generate");
+  save_model(scratch, "rope");
+  const auto text = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--run", scratch.folder.string(), "--tokens", "40", "--quiet"});
+    const Outcome outcome = run("generate", more);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(outcome.err.empty());
+    CHECK(is_utf8(outcome.out));
+    return outcome.out;
+  };
+  const std::string drawn = text({"--prompt", "née", "--seed", "3", "--threads", "1"});
+  CHECK(drawn.starts_with("née"));
+  CHECK(text({"--prompt", "née", "--seed", "3", "--threads", "2"}) == drawn);
+  CHECK(text({"--prompt", "née", "--seed", "4"}) != drawn);
+  CHECK(text({"--greedy"}) == text({"--temperature", "0"}));
+  CHECK(text({"--greedy"}) == text({"--top-k", "1", "--seed", "9"}));
+  CHECK(text({"--greedy"}) == text({"--top-p", "1e-9"}));
+  const Outcome counted = run("generate", {"--run", scratch.folder.string(), "--tokens", "5"});
+  CHECK(has(counted.err, "rope: 5 tokens in "));
+}
+
+TEST_CASE("generate: a scheme that knows no longer positions goes on all the same, within its training length") {
+  const Scratch scratch("generate-absolute");
+  save_model(scratch, "absolute");
+  const Outcome outcome = run("generate",
+      {"--run", scratch.folder.string(), "--tokens", "50", "--prompt", "a prompt of 21 letters", "--quiet"});
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  const Outcome too_long = run("generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
+  CHECK(too_long.code == 2);
+  CHECK_MESSAGE(has(too_long.err, "absolute"), too_long.err);
+  const Scratch drawn("generate-randomised");
+  save_model(drawn, "randomised(rope, length=64)");
+  const Outcome beyond = run("generate", {"--run", drawn.folder.string(), "--tokens", "90", "--quiet"});
+  CHECK_MESSAGE(beyond.code == 0, beyond.err);
+}
+
+TEST_CASE("generate: bad usage and damaged runs are one line") {
+  const Scratch scratch("generate-bad");
+  save_model(scratch, "none");
+  const std::string folder = scratch.folder.string();
+  const Case cases[] = {
+      {{}, "--run: "},
+      {{"--run", scratch / "nowhere"}, "run.json: cannot read", 4},
+      {{"--run", folder, "--temperature", "-1"}, "--temperature: -1 given; "},
+      {{"--run", folder, "--top-p", "0"}, "--top-p: 0 given; "},
+      {{"--run", folder, "--greedy", "--seed", "1"}, "--seed: 1 given; it has no effect without"},
+      {{"--run", folder, "--temperature", "0", "--top-k", "3"}, "--top-k: 3 given; it has no effect without"},
+  };
+  for (const Case& bad : cases) {
+    const Outcome outcome = run("generate", bad.arguments);
+    CAPTURE(bad.message);
+    CHECK(outcome.code == bad.code);
+    CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+    CHECK(outcome.out.empty());
+  }
+  const std::string weights = read_file(scratch / "weights.safetensors");
+  write_file(scratch / "weights.safetensors", weights.substr(0, 100));
+  const Outcome damaged = run("generate", {"--run", folder});
+  CHECK(damaged.code == 3);
+  CHECK(has(damaged.err, "weights.safetensors"));
+  std::string flipped = weights;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  write_file(scratch / "weights.safetensors", flipped);
+  CHECK(run("generate", {"--run", folder}).code == 3);
+  const Outcome accepted = run("generate", {"--run", folder, "--tokens", "1", "--accept-damaged"});
+  CHECK(accepted.code == 0);
+  CHECK(has(accepted.err, "weights.safetensors: is damaged: its SHA-256 is "));
+}

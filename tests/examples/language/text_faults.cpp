@@ -1,0 +1,365 @@
+// Text that is no text, changes while it is read, or comes from somebody who means harm; Ctrl-C while it is read; odd
+// names of files.
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/statistics.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/corpus.h"
+#include "examples/whence/language/length_evaluation.h"
+#include "examples/whence/language/saved_model.h"
+#include "examples/whence/run/run_record.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::language;
+using namespace whence::test;
+using namespace std::string_literals;
+namespace fs = std::filesystem;
+
+namespace {
+
+Outcome run(const Scratch& scratch, const std::string& command, const std::vector<std::string>& arguments) {
+  return RunningProgram(command, arguments, scratch / "log").finish();
+}
+
+// Does the process read the file now?
+bool has_open(pid_t process, const std::string& path) {
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator(to_text("/proc/", process, "/fd"), gone))
+    if (fs::read_symlink(entry.path(), gone) == path) return true;
+  return has(text_of(to_text("/proc/", process, "/maps")), path);
+}
+
+// Does the process handle SIGINT, whose bit is the second, itself?
+bool handles_interrupts(pid_t process) {
+  const std::string status = text_of(to_text("/proc/", process, "/status"));
+  const std::size_t at = status.find("SigCgt:\t");
+  return at != std::string::npos && (std::strtoull(status.c_str() + at + 8, nullptr, 16) & 2) != 0;
+}
+
+// A signal was received; at the end, none was.
+struct InterruptedHere {
+  InterruptedHere() {
+    install_interrupt_handler();
+    std::raise(SIGINT);
+  }
+  ~InterruptedHere() {
+    install_interrupt_handler();
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
+  }
+};
+
+// Bytes, one at a time; the first of them comes with a signal.
+class Interrupting final : public Tokeniser {
+ public:
+  std::string kind() const override { return "bytes"; }
+  index_t vocabulary() const override { return 256; }
+  std::size_t encode_part(std::string_view, TokenIds& ids) const override {
+    if (++parts == 1) std::raise(SIGINT);
+    ids.push_back(0);
+    return 1;
+  }
+  std::string_view token(TokenId) const override { return "x"; }
+  std::string json() const override { return "{}"; }
+  mutable int parts = 0;
+};
+
+}  // namespace
+
+TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit code 3, never a signal") {
+  const Scratch scratch("text-changes");
+  const std::string path = scratch / "text";
+  const auto make = [&] {
+    std::ofstream(path) << "x";
+    fs::resize_file(path, std::uintmax_t{1} << 28);
+  };
+  const std::pair<const char*, std::function<void()>> changes[] = {{"shrinks", [&] { fs::resize_file(path, 1000); }},
+      {"grows", [&] { std::ofstream(path, std::ios::app) << "more"; }},
+      {"rewritten", [&] { std::fstream(path, std::ios::in | std::ios::out) << "y"; }}};
+  for (const auto& each : changes) {
+    CAPTURE(each.first);
+    bool said = false;
+    for (int attempt = 0; attempt < 10 && !said; ++attempt) {  // it may have been read before it was stopped
+      make();
+      const RunningProgram program("tokenize", {"--kind", "bytes", "--show", "0", "--data", path}, scratch / "log");
+      for (int wait = 0; wait < 50000 && !has_open(program.child(), path); ++wait) usleep(100);
+      program.signal(SIGSTOP);
+      const bool reading = has_open(program.child(), path);
+      each.second();
+      program.signal(SIGCONT);
+      if (!reading) program.signal(SIGKILL);
+      const Outcome outcome = program.finish();
+      if (!reading || outcome.code == 0) continue;  // it had not looked at its size yet
+      said = true;
+      CHECK(outcome.code == 3);
+      CHECK_MESSAGE(has(outcome.err, path + ": changed while it was read"), outcome.err);
+    }
+    CHECK(said);
+  }
+}
+
+TEST_CASE("what is no text: compressed files and PDF are refused with advice, binary is taken and said") {
+  const Scratch scratch("text-packed");
+  const std::pair<std::string, std::string> packed[] = {{"\x1f\x8b\x08", "gzip given; text required; gunzip it first"},
+      {"\x28\xb5\x2f\xfd", "zstd given"}, {"PK\x03\x04", "zip given"}, {"\xfd\x37zXZ", "xz given"},
+      {"BZh91AY&SY", "bzip2 given"}, {"%PDF-1.4", "PDF given"}};
+  for (const auto& [begins, message] : packed) {
+    write_file(scratch / "a.txt", begins + " and what follows");
+    CHECK_THROWS_WITH_AS(TextFile(scratch / "a.txt"), doctest::Contains(message.c_str()), FileError);
+  }
+  write_file(scratch / "a.txt", "PK is how this text begins");
+  CHECK(TextFile(scratch / "a.txt").note().empty());
+  write_file(scratch / "b.txt", "a\0b\0"s);
+  const Corpus corpus({.data = scratch / "b.txt", .validation_share = 0}, *byte_tokeniser());
+  CHECK(corpus.size(Part::training).tokens == 4);
+  CHECK(has(corpus.summary(), "b.txt: 2 of its first 4 bytes are NUL: binary"));
+  write_file(scratch / "c.txt", std::string(1 << 16, 'a') + '\0');
+  CHECK(TextFile(scratch / "c.txt").note().empty());
+}
+
+TEST_CASE("text: exit codes by kind: what a file holds 3, what cannot be read 4, an option 2") {
+  const Scratch scratch("text-codes");
+  write_file(scratch / "empty", "");
+  write_file(scratch / "latin", "caf\xe9");
+  write_file(scratch / "broken.json", "{");
+  write_file(scratch / "fine", std::string(1000, 'a'));
+  write_file(scratch / "lines.jsonl", "{\"text\": 3}\n");
+  REQUIRE(mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  struct Case {
+    int code;
+    std::string program;
+    std::vector<std::string> arguments;
+  };
+  const Case cases[] = {{3, "tokenize", {"--kind", "characters", "--data", scratch / "latin"}},
+      {3, "tokenize", {"--data", scratch / "empty"}}, {4, "tokenize", {"--data", scratch / "none"}},
+      {4, "tokenize", {"--data", scratch.folder.string()}}, {4, "tokenize", {"--data", scratch / "pipe"}},
+      {4, "tokenize", {"--data", "/dev/zero"}}, {2, "tokenize", {"--data", scratch / "fine", "--kind", "x"}},
+      {3, "tokenize", {"--tokeniser", scratch / "broken.json", "--text", "a"}},
+      {3, "train", {"lm", "--data", scratch / "lines.jsonl"}}, {4, "train", {"lm", "--data", scratch / "none"}},
+      {3, "train", {"lm", "--data", scratch / "fine", "--length", "2000"}},
+      {2, "train", {"lm", "--data", scratch / "fine", "--length", "0"}},
+      {3, "train", {"jsonl", "--data", scratch / "lines.jsonl"}}, {3, "train", {"--from", scratch / "broken.json"}}};
+  for (const Case& each : cases) {
+    const Outcome outcome = run(scratch, each.program, each.arguments);
+    CHECK_MESSAGE(outcome.code == each.code, outcome.err);
+    CHECK(std::ranges::count(outcome.err, '\n') == 1);
+  }
+}
+
+TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and while tokenisers are trained") {
+  const Scratch scratch("text-interrupted");
+  write_file(scratch / "text", "one two one two\n");
+  write_file(scratch / "lines.jsonl", "{\"text\": \"one\"}\n");
+  const std::string_view texts[] = {"one two one two one"};
+  const TextFile file(scratch / "text", "");
+  {
+    const InterruptedHere interrupted;
+    CHECK_THROWS_AS(TextFile(scratch / "text"), Interrupted);
+    CHECK_THROWS_AS((void)file.hash(), Interrupted);
+    CHECK_THROWS_AS((void)documents_of(texts[0], 3), Interrupted);
+    CHECK_THROWS_AS((void)train_bpe(texts, 300), Interrupted);
+    CHECK_THROWS_AS((void)train_list("words", texts, 300), Interrupted);
+    CHECK_THROWS_AS(TextFile(scratch / "lines.jsonl", "text"), Interrupted);
+    CHECK_NOTHROW(for_each_json_line("{}", "here", [](const Json&) {}));  // a lab reads results as it stops
+  }
+  Interrupting tokeniser;
+  {
+    const InterruptedHere at_the_end;
+    install_interrupt_handler();
+    CHECK_THROWS_AS(Corpus({.data = scratch / "text", .validation_share = 0}, tokeniser), Interrupted);
+  }
+  CHECK(tokeniser.parts == 1);
+}
+
+TEST_CASE("tokenize: Ctrl-C ends training with 130 within a second, and leaves no file") {
+  const Scratch scratch("text-tokenize-interrupted");
+  std::string text;
+  for (std::uint64_t k = 1; text.size() < (std::size_t{6} << 20); ++k) text += to_text(k * 0x9E3779B97F4A7C15ull, ' ');
+  write_file(scratch / "text", text);
+  const RunningProgram program("tokenize",
+      {"--data", scratch / "text", "--vocabulary", "100000", "--out", scratch / "out.json"}, scratch / "log");
+  for (int wait = 0; wait < 50000 && !handles_interrupts(program.child()); ++wait) usleep(100);
+  usleep(300000);
+  const auto sent = std::chrono::steady_clock::now();
+  program.signal(SIGINT);
+  const Outcome outcome = program.finish();
+  CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(3));  // a busy machine
+  CHECK_MESSAGE(outcome.code == 130, outcome.err);
+  CHECK(std::distance(fs::directory_iterator(scratch.folder), {}) == 1);
+}
+
+TEST_CASE("JSON that nests beyond 64 levels or holds NUL is refused with its place, wherever it is read") {
+  const Scratch scratch("text-json");
+  const std::string deep = std::string(100000, '['), file = scratch / "file";
+  write_file(scratch / "merges", "");
+  const std::pair<std::string, std::string> cases[] = {
+      {"{\"a\":" + deep, "nests deeper than 64 levels"}, {"{}\0garbage"s, "holds a NUL at byte 2"}};
+  for (const auto& [text, message] : cases) {
+    write_file(file, text);
+    const std::function<void()> readers[] = {[&] { (void)read_run_record(file); }, [&] { (void)load_tokeniser(file); },
+        [&] { (void)read_length_scores(file); }, [&] { (void)read_gpt2_files(file, scratch / "merges"); },
+        [&, &json = text] { for_each_json_line(json, file, [](const Json&) {}); }};
+    for (std::size_t k = 0; k < std::size(readers); ++k) {
+      CAPTURE(k);
+      CHECK_THROWS_WITH_AS(readers[k](), doctest::Contains(message.c_str()), FileError);
+    }
+  }
+  write_file(file, R"({"scheme": "a", "lengths": [{"length": 0}]})");
+  CHECK_THROWS_WITH_AS((void)read_length_scores(file), doctest::Contains("field 'length' is 0; 1 to "), FileError);
+}
+
+TEST_CASE("numbers with a fraction or beyond 64 bits where a file must have whole ones are refused") {
+  const Scratch scratch("text-whole");
+  const std::string file = scratch / "file.json";
+  for (const char* number : {"1.5", "1e21", "-1e30", "18446744073709551615", "\"1\"", "null"}) {
+    CAPTURE(number);
+    const doctest::Contains whole("whole number required");
+    write_file(file, to_text("{\"a\": ", number, "}"));
+    CHECK_THROWS_WITH_AS((void)read_gpt2_files(file, file), whole, FileError);
+    const std::string bpe = to_text(R"("kind": "bpe", "vocab": {"a": )", number, R"(}, "merges": []})");
+    CHECK_THROWS_WITH_AS(
+        (void)tokeniser_from_json(R"({"format": "whence tokeniser", "version": 1, )" + bpe, "a"), whole, FileError);
+    write_file(file, to_text(R"({"scheme": "a", "lengths": [{"length": 8, "windows": )", number, "}]}"));
+    CHECK_THROWS_WITH_AS((void)read_length_scores(file), whole, FileError);
+  }
+}
+
+TEST_CASE("a run.json names only options that runs record, and none of its values becomes an option") {
+  const Scratch scratch("text-record");
+  write_file(scratch / "text", std::string(2000, 'a'));
+  const std::vector<std::string> small{"--dim", "8", "--heads", "2", "--layers", "1", "--batch", "2", "--steps", "1"};
+  const auto trained = [&](std::vector<std::string> arguments, const std::string& out) {
+    arguments.insert(arguments.end(), small.begin(), small.end());
+    arguments.insert(arguments.end(), {"--length", "8", "--quiet", "--out", out});
+    const Outcome outcome = run(scratch, "train", arguments);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return nlohmann::ordered_json::parse(text_of(out + "/run.json"));
+  };
+  struct Case {
+    const char *list, *name, *value, *message;
+  };
+  const Case cases[] = {{"options", "out", "elsewhere", "given: \"out\" found"},
+      {"options", "unheard", "1", "given: \"unheard\" found"},
+      {"options", "scheme", "--out=elsewhere", "options: \"scheme\": \"--out=elsewhere\" found"},
+      {"facts", "file", "--out=elsewhere", "facts: \"file\": \"--out=elsewhere\" found"}};
+  for (const auto& record : {trained({"flip_flop", "--test-sequences", "4"}, scratch / "task"),
+           trained({"lm", "--data", scratch / "text", "--evaluate-to", "1"}, scratch / "lm")}) {
+    for (const Case& each : cases) {
+      auto changed = record;
+      changed[each.list][each.name] = each.value;
+      if (each.list == "options"s) changed["given"].push_back(each.name);
+      std::ofstream(scratch / "changed.json") << changed;
+      const Outcome outcome = run(scratch, "train", {"--from", scratch / "changed.json", "--out", scratch / "again"});
+      CHECK(outcome.code == 3);
+      CHECK_MESSAGE(has(outcome.err, each.message), outcome.err);
+      CHECK_FALSE((fs::exists("elsewhere") || fs::exists(scratch / "again")));
+    }
+  }
+}
+
+TEST_CASE("output files of odd names are written and shown safely; what is read is not written over") {
+  const Scratch scratch("text-names");
+  for (const std::string name : {"with blanks", "line\nend", "h\u00e4ll \u732b", "-", "~", "*", "\x1b[2J\u202e"}) {
+    CAPTURE(name);
+    const Outcome outcome = run(scratch, "tokenize", {"--kind", "bytes", "--out", scratch / name});
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(load_tokeniser(scratch / name)->vocabulary() == 256);
+    CHECK((outcome.out.find('\x1b') == std::string::npos && !has(outcome.out, "\u202e")));
+    CHECK(std::ranges::count(outcome.out, '\n') == 2);
+  }
+  for (const std::size_t length : {256u, 5000u}) {
+    const std::string name(length, 'n');
+    const Outcome outcome = run(scratch, "tokenize", {"--kind", "bytes", "--out", scratch / name});
+    CHECK_MESSAGE(outcome.code != 0, outcome.err);
+    CHECK(outcome.code < 128);
+    CHECK(has(outcome.err, "File name too long"));
+    CHECK(run(scratch, "tokenize", {"--data", scratch / name}).code == 4);
+  }
+  write_file(scratch / "text", "text");
+  fs::create_symlink(scratch.folder / "text", scratch.folder / "link");
+  for (const char* out : {"text", "./text", "link"}) {
+    const Outcome outcome = run(scratch, "tokenize", {"--data", scratch / "text", "--out", scratch / out});
+    CHECK(outcome.code == 2);
+    CHECK(has(outcome.err, "another file than the one that is read required"));
+    CHECK(text_of(scratch / "text") == "text");
+  }
+}
+
+TEST_CASE("generate: a terminal gets no character that acts, a file gets the text as it is") {
+  const Scratch scratch("text-terminal");
+  TransformerOptions options = small("rope");
+  options.vocabulary = 256;
+  const auto model = random_decoder(options, DType::f32);
+  save_weights(scratch / "weights.safetensors", model->parameters());
+  byte_tokeniser()->save(scratch / tokeniser_file);
+  write_file(scratch / "run.json",
+      text_of(RunRecord{"train", "0", "lm", {}, {}, "", language_facts(options, *byte_tokeniser())}));
+  const std::vector<std::string> arguments{
+      "--run", scratch.folder.string(), "--prompt", "a\x1b[2J\tb\n\u202e", "--tokens", "200", "--quiet"};
+  const std::string plain = run(scratch, "generate", arguments).out;
+  CHECK(plain.starts_with("a\x1b[2J\tb\n\u202e"));
+
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE((terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0));
+  const int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  REQUIRE(screen >= 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(screen, STDOUT_FILENO);
+    close(screen);
+    std::vector<std::string> words{program_folder() + "/whence", "generate"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(screen);
+  std::string shown;
+  std::array<char, 4096> part{};
+  for (ssize_t got = 0; (got = read(terminal, part.data(), part.size())) > 0;)  // until nobody has the screen open
+    shown.append(part.data(), static_cast<std::size_t>(got));
+  close(terminal);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK_MESSAGE(
+      shown.starts_with("a\\x1b[2J\tb\r\n\\u{202e}"), shown);  // the terminal itself puts CR before a line end
+  std::erase(shown, '\r');
+  for (const char c : shown) CHECK((c == '\n' || c == '\t' || (c & 0x80) || (c >= ' ' && c < 0x7f)));
+}
+
+TEST_CASE("a text of one letter is learned to a loss of 0, without a NaN") {
+  const Scratch scratch("text-constant");
+  write_file(scratch / "text", std::string(3000, 'a'));
+  const Outcome outcome = run(scratch, "train",
+      {"lm", "--data", scratch / "text", "--dim", "16", "--heads", "2", "--layers", "1", "--length", "16", "--batch",
+          "4", "--steps", "60", "--lr", "0.03", "--warm-up", "2", "--evaluate-to", "1", "--quiet", "--out",
+          scratch / "run"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string results = text_of(scratch / "run/results.jsonl");
+  const auto first = nlohmann::json::parse(results.substr(0, results.find('\n')));
+  CHECK(first.at("validation_loss").get<double>() < 0.01);
+  CHECK_FALSE(has(text_of(scratch / "run/metrics.jsonl"), "null"));
+}

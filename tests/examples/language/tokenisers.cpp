@@ -1,0 +1,368 @@
+// Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, errors.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "examples/whence/cli/unicode.h"
+#include "examples/whence/language/bpe.h"
+#include "examples/whence/language/gpt2_text.h"
+#include "examples/whence/run/run_files.h"
+#include "nn/io/files.h"
+#include "nn/io/sha256.h"
+#include "tensor/random.h"
+#include "tests/support/programs.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::language;
+using namespace whence::test;
+using namespace std::string_literals;
+
+namespace {
+
+std::vector<std::string> pieces(std::string_view text) {
+  std::vector<std::string> found;
+  while (!text.empty()) {
+    found.emplace_back(text.substr(0, first_piece(text)));
+    text.remove_prefix(found.back().size());
+  }
+  return found;
+}
+
+// `length` characters drawn from `alphabet`, with repetition enough for merges.
+std::string soup(std::size_t length, std::uint64_t seed, const std::vector<std::string>& alphabet) {
+  const Stream stream(seed, "soup");
+  std::string text;
+  for (std::size_t i = 0; i < length; ++i)
+    text += alphabet[stream.below(i, static_cast<std::uint32_t>(alphabet.size()))];
+  return text;
+}
+
+const std::vector<std::string> letters{
+    "a", "b", "a", "n", " ", " ", "\n", "1", ".", "'s", "é", "猫", "\r\n", "\0"s, "\xFF", "\t", "😀"};
+
+using Spellings = std::vector<std::string>;
+
+// The most frequent pair, counted from nothing each time; ties to the pair of smaller numbers.
+std::vector<std::string> naive_merges(const std::string& text, index_t vocabulary) {
+  Spellings tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(spelled(std::string(1, static_cast<char>(byte))));
+  std::sort(tokens.begin(), tokens.end());
+  const auto number_of = [&](const std::string& token) {
+    return std::find(tokens.begin(), tokens.end(), token) - tokens.begin();
+  };
+  std::vector<Spellings> words;
+  for (const std::string& piece : pieces(text)) {
+    words.emplace_back();
+    for (const char c : piece) words.back().push_back(spelled({&c, 1}));
+  }
+  std::vector<std::string> merges;
+  while (static_cast<index_t>(tokens.size()) < vocabulary) {
+    std::map<std::pair<long, long>, int> counts;
+    for (const Spellings& word : words)
+      for (std::size_t i = 0; i + 1 < word.size(); ++i) ++counts[{number_of(word[i]), number_of(word[i + 1])}];
+    const auto best =
+        std::max_element(counts.begin(), counts.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    if (best == counts.end() || best->second < 2) break;
+    const std::string left = tokens[static_cast<std::size_t>(best->first.first)],
+                      right = tokens[static_cast<std::size_t>(best->first.second)];
+    merges.push_back(left + ' ' + right);
+    if (std::find(tokens.begin(), tokens.end(), left + right) == tokens.end()) tokens.push_back(left + right);
+    for (Spellings& word : words) {
+      for (std::size_t i = 0; i + 1 < word.size(); ++i)
+        if (word[i] == left && word[i + 1] == right)
+          word[i] += right, word.erase(word.begin() + static_cast<long>(i) + 1);
+    }
+  }
+  return merges;
+}
+
+// The tokens of a piece as GPT-2's encoder.py finds them:
+// the pair of lowest rank, everywhere from left to right, until none is left.
+Spellings naive_encoding(const std::string& piece, const std::vector<std::string>& merges) {
+  Spellings word;
+  for (const char c : piece) word.push_back(spelled({&c, 1}));
+  while (true) {
+    std::size_t best = merges.size();
+    for (std::size_t i = 0; i + 1 < word.size(); ++i) {
+      const auto found = std::find(merges.begin(), merges.end(), word[i] + ' ' + word[i + 1]);
+      best = std::min(best, static_cast<std::size_t>(found - merges.begin()));
+    }
+    if (best == merges.size()) return word;
+    for (std::size_t i = 0; i + 1 < word.size(); ++i)
+      if (word[i] + ' ' + word[i + 1] == merges[best])
+        word[i] += word[i + 1], word.erase(word.begin() + static_cast<long>(i) + 1);
+  }
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TokeniserPointer trained(const std::string& kind, const std::string& text, index_t vocabulary) {
+  const std::string_view texts[] = {text};
+  if (kind == "bytes") return byte_tokeniser();
+  return kind == "bpe" ? train_bpe(texts, vocabulary) : train_list(kind, texts, vocabulary);
+}
+
+}  // namespace
+
+TEST_CASE("SHA-256: the standard's examples, however the text is cut") {
+  CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(sha256(std::string(1000000, 'a')) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  const std::string text = soup(700, 1, letters);
+  for (const std::size_t step : {1u, 13u, 55u, 56u, 63u, 64u, 65u, 200u}) {
+    Sha256 hash;
+    for (std::size_t i = 0; i < text.size(); i += step) hash.add(std::string_view(text).substr(i, step));
+    CHECK(hash.hexadecimal() == sha256(text));
+  }
+}
+
+TEST_CASE("UTF-8: what is valid and what is not") {
+  for (const std::string good : {"a", "é", "猫", "😀", "\xF4\x8F\xBF\xBF", "\xED\x9F\xBF", "\xEE\x80\x80"})
+    CHECK(is_utf8(good));
+  const std::vector<std::string> bad{"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+      "\xF4\x90\x80\x80", "\xF5", "\xE7\x8C", "\xC3"};
+  for (const std::string& text : bad) CHECK_FALSE(is_utf8(text));
+  for (std::uint32_t code = 0; code < 0x110000; code += 37) {
+    if (code >= 0xD800 && code < 0xE000) continue;
+    std::string text;
+    append_utf8(text, code);
+    const CodePoint found = first_code_point(text);
+    CHECK((found.valid && found.value == code && found.bytes == text.size()));
+  }
+}
+
+TEST_CASE("UTF-8: a stream gives whole characters only, and the same text however it is cut") {
+  const std::string text = "na\u00efve 猫😀\xE7\x8C|\xF0\x9F\x98|\xC0\xAF\xED\xA0\x80|\0|\xE7"s;
+  Utf8Stream whole;
+  std::string expected = whole.push(text);
+  expected += whole.finish();
+  const std::string bad(replacement_character);
+  CHECK(expected == "na\u00efve 猫😀" + bad + "|" + bad + "|" + bad + bad + bad + bad + bad + "|\0|"s +
+                        bad);  // as Python decodes it
+  for (const std::size_t step : {1u, 2u, 3u, 5u}) {
+    Utf8Stream stream;
+    std::string joined;
+    for (std::size_t i = 0; i < text.size(); i += step) {
+      const std::string part = stream.push(std::string_view(text).substr(i, step));
+      CHECK(is_utf8(part));
+      joined += part;
+    }
+    CHECK(joined + stream.finish() == expected);
+    CHECK(stream.finish().empty());
+  }
+  Utf8Stream stream;
+  CHECK(stream.push("\xF0\x9F\x98").empty());
+  CHECK(stream.push("\x80!") == "😀!");
+}
+
+TEST_CASE("letters, numbers, white space") {
+  const auto code = [](const char* text) { return first_code_point(text); };
+  for (const char* letter : {"a", "Z", "é", "ß", "猫", "ª", "ʰ", "𝒜", "אּ", "ﬁ"}) CHECK(is_letter(code(letter)));
+  for (const char* number : {"0", "9", "²", "½", "٣", "Ⅷ", "〇", "①"}) CHECK(is_number(code(number)));
+  for (const char* space : {" ", "\t", "\n", "\v", "\f", "\r", "\u0085", "\u00a0", "\u2003", "\u2028", "\u3000"})
+    CHECK(is_white_space(code(space)));
+  for (const char* other : {"@", "[", "`", "{", "/", ":", "_", "\u0301", "😀", "\u200b", "\xFF", "\x1c", "×", "€"}) {
+    CAPTURE(other);
+    CHECK_FALSE((is_letter(code(other)) || is_number(code(other)) || is_white_space(code(other))));
+  }
+}
+
+TEST_CASE("pieces: GPT-2's pattern") {
+  using List = std::vector<std::string>;
+  CHECK(pieces("Hello world") == List{"Hello", " world"});
+  CHECK(pieces("it's we'll they've I'm he'd you're can't o'sullivan") == List{"it", "'s", " we", "'ll", " they", "'ve",
+                                                                             " I", "'m", " he", "'d", " you", "'re",
+                                                                             " can", "'t", " o", "'s", "ullivan"});
+  CHECK(pieces("IT'S 'so") == List{"IT", "'", "S", " '", "so"});  // case counts, and a blank goes with the mark
+  CHECK(pieces("a1b22 33") == List{"a", "1", "b", "22", " 33"});
+  CHECK(pieces("x!!  y") == List{"x", "!!", " ", " y"});
+  CHECK(pieces("a   \n\n b \n") == List{"a", "   \n\n", " b", " \n"});
+  CHECK(pieces("a\nb") == List{"a", "\n", "b"});
+  CHECK(pieces("a\r\n\r\nb") == List{"a", "\r\n\r", "\n", "b"});
+  CHECK(pieces("naïve café² 猫。") == List{"naïve", " café", "²", " 猫", "。"});
+  CHECK(pieces("a\u00a0b \u3000 c") == List{"a", "\u00a0", "b", " \u3000", " c"});
+  CHECK(pieces("a \0\xFF\xE7 b"s) == List{"a", " \0\xFF\xE7"s, " b"});
+  CHECK(pieces(" ") == List{" "});
+}
+
+TEST_CASE("bytes are spelled as GPT-2 spells them") {
+  CHECK(spelled(" the\n") == "ĠtheĊ");
+  CHECK(spelled("\xC3\xA9") == "Ã©");
+  CHECK(spelled(std::string("\0\x7F\xAD", 3)) == "ĀġŃ");
+  std::string all;
+  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
+  CHECK(unspelled(spelled(all)) == all);
+  CHECK_FALSE(unspelled("猫").has_value());
+}
+
+TEST_CASE("bpe: training is the naive count of pairs, and encoding GPT-2's loop") {
+  const Scratch scratch("bpe");
+  for (const std::uint64_t seed : {1u, 2u, 3u}) {
+    const std::string text = soup(1500, seed, letters), other = soup(700, seed + 10, letters);
+    const TokeniserPointer tokeniser = trained("bpe", text, 330);
+    write_gpt2_files(*tokeniser, scratch.folder.string());
+    std::vector<std::string> merges = lines_of(read_file(scratch / "merges.txt"));
+    CHECK(merges.front() == "#version: 0.2");
+    merges.erase(merges.begin());
+    CHECK(merges == naive_merges(text, 330));
+    std::string ours, naive;
+    for (const TokenId id : tokeniser->encode(other)) ours += spelled(tokeniser->token(id)) + ' ';
+    for (const std::string& piece : pieces(other))
+      for (const std::string& token : naive_encoding(piece, merges)) naive += token + ' ';
+    CHECK(ours == naive);
+    CHECK(tokeniser->decode(tokeniser->encode(other)) == other);
+  }
+}
+
+TEST_CASE("bpe: a text without a pair that occurs twice gives the bytes alone; overlapping pairs and long runs work") {
+  CHECK(trained("bpe", "abcdefg", 300)->vocabulary() == 256);
+  const TokeniserPointer runs = trained("bpe", std::string(1000, 'a'), 300);
+  for (const std::size_t length : {1u, 2u, 3u, 7u, 1000u, 100001u}) {
+    const std::string text(length, 'a');
+    CHECK(runs->decode(runs->encode(text)) == text);
+  }
+  CHECK(runs->encode(std::string(512, 'a')).size() < 10);
+  CHECK(has(error_text([] { (void)trained("bpe", "aa", 256); }), "257 or more required"));
+}
+
+TEST_CASE("every kind: there and back, byte for byte, also after saving and loading") {
+  const Scratch scratch("kinds");
+  std::vector<std::string> valid = letters;
+  valid.erase(std::remove(valid.begin(), valid.end(), "\xFF"), valid.end());
+  const std::string text = soup(3000, 5, valid);
+  for (const std::string kind : {"bytes", "characters", "words", "bpe"}) {
+    CAPTURE(kind);
+    const TokeniserPointer tokeniser = trained(kind, text, kind == "bpe" ? 400 : 5000);
+    const TokenIds ids = tokeniser->encode(text);
+    CHECK(tokeniser->decode(ids) == text);
+    CHECK(std::count(ids.begin(), ids.end(), tokeniser->unknown()) == 0);
+    tokeniser->save(scratch / "tokeniser.json");
+    const TokeniserPointer loaded = load_tokeniser(scratch / "tokeniser.json");
+    CHECK(loaded->kind() == kind);
+    CHECK(loaded->vocabulary() == tokeniser->vocabulary());
+    CHECK(loaded->encode(text) == ids);
+    CHECK(loaded->json() == tokeniser->json());
+    CHECK(loaded->hash() == tokeniser->hash());
+    CHECK(loaded->hash() == sha256(read_file(scratch / "tokeniser.json")));
+    CHECK(trained(kind, text, kind == "bpe" ? 400 : 5000)->hash() == loaded->hash());
+  }
+}
+
+TEST_CASE("bytes and bpe take every byte; characters name the place of the first that is no UTF-8") {
+  std::string all;
+  for (int k = 0; k < 512; ++k) all += static_cast<char>(k * 7 + k / 256);
+  CHECK(byte_tokeniser()->decode(byte_tokeniser()->encode(all)) == all);
+  const TokeniserPointer bpe = trained("bpe", all + all, 300);
+  CHECK(bpe->decode(bpe->encode(all)) == all);
+  const TokeniserPointer characters = trained("characters", "abc", 0);
+  const std::string reason = error_text([&] { (void)characters->encode("ab\xC3!"); });
+  CHECK_MESSAGE(has(reason, "byte 2: not UTF-8"), reason);
+  CHECK(has(error_text([&] { (void)trained("characters", "a\xFF", 0); }), "byte 1: "));
+}
+
+TEST_CASE("what is not in the vocabulary is unknown, and decodes as U+FFFD") {
+  const TokeniserPointer characters = trained("characters", "banana", 0);  // unknown, a, b, n
+  CHECK(characters->vocabulary() == 4);
+  CHECK(characters->encode("bad") == TokenIds{2, 1, 0});
+  CHECK(characters->decode(TokenIds{2, 1, 0}) == "ba\uFFFD");
+  CHECK(trained("characters", "banana", 3)->encode("ban") == TokenIds{0, 1, 2});  // a and n are the most frequent
+  const TokeniserPointer words = trained("words", "a cat, a dog, a cat", 4);      // unknown, " a", " cat", ","
+  CHECK(words->decode(words->encode("the cat, a dog")) == "\uFFFD cat, a\uFFFD");
+  CHECK(has(error_text([] { (void)trained("words", "a", 1); }), "2 or more required"));
+}
+
+TEST_CASE("a text longer than a part is encoded as if it were one") {
+  std::string text;
+  while (text.size() < (std::size_t{5} << 19)) text += "the cat's 12 naïve猫 \n\n dogs ";
+  const TokeniserPointer bpe = trained("bpe", text.substr(0, 2000), 300);
+  TokenIds pieces_alone;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t length = first_piece(rest);
+    const TokenIds ids = bpe->encode(rest.substr(0, length));
+    pieces_alone.insert(pieces_alone.end(), ids.begin(), ids.end());
+    rest.remove_prefix(length);
+  }
+  CHECK(bpe->encode(text) == pieces_alone);
+  TokenIds first;
+  CHECK(bpe->encode_part(text, first) < text.size());
+  for (const std::string kind : {"bytes", "characters", "words"}) {
+    const TokeniserPointer tokeniser = trained(kind, text, 100);
+    CHECK(tokeniser->decode(tokeniser->encode(text)) == text);
+  }
+}
+
+TEST_CASE("GPT-2's files: read, refused when they contradict each other, special tokens never read out of text") {
+  const Scratch scratch("gpt2");
+  const std::string text = soup(900, 8, letters) + " banana <|endoftext|>";
+  const TokeniserPointer tokeniser = trained("bpe", text, 300);
+  write_gpt2_files(*tokeniser, scratch.folder.string());
+  const std::string vocabulary = scratch / "vocab.json", merges = scratch / "merges.txt";
+  CHECK(read_gpt2_files(vocabulary, merges)->json() == tokeniser->json());
+  CHECK(tokeniser->end_of_text() == -1);
+
+  std::string table = read_file(vocabulary);
+  table.insert(table.size() - 1, to_text(",\"<|endoftext|>\":", tokeniser->vocabulary()));
+  write_file(vocabulary, table);
+  const TokeniserPointer with_end = read_gpt2_files(vocabulary, merges);
+  CHECK(with_end->end_of_text() == tokeniser->vocabulary());
+  CHECK(with_end->encode(text) == tokeniser->encode(text));
+  CHECK(with_end->decode(TokenIds{with_end->end_of_text()}) == "<|endoftext|>");
+
+  const auto refusal = [&](const std::string& new_table, const std::string& new_merges) {
+    write_file(vocabulary, new_table), write_file(merges, new_merges);
+    return error_text([&] { (void)read_gpt2_files(vocabulary, merges); });
+  };
+  CHECK(has(refusal("{\"a\": 0}", ""), "no token for byte 0"));
+  CHECK(has(refusal("{\"a\": 1}", ""), "token 'a' has number 1"));
+  CHECK(has(refusal("[1]", ""), "no vocab.json of GPT-2"));
+  CHECK(has(refusal("{", ""), "no vocab.json of GPT-2"));
+  CHECK(has(refusal(table, "q z\n"), "'qz' is no token"));
+  for (const char* line : {"qz\n", "a b c\n", " a\n", "a \n"}) CHECK(has(refusal(table, line), "not two tokens"));
+  const std::string first = tokeniser->json().substr(tokeniser->json().find("\"merges\"")),
+                    merge = first.substr(
+                        first.find("\n") + 4, first.find("\"", first.find("\n") + 4) - first.find("\n") - 4);
+  CHECK(has(refusal(table, merge + "\n" + merge + "\n"), "merge 1 is '" + merge + "', which merge 0 is already"));
+}
+
+TEST_CASE("damaged, foreign and newer tokeniser files are refused by name") {
+  const Scratch scratch("damaged");
+  const std::string path = scratch / "t.json";
+  const auto refusal = [&](const std::string& content) {
+    write_file(path, content);
+    const std::string reason = error_text([&] { (void)load_tokeniser(path); });
+    CHECK_MESSAGE(reason.starts_with(path), reason);
+    return reason;
+  };
+  const std::string head = R"({"format": "whence tokeniser", "version": 1, "kind": )";
+  CHECK(has(refusal(""), "no file that `tokenize` wrote"));
+  CHECK(has(refusal("\x80\x02}q"), "no file that `tokenize` wrote"));  // a pickle
+  CHECK(has(refusal(std::string(100000, '[')), "nests deeper"));
+  CHECK(has(refusal(byte_tokeniser()->json() + '\0' + "rest"), "holds a NUL"));
+  CHECK(has(refusal("[]"), "no file that `tokenize` wrote"));
+  CHECK(has(refusal(R"({"model": {}})"), "no file that `tokenize` wrote"));
+  CHECK(has(refusal(R"({"format": "whence tokeniser", "version": 2, "kind": "bytes"})"), "'version' is 2"));
+  CHECK(has(refusal(head + R"("syllables"})"), "kind 'syllables' given"));
+  CHECK(has(refusal(head + R"("words"})"), "no field 'words'"));
+  CHECK(has(refusal(head + R"("words", "words": ["a", "a"]})"), "entry 1 is entry 0 again"));
+  CHECK(has(refusal(head + R"("characters", "characters": ["ab"]})"), "no single character"));
+  CHECK(has(refusal(head + R"("characters", "characters": [""]})"), "is empty"));
+  CHECK(has(error_text([&] { (void)load_tokeniser(scratch / "none.json"); }), "cannot read"));
+}
+
+TEST_CASE("a token beyond the vocabulary is refused with its place, a model of another vocabulary with both sizes") {
+  const TokeniserPointer tokeniser = trained("characters", "abc", 0);
+  CHECK(error_text([&] {
+    (void)tokeniser->decode(TokenIds{1, 4});
+  }) == "decode: token 4 given at place 1; 0 to 3 required; is it of another tokeniser?");
+  CHECK(has(error_text([&] { (void)tokeniser->decode(TokenIds{-1}); }), "token -1 given"));
+  CHECK(has(error_text([&] { require_same_vocabulary(*tokeniser, 5); }), "it has 4 tokens and the model 5"));
+  CHECK_NOTHROW(require_same_vocabulary(*tokeniser, 4));
+}

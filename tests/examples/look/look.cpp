@@ -1,0 +1,374 @@
+// `whence look`: every scheme's quantities are known, its ways add up, its zeros have reasons; and the command.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "autograd/ops.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/look/explained.h"
+#include "examples/whence/look/graph.h"
+#include "examples/whence/look/history.h"
+#include "examples/whence/look/links.h"
+#include "examples/whence/look/page.h"
+#include "examples/whence/look/page_data.h"
+#include "examples/whence/look/tables.h"
+#include "examples/whence/report/deflate.h"
+#include "examples/whence/verify/scheme_texts.h"
+#include "nn/io/json.h"
+#include "nn/io/safetensors.h"
+#include "tests/examples/look/subjects.h"
+
+using namespace whence;
+using namespace whence::look;
+using namespace whence::test;
+
+TEST_CASE(
+    "look: of every scheme, quantities are described, ways add up, zeros have reasons, and numbers are worked out") {
+  for (const std::string& text : promised_texts()) {
+    for (const bool causal : {true, false}) {
+      const std::optional<Subject> subject = subject_of_scheme(text, causal);
+      if (!subject) continue;
+      CAPTURE(text);
+      CAPTURE(causal);
+      const Inspection inspection(*subject);
+      check_quantities(inspection);
+      check_reasons(inspection);
+      for (const WaysTo& to : inspection.ways()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
+      for (const Quantity& quantity : inspection.quantities()) {
+        if (!causal || quantity.layer != 0 || !quantity.gradient.defined()) continue;
+        CAPTURE(quantity.path);
+        Shape last = quantity.value.shape();
+        for (int axis = 0; axis < last.rank(); ++axis) --last[axis];
+        const ExplainedGradient found = inspection.explain_gradient(quantity.path, last);
+        CHECK(std::abs(found.sum - found.gradient) < 1e-12);
+        const Contribution number = inspection.explain_value(quantity.path, last);
+        CHECK(number.value == quantity.value.to_vector().back());
+        CHECK_FALSE(number.op.empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("look: CoPE before training has no gradient in its gates but by a table that is zero") {
+  const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
+  const Inspection inspection(subject);
+  bool seen = false;
+  for (const Quantity& quantity : inspection.quantities()) {
+    if (quantity.name != "position.gates") continue;
+    seen = true;
+    for (const unsigned char code : quantity.reasons) {
+      const Stop stop = inspection.reasons()[code].stop;
+      CAPTURE(std::string(to_string(stop)));  // sole: a row of one key
+      CHECK((stop == Stop::flat || stop == Stop::masked || stop == Stop::sole));
+    }
+  }
+  CHECK(seen);
+}
+
+TEST_CASE("look: where gates saturate, each gradient still is the sum over its links, and what is no sum is left out") {
+  const Subject subject = subject_with(small("cope(p_max=3)"), 9);
+  for (const DType dtype : {DType::f64, DType::f32}) {
+    subject.model->to(dtype);
+    Capture capture("*");
+    // As in trained models: 1 - g is 1e-4, of which f32 keeps three digits.
+    capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& x) { return 0.01 * x + 9.0; });
+    const Inspection inspection(subject);
+    const Links links = links_of(inspection, 1e9);
+    CHECK(links.left_out.empty());
+    for (const index_t layer : {0, 1})
+      CHECK(std::ranges::any_of(
+          links.all, [&](const Link& link) { return link.layer == layer && link.from == "position.gate_logits"; }));
+  }
+  const Subject hard = subject_with(small("alibi + hard_attention"), 9);
+  const Inspection straight_through(hard);
+  CHECK_FALSE(links_of(straight_through, 1e9).left_out.empty());
+}
+
+TEST_CASE("look: constants, and channels of keys to come, are what they are") {
+  const Subject alibi = subject_with(small("alibi"), 7);
+  const Inspection plain(alibi);
+  CHECK(explained(plain, "bias layer=0 head=1 i=3 j=1").find("a constant") != std::string::npos);
+  CHECK_FALSE(outcome_of(plain, "blocks.0.attention.position.bias = 0").predicted.has_value());
+  // Row i knows a hidden column behind key i, which feeds key i (nn/README.md, C2): it has a gradient, and lives.
+  const Subject cdape = subject_with(small("cdape(alibi, width=3)"), 7);
+  const Inspection inspection(cdape);
+  for (const Quantity& quantity : inspection.quantities()) {
+    if (quantity.name != "position.conv_hidden" || quantity.layer != 0) continue;
+    const auto stop_at = [&](index_t i, index_t j) {
+      return inspection.reasons()[quantity.reasons[static_cast<std::size_t>(i * 7 + j)]].stop;
+    };
+    CHECK((stop_at(3, 4) == Stop::nothing || stop_at(3, 4) == Stop::leaking));
+    CHECK(stop_at(3, 5) == Stop::masked);
+  }
+}
+
+TEST_CASE("look: the ways of a query in CoPE, and of a key in CDAPE, have their names") {
+  const auto names = [](const std::string& scheme, const std::string& of) {
+    const Subject subject = subject_with(small(scheme), 7);
+    std::vector<std::string> found;
+    const Inspection inspection(subject);
+    for (const WaysTo& to : inspection.ways())
+      if (to.layer == 0 && to.name == of)
+        for (const Way& way : to.ways) found.push_back(name_of(way));
+    return found;
+  };
+  CHECK(names("cope(p_max=3)", "q") ==
+        std::vector<std::string>{"content", "position_logit > z", "position_logit > positions > gates > gate_logits"});
+  CHECK(
+      names("cdape(alibi, width=3)", "k") == std::vector<std::string>{"content", "conv_bias > conv_hidden > conv_in"});
+}
+
+TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
+  Subject subject = subject_with(small("cope(p_max=3)"), 7);
+  subject.texts[2] = "</script><b>&\x01";
+  subject.texts[3] = "\xD7\xA9\xF0\x9F\x98\x80\xFF";
+  const Inspection inspection(subject);
+  const std::string page = page_of(inspection);
+  CHECK(page.find("</script><b>") == std::string::npos);
+  PageNumbers numbers;
+  const Json data = Json::read(json_of(inspection, numbers), "data");
+  CHECK(data.list("tokens").size() == 7);
+  const Json::List& quantities = data.objects("quantities");
+  REQUIRE(quantities.size() == 13);
+  for (const Json& quantity : quantities) CHECK(quantity.list("layers").size() == 2);
+  CHECK(quantities[1].text("name") == "gates");  // those of the scheme come first
+  CHECK(quantities[2].objects("marks").at(0).number("value") == 3);
+}
+
+TEST_CASE("look: the graph tells what backward never reaches, and no two of its boxes stand in one place") {
+  for (const std::string& text : promised_texts()) {
+    const std::optional<Subject> subject = subject_of_scheme(text, true);
+    if (!subject) continue;
+    CAPTURE(text);
+    const Graph graph = graph_of(Inspection(*subject));
+    std::set<std::tuple<index_t, std::size_t, std::size_t>> modules, groups;  // each folded, or unfolded
+    std::set<std::size_t> seen_modules, seen_groups;
+    for (const Graph::Node& node : graph.nodes) {
+      for (auto& [box, places, seen] :
+          {std::tuple{node.box, &modules, &seen_modules}, {node.group, &groups, &seen_groups}}) {
+        const Graph::Box& place = graph.boxes.at(box);
+        const index_t row = node.kind == Graph::Kind::loss ? 99 : place.layer;
+        if (seen->insert(box).second) CHECK_MESSAGE(places->emplace(row, place.column, place.lane).second, place.id);
+      }
+    }
+    for (const Graph::Node& node : graph.nodes)
+      if (node.id.ends_with("attention.position.bias") && text == "alibi") CHECK_FALSE(node.reached);
+    for (const Graph::Node& node : graph.nodes)
+      if (node.id.ends_with("attention.pattern")) CHECK(node.reached);
+  }
+}
+
+TEST_CASE("look: a model of one token and one head") {
+  TransformerOptions options = small("cdape(kerple, width=3)");
+  options.heads = 1;
+  const Subject subject = subject_with(options, 1);
+  const Inspection inspection(subject);
+  check_quantities(inspection);
+  check_reasons(inspection);
+  CHECK_FALSE(page_of(inspection).empty());
+}
+
+TEST_CASE("look: the command, on a run of train") {
+  const Scratch scratch("look");
+  const std::string run = scratch / "run";
+  const auto look = [&](const std::vector<std::string>& arguments) { return look_at(scratch, arguments); };
+  train_flip_flop(scratch, run, {"--steps", "4", "--look-every", "2"});
+  train_flip_flop(scratch, scratch / "not looked at", {"--steps", "4"});
+  CHECK(text_of(run + "/weights.safetensors") == text_of(scratch / "not looked at/weights.safetensors"));
+  CHECK_FALSE(std::filesystem::exists(scratch / "not looked at/looks.jsonl"));
+
+  const Outcome page = look({run, "--numbers"});
+  REQUIRE_MESSAGE(page.code == 0, page.err);
+  CHECK(text_of(run + "/look.html").find("look-data") != std::string::npos);
+  CHECK(read_safetensors(run + "/look.safetensors").tensors.size() > 20);
+  CHECK(text_of(run + "/look.causes.csv").starts_with("layer,quantity,head,entries,zero %"));
+
+  const Outcome causes = look({run, "--causes", "--step", "2"});
+  CHECK(causes.code == 0);
+  CHECK(causes.out.find("position.gates") != std::string::npos);
+  const Outcome number = look({run, "--explain", "dLoss/dgates layer=0 head=1 i=9 j=4", "--dtype", "f64"});
+  CHECK(number.code == 0);
+  CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
+
+  check_refusals(scratch,
+      {{{}, "0 runs given"}, {{scratch / "none"}, "no folder; the folder of a run, or a scheme, required"},
+          {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
+          {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
+          {{run, "--explain", "gates head=0 i=99 j=0"}, "\"i=99\" given; 0 to 14 required"},
+          {{run, "--explain", "gates layer=1"}, "\"layer=1\" given"},
+          {{run, "--explain", "gates i=1 i=2"}, "i given twice"},
+          {{run, "--explain", "logits gates head=0 i=1 j=0"}, "'logits' and 'gates' given; one name required"},
+          {{run, "--explain", "loss"}, "'loss' in layer 0 given"},
+          {{std::string(300, 'a')}, "no folder, and no scheme either"}, {{run, "--causes", "--out", "x"}, "--out"}});
+}
+
+TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, and what cannot be read is refused") {
+  const Subject subject = subject_with(small("cope(p_max=3)"), 7);
+  const Inspection inspection(subject);
+  for (const std::string path : {"blocks.0.attention.position.gates[h=1]", "blocks.1.attention.scores",
+           "blocks.0.attention.position.table[0=2]"}) {
+    CAPTURE(path);
+    const EditOutcome nothing = outcome_of(inspection, path + " *= 1");
+    CHECK(nothing.predicted == 0);
+    CHECK(nothing.real == 0);
+    // So small that the loss is a straight line: the gradient tells the change to its own square.
+    const EditOutcome small_step = outcome_of(inspection, path + " *= 1.000001");
+    const double predicted = small_step.predicted.value();
+    CHECK(std::abs(small_step.real - predicted) < 1e-4 * std::abs(predicted) + 1e-13);
+  }
+  const double before = subject.loss().item();
+  CHECK(outcome_of(inspection, "blocks.0.attention.position.table[0=0..3] = 0").real != 0);
+  CHECK(far_from_straight({{"a", 1e-5, 2.9}}));
+  CHECK_FALSE(far_from_straight({{"a", -0.016, -0.010}, {"b", std::nullopt, 1}}));
+  CHECK(subject.loss().item() == before);                                   // the parameter is as it was
+  for (const WaysTo& to : inspection.ways()) CHECK(to.difference < 1e-12);  // and the graph too
+  const std::vector<EditOutcome> strongest = strongest_edits(inspection, 5);
+  REQUIRE(strongest.size() == 5);
+  for (std::size_t k = 1; k < strongest.size(); ++k)
+    CHECK(std::abs(strongest[k - 1].real) >= std::abs(strongest[k].real));
+  for (const auto& refusal : std::vector<std::pair<std::string, std::string>>{{"gates", "] = NUMBER required"},
+           {"gates[h=1 = 0", "PATH["}, {"gates[h] = 0", "PATH["}, {"gates[=1] = 0", "PATH["},
+           {"gates[h=1] junk = 0", "PATH["}, {"gates = x", "PATH["}, {"= 0", "PATH["}, {"gates = 0", "'gates' given"},
+           {"blocks.0.attention.scores[h=0, h=1] = 0", "given twice"},
+           {"blocks.0.attention.scores[n=1] = 0", "axis n given"},
+           {"blocks.0.attention.scores[h=2] = 0", "h=2..2 given"}}) {
+    CAPTURE(refusal.first);
+    const std::string text = error_text([&] { (void)outcome_of(inspection, refusal.first); });
+    CHECK_MESSAGE(text.find(refusal.second) != std::string::npos, text);
+  }
+}
+
+TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
+  const Scratch scratch("history");
+  const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
+  {
+    JsonLog log(scratch / history_file, JsonLog::Mode::fresh);
+    const auto look = looks_at(*subject.model, subject.tokens, subject.targets);
+    for (const std::int64_t step : {0, 10}) {
+      const TrainingJob::Look found = look(step);
+      for (const Json& record : found.records) log.append(record);
+      CHECK_MESSAGE(found.line.find("gradient norm ") != std::string::npos, found.line);
+    }
+  }
+  const std::vector<report::Plot> plots = history_of(scratch / history_file);
+  for (const auto& expected : std::vector<std::pair<std::string, std::size_t>>{
+           {"loss", 1}, {"gradient norm", 3}, {"% of gates at 0 or 1", 2}, {"% of positions at p_max", 2}}) {
+    CAPTURE(expected.first);
+    const auto plot = std::ranges::find(plots, expected.first, &report::Plot::title);
+    REQUIRE(plot != plots.end());
+    CHECK(plot->curves.size() == expected.second);
+    CHECK(plot->curves[0].x == std::vector<double>{0, 10});
+  }
+  const auto gates = std::ranges::find_if(
+      plots, [](const report::Plot& plot) { return plot.title.find("position.gates") != std::string::npos; });
+  REQUIRE(gates != plots.end());
+  const auto flat = std::ranges::find(gates->curves, "table flat", &report::Curve::name);
+  REQUIRE(flat != gates->curves.end());
+  CHECK(flat->x == std::vector<double>{0, 10});
+  CHECK(flat->y[0] > 90);  // all but the rows of one key
+  CHECK(history_of(scratch / "none").empty());
+  std::ofstream(scratch / history_file, std::ios::app) << "{\"step\": 20, \"lay";  // a crash in the middle of a line
+  CHECK(history_of(scratch / history_file).size() == plots.size());
+  // Kept by a version that knew reasons alone, and a number that was not finite.
+  std::ofstream(scratch / "older")
+      << R"({"step": 1, "layer": 0, "quantity": "position.gates", "head": 1, "entries": 9, "clamped": 3})" << '\n'
+      << R"({"step": 1, "measure": "loss", "of": "this sequence", "value": null})" << '\n';
+  REQUIRE(history_of(scratch / "older").size() == 2);
+  CHECK(std::isnan(history_of(scratch / "older")[0].curves.at(0).y.at(0)));
+  for (const char* line :
+      {R"({"step": 1})", R"({"step": 1e17, "measure": "loss", "of": "this sequence", "value": 1})", "[[[[[["}) {
+    std::ofstream(scratch / "damaged") << line << '\n';
+    CHECK(error_text([&] { (void)history_of(scratch / "damaged"); }).find("line 1: ") != std::string::npos);
+  }
+}
+
+TEST_CASE("look: gradient norms by layer, gates at their ends and positions at their bound") {
+  const Subject subject = subject_with(small("cope(p_max=1)"), 7);
+  // Gates of the first layer are 1, 0 or 0.5, so that what they add up to is known.
+  Capture capture("*");
+  capture.edit("blocks.0.attention.position.gate_logits", [](const Tensor& before) {
+    std::vector<double> numbers = before.to_vector();
+    for (std::size_t e = 0; e < numbers.size(); ++e) numbers[e] = e % 7 == 0 ? 40 : e % 7 == 1 ? -40 : 0;
+    return Tensor::of(numbers, before.shape(), before.dtype());
+  });
+  const Inspection inspection(subject);
+  const std::vector<Measure> measures = measures_of(inspection);
+  const auto value_of = [&](const std::string& what, const std::string& of) {
+    const auto found =
+        std::ranges::find_if(measures, [&](const Measure& each) { return each.what == what && each.of == of; });
+    REQUIRE(found != measures.end());
+    return found->value;
+  };
+  CHECK(value_of("loss", "this sequence") == inspection.loss());
+  CHECK(value_of("gates", "layer 0") == doctest::Approx(100 * 13.0 / 28));  // columns 0 and 1, of 28 pairs
+  double reached = 0;                                                       // p_ij = sum of g_il from j to i
+  for (int i = 0; i < 7; ++i) {
+    for (int j = 0; j <= i; ++j) {
+      double sum = 0;
+      for (int l = j; l <= i; ++l) sum += l == 0 ? 1 : l == 1 ? 0 : 0.5;
+      reached += sum >= 1;
+    }
+  }
+  CHECK(value_of("positions", "layer 0") == doctest::Approx(100 * reached / 28));
+  double squares = 0, all = 0;
+  for (const char* of : {"layer 0", "layer 1", "elsewhere"}) squares += std::pow(value_of("gradient norm", of), 2);
+  for (const Quantity& parameter : inspection.parameters())
+    for (const double number : parameter.gradient.to_vector()) all += number * number;
+  CHECK(squares == doctest::Approx(all));
+  CHECK(line_of({{"gradient norm", "", "layer 0", 0.5}, {"gradient norm", "", "layer 1", 0.25},
+            {"gradient norm", "", "elsewhere", 2}, {"gates", "at 0 or 1", "layer 0", 10},
+            {"gates", "at 0 or 1", "layer 1", 30}}) == "gradient norm 0.5 0.25, elsewhere 2, gates 20 % at 0 or 1");
+  // No gates and no bound: nothing is said of them.
+  const Subject plain = subject_with(small("rope"), 7);
+  CHECK(line_of(measures_of(Inspection(plain))).find('%') == std::string::npos);
+}
+
+TEST_CASE("look: a page that would be too large is refused with the length that fits") {
+  const Subject subject = subject_with(small("cope(p_max=3)"), 400);
+  const std::string text = error_text([&] { (void)page_of(Inspection(subject)); });
+  CHECK_MESSAGE(text.find("a page of 400 tokens would hold") != std::string::npos, text);
+  const std::size_t at = text.find("--length ");
+  REQUIRE(at != std::string::npos);
+  const Subject shorter = subject_with(small("cope(p_max=3)"), std::stoll(text.substr(at + 9)));
+  CHECK_NOTHROW(require_small_page(Inspection(shorter), 0));
+  CHECK(page_of(Inspection(shorter)).size() < most_bytes);
+  const Subject longer = subject_with(small("cope(p_max=3)"), shorter.tokens.numel() + 1);
+  CHECK_THROWS_AS(require_small_page(Inspection(longer), 0), InputError);
+  const Subject few = subject_with(small("cope(p_max=3)"), 64);
+  const Inspection inspection(few);
+  const std::string runs = error_text([&] { require_small_page(inspection, 40); });
+  const std::size_t fitting = runs.find(" fits, or ");
+  REQUIRE_MESSAGE(fitting != std::string::npos, runs);
+  CHECK_NOTHROW(require_small_page(inspection, std::stoul(runs.substr(fitting + 10))));
+  CHECK_THROWS_AS(require_small_page(inspection, std::stoul(runs.substr(fitting + 10)) + 1), InputError);
+}
+
+TEST_CASE("look: bytes as a browser inflates them, and equal arrays once") {
+  PageNumbers numbers;
+  const std::vector<std::uint8_t> some{1, 2, 3}, other{3, 2, 1};
+  CHECK(numbers.add(some).whole("at") == 0);
+  CHECK(numbers.add(other).whole("at") == 8);
+  CHECK(numbers.add(some).whole("at") == 0);
+  // One block of fixed codes, RFC 1951; tests/examples/look/page.py inflates whole pages.
+  CHECK(report::deflated({}) == std::vector<std::uint8_t>{0x03, 0x00});
+  CHECK(report::deflated(std::vector<std::uint8_t>{'a'}) == std::vector<std::uint8_t>{0x4B, 0x04, 0x00});
+}
+
+TEST_CASE("look: what a pass takes is said before it is made, and one that cannot fit is refused with a length") {
+  const Scratch scratch("look-memory");
+  const Subject subject = subject_with(small("cope(p_max=3)"), 32);
+  const std::string line = require_memory(subject);
+  CHECK_MESSAGE(line.find("a pass over 32 tokens that keeps all; ") != std::string::npos, line);
+  const Outcome refused = look_at(scratch, {"alibi", "--length", "1000000", "--causes"});
+  CHECK(refused.code == 5);
+  CHECK_MESSAGE(refused.err.find("a pass over 1000000 tokens") != std::string::npos, refused.err);
+  const std::size_t at = refused.err.find("; --length ");
+  REQUIRE_MESSAGE(at != std::string::npos, refused.err);
+  const std::int64_t length = std::stoll(refused.err.substr(at + 11));
+  CHECK(length > 0);
+  CHECK(length < 100000);
+}

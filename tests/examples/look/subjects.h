@@ -1,0 +1,105 @@
+// Small models with a sequence to look at, and what must hold of every look.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "examples/whence/look/inspection.h"
+#include "examples/whence/look/subject.h"
+#include "tensor/error.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+
+namespace whence::test {
+
+inline look::Subject subject_with(const TransformerOptions& options, index_t length, bool random = true) {
+  look::Subject subject;
+  subject.title = options.scheme;
+  subject.model = std::make_unique<Transformer>(options);
+  if (random)
+    randomise(*subject.model);
+  else
+    subject.model->initialise(1), subject.model->to(DType::f64);
+  subject.tokens = random_tokens(1, length, options.vocabulary);
+  subject.targets = random_tokens(1, length, options.vocabulary, 2);
+  subject.texts.assign(static_cast<std::size_t>(length), "a");
+  subject.answers.assign(static_cast<std::size_t>(length), "b");
+  return subject;
+}
+
+inline const look::Quantity& named(const std::vector<look::Quantity>& all, const std::string& path) {
+  const auto found = std::ranges::find(all, path, &look::Quantity::path);
+  REQUIRE_MESSAGE(found != all.end(), path);
+  return *found;
+}
+
+inline Outcome look_at(const Scratch& scratch, const std::vector<std::string>& arguments) {
+  return RunningProgram("look", arguments, scratch / "log").finish();
+}
+
+using Refusals = std::vector<std::pair<std::vector<std::string>, std::string>>;  // arguments, and what is said of them
+inline void check_refusals(const Scratch& scratch, const Refusals& refusals) {
+  for (const auto& refusal : refusals) {
+    CAPTURE(refusal.second);
+    const Outcome refused = look_at(scratch, refusal.first);
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
+    CHECK(refused.out.empty());
+  }
+}
+
+// A short run with a checkpoint after every second step, in `out`.
+inline void train_flip_flop(const Scratch& scratch, const std::string& out, std::vector<std::string> more) {
+  more.insert(
+      more.begin(), {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2",
+                        "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", out});
+  const Outcome trained = RunningProgram("train", more, scratch / "train").finish();
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+}
+
+// Nothing where the model refuses the scheme.
+inline std::optional<look::Subject> subject_of_scheme(const std::string& text, bool causal) {
+  TransformerOptions options = small(text);
+  options.causal = causal;
+  try {
+    return subject_with(options, 7);
+  } catch (const InputError&) { return std::nullopt; }
+}
+
+inline void check_quantities(const look::Inspection& inspection) {
+  for (const look::Quantity& quantity : inspection.quantities()) {
+    if (quantity.path.find(".attention.") == std::string::npos) continue;
+    CAPTURE(quantity.path);
+    REQUIRE(quantity.probe != nullptr);
+    CHECK(static_cast<int>((quantity.probe->axes.size() + 1) / 2) == quantity.value.rank());
+    CHECK_FALSE(quantity.probe->caption.empty());
+    CHECK(quantity.reasons.size() == static_cast<std::size_t>(quantity.value.numel()));
+  }
+}
+
+// What is exactly 0 has a reason, and what has one is 0 or next to it.
+inline void check_reasons(const look::Inspection& inspection) {
+  for (const std::vector<look::Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+    for (const look::Quantity& quantity : *all) {
+      if (!quantity.gradient.defined()) continue;
+      CAPTURE(quantity.path);
+      const std::vector<double> numbers = quantity.gradient.to_vector();
+      double size = 0;
+      for (const double number : numbers) size = std::max(size, std::abs(number));
+      for (std::size_t e = 0; e < numbers.size(); ++e) {
+        const Stop stop = inspection.reasons()[quantity.reasons[e]].stop;
+        if (numbers[e] == 0) CHECK(stop != Stop::nothing);
+        const bool channels = quantity.probe && quantity.probe->axes.starts_with("b c");
+        if (stop != Stop::nothing && (stop != Stop::masked || channels) && !vanishes(stop))
+          CHECK(std::abs(numbers[e]) <= 1e-10 * std::max(size, 1e-3));
+      }
+    }
+  }
+}
+
+}  // namespace whence::test

@@ -1,0 +1,176 @@
+// Models on paper: operations worked out by hand, parameters beside the real modules', bytes and cards.
+#include "examples/whence/machine/model_plan.h"
+
+#include <doctest/doctest.h>
+
+#include <sstream>
+
+#include "nn/models.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+TrainingOperations of(const std::string& scheme, index_t length = 9) {
+  return training_operations(small(scheme), length);
+}
+
+// What the registry has, over a base where one is needed.
+std::vector<std::string> every_scheme() {
+  std::vector<std::string> texts;
+  for (const SchemeInfo& info : registered_schemes()) {
+    const std::string options = info.name == "randomised" ? ", length=64" : "";
+    texts.push_back(info.takes_base ? info.name + "(alibi" + options + ")" : info.name);
+    for (const std::string& variant : info.variants) texts.push_back(variant);
+  }
+  return texts;
+}
+
+constexpr double layers = 2, dim = 8, heads = 2, hidden = 12, vocabulary = 5, length = 9;  // of small()
+
+}  // namespace
+
+TEST_CASE("planned models: as many parameters as the real ones, with every scheme") {
+  int checked = 0;
+  for (const std::string& scheme : every_scheme()) {
+    CAPTURE(scheme);
+    TransformerOptions options = small(scheme);
+    options.dim = 24;  // sandwich, and schemes that turn pairs, fit
+    CHECK(planned_parameters(options) == Transformer(options).parameter_count());
+    ++checked;
+  }
+  CHECK(checked > 50);
+}
+
+TEST_CASE("planned models: 2.7B and 6.7B by hand, and nothing of their size is allocated") {
+  Allocator& memory = memory_of(Device::cpu());
+  memory.reset_peak();
+  const std::size_t before = memory.statistics().live;
+  const auto by_hand = [](index_t c, index_t depth) {
+    return 2 * 50304 * c + depth * (12 * c * c + 13 * c) + 2 * c;  // tables, blocks, the last norm
+  };
+  for (const index_t c : {2560, 4096}) {
+    CAPTURE(c);
+    const std::string name = c == 2560 ? "neox-2.7b" : "neox-6.7b";
+    const TransformerOptions options = named_model(name, "alibi");
+    CHECK(planned_parameters(options) == by_hand(c, 32));
+    CHECK(planned_parameters(named_model(name, "kerple")) == by_hand(c, 32) + 32 * 2 * 32);
+    const PlannedBytes f32 = planned_bytes({name, options, 512}, DType::f32),
+                       bf16 = planned_bytes({name, options, 512}, DType::bf16);
+    std::size_t four = 0, two = 0;  // bytes a number
+    const PlannedModules planned;
+    const Transformer model(options);
+    for (const Module::Parameter& parameter : model.parameters()) {
+      four += Allocator::block_size(4 * static_cast<std::size_t>(parameter.tensor.numel()));
+      two += Allocator::block_size(2 * static_cast<std::size_t>(parameter.tensor.numel()));
+    }
+    CHECK(f32.memory.weights == four);
+    CHECK(f32.memory.gradients == four);
+    CHECK(f32.memory.optimiser == 2 * four);
+    CHECK(bf16.memory.weights == two);
+    CHECK(bf16.memory.gradients == two);
+    CHECK(bf16.memory.optimiser == 3 * four);  // and the masters
+    CHECK(f32.gathered == 4 * static_cast<std::size_t>(50304 * c < 12 * c * c ? 12 * c * c + 13 * c : 50304 * c));
+  }
+  CHECK(memory.statistics().peak - before < (16 << 20));
+}
+
+TEST_CASE("operations: products and attention by hand, forward and backward") {
+  const TrainingOperations bare = of("none");
+  // Two per multiply-add; a product forward is two of its size backward.
+  CHECK(
+      bare.products.products == doctest::Approx(6 * (layers * (4 * dim * dim + 2 * dim * hidden) + vocabulary * dim)));
+  CHECK(bare.attention.products == doctest::Approx(6 * layers * 2 * dim * length));  // q.k and the mix of v
+  CHECK(bare.attention.others == doctest::Approx(layers * 2 * heads * length));      // softmax and back
+  CHECK(bare.scheme.sum() == 0);
+  CHECK(of("none", 18).products.products == doctest::Approx(bare.products.products));
+  CHECK(of("none", 18).attention.products == doctest::Approx(2 * bare.attention.products));
+}
+
+TEST_CASE("operations: schemes by hand") {
+  const auto products = [](const std::string& scheme) { return of(scheme).scheme.products; };
+  CHECK(products("alibi") == 0);
+  CHECK(of("alibi").scheme.others == doctest::Approx(layers * heads * length));  // added to every score
+  CHECK(products("rope") == 0);
+  // Pairs of q and k turned and turned back, and the sine of each angle.
+  CHECK(of("rope").scheme.others == doctest::Approx(layers * 2 * (2 * dim / 2 + dim / heads / 2)));
+  CHECK(products("cope(p_max=4)") == doctest::Approx(6 * layers * dim * 5));  // q.e, five rows
+  // Channels in and out of the two convolutions, times taps, for each pair.
+  CHECK(products("dape(none, width=3)") == doctest::Approx(6 * layers * length * (heads * 3 + 3 * heads)));
+  CHECK(products("dape(kerple, width=64)") == doctest::Approx(6 * layers * length * (2 * heads * 64 + 64 * heads)));
+  CHECK(
+      products("cdape(kerple, width=21)") == doctest::Approx(6 * layers * length * 3 * (2 * heads * 21 + 21 * heads)));
+  // DAPE V2, Fig. 7: at 21 channels a kernel of three costs what 64 channels cost without, at 10 half of it.
+  CHECK(products("cdape(kerple, width=21)") == doctest::Approx(63.0 / 64 * products("dape(kerple, width=64)")));
+  CHECK(products("cdape(kerple, width=10)") == doctest::Approx(30.0 / 64 * products("dape(kerple, width=64)")));
+}
+
+TEST_CASE("operations: the dim that costs as much is the nearest") {
+  const TransformerOptions alibi = small("alibi");
+  const auto cost = [&](index_t wide) { return training_operations(with_dim(alibi, wide), 9).sum(); };
+  for (const index_t wide : {4, 8, 20, 96}) CHECK(dim_of_cost(alibi, 9, cost(wide)) == wide);
+  const double wanted = of("cdape(kerple, width=64)").sum();
+  const index_t found = dim_of_cost(alibi, 9, wanted);
+  CHECK(found > alibi.dim);
+  const double off = std::abs(cost(found) - wanted);
+  CHECK(off <= std::abs(cost(found - 4) - wanted));
+  CHECK(off <= std::abs(cost(found + 4) - wanted));
+  CHECK(with_dim(alibi, 16).hidden == 24);  // 12 of 8
+}
+
+TEST_CASE("cards: one for the peak, else shares, else none") {
+  PlannedBytes bytes;
+  bytes.memory.weights = 10, bytes.memory.gradients = 10, bytes.memory.optimiser = 40;  // 60 to share
+  bytes.memory.attention = 3, bytes.memory.layers = 4, bytes.memory.around = 1;         // 8 kept
+  bytes.memory.peak = 65, bytes.gathered = 2;                                           // while gradients come
+  CHECK(cards_for(bytes, 65).count == 1);
+  CHECK(cards_for(bytes, 64).count == 2);  // 60 / 2 + 2 + 8, and 5 of work: 45
+  CHECK(cards_for(bytes, 45).count == 2);
+  CHECK(cards_for(bytes, 44).count == 3);
+  CHECK(cards_for(bytes, 16).count == 60);
+  CHECK(cards_for(bytes, 15).count == 0);   // what is not shared fills it
+  bytes.bare = 68, bytes.memory.peak = 68;  // copies of the update are shared too
+  CHECK(cards_for(bytes, 44).count == 2);
+  CHECK(cards_for(bytes, 43).count == 3);
+  bytes.memory.peak = 78;  // 10 of work
+  CHECK(cards_for(bytes, 54).count == 2);
+  CHECK(cards_for(bytes, 53).count == 3);
+}
+
+TEST_CASE("whence models --plan: every row, and what it refuses") {
+  const Scratch scratch("plan");
+  const auto run = [&](const std::vector<std::string>& words) {
+    return RunningProgram("models", words, scratch / "log").finish();
+  };
+  const Outcome plan = run({"--plan", "neox-350m", "--scheme", "alibi,cdape(kerple)", "--lengths", "128,512"});
+  CHECK(plan.code == 0);
+  for (const char* text : {"405334016", "cdape(kerple)", "bf16, masters f32", "141 GB", "one by one"})
+    CHECK_MESSAGE(plan.out.find(text) != std::string::npos, text, " in ", plan.out);
+  const Outcome equal = run({"--plan", "ram", "--scheme", "kerple", "--cost-of", "cdape(kerple)"});
+  std::istringstream row(equal.out.substr(equal.out.find("\nram       512  kerple")));
+  std::string model, tokens, scheme;
+  double width = 0, operations = 0, parameters = 0, of_the_first = 0;
+  row >> model >> tokens >> scheme >> width >> operations >> parameters >> of_the_first;
+  CHECK(width > 256);  // CDAPE's own
+  CHECK(of_the_first == doctest::Approx(1).epsilon(0.03));
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refused{
+      {{"--plan", "ram", "--cost-of", "cope", "--batch", "2"}, "--batch: 2 given; it has no effect"},
+      {{"--plan", "ram", "--cost-of", "cope", "--executor", "strips"}, "--executor: strips given; it has no effect"},
+      {{"--plan", "ram", "--lengths", "64,128,64"}, "--lengths: 64 given twice"},
+      {{"--plan", "ram", "--scheme", "rope,rope()"}, "--scheme: rope given twice"},
+      {{"--plan", "ram", "--model", "ram"}, "MODEL: ram given twice"}};
+  for (const auto& [words, message] : refused) {
+    const Outcome outcome = run(words);
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(outcome.err.find(message) != std::string::npos, outcome.err);
+  }
+  CHECK(run({"--plan", "neox-350"}).err.find("did you mean 'neox-350m'?") != std::string::npos);
+  CHECK(run({"ram"}).code == 2);
+  CHECK(run({"--lengths", "128"}).err.find("--plan") != std::string::npos);
+  CHECK(run({"--plan", "ram", "--lengths", "0"}).code == 2);
+}

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""The module `whence` of Python, with numpy, and with PyTorch where it is: python3 tests/examples/python/door.py"""
+import sys
+import threading
+import unittest
+
+import numpy as np
+import whence
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+B, H, T, D = 2, 2, 5, 4
+
+
+def operands(dtype=np.float64, seed=0):
+    random = np.random.default_rng(seed)
+    return [random.standard_normal((B, H, T, D)).astype(dtype) for _ in range(3)]
+
+
+def attention(q, k, v):
+    """NoPE, causal."""
+    s = np.where(np.tril(np.ones((T, T))) > 0, q @ k.swapaxes(-1, -2) / D**0.5, -np.inf)
+    pattern = np.exp(s - s.max(-1, keepdims=True))
+    return pattern / pattern.sum(-1, keepdims=True) @ v
+
+
+class Numpy(unittest.TestCase):
+    def refused(self, error, words, call, *arguments, **more):
+        with self.assertRaises(error) as caught:
+            call(*arguments, **more)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+
+    def test_describe(self):
+        found = whence.describe("dape(kerple)", heads=H, head_dim=D, length=T)
+        self.assertEqual([p["name"] for p in found["parameters"]][:2], ["base.strength", "base.rate"])
+        self.assertEqual(found["tensors"][0]["shape"], [1, H, T, D])
+        self.assertIn("[2,3,5]", " ".join(str(s["inputs"]) for s in whence.describe("softmax")["samples"]))
+        self.refused(ValueError, ["did you mean 'cope'"], whence.describe, "coep")
+        self.refused(ValueError, ["heads: 0 given"], whence.describe, "cope", heads=0)
+
+    def test_run(self):
+        for dtype, near in ((np.float64, 1e-14), (np.float32, 1e-6)):
+            q, k, v = operands(dtype)
+            found = whence.run("none", q, k, v, cotangent=np.ones_like(q))
+            self.assertEqual(found["output"].dtype, dtype)
+            np.testing.assert_allclose(found["output"], attention(q, k, v), atol=near)
+            np.testing.assert_allclose(found["pattern"].sum(-1), 1, atol=near)
+            # Each value's gradient under ones is what all queries give it.
+            np.testing.assert_allclose(found["gradient.v"][..., 0], found["pattern"].sum(-2), atol=10 * near)
+        for executor in ("reference", "tiled", "strips"):
+            other = whence.run("none", *operands(), executor=executor)["output"]
+            np.testing.assert_allclose(other, attention(*operands()), atol=1e-13)
+
+    def test_layouts(self):
+        q, k, v = operands()
+        whole = whence.run("cope", q, k, v, init=1)
+        turned = [np.ascontiguousarray(x.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3) for x in (q, k, v)]
+        self.assertFalse(turned[0].flags.c_contiguous)
+        for name, value in whence.run("cope", *turned, init=1).items():
+            np.testing.assert_array_equal(value, whole[name])
+        q.flags.writeable = False
+        np.testing.assert_array_equal(whence.run("cope", q, k, v, init=1)["output"], whole["output"])
+        self.refused(ValueError, ["q: an array with a negative stride"], whence.run, "none", q[:, :, ::-1], k, v)
+
+    def test_nothing_is_copied_in_and_nothing_is_shared_out(self):
+        x = np.arange(6.0).reshape(2, 3)
+        found = whence.op("exp", np.arange(24.0).reshape(2, 3, 4))["output"]
+        self.assertTrue(found.flags.writeable)
+        one = whence.op("add", x, x, cotangent=np.ones((2, 3)))
+        one["gradient.0"][:] = 7
+        np.testing.assert_array_equal(one["gradient.1"], np.ones((2, 3)))
+        view = whence.op("contiguous", x)["output"]  # of what is contiguous: a view
+        view[:] = 0
+        np.testing.assert_array_equal(x, np.arange(6.0).reshape(2, 3))
+        kept = [whence.op("exp", np.zeros(1000))["output"] for _ in range(100)]  # results outlive what they were made of
+        self.assertTrue(all((each == 1).all() for each in kept))
+
+    def test_run_refuses(self):
+        q, k, v = operands()
+        self.refused(ValueError, ["tensor k", "[2,2,5,4] required"], whence.run, "none", q, k[:, :, :3], v)
+        self.refused(ValueError, ["k", "f32 given where q is f64"], whence.run, "none", q, k.astype(np.float32), v)
+        self.refused(ValueError, ["missing", "k [2,2,5,4]"], whence.run, "none", q)
+        self.refused(ValueError, ["table [65,4]", "init SEED"], whence.run, "cope", q, k, v)
+        self.refused(ValueError, ["did you mean 'table'?"], whence.run, "cope", q, k, v, parameters={"tabel": q})
+        self.refused(ValueError, ["causal", "cope"], whence.run, "cope", q, k, v, init=1, causal=False)
+        self.refused(ValueError, ["q: list given"], whence.run, "none", [1.0], k, v)
+        self.refused(ValueError, ["q: a dtype"], whence.run, "none", q.astype(np.complex128), k, v)
+        self.refused(ValueError, ["extents of 1 and more"], whence.run, "none", q[:0], k[:0], v[:0])
+        self.refused(ValueError, ["executor"], whence.run, "none", q, k, v, executor="fast")
+
+    def test_op(self):
+        random, plain = np.random.default_rng(3), "two matrices"
+        a, b, dy = random.standard_normal((3, 5)), random.standard_normal((5, 2)), random.standard_normal((3, 2))
+        found = whence.op("matmul", a, b, sample=plain, cotangent=dy)
+        np.testing.assert_allclose(found["output"], a @ b, atol=1e-14)
+        np.testing.assert_allclose(found["gradient.0"], dy @ b.T, atol=1e-14)
+        np.testing.assert_allclose(found["gradient.1"], a.T @ dy, atol=1e-14)
+        self.assertEqual(whence.op("exp", np.zeros((0, 3)))["output"].shape, (0, 3))
+        self.refused(ValueError, ["an op required"], whence.op, "matmull", a, b)
+        self.refused(ValueError, ["matmul: no sample given; one of '"], whence.op, "matmul", a, b)
+        self.refused(ValueError, ["matmul: 1 inputs given; 2 required"], whence.op, "matmul", a, sample=plain)
+        self.refused(RuntimeError, ["matmul"], whence.op, "matmul", a, a, sample=plain)
+        self.refused(ValueError, ["sample 'x' given; one of"], whence.op, "matmul", a, b, sample="x")
+
+    def test_ops_refuse_what_would_not_fit(self):
+        """Any op, with arrays of wrong shapes and wild indices: an answer or an exception, never a crash."""
+        random = np.random.default_rng(4)
+        answered = refused = 0
+        for name in whence.ops():
+            for sample in whence.describe(name)["samples"]:
+                for _ in range(6):
+                    inputs = []
+                    for text in sample["inputs"]:
+                        if text is None:
+                            inputs.append(None)
+                            continue
+                        dtype, shape = text.split(" ")
+                        extents = [int(e) for e in shape.strip("[]").split(",") if e]
+                        extents = [max(0, e + int(random.integers(-1, 2)) * int(random.integers(0, 2))) for e in extents]
+                        extents = extents[int(random.integers(0, 2)) * (random.random() < 0.2):]
+                        if dtype in ("i64", "i32"):
+                            inputs.append(random.integers(-3, 100, extents).astype({"i64": np.int64, "i32": np.int32}[dtype]))
+                        elif dtype == "bool":
+                            inputs.append(random.random(extents) < 0.5)
+                        else:
+                            inputs.append(random.standard_normal(extents))
+                    try:
+                        output = whence.op(name, *inputs, sample=sample["sample"])["output"]
+                        whence.op(name, *inputs, sample=sample["sample"], cotangent=np.ones(output.shape))
+                        answered += 1
+                    except (ValueError, RuntimeError):
+                        refused += 1
+        self.assertGreater(answered, 100)
+        self.assertGreater(refused, 100)
+
+    def test_gradcheck(self):
+        for name in ("softmax", "cope(p_max=3)"):
+            found = whence.gradcheck(name)
+            self.assertTrue(found["ok"], found)
+            self.assertGreater(found["duals"], 0)
+            self.assertLess(found["duals"], 1e-12)
+        self.refused(ValueError, ["did you mean 'softmax'"], whence.gradcheck, "softmaxx")
+
+    def test_threads(self):
+        q, k, v = operands()
+        expected, found = whence.run("cope", q, k, v, init=1)["output"], {}
+
+        def work(k_):
+            found[k_] = [whence.run("cope", q, k, v, init=1)["output"] for _ in range(5)]
+
+        threads = [threading.Thread(target=work, args=(each,)) for each in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        for outputs in found.values():
+            for output in outputs:
+                np.testing.assert_array_equal(output, expected)
+
+
+@unittest.skipIf(torch is None, "no torch here")
+class Torch(unittest.TestCase):
+    def made(self, scheme, **more):
+        return whence.torch_function(scheme, **{"heads": H, "head_dim": D, "length": T, "dtype": torch.float64, **more})
+
+    def inputs(self):
+        return [torch.from_numpy(each).requires_grad_() for each in operands()]
+
+    def test_results_are_of_the_same_kind(self):
+        q, k, v = self.inputs()
+        found = whence.run("none", q, k, v)["output"]
+        self.assertIsInstance(found, torch.Tensor)
+        np.testing.assert_allclose(found.numpy(), attention(*operands()), atol=1e-14)
+
+    def test_gradients(self):
+        for scheme in ("cdape(kerple)", "cope(p_max=3)", "rope", "alibi", "shaw", "t5"):
+            for executor in ("auto", "reference"):
+                function = self.made(scheme, executor=executor)
+                for parameter in function.parameters():  # not where tables are zero
+                    torch.nn.init.uniform_(parameter, 0.1, 0.9)
+                names = [name for name, _ in function.named_parameters()]
+
+                def call(q, k, v, *parameters):
+                    return torch.func.functional_call(function, dict(zip(names, parameters)), (q, k, v))
+
+                self.assertTrue(torch.autograd.gradcheck(call, (*self.inputs(), *function.parameters())), scheme)
+
+    def test_parameters_have_our_names_and_numbers(self):
+        function = self.made("dape(kerple)", seed=3)
+        names = [p["name"] for p in whence.describe("dape(kerple)", heads=H, head_dim=D, length=T)["parameters"]]
+        self.assertEqual([name for name, _ in function.named_parameters()], names)
+        q, k, v = (x.detach() for x in self.inputs())
+        drawn = whence.run("dape(kerple)", q, k, v, parameters={n: p.detach() for n, p in function.named_parameters()})
+        torch.testing.assert_close(function(q, k, v), drawn["output"], rtol=0, atol=1e-13)
+        with torch.no_grad():
+            function.base.strength.fill_(-1)
+        function.put_inside_bounds()
+        self.assertTrue((function.base.strength > 0).all())
+
+    def test_written_over(self):
+        function, (q, k, v) = self.made("none"), self.inputs()
+        output = function(q, k, v)
+        with torch.no_grad():
+            k += 1
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            output.sum().backward()
+
+    def test_nothing_is_copied(self):
+        """What is written behind torch's back is seen: the pass holds the caller's own numbers."""
+        for executor in ("reference", "tiled"):
+            function, (q, k, v) = self.made("none", executor=executor), self.inputs()
+            output = function(q, k, v)
+            k.detach().numpy()[:] = 0
+            gradient = torch.autograd.grad(output.square().sum(), q)[0]
+            self.assertEqual(gradient.abs().max(), 0, executor)
+
+    def test_twice(self):
+        function, (q, k, v) = self.made("none"), self.inputs()
+        with self.assertRaisesRegex(RuntimeError, "create_graph=True given; none by whence can be differentiated once"):
+            torch.autograd.grad(function(q, k, v).sum(), q, create_graph=True)
+        output = function(q, k, v)  # one graph, two backward passes
+        first = torch.autograd.grad(output.sum(), q, retain_graph=True)[0]
+        torch.testing.assert_close(torch.autograd.grad(output.sum(), q)[0], first, rtol=0, atol=0)
+
+    def test_refusals(self):
+        function, (q, k, v) = self.made("none"), self.inputs()
+        for words, arguments in (("k: nothing given", (q,)), (r"k: \[2,2,3,4\] given", (q, k[:, :, :3], v)),
+                                 ("v: f32 given; f64 required", (q, k, v.float())), ("x: given", (q, k, v, q))):
+            with self.assertRaisesRegex(ValueError, words):
+                function(*arguments)
+        with self.assertRaisesRegex(ValueError, "dtype"):
+            self.made("none", dtype=torch.float16)
+
+
+if __name__ == "__main__":
+    if torch is None:
+        print("PyTorch: SKIPPED: not importable here")
+    unittest.main(verbosity=1 if "-v" not in sys.argv else 2)

@@ -1,0 +1,423 @@
+// The train program as a user meets it: lists, dumps, results, refusals; killed and resumed, or repeated from its
+// record, to the same bytes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "examples/whence/tasks/task.h"
+#include "nn/io/checkpoint.h"
+#include "nn/io/safetensors.h"
+#include "tests/support/programs.h"
+
+using namespace whence::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+Outcome train(const Scratch& scratch, const std::vector<std::string>& arguments) {
+  return RunningProgram("train", arguments, scratch / "log").finish();
+}
+
+const Arguments tiny_task{"selective_copy", "--tokens", "4", "--blanks", "4"};
+const Arguments tiny_model{
+    "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet"};
+
+bool has_checkpoint(const std::string& out) { return !newest_checkpoint(out).empty(); }
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("train: lists every task, explains each, and says in one line what is wrong") {
+  const Scratch scratch("train-usage");
+  const Outcome list = RunningProgram("tasks", {}, scratch / "log").finish();
+  CHECK(list.code == 0);
+  for (const whence::tasks::TaskInfo& info : whence::tasks::registered_tasks()) {
+    CHECK_MESSAGE(list.out.find(info.name) != std::string::npos, info.name);
+    const Outcome help = train(scratch, {info.name, "--help"});
+    CHECK(help.code == 0);
+    CHECK_MESSAGE(help.out.find("--scheme TEXT") != std::string::npos, info.name);
+  }
+  struct Case {
+    Arguments arguments;
+    std::string message;
+  };
+  for (const Case& bad : std::vector<Case>{{{}, "whence train: no task given; "},
+           {{"selctive_copy"},
+               "whence train: task 'selctive_copy': no task of that name; one of those that `whence tasks` lists "
+               "required; did you mean 'selective_copy'?\n"},
+           {{"counting", "--variabels", "3"},
+               "whence train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
+           {{"counting", "--block", "2"}, "whence train: --block: 2 given; 0, or 3 and more required; "},
+           {{"selective_copy", "--heads", "3"}, "whence train: --heads: 3 given; a divisor of --dim required; "},
+           {{"selective_copy", "--patience", "3"},
+               "whence train: --patience: 3 given; it has no effect without --validate-every; "},
+           {{"selective_copy", "--keep-best"},
+               "whence train: --keep-best: true given; it has no effect without --validate-every; "},
+           {{"selective_copy", "--final-lr", "1"},
+               "whence train: --final-lr: 1 given; at most --lr, 0.0001, required; "},
+           {{"selective_copy", "--final-lr", "1e-5", "--decay", "constant"},
+               "whence train: --final-lr: 0.00001 given; it has no effect without --decay linear or cosine; "},
+           {{"selective_copy", "--dump-set", "dense"},
+               "whence train: --dump-set: dense given; it has no effect without --dump; "},
+           {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "whence train: --dump-set: dence given; "},
+           {{"--from", "nowhere.json"}, "whence train: nowhere.json: "},
+           {{"flip_flop", "--length", "15"}, "whence train: flip-flop: length 15 given; "}}) {
+    const Outcome outcome = train(scratch, bad.arguments);
+    CHECK(outcome.code == (bad.message.find("nowhere.json") == std::string::npos ? 2 : 4));
+    CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("train: --dump prints the task's own sequences, the same each time, for every task") {
+  const Scratch scratch("train-dump");
+  const auto dumped = [&](const Arguments& more) { return train(scratch, tiny_task + more); };
+  const Outcome ten = dumped({"--dump", "10", "--batch", "3"});
+  CHECK(ten.code == 0);
+  CHECK(dumped({"--dump", "10", "--batch", "4"}).out == ten.out);
+  CHECK(dumped({"--dump", "10", "--seed", "1"}).out != ten.out);
+  CHECK(dumped({"--dump", "10", "--dump-set", "dense"}).out != ten.out);
+  CHECK(dumped({"--dump", "10", "--dump-set", "validation"}).out !=
+        dumped({"--dump", "10", "--dump-set", "in distribution"}).out);
+  auto lines = json_lines(ten.out);
+  REQUIRE(lines.size() == 11);
+  CHECK((lines[0].at("task") == "selective_copy" && lines[0].at("set") == "training"));
+  CHECK(lines[0].at("options").at("tokens") == 4);
+  CHECK(lines[0].at("sets") == nlohmann::json{"training", "validation", "in distribution", "dense", "sparse"});
+  const std::vector<std::string> vocabulary = lines[0].at("vocabulary");
+  lines.erase(lines.begin());
+  const auto task = whence::tasks::make_task("selective_copy", {"--tokens", "4", "--blanks", "4"});
+  const whence::tasks::Batch batch = task->training_batch(0, 1, 10);
+  whence::tasks::Tokens inputs, targets;
+  for (const auto& line : lines) {
+    for (const auto& token : line.at("tokens")) inputs.push_back(token);
+    for (const auto& token : line.at("targets")) targets.push_back(token);
+    const std::string text = line.at("text"), answer = vocabulary.at(line.at("targets").back().get<std::size_t>());
+    CHECK_MESSAGE((text.size() == 16 && text.ends_with(" -> " + answer)), text);
+    CHECK(line.at("graded") == line.at("targets"));
+  }
+  CHECK(inputs == batch.inputs);
+  CHECK(targets == batch.targets);
+  for (const whence::tasks::TaskInfo& info : whence::tasks::registered_tasks()) {
+    const Outcome two = train(scratch, {info.name, "--dump", "2", "--preset", "mini"});
+    CHECK_MESSAGE(json_lines(two.out).size() == 3, info.name);
+  }
+}
+
+TEST_CASE("train: --dump names answers that are no symbols of the input, and no control reaches a terminal raw") {
+  const Scratch scratch("train-dump-answers");
+  const Outcome walks =
+      train(scratch, {"cycle_navigation", "--train-to", "6", "--test-to", "41", "--dump", "60", "--batch", "4"});
+  REQUIRE_MESSAGE(walks.code == 0, walks.err);
+  auto lines = json_lines(walks.out);
+  CHECK(lines[0].at("answers") == nlohmann::json{"0", "1", "2", "3", "4"});
+  std::set<std::string> seen;
+  for (std::size_t k = 1; k < lines.size(); ++k) {
+    const std::string text = lines[k].at("text"), answer = text.substr(text.find(" -> ") + 4);
+    CHECK_MESSAGE(answer == std::to_string(lines[k].at("targets").back().get<int>()), text);
+    seen.insert(answer);
+  }
+  CHECK(seen.size() == 5);
+
+  std::ofstream file(scratch / "controls.jsonl");
+  for (int line = 0; line < 40; ++line)
+    file << "{\"question\": \"\\u0085 \\u007f\\u001b[31m " << line << "\", \"answer\": \"a\\u009b\"}\n";
+  file.close();
+  const Outcome controls = train(scratch, {scratch / "controls.jsonl", "--dump", "3"});
+  REQUIRE_MESSAGE(controls.code == 0, controls.err);
+  for (const char* raw : {"\x1b", "\x7f", "\xC2\x85", "\xC2\x9B"})
+    CHECK_MESSAGE(controls.out.find(raw) == std::string::npos, raw);
+  CHECK(json_lines(controls.out)[1].at("text").get<std::string>().find("\x7f") != std::string::npos);
+}
+
+TEST_CASE("train: --preset gives other defaults, which what is typed replaces; --help shows what people change") {
+  const Scratch scratch("train-preset");
+  const std::string out = scratch / "run";
+  const Outcome mini = train(scratch, {"flip_flop", "--preset", "mini", "--steps", "2", "--dim", "16", "--batch", "2",
+                                          "--test-sequences", "4", "--quiet", "--out", out});
+  REQUIRE_MESSAGE(mini.code == 0, mini.err);
+  const auto options = nlohmann::json::parse(text_of(out + "/run.json")).at("options");
+  CHECK(
+      (options.at("length") == 64 && options.at("layers") == 2 && options.at("dim") == 16 && options.at("lr") == 1e-3));
+  const std::string weights = text_of(out + "/weights.safetensors");
+  REQUIRE(train(scratch, {"--from", out + "/run.json", "--out", scratch / "again", "--quiet"}).code == 0);
+  CHECK(text_of(scratch / "again/weights.safetensors") == weights);
+  const std::string page = train(scratch, {"flip_flop", "--help"}).out,
+                    all = train(scratch, {"flip_flop", "--help", "all"}).out;
+  CHECK(page.find("--clip X") == std::string::npos);
+  CHECK((all.find("--clip X") != std::string::npos && all.find("--help all") == std::string::npos));
+  CHECK(page.find("--help all") != std::string::npos);
+  CHECK(train(scratch, {"flip_flop", "--preset", "mimi"}).err.find("did you mean mini?") != std::string::npos);
+}
+
+TEST_CASE("train: prints every test set beside guesses, and writes results, logs and its record") {
+  const Scratch scratch("train-results");
+  const std::string out = scratch / "run";
+  const Outcome outcome =
+      train(scratch, tiny_task + tiny_model +
+                         Arguments{"--steps", "6", "--validate-every", "3", "--validation-sequences", "8",
+                             "--keep-best", "--tensorboard", "--log-every", "2", "--out", out});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  for (const char* text :
+      {"model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
+    CHECK_MESSAGE(outcome.out.find(text) != std::string::npos, text);
+  }
+  const auto results = json_lines(text_of(out + "/results.jsonl"));
+  REQUIRE(results.size() == 3);
+  CHECK(results[2].at("test_set") == "sparse");
+  CHECK(results[2].at("sequences") == 8);
+  CHECK(results[2].contains("guess: the last symbol seen"));
+  CHECK(std::ranges::count(text_of(out + "/results.csv"), '\n') == 4);
+  int losses = 0, validations = 0;
+  for (const auto& line : json_lines(text_of(out + "/metrics.jsonl"))) {
+    losses += line.contains("loss");
+    validations += line.contains("validation_token_error_percent");
+  }
+  CHECK(losses == 3);
+  CHECK(validations == 2);
+  const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
+  CHECK(record.at("subject") == "selective_copy");
+  CHECK(record.at("options").at("tokens") == 4);
+  CHECK(record.at("options").at("sparse-blanks") == 8);
+  CHECK(record.at("options").at("lr") == 1e-4);
+  CHECK(record.at("options").at("keep-best") == true);
+  CHECK(record.at("data").get<std::string>().size() == 64);
+  for (const char* file : {"weights.safetensors", "best.safetensors", "checkpoints"})
+    CHECK_MESSAGE(fs::exists(fs::path(out) / file), file);
+}
+
+TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; other data are refused") {
+  const Scratch scratch("train-from");
+  const std::string first = scratch / "first", again = scratch / "again", other = scratch / "other";
+  const Arguments sizes{"--steps", "5", "--dropout", "0.1", "--seed", "3"};
+  REQUIRE(train(scratch, tiny_task + tiny_model + sizes + Arguments{"--out", first}).code == 0);
+  const Outcome repeated = train(scratch, {"--from", first + "/run.json", "--out", again, "--quiet"});
+  REQUIRE_MESSAGE(repeated.code == 0, repeated.err);
+  CHECK(text_of(again + "/weights.safetensors") == text_of(first + "/weights.safetensors"));
+  CHECK(text_of(again + "/results.csv") == text_of(first + "/results.csv"));
+  CHECK(text_of(again + "/run.json") == text_of(first + "/run.json"));
+  REQUIRE(train(scratch, {"selective_copy", "--from", first + "/run.json", "--seed", "4", "--out", other, "--quiet"})
+              .code == 0);
+  CHECK(text_of(other + "/weights.safetensors") != text_of(first + "/weights.safetensors"));
+  CHECK(train(scratch, {"counting", "--from", first + "/run.json"}).code == 2);
+  auto record = nlohmann::json::parse(text_of(first + "/run.json"));
+  record["data"] = std::string(64, '0');
+  std::ofstream(scratch / "changed.json") << record;
+  const Outcome changed = train(scratch, {"--from", scratch / "changed.json", "--out", scratch / "changed"});
+  CHECK(changed.code == 3);
+  CHECK_MESSAGE(changed.err.find("the same data required") != std::string::npos, changed.err);
+}
+
+TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
+  const Scratch scratch("train-killed");
+  const Arguments sizes{"--steps", "240", "--accumulate", "3", "--dropout", "0.1", "--save-every", "7",
+      "--validate-every", "10", "--validation-sequences", "16", "--keep-best", "--lr", "1e-3"};
+  const std::string whole = scratch / "whole";
+  REQUIRE(train(scratch, tiny_task + tiny_model + sizes + Arguments{"--threads", "1", "--out", whole}).code == 0);
+  int killed = 0;
+  for (const char* threads : {"1", "2"}) {
+    const std::string out = scratch / "killed";
+    Arguments arguments = tiny_task + tiny_model + sizes + Arguments{"--threads", threads, "--out", out};
+    bool done = false;
+    for (int attempt = 0; attempt < 4 && !done; ++attempt) {
+      const RunningProgram program("train", arguments, scratch / "killed-log");
+      if (attempt < 3) {
+        for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5 + 40 * attempt));
+        program.signal(SIGKILL);
+      }
+      const Outcome outcome = program.finish();
+      killed += outcome.code == 128 + SIGKILL;
+      done = outcome.code == 0;
+      if (!done) CHECK_MESSAGE(outcome.code == 128 + SIGKILL, outcome.err);
+      if (attempt == 0) arguments.emplace_back("--resume");
+    }
+    REQUIRE(done);
+    CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+    fs::remove_all(out);
+  }
+  CHECK(killed >= 2);
+}
+
+TEST_CASE("train: a run is not resumed with another task, other data or other options") {
+  const Scratch scratch("train-other");
+  const std::string out = scratch / "run";
+  REQUIRE(
+      train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--save-every", "2", "--out", out}).code == 0);
+  const auto refusal = [&](Arguments task, const Arguments& more) {
+    const Outcome outcome = train(scratch, task + tiny_model + Arguments{"--steps", "3", "--out", out} + more);
+    CHECK(outcome.code == (outcome.err.find("of another run") == std::string::npos ? 2 : 7));
+    return outcome.err;
+  };
+  CHECK(refusal(tiny_task, {}).find("holds a run") != std::string::npos);
+  CHECK(refusal(tiny_task, {"--resume", "--accumulate", "2"}).find("--accumulate was 1, is 2") != std::string::npos);
+  CHECK(refusal(tiny_task, {"--resume", "--sparse-blanks", "5"}).find("--data was ") != std::string::npos);
+  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("is a run of selective_copy, counting given") !=
+        std::string::npos);
+  CHECK(train(scratch, tiny_task + Arguments{"--resume", "--out", scratch / "none"}).code == 2);
+  CHECK(train(scratch, {"--resume", "--out", scratch / "none"}).err.find("no run.json in") != std::string::npos);
+  CHECK_FALSE(fs::exists(scratch / "none"));
+  CHECK(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--out", out, "--resume"}).code == 0);
+  CHECK(train(scratch, {"--resume", "--out", out}).code == 0);  // with the options of its run.json
+  const Outcome longer = train(scratch, {"--resume", "--out", out, "--steps", "6"});
+  CHECK_MESSAGE(longer.code == 0, longer.err);
+  CHECK_MESSAGE(longer.err.find("a run of 3 steps becomes one of 6") != std::string::npos, longer.err);
+  CHECK(json_lines(text_of(out + "/metrics.jsonl")).back().at("step") == 6);
+  CHECK(
+      train(scratch, {"--resume", "--out", out, "--steps", "4"}).err.find("at least 6 required") != std::string::npos);
+}
+
+TEST_CASE("train: test lengths that the model refuses are named before training and have no figures after it") {
+  const Scratch scratch("train-lengths");
+  const std::string out = scratch / "run";
+  const Arguments lengths{"even_pairs", "--train-to", "6", "--test-from", "8", "--test-to", "40", "--test-every", "8",
+      "--steps", "2", "--out", out};
+  const Outcome outcome = train(scratch, lengths + tiny_model + Arguments{"--scheme", "randomised(rope, length=20)"});
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(outcome.out.find("3 of 5 test sets are refused") < outcome.out.find("trained:"), outcome.out);
+  const auto results = json_lines(text_of(out + "/results.jsonl"));
+  REQUIRE(results.size() == 5);
+  CHECK(results[0].at("token_error_percent").is_number());
+  CHECK_FALSE(results[4].contains("token_error_percent"));
+  CHECK(results[4].at("refused").get<std::string>().find("20") != std::string::npos);
+  fs::remove_all(out);
+  const Outcome none = train(scratch, lengths + tiny_model + Arguments{"--scheme", "absolute"});
+  CHECK(none.code == 2);
+  CHECK_MESSAGE(none.err.find("every one is refused by absolute") != std::string::npos, none.err);
+  CHECK_FALSE(fs::exists(out));
+}
+
+TEST_CASE("train: a model that memory cannot hold is refused within a second, with needed and available bytes") {
+  const Scratch scratch("train-memory");
+  const auto started = std::chrono::steady_clock::now();
+  const Outcome outcome = train(scratch, {"flip_flop", "--dim", "16384", "--layers", "64", "--out", scratch / "run"});
+  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(1));
+  CHECK(outcome.code == 5);
+  CHECK_MESSAGE(
+      outcome.err.find("206G parameters asked for, which takes at least 3 TiB; at most ") != std::string::npos,
+      outcome.err);
+  CHECK_MESSAGE(outcome.err.find("iB required, which are free; ") != std::string::npos, outcome.err);
+  CHECK_FALSE(fs::exists(scratch / "run"));
+}
+
+TEST_CASE("train: killed after any step and resumed, its log is that of an undisturbed run") {
+  const Scratch scratch("train-log");
+  const std::string whole = scratch / "whole", out = scratch / "out";
+  for (const Arguments& more : {Arguments{}, Arguments{"--precision", "f16", "--loss-scale-growth", "3"}}) {
+    REQUIRE(train(scratch,
+                tiny_task + tiny_model + more +
+                    Arguments{"--steps", "12", "--save-every", "1", "--keep-checkpoints", "0", "--log-every", "5",
+                        "--accumulate", "2", "--validate-every", "4", "--validation-sequences", "8", "--out", whole})
+                .code == 0);
+    CHECK(json_lines(text_of(whole + "/metrics.jsonl")).size() == 6);
+    for (int done = 1; done < 12; done += more.empty() ? 1 : 3) {
+      CAPTURE(done);
+      fs::copy(whole, out, fs::copy_options::recursive);
+      for (int step = done + 1; step <= 12; ++step)
+        fs::remove_all(out + "/checkpoints/step-0000" + (step < 10 ? "0" : "") + std::to_string(step));
+      std::ofstream(out + "/metrics.jsonl", std::ios::app) << "{\"step\":1";  // torn
+      const Outcome outcome = train(scratch, {"--resume", "--out", out, "--save-every", "12", "--quiet"});
+      CHECK_MESSAGE(outcome.code == 0, outcome.err);
+      CHECK(log_without_times(out) == log_without_times(whole));
+      CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+      fs::remove_all(out);
+    }
+    fs::remove_all(whole);
+  }
+}
+
+TEST_CASE("train: a number in a checkpoint's facts that is none is refused by name") {
+  const Scratch scratch("train-facts");
+  const std::string out = scratch / "run";
+  REQUIRE(
+      train(scratch, tiny_task + tiny_model + Arguments{"--steps", "6", "--save-every", "4", "--out", out}).code == 0);
+  fs::remove_all(out + "/checkpoints/step-000006");
+  const std::string folder = out + "/checkpoints/step-000004", file = folder + "/weights.safetensors";
+  CHECK(whence::read_training_state(folder).facts.at("steps since the last line") == "4");
+  whence::SafetensorsFile weights = whence::read_safetensors(file);
+  for (auto& [key, fact] : weights.metadata)
+    if (key == "fact.loss since the last line") fact = "much";
+  whence::write_safetensors(file, weights);
+  const Outcome refused = train(scratch, {"--resume", "--out", out});
+  CHECK_MESSAGE(refused.code == 3, refused.err);
+  CHECK_MESSAGE(refused.err.find("a number required") != std::string::npos, refused.err);
+}
+
+TEST_CASE("train: a loss or gradient that is not finite, and a loss scale at its least, end it with 6") {
+  const Scratch scratch("train-not-finite");
+  for (const Arguments& options : std::vector<Arguments>{{"--lr", "10", "--weight-decay", "10"},
+           {"--lr", "10", "--weight-decay", "10", "--check-finite"}, {"--precision", "f16", "--lr", "2"},
+           {"--precision", "f16", "--lr", "0.3", "--weight-decay", "0"}}) {
+    const Outcome outcome = train(scratch,
+        tiny_task + tiny_model + options + Arguments{"--steps", "2000", "--save-every", "5", "--out", scratch / "run"});
+    CHECK_MESSAGE(outcome.code == 6, outcome.err);
+    CHECK_MESSAGE(outcome.err.find("finite") != std::string::npos, outcome.err);
+    CHECK(has_checkpoint(scratch / "run"));  // of before it
+    fs::remove_all(scratch / "run");
+  }
+}
+
+TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once; both go on to the same bits") {
+  const Scratch scratch("train-signals");
+  const std::string whole = scratch / "whole", out = scratch / "run";
+  const Arguments sizes =
+      tiny_task + tiny_model + Arguments{"--steps", "2000", "--save-every", "500", "--threads", "1"};
+  REQUIRE(train(scratch, sizes + Arguments{"--out", whole}).code == 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const bool twice : {false, true}) {
+      const RunningProgram program("train", sizes + Arguments{"--out", out}, scratch / "signal-log");
+      for (int wait = 0; wait < 60000 && !has_checkpoint(out); ++wait)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      program.signal(signal);
+      if (twice) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        program.signal(signal);
+      }
+      const Outcome stopped = program.finish();
+      CHECK_MESSAGE((stopped.code == 130 || (twice && stopped.code == 128 + signal)), stopped.code << stopped.err);
+      const Outcome resumed = train(scratch, {"--resume", "--out", out, "--quiet"});
+      CHECK_MESSAGE(resumed.code == 0, resumed.err);
+      CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
+      fs::remove_all(out);
+    }
+  }
+}
+
+TEST_CASE("train: a reader that goes away, no terminal, a thousand million steps") {
+  const Scratch scratch("train-pipe");
+  const std::string out = scratch / "run";
+  const Arguments loud{"selective_copy", "--tokens", "4", "--blanks", "4", "--dim", "16", "--layers", "1", "--heads",
+      "2", "--batch", "4", "--test-sequences", "8", "--out", out};
+  std::string command = program_folder() + "/whence train";
+  for (const std::string& word : loud) command += " " + word;
+  const std::string cut = command + " --steps 30 2> " + (scratch / "err") + " | head -1 > " + (scratch / "first");
+  CHECK(std::system(("bash -c 'set -o pipefail; " + cut + "'").c_str()) == 0);
+  CHECK(std::ranges::count(text_of(scratch / "first"), '\n') == 1);
+  CHECK(text_of(scratch / "err").find_first_of("\x1b\r") == std::string::npos);
+  CHECK(json_lines(text_of(out + "/results.jsonl")).size() == 3);
+  const std::string full = command + " --steps 2 --processes 2 --quiet > /dev/full 2> " + (scratch / "err");
+  fs::remove_all(out);
+  CHECK(WEXITSTATUS(std::system(full.c_str())) == 4);
+  CHECK_MESSAGE(std::ranges::count(text_of(scratch / "err"), '\n') == 1, text_of(scratch / "err"));
+  fs::remove_all(out);
+  const RunningProgram endless("train", loud + Arguments{"--steps", "1000000000"}, scratch / "endless");
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  endless.signal(SIGINT);
+  const Outcome stopped = endless.finish();
+  CHECK(stopped.code == 130);
+  CHECK_MESSAGE(stopped.err.find("/1000000000 0 %") != std::string::npos, stopped.err);
+  for (const char* wrong : {"nan", "inf", "left -", "elapsed -"})
+    CHECK_MESSAGE(stopped.err.find(wrong) == std::string::npos, stopped.err);
+}

@@ -1,0 +1,318 @@
+// Training on tasks: parts of a step against one large batch, validation, keep-best,
+// early stop, the fingerprint of the data, event files.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "examples/whence/cli/words.h"
+#include "examples/whence/run/run_record.h"
+#include "examples/whence/run/tensorboard.h"
+#include "examples/whence/study/task_study.h"
+#include "examples/whence/tasks/paper_figures.h"
+#include "nn/training/training_loop.h"
+#include "tensor/error.h"
+#include "tests/support/programs.h"
+
+using namespace whence;
+using namespace whence::tasks;
+using whence::test::Scratch;
+
+namespace {
+
+TransformerOptions small_model(const Task& task, double dropout = 0) {
+  ModelChoice choice = choice_of(task.model());
+  choice.dim = 16, choice.layers = 1, choice.heads = 2, choice.dropout = dropout;
+  return with(task.model(), choice);
+}
+
+std::vector<double> numbers_of(const Module& module) {
+  std::vector<double> numbers;
+  for (const Module::Parameter& parameter : module.parameters())
+    for (const double x : parameter.tensor.to_vector()) numbers.push_back(x);
+  return numbers;
+}
+
+// The weights after some steps in f64, `parts` batches to a step.
+std::vector<double> trained(const Task& task, std::int64_t batch, std::int64_t parts, double clip) {
+  Transformer model(small_model(task));
+  model.to(DType::f64);
+  TrainingOptions options;
+  options.steps = 6, options.accumulate = parts, options.learning_rate = 1e-2, options.warm_up = 1, options.clip = clip;
+  options.seed = 4, options.quiet = true;
+  const TaskStudy study(task, {.batch = batch});
+  static_cast<void>(train(job_of(study, model, options), options));
+  return numbers_of(model);
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t k = 0; k < a.size(); ++k) largest = std::max(largest, std::abs(a[k] - b[k]));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "training: parts of a step make the step of one large batch, with unequal numbers of targets, clipped or not") {
+  const auto task = make_task("flip_flop", {"--length", "24"});  // strings have 1 to 12 reads
+  std::set<std::int64_t> counts;
+  for (std::int64_t part = 1; part <= 4; ++part) counts.insert(task->training_batch(4, part, 3).counted());
+  CHECK(counts.size() > 1);
+  for (const double clip : {1e9, 0.05}) {
+    const std::vector<double> whole = trained(*task, 12, 1, clip), in_parts = trained(*task, 3, 4, clip),
+                              one_by_one = trained(*task, 1, 12, clip);
+    CHECK(largest_difference(whole, in_parts) < 1e-12);
+    CHECK(largest_difference(whole, one_by_one) < 1e-12);
+    CHECK(largest_difference(whole, trained(*task, 6, 1, clip)) > 1e-4);  // half of the data is another run
+  }
+}
+
+TEST_CASE("training step: a loop of one's own, recorded or as it stands, makes the same losses and weights") {
+  const auto task = make_task("flip_flop", {"--length", "24"});
+  const auto losses_with = [&](bool recorded) {
+    Transformer model(small_model(*task));
+    const TaskStudy study(*task, {.batch = 3});
+    const TrainingJob job = job_of(study, model, {});
+    model.initialise(1);
+    model.to(DType::f64);
+    MixedPrecision precision(model, DType::f32, {});
+    TrainingStep step(precision, job.batch, job.loss_of, {.accumulate = 2, .clip = 0.1, .recorded = recorded});
+    std::vector<double> losses = numbers_of(model);
+    for (std::int64_t n = 1; n <= 4; ++n) losses.push_back(step.take(n, 1e-2).loss);
+    for (const double weight : numbers_of(model)) losses.push_back(weight);
+    return losses;
+  };
+  CHECK(largest_difference(losses_with(false), losses_with(true)) < 1e-12);
+  CHECK(losses_with(true) == losses_with(true));
+}
+
+TEST_CASE("training loop: hooks run where they are due, in their order, until it is enough") {
+  const auto task = make_task("flip_flop", {"--length", "8"});
+  Transformer model(small_model(*task));
+  const TaskStudy study(*task, {.batch = 1});
+  const TrainingJob job = job_of(study, model, {});
+  model.initialise(1);
+  MixedPrecision precision(model, DType::f32, {});
+  TrainingStep step(precision, job.batch, job.loss_of);
+  std::string ran;
+  const auto note = [&ran](char name) {
+    return [&ran, name](std::int64_t n, const StepOutcome&) { ran += name + std::to_string(n) + ' '; };
+  };
+  const std::vector<TrainingHook> hooks{{.every = 2, .run = note('a')}, {3, true, note('b')}};
+  const Schedule schedule({.steps = 9});
+  CHECK(train(step, schedule, 1, 5, hooks) == 5);
+  CHECK(ran == "a2 b3 a4 b5 ");
+  ran.clear();
+  CHECK(train(step, schedule, 6, 9, hooks, [&ran] { return ran.find("b6") != std::string::npos; }) == 6);
+  CHECK(ran == "a6 b6 ");
+  CHECK(train(step, schedule, 7, 9, hooks, [] { return true; }) == 6);
+}
+
+TEST_CASE("training: a step without any target is refused, and best weights without a place to keep them") {
+  const auto task = make_task("flip_flop", {"--length", "8"});
+  Transformer model(small_model(*task));
+  TrainingOptions options;
+  options.steps = 1, options.warm_up = 0, options.quiet = true;
+  const TaskStudy study(*task, {.batch = 1});
+  TrainingJob job = job_of(study, model, options);
+  const auto with_targets = job.batch;
+  job.batch = [&](std::int64_t part) {
+    TrainingBatch batch = with_targets(part);
+    batch.tensors[1] = Tensor::full(batch.tensors[1].shape(), no_target, DType::i64);
+    batch.counted = 0;
+    return batch;
+  };
+  CHECK_THROWS_WITH_AS((void)train(job, options), doctest::Contains("no target in step 1"), Error);
+  options.keep_best = true;
+  CHECK_THROWS_WITH_AS((void)train(job, options), doctest::Contains("a folder to keep them in required"), Error);
+}
+
+namespace {
+
+// A model of one number, "trained" by a loss that pushes it up; validation likes it best at `optimum`.
+struct OneNumber final : Module {
+  Tensor x = param("x", {1}, Init::zeros(), false);
+};
+
+TrainingJob upwards_to(double optimum, OneNumber& model) {
+  TrainingJob job{.label = "up", .model = &model};
+  job.batch = [](std::int64_t) { return TrainingBatch{.counted = 1, .tokens = 1}; };
+  job.loss_of = [&](const TrainingBatch&, std::int64_t) { return sum(model.x) * -1.0; };
+  job.validate = [&model, optimum] { return Validation{std::abs(model.x.item() - optimum), {}}; };
+  return job;
+}
+
+TrainingOptions upwards(const std::string& folder = {}) {
+  TrainingOptions options;  // each step of Adam moves the number up by 0.1
+  options.steps = 40, options.learning_rate = 0.1, options.warm_up = 0, options.decay = "constant",
+  options.weight_decay = 0;
+  options.validate_every = 2, options.folder = folder, options.quiet = true;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("training: the best validation is kept, and training stops when patience ends") {
+  const Scratch scratch("best-kept");
+  OneNumber model;
+  TrainingOptions options = upwards();
+  TrainingJob job = upwards_to(1.0, model);
+  int validations = 0;
+  job.validate = [&validations, validate = job.validate] { return ++validations, validate(); };
+  const TrainingResult all = train(job, options);
+  CHECK(validations == 20);
+  CHECK(all.best_step == 10);
+  CHECK(all.steps == 40);
+  CHECK_FALSE(all.stopped_early);
+  CHECK(model.x.item() == doctest::Approx(4.0));
+  options.patience = 3;
+  const TrainingResult stopped = train(job, options);
+  CHECK(stopped.stopped_early);
+  CHECK(stopped.steps == 16);  // 12, 14 and 16 were worse
+  CHECK(model.x.item() == doctest::Approx(1.6));
+  options.keep_best = true, options.folder = scratch / "run";
+  (void)train(job, options);
+  CHECK(model.x.item() == doctest::Approx(1.0));
+}
+
+TEST_CASE("training: best weights, patience and event files survive an interrupted run") {
+  const Scratch scratch("best");
+  const std::string whole = scratch / "whole", cut = scratch / "cut";
+  OneNumber model;
+  TrainingOptions options = upwards(whole);
+  options.patience = 4, options.keep_best = true, options.save_every = 7, options.tensorboard = true;
+  const TrainingJob up = upwards_to(1.0, model);
+  (void)train(up, options);
+  const std::string expected = test::text_of(whole + "/weights.safetensors");
+  for (const std::int64_t stop : {3, 11, 13, 17}) {
+    std::filesystem::remove_all(cut);
+    options.folder = cut, options.resume = false;
+    TrainingJob job = up;
+    job.loss_of = [&](const TrainingBatch& batch, std::int64_t part) {
+      if (part > stop) throw Error("the power went");
+      return up.loss_of(batch, part);
+    };
+    CHECK_THROWS_AS((void)train(job, options), Error);
+    options.resume = stop >= 7;  // before, nothing was saved
+    if (!options.resume) std::filesystem::remove_all(cut);
+    const TrainingResult result = train(up, options);
+    CHECK(result.steps == 18);
+    CHECK(result.best_step == 10);
+    CHECK(test::text_of(cut + "/weights.safetensors") == expected);
+  }
+  int event_files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(cut))
+    event_files += entry.path().filename().string().starts_with("events.out.tfevents.");
+  CHECK(event_files == 2);
+}
+
+TEST_CASE("training: the fingerprint knows other data, and only those") {
+  const auto print_of = [](const std::vector<std::string>& options, std::uint64_t seed) {
+    return data_fingerprint(*make_task("selective_copy", options), seed);
+  };
+  const std::vector<std::string> small{"--tokens", "4", "--blanks", "4"};
+  CHECK(print_of(small, 1) == print_of(small, 1));
+  CHECK(print_of(small, 1).size() == 64);
+  CHECK(print_of(small, 1) != print_of(small, 2));
+  CHECK(print_of(small, 1) != print_of({"--tokens", "4", "--blanks", "4", "--sparse-blanks", "9"}, 1));
+  CHECK(print_of(small, 1) != print_of({"--tokens", "4", "--blanks", "4", "--format", "separator"}, 1));
+}
+
+TEST_CASE("training: a task's model with other sizes, and figures beside schemes with options") {
+  const auto task = make_task("counting");
+  const TransformerOptions model = small_model(*task, 0.3);
+  CHECK((model.dim == 16 && model.layers == 1 && model.dropout == 0.3));
+  CHECK((model.pattern_dropout == 0.3 && model.hidden_dropout == 0.3));
+  CHECK(small_model(*make_task("flip_flop"), 0.3).pattern_dropout == 0.0);
+  const std::vector<PaperFigure> figures{{"cope", 4.9, 4.4}, {"dape(alibi)", 63.78, std::nan("")}};
+  const auto beside = [&](const std::string& scheme) {
+    return figure_text(figure_of(figures, scheme, "cope(p_max=5)"));
+  };
+  CHECK(beside("cope") == "4.9 (4.4)");
+  CHECK(beside("cope(p_max=5)") == "4.9 (4.4)");
+  CHECK(beside("cope(p_max=16)") == "-");  // the paper trained none of this size
+  CHECK(beside("dape(alibi)") == "63.78");
+  CHECK(beside("dape(alibi, width=8)") == "-");
+  CHECK(beside("randomised(dape(alibi), length=64)") == "63.78");
+  CHECK(beside("dape(kerple)") == "-");
+  CHECK(beside("cope + rope") == "-");
+}
+
+TEST_CASE("training: scores count what the model answers, headline and guesses by the task's metric") {
+  const auto task = make_task("selective_copy", {"--tokens", "3", "--blanks", "3"});
+  Transformer model(small_model(*task));
+  model.initialise(0);
+  const std::vector<SetScore> scores = TaskStudy(*task, {.batch = 7, .test_sequences = 20}).set_scores(model, 5, true);
+  REQUIRE(scores.size() == 3);
+  for (std::size_t set = 0; set < 3; ++set) {
+    const Batch batch = task->test_batch(set, 5, 0, 20);
+    Errors at_once, guess;
+    at_once.add(batch, task->answers(model(batch.input_tensor())));
+    guess.add(batch, task->guesses()[1].predict(batch));
+    CHECK(scores[set].model.wrong_tokens == at_once.wrong_tokens);
+    CHECK(scores[set].model.sequences == 20);
+    CHECK(scores[set].guesses[1].second.wrong_sequences == guess.wrong_sequences);
+    CHECK(headline(*task, at_once) == at_once.sequence_percent());
+    CHECK(best_guess(*task, scores[set]) <= guess.sequence_percent());
+  }
+}
+
+TEST_CASE("run records: written, read, and turned back into a command line") {
+  const Scratch scratch("record");
+  const RunRecord record{"train", "1.2.3", "counting",
+      {{"dim", "16"}, {"scheme", "cope(p_max=3) + \"x\""}, {"keep-best", "true"}, {"quiet", "false"}},
+      {"dim", "scheme"}, "0123", {{"parameters", "7"}}};
+  std::ofstream(scratch / "run.json") << text_of(record);
+  const RunRecord read = read_run_record(scratch / "run.json");
+  CHECK(read.options == record.options);
+  CHECK(read.given == record.given);
+  CHECK((read.subject == "counting" && read.data == "0123" && read.version == "1.2.3"));
+  CHECK(arguments_of(read, read.given, {}) == std::vector<std::string>{"--dim=16", "--scheme=cope(p_max=3) + \"x\""});
+  CHECK(arguments_of(read, {"keep-best", "quiet"}, {}) == std::vector<std::string>{"--keep-best=true"});
+  CHECK(arguments_of(read, read.given, options_in({"--dim=8"})).size() == 1);
+  CHECK(arguments_of(read, read.given, options_in({"--scheme", "rope"})).size() == 1);
+  std::ofstream(scratch / "other.json") << "{\"program\": 3}";
+  CHECK_THROWS_WITH_AS(
+      (void)read_run_record(scratch / "other.json"), doctest::Contains("no record of a run"), InputError);
+}
+
+namespace {
+
+std::string hexadecimal(const std::string& bytes) {
+  std::string text;
+  for (const char byte : bytes) {
+    text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
+    text += "0123456789abcdef"[static_cast<unsigned char>(byte) & 15];
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("tensorboard: CRC-32C of the published examples") {
+  CHECK(crc32c("123456789") == 0xE3069283u);
+  CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AAu);  // RFC 3720, B.4
+  CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43u);
+}
+
+TEST_CASE("tensorboard: events and records byte by byte") {
+  // 09 wall time (f64), 1a file version; 10 step, 2a summary { 0a value { 0a tag, 15 number (f32) } }; 3a session log {
+  // 08 01 start }
+  CHECK(hexadecimal(tensorboard_version_event(1.5)) == "09000000000000f83f1a0d627261696e2e4576656e743a32");
+  CHECK(hexadecimal(tensorboard_scalar_event(1.5, 300, "loss", 0.25f)) ==
+        "09000000000000f83f"
+        "10ac02"
+        "2a0d0a0b0a046c6f7373150000803e");
+  CHECK(hexadecimal(tensorboard_start_event(1.5, 7)) == "09000000000000f83f10073a020801");
+  // A record: the length of the event, and a checksum rotated and shifted behind each.
+  const std::string record = tensorboard_record(tensorboard_version_event(1.5));
+  CHECK(record.size() == 8 + 4 + 24 + 4);
+  CHECK(hexadecimal(record.substr(0, 12)) == "1800000000000000a37f4b22");
+  CHECK(hexadecimal(record.substr(36)) == "2a28646c");
+}

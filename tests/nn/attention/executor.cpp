@@ -1,0 +1,238 @@
+// The tile programs where the conformance matrix does not reach: instruction sets, f32, threads, dropout, memory, NaN.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/recording.h"
+#include "autograd/tiled_attention.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "tensor/cpu/instruction_set.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/backend.h"
+#include "tensor/parallel.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+#include "tests/support/tensors.h"
+#include "tests/support/with.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// One of each program.
+const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, length=200)", "shaw(clip=3)",
+    "fire(width=5, init_length=40)", "randomised(fire(width=5, init_length=40), length=200)", "transformer_xl",
+    "forgetting", "cope(p_max=5)", "cope(p_max=3, gates=separate_keys)", "cope_alibi", "dape(kerple, width=5)",
+    "cdape(kerple, width=5)", "cdape(alibi, width=3, kernel=4, pad=left)",
+    "dape(fire(width=5, init_length=40), width=5)", "cdape(fire(width=5, init_length=40), width=5)"};
+
+// Output and gradients of all operands and parameters for a cotangent drawn at random.
+std::vector<Named> outcome_of(const std::string& text, const Executor& executor, DType dtype, index_t tokens,
+    index_t batch = 2, double dropout = 0) {
+  const BareAttention scheme(text, {12, 3, tokens});
+  draw_parameters(scheme.root(), 4);
+  scheme.root().to(dtype);
+  AttendInputs inputs = random_inputs(scheme, batch, tokens, 5, dtype);
+  if (dropout > 0) inputs.dropout = PatternDropout{dropout, Stream(3, "pattern", 8)};
+  return output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, 6));
+}
+
+double apart(const std::vector<Named>& a, const std::vector<Named>& b) {
+  double apart = distance(a[0].tensor, b[0].tensor);
+  for (std::size_t k = 1; k < a.size(); ++k)
+    apart = std::max(apart, distance(a[k].tensor, b[k].tensor) / std::max(1.0, largest(a[k].tensor)));
+  return apart;
+}
+
+struct BestSetBack {
+  ~BestSetBack() { use_instruction_set(InstructionSet::best); }
+};
+}  // namespace
+
+TEST_CASE("tiles: every instruction set of this machine gives the composed ops' numbers, in f64 and f32") {
+  const BestSetBack back;
+  int sets = 0;
+  for (const InstructionSet set : {InstructionSet::avx512, InstructionSet::avx2, InstructionSet::plain}) {
+    if (!cpu_has(set)) continue;
+    ++sets;
+    use_instruction_set(set);
+    for (const std::string& text : programs) {
+      CAPTURE(text);
+      CAPTURE(static_cast<int>(set));
+      const std::vector<Named> exact = outcome_of(text, reference_executor(), DType::f64, 130);
+      CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f64, 130)) < 1e-12);
+      CHECK(apart(exact, outcome_of(text, tiled_executor(), DType::f32, 130)) < 2e-4);
+    }
+  }
+  CHECK(sets >= 1);
+  CHECK(cpu_has(InstructionSet::plain));
+}
+
+TEST_CASE("tiles: the same bits for any number of threads, with few sequences and with many") {
+  for (const std::string& text : programs) {
+    for (const index_t batch : {1, 5}) {
+      CAPTURE(text);
+      CAPTURE(batch);
+      const auto on = [&](int count) {
+        const test::WithThreads chosen(count);
+        return outcome_of(text, tiled_executor(), DType::f32, 75, batch);
+      };
+      const std::vector<Named> one = on(1);
+      for (const int count : {2, 3, 7}) CHECK(apart(one, on(count)) == 0);
+    }
+  }
+}
+
+TEST_CASE("tiles: dropout of the pattern draws what the whole pattern would") {
+  for (const std::string& text : programs) {
+    CAPTURE(text);
+    const std::vector<Named> whole = outcome_of(text, reference_executor(), DType::f64, 70, 2, 0.4);
+    CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70, 2, 0.4)) < 1e-12);
+    CHECK(apart(whole, outcome_of(text, tiled_executor(), DType::f64, 70)) > 1e-3);
+  }
+}
+
+TEST_CASE("tiles: what a later key or value holds changes no bit of an earlier row") {
+  const index_t tokens = 40, changed = 21;
+  for (const std::string& text : programs) {
+    for (const bool in_value : {false, true}) {
+      CAPTURE(text);
+      CAPTURE(in_value);
+      const BareAttention scheme(text, {12, 3, tokens});
+      draw_parameters(scheme.root(), 4);
+      const AttendInputs inputs = random_inputs(scheme, 1, tokens, 5);
+      const NoGrad values_only;
+      const auto rows = [&](const Tensor& output) { return raw::contiguous(raw::slice(output, 2, 0, changed)); };
+      const Tensor before = scheme.run(inputs, tiled_executor()).output;
+      const Tensor row = raw::slice(in_value ? inputs.value : inputs.key, 2, changed, changed + 1);
+      kernels(row.device()).fill(row, 1e30);
+      const Tensor after = scheme.run(inputs, tiled_executor()).output;
+      CHECK(same_bits(rows(before), rows(after)));
+      CHECK(distance(before, after) > 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "tiles: a mask of the caller's and schemes without a program are computed another way, with the same numbers") {
+  const BareAttention scheme("cope", {8, 2, 6});
+  draw_parameters(scheme.root(), 1);
+  AttendInputs inputs = random_inputs(scheme, 1, 6, 2);
+  std::vector<double> allowed;
+  for (index_t n = 0; n < 36; ++n) allowed.push_back(n % 7 != 3);
+  inputs.sequence.given_mask = Tensor::of(allowed, {1, 1, 6, 6}, DType::boolean);
+  CHECK(distance(scheme.run(inputs, tiled_executor()).output, scheme.run(inputs, reference_executor()).output) < 1e-13);
+  for (const char* text : {"cope_mlp", "absolute + hard_attention"})
+    CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
+          std::string::npos);
+}
+
+TEST_CASE("tiles: backward in dual numbers is backward in f64, with tangents") {
+  const index_t tokens = 9, dim = 3;
+  for (const auto which :
+      {TiledAttention::position_logits, TiledAttention::position_keys, TiledAttention::position_slopes}) {
+    CAPTURE(std::string(TiledAttention::info[which].name));
+    const Shape shape = which == TiledAttention::position_logits ? Shape{1, 2, tokens, 5}
+                        : which == TiledAttention::position_keys ? Shape{5, dim}
+                                                                 : Shape{2};
+    const auto gradients = [&](double step, bool dual) {
+      TiledAttention::Operands operands;
+      std::vector<Tensor> leaves;
+      for (const std::size_t k : {std::size_t(TiledAttention::query), std::size_t(TiledAttention::key),
+               std::size_t(TiledAttention::value), std::size_t(which)}) {
+        const Shape of = k == which ? shape : Shape{1, 2, tokens, dim};
+        const Tensor value = normal(of, 10 + k), tangent = normal(of, 20 + k);
+        operands[k] = requires_grad(dual ? dual_of(value, tangent) : value + tangent * step);
+        leaves.push_back(operands[k]);
+      }
+      const Tensor output = tiled_attention({}, operands).output, cotangent = normal(output.shape(), 7);
+      return grad(output, dual ? dual_of(cotangent, Tensor::zeros(output.shape(), DType::f64)) : cotangent, leaves);
+    };
+    const double h = 1e-5;
+    const std::vector<Tensor> duals = gradients(0, true), values = gradients(0, false), above = gradients(h, false),
+                              below = gradients(-h, false);
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      const Tensor differences = (above[k] - below[k]) * (0.5 / h);
+      const Tensor found = raw::contiguous(duals[k]), tangents = Tensor::empty(found.shape(), DType::f64);
+      for (index_t n = 0; n < tangents.numel(); ++n) tangents.data<double>()[n] = found.data<Dual>()[n].tangent;
+      CHECK(distance(found, values[k]) < 1e-12);
+      CHECK(distance(tangents, differences) < 1e-7 * std::max(1.0, largest(differences)));
+    }
+  }
+}
+
+TEST_CASE("tiles: steps beyond a table add nothing, whether tokens lie in a row or where they were drawn") {
+  const index_t tokens = 7;
+  const auto outcome = [&](bool drawn) {
+    TiledAttention at;
+    TiledAttention::Operands operands;
+    for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+      operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
+    operands[TiledAttention::distance_table] = normal_leaf({1, 3}, 8);
+    at.lowest = 1, at.bins = 2, at.bin_of = Tensor::of({1, 0, 1}, {3}, DType::i64);
+    if (drawn) at.query_step = at.key_step = Tensor::of({0, 1, 2, 3, 4, 5, 6}, {1, tokens}, DType::i64);
+    const TiledResult y = tiled_attention(at, operands);
+    const Tensor all = concat_along(3, {y.output, y.bin_sums});
+    std::vector<Named> leaves;
+    for (const Tensor& x : operands)
+      if (x.defined()) leaves.push_back({"", x});
+    std::vector<Named> results = gradients_of(all, normal(all.shape(), 9), leaves);
+    results.insert(results.begin(), {"output", all.detach()});
+    return results;
+  };
+  CHECK(apart(outcome(false), outcome(true)) < 1e-13);
+  // Row 0 has the distance 0 alone, which lies before the table: its pattern is in no bin.
+  CHECK(outcome(false)[0].tensor.at({0, 0, 0, 2}) == 0);
+}
+
+TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is NaN, as in softmax") {
+  const index_t tokens = 70;
+  const double infinite = std::numeric_limits<double>::infinity();
+  TiledAttention at;
+  TiledAttention::Operands operands;
+  for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+    operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
+  std::vector<double> present(tokens, 1), column(tokens, 0);
+  present[0] = 0, column[1] = column[2] = -infinite;
+  at.present = Tensor::of(present, {1, tokens}, DType::boolean);
+  operands[TiledAttention::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
+  const Tensor y = tiled_attention(at, operands).output;
+  CHECK(y.at({0, 0, 0, 0}) == 0);
+  for (const index_t row : {1, 2}) CHECK(std::isnan(y.at({0, 0, row, 0})));
+  CHECK(std::isfinite(y.at({0, 0, 3, 0})));
+  CHECK(std::isfinite(y.at({0, 0, 69, 0})));
+  CHECK(std::isnan(softmax(Tensor::full({1, 2}, -infinite, DType::f64)).at({0, 0})));
+}
+
+// Scratch is taken on the planned device as on the CPU, where nothing is computed.
+TEST_CASE("tiles: memory at work grows with the length, not with its square") {
+  const auto at_work = [](const std::string& text, index_t tokens) {
+    const Device planned = Device::planned(Device::cpu());
+    const BareAttention scheme(text, {768, 12, tokens});
+    scheme.root().to(DType::f32);
+    scheme.root().to(planned);
+    const auto leaf = [&](const Shape& shape) { return requires_grad(Tensor::empty(shape, DType::f32, planned)); };
+    const Shape by_head{1, 12, tokens, 64};
+    const std::vector<Tensor> leaves{leaf(by_head), leaf(by_head), leaf(by_head)};
+    const AttendInputs inputs{
+        leaf({1, tokens, 768}), leaves[0], leaves[1], leaves[2], Sequence::run(tokens).on(planned)};
+    Allocator& allocator = memory_of(planned);
+    const Tensor seed = Tensor::empty(by_head, DType::f32, planned);
+    const std::size_t held = allocator.statistics().live, operand = static_cast<std::size_t>(numel(by_head)) * 4;
+    allocator.reset_peak();
+    const Tensor output = tiled_executor().attend(inputs, scheme.stages());
+    (void)grad(output, seed, leaves);
+    return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // beside o, dq, dk and dv
+  };
+  for (const std::string text : {"none", "alibi", "kerple", "fire", "cope", "dape(kerple)", "cdape(kerple)",
+           "dape(fire)", "dape(fire, form=f_of_bias)", "cdape(fire)"}) {
+    const double at_2048 = at_work(text, 2048), at_16384 = at_work(text, 16384);
+    MESSAGE(text << ": " << at_2048 << " MiB at 2048, " << at_16384 << " at 16384");
+    CHECK(at_2048 < 12);
+    CHECK(at_16384 < 9 * at_2048 + 16);
+  }
+}

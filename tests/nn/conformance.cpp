@@ -1,0 +1,163 @@
+// The conformance matrix over all schemes, options and sums; and planted schemes of which each breaks one promise,
+// which must be caught.
+#include "examples/whence/verify/conformance.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/ops.h"
+#include "examples/whence/verify/scheme_texts.h"
+#include "nn/attention/distances.h"
+#include "nn/scheme.h"
+#include "tensor/raw.h"
+#include "tests/support/programs.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Mark = ConformanceCell::Mark;
+
+int check_rows(const std::vector<std::string>& texts) {
+  int run = 0;
+  for (const std::string& text : texts) {
+    const ConformanceRow row = conform(text, 1);
+    CAPTURE(row.scheme);
+    for (std::size_t k = 0; k < row.cells.size(); ++k) {
+      const std::string what = conformance_checks()[k].name + ": " + row.cells[k].note;
+      CHECK_MESSAGE(row.cells[k].mark != Mark::failed, what);
+    }
+    run += static_cast<int>(row.cells.size()) - row.count(Mark::not_applicable);
+  }
+  return run;
+}
+
+// A bias that is one thing too much.
+enum class Flaw { none, sees_future, counts_columns, mixes_batch, forgets_gradient, reads_rows, claims_shift, draws };
+
+class Flawed final : public PositionalScheme, public BiasesScores {
+ public:
+  explicit Flawed(Flaw flaw) : flaw_(flaw), slope_(param("slope", {1}, Init::constant(0.5))) {}
+  Claims claims() const override { return {.shift_invariant = true}; }
+
+  Tensor bias(const AttendContext& at) const override {
+    const DType dtype = at.content_scores.dtype();
+    const Tensor slope = flaw_ == Flaw::forgets_gradient ? slope_ * 0.5 + slope_.detach() * 0.5 : slope_;
+    const Tensor bias = cast(distance_of_pairs(at), dtype) * slope * -1.0;
+    switch (flaw_) {
+      case Flaw::sees_future: return bias + sum(at.content_scores, {-1}, true) * bias;
+      case Flaw::counts_columns: return bias * static_cast<double>(at.key.size(2));
+      case Flaw::mixes_batch: return bias * sum(at.query);
+      case Flaw::reads_rows: return bias * static_cast<double>(at.query.size(2));
+      case Flaw::claims_shift: return bias * cast(reshape(at.positions.query, {1, 1, -1, 1}) + 1.0, dtype);
+      case Flaw::draws: return bias * (1 + 1e-3 * ++calls_);
+      default: return bias;
+    }
+  }
+
+ private:
+  Flaw flaw_;
+  Tensor slope_;
+  mutable int calls_ = 0;
+};
+
+void register_flawed() {
+  static const RegisterScheme registered{{.name = "flawed",
+      .title = "a scheme with a flaw",
+      .paper = "tests/nn/conformance.cpp",
+      .equation = "wrong",
+      .options = {option::integer("flaw", 0, {0, 7}, "which")},
+      .make = [](const SchemeArguments& given) -> std::unique_ptr<PositionalScheme> {
+        return std::make_unique<Flawed>(static_cast<Flaw>(given.integer("flaw")));
+      }}};
+}
+
+std::vector<std::string> failures_of(Flaw flaw) {
+  register_flawed();
+  const ConformanceRow row = conform(to_text("flawed(flaw=", static_cast<int>(flaw), ")"), 1);
+  REQUIRE(row.refusal == "");
+  std::vector<std::string> failed;
+  for (std::size_t k = 0; k < row.cells.size(); ++k)
+    if (row.cells[k].mark == Mark::failed) failed.push_back(conformance_checks()[k].name);
+  return failed;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& name) {
+  return std::count(list.begin(), list.end(), name) > 0;
+}
+
+}  // namespace
+
+TEST_CASE("conformance --list: every text that is tried; one that is no scheme is refused, and acts on no terminal") {
+  const test::Scratch scratch("conformance-list");
+  const test::Outcome all = test::RunningProgram("conformance", {"--list"}, scratch / "log").finish();
+  CHECK_MESSAGE(all.code == 0, all.err);
+  CHECK(all.out.find("\nalibi + cope\n") != std::string::npos);
+  const auto listed = [&](const std::string& scheme) {
+    return test::RunningProgram("conformance", {scheme, "--list"}, scratch / "log").finish();
+  };
+  CHECK(listed("rope").out.ends_with("\nrope\n"));
+  const test::Outcome refused = listed("no\x1b[31mscheme");
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find('\x1b') == std::string::npos);
+  CHECK(refused.out.find('\x1b') == std::string::npos);
+}
+
+TEST_CASE("every scheme and every option of it") { CHECK(check_rows(scheme_texts(16)) > 1000); }
+
+TEST_CASE("schemes whose tables, buckets and networks are small, so that a few tokens reach their ends") {
+  CHECK(
+      check_rows({"shaw(clip=2)", "relative(rows=3)", "relative(rows=3, capped=yes, table=per_layer)",
+          "t5(buckets=4, max_distance=6)", "t5(scale=head, table=per_layer)", "sandwich(dim=8)", "fire(width=4)",
+          "fire(width=4, init_length=2, activation=leaky_relu)", "rope(width=2)", "interpolated(rope, factor=3)",
+          "yarn(original=4)", "yarn(original=4, factor=2, layout=interleaved, width=2)", "cope(p_max=3)",
+          "cope(p_max=3, gates=values)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, interpolation=equation5)",
+          "cope(p_max=3, table=shared) + rope", "cope(p_max=3, z_from=rotated, z_scale=head) + rope",
+          "cope_mlp(width=3)", "cope_mlp(width=3, output=head, z_scale=head)", "cope_alibi(slopes=halving, first=0.25)",
+          "cope_alibi(slopes=learned, sign=plus)", "alibi + hard_attention", "dape(none, width=3)",
+          "dape(rope, width=3)", "dape(alibi, width=3, form=concat)", "dape(kerple, width=3, form=add_residual)",
+          "dape(fire, width=3, form=f_of_bias)", "cdape(alibi, width=3, kernel=1)",
+          "cdape(kerple, width=3, remask=yes)", "cdape(rope, width=3, pad=left)",
+          "cdape(none, width=3, kernel=2, pad=left)", "cdape(kerple, width=3)", "cdape(rope, width=3, kernel=5)",
+          "cdape(none, width=3, kernel=7)", "cdape(alibi, width=3, tril=no)", "cdape(rope, width=3, tril=no)",
+          "cdape(none, width=3, kernel=5, tril=always)"}) > 500);
+}
+
+TEST_CASE("every sum of two schemes that means something") { CHECK(check_rows(scheme_sums()) > 500); }
+
+TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check that is there for it") {
+  CHECK(failures_of(Flaw::none).empty());
+  CHECK(contains(failures_of(Flaw::sees_future), "causality"));
+  CHECK(contains(failures_of(Flaw::counts_columns), "prefix"));
+  CHECK(contains(failures_of(Flaw::counts_columns), "padding"));
+  CHECK(contains(failures_of(Flaw::mixes_batch), "batch"));
+  CHECK(contains(failures_of(Flaw::forgets_gradient), "gradcheck"));
+  CHECK(contains(failures_of(Flaw::reads_rows), "decoding"));
+  CHECK(contains(failures_of(Flaw::reads_rows), "strips"));
+  CHECK(contains(failures_of(Flaw::claims_shift), "shift"));
+  CHECK(contains(failures_of(Flaw::draws), "same bits"));
+  CHECK(contains(failures_of(Flaw::mixes_batch), "hidden"));
+  CHECK(contains(failures_of(Flaw::draws), "planned"));
+}
+
+TEST_CASE("a text that is refused has a reason and no cells") {
+  const ConformanceRow row = conform("cope(z_from=rotated)", 1);
+  CHECK(row.cells.empty());
+  CHECK(row.refusal.find("without a scheme that rotates") != std::string::npos);
+}
+
+TEST_CASE("the page says what came out, then every figure with what it means") {
+  const Scratch scratch("conformance");
+  const Outcome outcome = RunningProgram("conformance",
+      {"cope", "cdape(kerple)", "cope + rope", "--quiet", "--html", scratch / "page.html"}, scratch / "log")
+                              .finish();
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string page = text_of(scratch / "page.html");
+  const auto has = [&](const std::string& part) { return page.find(part) != std::string::npos; };
+  CHECK(has("<p class=\"verdict\">Passed: 3 schemes and compositions, 53 checks: none failed.</p>"));
+  CHECK(has("<span>cdape (1)</span>"));
+  CHECK(has("<span>cope + another (1)</span>"));
+  CHECK(has("<td class=\"marked\" title=\"rows depend on the run&#39;s length, as it says\">\u2260 0.0"));
+  for (const ConformanceCheck& check : conformance_checks()) CHECK(has("<dt>" + check.name + "</dt>"));
+}

@@ -1,0 +1,371 @@
+// Safetensors: round trips, and what a damaged, hostile or foreign file is answered with.
+#include "nn/io/safetensors.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+#include "nn/io/checkpoint.h"
+#include "nn/io/sha256.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+#include "tests/support/programs.h"
+#include "tests/support/tensors.h"
+
+namespace whence {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Scratch;
+
+std::string read_bytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_bytes(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+std::string framed(std::uint64_t length, const std::string& rest) {
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + rest;
+}
+
+// A file with this header and `data` zero bytes.
+std::string with_header(const std::string& json, std::size_t data = 0) {
+  return framed(json.size(), json + std::string(data, '\0'));
+}
+
+std::string entry(const std::string& shape, const std::string& offsets, const std::string& dtype = "F32") {
+  return R"({"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+
+std::string one(const std::string& shape, const std::string& offsets, const std::string& dtype = "F32") {
+  return R"({"x":)" + entry(shape, offsets, dtype) + "}";
+}
+
+SafetensorsFile small_file() {
+  return {{{"weight", Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3})}, {"flag", Tensor::of({1, 0, 1}, {3}, DType::boolean)}},
+      {{"made", "by hand"}}};
+}
+
+// The message that reading the file, or these bytes in it, gives; empty when it is accepted.
+std::string refusal(const std::string& path) {
+  try {
+    static_cast<void>(read_safetensors(path));
+    return "";
+  } catch (const FileError& problem) { return problem.what(); }
+}
+
+std::string refusal(const std::string& path, const std::string& bytes) {
+  write_bytes(path, bytes);
+  return refusal(path);
+}
+
+// Of the processor: a machine with other work to do is no slower by that.
+double seconds(const std::function<void()>& work) {
+  const std::clock_t begin = std::clock();
+  work();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: every dtype and layout comes back bit by bit, in any order the same bytes") {
+  const Scratch scratch("round");
+  SafetensorsFile content{{}, {{"b", "2"}, {"a", "one \"quoted\" \n"}}};
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean})
+    content.tensors.emplace_back(to_text("x.", dtype), Tensor::of({0, 1, 1, 0, 1, 0}, {2, 3}, dtype));
+  content.tensors.emplace_back("none", Tensor::zeros({2, 0, 3}));
+  content.tensors.emplace_back("scalar", Tensor::scalar(-0.0));
+  content.tensors.emplace_back(
+      "special", Tensor::of({std::nan(""), std::numeric_limits<double>::infinity(), 5e-324}, {3}, DType::f64));
+  content.tensors.emplace_back("transposed", raw::transpose(Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3})));
+  write_safetensors(scratch / "a", content);
+  const SafetensorsFile back = read_safetensors(scratch / "a");
+  REQUIRE(back.tensors.size() == content.tensors.size());
+  CHECK(back.metadata == Metadata{{"a", "one \"quoted\" \n"}, {"b", "2"}});
+  for (const auto& found : back.tensors) {
+    const Tensor& tensor = found.second;
+    CAPTURE(found.first);
+    const auto given = std::find_if(
+        content.tensors.begin(), content.tensors.end(), [&](const auto& other) { return other.first == found.first; });
+    REQUIRE(given != content.tensors.end());
+    const Tensor expected = raw::contiguous(given->second);
+    CHECK(tensor.shape() == expected.shape());
+    CHECK(tensor.dtype() == expected.dtype());
+    const std::size_t size = static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype());
+    CHECK(std::equal(tensor.bytes(), tensor.bytes() + size, expected.bytes()));
+  }
+  std::reverse(content.tensors.begin(), content.tensors.end());
+  write_safetensors(scratch / "b", content);
+  CHECK(read_bytes(scratch / "a") == read_bytes(scratch / "b"));
+}
+
+TEST_CASE("safetensors: the layout on disk") {
+  const Scratch scratch("layout");
+  const std::string seal = write_safetensors(scratch / "a", small_file()), bytes = read_bytes(scratch / "a");
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  CHECK(length == 240);  // 236 characters of JSON
+  const std::string padding(4, ' ');
+  CHECK(bytes.substr(8, length) == R"({"__metadata__":{"made":"by hand","whence.seal":")" + seal +
+                                       R"("},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+                                       R"("flag":{"dtype":"BOOL","shape":[3],"data_offsets":[24,27]}})" +
+                                       padding);
+  CHECK(bytes.size() == 8 + length + 27);
+  write_safetensors(scratch / "empty", {});
+  CHECK(read_bytes(scratch / "empty").size() == 8 + 104);
+  CHECK(read_safetensors(scratch / "empty").tensors.empty());
+}
+
+TEST_CASE("safetensors cut off at any length are refused") {
+  const Scratch scratch("cut");
+  write_safetensors(scratch / "whole", small_file());
+  const std::string bytes = read_bytes(scratch / "whole");
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    CAPTURE(length);
+    CHECK(refusal(scratch / "cut", bytes.substr(0, length)).starts_with(scratch / "cut" + ": safetensors: "));
+  }
+  CHECK(refusal(scratch / "cut", bytes).empty());
+  CHECK(refusal(scratch / "cut", bytes + "x").find("nothing after the last tensor required") != std::string::npos);
+}
+
+TEST_CASE("with any byte changed, safetensors by others are refused or well-formed") {
+  const Scratch scratch("flip");
+  write_safetensors(scratch / "whole", small_file());
+  std::string bytes = read_bytes(scratch / "whole");
+  bytes.replace(bytes.find(seal_key), 11, "unknown.key");
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    for (const unsigned flip : {0x01u, 0x20u, 0x80u, 0xFFu}) {
+      std::string damaged = bytes;
+      damaged[i] = static_cast<char>(static_cast<unsigned char>(damaged[i]) ^ flip);
+      write_bytes(scratch / "flip", damaged);
+      try {
+        const SafetensorsFile content = read_safetensors(scratch / "flip");
+        std::size_t total = 0;
+        for (const auto& [name, tensor] : content.tensors)
+          total += static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype());
+        CHECK(total == 27);
+      } catch (const FileError& problem) {
+        ++refused;
+        CHECK(std::string(problem.what()).starts_with(scratch / "flip" + ": safetensors: "));
+      }
+    }
+  }
+  CHECK(refused > 8 * 4);
+}
+
+TEST_CASE("a header length beyond the file is refused before it is allocated") {
+  const Scratch scratch("length");
+  const auto refuses = [&](const std::string& bytes, const char* text) {
+    CAPTURE(text);
+    CHECK(refusal(scratch / "x", bytes).find(text) != std::string::npos);
+  };
+  refuses("", "0 bytes; 8 bytes of header length and a header required");
+  refuses(framed(2, ""), "8 bytes; 8 bytes");
+  refuses(framed(0, "{}"), "header length at byte 0 is 0; 2 or more required");
+  refuses(framed(7, "{}"), "header length at byte 0 is 7 but 2 bytes follow");
+  refuses(framed(1, "{}"), "2 or more required");
+  refuses(framed((1ull << 63) - 1, "{}"), "at most 100000000 required");
+  refuses(framed(~0ull, "{}"), "header length at byte 0 is 18446744073709551615; at most");
+  refuses(framed(100'000'001, "{}"), "at most 100000000 required");
+  refuses(framed(100'000'000, "{}"), "is the file cut off?");
+  refuses(framed(2, "[]"), "byte 8 does not open a JSON object");
+  refuses(framed(4, "{} x"), "no JSON, from its byte 4 on");
+  refuses(framed(3, "{\"a"), "no JSON");
+}
+
+TEST_CASE("headers of another form, and dimensions that are no counts, are refused") {
+  const Scratch scratch("form");
+  const auto refuses = [&](const std::string& json, const char* text, std::size_t data = 4) {
+    const std::string message = refusal(scratch / "x", with_header(json, data));
+    CAPTURE(json.substr(0, 100));
+    CAPTURE(message);
+    CHECK(message.find(text) != std::string::npos);
+  };
+  const std::string good = entry("[1]", "[0,4]");
+  CHECK(refusal(scratch / "x", with_header("{\"x\":" + good + "}", 4)).empty());
+  refuses("{\"x\":" + good + ",\"x\":" + good + "}", "field 'x' given twice");
+  refuses(R"({"x":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "x: field 'dtype' given twice");
+  refuses(R"({"__metadata__":{"a":"1","a":"2"}})", "field 'a' given twice", 0);
+  refuses(R"({"__metadata__":{},"__metadata__":{}})", "field '__metadata__' given twice", 0);
+  refuses(R"({"__metadata__":{"a":1}})", "__metadata__: field 'a' is 1; a text required", 0);
+  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", R"(field 'a' is {"b":"c"}; a text required)", 0);
+  refuses(R"({"__metadata__":[]})", "'__metadata__' is []; an object required", 0);
+  refuses(R"({"x":{"dtype":"F32","shape":[1]}})", "x: no field 'data_offsets'");
+  refuses(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})",
+      "field 'more' given; dtype, shape and data_offsets required");
+  refuses(R"({"x":null})", "'x' is null; an object");
+  refuses(R"({"x":5})", "'x' is 5; an object");
+  refuses(R"({"x":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", "field 'dtype' is a list");
+  refuses(R"({"x":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", "field 'shape' is a whole number; a list");
+  refuses(R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "shape holds [1]");
+  refuses(one("[true]", "[0,4]"), "shape holds true; whole numbers");
+  refuses(one("[-1]", "[0,4]"), "shape holds -1");
+  refuses(one("[1.5]", "[0,4]"), "shape holds 1.5");
+  refuses(one("[1e0]", "[0,4]"), "shape holds 1.0");
+  refuses(one("[18446744073709551616]", "[0,4]"), "shape holds 1.8446744073709552e+19");
+  refuses(one("[1e400]", "[0,4]"), "a number beyond");  // out of a double's range
+  refuses(one("[\"1\"]", "[0,4]"), "shape holds \"1\"");
+  CHECK(refusal(scratch / "x", with_header(one("[]", "[0,4]"), 4)).empty());
+  refuses(one("[1]", "[0]"), "data_offsets of another length");
+  refuses(one("[1]", "[0,4,8]"), "data_offsets has more numbers");
+  refuses(one("[1,1,1,1,1,1,1]", "[0,4]"), "shape has more numbers; at most 6 required");
+  refuses("{\"\xFF\":" + good + "}", "no JSON");
+  refuses("{\"x\":" + good + "}" + std::string("\0garbage", 8), "header: holds a NUL at byte ");
+  refuses(R"({"a\u0000b":)" + good + "}", "a tensor is called 'a?b'; a name without NUL and ../ required");
+  refuses(R"({"../x":)" + good + "}", "a tensor is called '../x'");
+  refuses("{\"x\":" + good + "} more", "no JSON");
+  refuses(one("[1]", "[0,4]", std::string(10'000'000, 'A')), "has dtype 'AAAA");
+  std::string deep = R"({"x":)";
+  for (int i = 0; i < 1'000'000; ++i) deep += "[";
+  refuses(deep, "nests deeper");
+  deep = R"({"x":)";
+  for (int i = 0; i < 1'000'000; ++i) deep += R"({"a":)";
+  refuses(deep, "nests deeper");
+}
+
+TEST_CASE("a header of a million names is answered within a second, in one line of 500 characters at most") {
+  const Scratch scratch("bomb");
+  std::string json = "{";
+  for (int i = 0; i < 1'000'000; ++i) json += to_text(i ? "," : "", "\"", std::string(40, 'n'), i, "\":0");
+  std::string message;
+  CHECK(seconds([&] { message = refusal(scratch / "x", with_header(json + "}")); }) < 1);
+  CHECK(message.find("is 0; an object required") != std::string::npos);
+  json = "{";
+  for (int i = 0; i < 50'000; ++i) json += to_text(i ? "," : "", "\"", i, "\":", entry("[0]", "[0,0]"));
+  write_bytes(scratch / "x", with_header(json + "}"));
+  const Tensor weight = Tensor::zeros({1});
+  for (const std::string& name : {std::string("w"), std::string(100'000, 'w')}) {
+    try {
+      Module::Parameter wanted{};
+      wanted.path = name, wanted.tensor = weight;
+      load_weights(scratch / "x", {wanted});
+    } catch (const DoesNotFit& problem) { message = problem.what(); }
+    CAPTURE(message);
+    CHECK(message.find("lacks w") != std::string::npos);
+    CHECK(message.find("and 49996 more") != std::string::npos);
+    CHECK(message.size() < 500 + scratch.folder.string().size());
+  }
+}
+
+TEST_CASE("the seal is what anyone can compute, and notices every flipped bit and two swapped tensors") {
+  const Scratch scratch("sealed");
+  SafetensorsFile content = small_file();
+  content.tensors.emplace_back("Bias", Tensor::of({6, 5, 4, 3, 2, 1}, {2, 3}));
+  content.metadata.emplace("odd", "\"whence.seal\":\"\x1F");  // no seal, and a byte that is written as \u001f
+  const std::string path = scratch / "whole", seal = write_safetensors(path, content), bytes = read_bytes(path);
+  std::string without = bytes;
+  CHECK(sha256(without.replace(bytes.find(seal), 64, 64, '0')) == seal);
+  CHECK(read_safetensors(path).seal == seal);
+  CHECK(read_safetensors(path).metadata == content.metadata);
+  content.metadata.emplace("whence.seal", seal);
+  CHECK_THROWS_WITH_AS(write_safetensors(path, content), doctest::Contains("metadata whence.seal given"), Error);
+  CHECK(read_bytes(path) == bytes);
+  for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    const test::FlippedBit flipped(path, bit);
+    CAPTURE(bit);
+    if (refusal(path).empty()) CHECK(read_safetensors(path).seal.empty());  // a bit of the seal's name
+  }
+  std::string swapped = bytes;
+  const auto begin = swapped.end() - 51;
+  std::swap_ranges(begin, begin + 24, begin + 24);
+  const std::string message = refusal(scratch / "swapped", swapped);
+  CHECK(message.starts_with(scratch / "swapped" + ": is damaged: its SHA-256 is "));
+  CHECK(message.find(seal + ", as its metadata whence.seal says") != std::string::npos);
+  Trust trust{.accept_damaged = true};
+  CHECK(read_safetensors(scratch / "swapped", &trust).tensors.size() == 3);
+  REQUIRE(trust.notes.size() == 1);
+  CHECK(trust.notes[0] == message.substr(0, message.find("; restore it")) + "; it is used all the same");
+  write_bytes(scratch / "cut", bytes.substr(0, bytes.size() - 1));
+  CHECK_THROWS_AS(static_cast<void>(read_safetensors(scratch / "cut", &trust)), FileError);  // no form, no numbers
+}
+
+TEST_CASE("shapes that overflow, and data that overlap or leave holes, are refused") {
+  const Scratch scratch("data");
+  const auto refuses = [&](const std::string& json, std::size_t data, const char* text) {
+    const std::string message = refusal(scratch / "x", with_header(json, data));
+    CAPTURE(json);
+    CAPTURE(message);
+    CHECK(message.find(text) != std::string::npos);
+  };
+  refuses(one("[4294967296,4294967296]", "[0,0]"), 0, "overflow at extent 4294967296");
+  refuses(one("[4611686018427387904,8]", "[0,0]"), 0, "overflow at extent");
+  refuses(one("[4611686018427387904,8,0]", "[0,0]"), 0, "overflow at extent");
+  refuses(one("[0,4611686018427387904,8]", "[0,0]"), 0, "overflow at extent");
+  refuses(one("[18446744073709551615]", "[0,0]"), 0, "shape holds 18446744073709551615; whole numbers from 0");
+  refuses(one("[2]", "[0,4]"), 4, "has 4 bytes; 8 required by F32 [2]");
+  refuses(one("[0]", "[0,4]"), 4, "has 4 bytes; 0 required");
+  refuses(one("[1]", "[0,4]"), 8, "end at 4 of 8 data bytes");
+  refuses(one("[1]", "[4,8]"), 8, "begins at 4 where the data before it ends at 0");
+  refuses(one("[1]", "[4,0]"), 4, "lies from 4 to 0");
+  refuses(one("[1]", "[0,4]"), 0, "begin <= end <= 0");
+  refuses(one("[1]", "[18446744073709551612,18446744073709551615]"), 4, "data_offsets holds 18446744073709551612");
+  refuses("{\"a\":" + entry("[2]", "[0,8]") + ",\"b\":" + entry("[2]", "[4,12]") + "}", 12,
+      "tensor 'b' begins at 4 where the data before it");
+  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[0,4]") + "}", 4, "neither hole nor overlap");
+  refuses("{\"a\":" + entry("[1]", "[0,4]") + ",\"b\":" + entry("[1]", "[8,12]") + "}", 12, "neither hole nor overlap");
+  refuses(one("[1]", "[0,1]", "U8"), 1, "tensor 'x' has dtype 'U8'; F16, BF16, F32, F64, I32, I64 or BOOL required");
+  refuses(one("[1]", "[0,1]", "F8_E4M3"), 1, "'F8_E4M3'");
+  write_bytes(scratch / "x", framed(one("[2]", "[0,2]", "BOOL").size(), one("[2]", "[0,2]", "BOOL") + "\x01\x07"));
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors(scratch / "x")), doctest::Contains("holds 7 at element 1"), FileError);
+  const std::string empties =
+      "{\"b\":" + entry("[1]", "[0,4]") + ",\"a\":" + entry("[0]", "[4,4]") + ",\"c\":" + entry("[3,0]", "[0,0]") + "}";
+  write_bytes(scratch / "x", with_header(empties, 4));
+  CHECK(read_safetensors(scratch / "x").tensors.size() == 3);
+  const std::string unaligned = "{\"a\":" + entry("[1]", "[0,1]", "BOOL") + ",\"b\":" + entry("[1]", "[1,5]") + "}";
+  write_bytes(scratch / "x", framed(unaligned.size(), unaligned + std::string("\1\0\0\x80\x3F", 5)));
+  CHECK(read_safetensors(scratch / "x").tensors[1].second.item() == 1);  // copied: no number is read where it lies
+}
+
+TEST_CASE("other formats are named, and only regular files are read") {
+  const Scratch scratch("foreign");
+  const auto refuses = [&](const std::string& bytes, const char* text) {
+    CHECK(refusal(scratch / "x", bytes).find(text) != std::string::npos);
+  };
+  const std::string rest(64, '\x11');
+  refuses("PK\x03\x04" + rest, "a zip archive, as torch.save writes");
+  refuses("\x80\x02}q" + rest, "a Python pickle");
+  refuses("GGUF" + rest, "a GGUF file");
+  refuses("\x89HDF\r\n\x1a\n" + rest, "an HDF5 file");
+  CHECK_THROWS_WITH_AS(static_cast<void>(read_safetensors(scratch.folder.string())),
+      doctest::Contains("not a regular file"), SystemError);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors("/dev/zero")), doctest::Contains("not a regular file"), SystemError);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors(scratch / "missing")), doctest::Contains("No such file"), SystemError);
+  REQUIRE(mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(read_safetensors(scratch / "pipe")), doctest::Contains("not a regular file"), SystemError);
+}
+
+TEST_CASE("a write that fails leaves the old file and nothing else") {
+  const Scratch scratch("fail");
+  write_safetensors(scratch / "a", small_file());
+  const std::string before = read_bytes(scratch / "a");
+  const Tensor x = Tensor::ones({2});
+  CHECK_THROWS_WITH_AS(
+      write_safetensors(scratch / "a", {{{"x", x}, {"x", x}}, {}}), doctest::Contains("'x' given twice"), Error);
+  CHECK_THROWS_AS(write_safetensors(scratch / "a", {{{"__metadata__", x}}, {}}), Error);
+  CHECK_THROWS_WITH_AS(
+      write_safetensors(scratch / "a", {{{"\xFF", x}}, {}}), doctest::Contains("UTF-8 required"), Error);
+  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"x", Tensor::zeros({1}, DType::dual)}}, {}}),
+      doctest::Contains("no name for"), Error);
+  CHECK_THROWS_AS(write_safetensors(scratch / "no/such/folder", small_file()), InputError);
+  CHECK_THROWS_WITH_AS(
+      write_safetensors("/dev/null", small_file()), doctest::Contains("not a regular file"), InputError);
+  CHECK_THROWS_AS(write_safetensors(scratch.folder.string(), small_file()), InputError);
+  CHECK(read_bytes(scratch / "a") == before);
+  CHECK(std::distance(fs::directory_iterator(scratch.folder), fs::directory_iterator()) == 1);
+}
+
+}  // namespace whence

@@ -1,0 +1,247 @@
+// Modules: paths, initialisation, casting, freezing. Layers against loops. Schedules against their formulas.
+#include <cmath>
+#include <memory>
+#include <numbers>
+#include <set>
+
+#include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/layers/embedding.h"
+#include "nn/layers/linear.h"
+#include "nn/layers/mlp.h"
+#include "nn/layers/norm.h"
+#include "nn/training/schedule.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+#include "tests/support/tensors.h"
+
+namespace whence {
+namespace {
+
+struct Block final : Module {
+  Linear first{3, 4};
+  Norm norm{4};
+  Tensor scale = param("scale", {2}, Init::ones());
+  explicit Block(bool extra = false) {
+    child("first", first);
+    if (extra) child("norm", norm);
+  }
+};
+
+struct Stack final : Module {
+  Block a, b;
+  explicit Stack(bool extra = false) : a(extra) {
+    child("blocks", 0, a);
+    child("blocks", 1, b);
+  }
+};
+
+struct Registers final : Module {
+  Linear one{1, 1}, two{1, 1};
+  void take(const std::string& name) { static_cast<void>(param(name, {1}, Init::zeros())); }
+  void adopt(const std::string& name, Module& module) { child(name, module); }
+};
+
+std::vector<std::string> paths_of(const Module& module) {
+  std::vector<std::string> paths;
+  for (const auto& parameter : module.parameters()) paths.push_back(parameter.path);
+  return paths;
+}
+
+std::vector<double> numbers_at(const Module& module, const std::string& path) {
+  for (const auto& parameter : module.parameters())
+    if (parameter.path == path) return parameter.tensor.to_vector();
+  FAIL("no parameter ", path);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("module: paths of a whole subtree, own parameters first, in order of registration") {
+  const Stack stack;
+  CHECK(paths_of(stack) == std::vector<std::string>{"blocks.0.scale", "blocks.0.first.weight", "blocks.0.first.bias",
+                               "blocks.1.scale", "blocks.1.first.weight", "blocks.1.first.bias"});
+  CHECK(stack.b.first.path() == "blocks.1.first");
+  CHECK(stack.path().empty());
+  CHECK(stack.parameter_count() == 2 * (2 + 12 + 4));
+}
+
+TEST_CASE("module: names are checked") {
+  Registers module;
+  CHECK_THROWS_WITH_AS(module.take(""), doctest::Contains("an empty name"), Error);
+  CHECK_THROWS_WITH_AS(module.take("a.b"), doctest::Contains("without dots"), Error);
+  module.take("a");
+  CHECK_THROWS_WITH_AS(module.take("a"), doctest::Contains("'a' given twice"), Error);
+  CHECK_THROWS_WITH_AS(module.adopt("a", module.one), doctest::Contains("'a' given twice"), Error);
+  module.adopt("one", module.one);
+  CHECK_THROWS_WITH_AS(module.adopt("again", module.one), doctest::Contains("without a parent"), Error);
+  CHECK_THROWS_WITH_AS(module.adopt("self", module), doctest::Contains("a tree required"), Error);
+  CHECK(paths_of(module) == std::vector<std::string>{"a", "one.weight", "one.bias"});
+}
+
+TEST_CASE("module: a child that dies first is forgotten, and one that outlives its parent is free again") {
+  auto parent = std::make_unique<Registers>();
+  auto child = std::make_unique<Linear>(2, 2);
+  parent->adopt("gone", *child);
+  child.reset();
+  CHECK(paths_of(*parent).empty());
+  const auto survivor = std::make_unique<Linear>(2, 2);
+  parent->adopt("kept", *survivor);
+  parent = std::make_unique<Registers>();
+  parent->adopt("new", *survivor);
+  CHECK(paths_of(*parent) == std::vector<std::string>{"new.weight", "new.bias"});
+}
+
+TEST_CASE("module: a parameter's first numbers depend on seed and path alone") {
+  Stack plain, larger(true), other;
+  CHECK(std::isnan(numbers_at(plain, "blocks.0.first.weight")[0]));  // not initialised: loud
+  plain.initialise(7);
+  larger.initialise(7);
+  other.initialise(8);
+  for (const auto& path : paths_of(plain)) CHECK(numbers_at(plain, path) == numbers_at(larger, path));
+  const auto weight = numbers_at(plain, "blocks.0.first.weight");
+  CHECK(weight != numbers_at(other, "blocks.0.first.weight"));
+  CHECK(weight != numbers_at(plain, "blocks.1.first.weight"));
+  Stack precise;
+  precise.to(DType::f64);
+  precise.initialise(7);
+  precise.to(DType::f32);
+  for (const auto& path : paths_of(plain)) CHECK(numbers_at(plain, path) == numbers_at(precise, path));
+}
+
+TEST_CASE("init: moments, bounds and texts") {
+  const Stream stream(3, "init");
+  const auto mean_and_deviation = [](const Tensor& x) {
+    double sum = 0, squares = 0;
+    for (const double value : x.to_vector()) sum += value, squares += value * value;
+    const double mean = sum / static_cast<double>(x.numel());
+    return std::pair(mean, std::sqrt(squares / static_cast<double>(x.numel()) - mean * mean));
+  };
+  const auto [mean, deviation] = mean_and_deviation(Init::normal(1, 0.5).draw({100, 400}, stream, DType::f64));
+  CHECK(mean == doctest::Approx(1).epsilon(0.01));
+  CHECK(deviation == doctest::Approx(0.5).epsilon(0.01));
+  const Tensor cut = Init::truncated_normal(1, 0.5).draw({100, 400}, stream, DType::f64);
+  for (const double value : cut.to_vector()) REQUIRE(std::abs(value - 1) <= 1.0);
+  CHECK(mean_and_deviation(cut).second == doctest::Approx(0.5 * 0.8796).epsilon(0.01));  // of a normal cut at 2: 0.8796
+  for (const double value : Init::fan_in(16).draw({1000}, stream).to_vector()) REQUIRE(std::abs(value) <= 0.25);
+  CHECK(Init::fan_in(16).text() == "uniform(-0.25, 0.25)");
+  CHECK(Init::normal(0, 0.02).text() == "normal(0, 0.02)");
+  CHECK(Init::zeros().text() == "zeros");
+  CHECK(Init::constant(0.5).text() == "constant(0.5)");
+  CHECK_THROWS_WITH_AS(static_cast<void>(Init::normal(0, -1)), doctest::Contains("deviation -1"), Error);
+  CHECK_THROWS_WITH_AS(static_cast<void>(Init::uniform(1, 0)), doctest::Contains("low <= high"), Error);
+}
+
+TEST_CASE("module: casting keeps handles, gradients and training alive") {
+  Linear layer(2, 1);
+  layer.initialise(1);
+  const Tensor weight = layer.weight();
+  const std::vector<double> before = weight.to_vector();
+  backward(sum(layer(Tensor::ones({1, 2}))));
+  layer.to(DType::f64);
+  CHECK(weight.dtype() == DType::f64);
+  CHECK(weight.to_vector() == before);
+  CHECK_FALSE(gradient(weight).defined());
+  backward(sum(layer(Tensor::of({3, 5}, {1, 2}, DType::f64))));
+  CHECK(gradient(weight).dtype() == DType::f64);
+  CHECK(gradient(weight).to_vector() == std::vector<double>{3, 5});
+  CHECK_THROWS_WITH_AS(layer.to(DType::i64), doctest::Contains("floating dtype required"), Error);
+}
+
+TEST_CASE("module: frozen parameters have no gradient") {
+  Stack stack;
+  stack.initialise(1);
+  stack.freeze("blocks.0.*");
+  CHECK_FALSE(tracked(stack.a.scale));
+  CHECK(tracked(stack.b.scale));
+  CHECK(stack.parameters()[0].frozen);
+  CHECK_FALSE(stack.parameters()[3].frozen);
+  CHECK_THROWS_WITH_AS(stack.freeze("blocks.7.*"), doctest::Contains("no parameter matches 'blocks.7.*'"), Error);
+}
+
+TEST_CASE("layers: numbers against loops") {
+  Linear layer(3, 2);
+  layer.to(DType::f64);
+  layer.initialise(5);
+  raw::copy_into(Tensor::of({0.25, -0.5}, {2}, DType::f64), layer.bias());
+  const std::vector<double> x{1, 2, 3, -1, 0.5, 2}, w = layer.weight().to_vector();
+  const std::vector<double> y = layer(Tensor::of(x, {2, 3}, DType::f64)).to_vector();
+  for (std::size_t row = 0; row < 2; ++row) {
+    for (std::size_t out = 0; out < 2; ++out) {
+      const double expected =
+          x[3 * row] * w[3 * out] + x[3 * row + 1] * w[3 * out + 1] + x[3 * row + 2] * w[3 * out + 2];
+      CHECK(y[2 * row + out] == doctest::Approx(expected + (out == 0 ? 0.25 : -0.5)).epsilon(1e-14));
+    }
+  }
+  Embedding table(4, 2);
+  table.initialise(1);
+  const std::vector<double> rows = table.weight().to_vector();
+  const Tensor picked = table(Tensor::of({3, 0, 3}, {3}, DType::i64));
+  CHECK(picked.to_vector() == std::vector<double>{rows[6], rows[7], rows[0], rows[1], rows[6], rows[7]});
+  Norm norm(2, NormKind::layer, 1e-12);
+  norm.to(DType::f64);
+  const std::vector<double> normed = norm(Tensor::of({1, 3}, {1, 2}, DType::f64)).to_vector();
+  CHECK(normed[0] == doctest::Approx(-1).epsilon(1e-10));
+  CHECK(normed[1] == doctest::Approx(1).epsilon(1e-10));
+}
+
+TEST_CASE("mlp: each activation, and its probe") {
+  for (const Activation activation : {Activation::gelu, Activation::gelu_erf, Activation::relu}) {
+    MLP mlp({.dim = 2, .hidden = 3, .activation = activation});
+    mlp.initialise(2);
+    const Tensor x = Tensor::of({1, -2}, {1, 2});
+    const Capture capture("hidden");
+    const Tensor y = mlp(x);
+    CHECK(y.shape() == Shape{1, 2});
+    const std::vector<double> hidden = capture["hidden"].value().to_vector(),
+                              w = mlp.parameters()[0].tensor.to_vector();
+    for (std::size_t i = 0; i < 3; ++i) {
+      const double s = w[2 * i] - 2 * w[2 * i + 1];
+      const double cube = std::sqrt(2 / std::numbers::pi) * (s + 0.044715 * s * s * s);
+      const double expected = activation == Activation::relu       ? std::max(s, 0.0)
+                              : activation == Activation::gelu_erf ? s * 0.5 * (1 + std::erf(s / std::sqrt(2.0)))
+                                                                   : s * 0.5 * (1 + std::tanh(cube));
+      CHECK(hidden[i] == doctest::Approx(expected).epsilon(1e-5));
+    }
+    CHECK(activation_of(to_string(activation)) == activation);
+  }
+  CHECK_THROWS_AS(static_cast<void>(activation_of("gleu")), InputError);
+  CHECK_THROWS_AS(MLP({.dim = 2}), Error);
+}
+
+TEST_CASE("schedule: warm-up, then constant, linear or cosine") {
+  const Schedule linear({.peak = 2, .steps = 10, .warm_up = 4, .decay = Decay::linear});
+  CHECK(linear(1) == 0.5);
+  CHECK(linear(4) == 2);
+  CHECK(linear(5) == doctest::Approx(2 * 6.0 / 7));
+  CHECK(linear(10) == doctest::Approx(2 / 7.0));
+  CHECK(linear(11) == 0);
+  CHECK(linear(1000) == 0);
+  const Schedule cosine({.peak = 1, .steps = 8, .decay = Decay::cosine, .floor = 0.1});
+  CHECK(cosine(1) == 1);
+  CHECK(cosine(5) == doctest::Approx(0.55));
+  CHECK(cosine(9) == doctest::Approx(0.1));
+  const Schedule constant({.peak = 3, .steps = 5, .warm_up = 2});
+  CHECK(constant(1) == 1.5);
+  CHECK(constant(5) == 3);
+  const Schedule all_warm_up({.peak = 1, .steps = 4, .warm_up = 4, .decay = Decay::linear});
+  CHECK(all_warm_up(4) == 1);
+  CHECK_THROWS_AS(static_cast<void>(constant(0)), Error);
+}
+
+TEST_CASE("schedule: options out of range or without effect are refused") {
+  const auto refuses = [](const ScheduleOptions& options, const char* text) {
+    CHECK_THROWS_WITH_AS(Schedule{options}, doctest::Contains(text), InputError);
+  };
+  refuses({.peak = std::nan(""), .steps = 1}, "learning rate nan");
+  refuses({.peak = 0, .steps = 1}, "learning rate 0");
+  refuses({.peak = 1, .steps = 0}, "0 steps");
+  refuses({.peak = 1, .steps = 5, .warm_up = 6}, "6 warm-up steps");
+  refuses({.peak = 1, .steps = 5, .decay = Decay::linear, .floor = 2}, "floor 2");
+  refuses({.peak = 1, .steps = 5, .floor = 0.5}, "no effect");
+  CHECK(decay_of("cosine") == Decay::cosine);
+  CHECK_THROWS_AS(static_cast<void>(decay_of("cosinus")), InputError);
+}
+
+}  // namespace whence

@@ -1,0 +1,129 @@
+// The named models: parameter counts worked out by hand, their parts, and a training step of each kind of block.
+#include "nn/models.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/inspect/probe.h"
+#include "nn/decoding.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+index_t count(const std::string& name, const std::string& scheme = {}) {
+  return Transformer(named_model(name, scheme)).parameter_count();
+}
+
+// The named model, small enough to compute with.
+TransformerOptions shrunk(const std::string& name) {
+  TransformerOptions options = named_model(name);
+  options.vocabulary = 7, options.length = 9, options.dim = 8, options.layers = 2, options.heads = 2,
+  options.hidden = 12;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("parameter counts of the papers' models") {
+  // GPT-2: 50257 x 768 + 1024 x 768 + 12 (4 x 768 x 768 + 4 x 768 + 2 x 4 x 768 x 768 + 5 x 768 + 4 x 768) + 2 x 768
+  CHECK(count("gpt2-124m") == 124439808);
+  CHECK(count("gpt2-124m", "none") == 123653376);
+  CHECK(count("gpt2-124m", "cope(p_max=64, table=shared)") == 123653376 + 65 * 64);  // the paper's 123.7 M
+  CHECK(count("llama-20m") == 2 * 32000 * 256 + 4 * (4 * 256 * 256 + 3 * 256 * 768 + 2 * 256) + 256);  // 19.8 M
+  CHECK(count("neox-125m") == 2 * 50304 * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
+  CHECK(count("che") == 2 * 12 * 256 + 5 * (12 * 256 * 256 + 5 * 256 + 4 * 256));
+}
+
+TEST_CASE("an unknown model is refused with the nearest name") {
+  CHECK(message([] { (void)named_model("gpt2-124"); }).ends_with("did you mean 'gpt2-124m'?"));
+}
+
+TEST_CASE("an encoder refuses schemes that need a causal mask") {
+  TransformerOptions options = shrunk("che");
+  options.scheme = "cope(p_max=4)";
+  CHECK(message([&] {
+    const Transformer model(options);
+  }).find("transformer: cope(p_max=4) in a model that is not causal given") == 0);
+}
+
+TEST_CASE("every named model trains: a gradient at every parameter, and right ones") {
+  for (const NamedModel& named : named_models()) {
+    CAPTURE(named.name);
+    TransformerOptions options = shrunk(named.name);
+    options.dropout = options.pattern_dropout = options.hidden_dropout = 0;
+    Transformer model(options);
+    randomise(model);
+    const Tensor tokens = random_tokens(2, 5, options.vocabulary);
+    std::vector<Tensor> parameters;
+    for (const Module::Parameter& parameter : model.parameters()) parameters.push_back(parameter.tensor);
+    const auto loss = [&] { return cross_entropy(model(tokens), tokens); };
+    for (const Tensor& gradient : grad(loss(), {}, parameters, {.allow_unused = true})) CHECK(gradient.defined());
+    // The derivative along all parameters at once, by central differences.
+    const auto moved = [&](double step) {
+      const NoGrad values_only;
+      for (const Module::Parameter& parameter : model.parameters()) {
+        raw::copy_into(
+            raw::add(parameter.tensor.detach(), normal(parameter.tensor.shape(), 9) * step), parameter.tensor);
+      }
+      return loss().item();
+    };
+    const std::vector<Tensor> gradients = grad(loss(), {}, parameters);
+    double expected = 0;
+    for (std::size_t k = 0; k < parameters.size(); ++k) expected += dot(gradients[k], normal(parameters[k].shape(), 9));
+    const double step = 1e-5, plus = moved(step), minus = moved(-2 * step);
+    CHECK((plus - minus) / (2 * step) == doctest::Approx(expected).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("post-LN models end normalised, encoders see the future, decoders do not") {
+  for (const NamedModel& named : named_models()) {
+    CAPTURE(named.name);
+    Transformer model(shrunk(named.name));
+    randomise(model);
+    const Tensor tokens = Tensor::of({1, 2, 3, 4, 5}, {1, 5}, DType::i64),
+                 other = Tensor::of({1, 2, 3, 4, 6}, {1, 5}, DType::i64);
+    const bool same = same_bits(contiguous(slice(model(tokens), 1, 0, 4)), contiguous(slice(model(other), 1, 0, 4)));
+    CHECK(same == named.options.causal);
+    if (!named.options.causal) CHECK_THROWS_AS(Decoding(model, 8), Error);
+  }
+}
+
+TEST_CASE("dropout of patterns and hidden numbers: in training only, another in every step") {
+  TransformerOptions options = shrunk("ram");
+  options.dropout = 0;
+  Transformer model(options);
+  randomise(model);
+  const Tensor tokens = random_tokens(2, 8, options.vocabulary);
+  const Pass pass{.training = true, .seed = 3, .step = 7};
+  CHECK(distance(model(tokens, pass), model(tokens)) > 1e-3);
+  CHECK(same_bits(model(tokens, pass), model(tokens, pass)));
+  CHECK(distance(model(tokens, pass), model(tokens, {.training = true, .seed = 3, .step = 8})) > 1e-3);
+}
+
+TEST_CASE("dropout of patterns drops the same pairs in every executor, whatever the blocks of rows") {
+  const Sequence prefilled = Sequence::continued(4, 7, 16);
+  Sequence padded = Sequence::padded(
+      Tensor::of({1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 11}, DType::boolean));
+  for (const Sequence& sequence :
+      {Sequence::run(11, false), Sequence::run(11), padded, prefilled, Sequence::continued(10, 1, 16)}) {
+    const Shape keys{2, 3, 11, 4}, queries{2, 3, sequence.rows, 4};
+    const AttendInputs inputs{.x = {},
+        .query = normal(queries, 1),
+        .key = normal(keys, 2),
+        .value = normal(keys, 3),
+        .sequence = sequence,
+        .dropout = PatternDropout{0.4, Stream(5, "tests.pattern")}};
+    const Stages none;
+    CAPTURE(sequence.causal);
+    CAPTURE(sequence.first_row);
+    const Tensor whole = reference_executor().attend(inputs, none);
+    CHECK(distance(tiled_executor().attend(inputs, none), whole) < 1e-14);
+    for (const index_t rows : {1, 3, 4, 11})
+      CHECK(distance(strips_executor_of(rows)->attend(inputs, none), whole) < 1e-14);
+    AttendInputs undisturbed = inputs;
+    undisturbed.dropout.reset();
+    CHECK(distance(reference_executor().attend(undisturbed, none), whole) > 1e-3);
+  }
+}

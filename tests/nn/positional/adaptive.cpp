@@ -1,0 +1,217 @@
+// What must hold of DAPE and CDAPE. Worked numbers: tests/nn/positional/worked/contextual.cpp.
+#include "autograd/ops.h"
+#include "nn/training/training_step.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+TEST_CASE("adaptive: decoding without tril is refused, as rows would need keys that are yet to come") {
+  const auto leaking = random_model("cdape(alibi, width=3, tril=no)");
+  Decoding decoding(*leaking, 12);
+  CHECK(error_text([&] { (void)decoding(random_tokens(1, 3, 5)); }).find("tril=no in decoding") != std::string::npos);
+}
+
+TEST_CASE("adaptive: a longer run leaves rows of faithful CDAPE as they were, but the last k/2") {
+  const AttendInputs longer = random_inputs(12);
+  index_t reach = 0;
+  for (const std::string text :
+      {"cdape(kerple, width=3)", "cdape(rope, width=3, kernel=5)", "cdape(none, width=3, kernel=7)"}) {
+    CAPTURE(text);
+    const Bare scheme(text);
+    ++reach;
+    for (index_t row = 0; row < 8; ++row) CHECK((prefix_gap(scheme, longer, 8, row) < 1e-13) == (row < 8 - reach));
+    CHECK(!scheme.claims().prefix_consistent);
+  }
+}
+
+TEST_CASE("adaptive: a bidirectional CDAPE sees all keys, or the lower triangle alone if told so") {
+  const AttendInputs causal = random_inputs(9);
+  AttendInputs open = causal;
+  open.sequence = Sequence::run(9, false);
+  const Bare one("cdape(none, width=3)"), always("cdape(none, width=3, tril=always)");
+  const Tensor triangle = one.logits(causal);
+  CHECK(distance(masked(always.logits(open), causal.sequence.mask()).detach(), triangle.detach()) < 1e-13);
+  CHECK(distance(always.logits(causal).detach(), triangle.detach()) == 0);  // as it is in causal models anyway
+  CHECK(distance(masked(one.logits(open), causal.sequence.mask()).detach(), triangle.detach()) > 0.01);
+  CHECK(tokens_seen(one, open, 4) == up_to(8));
+}
+
+TEST_CASE("adaptive: without tril a row of CDAPE sees the next k - 1 keys and none behind them") {
+  const AttendInputs inputs = random_inputs(12);
+  for (const index_t k : {3, 5, 7}) {
+    CAPTURE(k);
+    const Bare leaking(to_text("cdape(alibi, width=3, kernel=", k, ", tril=no)"));
+    for (const index_t row : {0, 4}) CHECK(tokens_seen(leaking, inputs, row) == up_to(row + k - 1));
+    CHECK(!parse_schemes(to_text("cdape(alibi, kernel=", k, ", tril=no)"))[0].make({8, 2, 9})->claims().sees_no_future);
+  }
+}
+
+TEST_CASE("adaptive: without tril every base's bias above the diagonal is that of distance 0") {
+  const AttendInputs inputs = random_inputs(6);
+  for (const std::string base : {"alibi", "kerple", "kerple(form=power)", "sandwich(dim=8)", "fire(width=3)",
+           "t5(buckets=4, max_distance=6)", "relative(rows=3)", "forgetting", "interpolated(alibi, factor=3)"}) {
+    CAPTURE(base);
+    const Capture capture("*conv_in");
+    (void)Bare("cdape(" + base + ", tril=no)").output(inputs);
+    const Tensor x = capture[capture.names().at(0)].value();  // S, then B: [1 4 i j]
+    for (index_t h = 2; h < 4; ++h) {
+      for (index_t i = 0; i < 6; ++i)
+        for (index_t j = i + 1; j < 6; ++j) CHECK(x.at({0, h, i, j}) == x.at({0, h, i, i}));
+      CHECK(x.at({0, h, 5, 0}) != x.at({0, h, 5, 5}));
+    }
+  }
+}
+
+TEST_CASE("adaptive: CDAPE refuses a mask per head, DAPE takes one") {
+  AttendInputs inputs = random_inputs(5);
+  inputs.sequence.given_mask = raw::copy(raw::expand(inputs.sequence.mask(), {1, 2, 5, 5}));
+  CHECK_THROWS_AS((void)Bare("cdape(alibi)").output(inputs), InputError);
+  CHECK(error_text([&] {
+    (void)Bare("cdape(alibi)").output(inputs);
+  }).find("cdape: a mask of [1,2,5,5] given; one for all heads, [1|b 1 i j], required") != std::string::npos);
+  CHECK(distance(Bare("dape(alibi)").output(inputs).detach(), Bare("dape(alibi)").output(random_inputs(5)).detach()) ==
+        0);
+}
+
+TEST_CASE("DAPE's and CDAPE's identities") {
+  const AttendInputs inputs = random_inputs(9);
+  const auto copy = [](const Bare& from, const Bare& to, std::initializer_list<const char*> names) {
+    for (const char* name : names) to.set(name, from[name]);
+  };
+  const auto all = {"hidden.weight", "hidden.bias", "output.weight", "output.bias"};
+
+  const Bare dape("dape(alibi, width=3)"), one("cdape(alibi, width=3, kernel=1)"), three("cdape(alibi, width=3)");
+  copy(dape, one, all);
+  CHECK(distance(one.logits(inputs), dape.logits(inputs)) < 1e-13);
+
+  copy(dape, three, {"hidden.bias", "output.bias"});
+  for (const char* name : {"hidden.weight", "output.weight"}) {  // only the middle tap
+    const Tensor middle = reshape(dape[name], {dape[name].size(0), -1, 1, 1}),
+                 zero = Tensor::zeros(middle.shape(), DType::f64);
+    three.set(name, concat_along(3, {zero, middle, zero}));
+  }
+  CHECK(distance(three.logits(inputs), dape.logits(inputs)) < 1e-13);
+
+  const Bare alibi("alibi");
+  for (const Bare* each : {&dape, &three}) {
+    each->fill("output.weight", 0), each->fill("output.bias", 0);
+    CHECK(distance(each->logits(inputs), alibi.logits(inputs)) < 1e-13);
+  }
+
+  // A bias of 0: S + B + f(S + B) = S + f(S).
+  const Bare none("dape(none, width=3)"), added("dape(relative, width=3, form=add_residual)");
+  added.fill("base.table", 0);
+  copy(none, added, all);
+  CHECK(distance(added.logits(inputs), none.logits(inputs)) == 0);
+}
+
+TEST_CASE("adaptive: in a sum, f reads the bias of its own base alone") {
+  const AttendInputs inputs = random_inputs(9);
+  for (const std::string name : {"dape", "cdape"}) {
+    const Bare alone(name + "(alibi, width=3)"), beside(name + "(alibi, width=3) + sandwich"), bias("sandwich"),
+        none("none");
+    for (const char* part : {"hidden.weight", "hidden.bias", "output.weight", "output.bias"})
+      beside.set(part, alone[part]);
+    const Tensor expected = alone.logits(inputs) + bias.logits(inputs) - none.logits(inputs);
+    CHECK(distance(beside.logits(inputs).detach(), expected.detach()) < 1e-13);
+  }
+}
+
+TEST_CASE("adaptive: the last bias of each network moves whole rows, which attention cannot see") {
+  const AttendInputs inputs = random_inputs(9);
+  for (const std::string text : {"dape(alibi, width=3)", "dape(rope, width=3)", "cdape(alibi, width=3)",
+           "cdape(none, width=3, kernel=5, remask=yes)", "cope_mlp(width=3)", "cope_mlp(width=3, output=head)"}) {
+    CAPTURE(text);
+    const Bare scheme(text);
+    const Tensor before = scheme.output(inputs),
+                 gradient = grad(sum(before * normal(before.shape(), 8)), {}, {scheme["output.bias"]})[0];
+    CHECK(largest(gradient) < 1e-14);
+    scheme.set("output.bias", scheme["output.bias"] + 3.0);
+    CHECK(distance(scheme.output(inputs).detach(), before.detach()) < 1e-13);
+    CHECK(distance(scheme.logits(inputs).detach(), Tensor::zeros({1, 2, 9, 9}, DType::f64)) >
+          1);  // while the logits do move
+  }
+}
+
+TEST_CASE("adaptive: DAPE's parameters start as PyTorch's layers do") {
+  const auto init_of = [](const std::string& text, const std::string& ending) {
+    const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
+    for (const Module::Parameter& parameter : scheme->parameters())
+      if (parameter.path == ending) return parameter.init.text();
+    return std::string("no such parameter");
+  };
+  CHECK(init_of("dape(alibi)", "hidden.weight") == Init::fan_in(4).text());
+  CHECK(init_of("dape(alibi, form=add_residual)", "hidden.bias") == Init::fan_in(2).text());
+  CHECK(init_of("dape(none)", "hidden.weight") == Init::fan_in(2).text());
+  CHECK(init_of("dape(none)", "output.bias") == Init::fan_in(32).text());
+  CHECK(init_of("cdape(alibi)", "hidden.weight") == Init::fan_in(12).text());
+  CHECK(init_of("cdape(rope, kernel=5)", "hidden.bias") == Init::fan_in(10).text());
+  CHECK(init_of("cdape(rope, kernel=5, width=3)", "output.weight") == Init::fan_in(15).text());
+  CHECK(init_of("cope_mlp", "hidden.weight") == Init::fan_in(1).text());
+  CHECK(init_of("cope_mlp", "output.weight") == Init::fan_in(64).text());
+}
+
+TEST_CASE("adaptive: what would have no effect or no meaning is refused, with a reason") {
+  const auto refused = [](const std::string& text) { return error_text([&] { (void)Bare(text); }); };
+  const auto says = [&](const std::string& text, const std::string& part) {
+    CHECK_MESSAGE(refused(text).find(part) != std::string::npos, text << " says: " << refused(text));
+  };
+  says("dape(cope)", "the scheme inside transforms scores");
+  says("dape(absolute)", "the scheme inside embeds tokens");
+  says("dape(dape(alibi))", "the scheme inside maps scores itself");
+  says("cdape(hard_attention)", "the scheme inside stands for the softmax");
+  says("cdape(shaw)", "the scheme inside adds to the values");
+  says("dape(none, form=concat)", "over a base without a bias");
+  says("dape(rope, form=f_of_bias)", "over a base without a bias");
+  says("cdape(alibi, kernel=2)", "an odd kernel required, or pad=left");
+  says("cdape(alibi, kernel=1, pad=left)", "with kernel=1");
+  says("cdape(alibi, kernel=1, remask=yes)", "with kernel=1");
+  says("cdape(alibi, kernel=1, tril=no)", "with kernel=1");
+  says("cdape(alibi, pad=left, tril=no)", "with pad=left");
+  says("cdape(alibi, pad=left, remask=yes)", "with pad=left");
+  says("cdape(alibi, tril=no, remask=yes)", "with tril=no");
+}
+
+namespace {
+
+// The mean loss, in nats, of the last steps on tokens that nobody can foresee.
+double loss_on_noise(const std::string& scheme) {
+  TransformerOptions options = small(scheme);
+  options.vocabulary = 4, options.dim = 16, options.length = 16;
+  Transformer model(options);
+  model.initialise(1);
+  MixedPrecision precision(model, DType::f32, {});
+  const MakeBatch make = [](std::int64_t part) {  // new ones in every step, so that nothing can be learned by heart
+    const Tensor tokens = random_tokens(32, 17, 4, static_cast<std::uint64_t>(part));
+    return TrainingBatch{{contiguous(slice(tokens, 1, 0, 16)), contiguous(slice(tokens, 1, 1, 17))}, 32 * 16, 32 * 16};
+  };
+  const LossOf loss_of = [&](const TrainingBatch& batch, std::int64_t) {
+    return cross_entropy_sum(model(batch.tensors[0], {.training = true}), batch.tensors[1]);
+  };
+  TrainingStep step(precision, make, loss_of);
+  double last = 0;
+  for (std::int64_t n = 1; n <= 300; ++n) {
+    const double loss = step.take(n, 1e-2).loss;
+    if (n > 290) last += loss / 10;
+  }
+  return last;
+}
+
+}  // namespace
+
+TEST_CASE("adaptive: without tril the answers leak: training gets below what can be known, with it never") {
+  const double unknown = std::log(4);
+  CHECK(loss_on_noise("cdape(kerple)") > 0.98 * unknown);
+  CHECK(loss_on_noise("cdape(kerple, tril=no)") < 0.75 * unknown);
+  // The leak itself, in a whole model: a token that comes later changes the rows of k - 1 = 2 tokens before it per
+  // layer, and none with tril.
+  for (const bool leaks : {false, true}) {
+    const auto model = random_model(leaks ? "cdape(kerple, tril=no)" : "cdape(kerple)");
+    const Tensor tokens = Tensor::of({1, 2, 3, 4, 0, 1, 2, 3, 4}, {1, 9}, DType::i64),
+                 other = Tensor::of({1, 2, 3, 4, 0, 1, 2, 0, 4}, {1, 9}, DType::i64);
+    const Tensor moved = ((*model)(tokens) - (*model)(other)).detach();
+    for (index_t row = 0; row < 7; ++row)
+      CHECK((largest(slice(moved, 1, row, row + 1)) > 0) == (leaks && row >= 7 - 2 * 2));
+  }
+}

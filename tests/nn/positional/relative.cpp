@@ -1,0 +1,345 @@
+// What must hold of the schemes of distances and of rotations: identities between them, where biases vanish and fall,
+// what is refused.
+// Worked numbers: tests/nn/positional/worked/relative.cpp.
+#include "nn/positional/alibi_slopes.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// What a scheme adds to the scores, [b h i j], masked entries 0.
+Tensor added(const Bare& scheme, const AttendInputs& inputs) {
+  return (scheme.logits(inputs) - Bare("none").logits(inputs)).detach();
+}
+
+double at(const Tensor& x, index_t head, index_t i, index_t j) {
+  return select(select(select(select(x, 0, 0), 0, head), 0, i), 0, j).item();
+}
+
+AttendInputs shifted(AttendInputs inputs, double by) {
+  Positions& positions = inputs.sequence.positions;
+  positions.query = positions.query + by, positions.key = positions.key + by;
+  return inputs;
+}
+
+Tensor column(const std::vector<double>& numbers) {
+  return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64);
+}
+
+// The bias of one query at 0 for keys `distances` to its left, in a model of two heads and this dtype.
+Tensor bias_at(const std::string& text, const std::vector<double>& distances, DType dtype) {
+  const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
+  randomise(*scheme, dtype);
+  AttendContext context;
+  const auto count = static_cast<index_t>(distances.size());
+  context.positions = {.query = Tensor::zeros({1}, DType::f64), .key = column(distances) * -1.0};
+  context.content_scores = Tensor::zeros({1, 2, 1, count}, dtype);
+  return dynamic_cast<const BiasesScores&>(*scheme).bias(context).detach();
+}
+
+}  // namespace
+
+TEST_CASE("moving all positions changes something in FIRE") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare fire("fire(width=4, init_length=2, activation=leaky_relu)");
+  CHECK(distance(fire.logits(shifted(inputs, 5)).detach(), fire.logits(inputs).detach()) > 1e-3);
+}
+
+TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length") {
+  const AttendInputs inputs = random_inputs(9);
+  const Tensor rope = Bare("rope").logits(inputs).detach();
+  for (const std::string text : {"interpolated(rope, factor=1)", "yarn(factor=1)", "yarn(dynamic=yes, original=9)",
+           "yarn(dynamic=yes, original=30)"}) {
+    CAPTURE(text);
+    CHECK(distance(Bare(text).logits(inputs).detach(), rope) < 1e-13);
+  }
+  CHECK(distance(Bare("yarn(dynamic=yes, original=8)").logits(inputs).detach(), rope) > 1e-3);
+  // The run's factor is what the fixed one would have to be.
+  CHECK(distance(Bare("yarn(dynamic=yes, original=6)").logits(inputs).detach(),
+            Bare("yarn(original=6, factor=1.5)").logits(inputs).detach()) < 1e-13);
+}
+
+TEST_CASE("dynamic YaRN's factor counts tokens, whatever their positions") {
+  const AttendInputs inputs = random_inputs(9);
+  const Tensor there = Bare("yarn(dynamic=yes, original=4)").logits(inputs).detach();
+  CHECK(distance(Bare("shifted(yarn(dynamic=yes, original=4), by=50)").logits(inputs).detach(), there) < 1e-12);
+  CHECK(distance(Bare("yarn(dynamic=yes, original=4)").logits(shifted(inputs, 50)).detach(), there) < 1e-12);
+  CHECK(distance(Bare("randomised(yarn(dynamic=yes, original=4), length=99)").logits(inputs).detach(),
+            Bare("randomised(yarn(factor=2.25, original=4), length=99)").logits(inputs).detach()) == 0);
+  CHECK(parse_schemes("yarn(dynamic=yes)")[0].make({8, 2, 9})->claims().shift_invariant);
+}
+
+TEST_CASE("interpolation divides distances: equal ones stay equal, and whole multiples of the factor whole") {
+  AttendInputs inputs = random_inputs(13);
+  inputs.query = inputs.query * 0.0;  // logits are the biases
+  for (const std::string factor : {"3", "1.5", "7", "0.7"}) {
+    CAPTURE(factor);
+    const Bare scheme("interpolated(t5(buckets=16, max_distance=40), factor=" + factor + ")");
+    std::vector<double> table;
+    for (index_t row = 0; row < 32; ++row) table.push_back(static_cast<double>(row / 2));  // tau[row, head] = row
+    scheme.set("table", Tensor::of(table, {16, 2}, DType::f64));
+    const Tensor bias = scheme.logits(inputs).detach();
+    for (index_t i = 0; i < 13; ++i) {
+      for (index_t j = 0; j <= i; ++j) {
+        CHECK(at(bias, 1, i, j) == at(bias, 1, i - j, 0));
+        if (factor == "3") CHECK(at(bias, 1, i, j) == static_cast<double>((i - j) / 3));  // one bucket a step
+      }
+    }
+  }
+  // Drawn distances are divided, in either order of the two.
+  const Tensor drawn = Bare("randomised(alibi, length=64)").logits(inputs).detach();
+  for (const char* text : {"randomised(interpolated(alibi, factor=4), length=64)",
+           "interpolated(randomised(alibi, length=64), factor=4)"}) {
+    const AttendInputs& same = inputs;
+    const Tensor divided = Bare(text).logits(same).detach();
+    CHECK(at(divided, 0, 5, 5) == 0);
+    CHECK(at(divided, 0, 5, 4) < 0);
+    for (index_t i = 0; i < 13; ++i) CHECK(at(divided, 0, i, 0) == at(divided, 0, 12, 12 - i));
+  }
+  CHECK(distance(Bare("shifted(interpolated(alibi, factor=4), by=3)").logits(inputs).detach() * 4.0,
+            Bare("alibi").logits(inputs).detach()) == 0);
+  CHECK(at(drawn, 0, 5, 4) <= at(Bare("alibi").logits(inputs).detach(), 0, 5, 4));
+}
+
+TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), content_bias_logit what u adds") {
+  const AttendInputs inputs = random_inputs(7);
+  const Bare scheme("transformer_xl");
+  const Tensor plain = scheme.logits(inputs).detach();
+  const Capture capture("*");
+  CHECK(distance(scheme.logits(inputs).detach(), plain) == 0);  // nothing changes because somebody looks
+  const auto value_of = [&](const char* name) {
+    for (const std::string& full : capture.names())
+      if (("." + full).ends_with(std::string(".") + name)) return capture[full].value();
+    return Tensor();
+  };
+  const Tensor u = reshape(scheme["content_bias"], {1, 2, 1, 4});
+  const Tensor content = value_of("content_logit");
+  CHECK(distance(content, matmul(inputs.query + u, transpose(inputs.key), 0.5).detach()) < 1e-13);
+  CHECK(distance(content - value_of("scores"), expand(value_of("content_bias_logit"), content.shape())) < 1e-13);
+  const Tensor sum = masked(content + value_of("position_logit"), inputs.sequence.mask());
+  CHECK(distance(sum, plain) < 1e-13);
+}
+
+TEST_CASE("YaRN of some dims leaves the others as they are") {
+  Tensor q = normal({1, 2, 9, 4}, 1), k = q;
+  const Tensor before = q;
+  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, Sequence::run(9).positions);
+  CHECK(distance(slice(q, 3, 2, 4), slice(before, 3, 2, 4)) == 0);
+  const double magnitude = 0.1 * std::log(4.0) + 1;
+  CHECK(distance(sum(square(slice(q, 3, 0, 2)), {3}),
+            sum(square(slice(before, 3, 0, 2)), {3}) * (magnitude * magnitude)) < 1e-13);
+}
+
+TEST_CASE("dynamic YaRN: each sequence has its own factor, and a decoded row is the last one of its run") {
+  const Bare scheme("yarn(dynamic=yes, original=4)");
+  for (const bool left : {true, false}) {
+    const AttendInputs both = random_inputs(9, Sequence::padded(present_but(9, 3, left)), 2);
+    const index_t begin = left ? 3 : 0, end = begin + 6;
+    AttendInputs second = random_inputs(6);
+    second.query = slice(slice(both.query, 0, 1, 2), 2, begin, end),
+    second.key = slice(slice(both.key, 0, 1, 2), 2, begin, end);
+    const Tensor in_batch = slice(slice(slice(scheme.logits(both), 0, 1, 2), 2, begin, end), 3, begin, end);
+    CHECK(distance(contiguous(in_batch).detach(), scheme.logits(second).detach()) < 1e-13);
+  }
+  TransformerOptions options = small("yarn(dynamic=yes, original=4)");
+  options.layers = 1;  // a second one would read keys that were made when the run was shorter
+  const auto model = random_decoder(options);
+  const Tensor tokens = random_tokens(1, 7, 5);
+  Decoding decoding(*model, 12);
+  for (index_t t = 0; t < 7; ++t) {
+    const Tensor row = decoding(raw::slice(tokens, 1, t, t + 1)), run = (*model)(raw::slice(tokens, 1, 0, t + 1));
+    CHECK(distance(row, slice(run, 1, t, t + 1).detach()) < 1e-12);
+  }
+  CHECK(!parse_schemes("yarn(dynamic=yes)")[0].make({8, 2, 9})->claims().prefix_consistent);
+}
+
+TEST_CASE("T5 with a table of -m p is ALiBi among its exact buckets, and no longer beyond") {
+  const AttendInputs inputs = random_inputs(20);
+  const std::vector<double> slopes = alibi_slopes(2);
+  std::vector<double> rows;
+  for (index_t p = 0; p < 32; ++p)
+    rows.insert(rows.end(), {-slopes[0] * static_cast<double>(p), -slopes[1] * static_cast<double>(p)});
+  const Bare t5("t5");
+  t5.set("table", Tensor::of(rows, {32, 2}, DType::f64));
+  const Tensor a = added(t5, inputs), b = added(Bare("alibi"), inputs);
+  CHECK(distance(slice(a, 2, 0, 16), slice(b, 2, 0, 16)) < 1e-13);
+  CHECK(at(a, 0, 17, 0) == doctest::Approx(-16 * slopes[0]));  // 17 and 16 share a bucket
+  CHECK(at(b, 0, 17, 0) == doctest::Approx(-17 * slopes[0]));
+}
+
+TEST_CASE("t5: a bucket that begins at a whole logarithm is not lost to rounding") {
+  const Bare t5("t5(buckets=9, max_distance=128)");  // E = 4: ln(8/4) / ln(128/4) 5 = 1, a little less in double
+  const Tensor numbers = reshape(Tensor::arange(9, DType::f64), {9, 1});
+  t5.set("table", expand(numbers, {9, 2}));
+  const Tensor b = added(t5, random_inputs(65));
+  for (const auto& [distance_in_tokens, bucket] :
+      {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}}) {
+    CHECK(at(b, 0, distance_in_tokens, 0) == doctest::Approx(bucket));
+  }
+}
+
+TEST_CASE("KERPLE's power form with exponent 1 is ALiBi with its slopes") {
+  const AttendInputs inputs = random_inputs(20);
+  const Bare kerple("kerple(form=power)");
+  kerple.set("strength", column(alibi_slopes(2)));
+  kerple.fill("exponent", 1);
+  CHECK(distance(added(kerple, inputs), added(Bare("alibi"), inputs)) < 1e-13);
+}
+
+TEST_CASE("biases of ALiBi, KERPLE and Sandwich are 0 at distance 0 and fall") {
+  for (const std::string text : {"alibi", "kerple", "kerple(form=power)", "sandwich", "sandwich(dim=8)"}) {
+    CAPTURE(text);
+    const Tensor b = added(Bare(text), random_inputs(12));
+    for (index_t h = 0; h < 2; ++h) {
+      CHECK(std::fabs(at(b, h, 11, 11)) < 1e-14);
+      for (index_t j = 0; j < 11; ++j) CHECK(at(b, h, 11, j) < at(b, h, 11, 11));
+      for (index_t j = 0; j < 11 && !text.starts_with("sandwich"); ++j) CHECK(at(b, h, 11, j) < at(b, h, 11, j + 1));
+    }
+  }
+}
+
+TEST_CASE("KERPLE and Sandwich look both ways alike where no mask is causal") {
+  const AttendInputs inputs = random_inputs(7, Sequence::run(7, false));
+  for (const std::string text : {"kerple", "kerple(form=power)", "sandwich"}) {
+    CAPTURE(text);
+    const Tensor b = added(Bare(text), inputs);
+    CHECK(distance(b, contiguous(transpose(b))) < 1e-13);
+  }
+}
+
+TEST_CASE("relative: distances without a row add nothing; capped, they read the last row") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare zero("relative(rows=3)"), capped("relative(rows=3, capped=yes)"), whole("relative(rows=9)");
+  const Tensor r = zero["table"].detach();
+  capped.set("table", r);
+  whole.set("table", concat_along(0, {r, Tensor::zeros({6, 4}, DType::f64)}));
+  CHECK(distance(zero.logits(inputs).detach(), whole.logits(inputs).detach()) < 1e-14);
+  const Tensor last = slice(r, 0, 2, 3);
+  whole.set("table", concat_along(0, {r, last, last, last, last, last, last}));
+  CHECK(distance(capped.logits(inputs).detach(), whole.logits(inputs).detach()) < 1e-14);
+  CHECK(distance(capped.logits(inputs).detach(), zero.logits(inputs).detach()) > 1e-3);
+}
+
+TEST_CASE("Shaw: causal keys are relative capped; a clip beyond the run clips nothing; values as printed") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare shaw("shaw(clip=3)"), relative("relative(rows=4, capped=yes)"), wide("shaw(clip=20)"),
+      exact("shaw(clip=8)");
+  shaw.fill("value_table", 0);
+  for (index_t n = 0; n < 4; ++n)
+    raw::copy_into(raw::slice(shaw["key_table"].detach(), 0, 3 - n, 4 - n), raw::slice(relative["table"], 0, n, n + 1));
+  CHECK(distance(shaw.output(inputs).detach(), relative.output(inputs).detach()) < 1e-13);
+  exact.set("key_table", slice(wide["key_table"], 0, 12, 29));
+  exact.set("value_table", slice(wide["value_table"], 0, 12, 29));
+  const AttendInputs both_sides = random_inputs(9, Sequence::run(9, false));
+  CHECK(distance(wide.output(both_sides).detach(), exact.output(both_sides).detach()) < 1e-13);
+  // o_i = sum_j P_ij (v_j + a[c_ij]) without sums over bins
+  const Tensor pattern = softmax(exact.logits(both_sides)), a = exact["value_table"];
+  const Tensor steps = Tensor::empty({9, 9}, DType::i64);
+  for (index_t i = 0; i < 9; ++i)
+    for (index_t j = 0; j < 9; ++j) steps.data<index_t>()[9 * i + j] = j - i + 8;
+  const Tensor printed =
+      matmul(pattern, both_sides.value) + sum(reshape(pattern, {1, 2, 9, 9, 1}) * take_rows(a, steps), {3});
+  CHECK(distance(exact.output(both_sides).detach(), printed.detach()) < 1e-13);
+}
+
+TEST_CASE(
+    "Transformer-XL: distances that count as themselves change nothing; both sides differ; zero parameters are no "
+    "positions") {
+  AttendInputs inputs = random_inputs(9, Sequence::run(9, false));
+  const Bare xl("transformer_xl");
+  const Tensor plain = xl.logits(inputs).detach();
+  inputs.sequence.positions.distances = Tensor::arange(9, DType::f64);
+  CHECK(distance(xl.logits(inputs).detach(), plain) < 1e-15);
+  inputs.sequence.positions.distances = Tensor::arange(9, DType::f64) * 2.0;
+  CHECK(distance(xl.logits(inputs).detach(), plain) > 1e-3);
+  xl.fill("content_bias", 0);
+  CHECK(distance(added(xl, inputs), contiguous(transpose(added(xl, inputs)))) > 1e-3);
+  xl.fill("relative_projection", 0);
+  CHECK(largest(added(xl, inputs)) == 0);
+}
+
+TEST_CASE("FIRE: the diagonal reads the network at 0; up to the threshold rows know nothing of where they stand") {
+  const Bare fire("fire(width=4, init_length=6)");
+  fire.fill("threshold_scale", -1);  // Lambda is an absolute value
+  fire.fill("distance_scale", 0.1);
+  const Tensor b = added(fire, random_inputs(12));
+  const Tensor hidden = relu(reshape(fire["in.bias"], {1, 4}));
+  const Tensor at_zero = matmul(hidden, transpose(fire["out.weight"])) + fire["out.bias"];
+  for (index_t i = 0; i < 12; ++i) CHECK(std::fabs(at(b, 1, i, i) - at_zero.to_vector()[1]) < 1e-13);
+  CHECK(std::fabs(at(b, 0, 6, 3) - at(b, 0, 3, 0)) < 1e-13);
+  CHECK(std::fabs(at(b, 0, 11, 8) - at(b, 0, 3, 0)) > 1e-6);
+}
+
+TEST_CASE("biases of far keys keep their precision in 16 bits") {
+  const std::vector<double> distances{0, 1, 255, 2049, 4097, 30001};
+  for (const std::string text : {"alibi", "kerple", "t5", "sandwich", "fire(width=4)"}) {
+    CAPTURE(text);
+    const Tensor exact = bias_at(text, distances, DType::f64);
+    for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+      CAPTURE(dtype);
+      const std::vector<double> found = bias_at(text, distances, dtype).to_vector(), wanted = exact.to_vector();
+      for (std::size_t k = 0; k < wanted.size(); ++k)
+        CHECK(std::fabs(found[k] - wanted[k]) < 8 * epsilon_of(dtype) * (1 + std::fabs(wanted[k])));
+    }
+  }
+}
+
+TEST_CASE("initial parameters of the schemes of distances") {
+  const auto made = [](const std::string& text) {
+    auto scheme = parse_schemes(text)[0].make({4096, 1024, 9});
+    scheme->initialise(1);
+    return scheme;
+  };
+  const auto range = [](const Tensor& x) {
+    const std::vector<double> all = x.to_vector();
+    const auto [low, high] = std::minmax_element(all.begin(), all.end());
+    return std::pair(*low, *high);
+  };
+  const auto [low, high] = range(parameter(*made("kerple"), "rate"));
+  CHECK(low == doctest::Approx(0.01));  // of 1024 draws from [0, 1) some are put back inside
+  CHECK(high < 1);
+  CHECK(range(parameter(*made("kerple(form=power)"), "exponent")).second > 1.9);
+  CHECK(range(parameter(*made("kerple"), "strength")).second > 1.9);
+  CHECK(range(parameter(*made("kerple(form=power)"), "strength")).second < 1);
+  const auto shaw = parse_schemes("shaw(clip=40)")[0].make({512, 4, 9});
+  shaw->initialise(1);
+  const double limit = std::sqrt(6.0 / (81 + 128));
+  CHECK(range(parameter(*shaw, "key_table")).second == doctest::Approx(limit).epsilon(0.01));
+  CHECK(range(parameter(*shaw, "value_table")).first == doctest::Approx(-limit).epsilon(0.01));
+  CHECK(parameter(*made("relative"), "table").shape() == Shape{9, 4});
+  CHECK(parameter(*made("fire"), "distance_scale").item() == doctest::Approx(0.1));
+  CHECK(parameter(*made("fire"), "threshold_scale").item() == 1);
+}
+
+TEST_CASE("schemes of distances: what is refused, and how it is said") {
+  const auto refusal = [](const std::string& text, const SchemeSizes& sizes) {
+    return message([&] {
+      SchemeList list(parse_schemes(text), sizes, SchemeList::Part::each_layer),
+          shared(parse_schemes(text), sizes, SchemeList::Part::shared);
+      (void)Stages::of(list.all());
+    });
+  };
+  const SchemeSizes sizes{8, 2, 9};
+  CHECK(refusal("t5(max_distance=16, table=per_layer)", sizes).find("more than 16 required") != std::string::npos);
+  CHECK(refusal("sandwich(dim=7)", sizes).find("an even number required") != std::string::npos);
+  CHECK(refusal("transformer_xl", {9, 3, 9}).find("model dim 9 given; an even one required") != std::string::npos);
+  CHECK(refusal("transformer_xl + rope", sizes).find("leave one of them out") != std::string::npos);
+  CHECK(refusal("rope + yarn", sizes).find("their angles only add up") != std::string::npos);
+  CHECK(refusal("yarn(dynamic=yes, factor=2)", sizes).find("factor given; it has no effect with dynamic=yes") !=
+        std::string::npos);
+  CHECK(refusal("yarn(beta_fast=1, beta_slow=2)", sizes).find("beta_fast > beta_slow required") != std::string::npos);
+  CHECK(refusal("yarn(width=3)", sizes).find("yarn: width 3 for heads of 4 dims; an even width") != std::string::npos);
+  CHECK(refusal("yarn", {8, 2, 0}).find("one of them required") != std::string::npos);
+  CHECK(refusal("relative(table=per_layer)", {8, 2, 0}).find("one of them required") != std::string::npos);
+  AttendInputs between = random_inputs(4);
+  between.sequence.positions.query = between.sequence.positions.query * 0.5;
+  for (const std::string text : {"shaw", "relative"}) {
+    CHECK(refusal("interpolated(" + text + ", factor=2)", sizes).find("whole positions required") != std::string::npos);
+    CHECK(message([&] { (void)Bare(text).logits(between); }).find("whole distances required") != std::string::npos);
+  }
+  CHECK(message([&] {
+    (void)Bare("relative").logits(random_inputs(4, Sequence::run(4, false)));
+  }).find("use shaw instead") != std::string::npos);
+}

@@ -1,0 +1,118 @@
+// The worked numbers of CoPE's variants, hard attention, DAPE and CDAPE. CoPE itself is among
+// tests/nn/positional/worked/examples.cpp.
+#include "tests/nn/positional/worked/worked.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Letters = std::map<std::string, std::string>;
+
+const Letters network{{"w1", "hidden.weight"}, {"b1", "hidden.bias"}, {"w2", "output.weight"}, {"b2", "output.bias"}};
+const std::vector<Intermediate> base_bias{{"bias", "base.bias"}};
+
+// Letters of f and of the scheme inside.
+Letters over(Letters base) {
+  base.insert(network.begin(), network.end());
+  return base;
+}
+const Letters over_none = over({}), over_kerple = over({{"r1", "base.strength"}, {"r2", "base.rate"}}),
+              over_fire = over({{"f_w1", "base.in.weight"}, {"f_b1", "base.in.bias"}, {"f_w2", "base.out.weight"},
+                  {"f_b2", "base.out.bias"}, {"f_c", "base.distance_scale"}, {"f_Lmul", "base.threshold_scale"}});
+
+std::vector<Setting> contextual() {
+  const std::vector<Intermediate> seen{{"gates", "gates"}, {"pos", "positions"}, {"cope_bias", "position_logit"}};
+  const std::vector<Intermediate> no_gates{{"pos", "positions"}, {"cope_bias", "position_logit"}},
+      counted{{"pos", "positions"}};
+  const std::vector<std::string> unseen{"pos_raw", "z"};
+  const Letters sum{{"e", "cope.table"}, {"r", "relative.table"}}, slopes{{"m", "slopes"}};
+  Setting ram{.name = "cope_plus_relative_ram",
+      .scheme = "cope(p_max=2, z_scale=head) + relative",
+      .letters = sum,
+      .intermediates = seen,
+      .unseen = unseen};
+  ram.intermediates.back().factor =
+      1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
+  return {{.name = "cope_eq5_literal",
+              .scheme = "cope(p_max=2, interpolation=equation5)",
+              .letters = {{"e", "table"}},
+              .intermediates = seen,
+              .unseen = unseen},
+      {.name = "cope_mlp",
+          .scheme = "cope_mlp(width=3)",
+          .letters = {{"m_w1", "hidden.weight"}, {"m_b1", "hidden.bias"}, {"m_w2", "output.weight"},
+              {"m_b2", "output.bias"}},
+          .intermediates = no_gates},
+      {.name = "cope_alibi_minus", .scheme = "cope_alibi(slopes=learned)", .letters = slopes, .intermediates = counted},
+      {.name = "cope_alibi_plus_literal",
+          .scheme = "cope_alibi(slopes=learned, sign=plus)",
+          .letters = slopes,
+          .intermediates = counted},
+      {.name = "cope_plus_relative",
+          .scheme = "cope(p_max=2) + relative",
+          .letters = sum,
+          .intermediates = seen,
+          .unseen = unseen},
+      ram, {.name = "hard_attention_ste", .scheme = "hard_attention", .exact_gradient = false}};
+}
+
+std::vector<Setting> dape() {
+  std::vector<Setting> all{{.name = "dape_nope", .scheme = "dape(none, width=3)", .letters = over_none},
+      {.name = "dape_rope", .scheme = "dape(rope, width=3)", .letters = over_none},
+      {.name = "dape_kerple_concat_residual_batch2",
+          .scheme = "dape(kerple, width=3)",
+          .letters = over_kerple,
+          .intermediates = base_bias}};
+  const std::map<std::string, std::pair<std::string, Letters>> bases{{"alibi", {"alibi", over_none}},
+      {"kerple", {"kerple", over_kerple}},
+      {"fire", {"fire(init_length=1.5, width=3, activation=leaky_relu)", over_fire}}};
+  for (const auto& [base, how] : bases) {
+    for (const auto& [form, ours] : Letters{{"add_residual", "add_residual"}, {"concat", "concat"},
+             {"concat_residual", "concat_residual"}, {"f_of_B", "f_of_bias"}}) {
+      const std::string scheme = "dape(" + how.first + ", width=3, form=" + ours + ")";
+      all.push_back(
+          {.name = "dape_" + base + "_" + form, .scheme = scheme, .letters = how.second, .intermediates = base_bias});
+    }
+  }
+  return all;
+}
+
+std::vector<Setting> cdape() {
+  const auto kerple = [](const std::string& name, const std::string& options) -> Setting {
+    return {.name = name,
+        .scheme = "cdape(kerple, width=3, " + options + ")",
+        .letters = over_kerple,
+        .intermediates = base_bias};
+  };
+  std::vector<Setting> all{kerple("cdape_kerple_k3_remask", "kernel=3, remask=yes"),
+      kerple("cdape_kerple_k3_leftpad", "kernel=3, pad=left"), kerple("cdape_kerple_k3_leak", "kernel=3, tril=no"),
+      {.name = "cdape_alibi_k3", .scheme = "cdape(alibi, width=3)", .letters = over_none, .intermediates = base_bias},
+      {.name = "cdape_fire_k3",
+          .scheme = "cdape(fire(init_length=1.5, width=3, activation=leaky_relu), width=3)",
+          .letters = over_fire,
+          .intermediates = base_bias},
+      {.name = "cdape_rope_k3", .scheme = "cdape(rope, width=3)", .letters = over_none}};
+  for (const std::string k : {"1", "3", "5", "7"}) {
+    all.push_back(kerple("cdape_kerple_k" + k, "kernel=" + k));
+    all.push_back(
+        {.name = "cdape_nope_k" + k, .scheme = "cdape(none, width=3, kernel=" + k + ")", .letters = over_none});
+  }
+  return all;
+}
+
+const WorkedFamily contextual_family(contextual()), dape_family(dape()), cdape_family(cdape());
+
+}  // namespace
+
+TEST_CASE("worked examples: variants of CoPE, hard attention") {
+  for (const Setting& setting : contextual_family.settings()) check_worked(setting);
+}
+
+TEST_CASE("worked examples: DAPE") {
+  for (const Setting& setting : dape_family.settings()) check_worked(setting);
+}
+
+TEST_CASE("worked examples: CDAPE") {
+  for (const Setting& setting : cdape_family.settings()) check_worked(setting);
+}

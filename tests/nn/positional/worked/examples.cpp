@@ -1,0 +1,87 @@
+// The worked numbers of the schemes without relatives: none, absolute ones, ALiBi, rotary ones, and CoPE as its paper
+// lists it; that every example of the file is run; ALiBi's slopes. The other families have a worked_*.cpp each.
+#include "tests/nn/positional/worked/worked.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+const std::map<std::string, std::string> cope_letters{{"e", "table"}};
+const std::vector<std::string> cope_unseen{"pos_raw", "z"};
+const std::vector<Intermediate> bias{{"bias", "bias"}}, rotated{{"q_rot", "rotated_q"}, {"k_rot", "rotated_k"}},
+    cope_seen{{"gates", "gates"}, {"pos", "positions"}, {"cope_bias", "position_logit"}},
+    cope_and_rope_seen{{"pos", "positions"}, {"cope_bias", "position_logit"}};
+
+Setting cope(const std::string& name, const std::string& scheme) {
+  return {.name = name, .scheme = scheme, .letters = cope_letters, .intermediates = cope_seen, .unseen = cope_unseen};
+}
+
+std::vector<Setting> settings() {
+  std::vector<Setting> all{{.name = "nope", .scheme = "none"},
+      {.name = "ape_learned", .scheme = "absolute(rows=6)", .letters = {{"P", "table"}}},
+      {.name = "ape_sinusoidal_interleaved", .scheme = "sinusoidal"},
+      {.name = "ape_sinusoidal_concat", .scheme = "sinusoidal(layout=concat)"},
+      {.name = "alibi_causal", .scheme = "alibi", .intermediates = bias},
+      {.name = "alibi_bidirectional_ruoss", .scheme = "alibi", .intermediates = bias, .causal = false},
+      {.name = "rope_half", .scheme = "rope", .intermediates = rotated},
+      {.name = "rope_interleaved", .scheme = "rope(layout=interleaved)", .intermediates = rotated},
+      {.name = "rope_pi", .scheme = "interpolated(rope, factor=4)", .intermediates = rotated},
+      cope("cope_listing1", "cope(p_max=2)"), cope("cope_noclamp", "cope(p_max=4)"),
+      cope("cope_val_gates", "cope(p_max=2, gates=values)"),
+      {.name = "cope_shared_two_layers", .scheme = "cope(p_max=2)", .letters = cope_letters},
+      {.name = "cope_plus_rope",
+          .scheme = "cope(p_max=2) + rope",
+          .letters = cope_letters,
+          .intermediates = cope_and_rope_seen},
+      {.name = "cope_plus_rope_zrot",
+          .scheme = "cope(p_max=2, z_from=rotated) + rope",
+          .letters = cope_letters,
+          .intermediates = cope_and_rope_seen}};
+  Setting ram = cope("cope_ram_default", "cope(p_max=2, z_scale=head)");
+  ram.intermediates.back().factor =
+      1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
+  Setting separate = cope("cope_sep_keys", "cope(p_max=2, gates=separate_keys)");
+  separate.identity = "gate_key";
+  Setting saturated = cope("cope_saturated", "cope(p_max=3)");
+  saturated.kinked = true;
+  all.insert(all.end(), {ram, separate, saturated});
+  return all;
+}
+
+const WorkedFamily family(settings());
+
+}  // namespace
+
+TEST_CASE("worked examples: none, absolute, ALiBi, rotary, CoPE") {
+  for (const Setting& setting : family.settings()) check_worked(setting);
+}
+
+TEST_CASE("worked examples: every one of the file is run by one of these tests") {
+  std::vector<std::string> run = WorkedFamily::names(), listed;
+  for (const json& each : worked_file().at("examples")) listed.push_back(each.at("name"));
+  REQUIRE(listed.size() == 75);
+  std::string wrong;
+  for (const std::string& name : listed)
+    if (std::count(run.begin(), run.end(), name) != 1) wrong += " " + name;
+  CHECK_MESSAGE(wrong.empty(), "not run exactly once:" << wrong);
+  CHECK(run.size() == listed.size());
+}
+
+TEST_CASE("ALiBi's slopes for every number of heads in the table") {
+  CHECK(worked_file().at("alibi_slopes").size() == 10);
+  for (const auto& entry : worked_file().at("alibi_slopes").items()) {
+    const std::string heads = entry.key();
+    const json& slopes = entry.value();
+    CAPTURE(heads);
+    const index_t count = std::stoll(heads);
+    const auto scheme = parse_schemes("alibi")[0].make({2 * count, count, 2});
+    AttendContext at;
+    at.positions = Sequence::run(2).positions;
+    at.content_scores = Tensor::zeros({1, count, 2, 2}, DType::f64);
+    const Tensor bias_of_pairs = dynamic_cast<const BiasesScores&>(*scheme).bias(at);  // -m_h at (i, j) = (1, 0)
+    REQUIRE(bias_of_pairs.shape() == Shape{1, count, 2, 2});
+    const Tensor found = select(select(select(bias_of_pairs, 0, 0), 1, 1), 1, 0) * -1.0;
+    CHECK(distance(found, Tensor::of(slopes.get<std::vector<double>>(), {count}, DType::f64)) < 1e-15);
+  }
+}

@@ -1,0 +1,283 @@
+// The grammar of schemes and their registry; a scheme of the user's own.
+#include "nn/scheme.h"
+
+#include <doctest/doctest.h>
+
+#include <ctime>
+
+#include "autograd/inspect/probe.h"
+#include "nn/transformer.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+std::string canonical(const std::string& text) { return canonical_text(parse_schemes(text)); }
+
+// The refusal, which must be an InputError: programs exit with 2 on it.
+std::string refusal(const std::string& text) {
+  try {
+    (void)parse_schemes(text);
+  } catch (const InputError& error) { return error.what(); }
+  return "accepted";
+}
+
+// A scheme as a user would write one: A_ij = S_ij - rate ln(1 + i - j), with one learned rate.
+class Decay final : public PositionalScheme, public BiasesScores {
+ public:
+  Decay(double rate, std::string form) : rate_(param("rate", {1}, Init::constant(rate))), form_(std::move(form)) {}
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = true}; }
+  Tensor bias(const AttendContext& at) const override {
+    const Tensor distance = clamp(reshape(at.positions.query, {-1, 1}) - reshape(at.positions.key, {1, -1}), 0, 1e9);
+    const Tensor grown = form_ == "log" ? log(distance + 1.0) : distance;
+    const Tensor by_head = reshape(cast(grown, at.content_scores.dtype()), {1, 1, grown.size(0), grown.size(1)});
+    return probe("bias", expand(by_head * rate_ * -1.0, {1, at.content_scores.size(1), grown.size(0), grown.size(1)}));
+  }
+
+ private:
+  Tensor rate_;
+  std::string form_;
+};
+
+void register_decay() {
+  static const RegisterScheme registered{{.name = "decay",
+      .aliases = {"fading"},
+      .title = "decay with distance",
+      .paper = "tests/nn/scheme.cpp",
+      .equation = "A_ij = S_ij - r ln(1 + i - j)",
+      .options = {option::number("rate", 0.25, {-2, 1e4}, "first value of r"),
+          option::words("form", {"log", "linear"}, "growth with distance")},
+      .make = [](const SchemeArguments& given) {
+        return std::make_unique<Decay>(given.number("rate"), given.word("form"));
+      }}};
+}
+
+// Embeds tokens; registered as a scheme that each layer has for itself when `misplaced`.
+class Embeds final : public PositionalScheme, public EmbedsTokens {
+ public:
+  Claims claims() const override { return {}; }
+  Tensor embed(const Tensor& x, const Positions&) const override { return x; }
+};
+bool misplaced = false;  // other tests of this process make every registered scheme
+
+}  // namespace
+
+TEST_CASE("canonical text: registered name, given options in registered order") {
+  CHECK(canonical("none") == "none");
+  CHECK(canonical("nope") == "none");
+  CHECK(canonical("rotary") == "rope");
+  CHECK(canonical("ape") == "absolute");
+  CHECK(canonical("learned") == "absolute");
+  CHECK(canonical("sin_cos") == "sinusoidal");
+  CHECK(canonical("contextual( gates = separate_keys,p_max=16 )") == "cope(p_max=16, gates=separate_keys)");
+  CHECK(canonical("cope()") == "cope");
+  CHECK(canonical("  cope(p_max=64)+rope ") == "cope(p_max=64) + rope");
+  CHECK(canonical("rope+cope") == "rope + cope");
+  CHECK(canonical("alibi\t+\nrope(layout=interleaved,base=500000)") == "alibi + rope(base=500000, layout=interleaved)");
+  for (const SchemeInfo& info : registered_schemes()) {
+    const std::string inside = info.takes_base ? "(rope)" : "";
+    CHECK(canonical(info.name + inside) == info.name + inside);
+    for (const std::string& alias : info.aliases) CHECK(canonical(alias + inside) == info.name + inside);
+    for (const std::string& variant : info.variants) CHECK(canonical(variant) == variant);
+  }
+}
+
+TEST_CASE("canonical text is its own canonical text") {
+  for (const std::string text :
+      {"cope(z_scale=head,gates=values) + rope(width=2)", "rope(base=1e+4)", "absolute(rows=12)+alibi"}) {
+    CHECK(canonical(canonical(text)) == canonical(text));
+  }
+}
+
+TEST_CASE("unknown names, with the nearest one where there is one") {
+  CHECK(refusal("coep") == "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?");
+  CHECK(refusal("rope + alibbi") == "scheme 'rope + alibbi': 'alibbi' is no scheme; did you mean 'alibi'?");
+  CHECK(refusal("CoPE") == "scheme 'CoPE': 'CoPE' is no scheme; did you mean 'cope'?");
+  CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, cdape, cope, ") == 0);
+  CHECK(refusal("cope(pmax=3)") == "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?");
+  CHECK(refusal("rope(frequency=3)") ==
+        "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width");
+  CHECK(refusal("none(p_max=3)") == "scheme 'none(p_max=3)': option 'p_max' given; none has no options");
+  CHECK(refusal("cope(gates=key)") == "scheme 'cope(gates=key)': gates is 'key'; did you mean 'keys'?");
+  CHECK(refusal("cope(z_scale=2)") == "scheme 'cope(z_scale=2)': z_scale is '2'; known: 1, head");
+}
+
+TEST_CASE("texts that the grammar does not have") {
+  const std::string name = " found; a scheme's name expected";
+  CHECK(refusal("") == "scheme '': at character 1: the end" + name);
+  CHECK(refusal("   ") == "scheme '   ': at character 4: the end" + name);
+  CHECK(refusal("+ rope") == "scheme '+ rope': at character 1: '+'" + name);
+  CHECK(refusal("cope +") == "scheme 'cope +': at character 7: the end" + name);
+  CHECK(refusal("cope + + rope") == "scheme 'cope + + rope': at character 8: '+'" + name);
+  CHECK(refusal("cope rope") == "scheme 'cope rope': at character 6: 'r' found; '+', '(' or the end expected");
+  CHECK(
+      refusal("cope(p_max=3))") == "scheme 'cope(p_max=3))': at character 14: ')' found; '+', '(' or the end expected");
+  CHECK(refusal("cope(p_max)") == "scheme 'cope(p_max)': at character 11: ')' found; '=' expected");
+  CHECK(refusal("cope(p_max=)") == "scheme 'cope(p_max=)': at character 12: ')' found; a value expected");
+  CHECK(refusal("cope(p_max=3") == "scheme 'cope(p_max=3': at character 13: the end found; ')' expected");
+  CHECK(refusal("cope(,)") == "scheme 'cope(,)': at character 6: ',' found; an option's name expected");
+  CHECK(refusal("cope(p_max=3,)") == "scheme 'cope(p_max=3,)': at character 14: ')' found; an option's name expected");
+  CHECK(refusal("cope(p_max=3 4)") == "scheme 'cope(p_max=3 4)': at character 14: '4' found; ')' expected");
+}
+
+TEST_CASE("what a sum refuses") {
+  CHECK(refusal("cope + cope") == "scheme 'cope + cope': cope stands in the sum twice; once is what adds a position");
+  CHECK(refusal("ape + rope + learned").find("absolute stands in the sum twice") != std::string::npos);
+  CHECK(refusal("none + rope") == "scheme 'none + rope': none adds nothing to a sum; leave it out");
+  CHECK(refusal("rope + nope") == "scheme 'rope + nope': none adds nothing to a sum; leave it out");
+  CHECK(refusal("cope(p_max=3, p_max=3)") == "scheme 'cope(p_max=3, p_max=3)': option 'p_max' given twice");
+}
+
+TEST_CASE("numbers: which are read, and their ranges") {
+  for (const std::string value : {"1e4", "1e+4", "10000", "10000.0", "1E4"})
+    CHECK(refusal("rope(base=" + value + ")") == "accepted");
+  for (const std::string value : {"16", "1.6e1", "1", "1000000"})
+    CHECK(refusal("cope(p_max=" + value + ")") == "accepted");
+  for (const std::string value :
+      {"0", "-1", "1.5", "nan", "inf", "-inf", "0x10", "3abc", "1e", "1e+", "ten", "1000001", "1e400", "-"}) {
+    CHECK(refusal("cope(p_max=" + value + ")") ==
+          to_text("scheme 'cope(p_max=", value, ")': p_max is '", value, "'; a whole number in [1, 1e+06] required"));
+  }
+  CHECK(refusal("rope(base=0.5)") == "scheme 'rope(base=0.5)': base is '0.5'; a number in [1, 1e+12] required");
+  CHECK(refusal("rope(base=+4)") == "scheme 'rope(base=+4)': at character 11: '+' found; a value expected");
+  CHECK(refusal("cope(p_max=1+rope)") != "accepted");
+}
+
+TEST_CASE("options that do not fit the sizes are refused when a scheme is made") {
+  const auto make = [](const std::string& text, const SchemeSizes& sizes) {
+    return message([&] { (void)parse_schemes(text)[0].make(sizes); });
+  };
+  CHECK(make("rope", {12, 4, 8}) == "rope: width 3 for heads of 3 dims; an even width of at most 3 required");
+  CHECK(make("rope(width=2)", {12, 4, 8}).empty());
+  CHECK(make("rope(width=6)", {16, 4, 8}) == "rope: width 6 for heads of 4 dims; an even width of at most 4 required");
+  CHECK(make("sinusoidal", {3, 1, 8}) == "sinusoidal: model dim 3 given; an even one required");
+}
+
+TEST_CASE("each scheme says what it is, and the defaults of its options are legal values") {
+  register_decay();
+  for (const SchemeInfo& info : registered_schemes()) {
+    CHECK_FALSE((info.title.empty() || info.paper.empty() || info.equation.empty()));
+    for (const SchemeOption& option : info.options) {
+      CHECK_FALSE(option.help.empty());
+      CHECK(refusal(info.name + (info.takes_base ? "(rope, " : "(") + option.name + "=" + option.default_text + ")") ==
+            "accepted");
+    }
+  }
+}
+
+TEST_CASE("a scheme of the user's own works everywhere") {
+  register_decay();
+  CHECK(canonical("fading(form=linear, rate=-1.5e+0) + rope") == "decay(rate=-1.5e+0, form=linear) + rope");
+  CHECK(refusal("decai") == "scheme 'decai': 'decai' is no scheme; did you mean 'decay'?");
+  CHECK(refusal("decay(rate=-3)") == "scheme 'decay(rate=-3)': rate is '-3'; a number in [-2, 10000] required");
+  Transformer model(
+      {.vocabulary = 5, .length = 4, .dim = 8, .layers = 2, .heads = 2, .scheme = "decay(rate=0.5) + cope(p_max=3)"});
+  model.initialise(1);
+  CHECK(model.scheme() == "decay(rate=0.5) + cope(p_max=3)");
+  const Tensor rate = parameter(model, "blocks.1.attention.position.decay.rate");
+  CHECK(rate.item() == 0.5);
+  const Capture capture("*.bias");
+  const Tensor tokens = Tensor::of({0, 1, 2, 3}, {1, 4}, DType::i64);
+  backward(cross_entropy(model(tokens), tokens));
+  const Tensor bias = capture["blocks.1.attention.position.decay.bias"].value();
+  CHECK(bias.at({0, 1, 3, 1}) == doctest::Approx(-0.5 * std::log(3.0)));
+  CHECK(gradient(rate).item() != 0);
+  Attention sum_of_biases({.dim = 8, .heads = 2}, parse_schemes("decay + alibi"));
+  randomise(sum_of_biases, DType::f32);
+  const Capture all("*");
+  (void)sum_of_biases(Tensor::ones({1, 4, 8}), Sequence::run(4));
+  CHECK(distance(all["position.decay.bias"].value() + all["position.alibi.bias"].value(),
+            all["logits"].value() - all["scores"].value()) < 1e-6);
+}
+
+TEST_CASE("two schemes of one name or alias are an error that tells both places, as soon as somebody asks") {
+  SchemeRegistry registry;
+  const Site here = Site::current();
+  const auto add = [&registry](const char* name, const std::vector<std::string>& aliases, const Site& at) {
+    SchemeInfo info;
+    info.name = name;
+    info.aliases = aliases;
+    registry.add(info, at);
+  };
+  add("one", {"first"}, here);
+  add("two", {}, here);
+  CHECK(registry.all().size() == 2);
+  add("three", {"first"}, Site::current());
+  const std::string expected = to_text("scheme: 'first' is registered at ", to_string(here),
+      " and at scheme.cpp:", here.line() + 10, "; one scheme per name and alias required; rename one of them");
+  CHECK(message([&] { (void)registry.all(); }) == expected);
+  add("one", {}, here);
+  CHECK(message([&] { (void)registry.all(); }) == expected);  // the first clash is told
+}
+
+TEST_CASE("a scheme that embeds tokens and is registered for each layer is refused") {
+  static const RegisterScheme registered{{.name = "misplaced",
+      .title = "misplaced",
+      .paper = "tests/nn/scheme.cpp",
+      .equation = "none",
+      .shared = [](const SchemeArguments&) { return !misplaced; },
+      .make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); }}};
+  misplaced = true;
+  CHECK(message([] {
+    Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "misplaced"});
+  }) == "scheme: misplaced is registered for each layer and embeds tokens, which happens once; shared required; "
+        "correct its registration");
+  misplaced = false;
+}
+
+TEST_CASE("a scheme over another: nested texts, aliases, and what is refused") {
+  CHECK(canonical("randomized( rotary(base=500) , length = 64 )") == "randomised(rope(base=500), length=64)");
+  CHECK(canonical("shifted(interpolated(alibi, factor=2), by=3) + cope") ==
+        "shifted(interpolated(alibi, factor=2), by=3) + cope");
+  CHECK(refusal("randomised") ==
+        "scheme 'randomised': randomised given without a scheme inside; one required, as in randomised(rope)");
+  CHECK(refusal("randomised(length=64)").find("given without a scheme inside") != std::string::npos);
+  CHECK(refusal("randomised(rope, alibi)").find("'=' expected") != std::string::npos);
+  CHECK(refusal("rope(alibi)").find("'=' expected") != std::string::npos);
+  CHECK(refusal("randomised(rop)").find("did you mean 'rope'?") != std::string::npos);
+  CHECK(refusal("randomised(rope").find("')' expected") != std::string::npos);
+  const auto make = [](const char* text) { return message([text] { (void)parse_schemes(text)[0].make({8, 2, 16}); }); };
+  CHECK(make("randomised(cope)") ==
+        "randomised: the scheme inside reads no positions, so that randomised has no effect; leave it out");
+  CHECK(make("shifted(none, by=2)") ==
+        "shifted: the scheme inside reads no positions, so that shifted has no effect; leave it out");
+  CHECK(parse_schemes("randomised(absolute)")[0].shared());
+  CHECK_FALSE(parse_schemes("randomised(rope)")[0].shared());
+}
+
+TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refused at once") {
+  const auto nested = [](const std::string& name, std::size_t levels) {
+    std::string text;
+    for (std::size_t level = 1; level < levels; ++level) text += name + "(";
+    return text + "rope" + std::string(levels - 1, ')');
+  };
+  CHECK(canonical(nested("randomised", 8)) == nested("randomised", 8));
+  std::string sum;
+  for (int k = 0; k < 100000; ++k) sum += "rope + ";
+  const std::string megabyte(std::size_t{1} << 20, 'x'), deep = "more than 8 deep given; at most 8 required";
+  const std::pair<std::string, std::string> cases[] = {{nested("randomised", 9), deep}, {nested("dape", 20000), deep},
+      {nested("randomised", 2000).substr(0, 20000), deep},
+      {std::string(megabyte.size(), '('), "a scheme's name expected"}, {megabyte, "is no scheme"},
+      {"rope(base=" + megabyte + ")", "a number in"}, {"rope(" + megabyte, "'=' expected"},
+      {sum, "stands in the sum twice"}};
+  for (const auto& [text, message] : cases) {
+    const std::clock_t started = std::clock();  // of the processor, whatever else the machine does
+    const std::string said = refusal(text);
+    CHECK(std::clock() - started < CLOCKS_PER_SEC / 2);
+    CHECK_MESSAGE(said.find(message) != std::string::npos, said.substr(0, 200));
+  }
+}
+
+TEST_CASE("an option that has no effect beside the other schemes is refused") {
+  const auto make = [](const char* scheme) {
+    return message([scheme] {
+      Transformer model({.vocabulary = 5, .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = scheme});
+    });
+  };
+  CHECK(make("cope(z_from=rotated)") ==
+        "cope: z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
+  CHECK(make("cope(z_from=rotated) + alibi").starts_with("cope: z_from=rotated"));
+  CHECK(make("cope(z_from=rotated) + rope") != make("cope(z_from=rotated)"));
+}

@@ -1,0 +1,221 @@
+// Adam and AdamW against PyTorch's numbers and the formulas; clipping; refusals that change nothing.
+#include "nn/training/optim.h"
+
+#include <cstring>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "tensor/parallel.h"
+#include "tensor/raw.h"
+#include "tests/support/tensors.h"
+#include "tests/support/with.h"
+
+namespace whence {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct Pair final : Module {
+  Tensor weight = param("weight", {2, 3}, Init::zeros()), bias = param("bias", {3}, Init::zeros(), false);
+};
+
+Tensor wave(index_t count, double phase, double scale, const Shape& shape, DType dtype) {
+  std::vector<double> values;
+  for (index_t i = 0; i < count; ++i) values.push_back(scale * std::sin(phase + 0.7 * static_cast<double>(i)));
+  return Tensor::of(values, shape, dtype);
+}
+
+// Five steps at rates 0.01 t, from weights cos(i) and cos(10 + i), with gradients 0.5 sin(1 + 0.7 i + 1.3 t) and 0.5
+// sin(2 + 0.7 i + 1.3 t).
+void five_steps(Pair& pair, Adam& adam, double gradients = 0.5, double scale = 1) {
+  const DType dtype = pair.weight.dtype();
+  std::vector<double> w, b;
+  for (int i = 0; i < 6; ++i) w.push_back(std::cos(i));
+  for (int i = 0; i < 3; ++i) b.push_back(std::cos(10.0 + i));
+  raw::copy_into(Tensor::of(w, {2, 3}, dtype), pair.weight);
+  raw::copy_into(Tensor::of(b, {3}, dtype), pair.bias);
+  for (int t = 1; t <= 5; ++t) {
+    set_gradient(pair.weight, wave(6, 1 + 1.3 * t, gradients, {2, 3}, dtype));
+    set_gradient(pair.bias, wave(3, 2 + 1.3 * t, gradients, {3}, dtype));
+    adam.step(0.01 * t, scale);
+  }
+}
+
+void check_close(const Tensor& given, const std::vector<double>& expected, double tolerance) {
+  const std::vector<double> values = given.to_vector();
+  REQUIRE(values.size() == expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) CHECK(std::abs(values[i] - expected[i]) < tolerance);
+}
+
+// torch.optim.AdamW and Adam of PyTorch in f64, beta 0.9 and 0.95, epsilon 1e-6,
+// weight decay 0.1 on the weight and 0 on the bias.
+struct Expected {
+  bool decoupled;
+  std::vector<double> weight, first, second;
+};
+const std::vector<Expected> from_pytorch{{true,
+                                             {0.9924546358344252, 0.5623898874051142, -0.3618390479894982,
+                                                 -0.9450663656577812, -0.6371985764065436, 0.25800837977070495},
+                                             {0.011704634228024079, 0.01873521186751497, 0.016954326619952786,
+                                                 0.007199556644365687, -0.005941277317242333, -0.01628783572153235},
+                                             {0.029729124450707804, 0.028729350549525235, 0.026979280504182763,
+                                                 0.027384145594401017, 0.0292718431650324, 0.029508671200293986}},
+    {false,
+        {0.9695943193833763, 0.5517024173641742, -0.35632529909071536, -0.9298543321549718, -0.6240022194480696,
+            0.2520877363205292},
+        {0.05214775278788912, 0.04122392747591451, 0.0013075913731336662, -0.03213480210810431, -0.032038826260493515,
+            -0.005053559691341229},
+        {0.032985513504212936, 0.030297916496039426, 0.02729255068105596, 0.029549890646933145, 0.030729403045506306,
+            0.02957014601258112}}};
+const std::vector<double> bias_from_pytorch{-0.7862246543101343, 0.0462317251669959, 0.8651036244699858};
+
+AdamOptions options_of(const Expected& expected) {
+  return {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.1, .decoupled = expected.decoupled};
+}
+
+}  // namespace
+
+TEST_CASE("adam: PyTorch's numbers for AdamW and for Adam with L2") {
+  for (const Expected& expected : from_pytorch) {
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-6;
+      CAPTURE(expected.decoupled);
+      CAPTURE(dtype);
+      Pair pair;
+      pair.to(dtype);
+      Adam adam(pair, options_of(expected));
+      five_steps(pair, adam);
+      check_close(pair.weight, expected.weight, tolerance);
+      check_close(pair.bias, bias_from_pytorch, tolerance);
+      check_close(adam.moments()[0].first, expected.first, tolerance);
+      check_close(adam.moments()[0].second, expected.second, tolerance);
+      CHECK(adam.steps() == 5);
+    }
+  }
+}
+
+TEST_CASE("adam: the gradient scale multiplies gradients before anything else") {
+  Pair pair;
+  pair.to(DType::f64);
+  Adam adam(pair, options_of(from_pytorch[1]));
+  five_steps(pair, adam, 4, 0.125);
+  check_close(pair.weight, from_pytorch[1].weight, 1e-12);
+}
+
+TEST_CASE("adam: the formula, step by step") {
+  struct One final : Module {
+    Tensor w = param("w", {1}, Init::constant(2));
+  } one;
+  one.to(DType::f64);
+  Adam adam(one, {.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-3, .weight_decay = 0.25});
+  double w = 2, m = 0, v = 0;
+  for (int t = 1; t <= 4; ++t) {
+    const double g = 1.0 / t, rate = 0.1;
+    set_gradient(one.w, Tensor::of({g}, {1}, DType::f64));
+    adam.step(rate);
+    m = 0.8 * m + 0.2 * g, v = 0.9 * v + 0.1 * g * g;
+    w -= rate * 0.25 * w;
+    w -= rate * (m / (1 - std::pow(0.8, t))) / (std::sqrt(v / (1 - std::pow(0.9, t))) + 1e-3);
+    CHECK(one.w.item() == doctest::Approx(w).epsilon(1e-13));
+  }
+}
+
+TEST_CASE("adam: the same bits for 1, 2 and 3 threads, gradients with any strides") {
+  struct Large final : Module {
+    Tensor w = param("w", {301, 307}, Init::normal(0, 1));
+  };
+  std::vector<std::vector<double>> results, norms;
+  for (const int count : {1, 2, 3}) {
+    const test::WithThreads chosen(count);
+    Large large;
+    large.initialise(1);
+    Adam adam(large, {.weight_decay = 0.1});
+    const Tensor dx = Tensor::normal({307, 301}, 0, 1, Stream(1, "gradient"));
+    set_gradient(large.w, raw::transpose(dx));
+    const GradientNorm norm = clip_by_global_norm(large.parameters(), 1);
+    adam.step(0.1, norm.scale);
+    results.push_back(large.w.to_vector());
+    norms.push_back({norm.value});
+  }
+  CHECK(results[0] == results[1]);
+  CHECK(results[0] == results[2]);
+  CHECK(norms[0] == norms[1]);
+  CHECK(norms[0] == norms[2]);
+}
+
+TEST_CASE("adam: parameters without a path from the loss are all named, and nothing is changed") {
+  struct Three final : Module {
+    Tensor a = param("a", {2}, Init::ones()), b = param("b", {2}, Init::ones()), c = param("c", {2}, Init::ones());
+  } three;
+  Adam adam(three);
+  backward(sum(square(three.b)));
+  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("no path from the loss to parameters a, c;"), Error);
+  CHECK_THROWS_WITH_AS(
+      static_cast<void>(clip_by_global_norm(three.parameters(), 1)), doctest::Contains("parameters a, c;"), Error);
+  CHECK(three.b.to_vector() == std::vector<double>{1, 1});
+  CHECK(adam.steps() == 0);
+  three.freeze("a");
+  three.freeze("c");
+  adam.step(0.1);
+  CHECK(three.a.to_vector() == std::vector<double>{1, 1});
+  CHECK(three.b.to_vector()[0] == doctest::Approx(0.9));
+  adam.zero_gradients();
+  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("parameters b;"), Error);
+}
+
+TEST_CASE("adam: a gradient that is not finite is named, and nothing is changed") {
+  for (const double wrong : {infinity, -infinity, std::nan("")}) {
+    Pair pair;
+    Adam adam(pair);
+    set_gradient(pair.weight, Tensor::ones({2, 3}));
+    set_gradient(pair.bias, Tensor::of({0, wrong, 0}, {3}));
+    CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("the gradient of bias is"), NotFinite);
+    CHECK_THROWS_WITH_AS(static_cast<void>(clip_by_global_norm(pair.parameters(), 1)),
+        doctest::Contains("at element 1 of [3]"), NotFinite);
+    CHECK(pair.weight.to_vector() == std::vector<double>(6, 0));
+    CHECK(adam.moments()[0].first.to_vector() == std::vector<double>(6, 0));
+  }
+}
+
+TEST_CASE("clipping: norm and scale") {
+  Pair pair;
+  pair.to(DType::f64);
+  set_gradient(pair.weight, Tensor::of({3, 0, 0, 0, 0, 0}, {2, 3}, DType::f64));
+  set_gradient(pair.bias, Tensor::of({0, 4, 0}, {3}, DType::f64));
+  const GradientNorm clipped = clip_by_global_norm(pair.parameters(), 2);
+  CHECK(clipped.value == 5);
+  CHECK(clipped.scale == 0.4);
+  CHECK(gradient(pair.weight).to_vector()[0] == 3);  // the scale goes into the step
+  CHECK(clip_by_global_norm(pair.parameters(), 5).scale == 1);
+  CHECK(clip_by_global_norm(pair.parameters(), infinity).scale == 1);
+  set_gradient(pair.weight, Tensor::of({3e200, 0, 0, 0, 0, 0}, {2, 3}, DType::f64));  // its square overflows
+  set_gradient(pair.bias, Tensor::of({0, 4e200, 0}, {3}, DType::f64));
+  CHECK(clip_by_global_norm(pair.parameters(), 1).value == doctest::Approx(5e200).epsilon(1e-14));
+  set_gradient(pair.weight, Tensor::zeros({2, 3}, DType::f64));
+  set_gradient(pair.bias, Tensor::zeros({3}, DType::f64));
+  const GradientNorm nothing = clip_by_global_norm(pair.parameters(), 1);
+  CHECK(nothing.value == 0);
+  CHECK(nothing.scale == 1);
+  for (const double wrong : {0.0, -1.0, std::nan("")})
+    CHECK_THROWS_AS(static_cast<void>(clip_by_global_norm(pair.parameters(), wrong)), Error);
+}
+
+TEST_CASE("adam: options, rates and dtypes out of range") {
+  Pair pair;
+  CHECK_THROWS_AS(Adam(pair, {.beta1 = 1}), Error);
+  CHECK_THROWS_AS(Adam(pair, {.beta2 = -0.1}), Error);
+  CHECK_THROWS_AS(Adam(pair, {.epsilon = 0}), Error);
+  CHECK_THROWS_AS(Adam(pair, {.weight_decay = std::nan("")}), Error);
+  Adam adam(pair);
+  set_gradient(pair.weight, Tensor::ones({2, 3}));
+  set_gradient(pair.bias, Tensor::ones({3}));
+  CHECK_THROWS_WITH_AS(adam.step(std::nan("")), doctest::Contains("learning rate nan"), Error);
+  CHECK_THROWS_WITH_AS(adam.step(0.1, infinity), doctest::Contains("gradient scale inf"), Error);
+  pair.to(DType::f64);
+  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("cast before making Adam"), Error);
+  pair.to(DType::bf16);
+  CHECK_THROWS_WITH_AS(Adam{pair}, doctest::Contains("f32 or f64 required"), Error);
+}
+
+}  // namespace whence

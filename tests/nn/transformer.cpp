@@ -1,0 +1,271 @@
+// The decoder: its equations, gradients of every parameter, threads, names, padding, refusals.
+#include "nn/transformer.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/check/gradcheck.h"
+#include "autograd/inspect/probe.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// tokens[:, from:] replaced by others.
+Tensor with_other_end(const Tensor& tokens, index_t from, index_t vocabulary) {
+  std::vector<double> values = tokens.to_vector();
+  const index_t length = tokens.size(1);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (static_cast<index_t>(i) % length >= from)
+      values[i] = static_cast<double>((static_cast<index_t>(values[i]) + 1) % vocabulary);
+  return Tensor::of(values, tokens.shape(), DType::i64);
+}
+
+// All gradients of one training step as one row of numbers.
+Tensor gradients_of_a_step(const Transformer& model, const Tensor& tokens, const Pass& pass) {
+  std::vector<Tensor> leaves, parts;
+  for (const Module::Parameter& each : model.parameters()) leaves.push_back(each.tensor);
+  const Tensor loss = cross_entropy(model(tokens, pass), with_other_end(tokens, 0, model.options().vocabulary));
+  for (const Tensor& dx : grad(loss, {}, leaves, {.allow_unused = true}))
+    if (dx.defined()) parts.push_back(reshape(dx, {-1}));
+  parts.push_back(reshape(loss.detach(), {1}));
+  return concat_along(0, parts);
+}
+
+std::string refusal(const TransformerOptions& options) {
+  try {
+    const Transformer model(options);
+  } catch (const InputError& error) { return error.what(); }
+  return "accepted";
+}
+
+std::vector<std::string> paths_of(const Module& module) {
+  std::vector<std::string> paths;
+  for (const Module::Parameter& each : module.parameters()) paths.push_back(each.path);
+  return paths;
+}
+
+// The decoder of scheme none from its parameters: pre-LN blocks as in GPT-2, head by head.
+Tensor plain_decoder(const Transformer& model, const Tensor& tokens, const Pass& pass) {
+  const TransformerOptions& options = model.options();
+  const auto at = [&](const std::string& path) { return parameter(model, path).detach(); };
+  const auto project = [&](const Tensor& x, const std::string& path) {
+    return linear(x, at(path + ".weight"), at(path + ".bias"));
+  };
+  const auto norm = [&](const Tensor& x, const std::string& path) {
+    return layer_norm(x, at(path + ".weight"), at(path + ".bias"));
+  };
+  const auto drop = [&](const Tensor& x, const std::string& path) {
+    return pass.training ? dropout(x, options.dropout, Stream(pass.seed, path, pass.step)) : x;
+  };
+  const index_t width = options.dim / options.heads, length = tokens.size(1);
+  const Tensor mask = reshape(causal_mask(length), {1, length, length});
+  Tensor x = drop(take_rows(at("embedding.weight"), tokens), "dropout");
+  for (index_t layer = 0; layer < options.layers; ++layer) {
+    const std::string block = to_text("blocks.", layer), attention = block + ".attention";
+    const Tensor seen = norm(x, block + ".norm1");
+    std::vector<Tensor> mixed;
+    for (index_t h = 0; h < options.heads; ++h) {
+      const auto of_head = [&](const char* name) {
+        return slice(project(seen, attention + name), 2, h * width, (h + 1) * width);
+      };
+      const Tensor scores =
+          matmul(of_head(".query"), transpose(of_head(".key")), 1 / std::sqrt(static_cast<double>(width)));
+      mixed.push_back(matmul(softmax(scores, mask), of_head(".value")));
+    }
+    x = x + drop(project(concat_along(2, mixed), attention + ".output"), attention + ".dropout");
+    const Tensor hidden = gelu(project(norm(x, block + ".norm2"), block + ".mlp.in"));
+    x = x + drop(project(hidden, block + ".mlp.out"), block + ".dropout");
+  }
+  return linear(norm(x, "norm"), at("embedding.weight"), {});
+}
+
+}  // namespace
+
+TEST_CASE("the decoder is what its equations say, in training and out of it") {
+  TransformerOptions options = small("none");
+  options.dropout = 0.3;
+  const auto model = random_decoder(options);
+  const Tensor tokens = random_tokens(2, 9, 5);
+  for (const bool training : {false, true}) {
+    const Pass pass{.training = training, .seed = 3, .step = 4};
+    CHECK(distance((*model)(tokens, pass), plain_decoder(*model, tokens, pass)) < 1e-12);
+  }
+}
+
+TEST_CASE("gradcheck of the whole decoder by every parameter") {
+  for (const std::string text : {"absolute", "cope(p_max=2) + rope", "cdape(kerple, width=3)"}) {
+    CAPTURE(text);
+    for (const index_t layers : {1, 2}) {
+      TransformerOptions options = small(text);
+      options.length = 5, options.layers = layers;
+      options.tied = layers == 1;
+      const auto model = random_decoder(options);
+      const Tensor tokens = random_tokens(2, 5, 5, 1), targets = random_tokens(2, 5, 5, 2);
+      std::vector<Named> leaves;
+      for (const Module::Parameter& each : model->parameters()) leaves.push_back({each.path, each.tensor});
+      const GradcheckReport report = gradcheck([&] { return cross_entropy((*model)(tokens), targets); }, leaves,
+          {.dual_tolerance = 1e-11, .difference_tolerance = 1e-5, .one_by_one = 16});
+      CHECK_MESSAGE(report.ok(), report.text());
+    }
+  }
+}
+
+TEST_CASE("a training step has the same bits on 1, 2 and 3 threads, and again") {
+  for (const std::string text : {"cope", "absolute", "alibi + rope", "cope(p_max=16, gates=separate_keys)"}) {
+    TransformerOptions options = small(text);
+    options.vocabulary = 19, options.length = 48, options.dim = 64, options.heads = 4, options.hidden = 0,
+    options.dropout = 0.1;
+    const auto model = random_decoder(options, DType::f32);
+    const Tensor tokens = random_tokens(4, 48, 19);
+    const auto step = [&] { return gradients_of_a_step(*model, tokens, {.training = true, .seed = 3, .step = 5}); };
+    CHECK(same_bits(step(), step()));
+    expect_thread_independent(text, step);
+  }
+}
+
+TEST_CASE("parameter paths") {
+  TransformerOptions options = small("cope");
+  options.layers = 1;
+  std::vector<std::string> expected{"embedding.weight"};
+  const auto add = [&](const std::string& path, std::initializer_list<const char*> names) {
+    for (const char* name : names) expected.push_back(path + "." + name);
+  };
+  const auto block = [&](const std::string& path, std::initializer_list<const char*> of_position) {
+    add(path + ".norm1", {"weight", "bias"});
+    for (const char* name : {"query", "key", "value", "output"}) add(path + ".attention." + name, {"weight", "bias"});
+    add(path + ".attention.position", of_position);
+    add(path + ".norm2", {"weight", "bias"});
+    add(path + ".mlp.in", {"weight", "bias"});
+    add(path + ".mlp.out", {"weight", "bias"});
+  };
+  block("blocks.0", {"table"});
+  add("norm", {"weight", "bias"});
+  CHECK(paths_of(Transformer(options)) == expected);
+
+  options.scheme = "absolute + cope(gates=separate_keys) + rope", options.layers = 2, options.tied = false;
+  expected = {"embedding.weight", "position.table"};
+  for (const char* path : {"blocks.0", "blocks.1"})
+    block(path, {"cope.table", "cope.gate_key.weight", "cope.gate_key.bias"});
+  add("norm", {"weight", "bias"});
+  add("head", {"weight"});
+  CHECK(paths_of(Transformer(options)) == expected);
+}
+
+TEST_CASE("sizes of the parameters, tied and untied") {
+  const Transformer tied({.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "cope(p_max=3)"});
+  const index_t block = 2 * 16 + 4 * (64 + 8) + 4 * 4 + (8 * 32 + 32) + (32 * 8 + 8);  // norms, projections, table, MLP
+  CHECK(tied.parameter_count() == 5 * 8 + 2 * block + 16);
+  const Transformer untied(
+      {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "cope(p_max=3)", .tied = false});
+  CHECK(untied.parameter_count() == tied.parameter_count() + 5 * 8);
+  CHECK(parameter(Transformer(small("absolute")), "position.table").shape() ==
+        Shape{9, 8});  // as many rows as the training length
+  CHECK(parameter(Transformer(small("cope")), "blocks.1.attention.position.table").shape() == Shape{65, 4});
+}
+
+TEST_CASE("a module more changes nobody else's first numbers") {
+  Transformer none(small("none")), cope(small("cope(gates=separate_keys)"));
+  none.initialise(7), cope.initialise(7);
+  for (const Module::Parameter& each : none.parameters()) CHECK(same_bits(each.tensor, parameter(cope, each.path)));
+  const Tensor tokens = random_tokens(1, 9, 5);
+  CHECK(same_bits(none(tokens), cope(tokens)));  // the table is zero at first
+}
+
+TEST_CASE("with its table still zero, CoPE's gates and positions have gradients of exactly 0, and the table has not") {
+  Transformer model(small("cope"));
+  model.initialise(1);
+  const Tensor tokens = random_tokens(2, 9, 5, 1), targets = random_tokens(2, 9, 5, 2);
+  const Tensor table = parameter(model, "blocks.0.attention.position.table");
+  const auto gates = [&] {
+    const Capture capture("*.gates", "*.positions");
+    backward(cross_entropy(model(tokens), targets));
+    CHECK(capture.names().size() == 4);
+    return std::max(largest(capture["blocks.0.attention.position.gates"].gradient()),
+        largest(capture["blocks.1.attention.position.positions"].gradient()));
+  };
+  CHECK(gates() == 0);
+  CHECK(largest(gradient(table)) > 0);
+  for (const char* layer : {"blocks.0", "blocks.1"}) {
+    const Tensor each = parameter(model, std::string(layer) + ".attention.position.table");
+    raw::copy_into(raw::unary(functions::Affine{}, gradient(each), {-1, 0}), each);
+  }
+  CHECK(gates() > 0);
+}
+
+TEST_CASE("frozen parameters have no gradient; the gradients of the others keep their bits") {
+  Transformer model(small("cope")), twin(small("cope"));
+  randomise(model), randomise(twin);
+  model.freeze("*.position.table");
+  const Tensor tokens = random_tokens(2, 9, 5, 1), targets = random_tokens(2, 9, 5, 2);
+  backward(cross_entropy(model(tokens), targets));
+  backward(cross_entropy(twin(tokens), targets));
+  for (const Module::Parameter& each : model.parameters()) {
+    CAPTURE(each.path);
+    const bool is_table = each.path.ends_with("position.table");
+    CHECK(each.frozen == is_table);
+    CHECK(tracked(each.tensor) != is_table);
+    if (!is_table) CHECK(same_bits(gradient(each.tensor), gradient(parameter(twin, each.path))));
+  }
+}
+
+TEST_CASE("an edit of a probe inside the decoder changes its logits, and gradients flow through the edit") {
+  const auto model = random_decoder(small("cope"));
+  const Tensor tokens = random_tokens(1, 9, 5), plain = (*model)(tokens);
+  Capture capture("blocks.1.*.gates");
+  capture.edit("blocks.0.attention.position.gates", [](const Tensor& gates) { return gates * 0.5; });
+  const Tensor edited = (*model)(tokens);
+  CHECK(distance(plain, edited) > 1e-6);
+  backward(sum(edited * normal(edited.shape(), 1)));
+  CHECK(largest(capture["blocks.1.attention.position.gates"].gradient()) > 0);
+  CHECK(largest(gradient(parameter(*model, "blocks.0.attention.query.weight"))) > 0);
+}
+
+TEST_CASE("sizes that do not fit are refused as bad input") {
+  CHECK(refusal({.vocabulary = 5, .length = 4, .dim = 9, .layers = 1, .heads = 3, .scheme = "sinusoidal"}) ==
+        "sinusoidal: model dim 9 given; an even one required");
+  CHECK(refusal({.vocabulary = 0, .length = 4}) == "transformer: vocabulary 0 given; 1 or more required");
+  CHECK(refusal({.vocabulary = 5, .length = 0}) == "transformer: length 0 given; 1 or more required");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .layers = 0}) == "transformer: layers 0 given; 1 or more required");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .heads = 0}) == "transformer: heads 0 given; 1 or more required");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .dim = -8}) == "transformer: dim -8 given; 1 or more required");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .scheme = "kope"}) ==
+        "scheme 'kope': 'kope' is no scheme; did you mean 'cope'?");
+  CHECK(refusal({.vocabulary = 5, .length = 4, .dropout = -0.5}) ==
+        "dropout: -0.5 given; at least 0 and less than 1 required");
+}
+
+TEST_CASE("tokens that do not fit are refused") {
+  const Transformer model(small("none"));
+  CHECK(message([&] { (void)model(Tensor::arange(4)); }) == "transformer: tokens are [4]; [batch, time] required");
+  CHECK_FALSE(message([&] { (void)model(Tensor::of({0, 5}, {1, 2}, DType::i64)); }).empty());  // the vocabulary has 5
+  CHECK_FALSE(message([&] { (void)model(Tensor::of({0, -1}, {1, 2}, DType::i64)); }).empty());
+  CHECK_FALSE(message([&] { (void)model(Tensor::of({0, 1}, {1, 2}, DType::f32)); }).empty());
+}
+
+TEST_CASE("padding is hidden at the embedding: not even a NaN in its token reaches a row or a gradient") {
+  const index_t padding_token = 4;
+  const Tensor tokens = Tensor::of({1, 2, 3, 0, 2, 4, 4, 4, 3, 1, 2, 0}, {2, 6}, DType::i64);
+  const Tensor present = Tensor::of({1, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, 1}, {2, 6}, DType::boolean);
+  for (const std::string scheme : {"rope", "absolute", "cope", "forgetting", "cdape(kerple)"}) {
+    CAPTURE(scheme);
+    TransformerOptions options = small(scheme);
+    options.tied = false;
+    const auto model = random_decoder(options);
+    const auto run = [&] {
+      const Tensor y = masked((*model)(tokens, Sequence::padded(present), {}), reshape(present, {2, 6, 1}));
+      std::vector<Tensor> leaves;
+      for (const Module::Parameter& each : model->parameters()) leaves.push_back(each.tensor);
+      std::vector<Tensor> found = grad(sum(square(y)), {}, leaves, {.allow_unused = true});
+      found.push_back(y.detach());
+      return found;
+    };
+    const std::vector<Tensor> before = run();
+    kernels({}).fill(
+        raw::slice(parameter(*model, "embedding.weight").detach(), 0, padding_token, padding_token + 1), std::nan(""));
+    const std::vector<Tensor> after = run();
+    for (std::size_t k = 0; k < before.size(); ++k)
+      if (before[k].defined()) CHECK(same_bits(before[k], after[k]));
+  }
+}

@@ -1,0 +1,128 @@
+// Decoders small enough to check each of their numbers; schemes on bare queries, keys and values, and what their rows see.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <set>
+#include "autograd/inspect/probe.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "nn/decoding.h"
+#include "nn/transformer.h"
+#include "tests/support/tensors.h"
+
+namespace whence::test {
+
+// bool [1 1 t t]: true where key j <= query i.
+inline Tensor causal_mask(index_t length) { return Sequence::run(length).mask(); }
+
+inline TransformerOptions small(const std::string& scheme) {
+  return {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .hidden = 12, .scheme = scheme};
+}
+
+// A decoder whose parameters are all random, as a pointer because modules stay where they are.
+inline std::unique_ptr<Transformer> random_decoder(const TransformerOptions& options, DType dtype = DType::f64) {
+  auto model = std::make_unique<Transformer>(options);
+  randomise(*model, dtype);
+  return model;
+}
+
+inline Tensor random_tokens(index_t batch, index_t length, index_t vocabulary, std::uint64_t seed = 1) {
+  const Stream stream(seed, "tokens");
+  std::vector<double> tokens;
+  for (index_t i = 0; i < batch * length; ++i)
+    tokens.push_back(stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(vocabulary)));
+  return Tensor::of(tokens, {batch, length}, DType::i64);
+}
+
+// All parameters are random or copied.
+class Bare : public BareAttention {
+ public:
+  explicit Bare(const std::string& text, index_t heads = 2, index_t head_dim = 4, index_t length = 12)
+      : BareAttention(text, {heads * head_dim, heads, length}) {
+    randomise(root());
+  }
+
+  // The parameter whose path ends so.
+  Tensor operator[](const std::string& ending) const {
+    for (const Module::Parameter& each : root().parameters())
+      if (("." + each.path).ends_with("." + ending)) return each.tensor;
+    fail("Bare", to_text("'", ending, "' given; no such parameter"));
+  }
+  void set(const std::string& ending, const Tensor& numbers) const {
+    raw::copy_into(reshape(numbers.detach(), (*this)[ending].shape()), (*this)[ending]);
+  }
+  void fill(const std::string& ending, double value) const {
+    set(ending, Tensor::full((*this)[ending].shape(), value, DType::f64));
+  }
+
+  Tensor logits(const AttendInputs& inputs) const { return run(inputs, reference_executor()).logits; }
+  Tensor output(const AttendInputs& inputs, const Executor& executor = reference_executor()) const {
+    return run(inputs, executor).output;
+  }
+};
+
+// Random queries, keys and values, all leaves.
+inline AttendInputs random_inputs(
+    index_t length, const Sequence& sequence, index_t batch = 1, index_t heads = 2, index_t head_dim = 4) {
+  const Shape shape{batch, heads, length, head_dim};
+  return {.x = normal_leaf({batch, length, heads * head_dim}, 4),
+      .query = normal_leaf(shape, 1),
+      .key = normal_leaf(shape, 2),
+      .value = normal_leaf(shape, 3),
+      .sequence = sequence};
+}
+inline AttendInputs random_inputs(index_t length) { return random_inputs(length, Sequence::run(length)); }
+
+inline AttendInputs first_tokens(const AttendInputs& all, index_t count) {
+  return {.x = slice(all.x, 1, 0, count),
+      .query = slice(all.query, 2, 0, count),
+      .key = slice(all.key, 2, 0, count),
+      .value = slice(all.value, 2, 0, count),
+      .sequence = Sequence::run(count)};
+}
+
+// d(row i of the allowed logits, weighted at random) / d(tokens): the tokens with any gradient that is not exactly 0.
+inline std::set<index_t> tokens_seen(const Bare& scheme, const AttendInputs& inputs, index_t row) {
+  const Tensor logits = select(scheme.logits(inputs), 2, row);
+  const Tensor loss = sum(logits * normal(logits.shape(), 77));
+  const std::vector<Tensor> leaves{inputs.x, inputs.query, inputs.key, inputs.value};
+  const std::vector<Tensor> found = grad(loss, {}, leaves, {.allow_unused = true});
+  std::set<index_t> seen;
+  for (std::size_t k = 0; k < leaves.size(); ++k) {
+    const int axis = k == 0 ? 1 : 2;
+    for (index_t t = 0; found[k].defined() && t < leaves[k].size(axis); ++t)
+      if (largest(select(found[k], axis, t)) != 0) seen.insert(t);
+  }
+  return seen;
+}
+
+inline std::set<index_t> up_to(index_t last) {
+  std::set<index_t> all;
+  for (index_t t = 0; t <= last; ++t) all.insert(t);
+  return all;
+}
+
+// bool [2 t]: the first sequence is whole, the second has `count` tokens of padding.
+inline Tensor present_but(index_t length, index_t count, bool left) {
+  const Tensor present = Tensor::empty({2, length}, DType::boolean);
+  for (index_t t = 0; t < length; ++t) {
+    present.data<bool>()[t] = true;
+    present.data<bool>()[length + t] = left ? t >= count : t < length - count;
+  }
+  return present;
+}
+
+// Rows of a run's first `count` tokens, alone and in the whole run: how far their allowed logits are apart.
+inline double prefix_gap(const Bare& scheme, const AttendInputs& longer, index_t count, index_t row) {
+  const Tensor in_longer = slice(select(scheme.logits(longer), 2, row), 2, 0, count);
+  return distance(in_longer.detach(), select(scheme.logits(first_tokens(longer, count)), 2, row).detach());
+}
+
+inline std::unique_ptr<Transformer> random_model(const std::string& text, bool causal = true) {
+  TransformerOptions options = small(text);
+  options.causal = causal;
+  auto model = random_decoder(options);
+  for (const Module::Parameter& each : model->parameters()) each.put_inside_bounds();
+  return model;
+}
+
+}  // namespace whence::test

@@ -1,0 +1,199 @@
+// The caching allocator: its counters, reuse, size classes and large blocks; and the sentinels around storages.
+#include "tensor/device/allocator.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+TEST_CASE("blocks are large enough, not wasteful, and sizes that share a block are interchangeable") {
+  std::size_t before = 0;
+  for (std::size_t bytes = 0; bytes < 70000; ++bytes) {
+    const std::size_t block = Allocator::block_size(bytes);
+    REQUIRE(block >= bytes);
+    REQUIRE(block % 64 == 0);
+    REQUIRE(block >= before);                        // grows with the request
+    REQUIRE(Allocator::block_size(block) == block);  // a block is its own size
+    REQUIRE(static_cast<double>(block) <= static_cast<double>(bytes) * 1.25 + 64);
+    before = block;
+  }
+  for (std::size_t bytes = 1000; bytes < (std::size_t{1} << 45); bytes += bytes / 7) {
+    CHECK(Allocator::block_size(bytes) >= bytes);
+    // From 64 MiB on a block is not a quarter too large, but a sixteenth.
+    const double most = bytes > (std::size_t{1} << 26) ? 17.0 / 16 : 1.25;
+    CHECK(static_cast<double>(Allocator::block_size(bytes)) <= most * static_cast<double>(bytes));
+    CHECK(Allocator::block_size(Allocator::block_size(bytes)) == Allocator::block_size(bytes));
+  }
+}
+
+TEST_CASE("live, peak and reserved count blocks; freed blocks are used again") {
+  Allocator& allocator = Allocator::cpu();
+  for (const std::size_t bytes :
+      {std::size_t{100}, std::size_t{5000}, std::size_t{3} << 20}) {  // the last is mapped with huge pages
+    allocator.release_cached();
+    allocator.reset_peak();
+    const MemoryStatistics before = allocator.statistics();
+    const std::size_t block = Allocator::block_size(bytes);
+    void* first = allocator.allocate(bytes);
+    void* second = allocator.allocate(bytes);
+    std::memset(first, 1, bytes);
+    std::memset(second, 2, bytes);
+    CHECK(reinterpret_cast<std::uintptr_t>(first) % 64 == 0);
+    CHECK(allocator.statistics().live == before.live + 2 * block);
+    CHECK(allocator.statistics().peak == before.live + 2 * block);
+    CHECK(allocator.statistics().reserved == before.reserved + 2 * block);
+    allocator.deallocate(second, bytes);
+    CHECK(allocator.statistics().live == before.live + block);
+    CHECK(allocator.statistics().peak == before.live + 2 * block);
+    CHECK(allocator.allocate(bytes) == second);
+    CHECK(allocator.statistics().reserved == before.reserved + 2 * block);
+    allocator.deallocate(second, bytes);
+    allocator.deallocate(first, bytes);
+    allocator.reset_peak();
+    CHECK(allocator.statistics().peak == before.live);
+    allocator.release_cached();
+    CHECK(allocator.statistics().reserved == before.reserved);
+  }
+}
+
+TEST_CASE("tensors give their memory back") {
+  Allocator& allocator = Allocator::cpu();
+  const std::size_t before = allocator.statistics().live;
+  {
+    const Tensor x = Tensor::zeros({100, 100}), view = x.view({100}, {100}), copy = x;
+    CHECK(allocator.statistics().live == before + Allocator::block_size(40000));
+  }
+  CHECK(allocator.statistics().live == before);
+}
+
+TEST_CASE("what no machine has is refused with its numbers") {
+  CHECK(error_text([] { (void)Allocator::cpu().allocate(std::size_t{1} << 61); }) ==
+        "allocate: 2305843009213693952 bytes asked; no machine has them; check the shape");
+  CHECK(error_text([] {
+    (void)Tensor::empty({index_t{1} << 40, index_t{1} << 40});
+  }) == "empty: shape [1099511627776,1099511627776] given; its bytes do not fit in 64 bits");
+}
+
+TEST_CASE("threads may allocate at the same time") {
+  const std::size_t before = Allocator::cpu().statistics().live;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      for (std::size_t i = 0; i < 500; ++i) {
+        const std::size_t bytes = 64 + i * 97 % 5000;
+        void* block = Allocator::cpu().allocate(bytes);
+        std::memset(block, t, bytes);
+        Allocator::cpu().deallocate(block, bytes);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(Allocator::cpu().statistics().live == before);
+}
+
+TEST_CASE("sentinels tell when a kernel wrote past its output") {
+  const Guards guards;
+  const Tensor x = Tensor::zeros({10});
+  CHECK(x.storage().guards_intact());
+  float* data = x.data<float>();
+  const float saved = data[10];
+  data[10] = 1;
+  CHECK_FALSE(x.storage().guards_intact());
+  data[10] = saved;
+  CHECK(x.storage().guards_intact());
+  data[-1] = 1;
+  CHECK_FALSE(x.storage().guards_intact());
+}
+
+namespace {
+
+// Refuses the block after `left` more.
+class Refusing final : public BlockSource {
+ public:
+  void* take(std::size_t bytes) override { return left-- > 0 ? std::aligned_alloc(64, bytes) : nullptr; }
+  void give_back(void* block, std::size_t) noexcept override { std::free(block); }
+  Room room() const override { return {}; }
+  const char* name() const override { return "memory"; }
+  bool host_may_read() const override { return true; }
+  int left = 0;
+};
+
+// The exit code of `body` in a process that has no memory left by then: `before` may still take some.
+template <class Before, class Body> int code_without_memory(const Before& before, const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    before();
+    const rlimit none{0, 0};
+    setrlimit(RLIMIT_AS, &none);
+    for (std::size_t bytes = std::size_t{1} << 20; bytes >= 16; bytes /= 2)
+      while (std::malloc(bytes)) {}
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+#ifndef WHENCE_SANITIZED
+TEST_CASE("giving back needs no memory: common blocks, those of a pool, and those freed while one is open") {
+  struct Held {
+    void* block;
+    std::size_t bytes;
+  };
+  std::vector<Held> outside, inside;
+  Allocator::Pool pool = 0;
+  Allocator& allocator = Allocator::cpu();
+  const auto take = [&](std::vector<Held>& held) {
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{5000}, std::size_t{100} << 10})
+      for (int k = 0; k < 300; ++k) held.push_back({allocator.allocate(bytes), bytes});
+  };
+  const auto before = [&] {
+    outside.reserve(2000), inside.reserve(2000);
+    take(outside);
+    pool = allocator.open_pool();
+    take(inside);
+  };
+  const auto give_back = [&](const std::vector<Held>& held) {
+    for (const Held& each : held) allocator.deallocate(each.block, each.bytes);
+  };
+  CHECK(code_without_memory(before, [&] {
+    give_back(outside);
+    give_back(inside);
+    allocator.close_pool();
+    allocator.release_pool(pool);
+  }) == 0);
+}
+#endif
+
+TEST_CASE("a refused block leaves the allocator as it was, whichever it is, in a pool or not") {
+  for (const bool in_pool : {false, true}) {
+    for (int given = 0; given < 5; ++given) {
+      Refusing source;
+      Allocator allocator(source);
+      source.left = given;
+      const Allocator::Pool pool = in_pool ? allocator.open_pool() : 0;
+      std::vector<void*> held;
+      CHECK_THROWS_AS(while (true) held.push_back(allocator.allocate(std::size_t{70} << 10)), OutOfMemory);
+      CHECK(static_cast<int>(held.size()) == given);
+      CHECK(allocator.statistics().live == held.size() * Allocator::block_size(std::size_t{70} << 10));
+      CHECK(allocator.largest(9).size() == held.size());
+      for (void* block : held) allocator.deallocate(block, std::size_t{70} << 10);
+      CHECK(allocator.statistics().live == 0);
+      if (in_pool) allocator.close_pool(), allocator.release_pool(pool);
+      allocator.release_cached();
+      CHECK(allocator.statistics().reserved == 0);
+    }
+  }
+}

@@ -1,0 +1,81 @@
+// --device auto, cpu and cuda: what is chosen, why, and what is refused with which cause.
+#include "examples/whence/machine/placement.h"
+
+#include "tensor/device/backend.h"
+#include "tensor/kernels.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+DeviceFacts usable_gpu() {
+  DeviceFacts facts;
+  facts.name = "NVIDIA H100 80GB HBM3";
+  facts.count = 1;
+  facts.capability = 90;
+  facts.multiprocessors = 132;
+  facts.memory = std::size_t{80} << 30;
+  return facts;
+}
+
+DeviceFacts no_gpu(const std::string& refusal, const std::string& advice) {
+  DeviceFacts facts;
+  facts.refusal = refusal;
+  facts.advice = advice;
+  return facts;
+}
+
+}  // namespace
+
+TEST_CASE("device choice: a usable GPU") {
+  const DeviceFacts facts = usable_gpu();
+  const std::string gpu = "NVIDIA H100 80GB HBM3 (compute capability 9.0, 132 multiprocessors, 80 GiB)";
+  CHECK(choose_device("auto", facts).device == Device::cuda(0));
+  CHECK(choose_device("auto", facts).sentence == "device: cuda:0, because it is there; " + gpu);
+  CHECK(choose_device("cuda", facts).device == Device::cuda(0));
+  CHECK(choose_device("cuda", facts).sentence == "device: cuda:0, as asked; " + gpu);
+  CHECK(choose_device("cpu", facts).device == Device::cpu());
+  CHECK(choose_device("cpu", facts).sentence == "device: cpu, as asked");
+}
+
+TEST_CASE("device choice: no usable GPU is named with its cause, and refused when asked for") {
+  const DeviceFacts facts =
+      no_gpu("no NVIDIA driver is installed", "install the driver, or give the container its GPU");
+  CHECK(choose_device("auto", facts).device == Device::cpu());
+  CHECK(choose_device("auto", facts).sentence ==
+        "device: cpu, because no GPU can be used: no NVIDIA driver is installed");
+  CHECK_THROWS_AS((void)choose_device("cuda", facts), InputError);
+  CHECK(error_text([&] { (void)choose_device("cuda", facts); }) ==
+        "device: cuda given; no GPU can be used: no NVIDIA driver is installed; install the driver, or give the "
+        "container its GPU, or use "
+        "cpu");
+}
+
+TEST_CASE("device choice: auto never takes the emulator, cuda does and says so") {
+  DeviceFacts facts = usable_gpu();
+  facts.emulated = true;
+  CHECK(choose_device("auto", facts).device == Device::cpu());
+  CHECK(choose_device("auto", facts).sentence ==
+        "device: cpu, because this build only emulates a GPU; cuda chooses the emulator");
+  CHECK(choose_device("cuda", facts).device == Device::cuda(0));
+  CHECK(choose_device("cuda", facts).sentence.find("emulated") != std::string::npos);
+}
+
+TEST_CASE("device choice: other words are refused") {
+  CHECK_THROWS_AS((void)choose_device("gpu", usable_gpu()), InputError);
+  CHECK(error_text([] { (void)choose_device("gpu", usable_gpu()); }) ==
+        "device: 'gpu' given; auto, cpu or cuda required");
+}
+
+TEST_CASE("device choice: what is chosen here can be used, and what is refused here cannot") {
+  const Device chosen = choose_device("auto").device;
+  CHECK(Tensor::ones({2}, DType::f32, chosen).to_vector() == std::vector<double>{1, 1});
+  if (cuda_facts().refusal.empty()) {
+    CHECK(Tensor::ones({2}, DType::f32, choose_device("cuda").device).to_vector() == std::vector<double>{1, 1});
+  } else {
+    CHECK_THROWS_AS((void)choose_device("cuda"), InputError);
+    CHECK_THROWS_AS((void)Tensor::ones({2}, DType::f32, Device::cuda(0)), Error);
+  }
+}

@@ -1,0 +1,189 @@
+// Memory of a small device: what is said when it runs out, that the engine goes
+// on afterwards, and pools whose addresses stay put.
+#include <set>
+
+#include "tensor/device/allocator.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+
+// A device of 16 MiB whose blocks may only be given back when nothing is being recorded.
+class SmallDevice final : public BlockSource {
+ public:
+  static constexpr std::size_t capacity = 16 * mebibyte;
+  void* take(std::size_t bytes) override {
+    if (used + bytes > capacity) return nullptr;
+    used += bytes;
+    return ::operator new(bytes);
+  }
+  void give_back(void* block, std::size_t bytes) noexcept override {
+    used -= bytes;
+    ++given_back;
+    ::operator delete(block);
+  }
+  Room room() const override { return {capacity - used, capacity}; }
+  const char* name() const override { return "GPU memory"; }
+  bool host_may_read() const override { return false; }
+
+  std::size_t used = 0;
+  int given_back = 0;
+};
+
+// The error that `run` throws.
+template <class Run> OutOfMemory out_of_memory(const Run& run) {
+  try {
+    run();
+  } catch (const OutOfMemory& error) { return error; }
+  FAIL("no OutOfMemory");
+  return OutOfMemory("", {});
+}
+
+}  // namespace
+
+TEST_CASE("device memory: for a size that is missing no more cached blocks go back than it takes, the largest first") {
+  SmallDevice device;
+  Allocator allocator(device);
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (const std::size_t size : {mebibyte, 4 * mebibyte, 2 * mebibyte, 7 * mebibyte})
+    blocks.emplace_back(allocator.allocate(size), size);
+  for (const auto& [memory, size] : blocks) allocator.deallocate(memory, size);
+  void* three = allocator.allocate(3 * mebibyte);
+  CHECK(device.given_back == 1);
+  CHECK(device.used == 10 * mebibyte);
+  void* nine = allocator.allocate(9 * mebibyte);  // 6 MiB are free, 4 and 2 MiB cached
+  CHECK(device.given_back == 2);
+  CHECK(allocator.statistics().reserved == device.used);
+  allocator.deallocate(three, 3 * mebibyte);
+  allocator.deallocate(nine, 9 * mebibyte);
+  allocator.release_cached();
+  CHECK(device.used == 0);
+  CHECK(allocator.statistics().reserved == 0);
+}
+
+TEST_CASE(
+    "device memory: out of memory says asked, free, who holds the most and what must go, and the engine goes on") {
+  SmallDevice device;
+  Allocator allocator(device);
+  const Site here = Site::current();
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  const auto take = [&](const char* op, std::size_t bytes) {
+    const CallSite place(here, op);
+    blocks.emplace_back(allocator.allocate(bytes), bytes);
+  };
+  take("softmax", 6 * mebibyte);
+  take("linear", 4 * mebibyte);
+  take("gelu", 2 * mebibyte);
+  take(nullptr, mebibyte);
+  take("norm", mebibyte / 2);
+  take("rotary", mebibyte / 4);
+  const std::string line = to_string(here);
+  const OutOfMemory error = out_of_memory([&] { take("matmul", 5 * mebibyte); });
+  CHECK(std::string(error.what()) ==
+        line +
+            ": allocate: out of GPU memory: 5 MiB asked with 2.25 MiB free of 16 MiB; tensors hold 13.8 MiB (peak 13.8 "
+            "MiB), the largest: " +
+            "6 MiB by softmax (" + line + "), 4 MiB by linear (" + line + "), 2 MiB by gelu (" + line + "), 1 MiB at " +
+            line + ", 512 KiB by norm (" + line +
+            "); 2.75 MiB less in use required; use a smaller batch or length, or recompute()");
+  CHECK(error.numbers.asked == 5 * mebibyte);
+  CHECK(error.numbers.free == 9 * mebibyte / 4);
+  CHECK(error.numbers.capacity == 16 * mebibyte);
+  CHECK(error.numbers.live == allocator.statistics().live);
+  // Afterwards: what is smaller fits, and so does the same once enough went.
+  take("matmul", 2 * mebibyte);
+  allocator.deallocate(blocks[0].first, blocks[0].second);
+  blocks.erase(blocks.begin());
+  take("matmul", 5 * mebibyte);
+  for (const auto& [block, bytes] : blocks) allocator.deallocate(block, bytes);
+  CHECK(allocator.statistics().live == 0);
+  CHECK(allocator.largest(5).empty());
+}
+
+TEST_CASE("device memory: cached blocks are given back before memory counts as out") {
+  SmallDevice device;
+  Allocator allocator(device);
+  for (const std::size_t bytes : {6 * mebibyte, 8 * mebibyte}) allocator.deallocate(allocator.allocate(bytes), bytes);
+  CHECK(allocator.statistics().reserved == 14 * mebibyte);
+  CHECK(device.given_back == 0);
+  void* block = allocator.allocate(12 * mebibyte);
+  CHECK(device.given_back == 2);
+  CHECK(allocator.statistics().reserved == 12 * mebibyte);
+  allocator.deallocate(block, 12 * mebibyte);
+}
+
+TEST_CASE("device memory: a pool's blocks and those it may have read stay out of reach until it is released") {
+  SmallDevice device;
+  Allocator allocator(device);
+  void* const outside = allocator.allocate(mebibyte);
+  void* const spare = allocator.allocate(mebibyte);
+  allocator.deallocate(spare, mebibyte);  // in the common cache
+
+  const Allocator::Pool pool = allocator.open_pool();
+  CHECK_THROWS_AS((void)allocator.open_pool(), Error);
+  void* const first = allocator.allocate(mebibyte);
+  CHECK(first != spare);
+  allocator.deallocate(first, mebibyte);
+  CHECK(allocator.allocate(mebibyte) == first);  // inside, order is that of the graph: its own memory is used again
+  allocator.deallocate(outside, mebibyte);       // an input that the graph reads at every replay
+  void* const inside = allocator.allocate(mebibyte);
+  CHECK(inside != outside);
+  allocator.deallocate(inside, mebibyte);
+  allocator.close_pool();
+
+  const std::set<void*> taken{first, inside, outside};
+  CHECK(allocator.allocate(mebibyte) == spare);
+  void* const fresh = allocator.allocate(mebibyte);
+  CHECK_FALSE(taken.contains(fresh));
+  allocator.deallocate(first, mebibyte);  // a result of the graph that went before the graph did
+  void* const another = allocator.allocate(mebibyte);
+  CHECK_FALSE(taken.contains(another));
+  allocator.release_cached();
+  CHECK(device.given_back == 0);
+
+  allocator.release_pool(pool);
+  allocator.release_cached();
+  CHECK(device.given_back == 3);
+  for (void* block : {spare, fresh, another}) allocator.deallocate(block, mebibyte);
+  CHECK(allocator.statistics().live == 0);
+}
+
+TEST_CASE("device memory: while a pool is open nothing is given back, and out of memory is told as such") {
+  SmallDevice device;
+  Allocator allocator(device);
+  allocator.deallocate(allocator.allocate(10 * mebibyte), 10 * mebibyte);
+  const Allocator::Pool pool = allocator.open_pool();
+  (void)out_of_memory([&] { (void)allocator.allocate(8 * mebibyte); });
+  CHECK(device.given_back == 0);
+  allocator.release_pool(pool);
+  void* block = allocator.allocate(8 * mebibyte);
+  CHECK(device.given_back == 1);
+  allocator.deallocate(block, 8 * mebibyte);
+}
+
+TEST_CASE("device memory: the largest blocks are named by the op that made them, also on the CPU") {
+  const Tensor x = Tensor::zeros({1 << 20});
+  const std::size_t before = Allocator::cpu().largest(1)[0].bytes;
+  const Site here = Site::current();
+  {
+    const CallSite place(here, "test_op");
+    const Tensor large = Tensor::zeros({static_cast<index_t>(before / 4) + (1 << 20)});
+    const LiveBlock block = Allocator::cpu().largest(1)[0];
+    CHECK(block.bytes == (before / 4 + (1 << 20)) * 4);
+    CHECK(std::string(block.op) == "test_op");
+    CHECK(block.site.line() == here.line());
+  }
+  CHECK(Allocator::cpu().largest(1)[0].bytes == before);
+}
+
+TEST_CASE("device memory: sizes are written as people read them") {
+  CHECK(bytes_text(12) == "12 bytes");
+  CHECK(bytes_text(1536) == "1.5 KiB");
+  CHECK(bytes_text(3 * mebibyte) == "3 MiB");
+  CHECK(bytes_text(mebibyte * 1024 * 79 + 123 * mebibyte) == "79.1 GiB");
+  CHECK(bytes_text(1023 * mebibyte) == "1023 MiB");
+}

@@ -1,0 +1,286 @@
+// What each op makes of denormals, -0, infinities and NaN, in value and gradient: against definitions by the standard
+// library in the same precision, on the CPU and on the GPU, or the emulated one. With WHENCE_SPECIAL_NUMBERS=FILE the
+// table of what came out is written there.
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "examples/whence/verify/bare_attention.h"
+#include "tensor/parallel.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<Device> devices() {
+  std::vector<Device> all{Device::cpu()};
+  if (has_cuda()) all.push_back(Device::cuda(0));
+  return all;
+}
+
+template <class T> std::vector<T> special() {
+  const T least = std::numeric_limits<T>::min(), denormal = least / 1024, most = std::numeric_limits<T>::max();
+  const T inf = std::numeric_limits<T>::infinity();
+  return {-inf, -most, -1, -least, -denormal, -T(0), T(0), denormal, least, 1, most, inf, T(not_a_number)};
+}
+
+// Alike: NaN, the same infinity, a zero of the same sign, or apart by at most 8 steps of T.
+template <class T> bool alike(double got, T wanted) {
+  if (std::isnan(wanted)) return std::isnan(got);
+  if (std::isinf(wanted) || wanted == 0)
+    return got == static_cast<double>(wanted) && std::signbit(got) == std::signbit(wanted);
+  const int exponent = std::max(std::ilogb(wanted), std::numeric_limits<T>::min_exponent - 1);
+  return std::fabs(got - static_cast<double>(wanted)) <= std::ldexp(8.0, exponent - std::numeric_limits<T>::digits + 1);
+}
+
+// What a formula says, by the standard library.
+template <class T> struct Plain {
+  const char* name;
+  T (*value)(T);
+  T (*slope)(T);
+};
+template <class T> T logistic(T x) { return 1 / (1 + std::exp(-x)); }
+template <class T> T bend(T x) { return logistic(T(1.5957691216057308) * (x + T(0.044715) * x * x * x)); }
+template <class T> T normal_share(T x) { return T(0.5) * (1 + std::erf(x * T(0.70710678118654752))); }
+template <class T> const std::vector<Plain<T>>& plain() {
+  // clang-format off
+  static const std::vector<Plain<T>> all{
+      {"affine", [](T x) { return T(-1.5) * x + T(0.25); }, [](T) { return T(-1.5); }},
+      {"abs", [](T x) { return std::fabs(x); }, [](T x) { return T((x > 0) - (x < 0)); }},
+      {"exp", [](T x) { return std::exp(x); }, [](T x) { return std::exp(x); }},
+      {"log", [](T x) { return std::log(x); }, [](T x) { return 1 / x; }},
+      {"log1p", [](T x) { return std::log1p(x); }, [](T x) { return 1 / (1 + x); }},
+      {"sqrt", [](T x) { return std::sqrt(x); }, [](T x) { return T(0.5) / std::sqrt(x); }},
+      {"square", [](T x) { return x * x; }, [](T x) { return 2 * x; }},
+      {"reciprocal", [](T x) { return 1 / x; }, [](T x) { return -(1 / x) * (1 / x); }},
+      {"sin", [](T x) { return std::sin(x); }, [](T x) { return std::cos(x); }},
+      {"cos", [](T x) { return std::cos(x); }, [](T x) { return -std::sin(x); }},
+      {"tanh", [](T x) { return std::tanh(x); }, [](T x) { return 1 - std::tanh(x) * std::tanh(x); }},
+      {"sigmoid", [](T x) { return logistic(x); }, [](T x) { return logistic(x) * (1 - logistic(x)); }},
+      {"softplus", [](T x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }, [](T x) { return logistic(x); }},
+      {"silu", [](T x) { return x * logistic(x); }, [](T x) { return logistic(x) * (1 + x * (1 - logistic(x))); }},
+      {"relu", [](T x) { return x <= 0 ? T(0) : x; }, [](T x) { return T(x > 0); }},
+      {"leaky_relu", [](T x) { return x > 0 ? x : T(0.01) * x; }, [](T x) { return x > 0 ? T(1) : T(0.01); }},
+      {"gelu", [](T x) { return x * bend(x); }, [](T x) {
+         const T s = bend(x);
+         return s == 0 || s == 1 ? s : s + x * s * (1 - s) * T(1.5957691216057308) * (1 + T(0.134145) * x * x);
+       }},
+      {"gelu_erf", [](T x) { return x * normal_share(x); }, [](T x) {
+         return normal_share(x) + x * T(0.39894228040143268) * std::exp(T(-0.5) * x * x);
+       }},
+      {"clamp", [](T x) { return x < T(-0.5) ? T(-0.5) : x > T(0.7) ? T(0.7) : x; }, [](T x) { return T(!(x < T(-0.5)) && !(x > T(0.7))); }}};
+  // clang-format on
+  return all;
+}
+
+// Two functions of two numbers and their slopes. Maximum and minimum keep NaN; each argument has half the gradient
+// then.
+template <class T> struct PlainPair {
+  const char* name;
+  T (*value)(T, T);
+  T (*by_a)(T, T);
+  T (*by_b)(T, T);
+};
+template <class T> T share(T a, T b) { return a > b ? T(1) : a < b ? T(0) : T(0.5); }
+template <class T> const std::vector<PlainPair<T>>& plain_pairs() {
+  static const std::vector<PlainPair<T>> all{
+      {"add", [](T a, T b) { return a + b; }, [](T, T) { return T(1); }, [](T, T) { return T(1); }},
+      {"subtract", [](T a, T b) { return a - b; }, [](T, T) { return T(1); }, [](T, T) { return T(-1); }},
+      {"multiply", [](T a, T b) { return a * b; }, [](T, T b) { return b; }, [](T a, T) { return a; }},
+      {"divide", [](T a, T b) { return a / b; }, [](T, T b) { return 1 / b; },
+          [](T a, T b) { return -(1 / b * (a / b)) + T(0); }},
+      {"maximum", [](T a, T b) { return a >= b || std::isnan(a) ? a : b; }, [](T a, T b) { return share(a, b); },
+          [](T a, T b) { return 1 - share(a, b); }},
+      {"minimum", [](T a, T b) { return a <= b || std::isnan(a) ? a : b; }, [](T a, T b) { return share(b, a); },
+          [](T a, T b) { return 1 - share(b, a); }}};
+  return all;
+}
+Tensor apply_pair(const std::string& name, const Tensor& a, const Tensor& b) {
+  if (name == "add") return add(a, b);
+  if (name == "subtract") return subtract(a, b);
+  if (name == "multiply") return multiply(a, b);
+  if (name == "divide") return divide(a, b);
+  return name == "maximum" ? maximum(a, b) : minimum(a, b);
+}
+
+template <class T> Tensor leaf_of(const std::vector<T>& numbers, Device device, const Shape& shape) {
+  const std::vector<double> values(numbers.begin(), numbers.end());
+  return requires_grad(raw::to_device(Tensor::of(values, shape, dtype_of<T>), device));
+}
+template <class T> Tensor leaf_of(const std::vector<T>& numbers, Device device) {
+  return leaf_of(numbers, device, {static_cast<index_t>(numbers.size())});
+}
+Tensor ones_like(const Tensor& x) { return Tensor::ones(x.shape(), x.dtype(), x.device()); }
+
+// Enough of the same numbers for the widest vectors and what they leave over.
+template <class T> std::vector<T> many(const std::vector<T>& numbers) {
+  std::vector<T> all;
+  for (int k = 0; k < 9; ++k) all.insert(all.end(), numbers.begin(), numbers.end());
+  return all;
+}
+
+template <class T>
+void expect_alike(const std::string& what, const std::vector<double>& got, const std::vector<T>& wanted) {
+  REQUIRE(got.size() == wanted.size());
+  for (std::size_t k = 0; k < got.size(); ++k)
+    CHECK_MESSAGE(alike(got[k], wanted[k]), what, ", number ", k, ": ", got[k], " instead of ", wanted[k]);
+}
+
+std::ofstream table() {
+  const char* file = std::getenv("WHENCE_SPECIAL_NUMBERS");
+  return file ? std::ofstream(file, std::ios::app) : std::ofstream();
+}
+template <class T>
+void write_row(const std::string& name, const std::vector<double>& y, const std::vector<double>& dx) {
+  std::ofstream out = table();
+  out << "| " << name << " " << to_string(dtype_of<T>);
+  out.precision(3);
+  for (std::size_t k = 0; k < special<T>().size(); ++k) out << " | " << y[k] << " (" << dx[k] << ")";
+  out << " |\n";
+}
+
+template <class T> void check_unary() {
+  for (const Device device : devices()) {
+    for (const Unary f : Unary::all()) {
+      const std::string name = facts_of(f).name;
+      const auto one = std::ranges::find_if(plain<T>(), [&](const Plain<T>& each) { return each.name == name; });
+      REQUIRE_MESSAGE(one != plain<T>().end(), name, " has no definition here");
+      const std::vector<T> numbers = many(special<T>());
+      const Tensor x = leaf_of(numbers, device), y = unary(f, x, facts_of(f).samples.attributes);
+      const Tensor slope = grad(y, ones_like(y), {x})[0];
+      std::vector<T> values, slopes;
+      for (const T number : numbers) values.push_back(one->value(number)), slopes.push_back(one->slope(number));
+      CAPTURE(std::string(to_string(dtype_of<T>)));
+      CAPTURE(device.is_cpu());
+      expect_alike(name, y.to_vector(), values);
+      expect_alike(name + "'s slope", slope.to_vector(), slopes);
+      if (device.is_cpu()) write_row<T>(name, y.to_vector(), slope.to_vector());
+    }
+  }
+}
+
+template <class T> void check_pairs() {
+  std::vector<T> left, right;
+  for (const T a : special<T>())
+    for (const T b : special<T>()) left.push_back(a), right.push_back(b);
+  for (const Device device : devices()) {
+    for (const PlainPair<T>& one : plain_pairs<T>()) {
+      const Tensor a = leaf_of(left, device), b = leaf_of(right, device), y = apply_pair(one.name, a, b);
+      const std::vector<Tensor> slopes = grad(y, ones_like(y), {a, b});
+      std::vector<T> values, by_a, by_b;
+      for (std::size_t k = 0; k < left.size(); ++k) {
+        values.push_back(one.value(left[k], right[k]));
+        by_a.push_back(one.by_a(left[k], right[k])), by_b.push_back(one.by_b(left[k], right[k]));
+      }
+      CAPTURE(std::string(to_string(dtype_of<T>)));
+      CAPTURE(device.is_cpu());
+      expect_alike(one.name, y.to_vector(), values);
+      expect_alike(to_text(one.name, " by a"), slopes[0].to_vector(), by_a);
+      expect_alike(to_text(one.name, " by b"), slopes[1].to_vector(), by_b);
+    }
+  }
+}
+
+template <class T> void check_rows() {
+  const T inf = std::numeric_limits<T>::infinity(), small = std::numeric_limits<T>::min() / 1024;
+  const std::vector<std::vector<T>> kinds{{1, T(not_a_number), 2}, {inf, 1, 2}, {-inf, 1, 2}, {-inf, -inf, -inf},
+      {inf, -inf, 1}, {-T(0), -T(0), -T(0)}, {small, small, -small}, {T(1e38), T(1e38), T(-1e38)},
+      {T(not_a_number), inf, 1}};
+  for (const Device device : devices()) {
+    for (const index_t width : {index_t(3), index_t(99), index_t(1200)}) {
+      for (const std::vector<T>& kind : kinds) {
+        std::vector<T> row;
+        for (index_t j = 0; j < width; ++j) row.push_back(kind[static_cast<std::size_t>(3 * j / width)]);
+        const Tensor x = leaf_of(row, device, {1, width});
+        T top = row[0], total = 0, powers = 0;
+        std::size_t first = 0;
+        for (std::size_t j = 0; j < row.size(); ++j) {
+          if (!std::isnan(top) && (row[j] > top || std::isnan(row[j]))) top = row[j], first = j;
+          total += row[j];
+        }
+        for (const T number : row) powers += std::exp(number - top);
+        CAPTURE(device.is_cpu());
+        CAPTURE(width);
+        CAPTURE(kind);
+        expect_alike<T>("maximum_along", maximum_along(x, -1).to_vector(), {top});
+        expect_alike<T>("reduce", raw::reduce(Reduction::maximum, x.detach(), {-1}, false).to_vector(), {top});
+        CHECK(raw::argmax(x.detach()).to_vector() == std::vector<double>{static_cast<double>(first)});
+        const bool overflows =
+            !std::isfinite(total) && std::ranges::all_of(row, [](T number) { return std::isfinite(number); });
+        if (std::fabs(total) < 1 || (!std::isfinite(total) && !overflows))  // of the others, the order of terms decides
+          expect_alike<T>("sum", sum(x, {-1}).to_vector(), {total + T(0)});
+        const std::vector<double> pattern = softmax(x).to_vector();
+        for (std::size_t j = 0; j < row.size(); ++j) CHECK(alike(pattern[j], std::exp(row[j] - top) / powers));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("functions of one number: denormals are kept, -0, infinities and NaN are what the formula says") {
+  check_unary<float>();
+  check_unary<double>();
+}
+
+TEST_CASE("functions of two numbers of every special pair, and their gradients") {
+  check_pairs<float>();
+  check_pairs<double>();
+}
+
+TEST_CASE("rows with NaN, infinities, -0 and denormals: maximum, argmax, sum, softmax") {
+  check_rows<float>();
+  check_rows<double>();
+}
+
+TEST_CASE("a masked row of softmax is 0 in both directions, and a row of NaN stays alone") {
+  for (const Device device : devices()) {
+    const std::vector<double> numbers{not_a_number, infinity, -infinity, 1, not_a_number, 2, 1, 2, 3};
+    const Tensor x = leaf_of(numbers, device, {3, 3});
+    const Tensor mask = raw::to_device(Tensor::of({0, 0, 0, 1, 1, 1, 1, 0, 1}, {3, 3}, DType::boolean), device);
+    const Tensor y = softmax(x, mask), dx = grad(y, ones_like(y) * 2.0, {x})[0];
+    const double e = std::exp(-2.0);
+    expect_alike<double>(
+        "softmax", y.to_vector(), {0, 0, 0, not_a_number, not_a_number, not_a_number, e / (1 + e), 0, 1 / (1 + e)});
+    for (std::size_t k = 0; k < 3; ++k) CHECK(dx.to_vector()[k] == 0);
+    for (std::size_t k = 6; k < 9; ++k) CHECK(std::fabs(dx.to_vector()[k]) < 1e-15);
+  }
+}
+
+TEST_CASE("clamp with its bounds exchanged, and indices at and beyond the end") {
+  for (const Device device : devices()) {
+    const Tensor x = leaf_of<double>({-2, 0, 2}, device);
+    CHECK(clamp(x, 1, -1).to_vector() == std::vector<double>{1, 1, -1});  // the lower bound is looked at first
+    const auto at = [&](double index) {
+      return gather(x, 0, raw::to_device(Tensor::of({index}, {1}, DType::i64), device)).to_vector();
+    };
+    CHECK(at(2) == std::vector<double>{2});
+    for (const double wrong : {-1.0, 3.0})
+      CHECK(error_text([&] { (void)at(wrong); }).find("index") != std::string::npos);
+  }
+}
+
+TEST_CASE("products and attention keep denormals, on every thread and in vector code") {
+  const float denormal = std::numeric_limits<float>::min() / 1024;
+  for (const Device device : devices()) {
+    for (const index_t size : {1, 5, 64, 200}) {
+      const Tensor a = raw::to_device(Tensor::full({size, size}, static_cast<double>(denormal)), device),
+                   one = raw::to_device(Tensor::ones({size, 1}), device);
+      for (const double value : raw::matmul(a, one).to_vector())
+        CHECK(value == static_cast<double>(denormal) * static_cast<double>(size));
+    }
+  }
+  const BareAttention scheme("none", {16, 2, 70});
+  const AttendInputs inputs = random_inputs(scheme, 1, 70, 5, DType::f32);
+  kernels({}).fill(inputs.value, static_cast<double>(denormal));
+  for (const Executor* executor : executors())
+    for (const double value : scheme.run(inputs, *executor).output.to_vector())
+      CHECK(value == doctest::Approx(static_cast<double>(denormal)).epsilon(0.05));
+}

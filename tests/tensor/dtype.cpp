@@ -1,0 +1,153 @@
+// f16 and bf16 bit by bit against a rounding written in another way; dual numbers against their definition.
+#include "tensor/dtype.h"
+
+#include <bit>
+
+#include "tensor/cpu/block.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// A 16-bit pattern with `mantissa` stored mantissa bits, decoded from its definition.
+double decode(std::uint32_t bits, int mantissa) {
+  const int exponent_bits = 15 - mantissa, bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = static_cast<int>(bits >> mantissa & ((1u << exponent_bits) - 1));
+  const double fraction = static_cast<double>(bits & ((1u << mantissa) - 1)), sign = bits & 0x8000u ? -1 : 1;
+  if (exponent == (1 << exponent_bits) - 1) return fraction == 0 ? sign * INFINITY : NAN;
+  if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
+  return sign * std::ldexp(fraction + std::ldexp(1.0, mantissa), exponent - bias - mantissa);
+}
+
+// The nearest number of the format, ties to even, by scaling to an integer and letting nearbyint decide.
+double nearest(double value, int mantissa) {
+  if (!std::isfinite(value) || value == 0) return value;
+  const int bias = (1 << (14 - mantissa)) - 1;
+  const int exponent = std::max(std::ilogb(value), 1 - bias), step = exponent - mantissa;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -step)), step),
+               largest = std::ldexp(2.0, bias) * (1 - std::ldexp(1.0, -mantissa - 1));
+  return std::fabs(rounded) > largest ? std::copysign(INFINITY, value) : rounded;
+}
+
+bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
+
+template <class T> T from_bits(std::uint32_t bits) {
+  T value;
+  value.bits = static_cast<std::uint16_t>(bits);
+  return value;
+}
+
+// All patterns, and every number between two neighbours where rounding decides.
+template <class T> void check_format(int mantissa) {
+  int wrong_decode = 0, wrong_round_trip = 0, wrong_rounding = 0;
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const double value = static_cast<double>(static_cast<float>(from_bits<T>(bits)));
+    wrong_decode += !same(value, decode(bits, mantissa));
+    const T again = static_cast<float>(value);
+    wrong_round_trip += std::isnan(value) ? !std::isnan(static_cast<float>(again)) : again.bits != bits;
+    const double next = decode(bits + 1 < 65536 ? bits + 1 : bits, mantissa);
+    if (!std::isfinite(value) || !std::isfinite(next)) continue;
+    const float middle = static_cast<float>((value + next) / 2);
+    for (const float probe : {middle, std::nextafter(middle, -INFINITY), std::nextafter(middle, INFINITY),
+             std::nextafter(static_cast<float>(value), INFINITY)}) {
+      wrong_rounding += !same(static_cast<double>(static_cast<float>(T(probe))), nearest(probe, mantissa));
+    }
+  }
+  CHECK(wrong_decode == 0);
+  CHECK(wrong_round_trip == 0);
+  CHECK(wrong_rounding == 0);
+}
+
+}  // namespace
+
+TEST_CASE("all 65536 f16 patterns decode, round-trip, and round ties to even") { check_format<Float16>(10); }
+TEST_CASE("all 65536 bf16 patterns decode, round-trip, and round ties to even") { check_format<BFloat16>(7); }
+
+TEST_CASE("f16 and bf16 at the ends of their range") {
+  CHECK(static_cast<float>(Float16(65504.0f)) == 65504.0f);
+  CHECK(static_cast<float>(Float16(65519.996f)) == 65504.0f);
+  CHECK(std::isinf(static_cast<float>(Float16(65520.0f))));
+  CHECK(static_cast<float>(Float16(0x1p-24f)) == 0x1p-24f);
+  CHECK(static_cast<float>(Float16(0x1p-25f)) == 0.0f);  // a tie between 0 and the smallest
+  CHECK(static_cast<float>(Float16(0x1.000002p-25f)) == 0x1p-24f);
+  CHECK(std::signbit(static_cast<float>(Float16(-0.0f))));
+  CHECK(std::isinf(static_cast<float>(BFloat16(3.4e38f))));
+  CHECK(std::isnan(static_cast<float>(
+      BFloat16(std::bit_cast<float>(0x7F800001u)))));  // a NaN whose kept bits alone would be infinity
+}
+
+TEST_CASE("blocks convert as single numbers do, also through the machine's own instructions") {
+  std::vector<float> floats;
+  for (std::uint64_t i = 0; i < 100003; ++i) {
+    floats.push_back(std::bit_cast<float>(Stream(1, "patterns").bits(i)));
+    floats.push_back(static_cast<float>(Stream(2, "small").normal(i) * 1e-6));
+  }
+  std::vector<Float16> halves(floats.size());
+  store_block(floats.data(), static_cast<index_t>(floats.size()), halves.data(), 1);
+  std::vector<float> back(floats.size());
+  load_block(halves.data(), 1, static_cast<index_t>(floats.size()), back.data());
+  int wrong = 0;
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    wrong += !same(static_cast<double>(static_cast<float>(halves[i])),
+        static_cast<double>(static_cast<float>(Float16(floats[i]))));
+    wrong += !same(static_cast<double>(back[i]), static_cast<double>(static_cast<float>(halves[i])));
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("doubles reach 16 bits with one rounding") {
+  int wrong = 0;
+  for (std::uint64_t i = 0; i < 200000; ++i) {
+    const Stream stream(3, "doubles");
+    // near ties of f16: an odd multiple of half a step, plus a little that a float cannot hold
+    const double tie = 1 + (2 * stream.below(i, 1024) + 1) * 0x1p-11,
+                 value = std::ldexp(tie + (stream.uniform(i + 1000000) - 0.5) * 0x1p-40,
+                     static_cast<int>(stream.below(i + 2000000, 30)) - 20);
+    wrong += !same(static_cast<double>(static_cast<float>(convert<Float16>(value))), nearest(value, 10));
+    const double wide = 1 + (2 * stream.below(i, 128) + 1) * 0x1p-8 + (stream.uniform(i + 1000000) - 0.5) * 0x1p-40;
+    wrong += !same(static_cast<double>(static_cast<float>(convert<BFloat16>(wide))), nearest(wide, 7));
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("dtypes have names, sizes and steps") {
+  CHECK(std::string(to_string(DType::boolean)) == "bool");
+  CHECK(size_of(DType::dual) == sizeof(Dual));
+  for (const DType dtype :
+      {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual}) {
+    visit(dtype, [&]<class T>(Type<T>) {
+      CHECK(dtype_of<T> == dtype);
+      CHECK(sizeof(T) == size_of(dtype));
+    });
+  }
+  CHECK(epsilon_of(DType::bf16) == 0x1p-7);
+  CHECK(error_text([] { visit_floating("exp", DType::i32, [](auto) {}); }) ==
+        "exp: dtype i32 given; a floating dtype required; convert with cast");
+  CHECK(error_text([] { visit_index("gather", DType::f32, [](auto) {}); }) ==
+        "gather: dtype f32 given; i32 or i64 required; convert with cast");
+}
+
+TEST_CASE("dual numbers: arithmetic and functions differentiate") {
+  constexpr double h = 1e-6;
+  const auto check = [&](const auto& f, double x) {
+    const double slope = (f(Dual(x + h)).value - f(Dual(x - h)).value) / (2 * h);
+    CHECK(std::fabs(f(Dual(x, 1)).tangent - slope) < 1e-8 * std::max(1.0, std::fabs(slope)));
+    CHECK(f(Dual(x, -3)).tangent == doctest::Approx(-3 * f(Dual(x, 1)).tangent));
+  };
+  for (const double x : {0.3, 0.9, 1.7}) {
+    check([](Dual a) { return a * a + Dual(2) * a - Dual(1) / a; }, x);
+    check([](Dual a) { return (a - Dual(3)) / (a * a + Dual(1)); }, x);
+    check([](Dual a) { return exp(-a); }, x);
+    check([](Dual a) { return log(a) + log1p(a); }, x);
+    check([](Dual a) { return sqrt(a) * tanh(a); }, x);
+    check([](Dual a) { return erf(a) - sin(a) * cos(a); }, x);
+    check([](Dual a) { return abs(-a); }, x);
+    check([](Dual a) { return floor(a) + ceil(a); }, x);
+  }
+  CHECK(Dual(1, 5) == Dual(1, 7));  // comparisons look at the value
+  CHECK(Dual(1, 5) < Dual(2, 0));
+}

@@ -1,0 +1,88 @@
+// The float functions of tensor/math.h against the library in double, measured in units in the last place.
+#include "tensor/math.h"
+
+#include <limits>
+
+#include "tests/support/tensors.h"
+
+using namespace whence;
+
+namespace {
+
+// How many floats lie between `got` and the exact result; the spacing is that of floats around the exact result.
+double units(float got, double exact) {
+  if (std::isnan(exact)) return std::isnan(got) ? 0 : 1e9;
+  const float rounded = static_cast<float>(exact);
+  if (std::isinf(rounded) || std::isinf(got)) return got == rounded ? 0 : 1e9;
+  const double spacing = std::ldexp(1.0, std::max(exact == 0 ? -126 : std::ilogb(exact), -126) - 23);
+  return std::fabs(static_cast<double>(got) - exact) / spacing;
+}
+
+template <class F, class Exact> double worst(double low, double high, const F& f, const Exact& exact) {
+  double result = 0;
+  constexpr int steps = 400000;
+  for (int i = 0; i <= steps; ++i) {
+    const float x = static_cast<float>(low + (high - low) * i / steps);
+    result = std::max(result, units(f(x), exact(static_cast<double>(x))));
+  }
+  return result;
+}
+
+// Every binade of floats, subnormals included, of both signs.
+template <class F, class Exact> double worst_over_binades(const F& f, const Exact& exact) {
+  double result = 0;
+  for (int exponent = -149; exponent < 128; ++exponent) {
+    for (int i = 0; i < 200; ++i) {
+      const float x = static_cast<float>(std::ldexp(1 + i / 200.0, exponent));
+      result =
+          std::max({result, units(f(x), exact(static_cast<double>(x))), units(f(-x), exact(-static_cast<double>(x)))});
+    }
+  }
+  return result;
+}
+
+float float_exp(float x) { return math::exp(x); }
+float float_sigmoid(float x) { return math::sigmoid(x); }
+float float_tanh(float x) { return math::tanh(x); }
+double exact_exp(double x) { return std::exp(x); }
+double exact_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double exact_tanh(double x) { return std::tanh(x); }
+
+constexpr float infinity = std::numeric_limits<float>::infinity(),
+                not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("exp in float is within 1 unit in the last place, subnormal results included") {
+  CHECK(worst(-104, 89, float_exp, exact_exp) < 1.0);
+  CHECK(worst(-1, 1, float_exp, exact_exp) < 1.0);
+  CHECK(worst_over_binades(float_exp, exact_exp) < 1.0);
+  CHECK(math::exp(0.0f) == 1.0f);
+  CHECK(math::exp(-infinity) == 0.0f);
+  CHECK(math::exp(infinity) == infinity);
+  CHECK(math::exp(200.0f) == infinity);
+  CHECK(math::exp(-200.0f) == 0.0f);
+  CHECK(math::exp(-103.0f) > 0.0f);
+  CHECK(std::isnan(math::exp(not_a_number)));
+}
+
+TEST_CASE("sigmoid in float is within 2.5 units in the last place") {
+  CHECK(worst(-86, 30, float_sigmoid, exact_sigmoid) < 2.5);
+  CHECK(worst(-2, 2, float_sigmoid, exact_sigmoid) < 2.5);
+  CHECK(math::sigmoid(0.0f) == 0.5f);
+  CHECK(math::sigmoid(infinity) == 1.0f);
+  CHECK(math::sigmoid(-infinity) == 0.0f);
+  CHECK(math::sigmoid(17.4f) == 1.0f);
+  CHECK(std::isnan(math::sigmoid(not_a_number)));
+}
+
+TEST_CASE("tanh in float is within 1.5 units in the last place") {
+  CHECK(worst(-20, 20, float_tanh, exact_tanh) < 1.5);
+  CHECK(worst(-1, 1, float_tanh, exact_tanh) < 1.5);
+  CHECK(worst_over_binades(float_tanh, exact_tanh) < 1.5);
+  CHECK(math::tanh(0.0f) == 0.0f);
+  CHECK(std::signbit(math::tanh(-0.0f)));
+  CHECK(math::tanh(infinity) == 1.0f);
+  CHECK(math::tanh(-infinity) == -1.0f);
+  CHECK(std::isnan(math::tanh(not_a_number)));
+}

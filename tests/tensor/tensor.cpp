@@ -1,0 +1,258 @@
+// Shapes, strides, views, copies, versions and the texts of errors.
+#include "tensor/tensor.h"
+
+#include <numeric>
+
+#include "tensor/device/backend.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// 0, 1, 2, ... in row-major order: an element's value is its place.
+Tensor numbered(const Shape& shape, DType dtype = DType::f32) {
+  std::vector<double> values(static_cast<std::size_t>(numel(shape)));
+  std::iota(values.begin(), values.end(), 0);
+  return Tensor::of(values, shape, dtype);
+}
+
+index_t place(const std::vector<index_t>& position, const Shape& shape) {
+  index_t result = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    result = result * shape[axis] + position[static_cast<std::size_t>(axis)];
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("shapes count, stride and print") {
+  CHECK(numel(Shape{}) == 1);
+  CHECK(numel(Shape{2, 3, 4}) == 24);
+  CHECK(numel(Shape{2, 0, 4}) == 0);
+  CHECK(contiguous_strides({2, 3, 4}) == Strides{12, 4, 1});
+  CHECK(to_string(Shape{2, 3}) == "[2,3]");
+  CHECK(to_string(Shape{}) == "[]");
+  CHECK(Shape{2, 3, 4}[-1] == 4);
+  CHECK(Shape{2, 3, 4}.leading(2) == Shape{2, 3});
+  CHECK(Shape{2, 3, 4}.leading(-2) == Shape{2});
+  CHECK(Shape{2, 3, 4}.without(1) == Shape{2, 4});
+  CHECK(is_contiguous({2, 1, 3}, {3, 77, 1}));  // an axis of extent 1 does not matter
+  CHECK_FALSE(is_contiguous({2, 3}, {1, 2}));
+  CHECK(error_text([] {
+    Shape shape{1, 1, 1, 1, 1, 1, 1};
+  }) == "shape: more than 6 axes given; at most 6 are supported; merge axes with reshape");
+}
+
+TEST_CASE("a number becomes one of 16 bits by a single rounding") {
+  const double above_a_tie = 1 + 0x1p-11 + 0x1p-30;  // f32 would round it to the tie, and f16 that down to 1
+  CHECK(Tensor::of({above_a_tie}, {1}, DType::f16).item() == 1 + 0x1p-10);
+}
+
+TEST_CASE("broadcast_shapes follows the rule of equal or 1") {
+  CHECK(broadcast_shapes("add", {2, 3}, {3}) == Shape{2, 3});
+  CHECK(broadcast_shapes("add", {2, 1, 4}, {5, 1}) == Shape{2, 5, 4});
+  CHECK(broadcast_shapes("add", {}, {2}) == Shape{2});
+  CHECK(broadcast_shapes("add", {0, 3}, {1, 3}) == Shape{0, 3});
+  CHECK(error_text([] {
+    broadcast_shapes("add", {2, 3}, {4});
+  }) == "add: a is [2,3], b is [4]; extents 3 and 4 of axis -1 differ and neither is 1; reshape or expand one of them");
+}
+
+TEST_CASE("permute and transpose move axes, not numbers") {
+  const Shape shape{2, 3, 4};
+  const Tensor x = numbered(shape), y = raw::permute(x, {2, 0, -2});
+  CHECK(y.shape() == Shape{4, 2, 3});
+  CHECK(&y.storage() == &x.storage());
+  const auto values = read(y);
+  std::size_t i = 0;
+  for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], p[2], p[0]}, shape));
+  CHECK(read(raw::transpose(x)) == read(raw::permute(x, {0, 2, 1})));
+  CHECK(read(raw::transpose(x, 0, -1)) == read(raw::permute(x, {2, 1, 0})));
+  CHECK(error_text([&] {
+    (void)raw::permute(x, {0, 1});
+  }) == "permute: x is [2,3,4], 2 axes given; each of its 3 axes is required once");
+  CHECK(error_text([&] {
+    (void)raw::permute(x, {0, 1, 1});
+  }) == "permute: x is [2,3,4], axis 1 given twice; each axis is required once");
+  CHECK(error_text([&] { (void)raw::transpose(x, 0, 3); }) ==
+        "transpose: axis 3 given for 3 axes; an axis in [-3, 3) is required");
+}
+
+TEST_CASE("slice and select step through an axis") {
+  const Shape shape{4, 7};
+  const Tensor x = numbered(shape), y = raw::slice(x, 1, 1, 6, 2);
+  CHECK(y.shape() == Shape{4, 3});
+  const auto values = read(y);
+  std::size_t i = 0;
+  for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[0], 1 + 2 * p[1]}, shape));
+  CHECK(read(raw::slice(y, 0, 1, 3)) == std::vector<double>{8, 10, 12, 15, 17, 19});
+  CHECK(raw::slice(x, 0, 4, 4).shape() == Shape{0, 7});
+  CHECK(read(raw::select(x, -1, 2)) == std::vector<double>{2, 9, 16, 23});
+  CHECK(error_text([&] { (void)raw::slice(x, 1, 3, 8); }) ==
+        "slice: x is [4,7], axis 1 from 3 to 8 step 1 given; 0 <= begin <= end <= 7 and step >= 1 are required");
+  CHECK(error_text([&] { (void)raw::slice(x, 1, -1, 3); }) != "");
+  CHECK(error_text([&] { (void)raw::select(x, 0, 4); }) ==
+        "select: x is [4,7], index 4 of axis 0 given; an index in [0, 4) is required");
+}
+
+TEST_CASE("unsqueeze and expand add axes") {
+  const Tensor x = numbered({2, 3});
+  CHECK(raw::unsqueeze(x, 0).shape() == Shape{1, 2, 3});
+  CHECK(raw::unsqueeze(x, -1).shape() == Shape{2, 3, 1});
+  CHECK(raw::unsqueeze(x, 1).is_contiguous());
+  const Tensor wide = raw::expand(raw::unsqueeze(x, 1), {4, 2, 5, 3});
+  CHECK(wide.strides() == Strides{0, 3, 0, 1});
+  const auto values = read(wide);
+  std::size_t i = 0;
+  for (const auto& p : positions(wide.shape())) CHECK(values[i++] == place({p[1], p[3]}, {2, 3}));
+  CHECK(raw::expand(numbered({1, 3}), {0, 3}).numel() == 0);
+  CHECK(error_text([&] {
+    (void)raw::expand(x, {2, 4});
+  }) == "expand: x is [2,3], shape [2,4] given; extents that are equal, or 1 in x, are required, aligned at the last "
+        "axis");
+}
+
+TEST_CASE("reshape keeps the order of the elements, without a copy where strides allow") {
+  const Tensor x = numbered({2, 3, 4});
+  CHECK(&raw::reshape(x, {6, -1}).storage() == &x.storage());
+  CHECK(raw::reshape(x, {-1}).shape() == Shape{24});
+  const Tensor swapped = raw::transpose(x, 0, 1);  // [3,2,4], strides 4 12 1
+  struct Case {
+    Tensor from;
+    Shape to;
+    bool view;
+  };
+  const std::vector<Case> cases{{swapped, {3, 2, 2, 2}, true}, {swapped, {3, 1, 8}, false},
+      {raw::slice(x, 2, 0, 2), {6, 2}, true}, {raw::slice(x, 2, 0, 2), {2, 6}, false},
+      {raw::slice(x, 1, 0, 2), {2, 8}, true}, {raw::transpose(x, 1, 2), {2, 2, 2, 3, 1}, true},
+      {raw::expand(numbered({2, 1}), {2, 6}), {2, 3, 2}, true}, {raw::expand(numbered({2, 1}), {2, 6}), {12}, false}};
+  for (const Case& c : cases) {
+    const Tensor y = raw::reshape(c.from, c.to);
+    CAPTURE(c.from.shape());
+    CAPTURE(c.to);
+    CHECK(y.shape() == c.to);
+    CHECK(read(y) == read(c.from));
+    CHECK((&y.storage() == &c.from.storage()) == c.view);
+  }
+  CHECK(raw::reshape(Tensor::zeros({0, 4}), {2, 0, 7}).numel() == 0);
+  CHECK(error_text([&] {
+    (void)raw::reshape(x, {5, -1});
+  }) == "reshape: x is [2,3,4], shape [5,-1] given; a shape of 24 elements is required, at most one extent -1");
+  CHECK(error_text([&] { (void)raw::reshape(x, {-1, -1}); }) != "");
+  CHECK(error_text([&] { (void)raw::reshape(Tensor::zeros({0}), {0, -1}); }) != "");
+}
+
+TEST_CASE("every chain of views agrees with an index computation") {
+  const Shape shape{3, 4, 5};
+  const Tensor x = numbered(shape);
+  // [3,4,5] -> axes (5,3,4) -> every second of 5 from 1 -> axis 1 last -> index 2 of the 4
+  const Tensor y = raw::select(raw::transpose(raw::slice(raw::permute(x, {2, 0, 1}), 0, 1, 5, 2), 1, 2), 1, 2);
+  CHECK(y.shape() == Shape{2, 3});
+  const auto values = read(y);
+  std::size_t i = 0;
+  for (const auto& p : positions(y.shape())) CHECK(values[i++] == place({p[1], 2, 1 + 2 * p[0]}, shape));
+  CHECK(y.to_vector() == values);
+  CHECK(y.at({1, 2}) == place({2, 2, 3}, shape));
+  CHECK(error_text([&] { (void)y.at({1, 3}); }) == "at: position [1,3] given for shape [2,3]");
+}
+
+TEST_CASE("copies are new, contiguous only when needed, and land in place") {
+  const Tensor x = numbered({2, 3}), turned = raw::transpose(x);
+  CHECK(raw::contiguous(x).identity() == x.identity());
+  CHECK(raw::contiguous(turned).is_contiguous());
+  CHECK(read(raw::contiguous(turned)) == read(turned));
+  const Tensor copy = raw::copy(x);
+  CHECK(&copy.storage() != &x.storage());
+  const Tensor target = Tensor::zeros({3, 2}), block = Tensor::zeros({4, 4});
+  raw::copy_into(turned, target);
+  CHECK(read(target) == read(turned));
+  raw::copy_into(turned, raw::slice(raw::slice(block, 0, 1, 4), 1, 0, 4, 2));
+  CHECK(read(block) == std::vector<double>{0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 4, 0, 2, 0, 5, 0});
+  CHECK(error_text([&] { raw::copy_into(x, target); }) == "copy_into: from is [2,3]; [3,2] required");
+}
+
+TEST_CASE("writes in place bump the version and leave their site") {
+  const Tensor x = numbered({2, 3});
+  CHECK(x.storage().version() == 0);
+  raw::copy_into(Tensor::zeros({2, 3}), x);
+  CHECK(x.storage().version() == 1);
+  raw::add_into(Tensor::ones({2, 3}), raw::transpose(raw::transpose(x)));
+  CHECK(x.storage().version() == 2);  // views share it
+  CHECK(read(x) == std::vector<double>(6, 1.0));
+  const Site here = Site::current();
+  {
+    const CallSite site(here);
+    raw::add_into(Tensor::ones({3, 2}), raw::transpose(x));  // not contiguous
+  }
+  CHECK(x.storage().version() == 3);
+  CHECK(x.storage().last_write().line() == here.line());
+  CHECK(read(x) == std::vector<double>(6, 2.0));
+  (void)raw::add(x, x);
+  CHECK(x.storage().version() == 3);
+}
+
+TEST_CASE("making tensors") {
+  CHECK(read(Tensor::arange(4)) == std::vector<double>{0, 1, 2, 3});
+  CHECK(Tensor::arange(4).dtype() == DType::i64);
+  CHECK(Tensor::scalar(2.5).item() == 2.5);
+  CHECK(read(Tensor::full({2, 2}, 7, DType::i32)) == std::vector<double>(4, 7));
+  CHECK(read(Tensor::ones({3}, DType::boolean)) == std::vector<double>(3, 1));
+  CHECK(Tensor::empty({0, 5}).numel() == 0);
+  CHECK(read(Tensor::arange(0)).empty());
+  const Tensor x = Tensor::ones({2}), alias = x;
+  x.replace(Tensor::zeros({2}, DType::f64));
+  CHECK(alias.dtype() == DType::f64);
+  CHECK(alias.detach().identity() != alias.identity());
+  CHECK(error_text([] { (void)Tensor().shape(); }) ==
+        "tensor: an undefined tensor given; a tensor with a value required; was it moved from, or never assigned?");
+  CHECK(error_text([] { (void)Tensor::empty({2, -1}); }) == "empty: shape [2,-1] given; extents of 0 or more required");
+  CHECK(error_text([] { (void)Tensor::of({1, 2}, {3}); }) == "of: 2 values given for shape [3]; 3 required");
+  CHECK(error_text([&] { (void)x.item(); }) ==
+        "item: shape [2] given; exactly one element required; use at or to_vector");
+  CHECK(error_text([&] { (void)x.data<float>(); }) == "data: dtype f64 given; f32 required; convert with cast");
+}
+
+TEST_CASE("errors name the op, what was given and what to do") {
+  const Tensor f32 = Tensor::zeros({2, 3}), f64 = Tensor::zeros({2, 3}, DType::f64),
+               i64 = Tensor::zeros({2, 3}, DType::i64);
+  CHECK(error_text([&] { (void)raw::add(f32, f64); }) ==
+        "add: a is f32, b is f64; equal dtypes required; convert with cast");
+  CHECK(error_text([&] { (void)raw::add(i64, i64); }) ==
+        "add: a is i64; a floating dtype is required; convert with cast");
+  CHECK(error_text([&] { (void)raw::matmul(f32, f32); }) ==
+        "matmul: a is [2,3], b is [2,3]; inner extents 3 and 2 differ; equal ones are required; transpose b");
+  CHECK(error_text([&] { (void)raw::matmul(f32, Tensor::zeros({3})); }) ==
+        "matmul: b is [3]; two axes or more are required; use unsqueeze");
+  CHECK(error_text([&] {
+    (void)raw::matmul(Tensor::zeros({2, 2, 3}), Tensor::zeros({3, 3, 2}));
+  }) == "matmul: a is [2,2,3], b is [3,3,2]; batch extents 2 and 3 differ and neither is 1; reshape or expand one of "
+        "them");
+  const Tensor bias = Tensor::zeros({3});
+  CHECK(error_text([&] {
+    (void)raw::matmul(f32, Tensor::zeros({3, 2}), 1, &bias);
+  }) == "matmul: bias is [3]; [2] required");
+  CHECK(error_text([] {
+    (void)raw::reduce(Reduction::maximum, Tensor::zeros({2, 0}), {1}, false);
+  }) == "maximum: x is [2,0]; at least one element along each reduced axis is required; nothing has no maximum");
+  CHECK(error_text([&] {
+    (void)raw::reduce(Reduction::sum, f32, {0, -2}, false);
+  }) == "sum: x is [2,3], axis 0 given twice; each axis at most once is required");
+  CHECK(error_text([&] {
+    const Tensor dual = Tensor::zeros({1}, DType::dual);
+    kernels({}).unary_second(functions::Exp{}, {}, dual, dual, dual);
+  }) == "unary_second: dual given; the second derivative of a dual would need nested duals; use f64");
+  if (const DeviceFacts& facts = cuda_facts(); !facts.refusal.empty()) {
+    const std::string text = error_text([] { (void)Tensor::zeros({1}, DType::f32, Device::cuda()); });
+    CHECK_MESSAGE(text.starts_with("device: cuda:0 given; "), text);
+    for (const std::string& part : {facts.refusal, facts.advice, std::string(", or use cpu")})
+      CHECK_MESSAGE(text.find(part) != std::string::npos, text);
+  }
+  const Site here = Site::current();
+  const CallSite site(here);
+  CHECK(error_text([&] { (void)raw::add(f32, f64); }) ==
+        to_text("tensor.cpp:", here.line(), ": add: a is f32, b is f64; equal dtypes required; convert with cast"));
+}
