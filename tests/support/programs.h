@@ -1,6 +1,7 @@
 // Running the programs as a user does: started in a folder of their own, killed, waited for, and what they leave.
 #pragma once
 
+#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -79,6 +80,39 @@ inline Outcome run(const std::string& command, const std::vector<std::string>& a
   return RunningProgram(command, arguments, std::filesystem::temp_directory_path() / log).finish_within(seconds);
 }
 
+using Arguments = std::vector<std::string>;
+inline Arguments operator+(Arguments left, const Arguments& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
+// A line cut at its blanks, but for those in parentheses and between single quotes.
+inline Arguments words(const std::string& line) {
+  Arguments found;
+  bool quoted = false, inside = false;
+  int depth = 0;
+  for (const char c : line) {
+    if (c == '\'') quoted = !quoted;
+    if (!quoted) depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    const bool blank = c == ' ' && !quoted && depth == 0;
+    if (!blank && !inside) found.emplace_back();
+    if (!blank && c != '\'') found.back() += c;
+    inside = !blank;
+  }
+  return found;
+}
+
+// The command of a line, such as "train flip_flop --out F"; `done`: it must end with 0.
+inline Outcome ran(const std::string& line) {
+  const Arguments all = words(line);
+  return run(all.front(), {all.begin() + 1, all.end()});
+}
+inline Outcome done(const std::string& line) {
+  Outcome outcome = ran(line);
+  REQUIRE_MESSAGE(outcome.code == 0, line, ": ", outcome.err);
+  return outcome;
+}
+
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 struct Scratch {
@@ -123,12 +157,6 @@ inline Outcome lab(std::vector<std::string> arguments, const std::string& folder
   arguments.push_back("--out");
   arguments.push_back(folder);
   return RunningProgram("lab", arguments, folder + "_log").finish();
-}
-
-using Arguments = std::vector<std::string>;
-inline Arguments operator+(Arguments left, const Arguments& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
 }
 
 // The folder of a run's newest whole checkpoint; empty: there is none.
