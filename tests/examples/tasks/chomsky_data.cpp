@@ -1,5 +1,5 @@
-// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest
-// lengths, batches, test sets, guesses, options, the model.
+// The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses,
+// options, the model. How batches are cut: tasks.cpp.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -51,43 +51,24 @@ std::set<Tokens> all_strings(index_t length, std::int64_t kinds) {
   return strings;
 }
 
-// Every value with the same probability: each count within five standard deviations.
-template <class Counts> void check_uniform(const Counts& counts, std::size_t values) {
-  CHECK(counts.size() == values);
-  double total = 0;
-  for (const auto& [value, count] : counts) total += count;
-  const double p = 1 / static_cast<double>(values);
-  for (const auto& [value, count] : counts) CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
-}
-
+// Within five standard deviations.
 void check_share(int count, int total, double p) {
   CHECK(std::abs(count - total * p) < 5 * std::sqrt(total * p * (1 - p)));
 }
 
-// Percent of answers that a guess gets right on a test set.
-double accuracy(const Task& task, const std::string& guess, std::size_t set, index_t sequences) {
-  for (const Guess& each : task.guesses()) {
-    if (each.name != guess) continue;
-    Errors errors;
-    const Batch batch = task.test_batch(set, 3, 0, sequences);
-    errors.add(batch, each.predict(batch));
-    return 100 - errors.token_percent();
-  }
-  FAIL("no such guess");
-  return 0;
+// Every value with the same probability.
+template <class Counts> void check_uniform(const Counts& counts, std::size_t values) {
+  CHECK(counts.size() == values);
+  int total = 0;
+  for (const auto& [value, count] : counts) total += count;
+  for (const auto& [value, count] : counts) check_share(count, total, 1 / static_cast<double>(values));
 }
 
-Batch joined(Batch first, const Batch& second) {
-  REQUIRE(first.positions == second.positions);
-  first.sequences += second.sequences;
-  const auto append = [](Tokens& all, const Tokens& more) { all.insert(all.end(), more.begin(), more.end()); };
-  append(first.inputs, second.inputs), append(first.targets, second.targets), append(first.graded, second.graded);
-  return first;
-}
-
-bool equal(const Batch& a, const Batch& b) {
-  return a.sequences == b.sequences && a.positions == b.positions && a.inputs == b.inputs && a.targets == b.targets &&
-         a.graded == b.graded;
+// Percent of answers that a guess gets right.
+double accuracy(const Guess& guess, const Batch& batch) {
+  Errors errors;
+  errors.add(batch, guess.predict(batch));
+  return 100 - errors.token_percent();
 }
 
 }  // namespace
@@ -214,13 +195,17 @@ TEST_CASE("chomsky: answers are spread as the papers' scores need them") {
 
   const auto brackets =
       make_task("modular_arithmetic_brackets", {"--test-from", "100", "--test-to", "300", "--test-every", "100"});
+  std::vector<Guess> guesses = brackets->guesses();
+  CHECK((guesses.size() == 2 && guesses[0].name == "majority" && guesses[1].name == "random"));
   for (const std::size_t set : {0u, 1u, 2u}) {
-    CHECK(accuracy(*brackets, "majority", set, 2000) == doctest::Approx(31).epsilon(0.11));
-    CHECK(accuracy(*brackets, "random", set, 2000) == doctest::Approx(20).epsilon(0.16));
+    const Batch batch = brackets->test_batch(set, 3, 0, 2000);
+    CHECK(accuracy(guesses[0], batch) == doctest::Approx(31).epsilon(0.11));
+    CHECK(accuracy(guesses[1], batch) == doctest::Approx(20).epsilon(0.16));
   }
   const auto reverse = make_task("reverse_string");
-  CHECK(accuracy(*reverse, "majority", 59, 200) == doctest::Approx(50).epsilon(0.04));
-  CHECK(accuracy(*reverse, "random", 59, 200) == doctest::Approx(50).epsilon(0.04));
+  guesses = reverse->guesses();
+  for (const Guess& guess : guesses)
+    CHECK(accuracy(guess, reverse->test_batch(59, 3, 0, 200)) == doctest::Approx(50).epsilon(0.04));
 }
 
 TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
@@ -250,35 +235,6 @@ TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
       errors.add(batch, batch.targets);
       CHECK(errors.token_percent() == 0);
       CHECK(errors.sequences == 40);
-    }
-  }
-}
-
-TEST_CASE("chomsky: batches are functions of seed and step, and how they are cut changes nothing") {
-  for (const ChomskyProblem& problem : chomsky_problems()) {
-    CAPTURE(problem.name);
-    const auto made = make_task(problem.name, {"--test-from", "30", "--test-to", "45", "--test-every", "15"});
-    const Task& task = *made;
-    const Batch whole = task.test_batch(1, 2, 0, 9);
-    CHECK(equal(whole, joined(task.test_batch(1, 2, 0, 4), task.test_batch(1, 2, 4, 5))));
-    CHECK_FALSE(equal(whole, task.test_batch(1, 3, 0, 9)));
-    CHECK_FALSE(equal(whole, task.test_batch(1, 2, 9, 9)));
-    std::int64_t step = 1;
-    while (task.training_batch(2, step, 1).positions < task.test_batch(0, 2, 0, 1).positions) ++step;
-    const Batch eight = task.training_batch(2, step, 8);
-    CHECK(equal(eight, task.training_batch(2, step, 8)));
-    CHECK_FALSE(equal(eight, task.training_batch(2, step + 1, 8)));
-    CHECK_FALSE(equal(eight, task.training_batch(4, step, 8)));
-    Batch five = eight;
-    five.sequences = 5;
-    for (Tokens* tokens : {&five.inputs, &five.targets, &five.graded})
-      tokens->resize(static_cast<std::size_t>(5 * five.positions));
-    CHECK(equal(five, task.training_batch(2, step, 5)));
-    for (const Guess& guess : task.guesses()) {
-      Tokens cut = guess.predict(task.test_batch(1, 2, 0, 4));
-      const Tokens rest = guess.predict(task.test_batch(1, 2, 4, 5));
-      cut.insert(cut.end(), rest.begin(), rest.end());
-      CHECK(guess.predict(whole) == cut);
     }
   }
 }

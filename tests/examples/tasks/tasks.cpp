@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "examples/whence/look/subject.h"
-#include "examples/whence/tasks/task.h"
+#include "examples/whence/tasks/chomsky.h"
 #include "tensor/error.h"
 
 using namespace whence;
@@ -17,29 +17,33 @@ using namespace whence::tasks;
 
 namespace {
 
+// What the tokens spell, and where there is none.
 std::string text_of(const Task& task, const Tokens& tokens) {
   std::string text;
-  for (const std::int64_t token : tokens) text += task.text(token);
+  for (const std::int64_t token : tokens) text += token == no_target ? "." : task.text(token);
   return text;
 }
 
-// What the row's targets spell, and where they stand.
-std::string wanted(const Task& task, const Tokens& targets) {
-  std::string text;
-  for (const std::int64_t token : targets) text += token == no_target ? "." : task.text(token);
-  return text;
-}
-
-// Rows of two batches are the same up to what the longer one is filled up with.
-void check_same_rows(const Row& a, const Row& b) {
+// The part is the whole's rows from `first` on, up to what the longer of the two is filled up with; and so are guesses.
+void check_part(const Batch& whole, index_t first, const Batch& part, const std::vector<Guess>& guesses) {
   const auto same = [](Tokens x, Tokens y, std::int64_t filler) {
     const std::size_t longest = std::max(x.size(), y.size());
     x.resize(longest, filler), y.resize(longest, filler);
     CHECK(x == y);
   };
-  same(a.inputs, b.inputs, 0);
-  same(a.targets, b.targets, no_target);
-  same(a.graded, b.graded, no_target);
+  for (index_t number = 0; number < part.sequences; ++number) {
+    const Row a = whole.row(first + number), b = part.row(number);
+    same(a.inputs, b.inputs, 0);
+    same(a.targets, b.targets, no_target);
+    same(a.graded, b.graded, no_target);
+  }
+  for (const Guess& guess : guesses) {
+    const Tokens of_whole = guess.predict(whole), of_part = guess.predict(part);
+    for (index_t number = 0; number < part.sequences; ++number)
+      CHECK(std::equal(of_part.begin() + number * part.positions,
+          of_part.begin() + number * part.positions + std::min(part.positions, whole.positions),
+          of_whole.begin() + (first + number) * whole.positions));
+  }
 }
 
 struct Small {
@@ -56,18 +60,29 @@ const std::vector<Small> small_tasks{{"flip_flop", {"--length", "20"}},
 }  // namespace
 
 TEST_CASE("tasks: sequences depend on the seed, the set and their number, not on how they are cut") {
-  for (const Small& small : small_tasks) {
+  std::vector<Small> all_tasks = small_tasks;
+  for (const ChomskyProblem& problem : chomsky_problems())
+    all_tasks.push_back({problem.name, {"--test-from", "30", "--test-to", "45", "--test-every", "15"}});
+  for (const Small& small : all_tasks) {
     CAPTURE(small.name);
     const auto task = make_task(small.name, small.options);
-    const Batch whole = task->training_batch(3, 1, 6), second = task->training_batch(3, 2, 3);
-    for (index_t row = 0; row < 3; ++row) check_same_rows(whole.row(3 + row), second.row(row));
-    CHECK(task->training_batch(4, 1, 6).inputs != whole.inputs);
-    std::set<Tokens> seen;
+    const std::vector<Guess> guesses = task->guesses();
+    const bool one_length = small.options[0] == "--test-from";  // in a step; a step of strings that are many
+    std::int64_t step = 1;
+    while (one_length && task->training_batch(3, step, 1).positions < task->test_batch(0, 3, 0, 1).positions) ++step;
+    const Batch whole = task->training_batch(3, step, 6);
+    check_part(whole, 0, task->training_batch(3, step, 6), guesses);
+    check_part(whole, one_length ? 0 : 3, task->training_batch(3, one_length ? step : 2, 3), guesses);
+    CHECK(task->training_batch(3, step + 1, 6).inputs != whole.inputs);
+    CHECK(task->training_batch(4, step, 6).inputs != whole.inputs);
+    std::set<Tokens> seen{whole.inputs};
     for (std::size_t set = 0; set < task->test_sets().size(); ++set) {
-      const Batch all = task->test_batch(set, 3, 0, 5), late = task->test_batch(set, 3, 2, 3);
-      for (index_t row = 0; row < 3; ++row) check_same_rows(all.row(2 + row), late.row(row));
-      CHECK(all.inputs != whole.inputs);
+      const Batch all = task->test_batch(set, 3, 0, 9);
+      for (const index_t first : {0, 4})
+        check_part(all, first, task->test_batch(set, 3, first, 4 + first / 4), guesses);
       CHECK(seen.insert(all.inputs).second);
+      CHECK(seen.insert(task->test_batch(set, 4, 0, 9).inputs).second);
+      CHECK(seen.insert(task->test_batch(set, 3, 9, 9).inputs).second);
     }
   }
 }
@@ -182,7 +197,7 @@ TEST_CASE("tasks: selective copy in its three formats, the answer read off the t
         CHECK(std::count(context.begin(), context.end(), '_') == blanks[set]);
         std::string answer = context;
         std::erase(answer, '_');
-        const std::string rest = text.substr(context.size()), targets = wanted(*task, batch.row(row).targets);
+        const std::string rest = text.substr(context.size()), targets = text_of(*task, batch.row(row).targets);
         CHECK(targets.substr(targets.size() - 7) == answer);
         CHECK(targets.substr(0, targets.size() - 7) == std::string(targets.size() - 7, '.'));
         if (format == "plain") CHECK(rest == answer.substr(0, 6));
