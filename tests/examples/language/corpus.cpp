@@ -1,6 +1,9 @@
-// Corpora: documents, the split, tokens, windows, and every bad input before a step is taken.
+// Corpora: documents, the split, JSON lines, folders, tokens, windows, perplexities per token, byte and word, and every
+// bad input before a step is taken.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "examples/whence/cli/statistics.h"
@@ -17,6 +20,7 @@ using namespace whence;
 using namespace whence::language;
 using namespace whence::test;
 using namespace std::string_literals;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -29,6 +33,10 @@ std::string book(int chapters) {
     if (c + 1 < chapters) text += "\n\n\n";
   }
   return text;
+}
+
+std::string refusal(const CorpusOptions& options, const Tokeniser& tokeniser = *byte_tokeniser()) {
+  return error_text([&] { const Corpus corpus(options, tokeniser); });
 }
 
 std::string decoded(const Corpus& corpus, const Tokeniser& tokeniser, Part part) {
@@ -157,17 +165,14 @@ TEST_CASE("a text that is one document validates on its end, from a line's begin
 
 TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are refused with what is required") {
   const BookFile file;
-  const auto refusal = [&](const CorpusOptions& options, const Tokeniser& tokeniser) {
-    return error_text([&] { const Corpus corpus(options, tokeniser); });
-  };
   const std::string empty = file.scratch / "empty.txt", latin = file.scratch / "latin.txt",
                     one = file.scratch / "one.txt";
   write_file(empty, ""), write_file(latin, "fine\ncaf\xE9\n"), write_file(one, "x");
-  CHECK(refusal({.data = empty}, *file.tokeniser) == empty + ": an empty file given; some text required; leave it out");
-  CHECK(has(refusal({.data = file.scratch / "none"}, *file.tokeniser), "cannot read: No such file"));
-  CHECK(has(refusal({.data = "/dev/null"}, *file.tokeniser), "not a regular file"));
-  CHECK(has(refusal({.data = one}, *file.tokeniser), "1 bytes given, some being set aside"));
-  CHECK(has(refusal({.data = file.path, .separate = true}, *file.tokeniser), "no <|endoftext|>"));
+  CHECK(refusal({.data = empty}) == empty + ": an empty file given; some text required; leave it out");
+  CHECK(has(refusal({.data = file.scratch / "none"}), "cannot read: No such file"));
+  CHECK(has(refusal({.data = "/dev/null"}), "not a regular file"));
+  CHECK(has(refusal({.data = one}), "1 bytes given, some being set aside"));
+  CHECK(has(refusal({.data = file.path, .separate = true}), "no <|endoftext|>"));
   const std::string_view texts[] = {"abc"};
   const auto characters = train_list("characters", texts, 0);
   const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);
@@ -237,4 +242,70 @@ TEST_CASE("the loss of a part is the sum over its targets, whatever else is draw
   CHECK(all.tokens == 45);
   CHECK(all.perplexity == doctest::Approx(std::exp(all.loss)));
   CHECK(all.bits_per_byte == doctest::Approx(all.loss / std::log(2.0)));
+}
+
+TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
+  const Scratch scratch("language-jsonl");
+  write_file(
+      scratch / "a.jsonl", "{\"text\": \"one two\", \"body\": \"x\"}\n\n{\"text\": \"\"}\n{\"text\": \"three\\n\"}\n");
+  write_file(scratch / "b.txt", "test  it\n now");
+  const CorpusOptions options{.data = scratch / "a.jsonl", .test_data = scratch / "b.txt", .validation_share = 0};
+  const TokeniserPointer bytes = byte_tokeniser();
+  const Corpus corpus(options, *bytes);
+  CHECK(decoded(corpus, *bytes, Part::training) == "one twothree\n");
+  CHECK(decoded(corpus, *bytes, Part::test) == "test  it\n now");
+  CHECK(corpus.size(Part::training).documents == 2);
+  CHECK(corpus.size(Part::training).words == 3);
+  CHECK(corpus.size(Part::test).words == 3);
+  CHECK(has(corpus.summary(), "test: 1 documents, 13 bytes"));
+  CorpusOptions other = options;
+  other.test_data = {};
+  CHECK(Corpus(other, *bytes).hash() != corpus.hash());
+
+  write_file(scratch / "bad.jsonl", "{\"text\": \"fine\"}\n{\"body\": \"x\"}\n");
+  CHECK(has(refusal({.data = scratch / "bad.jsonl"}), "bad.jsonl: line 2: no field 'text'"));
+  write_file(scratch / "unfit.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"ab\"}\n");
+  CHECK(has(refusal({.data = scratch / "unfit.jsonl", .field = "none"}), "line 1: no field 'none'"));
+}
+
+TEST_CASE("text: all below a folder, but what patterns leave out") {
+  const Scratch scratch("language-tree");
+  for (const char* folder : {"src/deep", "src/.git"}) fs::create_directories(scratch.folder / folder);
+  for (const char* name :
+      {"src/b.cpp", "src/a.h", "src/deep/c.cpp", "src/deep/notes.txt", "src/.git/d.cpp", "src/.e.cpp"})
+    write_file(scratch / name, std::string(name) + "\n");
+  write_file(scratch / "src/empty.cpp", "");
+  fs::create_symlink(scratch.folder / "src/b.cpp", scratch.folder / "src/link.cpp");
+  const auto names = [&](const TreePatterns& patterns) {
+    std::string all;
+    for (const std::string& file : files_of({scratch / "src"}, patterns))
+      all += fs::path(file).lexically_relative(scratch.folder / "src").string() + ' ';
+    return all;
+  };
+  CHECK(names({}) == "a.h b.cpp deep/c.cpp deep/notes.txt ");
+  CHECK(names({.include = {"*.cpp", "*.h"}}) == "a.h b.cpp deep/c.cpp ");
+  CHECK(names({.include = {"*.cpp"}, .exclude = {"deep/*"}}) == "b.cpp ");
+  CHECK(names({.exclude = {"c.cpp"}}) == "a.h b.cpp deep/notes.txt ");
+  CHECK_THROWS_WITH_AS(
+      (void)names({.include = {"*.py"}}), doctest::Contains("no file that --include and --exclude leave"), InputError);
+  const Corpus corpus({.data = scratch / "src", .include = "*.cpp", .validation_share = 0}, *byte_tokeniser());
+  CHECK(corpus.size(Part::training).documents == 2);
+}
+
+TEST_CASE("perplexities per byte and per word are of the same nats as the one per token") {
+  const Scratch scratch("language-units");
+  write_file(scratch / "text", "aa bb aa bb aa bb aa\n");
+  const std::string_view texts[] = {"aa bb aa\n"};
+  const TokeniserPointer words = train_list("words", texts, 0 + 8);
+  const Corpus corpus({.data = scratch / "text", .validation_share = 0}, *words);
+  Transformer model(
+      {.vocabulary = words->vocabulary(), .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "none"});
+  model.initialise(1);
+  const LanguageScore found = score(model, corpus, Part::training, {4, 2}, 100);
+  const PartSize& size = corpus.size(Part::training);
+  CHECK((size.bytes == 21 && size.words == 7));
+  const double nats = found.loss * static_cast<double>(size.tokens);
+  CHECK(found.perplexity_per_byte == doctest::Approx(std::exp(nats / 21)).epsilon(1e-12));
+  CHECK(found.perplexity_per_word == doctest::Approx(std::exp(nats / 7)).epsilon(1e-12));
+  CHECK(std::log2(found.perplexity_per_byte) == doctest::Approx(found.bits_per_byte).epsilon(1e-12));
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "examples/whence/run/run_files.h"
 #include "nn/io/checkpoint.h"
@@ -152,7 +153,36 @@ TEST_CASE("train lm: no output inside a folder of text, and no option that would
   fine(text, tree + "/run");
   fine(tree, scratch / "tree2");
 
+  refused({"--data", text, "--include", "*.cpp"}, "--include");
   refused({"--data", tree, "--field", "text"}, "--field: text given; it has no effect without a file of JSON lines");
   refused({"--data", lines, "--blank-lines", "2"}, "--blank-lines: 2 given; it has no effect");
   refused({"--data", lines, text, "--blank-lines", "2", "--field", "text", "--tokeniser", "none.json"}, "none.json");
+}
+
+TEST_CASE("train lm: three files, of which the test is scored as a whole") {
+  const Scratch scratch("language-three");
+  std::string text, lines;
+  for (int k = 0; k < 200; ++k) text += "the cat sat on the mat. ";
+  for (int k = 0; k < 20; ++k) lines += nlohmann::json{{"body", text.substr(0, 300)}}.dump() + "\n";
+  write_file(scratch / "train.jsonl", lines);
+  write_file(scratch / "validation.txt", text);
+  write_file(scratch / "test.txt", text.substr(0, 1000));
+  const std::string out = scratch / "run";
+  const std::string trained = done(
+      "train lm --dim 16 --layers 1 --heads 2 --length 16 --steps 20 --warm-up 2 --evaluate-to 2 --quiet --field body "
+      "--data " +
+      scratch / "train.jsonl" + " --validation-data " + scratch / "validation.txt" + " --test-data " +
+      scratch / "test.txt" + " --out " + out)
+                                  .out;
+  CHECK(has(trained, "\ntest: "));
+  const std::string results = text_of(out + "/results.jsonl");
+  const auto result = nlohmann::json::parse(results.substr(0, results.find('\n')));
+  for (const char* name : {"perplexity_per_byte", "perplexity_per_word", "test_perplexity_per_byte", "test_loss"})
+    CHECK_MESSAGE(result.contains(name), name);
+  // Bytes are the tokens here.
+  CHECK(result.at("test_perplexity_per_byte").get<double>() ==
+        doctest::Approx(result.at("test_perplexity").get<double>()).epsilon(1e-9));
+  (void)done("train --resume --steps 22 --quiet --out " + out);
+  write_file(scratch / "test.txt", text.substr(0, 900));
+  CHECK(ran("train --resume --out " + out).code == 7);
 }
