@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <regex>
 
 #include "tests/support/programs.h"
 
@@ -26,13 +25,14 @@ std::string output_of(const std::string& example, const std::string& arguments =
 
 std::vector<double> numbers_behind(const std::string& words, const std::string& text) {
   std::vector<double> numbers;
-  const std::regex found(words + R"((-?[\d.]+(e[-+]?\d+)?))");
-  for (auto match = std::sregex_iterator(text.begin(), text.end(), found); match != std::sregex_iterator(); ++match)
-    numbers.push_back(std::stod((*match)[1]));
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    const char* const begin = text.c_str() + at + words.size();
+    char* end = nullptr;
+    const double number = std::strtod(begin, &end);
+    if (end != begin) numbers.push_back(number);
+  }
   return numbers;
 }
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -44,23 +44,22 @@ TEST_CASE("every example is short, uses the library alone and is printed as it i
     CAPTURE(name);
     ++seen;
     CHECK(std::count(program.begin(), program.end(), '\n') <= (name == "minimal" ? 40 : 60));
-    CHECK_FALSE(holds(program, "#include \"examples/"));
+    CHECK_FALSE(has(program, "#include \"examples/"));
     const std::string page = text_of(source_folder() + (name == "minimal" ? "/README.md" : "/nn/README.md"));
-    CHECK(holds(page, "```cpp\n" + program + "```\n"));
+    CHECK(has(page, "```cpp\n" + program + "```\n"));
   }
   CHECK(seen == 7);
 }
 
 TEST_CASE("minimal: the loss falls, and a gate has a gradient") {
   const std::string out = output_of("minimal");
-  const std::vector<double> losses = numbers_behind(R"(step \d+  loss )", out);
+  const std::vector<double> losses = numbers_behind("  loss ", out);
   REQUIRE(losses.size() == 4);
   CHECK(std::is_sorted(losses.rbegin(), losses.rend()));
   CHECK(losses.back() < 0.1);
   const auto shape = out.find("tensor f32 [1,8,8] cpu\n");
   REQUIRE(shape != std::string::npos);
-  const std::vector<double> gradients = numbers_behind("", out.substr(out.find('\n', shape)));
-  CHECK(std::ranges::any_of(gradients, [](double gradient) { return gradient != 0; }));
+  CHECK(out.find_first_of("123456789", out.find('\n', shape)) != std::string::npos);
 }
 
 TEST_CASE("language: the text is learned, and what is drawn is made of its words") {
@@ -68,31 +67,31 @@ TEST_CASE("language: the text is learned, and what is drawn is made of its words
   const std::vector<double> bits = numbers_behind("bits per byte ", out);
   REQUIRE(bits.size() == 4);
   CHECK(bits.back() < 0.2);
-  CHECK(holds(out.substr(out.rfind("byte")), "that Jack built. This is the"));
+  CHECK(has(out.substr(out.rfind("byte")), "that Jack built. This is the"));
 }
 
 TEST_CASE("own_scheme: right gradients and equal rows in every sum") {
   const std::string out = output_of("own_scheme");
   CHECK(numbers_behind(": ", out) == std::vector<double>{37, 37, 45, 39});
   CHECK(std::ranges::count(out, '\n') == 4);
-  CHECK_FALSE((holds(out, "FAILED") || holds(out, "differ")));
+  CHECK_FALSE((has(out, "FAILED") || has(out, "differ")));
 }
 
 TEST_CASE("own_op: two right derivatives, and a mistake of a thousandth is found") {
   const std::string out = output_of("own_op"), wrong = "with a factor of 1.001\ngradcheck: ";
   CHECK(out.starts_with("gradient\ngradcheck: ok\n"));
-  CHECK(holds(out, "gradient of the gradient\ngradcheck: ok\n"));
-  CHECK(holds(out, wrong + "FAILED\n"));
+  CHECK(has(out, "gradient of the gradient\ngradcheck: ok\n"));
+  CHECK(has(out, wrong + "FAILED\n"));
 }
 
 TEST_CASE("looking_inside: the terms add up to the gradient, zeros have reasons, and a shut gate changes the loss") {
   const std::string out = output_of("looking_inside");
-  const double gradient = numbers_behind(R"(d loss / d gates\[0,0,5,4\] = )", out).at(0);
+  const double gradient = numbers_behind("d loss / d gates[0,0,5,4] = ", out).at(0);
   double sum = 0;
   for (const double term : numbers_behind("\n  ", out)) sum += term;
   CHECK(gradient != 0);
   CHECK(sum == doctest::Approx(gradient).epsilon(1e-4));
-  CHECK(holds(out, "clamped in lerp_at"));
+  CHECK(has(out, "clamped in lerp_at"));
   CHECK(
       numbers_behind("by the gradient the loss changes by ", out).at(0) * numbers_behind("and it does by ", out).at(0) >
       0);
@@ -109,6 +108,6 @@ TEST_CASE("half_precision: 16 bits learn what 32 do") {
 
 TEST_CASE("resumed_run: the same bits as without a stop") {
   const std::string out = output_of("resumed_run");
-  CHECK(holds(out, "resumed by resumed_run/step-000025\n"));
+  CHECK(has(out, "resumed by resumed_run/step-000025\n"));
   CHECK(out.ends_with("the same bits in every weight\n"));
 }

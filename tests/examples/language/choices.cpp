@@ -130,29 +130,27 @@ TEST_CASE("score: a trained model prefers what its text says") {
   std::string text;
   for (int k = 0; k < 300; ++k) text += k % 3 == 0 ? "the cat sat on the mat.\n" : "a dog ran to the sea.\n";
   write_file(scratch / "text.txt", text);
-  const std::string out = scratch / "run";
-  const Outcome trained = run(
-      "train", {"lm", "--data", scratch / "text.txt", "--dim", "32", "--layers", "1", "--heads", "2", "--length", "24",
-                   "--steps", "150", "--lr", "3e-3", "--warm-up", "5", "--evaluate-to", "1", "--quiet", "--out", out});
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
-  write_file(scratch / "q.jsonl",
-      "{\"context\": \"the cat sat on\", \"choices\": [\"xyz qqq.\", \"the mat.\"], \"answer\": 1}\n"
-      "{\"context\": \"the cat sat on the mat.\\na dog ran\", \"choices\": [\"to the sea.\", \"on xyz.\"], \"answer\": "
-      "0}\n"
-      "{\"context\": \"a dog ran to the\", \"answer\": \"sea.\"}\n");
-  const Outcome scored = run("score", {out, "--data", scratch / "q.jsonl", "--out", scratch / "lines.jsonl"});
-  REQUIRE_MESSAGE(scored.code == 0, scored.err);
-  CHECK(scored.out.find("note: 2 of 5 texts") == 0);
+  const std::string out = scratch / "run", questions = scratch / "q.jsonl";
+  (void)done(
+      "train lm --dim 32 --layers 1 --heads 2 --length 24 --steps 150 --lr 3e-3 --warm-up 5 --evaluate-to 1 --quiet "
+      "--data " +
+      scratch / "text.txt" + " --out " + out);
+  write_file(questions, R"({"context": "the cat sat on", "choices": ["xyz qqq.", "the mat."], "answer": 1}
+{"context": "the cat sat on the mat.\na dog ran", "choices": ["to the sea.", "on xyz."], "answer": 0}
+{"context": "a dog ran to the", "answer": "sea."}
+)");
+  const Outcome scored = done("score " + out + " --data " + questions + " --out " + scratch / "lines.jsonl");
+  CHECK(scored.out.starts_with("note: 2 of 5 texts"));
   CHECK(has(scored.out, "accuracy %, sum of log p"));
   CHECK(has(scored.err, "score 3/3 100 %"));
   CHECK_FALSE(has(scored.err, "tokens/s"));  // what is counted are questions
-  std::istringstream lines(test::text_of(scratch / "lines.jsonl"));
   std::vector<nlohmann::json> found;
+  std::ifstream lines(scratch / "lines.jsonl");
   for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));
   REQUIRE(found.size() == 3);
   CHECK((found[0].at("by_sum") == 1 && found[1].at("by_sum") == 0));
   CHECK(found[1].at("choices")[0].at("cut") == true);
   CHECK(found[2].at("choices")[0].at("greedy") == true);
-  CHECK(run("score", {out, "--data", scratch / "q.jsonl", "--too-long", "refuse"}).code == 3);
-  CHECK(has(run("score", {out}).err, "--data"));
+  CHECK(ran("score " + out + " --too-long refuse --data " + questions).code == 3);
+  CHECK(has(ran("score " + out).err, "--data"));
 }

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -45,14 +46,9 @@ double plain_perplexity(
   double total = 0;
   for (const index_t end : ends) {
     const TokenIds ids = corpus.slice(Part::training, end - length, length + 1);
-    std::vector<double> inputs(ids.begin(), ids.end() - 1);
-    const Tensor logits = model(Tensor::of(inputs, {1, length}, DType::i64));
-    const std::vector<double> probabilities = softmax(logits).to_vector();
-    const auto vocabulary = static_cast<std::size_t>(logits.size(2));
-    for (index_t t = length - last; t < length; ++t) {
-      const auto target = static_cast<std::size_t>(ids[static_cast<std::size_t>(t + 1)]);
-      total -= std::log(probabilities[static_cast<std::size_t>(t) * vocabulary + target]);
-    }
+    const Tensor probabilities = softmax(model(Tensor::of({ids.begin(), ids.end() - 1}, {1, length}, DType::i64)));
+    for (index_t t = length - last; t < length; ++t)
+      total -= std::log(probabilities.at({0, t, ids[static_cast<std::size_t>(t + 1)]}));
   }
   return std::exp(total / static_cast<double>(static_cast<index_t>(ends.size()) * last));
 }
@@ -92,18 +88,18 @@ std::vector<double> brute_force(const std::vector<double>& logits, const Samplin
   return kept;
 }
 
-std::size_t best_of(const std::vector<double>& row) {
-  return static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+// Of the token after the text, without a cache.
+std::vector<double> last_logits(const Transformer& model, const TokenIds& text) {
+  const auto length = std::ssize(text);
+  return slice(model(Tensor::of({text.begin(), text.end()}, {1, length}, DType::i64)), 1, length - 1, length)
+      .to_vector();
 }
 
-// The same text without a cache: everything so far goes through the model anew for each token.
+// The same text: everything so far goes through the model anew for each token.
 TokenIds plain_generation(const Transformer& model, TokenIds text, const GenerationOptions& options) {
   TokenIds made;
   for (index_t i = 0; i < options.tokens; ++i) {
-    const std::vector<double> inputs(text.begin(), text.end());
-    const auto length = static_cast<index_t>(text.size());
-    const Tensor logits = model(Tensor::of(inputs, {1, length}, DType::i64));
-    const std::vector<double> row = slice(logits, 1, length - 1, length).to_vector();
+    const std::vector<double> row = last_logits(model, text);
     const double uniform = Stream(options.seed, "sampling", static_cast<std::uint64_t>(i)).uniform53(0);
     made.push_back(draw(next_token_distribution(row, options.sampling), uniform));
     text.push_back(made.back());
@@ -276,10 +272,8 @@ TEST_CASE("text with a cache is the text of full passes; the same seed the same 
     const TokenIds greedy = generate(*model, prompt, options);
     TokenIds so_far = prompt;
     for (const TokenId token : greedy) {
-      const Tensor logits =
-          (*model)(Tensor::of({so_far.begin(), so_far.end()}, {1, static_cast<index_t>(so_far.size())}, DType::i64));
-      CHECK(
-          static_cast<std::size_t>(token) == best_of(slice(logits, 1, logits.size(1) - 1, logits.size(1)).to_vector()));
+      const std::vector<double> row = last_logits(*model, so_far);
+      CHECK(token == std::ranges::max_element(row) - row.begin());
       so_far.push_back(token);
     }
   }
@@ -299,9 +293,7 @@ TEST_CASE("a limited context goes on from its later half; a stop token and the c
   CHECK(TokenIds(text.begin(), text.begin() + 7) == plain_generation(*model, prompt, within));
   TokenIds all = prompt;
   all.insert(all.end(), text.begin(), text.begin() + 7);
-  const std::vector<double> last4(all.end() - 4, all.end());
-  const Tensor logits = (*model)(Tensor::of(last4, {1, 4}, DType::i64));
-  const auto row = slice(logits, 1, 3, 4).to_vector();
+  const std::vector<double> row = last_logits(*model, {all.end() - 4, all.end()});
   CHECK(text[7] == draw(next_token_distribution(row, {}), Stream(1, "sampling", 7).uniform53(0)));
   CHECK(generate(*model, TokenIds(30, 1), options).size() == 25);  // a prompt longer than the context
 
@@ -322,10 +314,8 @@ TEST_CASE(
     const Facts facts = language_facts(named.options, *tokeniser);
     const TransformerOptions back = model_of(facts, "here");
     CHECK(language_facts(back, *tokeniser) == facts);
-    CHECK(back.activation == named.options.activation);
-    CHECK(back.norm_place == named.options.norm_place);
-    CHECK(back.tied == named.options.tied);
-    CHECK(back.dropout == named.options.dropout);
+    CHECK((back.activation == named.options.activation && back.norm_place == named.options.norm_place));
+    CHECK((back.tied == named.options.tied && back.dropout == named.options.dropout));
   }
   const auto with = [&](const std::string& name, const std::string& value) {
     Facts facts = language_facts(small("rope"), *tokeniser);
@@ -339,17 +329,15 @@ TEST_CASE(
     return error_text([&] { (void)model_of(facts, "here"); });
   };
   CHECK(with("model.dim", "16").empty());
-  CHECK(with("model.activation", "gloo") ==
-        "here: model.activation: \"gloo\" found; a name such as gelu required; is it of another version?");
-  CHECK(with("model.dim", "8x").starts_with("here: model.dim: \"8x\" found; a number required"));
-  CHECK(with("model.layers", "1000000000").starts_with("here: model.layers: \"1000000000\" found; 0 to 1024 required"));
-  CHECK(with("model.hidden", "-8").starts_with("here: model.hidden: \"-8\" found; 0 to 16777216 required"));
-  CHECK(with("model.dim", "4611686018427387904").starts_with("here: model.dim: "));
-  CHECK(with("model.tied", "yes").starts_with("here: model.tied: \"yes\" found; "));
-  CHECK(with("model.scheme", "")
-            .starts_with("here: model.scheme: \"\" found; the options of a language model's training required"));
-  CHECK(with("model.window", "3")
-            .starts_with("here: model.window: \"3\" found; an option of this version's models required"));
+  for (const auto& [name, value, required] : std::vector<std::array<std::string, 3>>{
+           {"activation", "gloo", "a name such as gelu required; is it of another version?"},
+           {"dim", "8x", "a number required"}, {"dim", "4611686018427387904", ""},
+           {"layers", "1000000000", "0 to 1024 required"}, {"hidden", "-8", "0 to 16777216 required"},
+           {"tied", "yes", ""}, {"scheme", "", "the options of a language model's training required"},
+           {"window", "3", "an option of this version's models required"}}) {
+    const std::string said = with("model." + name, value);
+    CHECK_MESSAGE(said.starts_with("here: model." + name + ": \"" + value + "\" found; " + required), said);
+  }
 }
 
 TEST_CASE("a saved model is the model; another tokeniser, a missing file and foreign weights are refused by name") {

@@ -49,10 +49,7 @@ TransformerOptions with(const std::function<void(TransformerOptions&)>& change) 
 }
 
 std::string refusal_of(const PlannedTraining& training, std::size_t free) {
-  try {
-    (void)require_step_memory(training, free);
-  } catch (const OutOfMemory& error) { return error.what(); }
-  return {};
+  return error_text([&] { (void)require_step_memory(training, free); });
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "examples/whence/report/encode.h"
 #include "examples/whence/report/plot.h"
-#include "tensor/error.h"
+#include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::report;
@@ -30,15 +30,19 @@ Page small_page() {
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
   return count;
 }
 
 std::string message_of(const Page& page) {
-  try {
-    (void)html(page);
-  } catch (const Error& error) { return error.what(); }
-  return "no error";
+  return test::error_text([&] { (void)html(page); });
+}
+
+// The d of the first path from `at` on.
+std::string path_of(const std::string& drawing, std::size_t at = 0) {
+  const std::size_t begin = drawing.find("d=\"M", at);
+  REQUIRE(begin != std::string::npos);
+  return drawing.substr(begin + 3, drawing.find('"', begin + 3) - begin - 3);
 }
 
 }  // namespace
@@ -109,9 +113,7 @@ TEST_CASE("report: a matrix shows its rows by group, its notes, and what its col
 TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do not overlap") {
   const double nan = std::nan("");
   const std::string gap = svg({"t", "x", "y", {{"a", {0, 1, 2, 3, 4}, {1, 2, nan, 2, 1}}}, false});
-  const std::size_t start = gap.find("d=\"M");
-  REQUIRE(start != std::string::npos);
-  CHECK(occurrences(gap.substr(start, gap.find('"', start + 3) - start), "M") == 2);
+  CHECK(occurrences(path_of(gap), "M") == 2);
   const std::string logarithmic =
       svg({"t", "x", "y", {{"a", {0, 1, 2}, {1, 0, 0.001}}}, true});  // log(0) is not drawable
   for (const std::string& drawing :
@@ -126,10 +128,8 @@ TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do
       crowded.curves.push_back({"scheme " + std::to_string(k), {0, 1}, {static_cast<double>(k), end}});
     const std::string labels = svg(crowded);
     std::vector<double> heights;
-    for (std::size_t at = labels.find("class=\"name\""); at != std::string::npos;
-         at = labels.find("class=\"name\"", at + 1)) {
+    for (std::size_t at = 0; (at = labels.find("class=\"name\"", at)) != std::string::npos; ++at)
       heights.push_back(std::stod(labels.substr(labels.find(" y=\"", at) + 4)));
-    }
     REQUIRE(heights.size() == 5);
     for (const double height : heights) CHECK((height > 10 && height < 300));  // inside the drawing
     for (std::size_t k = 1; k < heights.size(); ++k) CHECK(std::abs(heights[k] - heights[k - 1]) >= 16);
@@ -140,7 +140,7 @@ TEST_CASE("report: plots leave gaps where a point cannot be drawn, and labels do
 std::vector<std::string> labels_of(const std::string& drawing, const std::string& axis) {
   std::vector<std::string> labels;
   const std::string tag = "<text class=\"tick " + axis + "\"";
-  for (std::size_t at = drawing.find(tag); at != std::string::npos; at = drawing.find(tag, at + 1)) {
+  for (std::size_t at = 0; (at = drawing.find(tag, at)) != std::string::npos; ++at) {
     const std::size_t begin = drawing.find('>', at) + 1;
     labels.push_back(drawing.substr(begin, drawing.find('<', begin) - begin));
   }
@@ -152,10 +152,8 @@ TEST_CASE("report: the caller's ticks, error bars, and labels on a logarithmic a
   plot.x_ticks = {{0, "64"}, {1, "128"}, {2, "256"}, {3, "512"}};  // the last lies beyond the curve
   const std::string drawing = svg(plot);
   CHECK(labels_of(drawing, "middle") == std::vector<std::string>{"64", "128", "256"});
-  CHECK(std::stod(labels_of(drawing, "end").back()) >= 8);  // the bar from 4 to 8 fits
-  const std::size_t bars = drawing.find("class=\"whisker");
-  REQUIRE(bars != std::string::npos);
-  CHECK(occurrences(drawing.substr(bars, drawing.find("/>", bars) - bars), "V") == 4);  // none where the error is 0
+  CHECK(std::stod(labels_of(drawing, "end").back()) >= 8);                          // the bar from 4 to 8 fits
+  CHECK(occurrences(path_of(drawing, drawing.find("class=\"whisker")), "V") == 4);  // none where the error is 0
   for (const double high : {0.7, 0.95, 2.5, 5.9}) {
     const std::string narrow = svg({"t", "x", "y", {{"a", {0, 1}, {0.6, high}}}, true});
     CAPTURE(high);
@@ -171,9 +169,7 @@ TEST_CASE("report: a curve of more points than columns keeps its ends, its extre
   Curve curve{"a", {}, {}};
   for (int k = 0; k < 20000; ++k) curve.x.push_back(k), curve.y.push_back(k % 2 ? 1 : -1);
   curve.y[7001] = 5, curve.y[7003] = -6, curve.y[15000] = std::nan("");
-  const std::string drawing = svg({"t", "x", "y", {curve}, false});
-  const std::size_t start = drawing.find("d=\"M") + 3;
-  const std::string path = drawing.substr(start, drawing.find('"', start) - start);
+  const std::string path = path_of(svg({"t", "x", "y", {curve}, false}));
   std::vector<double> heights;
   for (std::size_t at = path.find(' '); at != std::string::npos; at = path.find(' ', at + 1))
     heights.push_back(std::stod(path.substr(at)));
@@ -187,9 +183,7 @@ TEST_CASE("report: a curve of more points than columns keeps its ends, its extre
   CHECK(heights.back() - top == doctest::Approx(4.0 / 11 * (bottom - top)).epsilon(0.01));
   for (double& y : curve.y) y = 0.5;
   curve.x.resize(300), curve.y.resize(300);  // fewer than columns: all of them
-  const std::string whole = svg({"t", "x", "y", {curve}, false});
-  CHECK(occurrences(whole.substr(whole.find("d=\"M"), whole.find("\"/>", whole.find("d=\"M")) - whole.find("d=\"M")),
-            "L") == 299);
+  CHECK(occurrences(path_of(svg({"t", "x", "y", {curve}, false})), "L") == 299);
 }
 
 TEST_CASE("report: several plots in one file, each under its title; one brings its colours along, dark ones too") {
