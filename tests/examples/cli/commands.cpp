@@ -90,7 +90,7 @@ std::vector<Words> commands_in(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("commands: --help lists each, each explains itself, and a wrong one gets the nearest") {
+TEST_CASE("commands: --help lists each, each explains itself") {
   const Outcome help = run({"--help"});
   CHECK(help.code == 0);
   CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
@@ -107,29 +107,6 @@ TEST_CASE("commands: --help lists each, each explains itself, and a wrong one ge
     CHECK(page.err.empty());
     CHECK_MESSAGE(page.out.starts_with(name + ": "), page.out);
     CHECK(page.out.find("\nUsage: " + name) != std::string::npos);
-  }
-  struct Case {
-    Words words;
-    std::string error;
-  };
-  for (const Case& bad :
-      std::vector<Case>{{{"trian"}, "whence: \"trian\" given; a command required; did you mean 'train'?\n"},
-          {{"bench", "atention"},
-              "whence: \"bench atention\" given; a command required; did you mean 'bench attention'?\n"},
-          {{"--hlep"}, "whence: \"--hlep\" given; a command required; see whence --help\n"},
-          {{"train", "--list"},
-              "whence train: --list: given; no option of whence train; whence tasks lists the tasks\n"},
-          {{"train", "flip_flop", "--list-schemes"},
-              "whence train: --list-schemes: given; no option of whence train flip_flop; whence schemes lists them\n"},
-          {{"lab", "flip_flop", "--steps", "3"},
-              "whence lab: --steps: given; no option of whence lab; an option of train; write --set \"steps=...\"\n"},
-          {{"schemes", "coep"}, "whence schemes: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
-          {{"tasks", "flop_flop"},
-              "whence tasks: task 'flop_flop': no task of that name; one of those that `whence tasks` lists required; "
-              "did you mean 'flip_flop'?\n"}}) {
-    const Outcome outcome = run(bad.words);
-    CHECK(outcome.code == 2);
-    CHECK(outcome.err == bad.error);
   }
 }
 
@@ -163,7 +140,6 @@ TEST_CASE("commands: shells complete commands, options, choices and names") {
   CHECK(candidates({"no_such_command", ""}).empty());
   const Outcome zsh = run({"completion", "zsh"});
   CHECK(zsh.out.find("compdef _whence whence") != std::string::npos);
-  CHECK(run({"completion", "fish"}).code == 2);
 
   // In a bash: the script, and then what the Tab key does.
   const Scratch scratch("completion");

@@ -10,8 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "tensor/device/backend.h"
-#include "tensor/kernels.h"
 #include "tests/support/programs.h"
 
 using namespace whence::test;
@@ -29,69 +27,6 @@ std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more
 int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
 }  // namespace
-
-TEST_CASE("programs: bad usage is one line that says what is required, exit code 2, and nothing is written") {
-  struct Case {
-    std::vector<std::string> arguments;
-    std::string message;
-  };
-  const Case cases[] = {
-      {{"--layers", "0"}, "whence train: --layers: 0 given; 1 to 128 required; choose at least one layer\n"},
-      {{"--laeyrs", "2"},
-          "whence train: --laeyrs: unknown option given; a known option required; did you mean --layers?\n"},
-      {{"--heads", "3"}, "whence train: --heads: 3 given; a divisor of --dim required; "},
-      {{"--length", "15"}, "whence train: flip-flop: length 15 given; an even number, at least 4, required; "},
-      {{"--scheme", "coep"}, "whence train: scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
-      {{"--scheme", "rope", "--dim", "12", "--heads", "4"},
-          "whence train: rope: width 3 for heads of 3 dims; an even width"},
-      {{"--resume"}, "whence train: --resume: no checkpoint in "},
-      {{"--out", "/proc/nowhere"}, "whence train: /proc/nowhere: output folder: "},
-  };
-  for (const Case& bad : cases) {
-    const Scratch scratch("programs-bad");
-    const fs::path out = scratch / "out";
-    std::vector<std::string> arguments = bad.arguments;
-    if (std::find(arguments.begin(), arguments.end(), "--out") == arguments.end())
-      arguments.insert(arguments.end(), {"--out", out.string()});
-    arguments.insert(arguments.begin(), "flip_flop");
-    const Outcome outcome = run("train", arguments);
-    CAPTURE(bad.message);
-    CHECK(outcome.code == (bad.message.find("output folder") == std::string::npos ? 2 : 4));
-    CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
-    CHECK(lines_in(outcome.err) == 1);
-    const bool wrote = fs::exists(out / "weights.safetensors") || fs::exists(out / "metrics.jsonl");
-    CHECK_FALSE(wrote);
-  }
-}
-
-TEST_CASE(
-    "programs: a GPU that cannot be used is refused with its cause by every program that runs a model, and nothing is "
-    "written") {
-  const std::string& cause = whence::cuda_facts().refusal;
-  if (cause.empty()) return;  // there is one, real or emulated
-  const Scratch scratch("programs-gpu");
-  const fs::path out = scratch / "out";
-  const std::vector<std::vector<std::string>> calls{{"bench attention"}, {"bench decode"}, {"bench errors"},
-      {"bench ops"}, {"bench ranks"}, {"bench step"}, {"conformance", "rope"}, {"generate", "--run", out.string()},
-      {"gradcheck", "softmax"}, {"lab", "flip_flop", "--out", out.string()}, {"quickstart", "--out", out.string()},
-      {"recall"}, {"train", "flip_flop", "--out", out.string()},
-      {"train", "lm", "--out", out.string(), "--data", __FILE__}};
-  for (const std::vector<std::string>& call : calls) {
-    std::vector<std::string> arguments(call.begin() + 1, call.end());
-    arguments.insert(arguments.end(), {"--device", "cuda"});
-    const Outcome outcome = run(call[0], arguments);
-    CAPTURE(call[0]);
-    CHECK(outcome.code == 2);
-    CHECK_MESSAGE(
-        outcome.err.find("device: cuda given; no GPU can be used: " + cause) != std::string::npos, outcome.err);
-    CHECK(lines_in(outcome.err) == 1);
-    CHECK_FALSE(fs::exists(out));
-  }
-  const Outcome recorded = run("train", tiny(out, {"--steps", "2", "--device", "cpu", "--cuda-graph"}));
-  CHECK(recorded.code == 2);
-  CHECK_MESSAGE(has(recorded.err, "--cuda-graph: given without a GPU"), recorded.err);
-  CHECK_FALSE(fs::exists(out));
-}
 
 TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps what a dead run left") {
   const Scratch scratch("programs-foreign");

@@ -1,0 +1,353 @@
+// What every command refuses: bad usage, and what is not there. What the library refuses has its whole text in the
+// library's tests; of a command, one row shows that it arrives.
+#include <sys/stat.h>
+
+#include "nn/io/safetensors.h"
+#include "tensor/device/backend.h"
+#include "tensor/kernels.h"
+#include "tests/examples/cli/refused.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// Of a run that is planned at once.
+const std::string tiny = " --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 2 --quiet";
+
+// The files and folders that rows name.
+void prepare() {
+  std::string text;
+  for (int line = 0; line < 900; ++line)
+    text += "the cat number " + std::to_string(line) + (line % 10 ? " sat\n" : " sat\n\n\n\n");
+  std::filesystem::create_directories("tree");
+  std::filesystem::create_directory_symlink("tree", "link");
+  for (const char* file : {"text.txt", "tree/text.txt"}) write(file, text);
+  write("empty.txt", "");
+  write("short.txt", "abc\n\n\n\ndef");
+  write("latin.txt", "one\nna\xEFve\n");
+  write("broken.json", "{");
+  write("lines.jsonl", "{\"text\": \"a b\"}\n");
+  write("number.jsonl", "{\"text\": 3}\n");
+  write("questions.jsonl", R"({"context": "a context of many bytes", "choices": ["a", "b"], "answer": 1})");
+  write("no_torch", "#!/bin/sh\nexit 3\n");
+  std::filesystem::permissions("no_torch", std::filesystem::perms::owner_all);
+  std::filesystem::create_directory("own");
+  write("own/README.md", "# Somebody's own\n");
+  REQUIRE(mkfifo("pipe", 0600) == 0);
+  const Tensor four = Tensor::ones({2, 2, 5, 4}), rows = Tensor::ones({2, 2, 5, 5}), table = Tensor::ones({4, 4});
+  write_safetensors("in", {{{"q", four}, {"k", four}, {"v", four}, {"cotangent", four}, {"table", table}}, {}});
+  write_safetensors(
+      "logits", {{{"q", four}, {"k", four}, {"v", four}, {"cotangent_logits", rows}, {"table", table}}, {}});
+  write_safetensors("x", {{{"x", Tensor::ones({2, 5, 8})}}, {}});
+  const Tensor heads = Tensor::ones({2, 7, 4});
+  write_safetensors("qkv", {{{"q", heads}, {"k", heads}, {"v", heads}}, {}});
+  (void)done("train flip_flop --scheme cope --steps 4 --warm-up 1 --save-every 2 --out run" + tiny);
+  (void)done(
+      "train lm --data text.txt --scheme absolute --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --steps 2 "
+      "--warm-up 0 --evaluate-to 1 --quiet --out lm");
+}
+
+}  // namespace
+
+TEST_CASE("refusals: bad usage is one line that says what was given and what is required, and nothing is written") {
+  const Workplace here("refusals");
+  prepare();
+  const std::string probe = "probe --out out --in in --scheme ", cope = probe + "cope(p_max=3) ",
+                    edges = "look run --explain ", outside = "given; a folder outside of ";
+  for (const Refusal& row :
+      std::vector<Refusal>{
+          // the program itself
+          {"trian", 2, "whence: \"trian\" given; a command required; did you mean 'train'?\n"},
+          {"bench atention", 2,
+              "whence: \"bench atention\" given; a command required; did you mean 'bench attention'?\n"},
+          {"--hlep", 2, "whence: \"--hlep\" given; a command required; see whence --help\n"},
+          {"schemes coep", 2, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+          {"tasks flop_flop", 2,
+              "task 'flop_flop': no task of that name; one of those that `whence tasks` lists required; did you mean "
+              "'flip_flop'?\n"},
+          {"completion fish", 2, "SHELL: one name required, bash or zsh; "},
+          {"doctor --verbose", 2, "--verbose: unknown option given; "},
+          {"precision --heads 0", 2, "--heads: 0 given; 1 to 64 required; "},
+          {"models ram", 2, "\"ram\" given; --plan or --model before it required"},
+          {"models --lengths 128", 2, "--lengths: 128 given; it has no effect without --plan; "},
+          {"models --plan neox-350", 2, "...required; did you mean 'neox-350m'?\n"},
+          {"models --plan ram --cost-of cope --batch 2", 2,
+              "--batch: 2 given; it has no effect without bytes to plan; "},
+          {"models --plan ram --cost-of cope --executor strips", 2, "--executor: strips given; it has no effect"},
+          {"models --plan ram --lengths 64,128,64", 2, "--lengths: 64 given twice; once required; "},
+          {"models --plan ram --scheme rope,rope()", 2, "--scheme: rope given twice; "},
+          {"models --plan ram --model ram", 2, "MODEL: ram given twice; "},
+          // train
+          {"train", 2, "no task given; the name of one required as the first word; whence tasks lists them\n"},
+          {"train --list", 2, "--list: given; no option of whence train; whence tasks lists the tasks\n"},
+          {"train flip_flop --list-schemes", 2,
+              "--list-schemes: given; no option of whence train flip_flop; whence schemes lists them\n"},
+          {"train selctive_copy", 2, "task 'selctive_copy': no task of that name; "},
+          {"train counting --variabels 3", 2,
+              "--variabels: unknown option given; a known option required; did you mean --variables?\n"},
+          {"train counting --block 2", 2, "--block: 2 given; 0, or 3 and more required; "},
+          {"train flip_flop --layers 0", 2, "--layers: 0 given; 1 to 128 required; choose at least one layer\n"},
+          {"train flip_flop --heads 3", 2, "--heads: 3 given; a divisor of --dim required; "},
+          {"train flip_flop --length 15", 2, "flip-flop: length 15 given; an even number, at least 4, required; "},
+          {"train flip_flop --scheme rope --dim 12 --heads 4", 2, "rope: width 3 for heads of 3 dims; an even width"},
+          {"train flip_flop --preset mimi", 2,
+              "--preset: \"mimi\" given; one of mini, paper required; did you mean mini?\n"},
+          {"train flip_flop --patience 3", 2, "--patience: 3 given; it has no effect without --validate-every; "},
+          {"train flip_flop --keep-best", 2, "--keep-best: true given; it has no effect without --validate-every; "},
+          {"train flip_flop --final-lr 1", 2, "--final-lr: 1 given; at most --lr, 0.0003, required; "},
+          {"train flip_flop --final-lr 1e-5 --decay constant", 2,
+              "--final-lr: 0.00001 given; it has no effect without --decay linear or cosine; "},
+          {"train flip_flop --dump-set dense", 2, "--dump-set: dense given; it has no effect without --dump; "},
+          {"train flip_flop --dump 1 --dump-set dence", 2, "--dump-set: dence given; one of training, validation, "},
+          {"train even_pairs --train-to 6 --test-from 8 --test-to 40 --scheme absolute --dim 8 --heads 2 --layers 1", 2,
+              "test sets: every one is refused by absolute: "},
+          {"train flip_flop --dim 16384 --layers 64", 5,
+              "memory: a model of 64 layers of dim 16384, 206G parameters asked for, which takes at least 3 TiB; at "
+              "most "},
+          {"train flip_flop --device cpu --cuda-graph" + tiny, 2, "--cuda-graph: given without a GPU; "},
+          {"train flip_flop --out /proc/nowhere" + tiny, 4,
+              "/proc/nowhere: output folder: No such file or directory; "},
+          {"train flip_flop --processes 4 --accumulate 4 --out text.txt/run" + tiny, 4,
+              "text.txt/run: output folder: Not a directory; "},
+          {"train flip_flop --processes 2 --accumulate 3" + tiny, 2,
+              "--accumulate: 3 given; a multiple of the 2 ranks"},
+          {"train flip_flop --processes 3", 2, "--processes: 3 given; a power of two required; "},
+          {"train flip_flop --processes 2 --communicator mpi", 2, "--communicator: mpi given; "},
+          {"train flip_flop --resume --out none" + tiny, 2, "--resume: no checkpoint in none; "},
+          {"train --resume --out none", 2, "--resume: no run.json in none; "},
+          {"train --from none.json", 4, "none.json: cannot read: No such file or directory\n"},
+          {"train counting --from run/run.json", 2, "run/run.json: is a run of flip_flop, counting given; "},
+          {"train flip_flop --out run" + tiny, 2, "--out: run holds a run (run/checkpoints/step-000004); "},
+          {"train --resume --out run --accumulate 2", 7,
+              "--resume: run/checkpoints/step-000004 is of another run: --accumulate was 1, is 2; "},
+          {"train --resume --out run --length 18", 7,
+              "--resume: run/checkpoints/step-000004 is of another run: --data was "},
+          {"train counting --resume --out run", 2, "run/run.json: is a run of flip_flop, counting given; "},
+          {"train --resume --out run --steps 3", 2, "...at least 4 required"},
+          // text
+          {"train lm", 2, "--data:  given; a text file required; "},
+          {"train lm --data none.txt", 4, "none.txt: cannot read: No such file or directory\n"},
+          {"train lm --data text.txt --data text.txt", 2, "--data: given twice; once required; "},
+          {"train lm --data empty.txt", 3, "empty.txt: an empty file given; "},
+          {"train lm --data short.txt", 3, "training text: 7 tokens given; 129 required for a window of 128"},
+          {"train lm --data text.txt --length 20000", 3, "training text: "},
+          {"train lm --data text.txt --length 0", 2, "--length: 0 given; 1 to 1048576 required; "},
+          {"train lm --data number.jsonl", 3,
+              "number.jsonl: line 1: field 'text' is a whole number; a text required\n"},
+          {"train jsonl --data number.jsonl", 3, "...number.jsonl: line 1: no field 'answer'; "},
+          {"train lm --data text.txt --tokeniser broken.json", 3, "broken.json: no file that `tokenize` wrote: "},
+          {"train lm --data text.txt --model gpt2-124m --dim 16", 2,
+              "--dim: 16 given; it has no effect without a model of your own; "},
+          {"train lm --data text.txt --beside none", 4, "none/lengths.json: cannot read: "},
+          {"train lm --data text.txt --include *.cpp", 2,
+              "--include: *.cpp given; it has no effect without a folder of text; "},
+          {"train lm --data text.txt --field body", 2,
+              "--field: body given; it has no effect without a file of JSON lines"},
+          {"train lm --data tree --field text", 2,
+              "--field: text given; it has no effect without a file of JSON lines"},
+          {"train lm --data lines.jsonl --blank-lines 2", 2,
+              "--blank-lines: 2 given; it has no effect without a file other than JSON lines"},
+          {"train lm --data lines.jsonl text.txt --blank-lines 2 --field text --tokeniser none.json", 4, "none.json: "},
+          {"train lm --data tree --out tree/runs/a", 2,
+              "--out: tree/runs/a " + outside + "tree required; --data reads all files below it"},
+          {"train lm --data tree --out tree", 2, "--out: tree " + outside},
+          {"train lm --data tree --out link/run", 2, "--out: link/run " + outside},
+          {"train lm --data link --out tree/run", 2, "--out: tree/run " + outside},
+          {"train lm --data text.txt --validation-data tree --out tree/run", 2,
+              "--out: tree/run " + outside + "tree required; --validation-data reads"},
+          {"train lm --data text.txt --test-data tree --out tree/run", 2,
+              "--out: tree/run " + outside + "tree required; --test-data reads"},
+          {"lab lm --set data=tree --out tree/lab", 2, "--out: tree/lab " + outside},
+          {"train lm --data tree/text.txt --out tree/run --tokeniser none.json", 4, "none.json: "},
+          {"train lm --data tree --out tree2 --tokeniser none.json", 4, "none.json: "},
+          {"tokenize", 2, "--data:  given; a text file required; "},
+          {"tokenize text.txt", 2, "--data:  given; a text file required; "},
+          {"tokenize --data none.txt", 4, "none.txt: cannot read: No such file or directory\n"},
+          {"tokenize --data tree", 4, "tree: cannot read: not a regular file; "},
+          {"tokenize --data pipe", 4, "pipe: cannot read: not a regular file; "},
+          {"tokenize --data /dev/zero", 4, "/dev/zero: cannot read: not a regular file; "},
+          {"tokenize --data empty.txt", 3, "empty.txt: an empty file given; "},
+          {"tokenize --data latin.txt --kind characters", 3, "latin.txt: line 2, byte 6: not UTF-8; "},
+          {"tokenize --data text.txt --kind syllables", 2,
+              "--kind: \"syllables\" given; one of bytes, characters, words, bpe required; "},
+          {"tokenize --data text.txt --vocabulary 100", 2, "bpe: a vocabulary of 100 given; 257 or more required, "},
+          {"tokenize --data text.txt --kind bytes --vocabulary 300", 2,
+              "--vocabulary: 300 given; it has no effect without"},
+          {"tokenize --data text.txt --kind words --export none", 2,
+              "--export: none given; it has no effect without bpe"},
+          {"tokenize --vocab text.txt", 2, "--merges:  given; GPT-2's file of that name required; "},
+          {"tokenize --vocab text.txt --merges text.txt", 3, "text.txt: no vocab.json of GPT-2: "},
+          {"tokenize --tokeniser text.txt", 3, "text.txt: no file that `tokenize` wrote: "},
+          {"tokenize --tokeniser text.txt --kind bpe", 2,
+              "--kind: bpe given; it has no effect without a tokeniser to train; "},
+          {"tokenize --data text.txt --out ./text.txt", 2,
+              "--out: ./text.txt given; another file than the one that is read required; "},
+          {"tokenize --data tree/text.txt --out link/text.txt", 2, "--out: link/text.txt given; another file "},
+          {"generate", 2, "--run: nothing given; the folder of a run required; "},
+          {"generate --run none", 4, "none/run.json: cannot read: "},
+          {"generate --run lm --temperature -1", 2, "--temperature: -1 given; "},
+          {"generate --run lm --top-p 0", 2, "--top-p: 0 given; "},
+          {"generate --run lm --greedy --seed 1", 2, "--seed: 1 given; it has no effect without"},
+          {"generate --run lm --temperature 0 --top-k 3", 2, "--top-k: 3 given; it has no effect without"},
+          {"score lm", 2, "--data:  given; a file of JSON lines required; "},
+          {"score lm --data questions.jsonl --too-long refuse", 3,
+              "questions.jsonl: line 1: choice 0: 24 tokens to read given; at most 16 required"},
+          {"convert lm", 2, "--out: nothing given; a folder required\n"},
+          // lab, reproduce
+          {"lab", 2, "no task given; "},
+          {"lab flip_flop --steps 3", 2,
+              "--steps: given; no option of whence lab; an option of train; write --set \"steps=...\"\n"},
+          {"lab flip_flop --schemes rop", 2, "scheme 'rop': 'rop' is no scheme; did you mean 'rope'?\n"},
+          {"lab flip_flop --schemes rope,rotary", 2, "--schemes: rope,rotary given; rope once required; "},
+          {"lab lm", 2, "--data:  given; a text file required; "},
+          {"lab lm flip_flop", 2, "lm: given beside tasks; lm alone required"},
+          {"lab flip_flop --set stepz=3", 2,
+              "--stepz: unknown option given; a known option required; did you mean --steps?\n"},
+          {"lab flip_flop --set steps=", 2, "--steps: \"\" given; a whole number, 1 to 1000000000, required; "},
+          {"lab flip_flop --set dim=65", 2, "--heads: 4 given; a divisor of --dim required; "},
+          {"lab flip_flop --set length=15", 2, "flip-flop: length 15 given; "},
+          {"lab flip_flop --set seed=3", 2,
+              "--set: seed given; options other than seed required; write --seeds, how many\n"},
+          {"lab flip_flop flip_flop --set steps=2", 2,
+              "--out: two runs would have one folder, runs/lab_flip_flop/flip_flop/absolute.0; "},
+          {"lab flip_flop --vary length=8,16 --vary length=32", 2, "--vary: length given twice; "},
+          {"lab flip_flop --vary length=8,8", 2, "--vary: length is to be 8 twice; "},
+          {"lab flip_flop --vary length=8,15", 2, "flip_flop, absolute, length 15: flip-flop: length 15 given; "},
+          {"lab flip_flop --vary length=8,16 --set length=8", 2,
+              "--set: length=8 given; options other than length required; --vary has it\n"},
+          {"lab flip_flop --vary dim", 2, "--vary: \"dim\" given; OPTION=VALUE,VALUE,... required, "},
+          {"lab flip_flop --vary wings=1,2", 2, "flip_flop, absolute, wings 1: --wings: unknown option given; "},
+          {"lab flip_flop --vary scheme=cope,rope", 2,
+              "--vary: scheme given; options other than scheme required; write --schemes\n"},
+          {"lab flip_flop --vary seed=1,2", 2,
+              "--vary: seed given; options other than seed required; write --seeds, how many\n"},
+          {"lab flip_flop --vary cope.p_min=1", 2,
+              "--vary: \"cope.p_min\" given; an option of cope required; did you mean cope.p_max?\n"},
+          {"lab flip_flop --vary coop.p_max=1", 2,
+              "--vary: \"coop.p_max\" given; an option of train, or SCHEME.OPTION, required; did you mean "
+              "cope.p_max?\n"},
+          {"lab flip_flop --vary cope.p_max=16,0", 2, "scheme 'cope(p_max=0)': p_max is '0'; "},
+          {"lab flip_flop --vary cdape.kernel=1,3", 2,
+              "--vary: cdape.kernel given; cdape in one of --schemes required; "},
+          {"lab flip_flop --rows kernel", 2, "--rows: kernel given; one of scheme, seed, test-set required; "},
+          {"lab lm --schemes rope --vary length=16,24 --same-tokens --set 'data=text.txt dim=8 heads=2 layers=1 "
+           "batch=8'",
+              2, "...the nearest lengths with one are 16 and 32\n"},
+          {"lab lm --vary data=text.txt,no.txt --seeds 1", 2, "lm, absolute, data no.txt: no.txt: cannot read: "},
+          {"lab flip_flop --out none --collect", 2,
+              "--out: none not found; the folder of a grid that was begun required\n"},
+          {"lab flip_flop --plan --collect", 2, "--plan, --slurm, --collect: several given; one at most required\n"},
+          {"lab flip_flop --sbatch partition=gpu", 2,
+              "--sbatch: partition=gpu given; it has no effect without --slurm; "},
+          {"lab flip_flop --plan --out a\nb", 2,
+              "--plan: \"a\\nb/absolute.0\" given; names without line ends required"},
+          {"reproduce", 2, "no name given; a table or figure of the papers required; "},
+          {"reproduce cope/tabel3", 2,
+              "\"cope/tabel3\" given; a table or figure of the papers required; near: cope/table3\n"},
+          {"reproduce cope/table2", 2, "...near: cope/table2-flip_flop, cope/table2-selective_copy\n"},
+          {"reproduce 'nothing at all'", 2, "...required; whence reproduce --list lists them\n"},
+          {"reproduce cope/table1", 2, "cope/table1: prompts to commercial language models; it cannot be run here: "},
+          {"reproduce cope/table8", 2, "--data: nothing given; a text file of yours required; "},
+          {"reproduce cope/table8 --data none.txt", 4, "none.txt: cannot read: "},
+          {"reproduce cope/table3 --data text.txt", 2,
+              "--data: text.txt given; it has no effect without a table of language models; leave it out\n"},
+          {"reproduce cope/table3 --set variables=2", 2,
+              "--set: variables=2 given; options other than variables required; --vary has it\n"},
+          {"reproduce cope/table3 --set stepz=2", 2,
+              "counting, absolute, variables 1: --stepz: unknown option given; "},
+          {"reproduce dape/table3 --seeds 4", 2,
+              "--seeds: 4 given; it has no effect without a table for which something is trained; "},
+          {"reproduce cope/table3 --row CoPEE", 2, "--row: \"CoPEE\" given; one of those of cope/table3 required\n"},
+          {"reproduce cope/table3 --row CoPE --record kept", 2,
+              "--row: CoPE given; it has no effect without a table that is printed; --record keeps whole ones; "},
+          {"reproduce dape/table2 --row Learned", 2, "--row: \"Learned\" given; a row of preset mini required\n"},
+          {"reproduce cope/table3 --preset huge", 2, "--preset: \"huge\" given; one of mini, small, paper required; "},
+          {"reproduce cope/table3 --record own", 2, "--record: own/README.md is there and is no page of records; "},
+          {"reproduce cope/table3 --preset small --check", 2, "--check: cope/table3 at preset small is not recorded; "},
+          {"reproduce cope/table3 --seeds 2 --check", 2, "...the recorded options, seeds and file's name required\n"},
+          // probe, gradcheck
+          {cope + "--length 8", 2, "--length: 8 given; it has no effect without --describe; leave it out\n"},
+          {cope + "--describe cope", 2, "--scheme: cope(p_max=3) given; it has no effect without a run; "},
+          {cope + "--dtype f8", 2, "--dtype: \"f8\" given; one of f64, f32, bf16, f16 required; "},
+          {cope + "--bidirectional", 2, "--bidirectional: given with cope(p_max=3); a causal mask is required"},
+          {cope + "--init 3", 2,
+              "--init: given; the file has every parameter, so that it has no effect; leave it out\n"},
+          {cope + "--rows 2", 2, "--rows: 2 given; it has no effect without --executor strips"},
+          {probe + "cope(pmax=3)", 2, "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?\n"},
+          {"probe --scheme cope(p_max=3) --in logits --out out --executor strips", 2,
+              "--executor: strips given with a tensor cotangent_logits; "},
+          {"probe --scheme cope(p_max=3) --in in --out ./in", 2,
+              "--out: ./in given; another file than the one that is read required; "},
+          {"probe --scheme sinusoidal --in x --out out --scale 2", 2, "--scale: 2 given; it has no effect without "},
+          {"probe --scheme none", 2, "--in: nothing given; some text required; "},
+          {"probe --scheme none --in none --out out", 4, "none: cannot read: "},
+          {"probe --describe rope --head-dim 3", 2, "rope: width 3 for heads of 3 dims; "},
+          {"probe --describe absolute(rows=2)", 2, "--describe: absolute: position 2 given; "},
+          {"gradcheck", 2, "no name given; an op, a scheme or all required; "},
+          {"gradcheck lerp", 2, "'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?\n"},
+          {"gradcheck copee", 2, "'copee' given; an op, a scheme or all required; did you mean 'cope'?\n"},
+          {"gradcheck softmax cope(pmax=8)", 2, "scheme 'cope(pmax=8)': 'pmax' is no option of cope; "},
+          {"gradcheck softmax --length 8", 2, "--length: 8 given; it has no effect without a scheme among the names; "},
+          {"gradcheck softmax --no-sums", 2,
+              "--no-sums: true given; it has no effect without the name all; leave it out\n"},
+          {"gradcheck softmax all", 2, "all: given beside other names; "},
+          {"gradcheck --list --seed 2", 2, "--seed: 2 given; it has no effect without "},
+          // bench
+          {"bench attention --executors fast", 2,
+              "--executors: 'fast' given; reference, strips, tiled or all required\n"},
+          {"bench attention --schemes coep", 2, "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?\n"},
+          {"bench attention --lengths 12x", 2, "--lengths: \"12x\" given; whole numbers from 1 to 1048576 required, "},
+          {"bench attention --python python3", 2,
+              "--python: python3 given; it has no effect without --peer; leave it out\n"},
+          {"bench attention --peer pytorch --python /nowhere", 2,
+              "--python: \"/nowhere\" given; no such program; a Python that has torch required; "},
+          {"bench attention --peer pytorch --python ./no_torch", 2,
+              "--python: \"./no_torch\" given; it has no torch; one that has it required; "},
+          {"bench step --models gpt3", 2, "--models: 'gpt3' given; gpt2-124m, "},
+          {"bench ranks --processes 1", 2, "--processes: 1 given; 2 or more required; "},
+          // look
+          {"look", 2, "0 runs given; "},
+          {"look nowhere", 2, "\"nowhere\": no folder, and no scheme either: "},
+          {"look " + std::string(300, 'a'), 2, "..., and no scheme either: "},
+          {"look ./nowhere", 2, "...no folder; the folder of a run, or a scheme, required"},
+          {"look run --step 3", 2, "--step: 3 given; the step of a checkpoint required; there are 2, 4\n"},
+          {"look run --text run", 2, "--text: given with a run of flip_flop, "},
+          {"look run --causes --out out", 2, "--out: out given; it has no effect without "},
+          {edges + "'gates i=1'", 2, "--explain: no head given; "},
+          {edges + "'gates i=1 i=2'", 2, "--explain: i given twice; "},
+          {edges + "'gates layer=1'", 2, "--explain: \"layer=1\" given; "},
+          {edges + "'gates head=0 i=99 j=0'", 2, "--explain: \"i=99\" given; 0 to 14 required\n"},
+          {edges + "'logits gates head=0 i=1 j=0'", 2, "--explain: 'logits' and 'gates' given; one name required\n"},
+          {edges + "gate", 2, "--explain: 'gate' in layer 0 given; "},
+          {edges + "loss", 2, "--explain: 'loss' in layer 0 given; "},
+          {"look cope --at 'i=3 j=1'", 2, "--at: given with 16 tokens"},
+          {"look cope --length 700 --at 'i=700 j=1'", 2, "...\"i=700\" given; 0 to 699 required"},
+          {"look cope --length 700 --at i=1", 2, "...\"i=QUERY j=KEY\" required"},
+          {"look cope --length 700 --at 'i=4 j=9'", 2, "...the mask hides key 9 from query 4"},
+          {"look cope --length 700 --edits 3", 2, "--edits: given with 700 tokens"},
+          {"look run --checkpoints 2 --beside run", 2, "...the slider, which --checkpoints takes"},
+          {"look cope --checkpoints 2", 2, "--checkpoints: "},
+          {"look cope --figure cope/4 --numbers", 2, "--numbers: "},
+          {"look cope --figure cope/4 --causes", 2, "...--causes"},
+          {"look cope --causes --numbers", 2, "...--numbers"},
+          {"look cope --figure x", 2, "...one of these required"},
+          {"look alibi --length 1000000 --causes", 5, "memory: a pass over 1000000 tokens that keeps all asked for, "},
+          {"look cope --given none --causes", 4, "none: cannot read: "},
+          {"look cope --given x --causes", 3, "x: "},
+          {"look cope --given qkv --length 3", 2, "--length: 3 given; it has no effect without tokens; "},
+          {"look sinusoidal --given qkv", 2, "...adds to x alone"},
+      })
+    check_refused(row);
+}
+
+TEST_CASE("refusals: a GPU that cannot be used is refused with its cause by every command that runs a model") {
+  const std::string& cause = cuda_facts().refusal;
+  if (cause.empty()) return;  // there is one, real or emulated
+  const Workplace here("refusals-gpu");
+  write("text.txt", "a text");
+  for (const char* line : {"bench attention", "bench decode", "bench errors", "bench ops", "bench ranks", "bench step",
+           "conformance rope", "generate --run run", "gradcheck softmax", "lab flip_flop", "quickstart", "recall",
+           "train flip_flop", "train lm --data text.txt"})
+    check_refused({std::string(line) + " --device cuda", 2, "...device: cuda given; no GPU can be used: " + cause});
+}

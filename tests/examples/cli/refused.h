@@ -1,0 +1,73 @@
+// Command lines that are refused: what holds of every one, and the folder in which they are tried.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tests/support/programs.h"
+
+namespace whence::test {
+
+// A folder that is the working one while alive, so that rows of a table name its files as they are.
+struct Workplace {
+  explicit Workplace(const std::string& name) : scratch(name) { std::filesystem::current_path(scratch.folder); }
+  ~Workplace() { std::filesystem::current_path(before); }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+
+  std::filesystem::path before = std::filesystem::current_path();
+  Scratch scratch;
+};
+
+inline void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+// Every name under the working folder, with what a regular file holds.
+inline std::map<std::string, std::string> all_files() {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("."))
+    files[entry.path()] = entry.is_regular_file() ? text_of(entry.path()) : "";
+  return files;
+}
+
+// A command line, its exit code, and how its one line of error begins behind "whence COMMAND: "; or, behind "...", what
+// stands somewhere in that line.
+struct Refusal {
+  std::string line;
+  int code;
+  std::string says;
+};
+
+// Refused at once, in one line, without results, and with no file made or changed. What was asked for may have been
+// stated before.
+inline void check_refused(const Refusal& row) {
+  CAPTURE(row.line);
+  const auto seconds = [] {  // of the processor, by all children so far
+    rusage used{};
+    getrusage(RUSAGE_CHILDREN, &used);
+    return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+  };
+  const std::regex stated("^(memory|tests: memory|ranks|model|device|warning): [^\n]*\n", std::regex::multiline);
+  const auto before = all_files();
+  const double started = seconds();
+  const Outcome outcome = ran(row.line);
+  CHECK(seconds() - started < 1);
+  const std::string error = std::regex_replace(outcome.err, stated, "");
+  const Arguments all = words(row.line);
+  const std::string command = all[0] == "bench" ? all[0] + " " + all[1] : all[0];
+  const bool anywhere = row.says.starts_with("..."), bare = row.says.starts_with("whence: ");
+  CHECK(outcome.code == row.code);
+  CHECK_MESSAGE((anywhere ? has(error, row.says.substr(3))
+                          : error.starts_with(bare ? row.says : "whence " + command + ": " + row.says)),
+      outcome.err);
+  CHECK_MESSAGE(std::ranges::count(error, '\n') == 1, outcome.err);
+  CHECK_MESSAGE(std::regex_replace(outcome.out, stated, "").empty(), outcome.out);
+  CHECK(all_files() == before);
+}
+
+}  // namespace whence::test
