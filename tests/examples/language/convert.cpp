@@ -131,18 +131,15 @@ TEST_CASE(
   std::ofstream text(scratch / "text.txt");
   for (int i = 0; i < 400; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
   text.close();
-  const std::vector<std::string> sizes{"--data", scratch / "text.txt", "--length", "16", "--dim", "16", "--layers", "1",
-      "--heads", "2", "--batch", "2", "--evaluate-to", "1", "--quiet"};
-  const auto train = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all{"lm"};
-    all.insert(all.end(), sizes.begin(), sizes.end());
-    all.insert(all.end(), more.begin(), more.end());
-    return run("train", all);
+  const auto train = [&](const std::string& more) {
+    return done("train lm --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --quiet --data " +
+                scratch / "text.txt" + " " + more);
   };
-  const std::string rope = scratch / "rope", theirs = scratch / "theirs", again = scratch / "again";
-  REQUIRE(train({"--scheme", "rope", "--steps", "6", "--out", rope}).code == 0);
-  REQUIRE(run("convert", {rope, "--out", theirs}).code == 0);
-  REQUIRE(run("convert", {theirs, "--out", again}).code == 0);
+  const std::string rope = scratch / "rope", theirs = scratch / "theirs", again = scratch / "again",
+                    drope = scratch / "drope", cope = scratch / "cope";
+  (void)train("--scheme rope --steps 6 --out " + rope);
+  (void)done("convert " + rope + " --out " + theirs);
+  (void)done("convert " + theirs + " --out " + again);
   const auto tensors = [](const std::string& file) {
     std::map<std::string, std::string> found;
     const SafetensorsFile read = read_safetensors(file);
@@ -150,31 +147,23 @@ TEST_CASE(
     return found;
   };
   CHECK(tensors(rope + "/weights.safetensors") == tensors(again + "/weights.safetensors"));
-  CHECK(run("convert", {rope, "--out", again}).code == 2);  // it holds a model
-  CHECK(run("generate", {"--run", again, "--prompt", "the cat", "--tokens", "8"}).code == 0);
+  CHECK(ran("convert " + rope + " --out " + again).code == 2);  // it holds a model
+  (void)done("generate --prompt 'the cat' --tokens 8 --run " + again);
   std::ofstream(scratch / "read") << "the cat sat on the mat";
-  const Outcome looked = run("look", {again, "--text", scratch / "read", "--causes"});
-  CHECK_MESSAGE(looked.code == 0, looked.err);
+  (void)done("look " + again + " --causes --text " + scratch / "read");
 
-  const Outcome dropped = train({"--scheme", "none", "--weights-of", rope, "--steps", "4", "--warm-up", "0",
-      "--save-every", "2", "--out", scratch / "drope"});
-  REQUIRE_MESSAGE(dropped.code == 0, dropped.err);
+  const std::string none = "--scheme none --steps 4 --warm-up 0 --weights-of ";
+  const Outcome dropped = train(none + rope + " --save-every 2 --out " + drope);
   CHECK_MESSAGE(has(dropped.out, "; dropped: none; new: none"), dropped.out);
-  const Outcome same = train({"--scheme", "none", "--weights-of", again, "--steps", "4", "--warm-up", "0",
-      "--processes", "2", "--out", scratch / "same"});
-  REQUIRE_MESSAGE(same.code == 0, same.err);
-  const Outcome cope =
-      train({"--scheme", "cope(p_max=4)", "--weights-of", theirs, "--steps", "2", "--out", scratch / "cope"});
-  REQUIRE_MESSAGE(cope.code == 0, cope.err);
-  CHECK_MESSAGE(has(cope.out, "new: blocks.0.attention.position.table"), cope.out);
+  (void)train(none + again + " --processes 2 --out " + scratch / "same");
+  const Outcome added = train("--scheme cope(p_max=4) --steps 2 --weights-of " + theirs + " --out " + cope);
+  CHECK_MESSAGE(has(added.out, "new: blocks.0.attention.position.table"), added.out);
   // Gone on with where the folder is no more.
   fs::rename(rope, scratch / "moved");
-  const Outcome longer = run("train", {"--resume", "--out", scratch / "drope", "--steps", "6"});
-  CHECK_MESSAGE(longer.code == 0, longer.err);
-  const Outcome unfit =
-      train({"--scheme", "none", "--weights-of", again, "--dim", "32", "--steps", "2", "--out", scratch / "unfit"});
-  CHECK(unfit.code == 2);
-  const Outcome layers =
-      train({"--scheme", "none", "--weights-of", scratch / "cope", "--steps", "2", "--out", scratch / "dropped"});
-  CHECK_MESSAGE(has(layers.out, "dropped: blocks.0.attention.position.table"), layers.out);
+  (void)done("train --resume --steps 6 --out " + drope);
+  CHECK(ran("train lm --dim 32 --heads 2 --layers 1 --data " + scratch / "text.txt" + " " + none + again + " --out " +
+            scratch / "unfit")
+            .code == 2);
+  const Outcome without = train(none + cope + " --out " + scratch / "dropped");
+  CHECK_MESSAGE(has(without.out, "dropped: blocks.0.attention.position.table"), without.out);
 }

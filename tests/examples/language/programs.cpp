@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/bpe.h"
@@ -49,30 +50,24 @@ TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file a
   const Scratch scratch("tokenize");
   write_file(scratch / "story.txt", story());
   write_file(scratch / "more.txt", "the cat");
+  const std::string data = " --data " + scratch / "story.txt";
   for (const std::string kind : {"bytes", "characters", "words", "bpe"}) {
     CAPTURE(kind);
     const std::string file = scratch / (kind + ".json");
-    const Outcome trained =
-        run("tokenize", {"--kind", kind, "--data", scratch / "story.txt", scratch / "more.txt", "--out", file});
-    CHECK_MESSAGE(trained.code == 0, trained.err);
-    CHECK(has(trained.out, "exact"));
-    CHECK_FALSE(has(trained.out, "not exact"));
+    const std::string trained =
+        done("tokenize --kind " + kind + data + " " + scratch / "more.txt" + " --out " + file).out;
+    CHECK((has(trained, "exact") && !has(trained, "not exact")));
     const TokeniserPointer tokeniser = load_tokeniser(file);
-    CHECK(has(trained.out, to_text("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
-    CHECK(has(trained.out, std::to_string(tokeniser->encode(story()).size())));
-    const Outcome shown = run("tokenize", {"--tokeniser", file, "--text", "It is"});
-    CHECK(shown.code == 0);
-    CHECK(has(shown.out, "|\nids: "));
+    CHECK(has(trained, to_text("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
+    CHECK(has(trained, std::to_string(tokeniser->encode(story()).size())));
+    CHECK(has(done("tokenize --text 'It is' --tokeniser " + file).out, "|\nids: "));
   }
-  const Outcome again = run("tokenize",
-      {"--data", scratch / "story.txt", "--kind", "bpe", "--vocabulary", "300", "--export", scratch / "gpt2"});
-  CHECK(again.code == 0);
-  const Outcome imported = run("tokenize", {"--vocab", scratch / "gpt2/vocab.json", "--merges",
-                                               scratch / "gpt2/merges.txt", "--out", scratch / "imported.json"});
-  CHECK_MESSAGE(imported.code == 0, imported.err);
+  const std::string gpt2 = scratch / "gpt2", imported = scratch / "imported.json";
+  (void)done("tokenize --kind bpe --vocabulary 300" + data + " --export " + gpt2);
+  (void)done("tokenize --vocab " + gpt2 + "/vocab.json --merges " + gpt2 + "/merges.txt --out " + imported);
   const std::string text = story();
   const std::string_view texts[] = {text};
-  CHECK(load_tokeniser(scratch / "imported.json")->hash() == train_bpe(texts, 300)->hash());
+  CHECK(load_tokeniser(imported)->hash() == train_bpe(texts, 300)->hash());
 }
 
 TEST_CASE("tokenize: bad usage and bad text are one line, and nothing is written") {
@@ -113,38 +108,69 @@ TEST_CASE("tokenize: bad usage and bad text are one line, and nothing is written
 TEST_CASE("generate: whole characters, the same text for the same seed and any number of threads, greedy and cut") {
   const Scratch scratch("generate");
   save_model(scratch, "rope");
-  const auto text = [&](std::vector<std::string> more) {
-    more.insert(more.end(), {"--run", scratch.folder.string(), "--tokens", "40", "--quiet"});
-    const Outcome outcome = run("generate", more);
-    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string run = "generate --run " + scratch.folder.string();
+  const auto text = [&](const std::string& more) {
+    const Outcome outcome = done(run + " --tokens 40 --quiet " + more);
     CHECK(outcome.err.empty());
     CHECK(is_utf8(outcome.out));
     return outcome.out;
   };
-  const std::string drawn = text({"--prompt", "née", "--seed", "3", "--threads", "1"});
+  const std::string drawn = text("--prompt née --seed 3 --threads 1");
   CHECK(drawn.starts_with("née"));
-  CHECK(text({"--prompt", "née", "--seed", "3", "--threads", "2"}) == drawn);
-  CHECK(text({"--prompt", "née", "--seed", "4"}) != drawn);
-  CHECK(text({"--greedy"}) == text({"--temperature", "0"}));
-  CHECK(text({"--greedy"}) == text({"--top-k", "1", "--seed", "9"}));
-  CHECK(text({"--greedy"}) == text({"--top-p", "1e-9"}));
-  const Outcome counted = run("generate", {"--run", scratch.folder.string(), "--tokens", "5"});
-  CHECK(has(counted.err, "rope: 5 tokens in "));
+  CHECK(text("--prompt née --seed 3 --threads 2") == drawn);
+  CHECK(text("--prompt née --seed 4") != drawn);
+  for (const char* same : {"--temperature 0", "--top-k 1 --seed 9", "--top-p 1e-9"})
+    CHECK(text(same) == text("--greedy"));
+  CHECK(has(done(run + " --tokens 5").err, "rope: 5 tokens in "));
+}
+
+TEST_CASE("generate: a terminal gets no character that acts, a file gets the text as it is") {
+  const Scratch scratch("generate-terminal");
+  save_model(scratch, "rope");
+  const Arguments arguments{
+      "--run", scratch.folder.string(), "--prompt", "a\x1b[2J\tb\n\u202e", "--tokens", "200", "--quiet"};
+  CHECK(run("generate", arguments).out.starts_with("a\x1b[2J\tb\n\u202e"));
+
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE((terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0));
+  const int screen = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  REQUIRE(screen >= 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(screen, STDOUT_FILENO);
+    close(screen);
+    Arguments words = Arguments{program_folder() + "/whence", "generate"} + arguments;
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(screen);
+  std::string shown;
+  std::array<char, 4096> part{};
+  for (ssize_t got = 0; (got = read(terminal, part.data(), part.size())) > 0;)  // until nobody has the screen open
+    shown.append(part.data(), static_cast<std::size_t>(got));
+  close(terminal);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK_MESSAGE(
+      shown.starts_with("a\\x1b[2J\tb\r\n\\u{202e}"), shown);  // the terminal itself puts CR before a line end
+  std::erase(shown, '\r');
+  for (const char c : shown) CHECK((c == '\n' || c == '\t' || (c & 0x80) || (c >= ' ' && c < 0x7f)));
 }
 
 TEST_CASE("generate: a scheme that knows no longer positions goes on all the same, within its training length") {
-  const Scratch scratch("generate-absolute");
+  const Scratch scratch("generate-absolute"), drawn("generate-randomised");
   save_model(scratch, "absolute");
-  const Outcome outcome = run("generate",
-      {"--run", scratch.folder.string(), "--tokens", "50", "--prompt", "a prompt of 21 letters", "--quiet"});
-  CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  const Outcome too_long = run("generate", {"--run", scratch.folder.string(), "--tokens", "50", "--context", "20"});
+  save_model(drawn, "randomised(rope, length=64)");
+  const std::string run = "generate --quiet --tokens 90 --run ";
+  (void)done(run + scratch.folder.string() + " --prompt 'a prompt of 21 letters'");
+  (void)done(run + drawn.folder.string());
+  const Outcome too_long = ran(run + scratch.folder.string() + " --context 20");
   CHECK(too_long.code == 2);
   CHECK_MESSAGE(has(too_long.err, "absolute"), too_long.err);
-  const Scratch drawn("generate-randomised");
-  save_model(drawn, "randomised(rope, length=64)");
-  const Outcome beyond = run("generate", {"--run", drawn.folder.string(), "--tokens", "90", "--quiet"});
-  CHECK_MESSAGE(beyond.code == 0, beyond.err);
 }
 
 TEST_CASE("generate: bad usage and damaged runs are one line") {

@@ -16,7 +16,7 @@ TEST_CASE("look: a run that is damaged or of another version is refused with the
   const Scratch scratch("damaged");
   const fs::path run = scratch / "run", weights = run / "weights.safetensors", record = run / "run.json",
                  old = run / "checkpoints/step-000002/weights.safetensors";
-  train_flip_flop(scratch, run, {"--steps", "4"});
+  train_flip_flop(run, "--steps 4");
   const auto write = [](const fs::path& file, const std::string& bytes) {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
   };

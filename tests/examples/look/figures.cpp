@@ -51,7 +51,7 @@ std::string fault_of(const std::string& svg) {
     } else if (!tag.ends_with("/>")) {
       open.push_back(name);
     }
-    if (name == "script" || tag.find("href") != std::string::npos) return tag;
+    if (name == "script" || has(tag, "href")) return tag;
     at = end + 1;
   }
   return open.empty() ? "" : open.back() + " is not closed";
@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, std::string>> paths_with(const std::string& s
   for (std::size_t at = svg.find("<path"); at != std::string::npos; at = svg.find("<path", at + 1)) {
     const std::string tag = svg.substr(at, svg.find('>', at) - at);
     const std::size_t d = tag.find(" d=\"") + 4;
-    if (tag.find(part) != std::string::npos) found.emplace_back(tag.substr(0, d), tag.substr(d, tag.find('"', d) - d));
+    if (has(tag, part)) found.emplace_back(tag.substr(0, d), tag.substr(d, tag.find('"', d) - d));
   }
   return found;
 }
@@ -73,11 +73,11 @@ using Cells = std::map<std::pair<std::size_t, std::size_t>, std::string>;  // ro
 std::vector<Cells> cells_of(const std::string& svg) {
   std::vector<Cells> maps;
   for (const auto& [tag, d] : paths_with(svg, "")) {
-    if (tag.find("url(#masked)") != std::string::npos) {
+    if (has(tag, "url(#masked)")) {
       maps.emplace_back();
       continue;
     }
-    if (maps.empty() || d.find("v1h-") == std::string::npos) continue;
+    if (maps.empty() || !has(d, "v1h-")) continue;
     for (std::size_t at = 0; at < d.size(); at = d.find('z', at) + 1) {
       std::size_t column = 0, row = 0, length = 0;
       REQUIRE(std::sscanf(d.c_str() + at, "M%zu %zuh%zuv1h-", &column, &row, &length) == 3);
@@ -104,21 +104,19 @@ std::vector<std::vector<std::pair<double, double>>> curves_of(const std::string&
 // Whether the curve's heights are a straight line of the numbers, one for each.
 void check_curve(const std::vector<std::pair<double, double>>& curve, const std::vector<double>& numbers) {
   REQUIRE(curve.size() == numbers.size());
-  const auto low = std::ranges::min_element(numbers) - numbers.begin(),
-             high = std::ranges::max_element(numbers) - numbers.begin();
-  const auto y = [&](std::ptrdiff_t k) { return curve[static_cast<std::size_t>(k)].second; };
-  const double span = numbers[static_cast<std::size_t>(high)] - numbers[static_cast<std::size_t>(low)];
-  const double slope = span > 0 ? (y(high) - y(low)) / span : 0;
+  const auto low = static_cast<std::size_t>(std::ranges::min_element(numbers) - numbers.begin()),
+             high = static_cast<std::size_t>(std::ranges::max_element(numbers) - numbers.begin());
+  const double span = numbers[high] - numbers[low], y = curve[low].second;
+  const double slope = span > 0 ? (curve[high].second - y) / span : 0;
   if (span > 0) CHECK(slope < 0);  // upwards
   for (std::size_t k = 0; k < numbers.size(); ++k)
-    CHECK(std::abs(curve[k].second - y(low) - slope * (numbers[k] - numbers[static_cast<std::size_t>(low)])) < 0.1);
+    CHECK(std::abs(curve[k].second - y - slope * (numbers[k] - numbers[low])) < 0.1);
 }
 
 // [1 h i j]: the last query of one head.
 std::vector<double> last_row(const Quantity& quantity, index_t head) {
-  const Tensor &value = quantity.value,
-               row = raw::select(raw::select(raw::select(value, 0, 0), 0, head), 0, value.size(2) - 1);
-  return row.to_vector();
+  const Tensor& value = quantity.value;
+  return raw::select(raw::select(raw::select(value, 0, 0), 0, head), 0, value.size(2) - 1).to_vector();
 }
 
 }  // namespace
@@ -128,15 +126,15 @@ TEST_CASE("look figures: a matrix as runs, and every cell that is not hidden in 
   const std::string svg = report::svg_file("<b>", "&", {map}, 1);
   CHECK(fault_of(svg) == "");
   const Cells cells = cells_of(svg).at(0);
-  CHECK(report::svg_file("", "", {{.title = "", .tokens = 2, .values = {1, 1, 1, 0}}}, 1)
-            .find("<path class=\"s62\" d=\"M0 0h2v1h-2zM0 1h1v1h-1z\"/>") != std::string::npos);
+  CHECK(has(report::svg_file("", "", {{.title = "", .tokens = 2, .values = {1, 1, 1, 0}}}, 1),
+      "<path class=\"s62\" d=\"M0 0h2v1h-2zM0 1h1v1h-1z\"/>"));
   CHECK(cells.size() == 3);
   CHECK(cells.at({0, 0}) == "<path class=\"s0\" d=\"");
   CHECK(cells.at({1, 0}) == "<path class=\"nan\" d=\"");
   CHECK(cells.at({1, 1}) == "<path class=\"s31\" d=\"");
-  CHECK(svg.find("<title>&lt;b&gt;</title>") != std::string::npos);
+  CHECK(has(svg, "<title>&lt;b&gt;</title>"));
   map.values.pop_back();
-  CHECK(error_text([&] { (void)report::svg_file("", "", {map}, 1); }).find("3 values given") != std::string::npos);
+  CHECK(has(error_text([&] { (void)report::svg_file("", "", {map}, 1); }), "3 values given"));
 }
 
 TEST_CASE("look figures: they have the numbers of the pass") {
@@ -145,13 +143,10 @@ TEST_CASE("look figures: they have the numbers of the pass") {
   for (int line = 0; line < 12; ++line)
     std::ofstream(text, std::ios::app) << (line % 3 ? "what a day\n" : "= A title =\n");
   const auto train = [&](const std::string& name, const std::string& scheme) {
-    const Outcome trained = RunningProgram("train",
-        {"lm", text, "--scheme", scheme, "--length", "8", "--dim", "8", "--layers", "2", "--heads", "2", "--steps", "2",
-            "--batch", "2", "--evaluate-to", "1", "--evaluation-windows", "1", "--last", "4", "--validation-windows",
-            "1", "--quiet", "--out", scratch / name},
-        scratch / "train")
-                                .finish();
-    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    (void)done("train lm " + text +
+               " --length 8 --dim 8 --layers 2 --heads 2 --steps 2 --batch 2 --evaluate-to 1 "
+               "--evaluation-windows 1 --last 4 --validation-windows 1 --quiet --scheme '" +
+               scheme + "' --out " + scratch / name);
     return scratch / name;
   };
   const std::string dape = train("dape", "dape(kerple, width=3)"), cope = train("cope", "cope(p_max=4)"),
@@ -191,15 +186,14 @@ TEST_CASE("look figures: they have the numbers of the pass") {
     const std::vector<Cells> maps = cells_of(svg);
     REQUIRE(maps.size() == (gates ? 4 : 1));
     const std::string path = gates ? "gates" : "position_logit";
-    std::vector<double> values =
-        named(inspection.quantities(), "blocks.1.attention.position." + path).value.to_vector();
+    const Tensor& values = named(inspection.quantities(), "blocks.1.attention.position." + path).value;
     REQUIRE(maps.back().size() == 820);
     for (std::size_t i = 0; i < 40; ++i) {
-      const auto row = values.begin() + static_cast<std::ptrdiff_t>(40 * 40 + 40 * i);
-      const double most = gates ? 0 : *std::max_element(row, row + static_cast<std::ptrdiff_t>(i) + 1);
+      const auto value = [&](std::size_t j) { return values.at({0, 1, std::int64_t(i), std::int64_t(j)}); };
+      double most = value(0);
+      for (std::size_t j = 0; j <= i; ++j) most = std::max(most, value(j));
       for (std::size_t j = 0; j <= i; ++j) {
-        const double weight =
-            gates ? row[static_cast<std::ptrdiff_t>(j)] : std::exp(row[static_cast<std::ptrdiff_t>(j)] - most);
+        const double weight = gates ? value(j) : std::exp(value(j) - most);
         int stop = -1;
         REQUIRE(std::sscanf(maps.back().at({i, j}).c_str(), "<path class=\"s%d\"", &stop) == 1);
         CHECK(std::abs(stop - (report::heat_colours - 1) * weight) <= 0.5 + 1e-9);
@@ -207,7 +201,7 @@ TEST_CASE("look figures: they have the numbers of the pass") {
     }
     const auto lines = static_cast<std::ptrdiff_t>(std::ranges::count(subject.texts, "\n"));
     CHECK(lines == 3);
-    CHECK(svg.find("newlines (3) and section titles (1)") != std::string::npos);
+    CHECK(has(svg, "newlines (3) and section titles (1)"));
     CHECK(std::ranges::count(paths_with(svg, "class=\"plus\"").at(0).second, 'M') == 4);  // the second title is cut off
   }
 
@@ -225,18 +219,14 @@ TEST_CASE("look figures: they have the numbers of the pass") {
            {refused("cope/4 layer=2", cope, 8), "\"layer=2\" given; 0 to 1 required"},
            {refused("cope/4 head", cope, 8), "\"head\" given behind the name"},
            {refused("cope/4", "alibi", 0), "alibi"}}) {
-    CHECK_MESSAGE(refusal.first.find(refusal.second) != std::string::npos, refusal.first);
+    CHECK_MESSAGE(has(refusal.first, refusal.second), refusal.first);
   }
 }
 
 TEST_CASE("look figures: the command") {
   const Scratch scratch("pictures");
-  const Outcome list = look_at(scratch, {"--figure", "list"});
-  CHECK(list.code == 0);
-  CHECK(list.out.find("dape-v2/25") != std::string::npos);
-  const Outcome figure =
-      look_at(scratch, {"dape(kerple)", "--length", "30", "--figure", "dape/1", "--out", scratch / "a.svg"});
-  REQUIRE_MESSAGE(figure.code == 0, figure.err);
+  CHECK(has(done("look --figure list").out, "dape-v2/25"));
+  (void)done("look dape(kerple) --length 30 --figure dape/1 --out " + scratch / "a.svg");
   CHECK(fault_of(text_of(scratch / "a.svg")) == "");
   check_refusals(scratch,
       {{{"cope", "--figure", "cope/4", "--numbers"}, "--numbers"},

@@ -17,7 +17,6 @@
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/deflate.h"
-#include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "tests/examples/look/subjects.h"
@@ -28,29 +27,23 @@ using namespace whence::test;
 
 TEST_CASE(
     "look: of every scheme, quantities are described, ways add up, zeros have reasons, and numbers are worked out") {
-  for (const std::string& text : promised_texts()) {
-    for (const bool causal : {true, false}) {
-      const std::optional<Subject> subject = subject_of_scheme(text, causal);
-      if (!subject) continue;
-      CAPTURE(text);
-      CAPTURE(causal);
-      const Inspection inspection(*subject);
-      check_quantities(inspection);
-      check_reasons(inspection);
-      for (const WaysTo& to : inspection.ways()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
-      for (const Quantity& quantity : inspection.quantities()) {
-        if (!causal || quantity.layer != 0 || !quantity.gradient.defined()) continue;
-        CAPTURE(quantity.path);
-        Shape last = quantity.value.shape();
-        for (int axis = 0; axis < last.rank(); ++axis) --last[axis];
-        const ExplainedGradient found = inspection.explain_gradient(quantity.path, last);
-        CHECK(std::abs(found.sum - found.gradient) < 1e-12);
-        const Contribution number = inspection.explain_value(quantity.path, last);
-        CHECK(number.value == quantity.value.to_vector().back());
-        CHECK_FALSE(number.op.empty());
-      }
+  for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool causal) {
+    const Inspection inspection(subject);
+    check_quantities(inspection);
+    check_reasons(inspection);
+    for (const WaysTo& to : inspection.ways()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
+    for (const Quantity& quantity : inspection.quantities()) {
+      if (!causal || quantity.layer != 0 || !quantity.gradient.defined()) continue;
+      CAPTURE(quantity.path);
+      Shape last = quantity.value.shape();
+      for (int axis = 0; axis < last.rank(); ++axis) --last[axis];
+      const ExplainedGradient found = inspection.explain_gradient(quantity.path, last);
+      CHECK(std::abs(found.sum - found.gradient) < 1e-12);
+      const Contribution number = inspection.explain_value(quantity.path, last);
+      CHECK(number.value == quantity.value.to_vector().back());
+      CHECK_FALSE(number.op.empty());
     }
-  }
+  });
 }
 
 TEST_CASE("look: CoPE before training has no gradient in its gates but by a table that is zero") {
@@ -91,7 +84,7 @@ TEST_CASE("look: where gates saturate, each gradient still is the sum over its l
 TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   const Subject alibi = subject_with(small("alibi"), 7);
   const Inspection plain(alibi);
-  CHECK(explained(plain, "bias layer=0 head=1 i=3 j=1").find("a constant") != std::string::npos);
+  CHECK(has(explained(plain, "bias layer=0 head=1 i=3 j=1"), "a constant"));
   CHECK_FALSE(outcome_of(plain, "blocks.0.attention.position.bias = 0").predicted.has_value());
   // Row i knows a hidden column behind key i, which feeds key i (nn/README.md, C2): it has a gradient, and lives.
   const Subject cdape = subject_with(small("cdape(alibi, width=3)"), 7);
@@ -140,11 +133,8 @@ TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
 }
 
 TEST_CASE("look: the graph tells what backward never reaches, and no two of its boxes stand in one place") {
-  for (const std::string& text : promised_texts()) {
-    const std::optional<Subject> subject = subject_of_scheme(text, true);
-    if (!subject) continue;
-    CAPTURE(text);
-    const Graph graph = graph_of(Inspection(*subject));
+  for_every_scheme({true}, [](const Subject& subject, const std::string& text, bool) {
+    const Graph graph = graph_of(Inspection(subject));
     std::set<std::tuple<index_t, std::size_t, std::size_t>> modules, groups;  // each folded, or unfolded
     std::set<std::size_t> seen_modules, seen_groups;
     for (const Graph::Node& node : graph.nodes) {
@@ -154,12 +144,10 @@ TEST_CASE("look: the graph tells what backward never reaches, and no two of its 
         const index_t row = node.kind == Graph::Kind::loss ? 99 : place.layer;
         if (seen->insert(box).second) CHECK_MESSAGE(places->emplace(row, place.column, place.lane).second, place.id);
       }
-    }
-    for (const Graph::Node& node : graph.nodes)
       if (node.id.ends_with("attention.position.bias") && text == "alibi") CHECK_FALSE(node.reached);
-    for (const Graph::Node& node : graph.nodes)
       if (node.id.ends_with("attention.pattern")) CHECK(node.reached);
-  }
+    }
+  });
 }
 
 TEST_CASE("look: a model of one token and one head") {
@@ -175,24 +163,18 @@ TEST_CASE("look: a model of one token and one head") {
 TEST_CASE("look: the command, on a run of train") {
   const Scratch scratch("look");
   const std::string run = scratch / "run";
-  const auto look = [&](const std::vector<std::string>& arguments) { return look_at(scratch, arguments); };
-  train_flip_flop(scratch, run, {"--steps", "4", "--look-every", "2"});
-  train_flip_flop(scratch, scratch / "not looked at", {"--steps", "4"});
+  train_flip_flop(run, "--steps 4 --look-every 2");
+  train_flip_flop(scratch / "not looked at", "--steps 4");
   CHECK(text_of(run + "/weights.safetensors") == text_of(scratch / "not looked at/weights.safetensors"));
   CHECK_FALSE(std::filesystem::exists(scratch / "not looked at/looks.jsonl"));
 
-  const Outcome page = look({run, "--numbers"});
-  REQUIRE_MESSAGE(page.code == 0, page.err);
-  CHECK(text_of(run + "/look.html").find("look-data") != std::string::npos);
+  (void)done("look --numbers " + run);
+  CHECK(has(text_of(run + "/look.html"), "look-data"));
   CHECK(read_safetensors(run + "/look.safetensors").tensors.size() > 20);
   CHECK(text_of(run + "/look.causes.csv").starts_with("layer,quantity,head,entries,zero %"));
-
-  const Outcome causes = look({run, "--causes", "--step", "2"});
-  CHECK(causes.code == 0);
-  CHECK(causes.out.find("position.gates") != std::string::npos);
-  const Outcome number = look({run, "--explain", "dLoss/dgates layer=0 head=1 i=9 j=4", "--dtype", "f64"});
-  CHECK(number.code == 0);
-  CHECK(number.out.find("dLoss/d blocks.0.attention.position.positions") != std::string::npos);
+  CHECK(has(done("look --causes --step 2 " + run).out, "position.gates"));
+  CHECK(has(done("look --dtype f64 --explain 'dLoss/dgates layer=0 head=1 i=9 j=4' " + run).out,
+      "dLoss/d blocks.0.attention.position.positions"));
 
   check_refusals(scratch,
       {{{}, "0 runs given"}, {{scratch / "none"}, "no folder; the folder of a run, or a scheme, required"},
@@ -238,7 +220,7 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
            {"blocks.0.attention.scores[h=2] = 0", "h=2..2 given"}}) {
     CAPTURE(refusal.first);
     const std::string text = error_text([&] { (void)outcome_of(inspection, refusal.first); });
-    CHECK_MESSAGE(text.find(refusal.second) != std::string::npos, text);
+    CHECK_MESSAGE(has(text, refusal.second), text);
   }
 }
 
@@ -251,7 +233,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
     for (const std::int64_t step : {0, 10}) {
       const TrainingJob::Look found = look(step);
       for (const Json& record : found.records) log.append(record);
-      CHECK_MESSAGE(found.line.find("gradient norm ") != std::string::npos, found.line);
+      CHECK_MESSAGE(has(found.line, "gradient norm "), found.line);
     }
   }
   const std::vector<report::Plot> plots = history_of(scratch / history_file);
@@ -263,8 +245,8 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
     CHECK(plot->curves.size() == expected.second);
     CHECK(plot->curves[0].x == std::vector<double>{0, 10});
   }
-  const auto gates = std::ranges::find_if(
-      plots, [](const report::Plot& plot) { return plot.title.find("position.gates") != std::string::npos; });
+  const auto gates =
+      std::ranges::find_if(plots, [](const report::Plot& plot) { return has(plot.title, "position.gates"); });
   REQUIRE(gates != plots.end());
   const auto flat = std::ranges::find(gates->curves, "table flat", &report::Curve::name);
   REQUIRE(flat != gates->curves.end());
@@ -328,13 +310,12 @@ TEST_CASE("look: gradient norms by layer, gates at their ends and positions at t
 }
 
 TEST_CASE("look: a page that would be too large is refused with the length that fits") {
-  const Subject subject = subject_with(small("cope(p_max=3)"), 400);
+  const Subject subject = subject_with(small("cope(p_max=3)"), 250);
   const std::string text = error_text([&] { (void)page_of(Inspection(subject)); });
-  CHECK_MESSAGE(text.find("a page of 400 tokens would hold") != std::string::npos, text);
+  CHECK_MESSAGE(has(text, "a page of 250 tokens would hold"), text);
   const std::size_t at = text.find("--length ");
   REQUIRE(at != std::string::npos);
   const Subject shorter = subject_with(small("cope(p_max=3)"), std::stoll(text.substr(at + 9)));
-  CHECK_NOTHROW(require_small_page(Inspection(shorter), 0));
   CHECK(page_of(Inspection(shorter)).size() < most_bytes);
   const Subject longer = subject_with(small("cope(p_max=3)"), shorter.tokens.numel() + 1);
   CHECK_THROWS_AS(require_small_page(Inspection(longer), 0), InputError);
@@ -359,13 +340,12 @@ TEST_CASE("look: bytes as a browser inflates them, and equal arrays once") {
 }
 
 TEST_CASE("look: what a pass takes is said before it is made, and one that cannot fit is refused with a length") {
-  const Scratch scratch("look-memory");
   const Subject subject = subject_with(small("cope(p_max=3)"), 32);
   const std::string line = require_memory(subject);
-  CHECK_MESSAGE(line.find("a pass over 32 tokens that keeps all; ") != std::string::npos, line);
-  const Outcome refused = look_at(scratch, {"alibi", "--length", "1000000", "--causes"});
+  CHECK_MESSAGE(has(line, "a pass over 32 tokens that keeps all; "), line);
+  const Outcome refused = ran("look alibi --length 1000000 --causes");
   CHECK(refused.code == 5);
-  CHECK_MESSAGE(refused.err.find("a pass over 1000000 tokens") != std::string::npos, refused.err);
+  CHECK_MESSAGE(has(refused.err, "a pass over 1000000 tokens"), refused.err);
   const std::size_t at = refused.err.find("; --length ");
   REQUIRE_MESSAGE(at != std::string::npos, refused.err);
   const std::int64_t length = std::stoll(refused.err.substr(at + 11));

@@ -8,7 +8,6 @@
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
-#include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/json.h"
 #include "tensor/raw.h"
 #include "tests/examples/look/subjects.h"
@@ -19,10 +18,6 @@ using namespace whence::test;
 
 namespace {
 
-bool by_query(const Quantity& quantity) {
-  return quantity.probe && quantity.probe->axes.find("i") != std::string::npos;
-}
-
 // Rows [begin, end) of `whole`, along the axis of queries, and as many keys as `part` has.
 Tensor rows_like(const Tensor& whole, const Quantity& part, index_t begin, index_t end) {
   const Tensor rows = raw::slice(whole, static_cast<int>(part.probe->axes.find('i') / 2), begin, end);
@@ -32,38 +27,27 @@ Tensor rows_like(const Tensor& whole, const Quantity& part, index_t begin, index
 }
 
 void check_close(const Tensor& one, const Tensor& other) {
-  REQUIRE(one.shape() == other.shape());
-  const std::vector<double> a = one.to_vector(), b = other.to_vector();
-  double size = 1e-3, difference = 0;
-  for (std::size_t e = 0; e < a.size(); ++e)
-    size = std::max(size, std::abs(b[e])), difference = std::max(difference, std::abs(a[e] - b[e]));
-  CHECK(difference <= 1e-11 * size);
+  CHECK(distance(one, other) <= 1e-11 * std::max(1e-3, largest(other)));
 }
 
 }  // namespace
 
 TEST_CASE("look: rows of a long text are those of the whole, in value and gradient, for every scheme") {
-  for (const std::string& text : promised_texts()) {
-    for (const bool causal : {true, false}) {
-      const std::optional<Subject> subject = subject_of_scheme(text, causal);
-      if (!subject) continue;
-      CAPTURE(text);
-      CAPTURE(causal);
-      const Inspection whole(*subject, false);
-      const Rows rows(*subject);
-      CHECK(std::abs(rows.loss() - whole.loss()) < 1e-12);
-      for (const Quantity& part : rows.of(1, 2, 5)) {
-        if (!by_query(part)) continue;
-        CAPTURE(part.path);
-        const Quantity& all = named(whole.quantities(), part.path);
-        const bool is_whole = part.value.shape() == all.value.shape();  // queries are cut where pairs are made of them
-        const auto rows_of = [&](const Tensor& x) { return is_whole ? rows_like(x, part, 2, 5) : x; };
-        check_close(rows_of(part.value), rows_like(all.value, part, 2, 5));
-        CHECK(part.gradient.defined() == all.gradient.defined());
-        if (part.gradient.defined()) check_close(rows_of(part.gradient), rows_like(all.gradient, part, 2, 5));
-      }
+  for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool) {
+    const Inspection whole(subject, false);
+    const Rows rows(subject);
+    CHECK(std::abs(rows.loss() - whole.loss()) < 1e-12);
+    for (const Quantity& part : rows.of(1, 2, 5)) {
+      if (!part.probe || !has(part.probe->axes, "i")) continue;  // not by query
+      CAPTURE(part.path);
+      const Quantity& all = named(whole.quantities(), part.path);
+      const bool is_whole = part.value.shape() == all.value.shape();  // queries are cut where pairs are made of them
+      const auto rows_of = [&](const Tensor& x) { return is_whole ? rows_like(x, part, 2, 5) : x; };
+      check_close(rows_of(part.value), rows_like(all.value, part, 2, 5));
+      CHECK(part.gradient.defined() == all.gradient.defined());
+      if (part.gradient.defined()) check_close(rows_of(part.gradient), rows_like(all.gradient, part, 2, 5));
     }
-  }
+  });
 }
 
 TEST_CASE("look: pools and windows are of the text's numbers") {
@@ -119,11 +103,8 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
 }
 
 TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
-  for (const std::string& text : promised_texts()) {
-    const std::optional<Subject> subject = subject_of_scheme(text, true);
-    if (!subject) continue;
-    CAPTURE(text);
-    const Inspection inspection(*subject);
+  for_every_scheme({true}, [](const Subject& subject, const std::string& text, bool) {
+    const Inspection inspection(subject);
     const Links links = links_of(inspection, 1e9);
     CHECK(links.rows.at(1).size() == 7);  // all of them
     std::map<std::string, std::vector<double>> sums;
@@ -136,20 +117,17 @@ TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
       sum.resize(static_cast<std::size_t>(from.value.numel()));
       for (const Link::Entry& entry : link.entries) sum[entry.a] += gradient[entry.b] * entry.derivative;
     }
-    const bool passes_through = text.find("hard_attention") != std::string::npos;  // whose backward is no derivative
+    const bool passes_through = has(text, "hard_attention");  // whose backward is no derivative
     for (const char* always : {"v", "scores", "logits", "pattern"})
       if (named(inspection.quantities(), to_text("blocks.1.attention.", always)).gradient.defined() && !passes_through)
         CHECK_MESSAGE(sums.contains(to_text("blocks.1.attention.", always)), always);
-    for (const auto& entry : sums) {
-      const std::string& path = entry.first;
-      const std::vector<double>& sum = entry.second;
-      CAPTURE(path);
-      const std::vector<double> gradient = named(inspection.quantities(), path).gradient.to_vector();
-      double size = 1e-6;
-      for (const double number : gradient) size = std::max(size, std::abs(number));
-      for (std::size_t e = 0; e < sum.size(); ++e) CHECK(std::abs(sum[e] - gradient[e]) <= 1e-10 * size);
+    for (const auto& [path, sum] : sums) {
+      CAPTURE(std::string(path));
+      const Tensor& gradient = named(inspection.quantities(), path).gradient;
+      const double size = std::max(1e-6, largest(gradient));
+      CHECK(distance(Tensor::of(sum, gradient.shape(), DType::f64), gradient) <= 1e-10 * size);
     }
-  }
+  });
 }
 
 TEST_CASE("look: links that do not fit are left out by queries, those with small gradients first") {
@@ -168,18 +146,16 @@ TEST_CASE("look: links that do not fit are left out by queries, those with small
 TEST_CASE("look: the command, on texts too long for every number, and on checkpoints") {
   const Scratch scratch("look long");
   const std::string page = scratch / "long.html";
-  const Outcome made =
-      look_at(scratch, {"cope(p_max=4)", "--length", "700", "--out", page, "--at", "i=650 j=20", "--numbers"});
-  REQUIRE_MESSAGE(made.code == 0, made.err);
-  CHECK(made.out.find("; as pools of") != std::string::npos);
+  const Outcome made = done("look cope(p_max=4) --length 700 --at 'i=650 j=20' --numbers --out '" + page + "'");
+  CHECK(has(made.out, "; as pools of"));
   CHECK(std::filesystem::file_size(page) <= most_bytes);
   CHECK(std::filesystem::exists(scratch / "long.safetensors"));
   const std::string run = scratch / "run";
-  train_flip_flop(scratch, run, {"--steps", "8", "--keep-checkpoints", "0"});
-  REQUIRE(look_at(scratch, {run, "--checkpoints", "3", "--out", page}).code == 0);
+  train_flip_flop(run, "--steps 8 --keep-checkpoints 0");
+  (void)done("look --checkpoints 3 '" + run + "' --out '" + page + "'");
   const std::string text = text_of(page);
   for (const char* label : {"\"label\":\"step 2\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
-    CHECK_MESSAGE(text.find(label) != std::string::npos, label);
+    CHECK_MESSAGE(has(text, label), label);
   check_refusals(scratch, {{{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"},
                               {{"cope", "--length", "700", "--at", "i=700 j=1"}, "\"i=700\" given; 0 to 699 required"},
                               {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},

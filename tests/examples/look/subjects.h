@@ -11,6 +11,7 @@
 
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/subject.h"
+#include "examples/whence/verify/scheme_texts.h"
 #include "tensor/error.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
@@ -54,21 +55,28 @@ inline void check_refusals(const Scratch& scratch, const Refusals& refusals) {
 }
 
 // A short run with a checkpoint after every second step, in `out`.
-inline void train_flip_flop(const Scratch& scratch, const std::string& out, std::vector<std::string> more) {
-  more.insert(
-      more.begin(), {"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2",
-                        "--batch", "2", "--test-sequences", "2", "--save-every", "2", "--quiet", "--out", out});
-  const Outcome trained = RunningProgram("train", more, scratch / "train").finish();
-  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+inline void train_flip_flop(const std::string& out, const std::string& more) {
+  (void)done(
+      "train flip_flop --scheme cope --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 2 "
+      "--save-every 2 --quiet " +
+      more + " --out '" + out + "'");
 }
 
-// Nothing where the model refuses the scheme.
-inline std::optional<look::Subject> subject_of_scheme(const std::string& text, bool causal) {
-  TransformerOptions options = small(text);
-  options.causal = causal;
-  try {
-    return subject_with(options, 7);
-  } catch (const InputError&) { return std::nullopt; }
+// f(subject, text, causal) of every scheme that a model takes.
+template <class F> void for_every_scheme(std::initializer_list<bool> kinds, const F& f) {
+  for (const std::string& text : promised_texts()) {
+    for (const bool causal : kinds) {
+      CAPTURE(text);
+      CAPTURE(causal);
+      TransformerOptions options = small(text);
+      options.causal = causal;
+      std::optional<look::Subject> subject;
+      try {
+        subject = subject_with(options, 7);
+      } catch (const InputError&) { continue; }
+      f(*subject, text, causal);
+    }
+  }
 }
 
 inline void check_quantities(const look::Inspection& inspection) {

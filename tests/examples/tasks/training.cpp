@@ -2,8 +2,10 @@
 // early stop, the fingerprint of the data, event files.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+
 #include <fstream>
 #include <set>
 
@@ -17,6 +19,7 @@
 #include "nn/training/training_loop.h"
 #include "tensor/error.h"
 #include "tests/support/programs.h"
+#include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::tasks;
@@ -33,7 +36,7 @@ TransformerOptions small_model(const Task& task, double dropout = 0) {
 std::vector<double> numbers_of(const Module& module) {
   std::vector<double> numbers;
   for (const Module::Parameter& parameter : module.parameters())
-    for (const double x : parameter.tensor.to_vector()) numbers.push_back(x);
+    std::ranges::copy(parameter.tensor.to_vector(), std::back_inserter(numbers));
   return numbers;
 }
 
@@ -50,10 +53,7 @@ std::vector<double> trained(const Task& task, std::int64_t batch, std::int64_t p
 }
 
 double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t k = 0; k < a.size(); ++k) largest = std::max(largest, std::abs(a[k] - b[k]));
-  return largest;
+  return test::distance(Tensor::of(a, {std::ssize(a)}, DType::f64), Tensor::of(b, {std::ssize(b)}, DType::f64));
 }
 
 }  // namespace
@@ -213,15 +213,15 @@ TEST_CASE("training: best weights, patience and event files survive an interrupt
 }
 
 TEST_CASE("training: the fingerprint knows other data, and only those") {
-  const auto print_of = [](const std::vector<std::string>& options, std::uint64_t seed) {
-    return data_fingerprint(*make_task("selective_copy", options), seed);
+  const auto print_of = [](const std::string& options, std::uint64_t seed) {
+    return data_fingerprint(*make_task("selective_copy", test::words(options)), seed);
   };
-  const std::vector<std::string> small{"--tokens", "4", "--blanks", "4"};
+  const std::string small = "--tokens 4 --blanks 4";
   CHECK(print_of(small, 1) == print_of(small, 1));
   CHECK(print_of(small, 1).size() == 64);
   CHECK(print_of(small, 1) != print_of(small, 2));
-  CHECK(print_of(small, 1) != print_of({"--tokens", "4", "--blanks", "4", "--sparse-blanks", "9"}, 1));
-  CHECK(print_of(small, 1) != print_of({"--tokens", "4", "--blanks", "4", "--format", "separator"}, 1));
+  for (const char* other : {" --sparse-blanks 9", " --format separator"})
+    CHECK(print_of(small, 1) != print_of(small + other, 1));
 }
 
 TEST_CASE("training: a task's model with other sizes, and figures beside schemes with options") {
@@ -231,17 +231,11 @@ TEST_CASE("training: a task's model with other sizes, and figures beside schemes
   CHECK((model.pattern_dropout == 0.3 && model.hidden_dropout == 0.3));
   CHECK(small_model(*make_task("flip_flop"), 0.3).pattern_dropout == 0.0);
   const std::vector<PaperFigure> figures{{"cope", 4.9, 4.4}, {"dape(alibi)", 63.78, std::nan("")}};
-  const auto beside = [&](const std::string& scheme) {
-    return figure_text(figure_of(figures, scheme, "cope(p_max=5)"));
-  };
-  CHECK(beside("cope") == "4.9 (4.4)");
-  CHECK(beside("cope(p_max=5)") == "4.9 (4.4)");
-  CHECK(beside("cope(p_max=16)") == "-");  // the paper trained none of this size
-  CHECK(beside("dape(alibi)") == "63.78");
-  CHECK(beside("dape(alibi, width=8)") == "-");
-  CHECK(beside("randomised(dape(alibi), length=64)") == "63.78");
-  CHECK(beside("dape(kerple)") == "-");
-  CHECK(beside("cope + rope") == "-");
+  std::string beside;  // "-": the paper trained none such
+  for (const char* scheme : {"cope", "cope(p_max=5)", "cope(p_max=16)", "dape(alibi)", "dape(alibi, width=8)",
+           "randomised(dape(alibi), length=64)", "dape(kerple)", "cope + rope"})
+    beside += figure_text(figure_of(figures, scheme, "cope(p_max=5)")) + "; ";
+  CHECK(beside == "4.9 (4.4); 4.9 (4.4); -; 63.78; -; 63.78; -; -; ");
 }
 
 TEST_CASE("training: scores count what the model answers, headline and guesses by the task's metric") {
@@ -286,10 +280,8 @@ namespace {
 
 std::string hexadecimal(const std::string& bytes) {
   std::string text;
-  for (const char byte : bytes) {
-    text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
-    text += "0123456789abcdef"[static_cast<unsigned char>(byte) & 15];
-  }
+  for (const char byte : bytes)
+    for (const int shift : {4, 0}) text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> shift & 15];
   return text;
 }
 
@@ -306,9 +298,7 @@ TEST_CASE("tensorboard: events and records byte by byte") {
   // 08 01 start }
   CHECK(hexadecimal(tensorboard_version_event(1.5)) == "09000000000000f83f1a0d627261696e2e4576656e743a32");
   CHECK(hexadecimal(tensorboard_scalar_event(1.5, 300, "loss", 0.25f)) ==
-        "09000000000000f83f"
-        "10ac02"
-        "2a0d0a0b0a046c6f7373150000803e");
+        "09000000000000f83f10ac022a0d0a0b0a046c6f7373150000803e");
   CHECK(hexadecimal(tensorboard_start_event(1.5, 7)) == "09000000000000f83f10073a020801");
   // A record: the length of the event, and a checksum rotated and shifted behind each.
   const std::string record = tensorboard_record(tensorboard_version_event(1.5));

@@ -318,7 +318,10 @@ TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, 
       (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
 }
 
-TEST_CASE("SHA-256 is the same however the bytes come") {
+TEST_CASE("SHA-256: the standard's examples, however the bytes come") {
+  CHECK(sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(sha256(std::string(1000000, 'a')) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   std::string text;
   for (std::size_t size = 0; size < 400; ++size, text += static_cast<char>(size * 37)) {
     Sha256 in_parts;
