@@ -46,6 +46,7 @@ template <class... Ops> struct Checked {
                    constexpr std::size_t count = detail::input_count(&Op::forward);
                    return detail::apply_to(op, inputs, std::make_index_sequence<count>());
                  }});
+            if constexpr (requires { &Op::composed; }) erased.back().composed = Op::composed;
           }
           return erased;
         },

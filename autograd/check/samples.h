@@ -47,6 +47,8 @@ struct CheckedSample {
   bool kinked;
   std::vector<Tensor> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> run;
+  // Empty, or what the op joins, of which it has the very bits on the CPU: value and gradients, in every dtype.
+  std::function<Tensor(const std::vector<Tensor>&)> composed = {};
 };
 // f(x, arguments...) by x, which is drawn from the normal distribution.
 template <class... Arguments> struct Drawn {

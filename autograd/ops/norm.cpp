@@ -82,11 +82,19 @@ CheckedSample sample(const char* name, const Shape& shape, bool added, bool bias
   if (added) inputs.push_back(draw::normal(shape));
   inputs.push_back(draw::normal({shape[-1]}));
   if (biased || added) inputs.push_back(biased ? draw::normal({shape[-1]}) : Tensor());
-  return {name, false, inputs, [=](const Inputs& in) {
-            if (!added) return biased ? layer_norm(in[0], in[1], in[2], epsilon) : rms_norm(in[0], in[1], epsilon);
-            const SumAndNorm y = add_norm(in[0], in[1], in[2], in[3], epsilon);
-            return concat_along(-1, {y.sum, y.normed});
-          }};
+  const auto norm = [=](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return biased ? layer_norm(x, weight, bias, epsilon) : rms_norm(x, weight, epsilon);
+  };
+  if (!added) return {name, false, inputs, [=](const Inputs& in) { return norm(in[0], in[1], in.back()); }};
+  return {name, false, inputs,
+      [=](const Inputs& in) {
+        const SumAndNorm y = add_norm(in[0], in[1], in[2], in[3], epsilon);
+        return concat_along(-1, {y.sum, y.normed});
+      },
+      [=](const Inputs& in) {
+        const Tensor sum = in[0] + in[1];
+        return concat_along(-1, {sum, norm(sum, in[2], in[3])});
+      }};
 }
 
 // In a row of equal sums the rounding of their mean is all there is, and epsilon says how large it comes out.
@@ -111,9 +119,18 @@ std::vector<CheckedSample> samples_of_rms_norm() {
 }
 std::vector<CheckedSample> samples_of_add_norm() {
   std::vector<CheckedSample> all = samples_of(true, true);
-  all.push_back(sample("without bias", {4, 7}, true, false, 1e-5));
-  all.push_back(sample("the norm alone", {3, 6}, true, false, 1e-5));
-  all.back().run = [](const Inputs& in) { return add_norm(in[0], in[1], in[2], in[3], 1e-5).normed; };
+  all.push_back(sample("without bias, several runs of rows", {130, 6}, true, false, 1e-5));
+  for (const bool of_sum : {false, true}) {
+    all.push_back(sample(of_sum ? "the sum alone" : "the norm alone", {3, 6}, true, false, 1e-5));
+    all.back().run = [=](const Inputs& in) {
+      const SumAndNorm y = add_norm(in[0], in[1], in[2], in[3], 1e-5);
+      return of_sum ? y.sum : y.normed;
+    };
+    all.back().composed = [=](const Inputs& in) {
+      const Tensor sum = in[0] + in[1];
+      return of_sum ? sum : rms_norm(sum, in[2], 1e-5);
+    };
+  }
   return all;
 }
 

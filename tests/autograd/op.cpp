@@ -1,5 +1,5 @@
 // Ops with several results (autograd/op.h): every result used, one, or one twice; again and again; after errors; seen
-// by whoever walks the graph. And add_norm beside the ops that it joins.
+// by whoever walks the graph.
 #include "autograd/op.h"
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
@@ -59,46 +59,15 @@ struct Same {
 struct Example {
   Two::Seen seen;
   Tensor x = leaf({1, -2}, {2}), z = leaf({3, 4}, {2});
-  std::array<Tensor, 2> y() { return apply(Two{&seen}, Site::current(), x, z); }
+  std::array<Tensor, 2> y = apply(Two{&seen}, Site::current(), x, z);
+  Tensor first = y[0], second = y[1];
 };
-
-struct Norms {
-  Tensor x, added, weight, bias;
-  std::vector<Tensor> leaves() const {
-    return bias.defined() ? std::vector<Tensor>{x, added, weight, bias} : std::vector<Tensor>{x, added, weight};
-  }
-  SumAndNorm joined() const { return add_norm(x, added, weight, bias, 1e-5); }
-  SumAndNorm composed() const {
-    const Tensor sum = x + added;
-    return {sum, bias.defined() ? layer_norm(sum, weight, bias, 1e-5) : rms_norm(sum, weight, 1e-5)};
-  }
-};
-
-Norms norms(DType dtype, bool bias) {
-  const auto made = [&](const Shape& shape, std::uint64_t seed) { return normal_leaf(shape, seed, dtype); };
-  return {made({3, 40, 24}, 1), made({3, 40, 24}, 2), made({24}, 3), bias ? made({24}, 4) : Tensor()};
-}
-
-enum class Used { both, sum, normed };
-
-// The value, and the gradients by every input; undefined where y does not depend on it.
-std::vector<Tensor> derived(const Norms& of, const SumAndNorm& made, Used used) {
-  const auto weighted = [](const Tensor& y, std::uint64_t seed) { return y * normal(y.shape(), seed, y.dtype()); };
-  const Tensor y = used == Used::sum      ? weighted(made.sum, 8)
-                   : used == Used::normed ? weighted(made.normed, 9)
-                                          : weighted(made.sum, 8) + weighted(made.normed, 9);
-  std::vector<Tensor> all = grad(y, Tensor::ones(y.shape(), y.dtype()), of.leaves(), {.allow_unused = true});
-  all.push_back(made.sum.detach());
-  all.push_back(made.normed.detach());
-  return all;
-}
 
 }  // namespace
 
 TEST_CASE("several results: both results, one, one twice, and none") {
   Example of;
-  const std::array<Tensor, 2> made = of.y();
-  const Tensor &first = made[0], &second = made[1];
+  const Tensor &first = of.first, &second = of.second;
   CHECK(first.to_vector() == Numbers{5, 0});
   CHECK(second.to_vector() == Numbers{5, -10});
   const Tensor ones = Tensor::ones({2}, DType::f64);
@@ -120,8 +89,7 @@ TEST_CASE("several results: both results, one, one twice, and none") {
 
 TEST_CASE("several results: backward again and again, and once") {
   Example of;
-  const std::array<Tensor, 2> made = of.y();
-  const Tensor &first = made[0], &second = made[1];
+  const Tensor &first = of.first, &second = of.second;
   const Tensor y = sum(first * second);
   backward(y, {}, {.keep_graph = true});
   const Numbers once = gradient(of.x).to_vector();
@@ -138,8 +106,7 @@ TEST_CASE("several results: backward again and again, and once") {
 
 TEST_CASE("several results: a backward that fails leaves nothing for the next") {
   Example of;
-  const std::array<Tensor, 2> made = of.y();
-  const Tensor &first = made[0], &second = made[1];
+  const Tensor &first = of.first, &second = of.second;
   const Tensor ones = Tensor::ones({2}, DType::f64);
   of.seen.fails = true;
   CHECK(message([&] { (void)grad(first * 3.0 + second, ones, {of.x}); }) == "two: told to fail");
@@ -152,11 +119,10 @@ TEST_CASE("several results: a backward that fails leaves nothing for the next") 
 
 TEST_CASE("several results: a second derivative is refused, by the name and the place of the op") {
   Example of;
-  const std::array<Tensor, 2> made = of.y();
-  const Tensor &first = made[0], &second = made[1];
+  const Tensor &first = of.first, &second = of.second;
   const std::string text =
       message([&] { (void)grad(first * second, Tensor::ones({2}, DType::f64), {of.x}, {.create_graph = true}); });
-  CHECK(text.find("backward: two recorded at results.cpp:") == 0);
+  CHECK(text.find("backward: two recorded at op.cpp:") == 0);
   CHECK(text.find(" is differentiable once; create_graph goes through ops with composed backwards only") !=
         std::string::npos);
 }
@@ -213,39 +179,17 @@ TEST_CASE("several results: walks over the graph meet each result by itself") {
 
 TEST_CASE("several results: print_graph shows one node, and which of its results went where") {
   Example of;
-  const std::array<Tensor, 2> made = of.y();
-  const std::string text = print_graph(made[1] + made[0]);
+  const std::string text = print_graph(of.second + of.first);
   CHECK(text.find("#3 two f64 [2], f64 [2] <- #1, #2") != std::string::npos);
   CHECK(text.find("#4 add f64 [2] <- #3.1, #3.0") != std::string::npos);
 }
 
 TEST_CASE("several results: what is not finite is told with the numbers that came") {
   Example of;
-  const std::array<Tensor, 2> made = of.y();
-  const Tensor &first = made[0], &second = made[1];
+  const Tensor &first = of.first, &second = of.second;
   const CheckFinite checking;
   CHECK(grad(first + second, Tensor::ones({2}, DType::f64), {of.x})[0].to_vector() == Numbers{7, 7});
   const std::string text = message([&] { (void)grad(second, Tensor::of({1e308, -3}, {2}, DType::f64), {of.x}); });
   CHECK(text.find("two: its backward made inf at element 0 of [2]") == 0);
   CHECK(text.find("in [-3, 1e+308]") != std::string::npos);
-}
-
-TEST_CASE("several results: add_norm is the sum and then the norm, in value and all gradients") {
-  for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-    for (const bool bias : {true, false}) {
-      for (const Used used : {Used::both, Used::sum, Used::normed}) {
-        CAPTURE(std::string(to_string(dtype)));
-        CAPTURE(bias);
-        CAPTURE(static_cast<int>(used));
-        const Norms of = norms(dtype, bias);
-        const std::vector<Tensor> joined = derived(of, of.joined(), used), apart = derived(of, of.composed(), used);
-        for (std::size_t k = 0; k < joined.size(); ++k) {
-          CAPTURE(k);
-          // The joined op has a gradient of 0 where the composed ones have none.
-          const Tensor expected = apart[k].defined() ? apart[k] : Tensor::zeros(joined[k].shape(), joined[k].dtype());
-          CHECK(joined[k].to_vector() == expected.to_vector());
-        }
-      }
-    }
-  }
 }

@@ -1,41 +1,9 @@
 // Ops where samples do not say everything: ties, strips of a larger tensor, values and gradients of different tensors,
 // one index for many.
-#include <doctest/doctest.h>
-
-#include <cmath>
-
-#include "autograd/backward.h"
-#include "autograd/ops.h"
-#include "tensor/parallel.h"
-#include "tensor/random.h"
-#include "tensor/raw.h"
-#include "tests/support/with.h"
+#include "tests/support/tensors.h"
 
 using namespace whence;
-
-namespace {
-
-Tensor normal(const Shape& shape, const char* purpose, DType dtype = DType::f64) {
-  return Tensor::normal(shape, 0, 1, Stream(5, purpose), dtype);
-}
-Tensor whole_numbers(const Shape& shape, std::uint32_t count) {
-  std::vector<double> values(static_cast<std::size_t>(numel(shape)));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = Stream(5, "index").below(i, count);
-  return Tensor::of(values, shape, DType::i64);
-}
-
-bool same(const Tensor& a, const Tensor& b) { return a.shape() == b.shape() && a.to_vector() == b.to_vector(); }
-
-double distance(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_vector(), y = b.to_vector();
-  double largest = 0;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    largest = std::abs(x[i] - y[i]) <= largest ? largest : std::abs(x[i] - y[i]);
-  return largest;
-}
-
-}  // namespace
+using namespace whence::test;
 
 TEST_CASE("ops: where both are equal, maximum and minimum give each half of the gradient") {
   const Tensor a = requires_grad(Tensor::of({1, 2, 3, 1e300}, {4}, DType::f64));
@@ -72,21 +40,21 @@ TEST_CASE("ops: softplus and silu far from 0, and log sigmoid(x) = -softplus(-x)
 
 TEST_CASE("ops: dropout of a strip, of some rows and columns, drops what dropout of the whole drops there") {
   for (const Shape& shape : {Shape{2, 3, 11, 7}, Shape{2, 8, 4}, Shape{9, 5}, Shape{3, 6, 1}}) {
-    const Tensor x = normal(shape, "dropout", DType::f32);
+    const Tensor x = normal(shape, 1, DType::f32);
     const Stream stream(7, "drop", 2);
     const Tensor all = dropout(x, 0.4, stream);
     const index_t total = x.size(-2), columns = x.size(-1);
-    CHECK(same(dropout(x, 0.4, stream, {0, total, columns}), all));
+    CHECK(same_bits(dropout(x, 0.4, stream, {0, total, columns}), all));
     for (index_t begin = 0; begin < total; ++begin) {
       for (const index_t end : {begin, begin + 1, (begin + 1 + total) / 2, total}) {
         for (const index_t first : {(columns + 1) / 2, columns}) {
           const auto part = [&](const Tensor& of) { return raw::slice(raw::slice(of, -2, begin, end), -1, 0, first); };
           const Tensor strip = requires_grad(raw::copy(part(x)));
           const Tensor y = dropout(strip, 0.4, stream, {begin, total, columns});
-          CHECK(same(y, part(all)));
+          CHECK(same_bits(y, part(all)));
           // the gradient passes where the value did
           const Tensor kept = grad(y, Tensor::ones(y.shape()), {strip})[0];
-          CHECK(same(kept, part(dropout(Tensor::ones(shape), 0.4, stream))));
+          CHECK(same_bits(kept, part(dropout(Tensor::ones(shape), 0.4, stream))));
         }
       }
     }
@@ -104,34 +72,33 @@ TEST_CASE("ops: lerp_at reads row 0 where a position is NaN, with derivative 0: 
 }
 
 TEST_CASE("ops: straight_through has the one's value and the other's gradient") {
-  const Tensor soft = requires_grad(normal({3, 4}, "soft")), hard = requires_grad(normal({3, 4}, "hard")),
-               v = normal({3, 4}, "v");
+  const Tensor soft = normal_leaf({3, 4}, 2), hard = normal_leaf({3, 4}, 3), v = normal({3, 4}, 4);
   const Tensor y = straight_through(hard, soft);
-  CHECK(same(y, hard));
+  CHECK(same_bits(y, hard));
   const auto gradients = grad(y, v, {soft});
-  CHECK(same(gradients[0], v));
+  CHECK(same_bits(gradients[0], v));
   CHECK_FALSE(grad(y, v, {hard}, {.allow_unused = true})[0].defined());
 }
 
 TEST_CASE("ops: one index for all batches and heads is the index repeated, in gather and in its adjoint") {
-  const Tensor x = requires_grad(normal({2, 3, 5, 40}, "x")), one = whole_numbers({1, 1, 5, 37}, 40);
-  const Tensor many = raw::copy(raw::expand(one, {2, 3, 5, 37})), v = normal({2, 3, 5, 37}, "v");
+  const Tensor x = normal_leaf({2, 3, 5, 40}, 5),
+               one = raw::cast(Tensor::uniform({1, 1, 5, 37}, 0, 40, Stream(5, "index")), DType::i64);
+  const Tensor many = raw::copy(raw::expand(one, {2, 3, 5, 37})), v = normal({2, 3, 5, 37}, 4);
   const Tensor y = gather(x, -1, one), expected = gather(x, -1, many);
-  CHECK(same(y, expected));
-  CHECK(same(grad(y, v, {x})[0], grad(expected, v, {x})[0]));
+  CHECK(same_bits(y, expected));
+  CHECK(same_bits(grad(y, v, {x})[0], grad(expected, v, {x})[0]));
   const Tensor sums = sum_by_index(v, one, 40);
-  CHECK(same(sums, sum_by_index(v, many, 40)));
-  CHECK(same(sums, grad(y, v, {x})[0]));
+  CHECK(same_bits(sums, sum_by_index(v, many, 40)));
+  CHECK(same_bits(sums, grad(y, v, {x})[0]));
   // i32 serves as well
-  CHECK(same(sum_by_index(v, raw::cast(one, DType::i32), 40), sums));
+  CHECK(same_bits(sum_by_index(v, raw::cast(one, DType::i32), 40), sums));
 }
 
 TEST_CASE("ops: convolve_keys of width 1 is a linear layer over the heads, at sizes with several tiles and chunks") {
   for (const DType dtype : {DType::f64, DType::f32}) {
     const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-4;
-    const Tensor x = requires_grad(normal({2, 6, 9, 300}, "x", dtype)),
-                 weight = requires_grad(normal({7, 6, 1, 1}, "weight", dtype));
-    const Tensor bias = requires_grad(normal({7}, "bias", dtype)), v = normal({2, 7, 9, 300}, "v", dtype);
+    const Tensor x = normal_leaf({2, 6, 9, 300}, 5, dtype), weight = normal_leaf({7, 6, 1, 1}, 6, dtype);
+    const Tensor bias = normal_leaf({7}, 7, dtype), v = normal({2, 7, 9, 300}, 4, dtype);
     const Tensor by_heads = permute(linear(permute(x, {0, 2, 3, 1}), reshape(weight, {7, 6}), bias), {0, 3, 1, 2});
     const Tensor y = convolve_keys(x, weight, bias, 0, 0);
     CHECK(distance(y, by_heads) < tolerance);
@@ -141,19 +108,13 @@ TEST_CASE("ops: convolve_keys of width 1 is a linear layer over the heads, at si
 }
 
 TEST_CASE("ops: convolve_keys of a strip of rows has the bits of the whole, for any number of threads") {
-  const Tensor x = normal({2, 5, 70, 130}, "x", DType::f32), weight = normal({9, 5, 1, 3}, "weight", DType::f32);
+  const Tensor x = normal({2, 5, 70, 130}, 5, DType::f32), weight = normal({9, 5, 1, 3}, 6, DType::f32);
   const Tensor whole = convolve_keys(x, weight, Tensor(), 1, 1);
-  CHECK(same(convolve_keys(slice(x, 2, 31, 40), weight, Tensor(), 1, 1), slice(whole, 2, 31, 40)));
+  CHECK(same_bits(convolve_keys(slice(x, 2, 31, 40), weight, Tensor(), 1, 1), slice(whole, 2, 31, 40)));
   const Tensor kernel = requires_grad(weight.detach());
-  std::vector<Tensor> gradients;
-  for (const int count : {1, 2, 3}) {
-    const test::WithThreads chosen(count);
-    const Tensor y = convolve_keys(x, kernel, Tensor(), 1, 1);
-    CHECK(same(y, whole));
-    gradients.push_back(grad(y, whole, {kernel})[0]);
-  }
-  CHECK(same(gradients[0], gradients[1]));
-  CHECK(same(gradients[0], gradients[2]));
+  const auto convolved = [&] { return convolve_keys(x, kernel, Tensor(), 1, 1); };
+  expect_thread_independent("convolve_keys", [&] { return convolved().detach(); });
+  expect_thread_independent("its kernel's gradient", [&] { return grad(convolved(), whole, {kernel})[0]; });
 }
 
 TEST_CASE("ops: what lies outside a row is no zero times infinity, and infinity stays in its row") {
@@ -168,42 +129,51 @@ TEST_CASE("ops: what lies outside a row is no zero times infinity, and infinity 
   }
 }
 
-TEST_CASE("ops: the gradients of a layer have the bits of one product each and of the sum over rows, on the CPU") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    CAPTURE(std::string(to_string(dtype)));
-    const Tensor x = requires_grad(normal({5, 120, 24}, "x", dtype)),
-                 weight = requires_grad(normal({33, 24}, "weight", dtype)),
-                 bias = requires_grad(normal({33}, "bias", dtype));
-    const Tensor dy = normal({5, 120, 33}, "dy", dtype), rows = raw::reshape(dy, {600, 33}),
-                 x_rows = raw::reshape(x.detach(), {600, 24});
-    const auto got = grad(linear(x, weight, bias), dy, {x, weight, bias});
-    CHECK(same(got[0], raw::reshape(raw::matmul(rows, weight.detach()), x.shape())));
-    CHECK(same(got[1], raw::matmul(raw::transpose(rows), x_rows)));
-    CHECK(same(got[2], raw::reduce(Reduction::sum, rows, {0}, false)));
-  }
+TEST_CASE(
+    "ops: an error begins with the caller's line, also of what is made of several ops, and of an undefined tensor") {
+  const Tensor a = Tensor::zeros({2, 3, 4}), empty = Tensor::zeros({2, 0}), nothing;
+  std::string text = error_text([&] { (void)matmul(a, a); });
+  CHECK(text.starts_with(above() + ": matmul: a is [2,3,4]"));
+  text = error_text([&] { (void)maximum_along(empty, 1); });
+  CHECK(text == above() + ": maximum_along: x is [2,0]; at least one element along axis 1 required");
+  text = error_text([&] { (void)cumulative_sum(a, 5); });
+  CHECK(text == above() + ": cumulative_sum: axis 5 given for 3 axes; an axis in [-3, 3) is required");
+  text = error_text([&] { (void)add(nothing, a); });
+  CHECK(text.starts_with(above() + ": tensor: an undefined tensor given; a tensor with a value required"));
 }
 
-TEST_CASE("ops: linear_gelu_linear has the bits of its parts on the CPU, in value and gradient") {
-  for (const DType dtype : {DType::f32, DType::bf16, DType::f64}) {
-    CAPTURE(std::string(to_string(dtype)));
-    for (const bool of_in : {true, false}) {
-      for (const bool of_out : {true, false}) {
-        const Tensor x = requires_grad(normal({2, 7, 4}, "x", dtype)), in = requires_grad(normal({8, 4}, "in", dtype)),
-                     out = requires_grad(normal({5, 8}, "out", dtype));
-        const Tensor bias_in = of_in ? requires_grad(normal({8}, "bias in", dtype)) : Tensor(),
-                     bias_out = of_out ? requires_grad(normal({5}, "bias out", dtype)) : Tensor();
-        const Tensor seed = normal({2, 7, 5}, "seed", dtype);
-        const Tensor joint = linear_gelu_linear(x, in, bias_in, out, bias_out),
-                     composed = linear(gelu(linear(x, in, bias_in)), out, bias_out);
-        CHECK(same(joint, composed));
-        std::vector<Tensor> inputs{x, in, out};
-        for (const Tensor& bias : {bias_in, bias_out})
-          if (bias.defined()) inputs.push_back(bias);
-        for (const std::vector<Tensor>& asked : {inputs, {x}, {in}, {out}, {inputs.back()}}) {
-          const auto expected = grad(composed, seed, asked), got = grad(joint, seed, asked);
-          for (std::size_t k = 0; k < asked.size(); ++k) CHECK(same(got[k], expected[k]));
-        }
-      }
-    }
+TEST_CASE("ops: nothing was changed before the throw") {
+  const Tensor x = leaf({1, 2}, {2}), table = normal_leaf({3, 2}, 1);
+  const auto version = x.storage().version();
+  const GraphLink* link = x.link();
+  CHECK_THROWS_AS((void)add(x, Tensor::zeros({3}, DType::f64)), Error);
+  CHECK_THROWS_AS((void)take_rows(table, Tensor::of({5}, {1}, DType::i64)), Error);
+  CHECK_THROWS_AS(raw::copy_into(Tensor::zeros({3}, DType::f64), x), Error);
+  CHECK(x.storage().version() == version);
+  CHECK(x.link() == link);
+  CHECK(x.to_vector() == std::vector<double>{1, 2});
+  CHECK(recording());
+  backward(sum(square(x)));
+  CHECK(gradient(x).to_vector() == std::vector<double>{2, 4});
+  CHECK_FALSE(gradient(table).defined());
+}
+
+TEST_CASE(
+    "ops: sums of nothing are 0, softmax of nothing is nothing, a mean or maximum of nothing is refused by name") {
+  const Tensor none = normal_leaf({3, 0}, 1);
+  CHECK(sum(none, {1}).to_vector() == std::vector<double>{0, 0, 0});
+  CHECK(softmax(none).shape() == Shape{3, 0});
+  CHECK(mean(none, {0}).shape() == Shape{0});
+  CHECK(grad(sum(none), {}, {none})[0].shape() == Shape{3, 0});
+  CHECK(message([&] { (void)mean(none, {1}); }) == "mean: x is [3,0]; at least one element for each mean required");
+  CHECK(message([&] { (void)mean(none); }).starts_with("mean: x is [3,0]"));
+}
+
+TEST_CASE("ops: f16 overflows to infinity, and sums of 16 bits are made in f32") {
+  CHECK((Tensor::full({1}, 65504, DType::f16) * 2.0).item() == INFINITY);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    CHECK(sum(Tensor::ones({4096}, dtype)).item() == 4096);
+    CHECK(matmul(Tensor::ones({1, 4096}, dtype), Tensor::ones({4096, 1}, dtype)).item() == 4096);
+    CHECK(mean(Tensor::full({4096}, 60, dtype)).item() == 60);  // f16's sum would be infinite
   }
 }

@@ -18,10 +18,7 @@ std::string canonical(const std::string& text) { return canonical_text(parse_sch
 
 // The refusal, which must be an InputError: programs exit with 2 on it.
 std::string refusal(const std::string& text) {
-  try {
-    (void)parse_schemes(text);
-  } catch (const InputError& error) { return error.what(); }
-  return "accepted";
+  return message<InputError>([&] { (void)parse_schemes(text); });
 }
 
 // A scheme as a user would write one: A_ij = S_ij - rate ln(1 + i - j), with one learned rate.
@@ -132,9 +129,8 @@ TEST_CASE("what a sum refuses") {
 
 TEST_CASE("numbers: which are read, and their ranges") {
   for (const std::string value : {"1e4", "1e+4", "10000", "10000.0", "1E4"})
-    CHECK(refusal("rope(base=" + value + ")") == "accepted");
-  for (const std::string value : {"16", "1.6e1", "1", "1000000"})
-    CHECK(refusal("cope(p_max=" + value + ")") == "accepted");
+    CHECK(refusal("rope(base=" + value + ")") == "");
+  for (const std::string value : {"16", "1.6e1", "1", "1000000"}) CHECK(refusal("cope(p_max=" + value + ")") == "");
   for (const std::string value :
       {"0", "-1", "1.5", "nan", "inf", "-inf", "0x10", "3abc", "1e", "1e+", "ten", "1000001", "1e400", "-"}) {
     CHECK(refusal("cope(p_max=" + value + ")") ==
@@ -142,7 +138,7 @@ TEST_CASE("numbers: which are read, and their ranges") {
   }
   CHECK(refusal("rope(base=0.5)") == "scheme 'rope(base=0.5)': base is '0.5'; a number in [1, 1e+12] required");
   CHECK(refusal("rope(base=+4)") == "scheme 'rope(base=+4)': at character 11: '+' found; a value expected");
-  CHECK(refusal("cope(p_max=1+rope)") != "accepted");
+  CHECK(refusal("cope(p_max=1+rope)") != "");
 }
 
 TEST_CASE("options that do not fit the sizes are refused when a scheme is made") {
@@ -162,7 +158,7 @@ TEST_CASE("each scheme says what it is, and the defaults of its options are lega
     for (const SchemeOption& option : info.options) {
       CHECK_FALSE(option.help.empty());
       CHECK(refusal(info.name + (info.takes_base ? "(rope, " : "(") + option.name + "=" + option.default_text + ")") ==
-            "accepted");
+            "");
     }
   }
 }

@@ -1,8 +1,7 @@
-// Decoders small enough to check each of their numbers; schemes on bare queries, keys and values, and what their rows see.
+// Decoders small enough to check each of their numbers; schemes on bare queries, keys and values.
 #pragma once
 
 #include <doctest/doctest.h>
-#include <set>
 #include "autograd/inspect/probe.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/decoding.h"
@@ -10,9 +9,6 @@
 #include "tests/support/tensors.h"
 
 namespace whence::test {
-
-// bool [1 1 t t]: true where key j <= query i.
-inline Tensor causal_mask(index_t length) { return Sequence::run(length).mask(); }
 
 inline TransformerOptions small(const std::string& scheme) {
   return {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .hidden = 12, .scheme = scheme};
@@ -72,35 +68,6 @@ inline AttendInputs random_inputs(
 }
 inline AttendInputs random_inputs(index_t length) { return random_inputs(length, Sequence::run(length)); }
 
-inline AttendInputs first_tokens(const AttendInputs& all, index_t count) {
-  return {.x = slice(all.x, 1, 0, count),
-      .query = slice(all.query, 2, 0, count),
-      .key = slice(all.key, 2, 0, count),
-      .value = slice(all.value, 2, 0, count),
-      .sequence = Sequence::run(count)};
-}
-
-// d(row i of the allowed logits, weighted at random) / d(tokens): the tokens with any gradient that is not exactly 0.
-inline std::set<index_t> tokens_seen(const Bare& scheme, const AttendInputs& inputs, index_t row) {
-  const Tensor logits = select(scheme.logits(inputs), 2, row);
-  const Tensor loss = sum(logits * normal(logits.shape(), 77));
-  const std::vector<Tensor> leaves{inputs.x, inputs.query, inputs.key, inputs.value};
-  const std::vector<Tensor> found = grad(loss, {}, leaves, {.allow_unused = true});
-  std::set<index_t> seen;
-  for (std::size_t k = 0; k < leaves.size(); ++k) {
-    const int axis = k == 0 ? 1 : 2;
-    for (index_t t = 0; found[k].defined() && t < leaves[k].size(axis); ++t)
-      if (largest(select(found[k], axis, t)) != 0) seen.insert(t);
-  }
-  return seen;
-}
-
-inline std::set<index_t> up_to(index_t last) {
-  std::set<index_t> all;
-  for (index_t t = 0; t <= last; ++t) all.insert(t);
-  return all;
-}
-
 // bool [2 t]: the first sequence is whole, the second has `count` tokens of padding.
 inline Tensor present_but(index_t length, index_t count, bool left) {
   const Tensor present = Tensor::empty({2, length}, DType::boolean);
@@ -109,20 +76,6 @@ inline Tensor present_but(index_t length, index_t count, bool left) {
     present.data<bool>()[length + t] = left ? t >= count : t < length - count;
   }
   return present;
-}
-
-// Rows of a run's first `count` tokens, alone and in the whole run: how far their allowed logits are apart.
-inline double prefix_gap(const Bare& scheme, const AttendInputs& longer, index_t count, index_t row) {
-  const Tensor in_longer = slice(select(scheme.logits(longer), 2, row), 2, 0, count);
-  return distance(in_longer.detach(), select(scheme.logits(first_tokens(longer, count)), 2, row).detach());
-}
-
-inline std::unique_ptr<Transformer> random_model(const std::string& text, bool causal = true) {
-  TransformerOptions options = small(text);
-  options.causal = causal;
-  auto model = random_decoder(options);
-  for (const Module::Parameter& each : model->parameters()) each.put_inside_bounds();
-  return model;
 }
 
 }  // namespace whence::test

@@ -134,21 +134,16 @@ inline Tensor plain_copy(const Tensor& x) {
   return result;
 }
 
-// The typical size of results: the root of the mean square of the finite ones.
-inline double typical_size(const std::vector<double>& values) {
-  double total = 0;
-  for (const double v : values) total += std::isfinite(v) ? v * v : 0;
-  return values.empty() ? 0 : std::sqrt(total / static_cast<double>(values.size()));
-}
-
-// tol = k eps(dtype) sqrt(terms in a sum) size, where size is the larger of the number's own
-// and the typical one, and k is 4.
+// tol = k eps(dtype) sqrt(terms in a sum) size, where k is 4 and size the larger of the number's own and the root of the
+// mean square of the finite ones.
 // One comparison for all elements, so that a failing test says where and does not print a million lines.
 inline void expect_close(
     const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1) {
   REQUIRE(got.size() == expected.size());
+  double squares = 0;
+  for (const double v : expected) squares += std::isfinite(v) ? v * v : 0;
   const double factor = 4 * epsilon_of(dtype) * std::sqrt(static_cast<double>(terms > 0 ? terms : 1)),
-               typical = typical_size(expected);
+               typical = std::sqrt(squares / std::max(1.0, static_cast<double>(expected.size())));
   const double smallest = dtype == DType::f16 ? 0x1p-24 : 0;  // subnormal halves have an absolute error
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double allowed = factor * std::max(typical, std::fabs(expected[i])) + smallest;
@@ -162,9 +157,15 @@ inline void expect_close(
   }
 }
 
+// Also of views, and where both are undefined.
 inline bool same_bits(const Tensor& a, const Tensor& b) {
-  const std::size_t bytes = static_cast<std::size_t>(a.numel()) * size_of(a.dtype());
-  return a.shape() == b.shape() && a.dtype() == b.dtype() && std::equal(a.bytes(), a.bytes() + bytes, b.bytes());
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  if (!(a.shape() == b.shape()) || a.dtype() != b.dtype()) return false;
+  const Tensor x = raw::contiguous(a), y = raw::contiguous(b);
+  return std::equal(x.bytes(), x.bytes() + static_cast<std::size_t>(x.numel()) * size_of(x.dtype()), y.bytes());
+}
+inline bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) { return same_bits(x, y); });
 }
 
 // f() gives the same bits on 1, 2 and 3 threads.
@@ -178,11 +179,11 @@ inline void expect_thread_independent(const std::string& name, const std::functi
     CHECK_MESSAGE(same_bits(first, on(count)), name << " on " << count << " threads differs from 1 thread");
 }
 
-// The text of the Error that f throws; "" when it throws none.
-inline std::string error_text(const std::function<void()>& f) {
+// The text of the Error that f throws, which must be of this kind; "" when it throws none.
+template <class Kind = Error, class F> std::string error_text(const F& f) {
   try {
     f();
-  } catch (const Error& error) { return error.what(); }
+  } catch (const Kind& error) { return error.what(); }
   return "";
 }
 
@@ -207,14 +208,14 @@ inline double distance(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
+// The largest number by its size.
 inline double largest(const Tensor& x) { return distance(x, Tensor::zeros(x.shape(), DType::f64)); }
 
-// The text of the Error that f throws, without the "file.cpp:12: " in front.
-inline std::string message(const std::function<void()>& f) {
-  const std::string text = error_text(f);
-  const auto colon = text.find(".cpp:");
-  if (colon == std::string::npos || text.find(' ') < colon) return text;
-  return text.substr(text.find(": ", colon) + 2);
+// The same without the "file.cpp:12: " in front.
+template <class Kind = Error, class F> std::string message(const F& f) {
+  const std::string text = error_text<Kind>(f);
+  const std::size_t end = text.find(": "), colon = text.find_last_not_of("0123456789", end - 1);
+  return end < text.size() && colon + 1 < end && text[colon] == ':' ? text.substr(end + 2) : text;
 }
 
 // "file.cpp:11" for a call on line 12: the place of the statement above.
@@ -233,16 +234,6 @@ inline Tensor normal_leaf(const Shape& shape, std::uint64_t seed, DType dtype = 
   return requires_grad(normal(shape, seed, dtype));
 }
 
-inline double dot(const Tensor& a, const Tensor& b) { return sum(a.detach() * b.detach()).item(); }
-
-// value + tangent e
-inline Tensor dual_of(const Tensor& value, const Tensor& tangent) {
-  const Tensor result = Tensor::empty(value.shape(), DType::dual);
-  const std::vector<double> values = value.to_vector(), tangents = tangent.to_vector();
-  for (std::size_t i = 0; i < values.size(); ++i) result.data<Dual>()[i] = Dual(values[i], tangents[i]);
-  return result;
-}
-
 // Random numbers in every parameter, so that none is zero by its initialisation. They depend on the path alone.
 inline void randomise(Module& module, DType dtype = DType::f64, double deviation = 0.4) {
   module.to(dtype);
@@ -253,6 +244,16 @@ inline void randomise(Module& module, DType dtype = DType::f64, double deviation
   }
 }
 
+inline std::vector<std::string> paths_of(const Module& module) {
+  std::vector<std::string> paths;
+  for (const Module::Parameter& each : module.parameters()) paths.push_back(each.path);
+  return paths;
+}
+inline std::vector<Tensor> parameters_of(const Module& module) {
+  std::vector<Tensor> tensors;
+  for (const Module::Parameter& each : module.parameters()) tensors.push_back(each.tensor);
+  return tensors;
+}
 inline Tensor parameter(const Module& module, const std::string& path) {
   for (const Module::Parameter& each : module.parameters())
     if (each.path == path) return each.tensor;

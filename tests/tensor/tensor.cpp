@@ -1,4 +1,4 @@
-// Shapes, strides, views, copies, versions and the texts of errors.
+// Shapes, strides, views, copies, versions, the texts of errors, and how tensors are printed.
 #include "tensor/tensor.h"
 
 #include <numeric>
@@ -255,4 +255,68 @@ TEST_CASE("errors name the op, what was given and what to do") {
   const CallSite site(here);
   CHECK(error_text([&] { (void)raw::add(f32, f64); }) ==
         to_text("tensor.cpp:", here.line(), ": add: a is f32, b is f64; equal dtypes required; convert with cast"));
+}
+
+TEST_CASE("beyond 2^31 elements indices are still right") {
+  const index_t count = index_t(3) << 30;
+  const Tensor large = Tensor::empty({count}, DType::boolean);  // pages that nobody touches cost nothing
+  const Tensor last = raw::slice(large, 0, count - 2, count);
+  kernels({}).fill(last, 0);
+  kernels({}).fill(raw::slice(large, 0, count - 1, count), 1);
+  CHECK(last.to_vector() == std::vector<double>{0, 1});
+  CHECK(raw::select(raw::reshape(large, {3, 1 << 15, 1 << 15}), 0, 2).at({(1 << 15) - 1, (1 << 15) - 1}) == 1);
+}
+
+TEST_CASE("printed: scalars stand on one line") {
+  CHECK(to_string(Tensor::scalar(2.5)) == "tensor f32 [] cpu 2.5");
+  CHECK(to_string(Tensor::scalar(3, DType::i64)) == "tensor i64 [] cpu 3");
+  CHECK(to_string(Tensor::scalar(1, DType::boolean)) == "tensor bool [] cpu true");
+  CHECK(to_string(Tensor()) == "tensor undefined");
+}
+
+TEST_CASE("printed: rows are nested and aligned") {
+  CHECK(to_string(Tensor::of({1, -2.5, 1000000, 0.1, 3, 1e-7}, {2, 3})) ==
+        "tensor f32 [2,3] cpu\n"
+        "[[    1,  -2.5, 1e+06],\n"
+        " [  0.1,     3, 1e-07]]");
+  CHECK(to_string(Tensor::of({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}, DType::i32)) ==
+        "tensor i32 [2,2,2] cpu\n"
+        "[[[1, 2],\n"
+        "  [3, 4]],\n"
+        " [[5, 6],\n"
+        "  [7, 8]]]");
+}
+
+TEST_CASE("printed: views print what they show") {
+  CHECK(to_string(raw::transpose(Tensor::of({1, 2, 3, 4, 5, 6}, {2, 3}))) ==
+        "tensor f32 [3,2] cpu\n"
+        "[[1, 4],\n"
+        " [2, 5],\n"
+        " [3, 6]]");
+}
+
+TEST_CASE("printed: NaN, infinities, negative zero, bools, duals and empty tensors") {
+  CHECK(to_string(Tensor::of({NAN, INFINITY, -INFINITY, -0.0}, {4})) == "tensor f32 [4] cpu\n[ nan,  inf, -inf,   -0]");
+  CHECK(to_string(Tensor::of({1, 0}, {2}, DType::boolean)) == "tensor bool [2] cpu\n[ true, false]");
+  CHECK(to_string(Tensor::zeros({2, 0})) == "tensor f32 [2,0] cpu\n[[],\n []]");
+  CHECK(to_string(Tensor::zeros({0})) == "tensor f32 [0] cpu\n[]");
+  const Tensor dual = Tensor::scalar(2, DType::dual);
+  dual.data<Dual>()->tangent = -0.5;
+  CHECK(to_string(dual) == "tensor dual [] cpu 2-0.5e");
+}
+
+TEST_CASE("printed: long axes show both ends") {
+  CHECK(to_string(Tensor::arange(9)) == "tensor i64 [9] cpu\n[0, 1, 2, ..., 6, 7, 8]");
+  CHECK(to_string(Tensor::arange(8)) == "tensor i64 [8] cpu\n[0, 1, 2, 3, 4, 5, 6, 7]");
+  CHECK(to_string(raw::reshape(Tensor::arange(18), {9, 2})) ==
+        "tensor i64 [9,2] cpu\n"
+        "[[ 0,  1],\n"
+        " [ 2,  3],\n"
+        " [ 4,  5],\n"
+        " ...,\n"
+        " [12, 13],\n"
+        " [14, 15],\n"
+        " [16, 17]]");
+  const Tensor huge = raw::expand(Tensor::scalar(1), {1000000, 1000000});  // printing reads only what it shows
+  CHECK(to_text(huge).size() < 300);
 }

@@ -107,7 +107,7 @@ struct LinearGeluLinear {
         refusal("linear_gelu_linear: bias_out is [4]; [3] required", linear_gelu_linear, draw::zeros(2, 3),
             draw::zeros(4, 3), draw::zeros(4), draw::zeros(3, 4), draw::zeros(4))};
   }
-  static Tensor reference(const std::vector<Tensor>& in) {
+  static Tensor composed(const std::vector<Tensor>& in) {
     return linear(gelu(linear(in[0], in[1], in[2])), in[3], in[4]);
   }
 };

@@ -1,20 +1,13 @@
 // The public gradient checker: whole models, kinks, refusals, and that it leaves everything as it was.
 #include "autograd/check/gradcheck.h"
 
-#include <doctest/doctest.h>
-
-#include "autograd/backward.h"
 #include "autograd/op.h"
-#include "autograd/ops.h"
-#include "tensor/random.h"
-#include "tensor/raw.h"
+#include "tests/support/tensors.h"
 
-namespace whence {
+using namespace whence;
+using namespace whence::test;
+
 namespace {
-
-Tensor normal(const Shape& shape, const char* purpose) {
-  return Tensor::normal(shape, 0, 1, Stream(5, purpose), DType::f64);
-}
 
 // y = 3 x with a backward that is right but for one element.
 struct OneElementWrong {
@@ -46,10 +39,10 @@ struct FrozenCube {
 };
 
 struct TwoLayers {
-  Tensor w1 = requires_grad(normal({8, 5}, "w1")), b1 = requires_grad(normal({8}, "b1"));
-  Tensor gain = requires_grad(normal({8}, "gain")), shift = requires_grad(normal({8}, "shift"));
-  Tensor w2 = requires_grad(normal({3, 8}, "w2"));
-  Tensor x = normal({4, 5}, "x"), target = Tensor::of({0, 2, 1, 2}, {4}, DType::i64);
+  Tensor w1 = normal_leaf({8, 5}, 1), b1 = normal_leaf({8}, 2);
+  Tensor gain = normal_leaf({8}, 3), shift = normal_leaf({8}, 4);
+  Tensor w2 = normal_leaf({3, 8}, 5);
+  Tensor x = normal({4, 5}, 6), target = Tensor::of({0, 2, 1, 2}, {4}, DType::i64);
 
   Tensor loss() const {
     const Tensor hidden = gelu(layer_norm(linear(x, w1, b1), gain, shift));
@@ -79,7 +72,7 @@ TEST_CASE("gradcheck passes a model by its parameters and leaves it untouched") 
 }
 
 TEST_CASE("a constant in f64 beside a checked input is a constant") {
-  const Tensor x = normal({3, 4}, "x"), offset = normal({4}, "offset");
+  const Tensor x = normal({3, 4}, 6), offset = normal({4}, 7);
   CHECK(gradcheck(
       [&] {
         return concat_along(0, {multiply(add(x, offset), cast(offset, DType::f64)), unsqueeze(offset, 0)});
@@ -100,7 +93,7 @@ TEST_CASE("the gradient of a cast has the dtype of what was cast") {
 }
 
 TEST_CASE("the wrong element of a large input is found") {
-  const Tensor x = normal({20, 30}, "x");
+  const Tensor x = normal({20, 30}, 6);
   const GradcheckReport report = gradcheck([&] { return apply(OneElementWrong{437}, Site::current(), x); }, {{"x", x}});
   CHECK_FALSE(report.ok());
   CHECK(report.inputs[0].duals.where == "[14,17]");
@@ -132,7 +125,7 @@ TEST_CASE("an integer position of lerp_at is a kink where we return 0, as the pa
 }
 
 TEST_CASE("a function that differs from call to call is reported") {
-  const Tensor x = normal({3}, "x");
+  const Tensor x = normal({3}, 6);
   std::uint64_t step = 0;
   const GradcheckReport report = gradcheck([&] { return dropout(x, 0.5, Stream(1, "drop", step++)); }, {{"x", x}});
   CHECK_FALSE(report.ok());
@@ -140,24 +133,15 @@ TEST_CASE("a function that differs from call to call is reported") {
 }
 
 TEST_CASE("inputs that cannot be checked are refused by name") {
-  const auto text_of = [](const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      return text.substr(text.find(": ") + 2);
-    }
-    return std::string("nothing was thrown");
-  };
-  const Tensor single = Tensor::zeros({2}), x = requires_grad(normal({2}, "x")), y = exp(x);
-  CHECK(text_of([&] {
+  const Tensor single = Tensor::zeros({2}), x = normal_leaf({2}, 6), y = exp(x);
+  CHECK(message([&] {
     (void)gradcheck([&] { return exp(single); }, {{"w", single}});
   }) == "gradcheck: w is f32; f64 required, because rounding would hide what is looked for; cast the inputs and "
         "parameters to f64 first");
-  CHECK(text_of([&] {
+  CHECK(message([&] {
     (void)gradcheck([&] { return exp(y); }, {{"y", y}});
   }) == "gradcheck: y is a result of exp; a leaf required; use detach() first");
-  CHECK(text_of([&] {
+  CHECK(message([&] {
     (void)gradcheck([&] { return exp(x); }, {{"x", x}, {"again", x}});
   }) == "gradcheck: again is named twice; each tensor once required");
   CHECK(gradcheck(
@@ -166,7 +150,7 @@ TEST_CASE("inputs that cannot be checked are refused by name") {
 }
 
 TEST_CASE("numbers are back after f has thrown") {
-  const Tensor x = normal({3}, "x");
+  const Tensor x = normal({3}, 6);
   const std::vector<double> before = x.to_vector();
   int calls = 0;
   CHECK_THROWS_AS((void)gradcheck(
@@ -182,12 +166,12 @@ TEST_CASE("numbers are back after f has thrown") {
 }
 
 TEST_CASE("an input that f does not read has derivative 0") {
-  const Tensor x = normal({3}, "x"), unused = normal({2}, "unused");
+  const Tensor x = normal({3}, 6), unused = normal({2}, 8);
   CHECK(gradcheck([&] { return square(x); }, {{"x", x}, {"unused", unused}}).ok());
 }
 
 TEST_CASE("second derivatives: right ones pass, a frozen one is caught") {
-  const Tensor x = normal({4}, "x");
+  const Tensor x = normal({4}, 6);
   const GradcheckReport right = gradgradcheck([&] { return multiply(x, square(x)); }, {{"x", x}});
   CHECK_MESSAGE(right.ok(), right.text());
   REQUIRE(right.inputs.size() == 2);
@@ -196,5 +180,3 @@ TEST_CASE("second derivatives: right ones pass, a frozen one is caught") {
   CHECK_FALSE(gradgradcheck([&] { return apply(FrozenCube{}, Site::current(), x); }, {{"x", x}}).ok());
   CHECK_FALSE(tracked(x));
 }
-
-}  // namespace whence

@@ -1,23 +1,17 @@
 // Can the checks fail? Every registered op in turn, and so every function of one number, is given faults in its
 // backward; gradcheck as the battery runs it must see each of them.
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <set>
 
-#include "autograd/backward.h"
 #include "autograd/check/gradcheck.h"
 #include "autograd/check/samples.h"
 #include "autograd/node.h"
-#include "autograd/ops.h"
-#include "tensor/random.h"
-#include "tensor/raw.h"
+#include "tests/support/tensors.h"
 
-namespace whence {
+using namespace whence;
+using namespace whence::test;
+
 namespace {
 
 // What becomes of the gradient dx of input k.
@@ -129,8 +123,7 @@ TEST_CASE("every op with a fault in its backward is caught, without one it passe
 }
 
 TEST_CASE("differences alone do not see a relative error of 1e-7, duals do") {
-  const std::vector<Tensor> in{Tensor::normal({3, 4}, 0, 1, Stream(11, "a"), DType::f64),
-      Tensor::normal({3, 4}, 0, 1, Stream(11, "b"), DType::f64)};
+  const std::vector<Tensor> in{normal({3, 4}, 1), normal({3, 4}, 2)};
   const GradcheckReport report = check([&] { return multiply(in[0], in[1]); }, in, scaled(1 + 1e-7));
   CHECK_FALSE(report.ok());
   CHECK(report.inputs[0].duals.relative > 1e-8);
@@ -140,7 +133,7 @@ TEST_CASE("differences alone do not see a relative error of 1e-7, duals do") {
 // Why a loss of .sum() is no test: with a cotangent of ones every softmax gradient is 0, whatever its factor or sign,
 // and a permutation's is 1 everywhere, inverted or not.
 TEST_CASE("a cotangent of ones would let faults of softmax and permute pass") {
-  const Tensor x = requires_grad(Tensor::normal({3, 3, 3}, 0, 1, Stream(11, "x"), DType::f64));
+  const Tensor x = normal_leaf({3, 3, 3}, 1);
   const auto gradient_of_sum = [&](const Tensor& y, const Fault& fault) {
     return grad(with_fault(y, fault), Tensor::ones(y.shape(), DType::f64), {x})[0].to_vector();
   };
@@ -150,5 +143,3 @@ TEST_CASE("a cotangent of ones would let faults of softmax and permute pass") {
   CHECK(gradient_of_sum(permute(x, {1, 2, 0}), turned) == std::vector<double>(27, 1));
   CHECK_FALSE(check([&] { return permute(x, {1, 2, 0}); }, {x}, turned).ok());
 }
-
-}  // namespace whence

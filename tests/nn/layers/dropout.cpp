@@ -1,9 +1,7 @@
 // Dropout as a module: when it acts, what its draw depends on, what it keeps on average.
 #include "nn/layers/dropout.h"
 
-#include <doctest/doctest.h>
-
-#include "tests/support/schemes.h"
+#include "tests/support/tensors.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -52,22 +50,6 @@ TEST_CASE("dropout keeps the mean, drops its share, and its gradient has the sam
   CHECK(std::fabs(share_of_zeros(y) - 0.25) < 0.006);  // four deviations of 90 000 draws
   CHECK(std::fabs(mean(y).item() - 1) < 0.008);
   CHECK(same_bits(grad(sum(y), {}, {x})[0], y.detach()));
-}
-
-TEST_CASE("a decoder drops in training only, and differently at each step") {
-  TransformerOptions options = small("cope");
-  options.dropout = 0.2;
-  const auto model = random_decoder(options);
-  options.dropout = 0;
-  const auto plain = random_decoder(options);
-  const Tensor tokens = random_tokens(2, 9, 5);
-  CHECK(same_bits((*model)(tokens), (*plain)(tokens)));
-  const auto trained = [&](std::uint64_t step) {
-    return (*model)(tokens, {.training = true, .seed = 1, .step = step});
-  };
-  CHECK(same_bits(trained(1), trained(1)));
-  CHECK(distance(trained(1), trained(2)) > 0.01);
-  CHECK(distance(trained(1), (*model)(tokens)) > 0.01);
 }
 
 TEST_CASE("probabilities that are none are refused") {

@@ -14,14 +14,21 @@ Tensor added(const Bare& scheme, const AttendInputs& inputs) {
   return (scheme.logits(inputs) - Bare("none").logits(inputs)).detach();
 }
 
-double at(const Tensor& x, index_t head, index_t i, index_t j) {
-  return select(select(select(select(x, 0, 0), 0, head), 0, i), 0, j).item();
-}
+double at(const Tensor& x, index_t head, index_t i, index_t j) { return x.at({0, head, i, j}); }
 
 AttendInputs shifted(AttendInputs inputs, double by) {
   Positions& positions = inputs.sequence.positions;
   positions.query = positions.query + by, positions.key = positions.key + by;
   return inputs;
+}
+
+// q and k [1 1 t d] after a scheme's rotation at positions from `first` on.
+std::pair<Tensor, Tensor> rotated(const std::string& text, Tensor q, Tensor k, double first) {
+  Positions positions = Sequence::run(q.size(2)).positions;
+  positions.query = positions.key = positions.query + first;
+  const auto scheme = parse_schemes(text)[0].make({q.size(3), 1, q.size(2)});
+  dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(q, k, positions);
+  return {q, k};
 }
 
 Tensor column(const std::vector<double>& numbers) {
@@ -40,6 +47,42 @@ Tensor bias_at(const std::string& text, const std::vector<double>& distances, DT
 }
 
 }  // namespace
+
+TEST_CASE("RoPE: a width below the head's leaves the other dims, and the base sets the slow pairs") {
+  const Tensor q = normal({1, 1, 6, 8}, 1), k = normal({1, 1, 6, 8}, 2);
+  const auto [pq, pk] = rotated("rope(width=4)", q, k, 0);
+  CHECK(same_bits(slice(pq, 3, 4, 8), slice(q, 3, 4, 8)));
+  const auto [nq, nk] = rotated("rope", slice(q, 3, 0, 4), slice(k, 3, 0, 4), 0);
+  CHECK(distance(slice(pq, 3, 0, 4), nq) < 1e-15);  // frequencies come from the rotated width
+  CHECK(distance(slice(pk, 3, 0, 4), nk) < 1e-15);
+  const Tensor bq = rotated("rope(base=100, width=4)", q, k, 0).first;
+  for (index_t t = 0; t < 6; ++t) {  // pair 1 of width 4: base^(-1/2) = 1/10
+    const double angle = static_cast<double>(t) / 10, a = at(q, 0, t, 1), b = at(q, 0, t, 3);
+    CHECK(std::fabs(at(bq, 0, t, 1) - (a * std::cos(angle) - b * std::sin(angle))) < 1e-15);
+    CHECK(std::fabs(at(bq, 0, t, 3) - (b * std::cos(angle) + a * std::sin(angle))) < 1e-15);
+  }
+  const Tensor one = Tensor::of({1, 0}, {1, 1, 1, 2}, DType::f64);
+  CHECK(distance(rotated("rope", one, one, 1e6).first,
+            Tensor::of({std::cos(1e6), std::sin(1e6)}, {1, 1, 1, 2}, DType::f64)) < 1e-15);
+}
+
+TEST_CASE("with all parameters at 0, or put inside their bounds from there, biases and gradients are finite") {
+  for (const std::string text : {"kerple", "kerple(form=power)", "fire(width=4)", "t5", "alibi"}) {
+    for (const double value : {0.0, -1.0}) {
+      CAPTURE(text);
+      CAPTURE(value);
+      const Bare scheme(text);
+      for (const Module::Parameter& parameter : scheme.root().parameters()) {
+        kernels({}).fill(parameter.tensor.detach(), value);
+        parameter.put_inside_bounds();
+      }
+      const Tensor output = scheme.output(random_inputs(6));
+      CHECK(std::isfinite(largest(output)));
+      for (const Tensor& each : grad(sum(square(output)), {}, parameters_of(scheme.root()), {.allow_unused = true}))
+        if (each.defined()) CHECK(std::isfinite(largest(each)));
+    }
+  }
+}
 
 TEST_CASE("moving all positions changes something in FIRE") {
   const AttendInputs inputs = random_inputs(9);

@@ -105,14 +105,8 @@ const WorkedFamily contextual_family(contextual()), dape_family(dape()), cdape_f
 
 }  // namespace
 
-TEST_CASE("worked examples: variants of CoPE, hard attention") {
-  for (const Setting& setting : contextual_family.settings()) check_worked(setting);
-}
+TEST_CASE("worked examples: variants of CoPE, hard attention") { check_worked(contextual_family); }
 
-TEST_CASE("worked examples: DAPE") {
-  for (const Setting& setting : dape_family.settings()) check_worked(setting);
-}
+TEST_CASE("worked examples: DAPE") { check_worked(dape_family); }
 
-TEST_CASE("worked examples: CDAPE") {
-  for (const Setting& setting : cdape_family.settings()) check_worked(setting);
-}
+TEST_CASE("worked examples: CDAPE") { check_worked(cdape_family); }

@@ -83,7 +83,7 @@ void check_buckets(const json& table_of_file, bool causal) {
 }  // namespace
 
 TEST_CASE("worked examples: Shaw, relative, Transformer-XL, T5, KERPLE, Sandwich, FIRE, YaRN, drawn positions") {
-  for (const Setting& setting : family.settings()) check_worked(setting);
+  check_worked(family);
 }
 
 TEST_CASE("T5's buckets of the worked table") {
@@ -92,7 +92,7 @@ TEST_CASE("T5's buckets of the worked table") {
 }
 
 TEST_CASE("worked examples of T5 and Shaw: buckets and rows of all pairs") {
-  for (const Setting& setting : family.settings()) {
+  for (const Setting& setting : family.settings) {
     const json& outputs = worked_json(setting.name).at("outputs");
     if (!outputs.contains("bucket") && !outputs.contains("idx")) continue;
     CAPTURE(setting.name);

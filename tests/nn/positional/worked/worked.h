@@ -1,9 +1,7 @@
 // The worked numbers of every scheme and how they are checked: logits, patterns, outputs, named intermediates and all
-// gradients of two losses, in f64. tests/nn/positional/worked/examples.json was made by PyTorch; its meta entry says how. Each
-// worked_*.cpp lists its examples.
+// gradients of two losses, in f64. examples.json was made by PyTorch; its meta entry says how. Each file beside this one
+// lists its examples.
 #pragma once
-
-#include <doctest/doctest.h>
 
 #include <fstream>
 #include <map>
@@ -57,20 +55,16 @@ struct Setting {
   bool exact_gradient = true;  // false: backward is on purpose not the derivative of forward
 };
 
-// The settings of all worked_*.cpp, by name: each file adds its own with a static object.
-class WorkedFamily {
- public:
-  explicit WorkedFamily(std::vector<Setting> settings) : settings_(std::move(settings)) {
-    for (const Setting& setting : settings_) names().push_back(setting.name);
+// The settings of one file, which takes part by a static object; the names of all are counted.
+struct WorkedFamily {
+  explicit WorkedFamily(std::vector<Setting> all) : settings(std::move(all)) {
+    for (const Setting& setting : settings) names().push_back(setting.name);
   }
-  const std::vector<Setting>& settings() const { return settings_; }
   static std::vector<std::string>& names() {
     static std::vector<std::string> all;
     return all;
   }
-
- private:
-  std::vector<Setting> settings_;
+  const std::vector<Setting> settings;
 };
 
 // One example: its inputs and parameters as leaves, and the schemes that they belong to.
@@ -169,66 +163,51 @@ class Example {
   std::unique_ptr<BareAttention> scheme_;
 };
 
-// Gradients of `loss` by all inputs and parameters against those of the file.
-inline void check_gradients(const Tensor& loss, const json& expected, const std::vector<Named>& leaves) {
-  CHECK(expected.size() == leaves.size());  // no gradient of the file is forgotten
-  std::vector<Tensor> handles;
-  for (const Named& each : leaves) handles.push_back(each.tensor);
-  const std::vector<Tensor> found = grad(loss, {}, handles, {.allow_unused = true});
-  for (std::size_t k = 0; k < leaves.size(); ++k) {
-    CAPTURE(leaves[k].name);
-    const Tensor wanted = reshape(worked_tensor(expected.at(leaves[k].name)), leaves[k].tensor.shape());
-    CHECK(
-        distance(found[k].defined() ? found[k] : Tensor::zeros(wanted.shape(), DType::f64), wanted) < worked_tolerance);
+// The loss that weighs the numbers of y, and its gradients by all inputs and parameters. The file has two losses of an
+// example, whose names end differently.
+inline void check_loss(const Example& it, const Tensor& y, const char* weights, const std::string& end = "") {
+  const json &expected = it.expected(), &gradients = expected.at("grads" + end);
+  const Tensor loss = sum(y * worked_tensor(expected.at(weights)));
+  CHECK(std::fabs(loss.item() - expected.at("loss" + end).get<double>()) < worked_tolerance);
+  CHECK(gradients.size() == it.leaves().size());  // no gradient of the file is forgotten
+  const std::vector<Named> found = gradients_of(loss, {}, it.leaves());
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    CAPTURE(found[k].name);
+    const Tensor wanted = worked_tensor(gradients.at(it.leaves()[k].name));
+    CHECK(distance(reshape(found[k].tensor, wanted.shape()), wanted) < worked_tolerance);
   }
 }
 
-inline void check_loss(const Tensor& loss, const json& expected) {
-  CHECK(std::fabs(loss.item() - expected.get<double>()) < worked_tolerance);
+inline void check_output(const Example& it, const Tensor& output) {
+  CHECK(distance(output, worked_tensor(it.expected().at("outputs").at("attn_out"))) < worked_tolerance);
+  check_loss(it, output, "W_out", "_attn_out");
 }
 
 // Masked logits are unspecified and not compared.
-inline void check_reference(const Example& it) {
-  const json &expected = it.expected(), &outputs = expected.at("outputs");
+inline void check_attention(const Example& it) {
+  const json& outputs = it.expected().at("outputs");
   const Example::Result result = it.run();
   CHECK(distance(masked(result.logits, it.mask()), masked(worked_tensor(outputs.at("logits_premask")), it.mask())) <
         worked_tolerance);
   CHECK(distance(result.pattern, worked_tensor(outputs.at("probs"))) < worked_tolerance);
-  CHECK(distance(result.output, worked_tensor(outputs.at("attn_out"))) < worked_tolerance);
-  const Tensor loss = sum(result.logits * worked_tensor(expected.at("W")));
-  const Tensor loss_of_output = sum(result.output * worked_tensor(expected.at("W_out")));
-  check_loss(loss, expected.at("loss"));
-  check_loss(loss_of_output, expected.at("loss_attn_out"));
-  check_gradients(loss, expected.at("grads"), it.leaves());
-  check_gradients(loss_of_output, expected.at("grads_attn_out"), it.leaves());
+  check_loss(it, result.logits, "W");
+  check_output(it, result.output);
+  if (!it.has_two_layers()) check_output(it, it.output(strips_executor()));  // their sum is in no other run
 }
 
-// The sum of two layers' logits exists in the reference run only.
-inline void check_executor(const Example& it, const Executor& executor) {
-  if (it.has_two_layers()) return;
-  CAPTURE(executor.name());
-  REQUIRE(executor.refusal(it.stages()) == "");
-  const json& expected = it.expected();
-  const Tensor output = it.output(executor), loss = sum(output * worked_tensor(expected.at("W_out")));
-  CHECK(distance(output, worked_tensor(expected.at("outputs").at("attn_out"))) < worked_tolerance);
-  check_loss(loss, expected.at("loss_attn_out"));
-  check_gradients(loss, expected.at("grads_attn_out"), it.leaves());
-}
-
+// Of pairs, those that the mask allows.
 inline void check_intermediate(const Example& it, const Intermediate& wanted, const Capture& capture) {
   CAPTURE(wanted.name);
+  const Tensor numbers = worked_tensor(it.expected().at("outputs").at(wanted.name)) * wanted.factor, mask = it.mask();
+  const bool by_pair = numbers.rank() == 4 && numbers.size(2) == mask.size(0) && numbers.size(3) == mask.size(1) &&
+                       !wanted.name.ends_with("_rot");
   bool found = false;
   for (const std::string& seen : capture.names()) {
     if (!("." + seen).ends_with("." + wanted.probe)) continue;
     found = true;
-    const Tensor numbers = worked_tensor(it.expected().at("outputs").at(wanted.name)) * wanted.factor;
-    const Tensor ours =
-        expand(reshape(capture[seen].value(), numbers.rank() == 2 ? numbers.shape() : capture[seen].value().shape()),
-            numbers.shape());
-    const bool by_pair = numbers.rank() == 4 && numbers.size(2) == it.mask().size(0) &&
-                         numbers.size(3) == it.mask().size(1) && wanted.name != "q_rot" && wanted.name != "k_rot";
-    CHECK((by_pair ? distance(masked(ours, it.mask()), masked(numbers, it.mask())) : distance(ours, numbers)) <
-          worked_tolerance);
+    const Tensor value = capture[seen].value();
+    const Tensor ours = expand(numbers.rank() == 2 ? reshape(value, numbers.shape()) : value, numbers.shape());
+    CHECK((by_pair ? distance(masked(ours, mask), masked(numbers, mask)) : distance(ours, numbers)) < worked_tolerance);
   }
   CHECK_MESSAGE(found, "no probe's name ends with " << wanted.probe);
 }
@@ -237,17 +216,11 @@ inline void check_intermediates(const Example& it) {
   const Capture capture("*");
   (void)it.run();
   for (const Intermediate& wanted : it.setting().intermediates) check_intermediate(it, wanted, capture);
-  const auto known = [&](const std::string& name) {
-    const Setting& setting = it.setting();
-    return name == "logits_premask" || name == "probs" || name == "attn_out" ||
-           std::count(setting.unseen.begin(), setting.unseen.end(), name) > 0 ||
-           std::any_of(setting.intermediates.begin(), setting.intermediates.end(),
-               [&](const auto& each) { return each.name == name; });
-  };
-  for (const auto& entry : it.expected().at("outputs").items()) {
-    const std::string& name = entry.key();
-    CHECK_MESSAGE(known(name), name << " of the file is neither compared nor declared unseen");
-  }
+  std::vector<std::string> known{"logits_premask", "probs", "attn_out"};
+  known.insert(known.end(), it.setting().unseen.begin(), it.setting().unseen.end());
+  for (const Intermediate& each : it.setting().intermediates) known.push_back(each.name);
+  for (const auto& entry : it.expected().at("outputs").items())
+    CHECK_MESSAGE(std::ranges::count(known, entry.key()), entry.key() << " is neither compared nor declared unseen");
 }
 
 inline void check_worked_gradcheck(const Example& it) {
@@ -263,29 +236,27 @@ inline void check_worked_gradcheck(const Example& it) {
 }
 
 inline void check_embedding(const Example& it) {
-  const json &expected = it.expected(), &outputs = expected.at("outputs");
+  const json& outputs = it.expected().at("outputs");
   const Tensor output = it.embedded(), x = it.input("x");
   CHECK(distance(output, worked_tensor(outputs.at("out"))) < worked_tolerance);
   if (outputs.contains("table"))
-    CHECK(distance((output - x).detach(), reshape(worked_tensor(outputs.at("table")), x.shape())) < worked_tolerance);
-  const Tensor loss = sum(output * worked_tensor(expected.at("W")));
-  check_loss(loss, expected.at("loss"));
-  check_gradients(loss, expected.at("grads"), it.leaves());
+    CHECK(distance(output - x, reshape(worked_tensor(outputs.at("table")), x.shape())) < worked_tolerance);
+  check_loss(it, output, "W");
 }
 
-// Everything that the file says about one example.
-inline void check_worked(const Setting& setting) {
-  CAPTURE(setting.name);
-  const Example it(setting);
-  if (it.embeds()) {
-    check_embedding(it);
-  } else {
-    check_reference(it);
-    check_executor(it, reference_executor());
-    check_executor(it, strips_executor());
-    check_intermediates(it);
+// Everything that the file says about each example.
+inline void check_worked(const WorkedFamily& family) {
+  for (const Setting& setting : family.settings) {
+    CAPTURE(setting.name);
+    const Example it(setting);
+    if (it.embeds()) {
+      check_embedding(it);
+    } else {
+      check_attention(it);
+      check_intermediates(it);
+    }
+    check_worked_gradcheck(it);
   }
-  check_worked_gradcheck(it);
 }
 
 }  // namespace whence::test
