@@ -1,35 +1,22 @@
 // Checkpoints: bitwise round trips and resumes; damage, interrupted saves and a second process.
 #include "nn/io/checkpoint.h"
 
-#include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmath>
 #include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <limits>
-#include <optional>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "nn/io/safetensors.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/mlp.h"
-#include "tensor/random.h"
-#include "tensor/raw.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
-namespace whence {
+using namespace whence;
+using namespace whence::test;
+
 namespace {
 
 namespace fs = std::filesystem;
-using test::Scratch;
 
 struct Regression final : Module {
   MLP mlp;
@@ -80,8 +67,7 @@ std::string rewrite(const fs::path& path, const std::function<void(SafetensorsFi
 
 // Leaves the file as another program would have written it.
 void remove_seal(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::string bytes = text_of(path);
   bytes.replace(bytes.find(seal_key), 11, "unknown.key");
   std::ofstream(path, std::ios::binary) << bytes;
 }
@@ -112,10 +98,7 @@ struct Saved {
     damage(copy);
     train(model, adam, 4, 4);
     const std::vector<double> before = numbers(model, adam);
-    std::string message;
-    try {
-      load_checkpoint(copy.string(), model.parameters(), &adam);
-    } catch (const Kind& problem) { message = problem.what(); }
+    const std::string message = error_text<Kind>([&] { load_checkpoint(copy.string(), model.parameters(), &adam); });
     CHECK(numbers(model, adam) == before);
     CHECK(message.starts_with(copy.string()));
     return message;
@@ -273,9 +256,7 @@ TEST_CASE("missing, cut and foreign files of a checkpoint are refused, and nothi
       });
     };
   };
-  const auto says = [&](const std::string& message, const char* words) {
-    CHECK_MESSAGE(message.find(words) != std::string::npos, message);
-  };
+  const auto says = [](const std::string& message, const char* words) { CHECK_MESSAGE(has(message, words), message); };
   says(saved.refusal<DoesNotFit>(metadata("whence.format", "4")), "has format 4; this build reads format 3");
   says(saved.refusal<FileError>(metadata("whence.format", {})),
       "lacks metadata whence.format; weights that a checkpoint");
@@ -327,12 +308,9 @@ TEST_CASE("one flipped bit anywhere in any file of a checkpoint is refused with 
       const std::size_t bit = 8 * byte + byte * 5 % 8;
       CAPTURE(name);
       CAPTURE(bit);
-      const test::FlippedBit flipped(path, bit);
-      std::string message;
-      try {
-        load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
-      } catch (const InputError& problem) { message = problem.what(); }
-      CHECK(message.find(name) != std::string::npos);
+      const FlippedBit flipped(path, bit);
+      CHECK(has(
+          error_text<InputError>([&] { load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam); }), name));
     }
   }
   CHECK(numbers(saved.model, saved.adam) == before);
@@ -347,7 +325,7 @@ TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what not
   for (const std::string& name : names_in(saved.folder)) {
     CAPTURE(name);
     const std::string path = saved.folder + "/" + name, seal = read_safetensors(path).seal;
-    const test::FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // of a number
+    const FlippedBit flipped(path, 8 * (fs::file_size(path) - 2) + 1);  // of a number
     CHECK_THROWS_WITH_AS(load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam),
         doctest::Contains((path + ": is damaged").c_str()), FileError);
     Trust trust{.accept_damaged = true};
@@ -394,17 +372,14 @@ TEST_CASE("a save that the system refuses leaves the earlier checkpoint and noth
   for (const rlim_t bytes : {0u, 100u, 1000u}) {
     const rlimit limit{bytes, before.rlim_max};
     setrlimit(RLIMIT_FSIZE, &limit);
-    std::string message;
-    try {
+    const std::string message = error_text<SystemError>([&] {
       folder.save(saved.model.parameters(), saved.adam, {4, 11, {}});
-    } catch (const SystemError& problem) { message = problem.what(); }
+    });
     setrlimit(RLIMIT_FSIZE, &before);
-    CHECK(message.find("cannot write: File too large") != std::string::npos);
+    CHECK(has(message, "cannot write: File too large"));
     CHECK(names_in(saved.scratch / "run") == Names{"lock", "step-000003"});
   }
   std::signal(SIGXFSZ, heeded);
   load_checkpoint(saved.folder, saved.model.parameters(), &saved.adam);
   CHECK(saved.adam.steps() == 3);
 }
-
-}  // namespace whence
