@@ -61,7 +61,7 @@ def finite(folder):
     return None
 
 
-def attack_options(attack, whole=False):
+def attack_options(attack, whole):
     attack.text()
     attack.language("lm"), attack.trained("run")
     attack.run(["tokenize", "--data", "text.txt", "--kind", "bpe", "--vocabulary", "300", "--out", "bpe.json"])
