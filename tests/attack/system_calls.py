@@ -17,10 +17,11 @@ def calls_of(attack):
 
 def attack_system_calls(attack, whole):
     wanted, calls = calls_of(attack)
-    # A save, the second, from its temporary folder to what it removes: killed at each of its calls.
-    save = range(next(n for n, _, path in calls if "step-000002" in path), next(n for n, _, path in calls if "step-000003" in path))
-    plan, killed = [["--kill", n] for n in save], 0
-    rest = [["--kill", n] for n, _, _ in calls if n not in save]
+    # Killed at each call of a save, the second, from its temporary folder to what it removes, and of what is written at the end.
+    first = lambda text: next(n for n, _, path in calls if text in path)
+    written = {*range(first("step-000002"), first("step-000003")), *range(first("run/weights.safetensors.tmp"), calls[-1][0] + 1)}
+    plan, killed = [["--kill", n] for n in written], 0
+    rest = [["--kill", n] for n, _, _ in calls if n not in written]
     rest += [["--fail", n, error, *lasting] for n, _, _ in calls for error in ERRORS
              for lasting in ([], ["--lasting"]) if not (lasting and error == "EINTR")]  # who is interrupted for ever tries for ever
     attack.random.shuffle(rest)
@@ -35,6 +36,6 @@ def attack_system_calls(attack, whole):
         out = attack.new("run")
         injected = ["--after", out, *how, "--", attack.program, *RUN, "--out", out]
         ended = attack.run(injected, program=[attack.tool("whence_inject")])
-        killed += how[0] == "--kill" and how[1] in save
+        killed += how[0] == "--kill" and how[1] in written
         attack.judge_disturbed(ended, out, wanted, f"whence_inject {' '.join(map(str, injected))}", {0, 137} if how[0] == "--kill" else {0, 4})
-    attack.notes.append(f"killed at {killed} of {len(save)} calls of a save; {len(calls)} calls in all")
+    attack.notes.append(f"killed at {killed} of {len(written)} calls of a save and of the end; {len(calls)} calls in all")
