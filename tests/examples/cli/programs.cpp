@@ -57,41 +57,6 @@ TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps
   CHECK(fs::exists(precious));
 }
 
-TEST_CASE("programs: a damaged or foreign checkpoint is refused by name") {
-  const Scratch scratch("programs-damaged");
-  const fs::path out = scratch / "out";
-  const std::vector<std::string> sizes{"--scheme", "none", "--steps", "4", "--warm-up", "1", "--save-every", "4"};
-  REQUIRE(run("train", tiny(out, sizes)).code == 0);
-  std::vector<std::string> resume = sizes;
-  resume.push_back("--resume");
-  CHECK(run("train", tiny(out, resume)).code == 0);  // nothing left to train
-
-  const fs::path weights = out / "checkpoints/step-000004/weights.safetensors";
-  const std::string good = text_of(weights);
-  std::ofstream(weights, std::ios::binary) << good.substr(0, good.size() / 2);
-  const Outcome truncated = run("train", tiny(out, resume));
-  CHECK(truncated.code == 3);
-  CHECK_MESSAGE(has(truncated.err, "weights.safetensors"), truncated.err);
-  CHECK(lines_in(truncated.err) == 1);
-  std::ofstream(weights, std::ios::binary) << "PK\x03\x04 a zip file with weights of another program";
-  const Outcome foreign = run("train", tiny(out, resume));
-  CHECK(foreign.code == 3);
-  CHECK(lines_in(foreign.err) == 1);
-
-  std::string flipped = good;
-  flipped[flipped.size() - 2] = static_cast<char>(flipped[flipped.size() - 2] ^ 4);
-  std::ofstream(weights, std::ios::binary) << flipped;
-  const Outcome damaged = run("train", tiny(out, resume));
-  CHECK(damaged.code == 3);
-  CHECK_MESSAGE(damaged.err.find(weights.string() + ": is damaged: its SHA-256 is ") != std::string::npos, damaged.err);
-  CHECK(lines_in(damaged.err) == 1);
-  resume.push_back("--accept-damaged");
-  const Outcome accepted = run("train", tiny(out, resume));
-  CHECK(accepted.code == 0);
-  CHECK_MESSAGE(accepted.err.starts_with("warning: " + weights.string() + ": is damaged"), accepted.err);
-  CHECK_MESSAGE(has(accepted.err, "it is used all the same"), accepted.err);
-}
-
 TEST_CASE("programs: the quickstart's smoke run writes its page and its table") {
   const Scratch scratch("programs-quickstart");
   const fs::path out = scratch / "out";
@@ -133,4 +98,18 @@ TEST_CASE("programs: a loss that is not finite stops the run, and --check-finite
   CHECK(named.code == 6);
   CHECK_MESSAGE(has(named.err, "; finite numbers required; input 0 is "), named.err);
   CHECK(lines_in(named.err) == 1);
+}
+
+TEST_CASE("programs: with standard output and error closed, what is printed lands in no file of the run") {
+  const Scratch scratch("programs-closed");
+  std::string command = program_folder() + "/whence train";
+  for (const std::string& word : tiny(scratch / "out", {"--steps", "20", "--save-every", "5"}))
+    if (word != "--quiet") command += " " + word;
+  for (const char* closed : {"2>&- > /dev/null", "1>&- 2>&-"}) {
+    fs::remove_all(scratch / "out");
+    CHECK(std::system((command + " " + closed).c_str()) == 0);
+    CHECK(text_of(scratch / "out/checkpoints/lock").empty());
+    std::istringstream log(text_of(scratch / "out/metrics.jsonl"));
+    for (std::string line; std::getline(log, line);) CHECK_MESSAGE(line.starts_with("{\""), line);
+  }
 }

@@ -22,6 +22,7 @@ void prepare() {
     text += "the cat number " + std::to_string(line) + (line % 10 ? " sat\n" : " sat\n\n\n\n");
   std::filesystem::create_directories("tree");
   std::filesystem::create_directory_symlink("tree", "link");
+  std::filesystem::create_symlink("text.txt", "link.txt");
   for (const char* file : {"text.txt", "tree/text.txt"}) write(file, text);
   write("empty.txt", "");
   write("short.txt", "abc\n\n\n\ndef");
@@ -184,6 +185,9 @@ TEST_CASE("refusals: bad usage is one line that says what was given and what is 
           {"tokenize --data text.txt --out ./text.txt", 2,
               "--out: ./text.txt given; another file than the one that is read required; "},
           {"tokenize --data tree/text.txt --out link/text.txt", 2, "--out: link/text.txt given; another file "},
+          {"tokenize --data text.txt --out link.txt", 2, "--out: link.txt given; another file "},
+          {"tokenize --kind bytes --out " + std::string(256, 'n'), 4, "...File name too long"},
+          {"tokenize --data " + std::string(5000, 'n'), 4, "...File name too long"},
           {"generate", 2, "--run: nothing given; the folder of a run required; "},
           {"generate --run none", 4, "none/run.json: cannot read: "},
           {"generate --run lm --temperature -1", 2, "--temperature: -1 given; "},
@@ -336,6 +340,7 @@ TEST_CASE("refusals: bad usage is one line that says what was given and what is 
           {"look cope --given none --causes", 4, "none: cannot read: "},
           {"look cope --given x --causes", 3, "x: "},
           {"look cope --given qkv --length 3", 2, "--length: 3 given; it has no effect without tokens; "},
+          {"look forgetting --given qkv", 3, "qkv: no tensor x"},
           {"look sinusoidal --given qkv", 2, "...adds to x alone"},
       })
     check_refused(row);

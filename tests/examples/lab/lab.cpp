@@ -1,4 +1,4 @@
-// The laboratory: its statistics against known numbers; a small grid, interrupted, continued, refused with other options.
+// The laboratory: its statistics against known numbers; a small grid, interrupted, continued.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -12,6 +12,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/lab/findings.h"
+#include "examples/whence/lab/grid.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/checkpoint.h"
 #include "tests/support/programs.h"
@@ -53,7 +54,7 @@ TEST_CASE("Welch's test: Student's own distributions, and no difference") {
         doctest::Approx(0.42293002538244534).epsilon(1e-9));
 }
 
-TEST_CASE("a grid: results as a table and as files, nothing is trained twice, other options are refused") {
+TEST_CASE("a grid: results as a table and as files, nothing is trained twice, what is not whole is trained again") {
   std::filesystem::remove_all("grid");
   const test::Outcome first = lab(small_grid, "grid");
   REQUIRE_MESSAGE(first.code == 0, first.err);
@@ -70,19 +71,38 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, ot
   int values = 0;
   for (; std::getline(runs, line); ++values) CHECK(std::count(line.begin(), line.end(), ',') == 6);
   CHECK(values == 2 * 2 * 3);
-  const std::string scores = read_file("grid/scores.csv"), weights = read_file("grid/rope.1/weights.safetensors");
+  const std::string scores = read_file("grid/scores.csv");
   const auto written = std::filesystem::last_write_time("grid/rope.1/weights.safetensors");
   CHECK(lab(small_grid, "grid").code == 0);
   CHECK(read_file("grid/scores.csv") == scores);
   CHECK(scores.find('(') == scores.find("(p_max"));           // one number in each cell
   CHECK(first.out.find("0.03 (0.06)") == std::string::npos);  // the paper's figure of another size
   CHECK(std::filesystem::last_write_time("grid/rope.1/weights.safetensors") == written);
-  std::vector<std::string> other = small_grid;
-  other.back() += " lr=0.1";
-  const test::Outcome refused = lab(other, "grid");
-  CHECK(refused.code == 7);
-  CHECK(has(refused.err, "holds a run with other options: --lr is 0.001 there, 0.1 here"));
-  CHECK(read_file("grid/rope.1/weights.safetensors") == weights);
+  // A run that is not whole is trained again, to the same; one that is may lose its checkpoints and weights.
+  const std::string results = "grid/rope.0/results.jsonl", all = read_file(results);
+  std::filesystem::resize_file(results, all.size() / 2);
+  std::filesystem::remove_all("grid/rope.1/checkpoints");
+  std::filesystem::remove("grid/rope.1/weights.safetensors");
+  CHECK(lab(small_grid, "grid").code == 0);
+  CHECK(read_file(results) == all);
+  CHECK(read_file("grid/scores.csv") == scores);
+  CHECK_FALSE(std::filesystem::exists("grid/rope.1/weights.safetensors"));
+}
+
+TEST_CASE("lab: no two schemes have one folder, a minus sign is written out, and long names are cut") {
+  const std::string digits(220, '0'), longer = "forgetting(bias=1." + digits + "1)",
+                                      other = "forgetting(bias=1." + digits + "2)";
+  Grid grid;
+  grid.task = "flip_flop", grid.seeds = 1, grid.folder = "out";
+  grid.schemes = {"forgetting(bias=1)", "forgetting(bias=-1)", "cdape(kerple, kernel=3) + rope", longer, other};
+  grid = planned(std::move(grid));
+  std::vector<std::string> names;
+  for (const GridCell& cell : grid.cells) names.push_back(cell.folder.filename());
+  CHECK(names[0] == "forgetting-bias=1.0");
+  CHECK(names[1] == "forgetting-bias=-1.0");
+  CHECK(names[2] == "cdape-kerple,kernel=3-+rope.0");
+  CHECK(names[3] != names[4]);
+  CHECK((names[3].size() < 210 && names[3].starts_with("forgetting-bias=1.0000")));
 }
 
 TEST_CASE("a grid that is interrupted ends with 130 and goes on to the same weights") {
@@ -109,46 +129,6 @@ TEST_CASE("a grid that is interrupted ends with 130 and goes on to the same weig
     const std::string name = std::string(cell) + "/weights.safetensors";
     CHECK(read_file("whole/" + name) == read_file("cut/" + name));
   }
-}
-
-TEST_CASE("a grid refuses what it cannot run") {
-  std::filesystem::remove_all("refused_folder");
-  const auto refusal = [](const std::vector<std::string>& arguments) {
-    const test::Outcome outcome = test::RunningProgram("lab", arguments, "refused").finish();
-    return outcome.code == 2 ? outcome.err : "exit code " + std::to_string(outcome.code);
-  };
-  CHECK(has(refusal({}), "no task given"));
-  CHECK(has(refusal({"flip_flap"}), "did you mean 'flip_flop'"));
-  CHECK(has(refusal({"flip_flop", "--schemes", "rope,rotary"}), "--schemes"));
-  CHECK(has(refusal({"flip_flop", "--schemes", "rop"}), "did you mean 'rope'"));
-  CHECK(has(refusal({"lm", "flip_flop"}), "lm alone required"));
-  CHECK(has(refusal({"lm"}), "--data"));
-  CHECK(has(refusal({"flip_flop", "--steps", "3"}), "write --set \"steps=...\""));
-  for (const char* set : {"stepz=3", "dim=65", "length=15", "steps=abc", "steps=", "steps=99999999999999999999",
-           "steps=-1", "lr=1e999"}) {  // by train's own words, before a folder is made
-    CHECK(has(refusal({"flip_flop", "--out", "refused_folder", "--set", set}), "given"));
-    CHECK_FALSE(std::filesystem::exists("refused_folder"));
-  }
-  const std::string twice = refusal({"flip_flop", "flip_flop", "--out", "refused_folder", "--set", "steps=2"});
-  CHECK_MESSAGE(has(twice, "two runs would have one folder, refused_folder/flip_flop"), twice);
-  CHECK_FALSE(std::filesystem::exists("refused_folder"));
-  CHECK(has(refusal({"flip_flop", "--set", "seed=3"}), "write --seeds"));
-  const std::vector<std::pair<std::vector<std::string>, std::string>> axes{
-      {{"length=8,16", "length=32"}, "given twice"}, {{"length=8,8"}, "twice"},
-      {{"length=8,15"}, "flip_flop, absolute, length 15: "}, {{"dim"}, "OPTION=VALUE"},
-      {{"wings=1,2"}, "--wings: unknown option"}, {{"scheme=cope,rope"}, "write --schemes"},
-      {{"seed=1,2"}, "write --seeds"}, {{"cope.p_min=1"}, "did you mean cope.p_max"},
-      {{"coop.p_max=1"}, "did you mean cope.p_max"}, {{"cope.p_max=16,0"}, "p_max is '0'"},
-      {{"cdape.kernel=1,3"}, "cdape in one of --schemes required"}};
-  for (const auto& [texts, words] : axes) {
-    std::vector<std::string> arguments{"flip_flop", "--out", "refused_folder"};
-    for (const std::string& text : texts) arguments.insert(arguments.end(), {"--vary", text});
-    const std::string said = refusal(arguments);
-    CHECK_MESSAGE(has(said, words), said);
-    CHECK_FALSE(std::filesystem::exists("refused_folder"));
-  }
-  CHECK(has(refusal({"flip_flop", "--rows", "kernel"}), "scheme, seed, test-set"));
-  CHECK(has(refusal({"flip_flop", "--vary", "length=8,16", "--set", "length=8"}), "--vary has it"));
 }
 
 TEST_CASE("settings: names and values, those with blanks in quotes") {
@@ -344,15 +324,6 @@ TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at
   const auto by_length = nlohmann::json::parse(read_file("lengths/lab.json"))["runs"];
   CHECK(by_length[0]["sequences_per_step"] == 8);
   CHECK(by_length[1]["sequences_per_step"] == 4);
-  const test::Outcome odd =
-      lab({"lm", "--schemes", "rope", "--vary", "length=16,24", "--same-tokens", "--set", sizes}, "odd");
-  CHECK(odd.code == 2);
-  CHECK(has(odd.err, "lm, rope, length 24: --same-tokens"));
-  CHECK(has(odd.err, "the nearest lengths with one are 16 and 32"));
-  const test::Outcome none = lab({"lm", "--vary", "data=lab_text.txt,no.txt", "--seeds", "1"}, "none");
-  CHECK(none.code == 2);
-  CHECK(has(none.err, "data no.txt: no.txt: cannot read"));
-  CHECK_FALSE(std::filesystem::exists("none"));
 }
 
 TEST_CASE("a grid whose reader goes away ends well, and writes nothing for a terminal that is none") {

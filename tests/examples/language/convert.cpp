@@ -32,18 +32,6 @@ std::string bytes_of(const Tensor& x) {
   return {reinterpret_cast<const char*>(x.bytes()), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())};
 }
 
-// A copy of a golden folder whose config.json has another value.
-std::string with_field(
-    const Scratch& scratch, const std::string& name, const std::string& field, const nlohmann::json& value) {
-  const std::string folder = scratch / "changed";
-  fs::remove_all(folder);
-  fs::copy(golden(name), folder);
-  nlohmann::json config = nlohmann::json::parse(text_of(folder + "/config.json"));
-  config[field] = value;
-  std::ofstream(folder + "/config.json") << config;
-  return folder;
-}
-
 }  // namespace
 
 TEST_CASE("convert: models that PyTorch wrote give its logits, and come back from us with the same bits") {
@@ -76,50 +64,6 @@ TEST_CASE("convert: models that PyTorch wrote give its logits, and come back fro
       for (const auto& other : one.tensors)
         if (ours.first == other.first) CHECK_MESSAGE(bytes_of(ours.second) == bytes_of(other.second), ours.first);
   }
-}
-
-TEST_CASE("convert: a model that ours cannot be is refused by the field of its config.json, and nothing is written") {
-  const Scratch scratch("convert-refused");
-  const auto refusal = [](const std::string& folder) -> std::string {
-    try {
-      (void)read_hugging_face(folder);
-    } catch (const FileError& error) { return error.what(); }  // exit code 3
-    return "";
-  };
-  using Case = std::tuple<const char*, const char*, nlohmann::json>;
-  for (const Case& each : {Case{"gpt2", "model_type", "bert"}, Case{"gpt2", "layer_norm_epsilon", 1e-6},
-           Case{"gpt2", "n_embd", -12}, Case{"gpt2", "n_layer", 1e99}, Case{"gpt2", "n_head", nullptr},
-           Case{"gpt2", "activation_function", "silu"}, Case{"gpt_neox", "attention_bias", false},
-           Case{"gpt_neox", "rotary_pct", 2}, Case{"gpt_neox", "num_attention_heads", 3},
-           Case{"gpt_neox", "hidden_size", "16"}, Case{"gpt2", "n_layer", 1 << 24},
-           Case{"gpt_neox", "num_hidden_layers", 1 << 24}, Case{"gpt_neox", "rotary_pct", 0.01},
-           Case{"gpt_neox", "rotary_pct", 1e-300}, Case{"gpt_neox", "rope_parameters", "yarn"},
-           Case{"gpt_neox", "rope_parameters", {{"type", "linear"}, {"factor", 2}}},
-           Case{"gpt_neox", "rope_parameters", {{"rope_theta", "10000"}}}}) {
-    const std::string name = std::get<0>(each), field = std::get<1>(each);
-    const std::string folder = with_field(scratch, name, field, std::get<2>(each));
-    if (field == "rotary_pct") {
-      nlohmann::json config = nlohmann::json::parse(text_of(folder + "/config.json"));
-      config.erase("rope_parameters"), config.erase("partial_rotary_factor");
-      std::ofstream(folder + "/config.json") << config;
-    }
-    const std::string said = refusal(folder);
-    CHECK_MESSAGE(has(said, field == "rope_parameters" ? "rope_" : field), said);
-  }
-  CHECK(has(refusal(with_field(scratch, "gpt2", "n_embd", 24)), "required by config.json"));
-  CHECK(has(
-      refusal(with_field(scratch, "gpt2", "n_layer", 3)), "n_layer: \"3\" found; 2, as the weights have, required"));
-  CHECK(has(refusal(with_field(scratch, "gpt2", "n_layer", 1)), "transformer.h.1."));
-  const std::string folder = with_field(scratch, "gpt2", "n_layer", 2);
-  std::ofstream(folder + "/model.safetensors.index.json") << R"({"weight_map": {"a": "../model.safetensors"}})";
-  CHECK(has(refusal(folder), "one of the same folder required"));
-  fs::remove(folder + "/model.safetensors.index.json");
-  fs::resize_file(folder + "/model.safetensors", fs::file_size(folder + "/model.safetensors") - 1);
-  const Outcome ended = ran("convert " + folder + " --tokeniser bytes --out " + scratch / "out");
-  CHECK(ended.code == 3);
-  REQUIRE_FALSE(refusal(folder).empty());
-  CHECK_MESSAGE(has(ended.err, refusal(folder)), ended.err);
-  CHECK_FALSE(fs::exists(scratch / "out"));
 }
 
 TEST_CASE(

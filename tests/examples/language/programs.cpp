@@ -21,12 +21,6 @@ using namespace std::string_literals;
 
 namespace {
 
-struct Case {
-  std::vector<std::string> arguments;
-  std::string message;
-  int code = 2;
-};
-
 std::string story() {
   std::string text;
   for (int i = 0; i < 60; ++i) text += to_text("It's the ", i, "th cat's tale, naïve and long.\r\n");
@@ -68,41 +62,6 @@ TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file a
   const std::string text = story();
   const std::string_view texts[] = {text};
   CHECK(load_tokeniser(imported)->hash() == train_bpe(texts, 300)->hash());
-}
-
-TEST_CASE("tokenize: bad usage and bad text are one line, and nothing is written") {
-  const Scratch scratch("tokenize-bad");
-  write_file(scratch / "story.txt", story());
-  write_file(scratch / "empty.txt", "");
-  write_file(scratch / "latin.txt", "one\nna\xEFve\n");
-  const std::string good = scratch / "story.txt";
-  const Case cases[] = {
-      {{}, "--data: "},
-      {{"--data", scratch / "none.txt"}, "none.txt: cannot read: No such file", 4},
-      {{"--data", scratch / "empty.txt"}, "empty.txt: an empty file given", 3},
-      {{"--data", scratch.folder.string()}, "not a regular file", 4},
-      {{"--data", scratch / "latin.txt", "--kind", "characters"}, "latin.txt: line 2, byte 6: not UTF-8", 3},
-      {{"--data", good, "--kind", "syllables"},
-          "--kind: \"syllables\" given; one of bytes, characters, words, bpe required"},
-      {{"--data", good, "--vocabulary", "100"}, "257 or more required"},
-      {{"--data", good, "--kind", "bytes", "--vocabulary", "300"}, "--vocabulary: 300 given; it has no effect without"},
-      {{"--data", good, "--kind", "words", "--export", scratch / "x"}, "--export: "},
-      {{"--vocab", good}, "--merges: "},
-      {{"--vocab", good, "--merges", good}, "no vocab.json of GPT-2", 3},
-      {{"--tokeniser", good}, "no file that `tokenize` wrote", 3},
-      {{"--tokeniser", good, "--kind", "bpe"}, "--kind: "},
-      {{good}, "--data: "},
-  };
-  for (const Case& bad : cases) {
-    std::vector<std::string> all = bad.arguments;
-    all.insert(all.end(), {"--out", scratch / "bad.json"});
-    const Outcome outcome = run("tokenize", all);
-    CAPTURE(bad.message);
-    CHECK(outcome.code == bad.code);
-    CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
-    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-    CHECK_FALSE(std::filesystem::exists(scratch / "bad.json"));
-  }
 }
 
 TEST_CASE("generate: whole characters, the same text for the same seed and any number of threads, greedy and cut") {
@@ -171,38 +130,4 @@ TEST_CASE("generate: a scheme that knows no longer positions goes on all the sam
   const Outcome too_long = ran(run + scratch.folder.string() + " --context 20");
   CHECK(too_long.code == 2);
   CHECK_MESSAGE(has(too_long.err, "absolute"), too_long.err);
-}
-
-TEST_CASE("generate: bad usage and damaged runs are one line") {
-  const Scratch scratch("generate-bad");
-  save_model(scratch, "none");
-  const std::string folder = scratch.folder.string();
-  const Case cases[] = {
-      {{}, "--run: "},
-      {{"--run", scratch / "nowhere"}, "run.json: cannot read", 4},
-      {{"--run", folder, "--temperature", "-1"}, "--temperature: -1 given; "},
-      {{"--run", folder, "--top-p", "0"}, "--top-p: 0 given; "},
-      {{"--run", folder, "--greedy", "--seed", "1"}, "--seed: 1 given; it has no effect without"},
-      {{"--run", folder, "--temperature", "0", "--top-k", "3"}, "--top-k: 3 given; it has no effect without"},
-  };
-  for (const Case& bad : cases) {
-    const Outcome outcome = run("generate", bad.arguments);
-    CAPTURE(bad.message);
-    CHECK(outcome.code == bad.code);
-    CHECK_MESSAGE(has(outcome.err, bad.message), outcome.err);
-    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-    CHECK(outcome.out.empty());
-  }
-  const std::string weights = read_file(scratch / "weights.safetensors");
-  write_file(scratch / "weights.safetensors", weights.substr(0, 100));
-  const Outcome damaged = run("generate", {"--run", folder});
-  CHECK(damaged.code == 3);
-  CHECK(has(damaged.err, "weights.safetensors"));
-  std::string flipped = weights;
-  flipped.back() = static_cast<char>(flipped.back() ^ 1);
-  write_file(scratch / "weights.safetensors", flipped);
-  CHECK(run("generate", {"--run", folder}).code == 3);
-  const Outcome accepted = run("generate", {"--run", folder, "--tokens", "1", "--accept-damaged"});
-  CHECK(accepted.code == 0);
-  CHECK(has(accepted.err, "weights.safetensors: is damaged: its SHA-256 is "));
 }

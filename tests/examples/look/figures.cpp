@@ -228,8 +228,4 @@ TEST_CASE("look figures: the command") {
   CHECK(has(done("look --figure list").out, "dape-v2/25"));
   (void)done("look dape(kerple) --length 30 --figure dape/1 --out " + scratch / "a.svg");
   CHECK(fault_of(text_of(scratch / "a.svg")) == "");
-  check_refusals(scratch,
-      {{{"cope", "--figure", "cope/4", "--numbers"}, "--numbers"},
-          {{"cope", "--figure", "cope/4", "--causes"}, "--causes"}, {{"cope", "--causes", "--numbers"}, "--numbers"},
-          {{"cope", "--figure", "x"}, "one of these required"}});
 }

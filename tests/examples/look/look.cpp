@@ -175,17 +175,6 @@ TEST_CASE("look: the command, on a run of train") {
   CHECK(has(done("look --causes --step 2 " + run).out, "position.gates"));
   CHECK(has(done("look --dtype f64 --explain 'dLoss/dgates layer=0 head=1 i=9 j=4' " + run).out,
       "dLoss/d blocks.0.attention.position.positions"));
-
-  check_refusals(scratch,
-      {{{}, "0 runs given"}, {{scratch / "none"}, "no folder; the folder of a run, or a scheme, required"},
-          {{run, "--step", "3"}, "--step: 3 given"}, {{run, "--text", run}, "--text: given with a run of flip_flop"},
-          {{run, "--explain", "gates i=1"}, "no head given"}, {{run, "--explain", "gate"}, "'gate' in layer 0 given"},
-          {{run, "--explain", "gates head=0 i=99 j=0"}, "\"i=99\" given; 0 to 14 required"},
-          {{run, "--explain", "gates layer=1"}, "\"layer=1\" given"},
-          {{run, "--explain", "gates i=1 i=2"}, "i given twice"},
-          {{run, "--explain", "logits gates head=0 i=1 j=0"}, "'logits' and 'gates' given; one name required"},
-          {{run, "--explain", "loss"}, "'loss' in layer 0 given"},
-          {{std::string(300, 'a')}, "no folder, and no scheme either"}, {{run, "--causes", "--out", "x"}, "--out"}});
 }
 
 TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, and what cannot be read is refused") {

@@ -156,11 +156,4 @@ TEST_CASE("look: the command, on texts too long for every number, and on checkpo
   const std::string text = text_of(page);
   for (const char* label : {"\"label\":\"step 2\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
     CHECK_MESSAGE(has(text, label), label);
-  check_refusals(scratch, {{{"cope", "--at", "i=3 j=1"}, "--at: given with 16 tokens"},
-                              {{"cope", "--length", "700", "--at", "i=700 j=1"}, "\"i=700\" given; 0 to 699 required"},
-                              {{"cope", "--length", "700", "--at", "i=1"}, "\"i=QUERY j=KEY\" required"},
-                              {{"cope", "--length", "700", "--at", "i=4 j=9"}, "the mask hides key 9 from query 4"},
-                              {{"cope", "--length", "700", "--edits", "3"}, "--edits: given with 700 tokens"},
-                              {{run, "--checkpoints", "2", "--beside", run}, "the slider, which --checkpoints takes"},
-                              {{"cope", "--checkpoints", "2"}, "--checkpoints"}});
 }

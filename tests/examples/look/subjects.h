@@ -39,21 +39,6 @@ inline const look::Quantity& named(const std::vector<look::Quantity>& all, const
   return *found;
 }
 
-inline Outcome look_at(const Scratch& scratch, const std::vector<std::string>& arguments) {
-  return RunningProgram("look", arguments, scratch / "log").finish();
-}
-
-using Refusals = std::vector<std::pair<std::vector<std::string>, std::string>>;  // arguments, and what is said of them
-inline void check_refusals(const Scratch& scratch, const Refusals& refusals) {
-  for (const auto& refusal : refusals) {
-    CAPTURE(refusal.second);
-    const Outcome refused = look_at(scratch, refusal.first);
-    CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.err.find(refusal.second) != std::string::npos, refused.err);
-    CHECK(refused.out.empty());
-  }
-}
-
 // A short run with a checkpoint after every second step, in `out`.
 inline void train_flip_flop(const std::string& out, const std::string& more) {
   (void)done(

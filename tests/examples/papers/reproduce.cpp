@@ -143,41 +143,6 @@ TEST_CASE("reproduce: a higher Delta-P is better, a lower perplexity is, and wha
   CHECK(verdict_of(perplexity, {}) == Verdict::not_decided);
 }
 
-TEST_CASE("reproduce: what cannot be run is refused before anything trains") {
-  const test::Scratch scratch("reproduce-refused");
-  const std::string out = scratch / "out";
-  const auto refusal = [&](std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--out", out});
-    const test::Outcome outcome = reproduce(arguments, scratch);
-    CHECK_FALSE(std::filesystem::exists(out));
-    const bool no_file = has(outcome.err, "cannot read");
-    return outcome.code == (no_file ? 4 : 2) ? outcome.err : "exit code " + std::to_string(outcome.code);
-  };
-  const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
-      {{}, "a table or figure of the papers required"}, {{"cope/tabel3"}, "near: cope/table3\n"},
-      {{"cope/table2"}, "cope/table2-flip_flop, cope/table2-selective_copy"},
-      {{"nothing at all"}, "whence reproduce --list lists them"}, {{"cope/table8"}, "a text file of yours required"},
-      {{"cope/table8", "--data", scratch / "none.txt"}, "none.txt"},
-      {{"cope/table3", "--data", scratch / "none.txt"}, "a table of language models; leave it out"},
-      {{"cope/table3", "--set", "variables=2"}, "--vary has it"}, {{"cope/table3", "--set", "stepz=2"}, "stepz"},
-      {{"cope/table3", "--set", "dim=65"}, "dim"}, {{"cope/figure4"}, "a text file of yours required"},
-      {{"cope/table1"}, "it cannot be run here"}, {{"dape/table3", "--seeds", "4"}, "something is trained"},
-      {{"cope/table3", "--row", "CoPEE"}, "\"CoPEE\" given"},
-      {{"cope/table3", "--row", "CoPE", "--record", scratch / "kept"}, "--record keeps whole ones"},
-      {{"cope/table3", "--preset", "huge"}, "huge"},
-      {{"dape/table2", "--row", "Learned"}, "a row of preset mini required"},
-      {{"cope/table3", "--record", scratch / "own"}, "is no page of records"},
-      {{"cope/table3", "--preset", "small", "--check"}, "is not recorded"},
-      {{"cope/table3", "--seeds", "2", "--check"}, "the recorded options, seeds and file's name required"},
-      {{"cope/table3", "--set", "dim=32", "--check"}, "the recorded options, seeds and file's name required"}};
-  std::filesystem::create_directory(scratch / "own");
-  std::ofstream(scratch / "own/README.md") << "# Somebody's own\n";
-  for (const auto& [arguments, words] : cases) {
-    const std::string said = refusal(arguments);
-    CHECK_MESSAGE(has(said, words), said);
-  }
-}
-
 TEST_CASE("reproduce: of a table without training it runs the commands") {
   const test::Scratch scratch("reproduce-commands");
   const test::Outcome outcome =

@@ -185,17 +185,6 @@ TEST_CASE("ranks: accumulate is a rank's batch each where it is left out, and re
       RunningProgram("train", {"--from", out + "/run.json", "--out", again}, scratch / "log").finish_within(60).code ==
       0);
   CHECK(text_of(again + "/weights.safetensors") == text_of(out + "/weights.safetensors"));
-  for (const auto& [arguments, words] :
-      {std::pair(Arguments{"--processes", "2", "--accumulate", "3"}, "a multiple of the 2 ranks"),
-          {Arguments{"--processes", "3"}, "a power of two required"},
-          {Arguments{"--processes", "2", "--communicator", "mpi"}, "MPI"}}) {
-    const Outcome refused =
-        RunningProgram("train", task + arguments + Arguments{"--out", scratch / "refused"}, scratch / "log")
-            .finish_within(60);
-    CHECK_MESSAGE(refused.code == 2, refused.err);
-    CHECK_MESSAGE(has(refused.err, words), refused.err);
-    CHECK_FALSE(fs::exists(scratch / "refused"));
-  }
 }
 
 TEST_CASE("ranks: one with other options, or other data, is named on all, and nothing is trained") {
@@ -275,10 +264,4 @@ TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at 
       }
     }
   for (const std::string& name : shared()) CHECK_MESSAGE(before.contains(name), name);
-  std::ofstream(scratch / "file") << "no folder";
-  const Outcome refused = RunningProgram(
-      "train", cope + Arguments{"--steps", "5", "--processes", "4", "--out", scratch / "file/run"}, scratch / "log")
-                              .finish_within(60);
-  CHECK(refused.code == 4);
-  CHECK_MESSAGE(count(refused.err, "\n") == 1, refused.err);
 }

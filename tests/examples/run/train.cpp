@@ -1,4 +1,4 @@
-// The train program as a user meets it: lists, dumps, results, refusals; killed and resumed, or repeated from its
+// The train program as a user meets it: lists, dumps, results; killed and resumed, or repeated from its
 // record, to the same bytes.
 #include <doctest/doctest.h>
 
@@ -38,7 +38,7 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("train: lists every task, explains each, and says in one line what is wrong") {
+TEST_CASE("train: lists every task, and explains each") {
   const Scratch scratch("train-usage");
   const Outcome list = RunningProgram("tasks", {}, scratch / "log").finish();
   CHECK(list.code == 0);
@@ -47,36 +47,6 @@ TEST_CASE("train: lists every task, explains each, and says in one line what is 
     const Outcome help = train(scratch, {info.name, "--help"});
     CHECK(help.code == 0);
     CHECK_MESSAGE(help.out.find("--scheme TEXT") != std::string::npos, info.name);
-  }
-  struct Case {
-    Arguments arguments;
-    std::string message;
-  };
-  for (const Case& bad : std::vector<Case>{{{}, "whence train: no task given; "},
-           {{"selctive_copy"},
-               "whence train: task 'selctive_copy': no task of that name; one of those that `whence tasks` lists "
-               "required; did you mean 'selective_copy'?\n"},
-           {{"counting", "--variabels", "3"},
-               "whence train: --variabels: unknown option given; a known option required; did you mean --variables?\n"},
-           {{"counting", "--block", "2"}, "whence train: --block: 2 given; 0, or 3 and more required; "},
-           {{"selective_copy", "--heads", "3"}, "whence train: --heads: 3 given; a divisor of --dim required; "},
-           {{"selective_copy", "--patience", "3"},
-               "whence train: --patience: 3 given; it has no effect without --validate-every; "},
-           {{"selective_copy", "--keep-best"},
-               "whence train: --keep-best: true given; it has no effect without --validate-every; "},
-           {{"selective_copy", "--final-lr", "1"},
-               "whence train: --final-lr: 1 given; at most --lr, 0.0001, required; "},
-           {{"selective_copy", "--final-lr", "1e-5", "--decay", "constant"},
-               "whence train: --final-lr: 0.00001 given; it has no effect without --decay linear or cosine; "},
-           {{"selective_copy", "--dump-set", "dense"},
-               "whence train: --dump-set: dense given; it has no effect without --dump; "},
-           {{"selective_copy", "--dump", "1", "--dump-set", "dence"}, "whence train: --dump-set: dence given; "},
-           {{"--from", "nowhere.json"}, "whence train: nowhere.json: "},
-           {{"flip_flop", "--length", "15"}, "whence train: flip-flop: length 15 given; "}}) {
-    const Outcome outcome = train(scratch, bad.arguments);
-    CHECK(outcome.code == (bad.message.find("nowhere.json") == std::string::npos ? 2 : 4));
-    CHECK_MESSAGE(outcome.err.starts_with(bad.message), outcome.err);
-    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
   }
 }
 
@@ -158,7 +128,6 @@ TEST_CASE("train: --preset gives other defaults, which what is typed replaces; -
   CHECK(page.find("--clip X") == std::string::npos);
   CHECK((all.find("--clip X") != std::string::npos && all.find("--help all") == std::string::npos));
   CHECK(page.find("--help all") != std::string::npos);
-  CHECK(train(scratch, {"flip_flop", "--preset", "mimi"}).err.find("did you mean mini?") != std::string::npos);
 }
 
 TEST_CASE("train: prints every test set beside guesses, and writes results, logs and its record") {
@@ -170,7 +139,7 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
                              "--keep-best", "--tensorboard", "--log-every", "2", "--out", out});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   for (const char* text :
-      {"model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
+      {"memory: ", "model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
     CHECK_MESSAGE(outcome.out.find(text) != std::string::npos, text);
   }
   const auto results = json_lines(text_of(out + "/results.jsonl"));
@@ -197,7 +166,7 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
     CHECK_MESSAGE(fs::exists(fs::path(out) / file), file);
 }
 
-TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; other data are refused") {
+TEST_CASE("train: --from repeats a run to the bit, and what is typed comes first") {
   const Scratch scratch("train-from");
   const std::string first = scratch / "first", again = scratch / "again", other = scratch / "other";
   const Arguments sizes{"--steps", "5", "--dropout", "0.1", "--seed", "3"};
@@ -210,13 +179,6 @@ TEST_CASE("train: --from repeats a run to the bit; what is typed comes first; ot
   REQUIRE(train(scratch, {"selective_copy", "--from", first + "/run.json", "--seed", "4", "--out", other, "--quiet"})
               .code == 0);
   CHECK(text_of(other + "/weights.safetensors") != text_of(first + "/weights.safetensors"));
-  CHECK(train(scratch, {"counting", "--from", first + "/run.json"}).code == 2);
-  auto record = nlohmann::json::parse(text_of(first + "/run.json"));
-  record["data"] = std::string(64, '0');
-  std::ofstream(scratch / "changed.json") << record;
-  const Outcome changed = train(scratch, {"--from", scratch / "changed.json", "--out", scratch / "changed"});
-  CHECK(changed.code == 3);
-  CHECK_MESSAGE(changed.err.find("the same data required") != std::string::npos, changed.err);
 }
 
 TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
@@ -251,32 +213,16 @@ TEST_CASE("train: killed and resumed, with dropout, accumulation and validation,
   CHECK(killed >= 2);
 }
 
-TEST_CASE("train: a run is not resumed with another task, other data or other options") {
-  const Scratch scratch("train-other");
+TEST_CASE("train: a run goes on with the options of its run.json, or to more steps") {
+  const Scratch scratch("train-longer");
   const std::string out = scratch / "run";
-  REQUIRE(
-      train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--save-every", "2", "--out", out}).code == 0);
-  const auto refusal = [&](Arguments task, const Arguments& more) {
-    const Outcome outcome = train(scratch, task + tiny_model + Arguments{"--steps", "3", "--out", out} + more);
-    CHECK(outcome.code == (outcome.err.find("of another run") == std::string::npos ? 2 : 7));
-    return outcome.err;
-  };
-  CHECK(refusal(tiny_task, {}).find("holds a run") != std::string::npos);
-  CHECK(refusal(tiny_task, {"--resume", "--accumulate", "2"}).find("--accumulate was 1, is 2") != std::string::npos);
-  CHECK(refusal(tiny_task, {"--resume", "--sparse-blanks", "5"}).find("--data was ") != std::string::npos);
-  CHECK(refusal({"counting", "--operations", "20"}, {"--resume"}).find("is a run of selective_copy, counting given") !=
-        std::string::npos);
-  CHECK(train(scratch, tiny_task + Arguments{"--resume", "--out", scratch / "none"}).code == 2);
-  CHECK(train(scratch, {"--resume", "--out", scratch / "none"}).err.find("no run.json in") != std::string::npos);
-  CHECK_FALSE(fs::exists(scratch / "none"));
-  CHECK(train(scratch, tiny_task + tiny_model + Arguments{"--steps", "3", "--out", out, "--resume"}).code == 0);
-  CHECK(train(scratch, {"--resume", "--out", out}).code == 0);  // with the options of its run.json
+  const Arguments all = tiny_task + tiny_model + Arguments{"--steps", "3", "--save-every", "2", "--out", out};
+  for (const Arguments& more : {Arguments{}, {"--resume"}}) CHECK(train(scratch, all + more).code == 0);
+  CHECK(train(scratch, {"--resume", "--out", out}).code == 0);
   const Outcome longer = train(scratch, {"--resume", "--out", out, "--steps", "6"});
   CHECK_MESSAGE(longer.code == 0, longer.err);
-  CHECK_MESSAGE(longer.err.find("a run of 3 steps becomes one of 6") != std::string::npos, longer.err);
+  CHECK_MESSAGE(has(longer.err, "a run of 3 steps becomes one of 6"), longer.err);
   CHECK(json_lines(text_of(out + "/metrics.jsonl")).back().at("step") == 6);
-  CHECK(
-      train(scratch, {"--resume", "--out", out, "--steps", "4"}).err.find("at least 6 required") != std::string::npos);
 }
 
 TEST_CASE("train: test lengths that the model refuses are named before training and have no figures after it") {
@@ -292,24 +238,6 @@ TEST_CASE("train: test lengths that the model refuses are named before training 
   CHECK(results[0].at("token_error_percent").is_number());
   CHECK_FALSE(results[4].contains("token_error_percent"));
   CHECK(results[4].at("refused").get<std::string>().find("20") != std::string::npos);
-  fs::remove_all(out);
-  const Outcome none = train(scratch, lengths + tiny_model + Arguments{"--scheme", "absolute"});
-  CHECK(none.code == 2);
-  CHECK_MESSAGE(none.err.find("every one is refused by absolute") != std::string::npos, none.err);
-  CHECK_FALSE(fs::exists(out));
-}
-
-TEST_CASE("train: a model that memory cannot hold is refused within a second, with needed and available bytes") {
-  const Scratch scratch("train-memory");
-  const auto started = std::chrono::steady_clock::now();
-  const Outcome outcome = train(scratch, {"flip_flop", "--dim", "16384", "--layers", "64", "--out", scratch / "run"});
-  CHECK(std::chrono::steady_clock::now() - started < std::chrono::seconds(1));
-  CHECK(outcome.code == 5);
-  CHECK_MESSAGE(
-      outcome.err.find("206G parameters asked for, which takes at least 3 TiB; at most ") != std::string::npos,
-      outcome.err);
-  CHECK_MESSAGE(outcome.err.find("iB required, which are free; ") != std::string::npos, outcome.err);
-  CHECK_FALSE(fs::exists(scratch / "run"));
 }
 
 TEST_CASE("train: killed after any step and resumed, its log is that of an undisturbed run") {
@@ -336,23 +264,6 @@ TEST_CASE("train: killed after any step and resumed, its log is that of an undis
     }
     fs::remove_all(whole);
   }
-}
-
-TEST_CASE("train: a number in a checkpoint's facts that is none is refused by name") {
-  const Scratch scratch("train-facts");
-  const std::string out = scratch / "run";
-  REQUIRE(
-      train(scratch, tiny_task + tiny_model + Arguments{"--steps", "6", "--save-every", "4", "--out", out}).code == 0);
-  fs::remove_all(out + "/checkpoints/step-000006");
-  const std::string folder = out + "/checkpoints/step-000004", file = folder + "/weights.safetensors";
-  CHECK(whence::read_training_state(folder).facts.at("steps since the last line") == "4");
-  whence::SafetensorsFile weights = whence::read_safetensors(file);
-  for (auto& [key, fact] : weights.metadata)
-    if (key == "fact.loss since the last line") fact = "much";
-  whence::write_safetensors(file, weights);
-  const Outcome refused = train(scratch, {"--resume", "--out", out});
-  CHECK_MESSAGE(refused.code == 3, refused.err);
-  CHECK_MESSAGE(refused.err.find("a number required") != std::string::npos, refused.err);
 }
 
 TEST_CASE("train: a loss or gradient that is not finite, and a loss scale at its least, end it with 6") {

@@ -1,0 +1,307 @@
+// Damaged and changed files, by who reads them: refused in one line, or gone on without and said.
+#include <functional>
+
+#include "nn/io/safetensors.h"
+#include "tensor/raw.h"
+#include "tests/examples/cli/refused.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Change = std::function<std::string(const std::string&)>;  // of the bytes of a file
+
+Change all(const std::string& bytes) {
+  return [=](const std::string&) { return bytes; };
+}
+Change cut(std::size_t left) {
+  return [=](const std::string& bytes) { return bytes.substr(0, left); };
+}
+Change with_more(const std::string& end) {
+  return [=](const std::string& bytes) { return bytes + end; };
+}
+Change last_bit_flipped() {
+  return [](std::string bytes) {
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    return bytes;
+  };
+}
+Change replaced(const std::string& what, const std::string& by) {
+  return [=](std::string bytes) {
+    const std::size_t at = bytes.find(what);
+    REQUIRE_MESSAGE(at != std::string::npos, what);
+    return bytes.replace(at, what.size(), by);
+  };
+}
+Change json(const std::string& pointer, const nlohmann::ordered_json& value) {
+  return [=](const std::string& bytes) {
+    auto changed = nlohmann::ordered_json::parse(bytes);
+    changed[nlohmann::ordered_json::json_pointer(pointer)] = value;
+    return changed.dump();
+  };
+}
+Change rotary_share(double share) {  // as older files have it
+  return [=](const std::string& bytes) {
+    auto changed = nlohmann::ordered_json::parse(bytes);
+    changed.erase("rope_parameters"), changed.erase("partial_rotary_factor");
+    changed["rotary_pct"] = share;
+    return changed.dump();
+  };
+}
+// An option in a run.json, and among those that were given.
+Change option(const std::string& name, const std::string& value) {
+  return [=](const std::string& bytes) {
+    auto changed = nlohmann::ordered_json::parse(bytes);
+    changed["options"][name] = value, changed["given"].push_back(name);
+    return changed.dump();
+  };
+}
+Change safetensors(const std::function<void(SafetensorsFile&)>& change) {
+  return [=](const std::string& bytes) {
+    write("changed", bytes);
+    SafetensorsFile file = read_safetensors("changed");
+    change(file);
+    write_safetensors("changed", file);
+    const std::string changed = text_of("changed");
+    std::filesystem::remove("changed");
+    return changed;
+  };
+}
+Change without(const std::string& name) {
+  return safetensors([=](SafetensorsFile& file) {
+    REQUIRE(std::erase_if(file.tensors, [&](const auto& tensor) { return tensor.first == name; }) == 1);
+  });
+}
+Change with(const std::string& name, const Tensor& tensor) {
+  return safetensors([=](SafetensorsFile& file) {
+    std::erase_if(file.tensors, [&](const auto& each) { return each.first == name; });
+    file.tensors.emplace_back(name, tensor);
+  });
+}
+Change fact(const std::string& name, const std::string& value) {
+  return safetensors([=](SafetensorsFile& file) {
+    REQUIRE(file.metadata.contains(name));
+    file.metadata[name] = value;
+  });
+}
+
+const std::string grid =
+    "lab flip_flop --schemes rope --seeds 2 --quiet --out lab --set 'length=8 dim=8 layers=1 heads=2 steps=60 batch=4 "
+    "test-sequences=20'";
+
+Tensor ones(const Shape& shape, DType dtype = DType::f64) { return Tensor::ones(shape, dtype); }
+
+// What the rows damage.
+void prepare() {
+  const std::string tiny = " --dim 8 --layers 1 --heads 2 --batch 2 --quiet";
+  std::string text, questions;
+  for (int line = 0; line < 900; ++line) text += "the cat number " + std::to_string(line) + " sat\n\n\n\n";
+  for (const char* file : {"text", "test"}) write(file, text);
+  for (const char* answer : {"a", "b", "c", "d", "e", "f"})
+    questions += std::string(R"({"question": "which", "answer": ")") + answer + "\"}\n";
+  write("questions.jsonl", questions);
+  // A run whose newest checkpoint is none of its end.
+  (void)done("train flip_flop --scheme cope --length 16 --test-sequences 2 --steps 6 --save-every 4 --out run" + tiny);
+  std::filesystem::remove_all("run/checkpoints/step-000006");
+  write("run/metrics.jsonl", "");
+  (void)done(
+      "train lm --scheme rope --data text --test-data test --length 16 --steps 2 --evaluate-to 1 --out lm" + tiny);
+  (void)done("train questions.jsonl --steps 2 --out task" + tiny);
+  (void)done(grid);
+  for (const char* model : {"gpt2", "gpt_neox"})
+    std::filesystem::copy(source_folder() + "/tests/examples/language/hugging_face/" + model, model);
+  const Tensor four = ones({2, 2, 5, 4}), heads = ones({2, 7, 4}, DType::f32);
+  write_safetensors("in", {{{"q", four}, {"k", four}, {"v", four}, {"cotangent", four}, {"table", ones({4, 4})}}, {}});
+  write_safetensors("drawn", {{{"q", four}, {"k", four}, {"v", four}}, {}});
+  write_safetensors("qkv", {{{"q", heads}, {"k", heads}, {"v", heads}}, {}});
+}
+
+// A file, what becomes of it, who reads it, and how that ends: refused as in cli/refused.h, or with 0 and the damage said.
+// What is said stands behind the file's name, or, behind "...", anywhere.
+struct Damage {
+  std::string file;
+  Change change;
+  std::string reader;
+  int code;
+  std::string says;
+};
+
+}  // namespace
+
+TEST_CASE("damaged: a file that is cut, changed or of another run is refused by its name, and none becomes an option") {
+  const Workplace here("damaged");
+  prepare();
+  const std::string look = "look run --numbers", step = look + " --step 4", resume = "train --resume --out run",
+                    repeat = "train --out again --from ", draw = "generate --run lm --tokens 1",
+                    collect = grid + " --collect", from_gpt2 = "convert --tokeniser bytes --out out gpt2",
+                    from_neox = "convert --tokeniser bytes --out out gpt_neox",
+                    one = "{\"question\": \"which\", \"answer\": \"g\"}\n",
+                    probe = "probe --out out --scheme cope(p_max=3) --in in",
+                    given = "look cope --out page.html --given qkv", weights = "run/weights.safetensors",
+                    record = "run/run.json", text = "lm/run.json", other = "lab/rope.0/run.json",
+                    results = "lab/rope.0/results.jsonl", metrics = "lab/rope.0/metrics.jsonl",
+                    gpt2 = "gpt2/config.json", neox = "gpt_neox/config.json",
+                    old = "run/checkpoints/step-000004/weights.safetensors",
+                    table = "blocks.0.attention.position.table";
+  for (const Damage& row :
+      std::vector<Damage>{
+          {weights, cut(0), look, 3, "safetensors: 0 bytes; 8 bytes of header length"},
+          {weights, cut(20), look, 3,
+              "safetensors: header length at byte 0 is 1744 but 12 bytes follow; is the file cut off?"},
+          {weights, with(table, ones({3})), look, 7, "checkpoint: does not fit: " + table + " is f64 [3]"},
+          {weights, without(table), look, 7, "checkpoint: does not fit: the file lacks " + table},
+          {weights, with("more", ones({3})), look, 7, "checkpoint: does not fit: the file has more [3]"},
+          {weights, with(table, Tensor::full({65, 4}, std::nan(""), DType::f32)), look, 3,
+              table + " holds NaN or infinity"},
+          {record, cut(0), look, 3, "no record of a run"},
+          {record, all("[1, 2]"), look, 3, "no record of a run"},
+          {record, replaced("\"version\": \"", "\"version\": \"9"), look, 3, "is of version 90.1.0"},
+          {record, json("/subject", "flop_flip"), look, 3, "task 'flop_flip': "},
+          {record, json("/options/dim", -8), look, 3, "--dim: -8 given"},
+          {record, json("/options/dim", 16), look, 7, "...does not fit"},
+          {record, json("/options/dim", 1536), look, 3, "a model of 1 layers of dim 1536 has at least "},
+          {record, json("/options/scheme", "hope"), look, 3, "scheme 'hope': "},
+          {record, json("/options/heads", 3), look, 3, "attention: dim 8 with 3 heads given; "},
+          {old, cut(100), step, 3, "safetensors: "},
+          {old, last_bit_flipped(), step, 3, "is damaged: its SHA-256 is "},
+          {old, fact("whence.format", "9"), step, 7, "checkpoint: has format 9; this build reads format "},
+          {old, [&](const std::string&) { return text_of(weights); }, step, 3,
+              "checkpoint: lacks metadata whence.format"},
+          {old, cut(1000), resume, 3, "safetensors: "},
+          {old, all("PK\x03\x04 a zip file with weights of another program"), resume, 3,
+              "safetensors: this is a zip archive"},
+          {old, last_bit_flipped(), resume, 3, "is damaged: its SHA-256 is "},
+          {old, fact("fact.loss since the last line", "much"), resume, 3,
+              "...fact 'loss since the last line' is \"much\"; a number required\n"},
+          // run.json: what can be repeated
+          {record, json("/data", std::string(64, '0')), repeat + record, 3, "...the same data required"},
+          {text, json("/options/scheme", "cop"), repeat + text, 3, "scheme 'cop': "},
+          {record, option("out", "elsewhere"), repeat + record, 3, "given: \"out\" found"},
+          {record, option("unheard", "1"), repeat + record, 3, "given: \"unheard\" found"},
+          {record, option("scheme", "--out=elsewhere"), repeat + record, 3,
+              "options: \"scheme\": \"--out=elsewhere\" found"},
+          {record, json("/facts/file", "--out=elsewhere"), repeat + record, 3,
+              "facts: \"file\": \"--out=elsewhere\" found"},
+          {text, option("out", "elsewhere"), repeat + text, 3, "given: \"out\" found"},
+          {text, json("/facts/file", "--out=elsewhere"), repeat + text, 3,
+              "facts: \"file\": \"--out=elsewhere\" found"},
+          // data that are others now
+          {"text", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
+          {"test", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
+          {"questions.jsonl", with_more(one), "look task", 3,
+              "...the files that the run read are others now; the same ones required; "},
+          {"questions.jsonl", with_more(one), "train --resume --out task --steps 4", 7, "...same"},
+          {"questions.jsonl", with_more(one), repeat + "task/run.json", 3, "...same"},
+          // models to draw from, and of others
+          {"lm/weights.safetensors", cut(100), draw, 3, "safetensors: "},
+          {"lm/weights.safetensors", last_bit_flipped(), draw, 3, "is damaged: its SHA-256 is "},
+          {"lm/weights.safetensors", last_bit_flipped(), draw + " --accept-damaged", 0, "is damaged: its SHA-256 is "},
+          {gpt2, json("/model_type", "bert"), from_gpt2, 3, "model_type: "},
+          {gpt2, json("/layer_norm_epsilon", 1e-6), from_gpt2, 3, "layer_norm_epsilon: "},
+          {gpt2, json("/n_embd", -12), from_gpt2, 3, "field 'n_embd' is -12; "},
+          {gpt2, json("/n_embd", 24), from_gpt2, 3, "...required by config.json"},
+          {gpt2, json("/n_layer", 1e99), from_gpt2, 3, "field 'n_layer' is a number; "},
+          {gpt2, json("/n_layer", 1 << 24), from_gpt2, 3, "n_layer: "},
+          {gpt2, json("/n_layer", 3), from_gpt2, 3, "n_layer: \"3\" found; 2, as the weights have, required"},
+          {gpt2, json("/n_layer", 1), from_gpt2, 3, "...transformer.h.1."},
+          {gpt2, json("/n_head", nullptr), from_gpt2, 3, "field 'n_head' is null; "},
+          {gpt2, json("/activation_function", "silu"), from_gpt2, 3, "activation_function: "},
+          {"gpt2/model.safetensors", cut(1000), from_gpt2, 3, "safetensors: "},
+          {"gpt2/model.safetensors.index.json", all(R"({"weight_map": {"a": "../model.safetensors"}})"), from_gpt2, 3,
+              "file \"../model.safetensors\" found; one of the same folder required"},
+          {neox, json("/attention_bias", false), from_neox, 3, "attention_bias: "},
+          {neox, json("/num_attention_heads", 3), from_neox, 3, "num_attention_heads: "},
+          {neox, json("/num_hidden_layers", 1 << 24), from_neox, 3, "num_hidden_layers: "},
+          {neox, json("/hidden_size", "16"), from_neox, 3, "field 'hidden_size' is a text; "},
+          {neox, json("/rope_parameters", "yarn"), from_neox, 3, "field 'rope_parameters' is a text; "},
+          {neox, json("/rope_parameters", {{"type", "linear"}, {"factor", 2}}), from_neox, 3, "rope_parameters: "},
+          {neox, json("/rope_parameters", {{"rope_theta", "10000"}}), from_neox, 3, "rope_parameters: "},
+          {neox, rotary_share(2), from_neox, 3, "rotary_pct: "},
+          {neox, rotary_share(0.01), from_neox, 3, "rotary_pct: "},
+          {neox, rotary_share(1e-300), from_neox, 3, "rotary_pct: "},
+          // tensors for probe and look
+          {"in", cut(8), probe, 3, "safetensors: 8 bytes; "},
+          {"in", without("k"), probe, 3, "missing: k [2,2,5,4]; there: \"cotangent\", \"q\", \"table\", \"v\"; "},
+          {"in", without("q"), probe, 3, "tensor q missing; there: "},
+          {"in", without("table"), probe, 3, "missing: table [4,4]; "},
+          {"in", with("tabel", ones({4, 4})), probe, 3,
+              "tensor \"tabel\" given; cope(p_max=3) reads no tensor of this name; did you mean 'table'?\n"},
+          {"in", with("x", ones({2, 5, 8})), probe, 3,
+              "tensor \"x\" given; cope(p_max=3) reads no tensor of this name; "},
+          {"in", with("q", ones({2, 5, 8})), probe, 3,
+              "tensor q: [2,5,8] given; [b,h,t,d] with extents of 1 and more required"},
+          {"in", with("q", ones({2, 2, 0, 4})), probe, 3, "tensor q: [2,2,0,4] given; "},
+          {"in", with("k", ones({2, 2, 6, 4})), probe, 3, "tensor k: [2,2,6,4] given; [2,2,5,4] required"},
+          {"in", with("table", ones({5, 4})), probe, 3, "tensor table: [5,4] given; [4,4] required"},
+          {"in", with("cotangent", ones({2, 5, 8})), probe, 3, "tensor cotangent: [2,5,8] given; "},
+          {"in", with("q", ones({2, 2, 5, 4}, DType::i64)), probe, 3,
+              "tensor q: i64 given; f16, bf16, f32 or f64 required"},
+          {"in", with("v", ones({2, 2, 5, 4}, DType::f32)), probe, 3,
+              "tensor v: f32 given where q is f64; one floating dtype"},
+          {"in", with("table", ones({4, 4}, DType::bf16)), probe, 3, "tensor table: bf16 given where q is f64; "},
+          {"in", with("mask", ones({1, 1, 5, 5})), probe, 3, "tensor mask: f64 given; bool required"},
+          {"in", with("present", ones({5}, DType::boolean)), probe, 3, "tensor present: [5] given; [2,5] required"},
+          {"drawn", with("positions", ones({4})), "probe --out out --scheme rope --in drawn", 3,
+              "tensor positions: [4] given; [5] or [2,5] required"},
+          {"drawn", with("drawn", Tensor::of({0, 2, 2, 6, 50}, {5}, DType::f64)),
+              "probe --out out --scheme randomised(rope,length=64) --in drawn", 3,
+              "tensor drawn: 2 given; whole numbers from 0 on, ascending, none twice, required"},
+          {"drawn", with("mask", ones({1, 2, 5, 5}, DType::boolean)),
+              "probe --out out --init 1 --scheme cdape(alibi) --in drawn", 3,
+              "tensor mask: [1,2,5,5] given; [1,1,5,5] or [2,1,5,5] required: true where a query may see a key, "
+              "besides the causal mask; one for all heads"},
+          {"qkv", without("v"), given, 3, "no tensor v"},
+          {"qkv", with("k", ones({2, 6, 4}, DType::f32)), given, 3, "k is [1,2,6,4]"},
+          {"qkv", with("q", ones({7, 4}, DType::f32)), given, 3, "q is [7,4]; [heads, tokens, dims] required"},
+          {"qkv", with("q", ones({2, 2, 7, 4}, DType::f32)), given, 3, "q is [2,2,7,4]"},
+          {"qkv", with("v", ones({2, 7, 4}, DType::i64)), given, 3, "v is i64; floating numbers required"},
+          {"qkv", with("v", Tensor::full({2, 7, 4}, INFINITY, DType::f32)), given, 3, "v holds NaN or infinity"},
+          {"qkv", with("k", Tensor::full({2, 7, 4}, 1e200, DType::f64)), given, 3, "k holds NaN or infinity as f32"},
+          {"qkv", with("w", ones({1})), given, 3, "a tensor w found"},
+          {"qkv", with("cotangent", ones({2, 7, 3}, DType::f32)), given, 3, "cotangent is [1,2,7,3]"},
+          {"qkv", with("x", ones({7, 7}, DType::f32)), given, 3, "x is [1,7,7]"},
+          // results of a laboratory: of others, or not counted
+          {other, json("/options/steps", 70), grid, 7, "...--steps is 70 there, 60 here"},
+          {other, json("/options/seed", 3), grid, 7, "...--seed is 3 there, 0 here"},
+          {other, json("/subject", "counting"), grid, 7, "...a run of counting is there"},
+          {results, cut(0), collect, 0, "no line of test set"},
+          {results, all("{}\n"), collect, 0, "no field 'test_set'"},
+          {results, all("[1]\n"), collect, 0, "a JSON object required"},
+          {results, replaced("\"test_set\":\"dense\"", "\"test_set\":3"), collect, 0,
+              "field 'test_set' is a whole number"},
+          {results, replaced("\"dense\"", "\"dnese\""), collect, 0, "no test set \"dnese\""},
+          {results, replaced("\"dense\"", "\"in distribution\""), collect, 0, "\"in distribution\" twice"},
+          {results, replaced("\"token_error_percent\":", "\"token_error_percent\":\"1\",\"x\":"), collect, 0,
+              "is a text; a number required"},
+          {results, replaced("\"token_error_percent\":", "\"token_error_percent\":-1,\"x\":"), collect, 0,
+              "a percentage required"},
+          {results, replaced("\"sequence_error_percent\":", "\"x\":"), collect, 0, "no field 'sequence_error_percent'"},
+          {results, replaced("\"guess: ", "\"guess: x\":true,\"guess: "), collect, 0,
+              "field 'guess: x' is true or false"},
+          {results, replaced("}\n", ""), collect, 0, "line 1: "},
+          {metrics, cut(0), collect, 0, "no line"},
+          {metrics, replaced("\"step\":60", "\"step\":1e400"), collect, 0, "line "},
+          {metrics, replaced("\"step\":60", "\"step\":61"), collect, 0, "to 60 required"},
+          {metrics, replaced("\"loss\":", "\"loss\":\"3\",\"x\":"), collect, 0, "field 'loss' is a text"},
+          {old, last_bit_flipped(), resume + " --accept-damaged", 0, "it is used all the same"},
+      }) {
+    CAPTURE(row.file);
+    const std::string says = row.says.starts_with("...") ? row.says : row.file + ": " + row.says;
+    const bool there = std::filesystem::exists(row.file);
+    const std::string whole = text_of(row.file);
+    write(row.file, row.change(whole));
+    if (row.code != 0) {
+      check_refused({row.reader, row.code, says});
+    } else {
+      CAPTURE(row.reader);
+      const Outcome outcome = done(row.reader);
+      CHECK_MESSAGE((has(outcome.err, row.file + ": ") && has(outcome.err, row.says)), outcome.err);
+      if (row.reader == collect) CHECK(has(outcome.out, "2 runs, 1 missing"));
+    }
+    if (there)
+      write(row.file, whole);
+    else
+      std::filesystem::remove(row.file);
+  }
+}
