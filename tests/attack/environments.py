@@ -9,30 +9,24 @@ ENVIRONMENTS = [{}, *({"LC_ALL": name} for name in ("C", "C.UTF-8", "de_DE.UTF-8
                 {"OPENBLAS_VERBOSE": "2"}, {"HOME": None}, {"HOME": "/nowhere"}, {"TMPDIR": "/nowhere"}, {"TZ": "Pacific/Chatham"},
                 {"MALLOC_PERTURB_": "170"}, {"PATH": ""}]
 THREADS = (1, 2, 3, 7, 16)
-CLOSED = ((), (0,), (2,), (0, 2))
+CLOSED = ((), (0,), (2,), (0, 2), (1,), (1, 2))
 
 
-def attack_environments(attack, whole=False):
-    text = attack.text()
-    commands = {"train": "train flip_flop --length 40 --dim 32 --heads 2 --layers 1 --batch 5 --test-sequences 4 --quiet --steps 6 --dropout 0.1".split(),
-                "train lm": ["train", "lm", "--data", text, *SIZES, "--steps", "3", "--evaluate-to", "2", "--quiet"]}
-    wanted = {}
-    for name, command in commands.items():
-        out = attack.new("whole")
-        assert attack.run([*command, "--out", out]).code == 0
-        wanted[name] = result_of(out)
-    plan = [(environment, threads, name) for environment in ENVIRONMENTS for threads in THREADS for name in commands]
+def attack_environments(attack, whole):
+    # Not quiet: what is said must not land in a file that has the number of a closed descriptor.
+    commands = [["train", "flip_flop", *"--length 40 --dim 32 --heads 2 --layers 1 --batch 5 --test-sequences 4 --steps 6 --dropout 0.1".split()],
+                ["train", "lm", "--data", attack.text(), *SIZES, "--steps", "3", "--evaluate-to", "2"]]
+    plan = [(environment, threads, command) for environment in ENVIRONMENTS for threads in THREADS for command in commands]
     if not whole:
         attack.random.shuffle(plan)
-    for environment, threads, name in plan:
+    wanted = {}
+    for environment, threads, command in [*(({}, 1, command) for command in commands), *plan]:
         if attack.time_is_up():
             break
-        closed = attack.random.choice(CLOSED)
-        out = attack.new("run")
+        closed, out = attack.random.choice(CLOSED) if len(wanted) == 2 else (), attack.new("run")
         env = {key: value for key, value in {**os.environ, **environment}.items() if value is not None}
-        ended = attack.run([*commands[name], "--threads", threads, "--out", out], env=env, closed=closed)
+        ended = attack.run([*command, "--threads", threads, "--out", out], env=env, closed=closed)
         attack.inputs += 1
-        wrong = ended.complaint({0}) or difference(result_of(out), wanted[name])
-        if wrong:
-            said = " ".join(f"{key}={value}" for key, value in environment.items()) + "".join(f" {n}>&-" for n in closed)
-            attack.failed(wrong, f"{said} whence {' '.join(map(str, commands[name]))} --threads {threads}")
+        said = " ".join(f"{key}={value}" for key, value in environment.items()) + "".join(f" {n}>&-" for n in closed)
+        attack.judge(ended.complaint({0}) or difference(result_of(out), wanted.setdefault(command[1], result_of(out))),
+                     f"{said} whence {' '.join(map(str, command))} --threads {threads}")

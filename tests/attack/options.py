@@ -2,7 +2,7 @@
 import json
 import re
 
-from tools import SIZES
+from tools import CODES, SIZES
 
 OPTION = re.compile(r"^  --([a-z0-9-]+)(?: (N|X|TEXT|NAME))?\s*(.*)$")
 NEVER = {"help", "version", "from", "out", "data", "device", "jobs", "set", "schemes", "in", "run", "dump", "threads", "rows", "columns", "vary"}
@@ -10,11 +10,12 @@ WORDS = {"scheme": ["rope", "cope", "none", "alibi", "dape(kerple)", "cdape(kerp
          "task-sample": ["0", "3"], "tokeniser": ["bytes", "bpe.json", "nothere.json"], "prompt": ["", "the cat", "\x00"[:0] + "\u00e4"],
          "at": ["i=3 j=2", "i=", "j=99999"], "explain": ["logits layer=0 head=0 i=3 j=2", "dLoss/dlogits layer=0 head=1 i=3 j=1", "nonsense i=1"],
          "read": ["pattern layer=0 head=1 i=3"], "edit": ["blocks.0.attention.logits[h=1] = 0", "x"], "describe": ["rope", "cope(p_max=8)"]}
-BASES = {"train flip_flop": [*SIZES, "--steps", "3", "--test-sequences", "3", "--validation-sequences", "3", "--quiet"],
-         "train counting": [*SIZES, "--steps", "2", "--test-sequences", "3", "--validation-sequences", "3", "--quiet"],
-         "train lm": ["--data", "text.txt", *SIZES, "--steps", "3", "--evaluate-to", "2", "--quiet"],
-         "generate": ["--run", "lm", "--tokens", "6"], "look run": ["--threads", "1"], "look lm": ["--text", "text.txt", "--length", "8"],
-         "probe": ["--describe", "rope"], "lab flip_flop": ["--seeds", "1", "--schemes", "rope", "--quiet"], "tokenize": ["--data", "text.txt"]}
+SMALL = {**dict(zip((name[2:] for name in SIZES[::2]), SIZES[1::2])), "steps": 3, "quiet": None}
+SETS = {"test-sequences": 3, "validation-sequences": 3}
+# Command -> the options that it has unless others are drawn.
+BASES = {"train flip_flop": {**SMALL, **SETS}, "train counting": {**SMALL, **SETS}, "train lm": {"data": "text.txt", **SMALL, "evaluate-to": 2},
+         "generate": {"run": "lm", "tokens": 6}, "look run": {"threads": 1}, "look lm": {"text": "text.txt", "length": 8}, "probe": {"describe": "rope"},
+         "lab flip_flop": {"seeds": 1, "schemes": "rope", "quiet": None}, "tokenize": {"data": "text.txt"}}
 
 
 def options_of(attack, command):
@@ -61,7 +62,7 @@ def finite(folder):
     return None
 
 
-def attack_options(attack, whole=False):
+def attack_options(attack, whole):
     attack.text()
     attack.language("lm"), attack.trained("run")
     attack.run(["tokenize", "--data", "text.txt", "--kind", "bpe", "--vocabulary", "300", "--out", "bpe.json"])
@@ -69,25 +70,18 @@ def attack_options(attack, whole=False):
     accepted = 0
     while not attack.time_is_up():
         command = attack.random.choice(list(BASES))
-        options = {}
-        names = list(known[command])
+        options, names = dict(BASES[command]), list(known[command])
         for name in attack.random.sample(names, min(len(names), attack.random.choice((0, 1, 1, 2, 3, 5)))):
             kind, text = known[command][name]
             options[name] = value_of(attack.random, name, kind, text) if kind else None
-        arguments = command.split() + [word for pair in zip(BASES[command][::2], BASES[command][1::2]) if pair[0][2:] not in options for word in pair] \
-            + (["--quiet"] if "--quiet" in BASES[command] and "quiet" not in options else [])
-        arguments = [word for k, word in enumerate(arguments) if word != "--quiet" or k == len(arguments) - 1]
-        arguments += [word for name, value in options.items() for word in ([f"--{name}"] if value is None else [f"--{name}={value}"])]
         out = attack.new("out")
         if command.startswith(("train", "lab")):
-            arguments += ["--out", "out"]
-            if command.startswith("lab"):
-                arguments += ["--set", "steps=2 dim=8 heads=2 layers=1 batch=2 test-sequences=3 length=8"]
+            options["out"] = "out"
+        if command.startswith("lab"):
+            options["set"] = "steps=2 dim=8 heads=2 layers=1 batch=2 test-sequences=3 length=8"
+        arguments = [*command.split(), *(f"--{name}" if value is None else f"--{name}={value}" for name, value in options.items())]
         ended = attack.run(arguments, limit=40)
         attack.inputs += 1
         accepted += ended.code == 0
-        wrong = ended.complaint() or (f"exit code 1: {ended.error.decode(errors='replace').strip()[-200:]}" if ended.code == 1 else None)
-        wrong = wrong or (finite(out) if ended.code == 0 and out.is_dir() else None)
-        if wrong:
-            attack.failed(wrong, "whence " + " ".join(arguments))
+        attack.judge(ended.complaint(CODES - {1}) or (finite(out) if ended.code == 0 and out.is_dir() else None), ["whence", *arguments])
     attack.notes.append(f"{accepted} accepted and run, the others refused")

@@ -1,33 +1,22 @@
 """Ranks of one training: killed, stopped, interrupted, out of disk at random times; the others name it and end in time; resumed by
 another number of ranks the bits are those of one process."""
 import os
-import pathlib
 import resource
-import shutil
 import signal
 import subprocess
 import time
 
-from tools import SIZES, Ended, difference, has_checkpoint, result_of
+from tools import SIZES, children_of, difference, go_on, result_of
 
 COMMAND = ["train", "flip_flop", "--scheme", "cope", *SIZES, "--test-sequences", "4", "--quiet", "--accumulate", "8", "--steps", "250", "--save-every", "15"]
 LIMIT = 3  # seconds that a rank waits for one that neither dies nor answers
 
 
-def ranks_of(process):
-    """The processes that it started."""
-    try:
-        return [int(child) for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def attack_ranks(attack, whole=False):
+def attack_ranks(attack, whole):
     out = attack.new("whole")
-    began = time.time()
     ended = attack.run([*COMMAND, "--out", out], limit=60)
     assert ended.code == 0, ended.error
-    wanted, seconds, slow = result_of(out), time.time() - began, 5 if attack.sanitized else 1
+    wanted, seconds, slow = result_of(out), ended.seconds, 5 if attack.sanitized else 1
     faults = ["kill", "kill all", "interrupt", "terminate", "disk", *(["stop"] if whole else [])]  # after a stop whence waits for a minute
     counts = {"kill": 0, "stop": 0}
     before = set(os.listdir("/dev/shm"))
@@ -39,52 +28,43 @@ def attack_ranks(attack, whole=False):
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, **limits)
         moment = attack.random.uniform(0, 1.5 * seconds)
         time.sleep(0 if fault == "disk" else moment)
-        ranks = ranks_of(process)
-        hit = attack.random.randrange(max(1, len(ranks)))
-        command = f"whence {' '.join(COMMAND)} --processes {count}: {fault} of rank {hit} after {moment:.3f} s"
+        ranks = children_of(process.pid)
+        hit = attack.random.choice(ranks or [0])
+        command = f"whence {' '.join(COMMAND)} --processes {count}: {fault}, of rank {ranks.index(hit) if ranks else 'none'}, after {moment:.3f} s"
         try:
-            if fault == "kill all":
-                process.send_signal(signal.SIGKILL)
-            elif fault in ("interrupt", "terminate"):
-                process.send_signal(signal.SIGINT if fault == "interrupt" else signal.SIGTERM)
+            if fault in ("kill all", "interrupt", "terminate"):
+                process.send_signal({"kill all": signal.SIGKILL, "interrupt": signal.SIGINT, "terminate": signal.SIGTERM}[fault])
             elif fault != "disk" and ranks:
-                os.kill(ranks[hit], signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+                os.kill(hit, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
                 counts[fault] += 1
         except ProcessLookupError:
             pass
-        struck = time.time()
         try:
             said = process.communicate(timeout=slow * (90 if fault == "stop" else 30))[1].decode(errors="replace")
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            attack.failed(f"a hang of {time.time() - struck:.0f} s", command)
             said = process.communicate()[1].decode(errors="replace")
-        done = result_of(out) == wanted if process.returncode == 0 else False
+            attack.judge("a hang", command)
+        code, end = process.returncode, f"exit code {process.returncode}: {said[-300:]!r}"
         named = {"kill": "was ended by signal 9", "stop": "has not answered" if len(ranks) == count else "", "disk": "File too large"}.get(fault, "")
-        if process.returncode == 0:
-            if not done:
-                attack.failed("another result", command)
-        elif fault in ("interrupt", "terminate") and process.returncode not in (130, -signal.SIGINT, -signal.SIGTERM):
-            attack.failed(f"exit code {process.returncode}, of 130: {said[-300:]!r}", command)
-        elif fault in ("kill", "stop") and ranks and named not in said:
-            attack.failed(f"no {named!r} in {said[-300:]!r}", command)
-        elif fault == "disk" and (process.returncode != 4 or said.count(named) != 1):
-            attack.failed(f"exit code {process.returncode}, of 4, or {named!r} not once: {said[-300:]!r}", command)
+        if code == 0:
+            attack.judge(difference(result_of(out), wanted), command)
+        elif fault in ("interrupt", "terminate"):
+            attack.judge(None if code in (130, -signal.SIGINT, -signal.SIGTERM) else f"{end}, of 130", command)
+        elif fault == "disk":
+            attack.judge(None if code == 4 and said.count(named) == 1 else f"{end}, of 4, or {named!r} not once", command)
+        elif ranks:
+            attack.judge(None if named in said else f"{end}, without {named!r}", command)
         for rank in ranks:  # who was stopped is still there
             try:
                 os.kill(rank, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        if process.returncode == 0:
+        if code == 0:
             continue
-        again = ["--resume"] if has_checkpoint(out) else []
-        if not again:
-            shutil.rmtree(out, ignore_errors=True)
         time.sleep(0.05)
-        ended: Ended = attack.run([*COMMAND, *again, "--processes", attack.random.choice(["1", "2", "4"]), "--out", out], limit=60)
-        found = ended.complaint({0}) if ended.code != 0 else result_of(out)
-        if found != wanted:
-            attack.failed(f"{difference(found, wanted)} after resuming", command)
-    if left := [name for name in os.listdir("/dev/shm") if "whence" in name and name not in before]:
-        attack.failed(f"left in /dev/shm: {left}", "all of the above")
+        ended = attack.run([*go_on(COMMAND, out), "--processes", attack.random.choice(["1", "2", "4"])], limit=60)
+        attack.judge(ended.complaint({0}) or difference(result_of(out), wanted), f"{command}, and again")
+    left = [name for name in os.listdir("/dev/shm") if "whence" in name and name not in before]
+    attack.judge(f"left in /dev/shm: {left}" if left else None, "all of the above")
     attack.notes.append(f"killed {counts['kill']}, stopped {counts['stop']}")

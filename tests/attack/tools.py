@@ -15,6 +15,7 @@ import time
 CODES = {0, 1, 2, 3, 4, 5, 6, 7, 130}  # whence --help
 SIZES = "--length 8 --dim 8 --heads 2 --layers 1 --batch 2".split()
 TRAIN = ["train", "flip_flop", *SIZES, "--test-sequences", "4", "--quiet"]
+RUN = [*TRAIN, "--steps", "4", "--save-every", "1", "--threads", "1"]
 TEXT = "".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(400))
 
 
@@ -34,7 +35,7 @@ class Ended:
         if self.code not in codes:
             return f"exit code {self.code}, of {sorted(codes)}: {said[-160:]!r}"
         problems = [line for line in said.splitlines() if line.startswith("whence") or "what():" in line]
-        if self.code not in (0, 130) and len(problems) != 1:
+        if self.code not in (0, 130, 137) and len(problems) != 1:  # 137: whence_inject killed it
             return f"exit code {self.code} with {len(problems)} lines of message: {said[-160:]!r}"
         if len(said) > 20000:
             return f"{len(said)} bytes of message"
@@ -44,9 +45,9 @@ class Ended:
 class Attack:
     """One program under attack, a folder to work in, a seed, and an end."""
 
-    def __init__(self, program, folder, seed, end, injector=None, python=None):
-        self.program, self.folder, self.seed, self.end = str(program), pathlib.Path(folder), seed, end
-        self.injector, self.python = injector, python
+    def __init__(self, program, folder, seed, end, build, python):
+        self.program, self.folder, self.seed, self.end = str(pathlib.Path(program).resolve()), pathlib.Path(folder), seed, end
+        self.build, self.python = pathlib.Path(build).resolve(), python
         self.random = random.Random(seed)
         # What AddressSanitizer watches needs terabytes of addresses, is slower, and cannot look for leaks while it is traced.
         self.sanitized = b"__asan_init" in pathlib.Path(program).read_bytes()
@@ -55,9 +56,17 @@ class Attack:
     def time_is_up(self):
         return time.time() > self.end
 
-    def failed(self, what, command):
-        text = " ".join(command) if isinstance(command, list) else command
-        self.failures.append({"what": what, "command": text})
+    def judge(self, wrong, command):
+        """A failure, where anything is wrong."""
+        if wrong:
+            self.failures.append((wrong, " ".join(map(str, command)) if isinstance(command, list) else command))
+
+    def tool(self, name):
+        """What CMake builds of this folder."""
+        path = self.build / "tests/attack" / name
+        if not path.exists():
+            raise LookupError(f"no {path}; build it, without sanitizers where it is a library: cmake --build {self.build}")
+        return path
 
     def run(self, arguments, limit=20, program=None, **settings):
         """Runs whence (or `program`, a list) and waits; what is left of it at the limit is killed with its children. limits: {RLIMIT: value}."""
@@ -103,15 +112,26 @@ class Attack:
         path.mkdir()
         return path
 
+    def judge_disturbed(self, ended, out, wanted, said, codes=CODES):
+        """The end of a disturbed RUN; then the same command goes on to the result of an undisturbed one, and nothing of the dead is left."""
+        self.inputs += 1
+        self.judge(ended.complaint(codes), said)
+        if ended.code != 0:
+            ended = self.run(go_on(RUN, out), limit=60)
+            self.judge(None if ended.code == 0 else f"does not go on: {ended.complaint() or ended.error[-200:]}", f"{said}, and again")
+        if ended.code == 0:
+            left = [path.name for path in out.rglob("*") if ".tmp-" in path.name or "written-by" in path.name]
+            self.judge(f"{left[0]} stays" if left else difference(result_of(out), wanted), said)
+
     def text(self):
         path = self.folder / "text.txt"
         path.write_text(TEXT)
         return path
 
-    def trained(self, name, *more):
+    def trained(self, name):
         """A small run that went well."""
         out = self.new(name)
-        ended = self.run([*TRAIN, "--steps", "4", "--save-every", "1", "--threads", "1", *more, "--out", out])
+        ended = self.run([*RUN, "--out", out])
         assert ended.code == 0, ended.error
         return out
 
@@ -129,14 +149,16 @@ def result_of(folder):
 
 
 def difference(found, wanted):
-    """Of two results, or of a complaint and a result, in words; None where they are equal."""
-    if isinstance(found, str) or found == wanted:
-        return None if found == wanted else found
-    return "other weights" if found[0] != wanted[0] else "another log" if found[1] != wanted[1] else "other scores"
+    """Of two results, in words; None where they are equal."""
+    return None if found == wanted else "other weights" if found[0] != wanted[0] else "another log" if found[1] != wanted[1] else "other scores"
 
 
-def has_checkpoint(folder):
-    return any(re.fullmatch(r"step-\d+", path.name) for path in folder.glob("checkpoints/*"))
+def go_on(command, out):
+    """The same command after a disturbed run: a lab finds what there is, a run goes on where there is a checkpoint, else begins anew."""
+    going_on = any(re.fullmatch(r"step-\d+", path.name) for path in out.glob("checkpoints/*"))
+    if command[0] != "lab" and not going_on:
+        shutil.rmtree(out, ignore_errors=True)
+    return [*command, "--out", out, *(["--resume"] if going_on else [])]
 
 
 def without_times(path):
@@ -150,24 +172,27 @@ def flip(path, bit):
     path.write_bytes(data)
 
 
-def read_tensors(path):
-    data = pathlib.Path(path).read_bytes()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    kinds = {"F64": "d", "F32": "f", "I64": "q", "I32": "i", "BOOL": "?"}
-    return {name: (entry["shape"], list(struct.unpack(f"<{(entry['data_offsets'][1] - entry['data_offsets'][0]) // struct.calcsize(kinds[entry['dtype']])}"
-                                                      + kinds[entry["dtype"]], data[8 + size:][slice(*entry["data_offsets"])])))
-            for name, entry in header.items()}
-
-
-def write_tensors(path, tensors, behind_header=b""):
-    """tensors: name -> (shape, numbers), all f64 but for lists of True and False."""
+def write_tensors(path, tensors):
+    """tensors: name -> (shape, numbers in f64)."""
     header, numbers = {}, b""
     for name, (shape, values) in tensors.items():
-        kind, letter = ("BOOL", "?") if values and isinstance(values[0], bool) else ("F64", "d")
-        data = struct.pack(f"<{len(values)}{letter}", *values)
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(numbers), len(numbers) + len(data)]}
+        data = struct.pack(f"<{len(values)}d", *values)
+        header[name] = {"dtype": "F64", "shape": shape, "data_offsets": [len(numbers), len(numbers) + len(data)]}
         numbers += data
-    text = json.dumps(header).encode() + behind_header
+    text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + numbers)
+
+
+def children_of(process):
+    """The processes that it started."""
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def alive(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,6 +1,7 @@
 // Layers on the GPU, or on the emulated one, against the CPU's: what the backward of a layer asks of products, and rows
 // of 16-bit logits that begin where wide loads may.
 #include <cstdint>
+#include <map>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -31,14 +32,15 @@ std::vector<Tensor> with_gradients(const std::vector<Tensor>& inputs, Device dev
   return results;
 }
 
-// f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the shapes.
+// f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the shapes,
+// each in another order of threads.
 template <class F> void with_every_library(const F& f) {
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return f();
-  for (const std::uint64_t seed : std::initializer_list<std::uint64_t>{0, 4711, 4712}) {
-    CAPTURE(seed);
-    const With chosen(settings->refusals, seed);
-    f();
+  for (const auto& [refusals, order] : std::map<std::uint64_t, std::uint64_t>{{0, 0}, {4711, 1}, {4712, 20}}) {
+    CAPTURE(refusals);
+    const With chosen(settings->refusals, refusals);
+    in_order(order, f);
   }
 }
 

@@ -1,6 +1,8 @@
 // Tensors on the GPU, or on the emulated one, beside their twins on the CPU.
 #pragma once
 
+#include <optional>
+
 #include "cuda/runtime/backend.h"
 #include "tensor/joined_kernels.h"
 #include "tensor/raw.h"
@@ -25,15 +27,18 @@ inline Tensor on_device(const Tensor& x, Device device) {
 inline Tensor on_gpu(const Tensor& x) { return on_device(x, Device::cuda(0)); }
 inline Tensor on_cpu(const Tensor& x) { return on_device(x, Device::cpu()); }
 
-// f once; on the emulated GPU in several orders of threads: ascending, descending, two random ones.
+// f; on the emulated GPU in this order of threads: 0 ascending, 1 descending, else a random one.
+template <class F> auto in_order(std::uint64_t order, const F& f) {
+  CAPTURE(order);
+  std::optional<With<std::uint64_t>> chosen;
+  if (gpu::emulator::Settings* const settings = emulator_settings()) chosen.emplace(settings->order, order);
+  return f();
+}
+
+// f once; on the emulated GPU in several orders of threads.
 template <class F> void in_every_order(const F& f) {
-  gpu::emulator::Settings* const settings = emulator_settings();
-  if (!settings) return f();
-  for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) {
-    CAPTURE(order);
-    const With chosen(settings->order, order);
-    f();
-  }
+  if (!emulator_settings()) return f();
+  for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) in_order(order, f);
 }
 
 // What `run` makes of the outputs with each device's kernels. `at` moves an input to the device in question. Everything

@@ -1,11 +1,8 @@
-// Memory that ends: allocations that fail one by one in a whole run (tests/attack/memory_preload.cpp), address space
-// that is short from the start, and an engine that goes on after what it caught.
+// Memory that ends: address space that is short from the start. What fails one allocation of a run: attack/allocations.py.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <random>
 
 #include "tests/support/programs.h"
 
@@ -16,29 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run of four steps on one thread, whose allocations come in one order. `environment`: "NAME=value", for it alone.
-Outcome run_in(const fs::path& out, std::vector<std::string> more, const std::vector<std::string>& environment = {}) {
-  std::vector<std::string> arguments{"flip_flop", "--length", "8", "--dim", "8", "--heads", "2", "--layers", "1",
-      "--batch", "2", "--test-sequences", "4", "--steps", "4", "--save-every", "1", "--quiet", "--threads", "1",
-      "--out", out.string()};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  for (const std::string& setting : environment)
-    setenv(setting.substr(0, setting.find('=')).c_str(), setting.substr(setting.find('=') + 1).c_str(), 1);
-  const RunningProgram program("train", arguments, out.string() + ".log");
-  for (const std::string& setting : environment) unsetenv(setting.substr(0, setting.find('=')).c_str());
-  return program.finish();
-}
-
 bool is_one_line(const std::string& text) { return !text.empty() && text.find('\n') == text.size() - 1; }
-
-std::string weights_in(const fs::path& out) { return text_of((out / "weights.safetensors").string()); }
-
-bool has_checkpoint(const fs::path& out) {
-  if (!fs::exists(out / "checkpoints")) return false;
-  for (const auto& entry : fs::directory_iterator(out / "checkpoints"))
-    if (fs::exists(entry.path() / "weights.safetensors") && entry.path().extension().empty()) return true;
-  return false;
-}
 
 // Address space for the programs of this block.
 class AddressSpace {
@@ -57,34 +32,6 @@ class AddressSpace {
 };
 
 }  // namespace
-
-TEST_CASE("an allocation that fails ends a run with a line and code 5, and the next run goes on to the same bits") {
-  const Scratch scratch("memory-fails");
-  const std::string preload = std::string("LD_PRELOAD=") + WHENCE_MEMORY_PRELOAD;
-  const fs::path undisturbed = scratch.folder / "undisturbed", count_file = scratch.folder / "count";
-  REQUIRE(run_in(undisturbed, {}, {preload, "WHENCE_COUNT_ALLOCATIONS=" + count_file.string()}).code == 0);
-  const long all = std::stol(text_of(count_file.string()));
-  REQUIRE(all > 10'000);
-  // WHENCE_FAIL_EVERY=1: each of them, which takes a few minutes
-  const char* const given = std::getenv("WHENCE_FAIL_EVERY");
-  const long step = given ? std::stol(given) : all / 40;
-  std::mt19937 random(20);
-  long ended = 0;
-  for (long n = 1 + static_cast<long>(random() % static_cast<unsigned long>(step)); n <= all; n += step) {
-    const fs::path out = scratch.folder / "failed";
-    fs::remove_all(out);
-    const Outcome outcome = run_in(out, {}, {preload, "WHENCE_FAIL_ALLOCATION=" + std::to_string(n)});
-    CAPTURE(n);
-    CAPTURE(outcome.err);
-    CHECK((outcome.code == 0 || (outcome.code == 5 && is_one_line(outcome.err))));
-    ended += outcome.code != 0;
-    if (outcome.code != 0)
-      CHECK(run_in(out, has_checkpoint(out) ? std::vector<std::string>{"--resume"} : std::vector<std::string>{}).code ==
-            0);
-    CHECK(weights_in(out) == weights_in(undisturbed));
-  }
-  CHECK(ended > 0);
-}
 
 TEST_CASE("with little address space every program ends at once: done, or one line and code 5") {
   const Scratch scratch("memory-start");

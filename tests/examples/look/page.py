@@ -3,12 +3,15 @@
 that they show with those that the engine put into them.
 Usage: look_page.py WHENCE    ends with 77 where there is no Chromium"""
 import base64
+import concurrent.futures
 import fcntl
+import functools
 import itertools
 import json
 import math
 import os
 import pathlib
+import queue
 import re
 import shutil
 import struct
@@ -68,12 +71,11 @@ class Browser:
         return answer["result"]
 
     def open(self, path, **state):
-        page = f"{path.as_uri()}#" + "&".join(f"{key}={value}" for key, value in state.items())
-        for url in ("about:blank", page):  # where only the part after # changes, nothing would be loaded anew
-            self.events.clear()
-            self.call("Page.navigate", url=url)
-            while "Page.loadEventFired" not in self.events:
-                self.receive()
+        # What stands before # is new each time: else nothing would be loaded anew.
+        self.events.clear()
+        self.call("Page.navigate", url=f"{path.as_uri()}?{self.count}#" + "&".join(f"{key}={value}" for key, value in state.items()))
+        while "Page.loadEventFired" not in self.events:
+            self.receive()
         self.get("new Promise(done => { const each = () => document.getElementById('stage') ? done() : setTimeout(each, 5); each(); })")
 
     def get(self, script):
@@ -109,8 +111,7 @@ class Browser:
         return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
 
 def unfold(browser, selector):
-    browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true)")
-    browser.get("new Promise(done => setTimeout(done, 50))")
+    browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true); new Promise(done => setTimeout(done, 50))")
 
 def numbers(holder, field="value", bits=None):
     data, letter = holder[field], {8: "B", 32: "f", 64: "d", "steps": "I"}[bits or holder["bits"]]
@@ -134,22 +135,33 @@ def equal(what, found, wanted):
     same = len(found) == len(wanted) and all(math.isclose(float(a), float(b), rel_tol=1e-6, abs_tol=1e-15) for a, b in zip(found, wanted))
     assert same, f"{what}: {found}; {wanted} expected"
 
-def check_every_view(browser, path):
-    for theme in ("light", "dark"):
+# Clicks every tab, and gives the views and what is wrong with each.
+EVERY_VIEW = """(async () => {
+  const all = (selector) => [...document.querySelectorAll(selector)], views = [], wrong = [];
+  for (const tab of all("[role=tab]")) {
+    tab.click();
+    await new Promise((done) => setTimeout(done));
+    const view = tab.id.slice(4), must = (holds, what) => holds || wrong.push(`${view}: ${what}`);
+    views.push(view);
+    must(new URLSearchParams(location.hash.slice(1)).get("view") === view && all("#stage > *").length, "nothing is shown");
+    must(/^(Look|Move)/.test(all(".hint")[0].textContent), "no hint");
+    must(all("#stage canvas[tabindex]").every((canvas) => canvas.getAttribute("aria-label")), "a canvas without its words");
+    must(all("#stage canvas").every((canvas) => canvas.width > 0), "a canvas without width");
+    must(!all("bdi *, #look script").length, "a text has become elements");
+    must(!document.getElementById("look").textContent.includes("[object"), "an element stands as its name");
+    must(document.documentElement.scrollWidth <= innerWidth, "wider than the window");
+    must(innerWidth > 390 || all(".bar")[0].offsetHeight < 130, "the bar leaves a phone too little");
+  }
+  return { views, wrong, theme: document.documentElement.dataset.theme };
+})()"""
+
+def check_every_view(browser, path, themes=("light",)):
+    for theme in themes:
         browser.open(path, theme=theme)
-        views = browser.texts("[role=tab]", "id.slice(4)")
+        found = browser.get(EVERY_VIEW)
+        views = found["views"]
         assert [view for view in VIEWS if view in views] == views and ("quantities" in views or views == ["overview"]), views
-        for view in views:
-            browser.click(f"#tab-{view}")
-            place = f"{path.name}, {view}, {theme}"
-            assert browser.address()["view"] == view and len(browser.texts("#stage > *")) > 0, place
-            assert browser.texts(".hint")[0].startswith(("Look", "Move")), place
-            assert all(browser.texts("#stage canvas[tabindex]", "getAttribute('aria-label')")), place
-            assert all(width > 0 for width in browser.texts("#stage canvas", "width")), place
-            assert not browser.texts("bdi *") and not browser.texts("#look script"), place
-            assert "[object" not in browser.texts("#look")[0], f"{place}: an element stands as its name"
-            assert browser.get("document.documentElement.scrollWidth <= innerWidth"), f"{place}: wider than the window"
-        assert browser.get("document.documentElement.dataset.theme") == theme
+        assert not found["wrong"] and found["theme"] == theme, f"{path.name}, {theme}: {found}"
 
 def check_numbers(browser, path, data):
     browser.open(path, view="quantities", quantity="gates", show="one", part="value", layer=1, head=0, i=9, j=4, digits="true")
@@ -415,13 +427,14 @@ def check_long(browser, path, data):
     lines = [[whole[h * tokens + j] for h in range(data["heads"])] for j in range(rows[0]["i"] + 1)]
     equal("row", browser.texts(".whole-row:first-of-type .behind td")[:len(lines) * data["heads"]], sum(lines, []))
 
-def check_difference(browser, path, data, other, **state):
+def check_difference(browser, path, data, **state):
     browser.open(path, run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true", **state)
-    one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, other))
+    one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, besides_of(path)[state.get("beside", 0)]))
     equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
-def check_slider(browser, path, data, checkpoints):
+def check_slider(browser, path, data):
     """The slider chooses what is beside: by address, by key, and every number follows."""
+    checkpoints = besides_of(path)
     part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
     read = lambda: browser.texts("#readout b")[0]
     value = lambda page: row_of(page, "logits", 0, 1, 5)[2]
@@ -435,13 +448,15 @@ def check_slider(browser, path, data, checkpoints):
             checkpoints[index]["label"]], "the slider says its checkpoint"
         browser.press("[data-key=beside]", "ArrowLeft")
     assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
-    check_difference(browser, path, data, checkpoints[1], beside=1)
+    check_difference(browser, path, data, beside=1)
     for view in ("routes", "graph"):
         browser.open(path, view=view, run="beside", beside=1)
         assert "recorded for" in browser.texts("#stage .note")[0], f"{view}: a checkpoint has none"
 
-def check_saving(browser, path, folder):
+def check_saving(browser, path, _):
     """"save" at the picture that is pointed at: a map as PNG, all else as SVG that a browser shows by itself."""
+    folder = path.parent / "saved"
+    folder.mkdir()
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     for view, picture, begins in (("quantities", ".panel canvas", b"\x89PNG"), ("quantities", ".strips svg", b"<svg "),
                                   ("graph", ".graph svg", b"<svg "), ("routes", ".bands svg", b"<svg "), ("edits", ".scatter svg", b"<svg ")):
@@ -460,13 +475,10 @@ def check_saving(browser, path, folder):
         if begins == b"<svg ":
             xml.etree.ElementTree.fromstring(content)
 
-def check_phone(browser, path):
+def check_phone(browser, path, _):
     """On 390 pixels no view is wider than the window, and the bar that stays in sight leaves the rest to the view."""
     browser.call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=False)
-    for view in browser.texts("[role=tab]", "id.slice(4)"):
-        browser.open(path, view=view)
-        assert browser.get("document.documentElement.scrollWidth") <= 390, f"{path.name}, {view}: wider than a phone"
-        assert browser.get("document.querySelector('.bar').offsetHeight") < 130, f"{path.name}, {view}: the bar is too high"
+    check_every_view(browser, path)
     browser.call("Emulation.clearDeviceMetricsOverride")
 
 def check_speed(browser, path):
@@ -480,34 +492,27 @@ def check_speed(browser, path):
 NASTY = b"<b>&amp;</script>\x01\x07 \xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d \xf0\x9f\x98\x80\xff\t\n\n" * 40
 
 def pages_in(folder, whence):
-    """Name and path of each page: of every scheme, and of what may break one."""
-    def run(*words):
-        subprocess.run([whence, *map(str, words)], check=True, stdout=subprocess.DEVNULL)
-    def look(name, *words):
-        run("look", *words, "--out", folder / f"{name}.html")
-    look("cope", "cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10)
-    look("equation5", "cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64")
-    look("cdape", "cdape(kerple)", "--length", 24)
-    look("left", "cope + cdape(kerple, kernel=4, pad=left)", "--length", 12)
-    look("one token", "cdape(kerple)", "--length", 1)
-    look("large", "cope", "--length", 64)
-    look("long", "cope(p_max=6)", "--length", 700, "--at", "i=300 j=20")
+    """Name -> path of each page: of every scheme, and of what may break one."""
+    run = lambda *words: subprocess.run([whence, *map(str, words)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     (folder / "nasty.txt").write_bytes(NASTY)
     run("train", "lm", "--data", folder / "nasty.txt", "--scheme", "alibi + forgetting", "--dim", 8, "--layers", 1, "--heads", 1, "--length", 48,
         "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
-    look("nasty", folder / "nasty", "--text", folder / "nasty.txt")
     run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 2, "--heads", 2, "--length", 24, "--steps", 5, "--batch", 2,
         "--test-sequences", 2, "--save-every", 1, "--keep-checkpoints", 0, "--quiet", "--out", folder / "run")
-    look("checkpoints", folder / "run", "--checkpoints", 5, "--dtype", "f64")
+    looks = {"cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10),
+             "equation5": ("cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64"), "cdape": ("cdape(kerple)", "--length", 24),
+             "left": ("cope + cdape(kerple, kernel=4, pad=left)", "--length", 12), "one token": ("cdape(kerple)", "--length", 1),
+             "large": ("cope", "--length", 64), "long": ("cope(p_max=6)", "--length", 700, "--at", "i=300 j=20"),
+             "nasty": (folder / "nasty", "--text", folder / "nasty.txt"), "checkpoints": (folder / "run", "--checkpoints", 5, "--dtype", "f64")}
     listed = subprocess.run([whence, "schemes"], check=True, capture_output=True, text=True).stdout
     for scheme in re.findall(r"^(\w+(?:\(SCHEME\))?)  ", listed, re.MULTILINE):
         if scheme not in ("scheme", "hard_attention"):  # the head of the list; and what is always beside another
-            look("scheme " + scheme, scheme.replace("SCHEME", "kerple"), "--length", 12)
-    return sorted(folder.glob("*.html"))
+            looks["scheme " + scheme] = (scheme.replace("SCHEME", "kerple"), "--length", 12)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: run("look", *looks[name], "--out", folder / f"{name}.html"), looks))
+    return {page.stem: page for page in folder.glob("*.html")}
 
-def data_of(page, name='id="look-data"'):
-    return all_data_of(page, name)[0]
-
+@functools.cache
 def all_data_of(page, name):
     """The JSON of a page, with the bytes of each array where it says which they are."""
     text = page.read_text()
@@ -516,6 +521,18 @@ def all_data_of(page, name):
     array = lambda each: block[each["at"]:each["at"] + each["bytes"]] if each.keys() == {"at", "bytes"} else each
     return [json.loads(each, object_hook=array) for each in elements_of("json", name)]
 
+data_of = lambda page: all_data_of(page, 'id="look-data"')[0]
+besides_of = lambda page: all_data_of(page, 'class="look-beside"')
+
+def check_sums(browser, path, _):
+    browser.open(path, view="lens")
+    computed_equal(browser, ".sum .check")
+
+CHECKS = {"cope": (check_start, check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe, check_worked, check_difference,
+                   check_saving, check_phone), "equation5": (check_equation5,), "cdape": (check_lens, check_graph), "left": (check_sums,),
+          "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
+          "large": (check_some_rows,), "long": (check_long,)}
+
 def main(whence):
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if not program:
@@ -523,35 +540,27 @@ def main(whence):
         sys.exit(77)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         folder = pathlib.Path(folder)
-        pages = {page.stem: page for page in pages_in(folder, whence)}
-        cope = data_of(pages["cope"])
-        browser = Browser(program, folder / "profile")
+        pages = pages_in(folder, whence)
+        browsers, idle = [Browser(program, folder / f"profile{k}") for k in range(2)], queue.Queue()
+        def check_page(name):
+            browser = idle.get()
+            try:
+                check_every_view(browser, pages[name], ("light", "dark") if name in ("cope", "cdape") else ("light",))
+                for check in CHECKS.get(name, ()):
+                    check(browser, pages[name], data_of(pages[name]))
+            finally:
+                idle.put(browser)
         try:
-            for page in pages.values():
-                check_every_view(browser, page)
-            for check in (check_start, check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe, check_worked):
-                check(browser, pages["cope"], cope)
-            check_equation5(browser, pages["equation5"], data_of(pages["equation5"]))
-            check_lens(browser, pages["cdape"], data_of(pages["cdape"]))
-            for name in ("left", "one token", "scheme dape(SCHEME)"):
-                browser.open(pages[name], view="lens")
-                computed_equal(browser, ".sum .check")
-            for name in ("cdape", "scheme alibi"):
-                if "graph" in data_of(pages[name]):
-                    check_graph(browser, pages[name], data_of(pages[name]))
-            checkpoints = pages["checkpoints"]
-            check_slider(browser, checkpoints, data_of(checkpoints), all_data_of(checkpoints, 'class="look-beside"'))
-            check_difference(browser, pages["cope"], cope, *all_data_of(pages["cope"], 'class="look-beside"'))
-            check_some_rows(browser, pages["large"], data_of(pages["large"]))
-            check_long(browser, pages["long"], data_of(pages["long"]))
-            (folder / "saved").mkdir()
-            check_saving(browser, pages["cope"], folder / "saved")
-            check_phone(browser, pages["cope"])
-            check_speed(browser, pages["large"])
+            for browser in browsers:
+                idle.put(browser)
+            with concurrent.futures.ThreadPoolExecutor(len(browsers)) as pool:
+                list(pool.map(check_page, sorted(pages, key=lambda name: -len(CHECKS.get(name, ())))))
+            check_speed(browsers[0], pages["large"])
         finally:
-            browser.close()
-            print(*browser.errors, sep="\n", end="")
-        assert not browser.errors, "the console of the page has errors"
+            for browser in browsers:
+                browser.close()
+                print(*browser.errors, sep="\n", end="")
+        assert CHECKS.keys() <= pages.keys() and not any(browser.errors for browser in browsers), "the console of a page has errors"
     print(f"look_page: {len(pages)} pages: every view opens, keys and pointer do what they say, numbers are the data's")
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The module `whence` of Python, with numpy, and with PyTorch where it is: python3 tests/examples/python/door.py"""
 import sys
-import threading
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import whence
@@ -27,13 +27,15 @@ def attention(q, k, v):
     return pattern / pattern.sum(-1, keepdims=True) @ v
 
 
-class Numpy(unittest.TestCase):
+class Case(unittest.TestCase):
     def refused(self, error, words, call, *arguments, **more):
         with self.assertRaises(error) as caught:
             call(*arguments, **more)
         for word in words:
             self.assertIn(word, str(caught.exception))
 
+
+class Numpy(Case):
     def test_describe(self):
         found = whence.describe("dape(kerple)", heads=H, head_dim=D, length=T)
         self.assertEqual([p["name"] for p in found["parameters"]][:2], ["base.strength", "base.rate"])
@@ -110,24 +112,16 @@ class Numpy(unittest.TestCase):
         """Any op, with arrays of wrong shapes and wild indices: an answer or an exception, never a crash."""
         random = np.random.default_rng(4)
         answered = refused = 0
+
+        def wild(dtype, shape):
+            extents = [max(0, int(e) + random.integers(-1, 2) * random.integers(0, 2)) for e in shape.strip("[]").split(",") if e]
+            extents = extents[random.integers(0, 2) * (random.random() < 0.2):]
+            return (random.integers(-3, 100, extents).astype({"i64": np.int64, "i32": np.int32}[dtype]) if dtype[0] == "i" else
+                    random.random(extents) < 0.5 if dtype == "bool" else random.standard_normal(extents))
         for name in whence.ops():
             for sample in whence.describe(name)["samples"]:
                 for _ in range(6):
-                    inputs = []
-                    for text in sample["inputs"]:
-                        if text is None:
-                            inputs.append(None)
-                            continue
-                        dtype, shape = text.split(" ")
-                        extents = [int(e) for e in shape.strip("[]").split(",") if e]
-                        extents = [max(0, e + int(random.integers(-1, 2)) * int(random.integers(0, 2))) for e in extents]
-                        extents = extents[int(random.integers(0, 2)) * (random.random() < 0.2):]
-                        if dtype in ("i64", "i32"):
-                            inputs.append(random.integers(-3, 100, extents).astype({"i64": np.int64, "i32": np.int32}[dtype]))
-                        elif dtype == "bool":
-                            inputs.append(random.random(extents) < 0.5)
-                        else:
-                            inputs.append(random.standard_normal(extents))
+                    inputs = [each and wild(*each.split(" ")) for each in sample["inputs"]]
                     try:
                         output = whence.op(name, *inputs, sample=sample["sample"])["output"]
                         whence.op(name, *inputs, sample=sample["sample"], cotangent=np.ones(output.shape))
@@ -147,21 +141,14 @@ class Numpy(unittest.TestCase):
 
     def test_threads(self):
         q, k, v = operands()
-        expected, found = whence.run("cope", q, k, v, init=1)["output"], {}
-
-        def work(k_):
-            found[k_] = [whence.run("cope", q, k, v, init=1)["output"] for _ in range(5)]
-
-        threads = [threading.Thread(target=work, args=(each,)) for each in range(4)]
-        [thread.start() for thread in threads]
-        [thread.join() for thread in threads]
-        for outputs in found.values():
-            for output in outputs:
-                np.testing.assert_array_equal(output, expected)
+        expected = whence.run("cope", q, k, v, init=1)["output"]
+        with ThreadPoolExecutor(4) as pool:
+            for found in pool.map(lambda _: whence.run("cope", q, k, v, init=1)["output"], range(20)):
+                np.testing.assert_array_equal(found, expected)
 
 
 @unittest.skipIf(torch is None, "no torch here")
-class Torch(unittest.TestCase):
+class Torch(Case):
     def made(self, scheme, **more):
         return whence.torch_function(scheme, **{"heads": H, "head_dim": D, "length": T, "dtype": torch.float64, **more})
 
@@ -204,8 +191,7 @@ class Torch(unittest.TestCase):
         output = function(q, k, v)
         with torch.no_grad():
             k += 1
-        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
-            output.sum().backward()
+        self.refused(RuntimeError, ["modified by an inplace operation"], output.sum().backward)
 
     def test_nothing_is_copied(self):
         """What is written behind torch's back is seen: the pass holds the caller's own numbers."""
@@ -218,20 +204,19 @@ class Torch(unittest.TestCase):
 
     def test_twice(self):
         function, (q, k, v) = self.made("none"), self.inputs()
-        with self.assertRaisesRegex(RuntimeError, "create_graph=True given; none by whence can be differentiated once"):
-            torch.autograd.grad(function(q, k, v).sum(), q, create_graph=True)
+        self.refused(RuntimeError, ["create_graph=True given; none by whence can be differentiated once"], torch.autograd.grad,
+                     function(q, k, v).sum(), q, create_graph=True)
         output = function(q, k, v)  # one graph, two backward passes
         first = torch.autograd.grad(output.sum(), q, retain_graph=True)[0]
         torch.testing.assert_close(torch.autograd.grad(output.sum(), q)[0], first, rtol=0, atol=0)
 
     def test_refusals(self):
         function, (q, k, v) = self.made("none"), self.inputs()
-        for words, arguments in (("k: nothing given", (q,)), (r"k: \[2,2,3,4\] given", (q, k[:, :, :3], v)),
-                                 ("v: f32 given; f64 required", (q, k, v.float())), ("x: given", (q, k, v, q))):
-            with self.assertRaisesRegex(ValueError, words):
-                function(*arguments)
-        with self.assertRaisesRegex(ValueError, "dtype"):
-            self.made("none", dtype=torch.float16)
+        self.refused(ValueError, ["k: nothing given"], function, q)
+        self.refused(ValueError, ["k: [2,2,3,4] given"], function, q, k[:, :, :3], v)
+        self.refused(ValueError, ["v: f32 given; f64 required"], function, q, k, v.float())
+        self.refused(ValueError, ["x: given"], function, q, k, v, q)
+        self.refused(ValueError, ["dtype"], self.made, "none", dtype=torch.float16)
 
 
 if __name__ == "__main__":

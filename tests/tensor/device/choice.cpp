@@ -3,6 +3,7 @@
 
 #include "tensor/device/backend.h"
 #include "tensor/kernels.h"
+#include "tensor/raw.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -72,10 +73,23 @@ TEST_CASE("device choice: other words are refused") {
 TEST_CASE("device choice: what is chosen here can be used, and what is refused here cannot") {
   const Device chosen = choose_device("auto").device;
   CHECK(Tensor::ones({2}, DType::f32, chosen).to_vector() == std::vector<double>{1, 1});
-  if (cuda_facts().refusal.empty()) {
+  if (cuda_facts().refusal.empty())
     CHECK(Tensor::ones({2}, DType::f32, choose_device("cuda").device).to_vector() == std::vector<double>{1, 1});
-  } else {
+  else
     CHECK_THROWS_AS((void)choose_device("cuda"), InputError);
-    CHECK_THROWS_AS((void)Tensor::ones({2}, DType::f32, Device::cuda(0)), Error);
+}
+
+TEST_CASE("device choice: a GPU that cannot be used is refused with the cause") {
+  const DeviceFacts& facts = cuda_facts();
+  const std::string text = error_text([] { (void)Tensor::zeros({2}, DType::f32, Device::cuda(0)); });
+  if (!facts.refusal.empty()) {
+    CHECK(text.starts_with("device: cuda:0 given; "));
+    CHECK(text.find(facts.refusal) != std::string::npos);
+    CHECK(text.ends_with(facts.advice + ", or use cpu"));
+    CHECK(error_text([] { (void)raw::to_device(Tensor::ones({2}), Device::cuda(0)); }) == text);
+  } else {
+    CHECK(text.empty());
+    CHECK(Tensor::ones({2}, DType::f32, Device::cuda(0)).to_vector() == std::vector<double>{1, 1});
+    MESSAGE("cuda:0 is " << (facts.emulated ? "emulated (cuda/emulator/)" : facts.name));
   }
 }
