@@ -27,24 +27,15 @@ using namespace whence::test;
 
 namespace {
 
-Outcome run(const Scratch& scratch, const std::string& command, const std::vector<std::string>& arguments) {
-  return RunningProgram("bench " + command, arguments, scratch / "log").finish();
-}
-
-std::vector<nlohmann::json> lines_of(const std::string& text) {
+// What `whence bench` prints, line by line.
+std::vector<nlohmann::json> lines_of(const std::string& what) {
   std::vector<nlohmann::json> lines;
-  std::istringstream in(text);
+  std::istringstream in(done("bench " + what + " --json").out);
   for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
   return lines;
 }
 
-const std::vector<std::string> tiny{
-    "--heads", "2", "--head-dim", "4", "--repetitions", "2", "--json", "--threads", "1"};
-
-std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
+const std::string once = " --threads 1 --repetitions 2", tiny = once + " --heads 2 --head-dim 4";
 
 // A Python with torch: WHENCE_PYTHON, or python3. Empty, and said so, where there is none.
 std::string python_with_torch() {
@@ -139,10 +130,8 @@ TEST_CASE("bench: results that differ, or are no numbers, are found") {
 
 TEST_CASE("bench attention: a line of JSON per measurement, with what the papers' tables have") {
   const Scratch scratch("bench");
-  const Outcome outcome = run(scratch, "attention",
-      with(tiny, {"--schemes", "none,cope(p_max=3)", "--lengths", "8,16", "--svg", scratch / "plot.svg"}));
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+  const auto lines =
+      lines_of("attention --schemes none,cope(p_max=3) --lengths 8,16 --svg " + scratch / "plot.svg" + tiny);
   REQUIRE(lines.size() == 1 + 2 * 3 * executors().size());  // ceilings; cope with two kinds of gates
   CHECK(lines[0].at("fma_gflops") > 0);
   for (std::size_t k = 1; k < lines.size(); ++k) {
@@ -158,17 +147,14 @@ TEST_CASE("bench attention: a line of JSON per measurement, with what the papers
   }
   const std::string plot = text_of(scratch / "plot.svg");
   for (const char* text : {"peak bytes above the operands", "cope(p_max=3), sparse gates, reference"})
-    CHECK_MESSAGE(plot.find(text) != std::string::npos, text);
+    CHECK_MESSAGE(has(plot, text), text);
 }
 
 TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
-  const Scratch scratch("bench");
-  const Outcome outcome = run(scratch, "errors",
-      {"--schemes", "none,alibi,kerple,t5,cope,forgetting,fire,shaw,transformer_xl,dape(kerple),dape(fire)",
-          "--lengths", "512", "--heads", "2", "--gates", "both", "--json"});
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
-  for (const nlohmann::json& line : lines_of(outcome.out))
+  for (const nlohmann::json& line :
+      lines_of("errors --schemes none,alibi,kerple,t5,cope,forgetting,fire,shaw,transformer_xl,dape(kerple),dape(fire) "
+               "--lengths 512 --heads 2 --gates both"))
     if (line.contains("executor"))
       found[line.at("scheme").get<std::string>() + line.at("gates").get<std::string>()][line.at("executor")] = line;
   CHECK(found.size() == 12);
@@ -186,23 +172,16 @@ TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the o
 }
 
 TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
-  const Scratch scratch("bench");
-  const auto lines = [&](const std::string& command, std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--repetitions", "2", "--threads", "1", "--json"});
-    const Outcome outcome = run(scratch, command, arguments);
-    CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    return lines_of(outcome.out);
-  };
-  const auto decode = lines("decode", {"--schemes", "alibi", "--prompt", "3", "--tokens", "2"});
+  const auto decode = lines_of("decode --schemes alibi --prompt 3 --tokens 2" + once);
   REQUIRE(decode.size() == 2);
   CHECK(decode[0].at("read_gb_per_s") > 0.1);
   CHECK(decode[1].at("parameters") > 85e6);
   for (const char* field : {"ms", "tokens_per_second", "fraction"}) CHECK(decode[1].at(field) > 0);
-  const auto ops = lines("ops", {"--scale", "0.001"});
+  const auto ops = lines_of("ops --scale 0.001" + once);
   CHECK(ops.size() == 1 + 9 + 6);
   for (const nlohmann::json& line : ops)
     if (line.contains("fraction")) CHECK(line.at("backward_ms") > 0);
-  const auto step = lines("step", {"--models", "toy", "--schemes", "cope", "--profile"});
+  const auto step = lines_of("step --models toy --schemes cope --profile" + once);
   REQUIRE(step.size() == 3);
   CHECK(step[1].at("tokens_per_second") > 0);
   CHECK(step[1].at("length") == 40);
@@ -213,22 +192,16 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
   }
   CHECK(sum == doctest::Approx(1));
   // Two layers of x, q, k, v, output and the MLP's hidden numbers.
-  const auto probes = lines("step", {"--models", "toy", "--schemes", "cope", "--executor", "tiled", "--probes"});
+  const auto probes = lines_of("step --models toy --schemes cope --executor tiled --probes" + once);
   REQUIRE(probes.size() == 3);
   CHECK(probes[2].at("probes") == 12);
-  CHECK(probes[2].at("probe_ns") > 0);
-  CHECK(probes[2].at("probe_share") > 0);
+  for (const char* field : {"probe_ns", "probe_share", "watched_ratio"}) CHECK(probes[2].at(field) > 0);
   CHECK(probes[2].at("probe_share") < 0.01);
-  CHECK(probes[2].at("watched_ratio") > 0);
 }
 
 TEST_CASE("bench ranks: every rank sends 2 (W - 1) / W of a sum's bytes in 2 log2 W exchanges") {
-  const Scratch scratch("bench");
   for (const int ranks : {2, 4}) {
-    const Outcome outcome = run(scratch, "ranks",
-        {"--processes", std::to_string(ranks), "--millions", "1", "--repetitions", "2", "--threads", "1", "--json"});
-    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-    const std::vector<nlohmann::json> lines = lines_of(outcome.out);
+    const auto lines = lines_of(to_text("ranks --millions 1 --processes ", ranks, once));
     REQUIRE(lines.size() == 1 + 5 + 1);  // copying, exchanges, a sum
     for (const nlohmann::json& line : lines) {
       CHECK(line.at("ranks") == ranks);
@@ -264,31 +237,23 @@ TEST_CASE("bench: an op clock hears of every op once, forward and backward, and 
 TEST_CASE("bench step, ops: PyTorch gives the same losses, gradients and results") {
   const std::string python = python_with_torch();
   if (python.empty()) return;
-  const Scratch scratch("bench");
-  const auto compared = [&](const std::string& command, std::vector<std::string> arguments) {
-    arguments.insert(
-        arguments.end(), {"--repetitions", "1", "--threads", "1", "--json", "--peer", "pytorch", "--python", python});
-    const Outcome outcome = run(scratch, command, arguments);
-    CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    int count = 0;
-    for (const nlohmann::json& line : lines_of(outcome.out)) count += line.contains("difference");
-    return count;
+  const auto compared = [&](const std::string& what) {
+    return std::ranges::count_if(
+        lines_of(what + " --ways eager --repetitions 1 --threads 1 --peer pytorch --python " + python),
+        [](const nlohmann::json& line) { return line.contains("difference"); });
   };
-  CHECK(compared("ops", {"--scale", "0.001", "--ways", "eager"}) == 18);
-  CHECK(compared("step",
-            {"--models", "toy", "--ways", "eager", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)"}) == 12);
+  CHECK(compared("ops --scale 0.001") == 18);
+  CHECK(compared("step --models toy --schemes none,absolute,rope,alibi,cope,cdape(kerple)") == 12);
 }
 
 TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same results; given others, that is found") {
   const std::string python = python_with_torch();
   if (python.empty()) return;
-  const Scratch scratch("bench");
-  const Outcome outcome = run(scratch, "attention",
-      with(tiny, {"--schemes", "none,alibi,kerple,cope,dape(kerple),cdape(kerple),dape(alibi),rope", "--lengths", "33",
-                     "--peer", "pytorch", "--python", python, "--ways", "eager,sdpa"}));
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   int compared = 0;
-  for (const nlohmann::json& line : lines_of(outcome.out)) {
+  for (const nlohmann::json& line : lines_of(
+           "attention --schemes none,alibi,kerple,cope,dape(kerple),cdape(kerple),dape(alibi),rope --lengths 33 --peer "
+           "pytorch --ways eager,sdpa --python " +
+           python + tiny)) {
     if (!line.contains("ratio")) continue;
     CHECK(line.at("difference") < 3e-3);
     CHECK(line.at("ratio") > 0);

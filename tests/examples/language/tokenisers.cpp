@@ -175,6 +175,7 @@ TEST_CASE("pieces: GPT-2's pattern") {
   CHECK(pieces("a\r\n\r\nb") == List{"a", "\r\n\r", "\n", "b"});
   CHECK(pieces("naïve café² 猫。") == List{"naïve", " café", "²", " 猫", "。"});
   CHECK(pieces("a\u00a0b \u3000 c") == List{"a", "\u00a0", "b", " \u3000", " c"});
+  CHECK(pieces("a \u3000c") == List{"a", " ", "\u3000", "c"});  // given back whole
   CHECK(pieces("a \0\xFF\xE7 b"s) == List{"a", " \0\xFF\xE7"s, " b"});
   CHECK(pieces(" ") == List{" "});
 }

@@ -128,30 +128,25 @@ TEST_CASE("cards: one for the peak, else shares, else none") {
   bytes.memory.weights = 10, bytes.memory.gradients = 10, bytes.memory.optimiser = 40;  // 60 to share
   bytes.memory.attention = 3, bytes.memory.layers = 4, bytes.memory.around = 1;         // 8 kept
   bytes.memory.peak = 65, bytes.gathered = 2;                                           // while gradients come
-  CHECK(cards_for(bytes, 65).count == 1);
-  CHECK(cards_for(bytes, 64).count == 2);  // 60 / 2 + 2 + 8, and 5 of work: 45
-  CHECK(cards_for(bytes, 45).count == 2);
-  CHECK(cards_for(bytes, 44).count == 3);
-  CHECK(cards_for(bytes, 16).count == 60);
-  CHECK(cards_for(bytes, 15).count == 0);   // what is not shared fills it
+  using Counts = std::vector<index_t>;
+  const auto counts = [&](const std::vector<double>& memory) {
+    Counts found;
+    for (const double of_one : memory) found.push_back(cards_for(bytes, of_one).count);
+    return found;
+  };
+  // On two: 60 / 2 + 2 + 8, and 5 of work: 45. In 15, what is not shared fills it.
+  CHECK(counts({65, 64, 45, 44, 16, 15}) == Counts{1, 2, 2, 3, 60, 0});
   bytes.bare = 68, bytes.memory.peak = 68;  // copies of the update are shared too
-  CHECK(cards_for(bytes, 44).count == 2);
-  CHECK(cards_for(bytes, 43).count == 3);
+  CHECK(counts({44, 43}) == Counts{2, 3});
   bytes.memory.peak = 78;  // 10 of work
-  CHECK(cards_for(bytes, 54).count == 2);
-  CHECK(cards_for(bytes, 53).count == 3);
+  CHECK(counts({54, 53}) == Counts{2, 3});
 }
 
 TEST_CASE("whence models --plan: every row") {
-  const Scratch scratch("plan");
-  const auto run = [&](const std::vector<std::string>& words) {
-    return RunningProgram("models", words, scratch / "log").finish();
-  };
-  const Outcome plan = run({"--plan", "neox-350m", "--scheme", "alibi,cdape(kerple)", "--lengths", "128,512"});
-  CHECK(plan.code == 0);
+  const Outcome plan = done("models --plan neox-350m --scheme alibi,cdape(kerple) --lengths 128,512");
   for (const char* text : {"405334016", "cdape(kerple)", "bf16, masters f32", "141 GB", "one by one"})
-    CHECK_MESSAGE(plan.out.find(text) != std::string::npos, text, " in ", plan.out);
-  const Outcome equal = run({"--plan", "ram", "--scheme", "kerple", "--cost-of", "cdape(kerple)"});
+    CHECK_MESSAGE(has(plan.out, text), text, " in ", plan.out);
+  const Outcome equal = done("models --plan ram --scheme kerple --cost-of cdape(kerple)");
   std::istringstream row(equal.out.substr(equal.out.find("\nram       512  kerple")));
   std::string model, tokens, scheme;
   double width = 0, operations = 0, parameters = 0, of_the_first = 0;

@@ -7,6 +7,7 @@
 #include "autograd/recording.h"
 #include "examples/whence/tasks/recall_construction.h"
 #include "tensor/error.h"
+#include "tests/support/programs.h"
 
 using namespace whence;
 using namespace whence::tasks;
@@ -196,4 +197,12 @@ TEST_CASE("associative recall: a whole model of two plain layers, whose position
       CHECK(least_mass() < 0.5);
     }
   }
+}
+
+TEST_CASE("recall: the command prints both propositions, which are right on every sequence") {
+  const std::string out = test::done("recall --length 32 --sequences 4").out;
+  std::size_t right = 0;
+  for (std::size_t at = 0; (at = out.find("  100.0  ", at)) != std::string::npos; ++at) ++right;
+  CHECK(right == 3 * (8 + 4));  // of 8, 16 and 32 tokens
+  CHECK(test::has(out, "Proposition 2: two layers"));
 }

@@ -39,18 +39,9 @@ TEST_CASE("precision report: positions end where significant digits do, gates wh
 }
 
 TEST_CASE("precision: prints a table, or the same as JSON") {
-  const Scratch scratch("precision-program");
-  const auto run = [&](const std::vector<std::string>& arguments) {
-    return RunningProgram("precision", arguments, scratch / "log").finish();
-  };
-  const Outcome table = run({"--heads", "1", "--furthest", "4096"}),
-                json = run({"--heads", "1", "--furthest", "4096", "--json"});
-  REQUIRE(table.code == 0);
-  REQUIRE(json.code == 0);
-  CHECK(table.out.find("whole positions: n equals n + 1 from n =") != std::string::npos);
-  const auto page = nlohmann::json::parse(json.out);
-  for (const auto& row : page) {
-    if (row.at("key") == "positions") CHECK(row.at("f16") == 2048);
-    if (row.at("key") == "positions") CHECK(row.at("f32").is_null());  // none up to 4096
-  }
+  const std::string line = "precision --heads 1 --furthest 4096";
+  CHECK(has(done(line).out, "whole positions: n equals n + 1 from n ="));
+  const auto page = nlohmann::json::parse(done(line + " --json").out);
+  for (const auto& row : page)
+    if (row.at("key") == "positions") CHECK((row.at("f16") == 2048 && row.at("f32").is_null()));  // none up to 4096
 }

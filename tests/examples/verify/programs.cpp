@@ -20,10 +20,6 @@ using namespace whence::test;
 
 namespace {
 
-Outcome run(const Scratch& scratch, const std::string& program, const std::vector<std::string>& arguments) {
-  return RunningProgram(program, arguments, scratch / "log").finish();
-}
-
 using Tensors = std::map<std::string, Tensor>;
 
 Tensor normal(const Shape& shape, const char* name, DType dtype = DType::f64) {
@@ -50,13 +46,35 @@ Tensors read(const std::string& path) {
 }
 
 // Runs the probe on these tensors; `more` are further options.
-Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::vector<std::string>& more = {},
+Outcome probe(const Scratch& scratch, const Tensors& tensors, const std::string& more = {},
     const std::string& scheme = "cope(p_max=3)") {
   write(scratch / "in", tensors);
   std::filesystem::remove(scratch / "out");
-  std::vector<std::string> arguments{"--scheme", scheme, "--in", scratch / "in", "--out", scratch / "out"};
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return run(scratch, "probe", arguments);
+  return ran("probe --scheme '" + scheme + "' --in " + scratch / "in" + " --out " + scratch / "out" + " " + more);
+}
+
+// What it writes then.
+Tensors probed(const Scratch& scratch, const Tensors& tensors, const std::string& more = {},
+    const std::string& scheme = "cope(p_max=3)") {
+  const Outcome outcome = probe(scratch, tensors, more, scheme);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  return read(scratch / "out");
+}
+
+Tensors without(Tensors tensors, const std::string& name) {
+  tensors.erase(name);
+  return tensors;
+}
+Tensors with(Tensors tensors, const std::string& name, const Tensor& tensor) {
+  tensors[name] = tensor;
+  return tensors;
+}
+
+// How far tensors of two results are apart at most.
+double distance(const Tensors& ours, const Tensors& theirs, const std::vector<std::string>& names) {
+  double furthest = 0;
+  for (const std::string& name : names) furthest = std::max(furthest, test::distance(ours.at(name), theirs.at(name)));
+  return furthest;
 }
 
 }  // namespace
@@ -88,86 +106,65 @@ TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a
   CHECK(std::fabs(both) < 1e-13);
 }
 
-TEST_CASE("probe: the strips executor, other dtypes and a missing cotangent") {
+TEST_CASE("probe: the strips executor, whole and in blocks, other dtypes and a missing cotangent") {
   const Scratch scratch("probe-ways");
-  Tensors tensors = cope_tensors();
-  tensors.erase("cotangent_logits");
-  REQUIRE(probe(scratch, tensors).code == 0);
-  const Tensors reference = read(scratch / "out");
-  const Outcome strips = probe(scratch, tensors, {"--executor", "strips"});
-  REQUIRE_MESSAGE(strips.code == 0, strips.err);
-  CHECK(strips.out.find("not written: logits") != std::string::npos);
-  const Tensors by_strips = read(scratch / "out");
-  CHECK_FALSE(by_strips.contains("logits"));
-  for (const char* name : {"output", "gradient.q", "gradient.k", "gradient.v", "gradient.table"})
-    CHECK_MESSAGE(distance(by_strips.at(name), reference.at(name)) < 1e-13, name);
-  REQUIRE(probe(scratch, tensors, {"--dtype", "bf16"}).code == 0);
-  const Tensors rough = read(scratch / "out");
+  const Tensors tensors = without(cope_tensors(), "cotangent_logits");
+  const Tensors reference = probed(scratch, tensors), rough = probed(scratch, tensors, "--dtype bf16");
+  for (const char* rows : {"", " --rows 2"}) {
+    const Outcome strips = probe(scratch, tensors, std::string("--executor strips") + rows);
+    REQUIRE_MESSAGE(strips.code == 0, strips.err);
+    CHECK(has(strips.out, "not written: logits"));
+    const Tensors found = read(scratch / "out");
+    CHECK_FALSE(found.contains("logits"));
+    CHECK(distance(found, reference, {"output", "gradient.q", "gradient.k", "gradient.v", "gradient.table"}) < 1e-13);
+  }
   CHECK(rough.at("output").dtype() == DType::bf16);
-  CHECK(distance(rough.at("output"), reference.at("output")) < 0.1);
-  tensors.erase("cotangent");
-  const Outcome forward = probe(scratch, tensors);
+  CHECK(distance(rough, reference, {"output"}) < 0.1);
+  const Outcome forward = probe(scratch, without(tensors, "cotangent"));
   CHECK(forward.code == 0);
-  CHECK(forward.out.find("not written: gradients") != std::string::npos);
+  CHECK(has(forward.out, "not written: gradients"));
   CHECK_FALSE(read(scratch / "out").contains("gradient.q"));
 }
 
 TEST_CASE("probe: scale, mask, padding, positions and drawn parameters do what they say") {
   const Scratch scratch("probe-setting");
-  Tensors tensors = cope_tensors();
-  REQUIRE(probe(scratch, tensors, {"--scale", "0.5"}).code == 0);  // 1/sqrt(4): the default
-  const Tensors halved = read(scratch / "out");
-  REQUIRE(probe(scratch, tensors).code == 0);
-  CHECK(distance(halved.at("gradient.q"), read(scratch / "out").at("gradient.q")) == 0);
-  REQUIRE(probe(scratch, tensors, {"--scale", "1"}).code == 0);
-  CHECK(distance(halved.at("output"), read(scratch / "out").at("output")) > 0.01);
+  const Tensors tensors = cope_tensors(), halved = probed(scratch, tensors, "--scale 0.5");  // 1/sqrt(4): the default
+  CHECK(distance(halved, probed(scratch, tensors), {"gradient.q"}) == 0);
+  CHECK(distance(halved, probed(scratch, tensors, "--scale 1"), {"output"}) > 0.01);
 
-  tensors["present"] = Tensor::of({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, {2, 5},
-      DType::boolean);  // two tokens of padding in the second sequence
-  REQUIRE(probe(scratch, tensors).code == 0);
-  CHECK(read(scratch / "out").at("pattern").at({1, 0, 4, 1}) == 0);
-  tensors.erase("present");
-  tensors["mask"] =
-      Tensor::of(std::vector<double>(25, 1), {1, 1, 5, 5}, DType::boolean);  // everything, besides the causal mask
-  REQUIRE(probe(scratch, tensors).code == 0);
-  CHECK(distance(halved.at("output"), read(scratch / "out").at("output")) == 0);
+  // Two tokens of padding in the second sequence; everything, besides the causal mask.
+  const Tensor padded = Tensor::of({1, 1, 1, 1, 1, 0, 0, 1, 1, 1}, {2, 5}, DType::boolean);
+  CHECK(probed(scratch, with(tensors, "present", padded)).at("pattern").at({1, 0, 4, 1}) == 0);
+  const Tensor all = Tensor::full({1, 1, 5, 5}, 1, DType::boolean);
+  CHECK(distance(halved, probed(scratch, with(tensors, "mask", all)), {"output"}) == 0);
 
-  Tensors rotated = cope_tensors();
-  rotated.erase("table");
-  REQUIRE(probe(scratch, rotated, {}, "rope").code == 0);
-  const Tensors plain = read(scratch / "out");
-  rotated["positions"] = Tensor::of({10, 11, 12, 13, 14}, {5}, DType::f64);
-  REQUIRE(probe(scratch, rotated, {}, "rope").code == 0);  // rope sees distances only
-  CHECK(distance(plain.at("output"), read(scratch / "out").at("output")) < 1e-13);
-  rotated["positions"] = Tensor::of({0, 2, 4, 6, 8}, {5}, DType::f64);
-  REQUIRE(probe(scratch, rotated, {"--bidirectional"}, "rope").code == 0);
-  CHECK(read(scratch / "out").at("pattern").at({0, 0, 0, 4}) > 0);
+  const Tensors rotated = without(tensors, "table");
+  const auto at = [&](const std::vector<double>& positions, const std::string& more) {
+    return probed(scratch, with(rotated, "positions", Tensor::of(positions, {5}, DType::f64)), more, "rope");
+  };
+  const Tensors plain = probed(scratch, rotated, {}, "rope");  // rope sees distances only
+  CHECK(distance(plain, at({10, 11, 12, 13, 14}, {}), {"output"}) < 1e-13);
+  CHECK(at({0, 2, 4, 6, 8}, "--bidirectional").at("pattern").at({0, 0, 0, 4}) > 0);
 }
 
 TEST_CASE("probe: missing parameters are drawn when asked for, and what only embeds needs x alone") {
   const Scratch scratch("probe-drawn");
-  Tensors tensors = cope_tensors();
-  tensors.erase("table");
-  const Outcome drawn = probe(scratch, tensors, {"--init", "3"});
+  const Outcome drawn = probe(scratch, without(cope_tensors(), "table"), "--init 3");
   CHECK(drawn.code == 0);
-  CHECK(drawn.out.find("drawn by --init: table") != std::string::npos);
+  CHECK(has(drawn.out, "drawn by --init: table"));
 
-  const Outcome tokens = probe(scratch,
-      {{"x", normal({2, 5, 8}, "x")}, {"table", normal({5, 8}, "t")}, {"cotangent", normal({2, 5, 8}, "c")}}, {},
-      "absolute");
-  REQUIRE_MESSAGE(tokens.code == 0, tokens.err);
-  CHECK(std::fabs(read(scratch / "out").at("output").at({1, 2, 3}) - normal({2, 5, 8}, "x").at({1, 2, 3}) -
-                  normal({5, 8}, "t").at({2, 3})) < 1e-15);
+  const Tensors given{
+      {"x", normal({2, 5, 8}, "x")}, {"table", normal({5, 8}, "t")}, {"cotangent", normal({2, 5, 8}, "c")}};
+  CHECK(std::fabs(probed(scratch, given, {}, "absolute").at("output").at({1, 2, 3}) - given.at("x").at({1, 2, 3}) -
+                  given.at("table").at({2, 3})) < 1e-15);
 }
 
 TEST_CASE("probe: --describe prints what a file must hold, and such a file runs") {
   const Scratch scratch("probe-describe");
   for (const std::string scheme : {"cope(p_max=3) + rope", "cope(gates=separate_keys)", "absolute", "none"}) {
     CAPTURE(scheme);
-    const Outcome described =
-        run(scratch, "probe", {"--describe", scheme, "--heads", "2", "--head-dim", "4", "--length", "5"});
-    REQUIRE_MESSAGE(described.code == 0, described.err);
-    const auto json = nlohmann::json::parse(described.out);
+    const auto json =
+        nlohmann::json::parse(done("probe --heads 2 --head-dim 4 --length 5 --describe '" + scheme + "'").out);
     Tensors tensors;
     for (const char* list : {"tensors", "parameters"}) {
       for (const auto& entry : json.at(list)) {
@@ -176,79 +173,46 @@ TEST_CASE("probe: --describe prints what a file must hold, and such a file runs"
         tensors[name] = normal(Shape(entry.at("shape").get<std::vector<index_t>>()), name.c_str());
       }
     }
-    const Outcome outcome = probe(scratch, tensors, {}, scheme);
-    CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    const Tensors found = read(scratch / "out");
+    const Tensors found = probed(scratch, tensors, {}, scheme);
     for (const std::string name : json.at("probes"))
       CHECK_MESSAGE((found.contains(name) || tensors.contains(name)), name);
     CHECK(json.at("claims").at("causal_only") == (scheme.starts_with("cope")));
   }
 }
 
-TEST_CASE("probe: --rows cuts small cases into blocks, and counts for strips alone") {
-  const Scratch scratch("probe-rows");
-  Tensors tensors = cope_tensors();
-  tensors.erase("cotangent_logits");
-  REQUIRE(probe(scratch, tensors).code == 0);
-  const Tensors whole = read(scratch / "out");
-  const Outcome cut = probe(scratch, tensors, {"--executor", "strips", "--rows", "2"});
-  REQUIRE_MESSAGE(cut.code == 0, cut.err);
-  for (const char* name : {"output", "gradient.q", "gradient.table"})
-    CHECK_MESSAGE(distance(read(scratch / "out").at(name), whole.at(name)) < 1e-13, name);
-}
-
 TEST_CASE("probe: draws are written, and taken from the file where it has them") {
   const Scratch scratch("probe-draws");
-  Tensors tensors = cope_tensors();
-  tensors.erase("table");
-  Tensors with_draws = tensors;
-  with_draws["drawn"] = Tensor::of({0, 2, 4, 6, 50}, {5}, DType::f64);
-  for (const char* other : {"shaw", "t5", "fire", "transformer_xl"}) {  // their positions become tensors
-    const Outcome outcome = probe(scratch, with_draws, {"--init", "3"}, to_text("randomised(", other, ", length=64)"));
-    CHECK_MESSAGE(outcome.code == 0, outcome.err);
-  }
+  Tensors tensors = without(cope_tensors(), "table");
+  const Tensor positions = Tensor::of({0, 2, 4, 6, 50}, {5}, DType::f64);
+  for (const char* other : {"shaw", "t5", "fire", "transformer_xl"})  // their positions become tensors
+    (void)probed(scratch, with(tensors, "drawn", positions), "--init 3", to_text("randomised(", other, ", length=64)"));
   const std::string scheme = "randomised(rope, length=64)";
   for (const std::string executor : {"reference", "strips"}) {
     CAPTURE(executor);
     if (executor == "strips") tensors.erase("cotangent_logits");
-    const std::vector<std::string> way{"--executor", executor};
-    tensors.erase("drawn");
-    REQUIRE(probe(scratch, tensors, way, scheme).code == 0);
-    const Tensors first = read(scratch / "out");
+    const std::string way = "--executor " + executor;
+    const Tensors first = probed(scratch, tensors, way, scheme);
     const std::vector<double> drawn = first.at("drawn").to_vector();
     CHECK(drawn.size() == 5);
     CHECK(std::is_sorted(drawn.begin(), drawn.end()));
-    tensors["drawn"] = first.at("drawn");
-    REQUIRE(probe(scratch, tensors, way, scheme).code == 0);
-    CHECK(distance(read(scratch / "out").at("output"), first.at("output")) == 0);
-    tensors["drawn"] = Tensor::of({0, 2, 4, 6, 50}, {5}, DType::f64);
-    REQUIRE(probe(scratch, tensors, way, scheme).code == 0);
-    const Tensors other = read(scratch / "out");
-    CHECK(distance(other.at("drawn"), tensors.at("drawn")) == 0);
-    Tensors by_positions = tensors;
-    by_positions.erase("drawn");
-    by_positions["positions"] = tensors.at("drawn");
-    REQUIRE(probe(scratch, by_positions, way, "rope").code == 0);
-    for (const char* name : {"output", "gradient.q"})
-      CHECK_MESSAGE(distance(read(scratch / "out").at(name), other.at(name)) == 0, name);
+    CHECK(distance(probed(scratch, with(tensors, "drawn", first.at("drawn")), way, scheme), first, {"output"}) == 0);
+    const Tensors other = probed(scratch, with(tensors, "drawn", positions), way, scheme);
+    CHECK(test::distance(other.at("drawn"), positions) == 0);
+    const Tensors by_positions = probed(scratch, with(tensors, "positions", positions), way, "rope");
+    CHECK(distance(by_positions, other, {"output", "gradient.q"}) == 0);
   }
-  tensors.erase("drawn");
-  REQUIRE(probe(scratch, tensors, {}, "randomised(alibi, length=64)").code == 0);
-  CHECK(read(scratch / "out").at("drawn").at({0}) == 0);  // distances, as alibi reads nothing else
+  // Distances, as alibi reads nothing else.
+  CHECK(probed(scratch, tensors, {}, "randomised(alibi, length=64)").at("drawn").at({0}) == 0);
   for (const std::string base : {"relative", "shaw", "t5", "fire", "kerple", "transformer_xl"})
-    CHECK_MESSAGE(probe(scratch, tensors, {"--init", "1"}, "randomised(" + base + ", length=64)").code == 0, base);
+    (void)probed(scratch, tensors, "--init 1", "randomised(" + base + ", length=64)");
 }
 
 TEST_CASE("probe: a mask per head is refused where heads are mixed, and --describe says so") {
   const Scratch scratch("probe-head-mask");
-  const auto described = [&](const std::string& scheme) {
-    const Outcome outcome = run(
-        scratch, "probe", {"--describe", scheme, "--heads", "2", "--head-dim", "4", "--length", "5", "--batch", "3"});
-    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-    return nlohmann::json::parse(outcome.out);
-  };
   for (const bool mixes : {false, true}) {
-    const auto json = described(mixes ? "cdape(alibi)" : "dape(alibi)");
+    const auto json = nlohmann::json::parse(done("probe --heads 2 --head-dim 4 --length 5 --batch 3 --describe " +
+                                                 std::string(mixes ? "cdape(alibi)" : "dape(alibi)"))
+                                                .out);
     CHECK(json.at("sizes").at("b") == 3);
     CHECK(json.at("claims").at("mask_per_head") == !mixes);
     for (const auto& tensor : json.at("tensors")) {
@@ -256,28 +220,19 @@ TEST_CASE("probe: a mask per head is refused where heads are mixed, and --descri
       if (tensor.at("name") == "mask") CHECK(tensor.at("axes") == (mixes ? "1|b 1 t t" : "1|b 1|h t t"));
     }
   }
-  Tensors tensors = cope_tensors();
-  tensors.erase("table");
-  tensors["mask"] = Tensor::of(std::vector<double>(50, 1), {1, 2, 5, 5}, DType::boolean);
-  CHECK(probe(scratch, tensors, {"--init", "1"}, "dape(alibi)").code == 0);
+  const Tensors tensors = with(without(cope_tensors(), "table"), "mask", Tensor::full({1, 2, 5, 5}, 1, DType::boolean));
+  (void)probed(scratch, tensors, "--init 1", "dape(alibi)");
 }
 
 TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures") {
-  const Scratch scratch("gradcheck");
-  const Outcome op = run(scratch, "gradcheck", {"lerp_at", "relu"});
-  CHECK_MESSAGE(op.code == 0, op.out);
-  CHECK(op.out.find("lerp_at, integer positions") != std::string::npos);
-  CHECK(op.out.find("kink at [0,1]: left derivative ") != std::string::npos);
-  CHECK(op.out.find("relu, at its kinks") != std::string::npos);
-  const Outcome scheme = run(scratch, "gradcheck", {"cope(p_max=8)", "alibi", "--length", "5"});
-  CHECK_MESSAGE(scheme.code == 0, scheme.out);
-  for (const char* text : {"cope(p_max=8), causal", "table  [9,4]", "alibi, bidirectional"})
-    CHECK_MESSAGE(scheme.out.find(text) != std::string::npos, text, " in ", scheme.out);
-  CHECK(scheme.out.find("cope(p_max=8), bidirectional") == std::string::npos);
-  const Outcome list = run(scratch, "gradcheck", {"--list"});
-  CHECK(list.code == 0);
-  for (const char* name : {"  softmax\n", "  sigmoid\n", "  cope\n", "  randomised(SCHEME)\n"})
-    CHECK_MESSAGE(list.out.find(name) != std::string::npos, name);
+  for (const auto& [line, parts] : std::vector<std::pair<std::string, Arguments>>{
+           {"lerp_at relu", {"lerp_at, integer positions", "kink at [0,1]: left derivative ", "relu, at its kinks"}},
+           {"cope(p_max=8) alibi --length 5", {"cope(p_max=8), causal", "table  [9,4]", "alibi, bidirectional"}},
+           {"--list", {"  softmax\n", "  sigmoid\n", "  cope\n", "  randomised(SCHEME)\n"}}}) {
+    const Outcome checked = done("gradcheck " + line);
+    for (const std::string& part : parts) CHECK_MESSAGE(has(checked.out, part), part, " in ", checked.out);
+    CHECK_FALSE(has(checked.out, "cope(p_max=8), bidirectional"));
+  }
 }
 
 TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by duals and by differences") {
