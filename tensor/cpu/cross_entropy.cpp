@@ -12,6 +12,14 @@ template <class T> static void scaled_powers(const T* x, index_t width, compute_
   for (index_t v = 0; v < width; ++v) y[v] = static_cast<T>(math::exp(compute_t<T>(x[v]) - shift) * scale);
 }
 
+// log sum e^x = top + log sum e^{x - top}: no power overflows. Not inline: parallel_for has its body twice, once for one
+// thread, and where a product and a sum of duals are rounded once the compiler chose differently in the two.
+template <class T> [[gnu::noinline]] static compute_t<T> log_of_powers(const T* x, index_t width) {
+  using C = compute_t<T>;
+  const C top = maximum_of<C>(x, width);
+  return top + math::log(sum_of<C>(width, [x, top](index_t v) { return math::exp(C(x[v]) - top); }));
+}
+
 void CpuKernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   if (logits.numel() == 0) return;
@@ -24,9 +32,7 @@ void CpuKernels::cross_entropy(
         const T* x = logits.data<T>() + row * width;
         norm_of[row] = loss_of[row] = C(0);
         if (t[row] == ignored) continue;
-        // log sum e^x = top + log sum e^{x - top}: no power overflows
-        const C top = maximum_of<C>(x, width);
-        norm_of[row] = top + math::log(sum_of<C>(width, [x, top](index_t v) { return math::exp(C(x[v]) - top); }));
+        norm_of[row] = log_of_powers(x, width);
         loss_of[row] = norm_of[row] - C(x[t[row]]);
       }
     });

@@ -9,41 +9,17 @@
 #include "autograd/check/samples.h"
 #include "autograd/ops.h"
 #include "cuda/library/blas.h"
-#include "tensor/convolution.h"
 #include "tensor/index_check.h"
-#include "tests/support/device.h"
+#include "tests/cuda/walk.h"
 
 using namespace whence;
 using namespace whence::test;
 
 namespace {
 
-const std::vector<DType> all_dtypes{
-    DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual};
-const std::vector<index_t> lengths{0, 1, 7, 8, 31, 257, 4096, 8193};
-
 // [count] that begins `shift` elements into its storage.
 Tensor shifted(index_t count, index_t shift, DType dtype, std::uint64_t seed) {
   return random_contiguous({count + shift}, dtype, seed).view({count}, {1}, shift);
-}
-
-Tensor rows_of(index_t count, const std::function<index_t(index_t)>& row, DType dtype = DType::i64) {
-  std::vector<double> rows;
-  for (index_t i = 0; i < count; ++i) rows.push_back(static_cast<double>(row(i)));
-  return Tensor::of(rows, {count}, dtype);
-}
-
-void check_scatter(DType dtype, index_t count, index_t rows, index_t width, const Tensor& index) {
-  const Tensor from = random_tensor({count, width}, dtype, 1), start = random_tensor({rows, width}, dtype, 2);
-  CAPTURE(count);
-  CAPTURE(width);
-  expect_same_on_gpu("scatter_add_rows", dtype, {start}, count,
-      [&](Kernels& k, const Mover& at, const Outputs& y) { k.scatter_add_rows(at(index), at(from), y[0]); });
-}
-
-Convolution convolution_of(index_t batch, index_t channels, index_t rows, index_t keys, index_t outputs, index_t taps,
-    index_t left, index_t right) {
-  return {batch, channels, rows, keys, outputs, keys + left + right - (taps - 1), taps, left};
 }
 
 // A sample's result and the gradients of its floating inputs.
@@ -74,199 +50,20 @@ void check_sample(const std::string& op, const CheckedSample& sample, DType dtyp
 
 }  // namespace
 
-TEST_CASE("cuda memory: fill, copy and cast of any length and alignment") {
-  if (!has_cuda()) return;
-  for (const DType to : all_dtypes) {
-    for (const index_t length : lengths) {
-      for (const index_t shift : {0, 1, 4}) {
-        const Tensor out = shifted(length, shift, to, 5);
-        expect_same_on_gpu("fill", to, {out}, 1, [&](Kernels& k, const Mover&, const Outputs& y) { k.fill(y[0], 1); });
-        for (const DType from : all_dtypes) {
-          if (length > 300 && !(is_floating(from) && is_floating(to))) continue;
-          const Tensor x = shifted(length, shift == 4 ? 1 : shift, from, 3);
-          expect_same_on_gpu(
-              "copy", to, {out}, 1, [&](Kernels& k, const Mover& at, const Outputs& y) { k.copy(at(x), y[0]); });
-        }
-      }
-    }
-  }
+TEST_CASE("cuda: kernels that move numbers or work on them one by one") { walk_on_gpu(elementwise_cases()); }
+
+TEST_CASE("cuda: kernels that read and add at indices, at positions, by distances and along keys") {
+  walk_on_gpu(lookup_cases());
+}
+TEST_CASE("cuda: products, steps of an optimiser, random numbers") {
+  walk_on_gpu(product_cases());
+  walk_on_gpu(step_cases());
 }
 
-TEST_CASE("cuda memory: copies with turned axes, rows, broadcast and slices") {
+TEST_CASE("cuda: a second derivative of duals is refused") {
   if (!has_cuda()) return;
-  for (const DType dtype : all_dtypes) {
-    for (const Shape& shape : {Shape{33, 65}, Shape{3, 31, 40}, Shape{2, 3, 16, 8}, Shape{2, 1, 5}, Shape{64, 32}}) {
-      for (const Layout from : layouts) {
-        for (const Layout to : {Layout::contiguous, Layout::permuted, Layout::sliced}) {
-          const Tensor x = random_tensor(shape, dtype, 1, from);
-          expect_same_on_gpu("copy, " + name_of(from) + " to " + name_of(to), dtype,
-              {random_tensor(shape, dtype, 2, to)}, 1,
-              [&](Kernels& k, const Mover& at, const Outputs& y) { k.copy(at(x), y[0]); });
-        }
-      }
-    }
-    const Tensor heads = raw::permute(random_tensor({2, 5, 4, 16}, dtype, 4), {0, 2, 1, 3});  // [b t h d] as [b h t d]
-    expect_same_on_gpu("heads", dtype, {Tensor::zeros(heads.shape(), dtype)}, 1,
-        [&](Kernels& k, const Mover& at, const Outputs& y) { k.copy(at(heads), y[0]); });
-  }
-}
-
-TEST_CASE("cuda memory: functions of one number and two, any length and alignment") {
-  if (!has_cuda()) return;
-  const UnaryAttributes p{0.5, 0.75};
-  for (const DType dtype : floating_dtypes) {
-    for (const index_t length : {index_t{0}, index_t{1}, index_t{257}, index_t{8197}}) {
-      for (const index_t shift : {0, 1}) {
-        const Tensor x = shifted(length, shift, dtype, 1), z = shifted(length, shift, dtype, 2),
-                     out = shifted(length, shift, dtype, 3);
-        for (const Unary f : std::initializer_list<Unary>{functions::Affine{}, functions::Gelu{}, functions::Sigmoid{},
-                 functions::Tanh{}, functions::Relu{}, functions::Softplus{}, functions::GeluErf{}}) {
-          expect_same_on_gpu("unary", dtype, {out}, 1,
-              [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary(f, p, at(x), y[0]); });
-          expect_same_on_gpu("unary_backward", dtype, {out}, 1,
-              [&](Kernels& k, const Mover& at, const Outputs& y) { k.unary_backward(f, p, at(x), at(z), y[0]); });
-        }
-        for (const Binary f : std::initializer_list<Binary>{
-                 functions::Add{}, functions::Multiply{}, functions::Maximum{}, functions::GreaterEqual{}}) {
-          expect_same_on_gpu("binary", dtype, {out}, 1,
-              [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("cuda memory: broadcast operands and masks") {
-  if (!has_cuda()) return;
-  const Shape shape{3, 5, 16};
-  for (const DType dtype : floating_dtypes) {
-    const Tensor x = random_tensor(shape, dtype, 1);
-    for (const Shape& smaller :
-        {Shape{}, Shape{1}, Shape{16}, Shape{5, 1}, Shape{3, 1, 1}, Shape{3, 1, 16}, Shape{5, 16}}) {
-      const Tensor z = raw::expand(random_tensor(smaller, dtype, 2), shape);
-      for (const Binary f : std::initializer_list<Binary>{
-               functions::Add{}, functions::Subtract{}, functions::Divide{}, functions::Minimum{}}) {
-        expect_same_on_gpu("binary", dtype, {Tensor::zeros(shape, dtype)}, 1,
-            [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(x), at(z), y[0]); });
-        expect_same_on_gpu("binary", dtype, {Tensor::zeros(shape, dtype)}, 1,
-            [&](Kernels& k, const Mover& at, const Outputs& y) { k.binary(f, at(z), at(x), y[0]); });
-      }
-      const Tensor mask = raw::expand(raw::cast(random_tensor(smaller, DType::i32, 7), DType::boolean), shape);
-      expect_same_on_gpu("masked", dtype, {Tensor::zeros(shape, dtype)}, 1,
-          [&](Kernels& k, const Mover& at, const Outputs& y) { k.masked(at(x), at(mask), -2, y[0]); });
-    }
-    expect_same_on_gpu("in place", dtype, {x}, 1,
-        [&](Kernels& k, const Mover&, const Outputs& y) { k.binary(functions::Add{}, y[0], y[0], y[0]); });
-  }
-}
-
-TEST_CASE("cuda memory: rows scattered, few and many, all to one row or each to its own") {
-  if (!has_cuda()) return;
-  const Stream stream(3, "rows");
-  for (const index_t count : {1, 2, 33, 1000, 5000}) {
-    for (const index_t width : {1, 3, 40}) {
-      if (count * width > 50000) continue;
-      check_scatter(DType::f32, count, 5, width, rows_of(count, [](index_t) { return 3; }));
-      check_scatter(DType::f32, count, count, width, rows_of(count, [&](index_t i) { return count - 1 - i; }));
-      check_scatter(DType::f32, count, 37, width,
-          rows_of(count, [&](index_t i) { return stream.below(static_cast<std::uint64_t>(i), 37); }));
-    }
-  }
-  for (const DType dtype : floating_dtypes) {
-    for (const DType index_dtype : {DType::i32, DType::i64}) {
-      check_scatter(dtype, 333, 9, 7,
-          rows_of(
-              333, [&](index_t i) { return stream.below(static_cast<std::uint64_t>(i), 9); }, index_dtype));
-    }
-    check_scatter(dtype, 0, 4, 3, rows_of(0, [](index_t) { return 0; }));
-  }
-}
-
-TEST_CASE("cuda memory: scattered rows have the same bits again") {
-  if (!has_cuda()) return;
-  const Stream stream(4, "rows");
-  const Tensor index =
-      on_gpu(rows_of(3000, [&](index_t i) { return stream.below(static_cast<std::uint64_t>(i), 11); }));
-  const Tensor from = on_gpu(random_tensor({3000, 5}, DType::f32, 1));
-  const auto run = [&] {
-    const Tensor into = Tensor::zeros({11, 5}, DType::f32, Device::cuda(0));
-    kernels(Device::cuda(0)).scatter_add_rows(index, from, into);
-    return on_cpu(into);
-  };
-  CHECK(same_bits(run(), run()));
-}
-
-TEST_CASE("cuda memory: picking and adding by index") {
-  if (!has_cuda()) return;
-  struct Case {
-    Shape x, index;
-    int axis;
-  };
-  for (const DType dtype : floating_dtypes) {
-    for (const Case& each : {Case{{3, 5}, {3, 70}, 1}, Case{{4, 2, 3}, {6, 2, 3}, 0},
-             Case{{2, 3, 4, 500}, {1, 1, 4, 33}, 3}, Case{{2, 3, 5}, {2, 1, 9}, 2}, Case{{7, 4000}, {7, 40}, 1},
-             Case{{2, 30000}, {2, 10}, 1}, Case{{2, 3}, {2, 0}, 1}}) {
-      const index_t rows = each.x[each.axis];
-      const Stream stream(5, "index");
-      const Tensor drawn = rows_of(numel(each.index),
-          [&](index_t i) { return stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(rows)); });
-      const Tensor index = raw::reshape(drawn, each.index);
-      Shape picked = each.x;
-      picked[each.axis] = each.index[each.axis];
-      const Tensor x = random_tensor(each.x, dtype, 1), g = random_tensor(picked, dtype, 2);
-      expect_same_on_gpu("gather", dtype, {Tensor::zeros(picked, dtype)}, 1,
-          [&](Kernels& k, const Mover& at, const Outputs& y) { k.gather(at(x), at(index), each.axis, y[0]); });
-      expect_same_on_gpu("sum_by_index", dtype, {random_tensor(each.x, dtype, 3)}, picked[each.axis],
-          [&](Kernels& k, const Mover& at, const Outputs& y) { k.sum_by_index(at(g), at(index), each.axis, y[0]); });
-    }
-  }
-}
-
-TEST_CASE("cuda memory: tables read at real positions") {
-  if (!has_cuda()) return;
-  for (const DType dtype : floating_dtypes) {
-    for (const index_t rows : {1, 5, 64, 1000, 30000}) {
-      const Shape tables{3, 2, rows}, places{3, 2, 71};
-      const Tensor table = random_tensor(tables, dtype, 1), g = random_tensor(places, dtype, 2);
-      const double end = static_cast<double>(std::min<index_t>(rows, 100));
-      const Tensor position =
-          raw::unary(functions::Affine{}, random_tensor(places, dtype, 3), {end / 4, end / 2});  // some lie outside
-      expect_same_on_gpu("lerp_at", dtype, {Tensor::zeros(places, dtype)}, 4,
-          [&](Kernels& k, const Mover& at, const Outputs& y) { k.lerp_at(at(table), at(position), y[0]); });
-      expect_same_on_gpu("lerp_at_backward", dtype, {random_tensor(tables, dtype, 4), Tensor::zeros(places, dtype)}, 71,
-          [&](Kernels& k, const Mover& at, const Outputs& y) {
-            k.lerp_at_backward(at(table), at(position), at(g), y[0], y[1]);
-          });
-    }
-  }
-}
-
-TEST_CASE("cuda memory: rows convolved along their keys") {
-  if (!has_cuda()) return;
-  const std::vector<Convolution> cases{convolution_of(2, 3, 4, 7, 5, 3, 1, 1),
-      convolution_of(1, 24, 2, 150, 33, 3, 1, 1), convolution_of(2, 2, 2, 4, 2, 2, 3, 4),
-      convolution_of(1, 2, 2, 6, 2, 3, -1, 0), convolution_of(1, 2, 3, 0, 2, 3, 1, 1),
-      convolution_of(0, 2, 3, 4, 2, 3, 1, 1), convolution_of(1, 300, 1, 5, 300, 1, 0, 0),
-      convolution_of(1, 2, 2100, 3, 2, 1, 0, 0)};
-  for (const DType dtype : floating_dtypes) {
-    for (const Convolution& c : cases) {
-      if (dtype != DType::f32 && (c.channels > 100 || c.rows > 100)) continue;  // no tile fits; more tiles than blocks
-      const Tensor x = random_tensor({c.batch, c.channels, c.rows, c.keys}, dtype, 1),
-                   bias = random_tensor({c.outputs}, dtype, 3);
-      const Tensor weight = random_tensor({c.outputs, c.channels, 1, c.taps}, dtype, 2);
-      const Shape out{c.batch, c.outputs, c.rows, c.keys_out};
-      for (const Tensor& shift : {bias, Tensor()}) {
-        expect_same_on_gpu("convolve_keys", dtype, {Tensor::zeros(out, dtype)}, c.terms(),
-            [&](Kernels& k, const Mover& at, const Outputs& y) {
-              k.convolve_keys(c, at(x), at(weight), false, at(shift), y[0]);
-            });
-      }
-      const Tensor g = random_tensor(out, dtype, 4);
-      expect_same_on_gpu("convolve_keys_weight", dtype, {random_tensor(weight.shape(), dtype, 5)},
-          c.batch * c.rows * c.keys_out,
-          [&](Kernels& k, const Mover& at, const Outputs& y) { k.convolve_keys_weight(c, at(x), at(g), y[0]); });
-    }
-  }
+  const Tensor dual = Tensor::zeros({1}, DType::dual, Device::cuda(0));
+  CHECK_THROWS_AS(kernels(Device::cuda(0)).unary_second(functions::Exp{}, {}, dual, dual, dual), Error);
 }
 
 TEST_CASE("cuda memory: a product's bias may begin anywhere; the library is given those alone that it can load") {
@@ -309,7 +106,7 @@ TEST_CASE("cuda memory: an index out of range is told when numbers are read, wit
   const Tensor y = take_rows(table, bad);  // nothing waits
   const std::string text = error_text([&] { (void)y.to_vector(); });
   CHECK(
-      text == "cuda_memory.cpp:" + std::to_string(line) + ": take_rows: index at [2] is 5; a value in [0, 5) required");
+      text == "elementwise.cpp:" + std::to_string(line) + ": take_rows: index at [2] is 5; a value in [0, 5) required");
   CHECK(y.to_vector().size() == 9);  // told once
   const Tensor targets = on_gpu(Tensor::of({1, -1, 7}, {3}, DType::i64));
   const Tensor checked = kernels(Device::cuda(0)).checked_index({"cross_entropy", "target", 3, -1}, targets);

@@ -33,43 +33,9 @@ Held held(index_t count, index_t shift, DType gradient, DType weight, DType shad
   return made;
 }
 
-std::vector<Held> mixed() {
-  std::vector<Held> all;
-  std::uint64_t seed = 1;
-  for (const index_t count : {1, 5, 300, 8192, 20001}) {
-    for (const index_t shift : {0, 3}) {
-      all.push_back(held(count, shift, DType::f32, DType::f32, DType::f32, ++seed));
-      all.push_back(held(count, shift, DType::f16, DType::f32, DType::f16, ++seed));
-      all.push_back(held(count, shift, DType::bf16, DType::f32, DType::bf16, ++seed));
-      all.push_back(held(count, shift, DType::f32, DType::f32, DType::bf16, ++seed));
-      all.push_back(held(count, shift, DType::f64, DType::f64, DType::f64, ++seed));
-    }
-  }
-  all.push_back(held(0, 0, DType::f32, DType::f32, DType::f32, ++seed));
-  for (index_t k = 0; k < 120; ++k)
-    all.push_back(held(k + 1, 0, DType::f32, DType::f32, DType::f32, ++seed));  // more than one launch
-  return all;
-}
-
-std::vector<AdamEntry> entries_on(const std::vector<Held>& all, const Mover& at) {
-  std::vector<AdamEntry> entries;
-  for (std::size_t k = 0; k < all.size(); ++k) entries.push_back(all[k].on(at, k % 2 == 0));
-  return entries;
-}
-
 Tensor controls_with(const AdamStep& of, double max_norm, double loss_scale, Device device) {
   const auto numbers = step_controls(of, max_norm, loss_scale);
   return raw::to_device(Tensor::of({numbers.begin(), numbers.end()}, {control_count}, DType::f64), device);
-}
-
-void expect_same_entries(const std::vector<AdamEntry>& got, const std::vector<AdamEntry>& expected) {
-  for (std::size_t k = 0; k < got.size(); ++k) {
-    CAPTURE(k);
-    for (const auto& part : {&AdamEntry::weight, &AdamEntry::first, &AdamEntry::second, &AdamEntry::shadow}) {
-      const Tensor here = got[k].*part, there = expected[k].*part;
-      if (there.defined()) expect_close(read(on_cpu(here)), read(there), there.dtype(), 4);
-    }
-  }
 }
 
 struct Model final : Module {
@@ -92,31 +58,6 @@ std::vector<double> all_numbers(const Model& model) {
 }
 
 }  // namespace
-
-TEST_CASE("cuda optimiser: one launch for all parameters is the CPU's step, and the step of each alone") {
-  if (!has_cuda()) return;
-  for (const bool with_controls : {false, true}) {
-    const std::vector<Held> on_the_cpu = mixed(), on_the_gpu = mixed(), alone = mixed();
-    const auto stay = [](const Tensor& x) { return x; };
-    const std::vector<AdamEntry> expected = entries_on(on_the_cpu, stay), got = entries_on(on_the_gpu, on_gpu),
-                                 one = entries_on(alone, on_gpu);
-    const Tensor here = with_controls ? controls_with(step, 1, 1, Device::cpu()) : Tensor();
-    const Tensor there = with_controls ? controls_with(step, 1, 1, Device::cuda(0)) : Tensor();
-    AdamStep given = step;
-    if (with_controls) given.gradient_scale = 77, given.learning_rate = 88, given.step = 99;  // not looked at
-    cpu_kernels().adam_all(given, here, expected);
-    kernels(Device::cuda(0)).adam_all(given, there, got);
-    in_order(20, [&] {
-      for (const AdamEntry& entry : one) kernels(Device::cuda(0)).adam_all(given, there, {&entry, 1});
-    });
-    expect_same_entries(got, expected);
-    for (std::size_t k = 0; k < got.size(); ++k) {
-      CHECK(same_bits(raw::copy(on_cpu(got[k].weight)), raw::copy(on_cpu(one[k].weight))));
-      if (got[k].shadow.defined())
-        CHECK(same_bits(raw::cast(on_cpu(got[k].weight), got[k].shadow.dtype()), raw::copy(on_cpu(got[k].shadow))));
-    }
-  }
-}
 
 TEST_CASE("cuda optimiser: a gradient scale that is not finite leaves everything as it is") {
   if (!has_cuda()) return;
@@ -157,39 +98,6 @@ TEST_CASE("cuda optimiser: dtypes that do not go together are refused, before an
     CHECK(refusal(DType::f64, DType::f64, DType::bf16) == given("bf16", a_shadow));
     CHECK(refusal(DType::f32, DType::f32, DType::f64) == given("f64", a_shadow));
   }
-}
-
-TEST_CASE("cuda optimiser: the sum of squares, and what clipping makes of it") {
-  if (!has_cuda()) return;
-  std::vector<Tensor> here, there;
-  for (const Held& each : mixed()) here.push_back(each.gradient), there.push_back(on_gpu(each.gradient));
-  const auto total_of = [](Device device, const std::vector<Tensor>& x, double unit) {
-    const Tensor total = Tensor::zeros({1}, DType::f64, device);
-    kernels(device).sum_of_squares(x, unit, total);
-    return total;
-  };
-  for (const double unit : {1.0, 3.0}) {
-    const double expected = total_of(Device::cpu(), here, unit).item(),
-                 got = total_of(Device::cuda(0), there, unit).item();
-    CHECK(got == doctest::Approx(expected).epsilon(1e-12));
-    CHECK(got == in_order(20, [&] { return total_of(Device::cuda(0), there, unit).item(); }));
-  }
-  for (const double number : {0.0, 25.0, infinity, std::nan("")}) {
-    for (const double max_norm : {1.0, infinity}) {
-      std::vector<double> both[2];
-      for (const Device device : {Device::cpu(), Device::cuda(0)}) {
-        const Tensor controls = controls_with(step, max_norm, 4, device);
-        kernels(device).clip_scale(raw::to_device(Tensor::of({number}, {1}, DType::f64), device), controls);
-        both[device.is_cpu() ? 0 : 1] = controls.to_vector();
-      }
-      for (std::size_t k = 0; k < both[0].size(); ++k)
-        CHECK((both[0][k] == both[1][k] || (std::isnan(both[0][k]) && std::isnan(both[1][k]))));
-      if (number == 25) CHECK(both[1][0] == (max_norm == 1 ? 1 / 1.25 / 4 : 0.25));  // the norm is 5/4
-    }
-  }
-  std::vector<Tensor> wrong = there;
-  wrong.push_back(on_gpu(Tensor::of({1, std::nan(""), 1}, {3}, DType::f16)));
-  CHECK(std::isnan(total_of(Device::cuda(0), wrong, 1).item()));
 }
 
 TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replaying, is Adam on the CPU") {

@@ -17,12 +17,19 @@ inline bool has_cuda() {
   return reason.empty();
 }
 
-// The same tensor on another device: shape, strides, and everything that lies in its storage, used or not.
-inline Tensor on_device(const Tensor& x, Device device) {
+// The same tensor on another device: shape, strides, and everything that lies in its storage, used or not, `lead`
+// elements further from its start: with 1, nothing is aligned to 16 bytes.
+inline Tensor on_device(const Tensor& x, Device device, index_t lead = 0) {
   if (!x.defined()) return x;
   const index_t offset = (x.bytes() - x.storage().bytes()) / static_cast<index_t>(size_of(x.dtype()));
-  const Shape all{static_cast<index_t>(x.storage().size() / size_of(x.dtype()))};
-  return raw::to_device(x.view(all, {1}, -offset), device).view(x.shape(), x.strides(), offset);
+  const index_t count = static_cast<index_t>(x.storage().size() / size_of(x.dtype()));
+  Tensor all = x.view({count}, {1}, -offset);
+  if (lead > 0) {
+    const Tensor further = Tensor::zeros({count + lead}, x.dtype());
+    raw::copy_into(all, further.view({count}, {1}, lead));
+    all = further;
+  }
+  return raw::to_device(all, device).view(x.shape(), x.strides(), offset + lead);
 }
 inline Tensor on_gpu(const Tensor& x) { return on_device(x, Device::cuda(0)); }
 inline Tensor on_cpu(const Tensor& x) { return on_device(x, Device::cpu()); }
@@ -41,33 +48,7 @@ template <class F> void in_every_order(const F& f) {
   for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) in_order(order, f);
 }
 
-// What `run` makes of the outputs with each device's kernels. `at` moves an input to the device in question. Everything
-// in the outputs' storages is compared: what a kernel writes beside its output shows.
-using Outputs = std::vector<Tensor>;
+// How a tensor comes to the device in question.
 using Mover = std::function<Tensor(const Tensor&)>;
-inline void expect_same_on_gpu(const std::string& name, DType dtype, const Outputs& outputs, index_t terms,
-    const std::function<void(Kernels&, const Mover&, const Outputs&)>& run) {
-  CAPTURE(name);
-  CAPTURE(std::string(to_string(dtype)));
-  const auto whole = [](const Tensor& y) {
-    const index_t offset = (y.bytes() - y.storage().bytes()) / static_cast<index_t>(size_of(y.dtype()));
-    return y.view({static_cast<index_t>(y.storage().size() / size_of(y.dtype()))}, {1}, -offset);
-  };
-  Outputs expected;
-  for (const Tensor& y : outputs) expected.push_back(on_cpu(on_gpu(y)));
-  run(
-      cpu_kernels(), [](const Tensor& x) { return x; }, expected);
-  in_every_order([&] {
-    Outputs got;
-    for (const Tensor& y : outputs) got.push_back(on_gpu(y));
-    run(kernels(Device::cuda(0)), on_gpu, got);
-    for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const Tensor here = whole(on_cpu(got[k])), there = whole(expected[k]);
-      const DType judged = is_floating(outputs[k].dtype()) ? outputs[k].dtype() : DType::f64;
-      expect_close(read(here), read(there), judged, terms);
-      expect_close(read(here, true), read(there, true), judged, terms);
-    }
-  });
-}
 
 }  // namespace whence::test

@@ -1,0 +1,216 @@
+// Rows of kernels that read and add at indices, at positions, by distances, and along the keys of a convolution. But for rows
+// that are added, their numbers on the CPU are judged as ops: by the references and duals of autograd/check.
+#include "tensor/convolution.h"
+#include "tensor/index_check.h"
+#include "tensor/pairs.h"
+#include "tests/tensor/kernels/table.h"
+
+namespace whence::test {
+namespace {
+
+// ---- At indices.
+
+KernelCase scatter(index_t to, index_t width, const Numbers& index, DType index_dtype = DType::i64) {
+  const index_t count = static_cast<index_t>(index.size());
+  const auto sums = [=](In in, In out) {
+    Numbers y = read(out[0]);
+    const Numbers from = read(in[1]);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      y[static_cast<std::size_t>(index[i / place(width)]) * place(width) + i % place(width)] += from[i];
+    return y;
+  };
+  return {.kernel = "scatter_add_rows",
+      .name = to_text(count, " rows of ", width, " to ", to),
+      .in = {chosen(index, {count}, index_dtype), rows({count, width})},
+      .out = {rows({to, width})},
+      .call = [](JoinedKernels& k, In in, In out) { k.scatter_add_rows(in[0], in[1], out[0]); },
+      .loops = sums,
+      .terms = {count}};
+}
+void add_scatter(KernelCases& table) {
+  const auto indices = [](index_t count, const auto& row_of) {
+    Numbers index;
+    for (index_t i = 0; i < count; ++i) index.push_back(static_cast<double>(row_of(i)));
+    return index;
+  };
+  const auto any_of = [&](index_t count, index_t to) {
+    return indices(count, [=](index_t i) { return i * 7919 % to; });
+  };
+  for (const index_t count : {1, 2, 33, 1000, 5000}) {
+    for (const index_t width : {1, 3, 40}) {
+      if (count * width > 50000) continue;
+      for (KernelCase row : {scatter(5, width, indices(count, [](index_t) { return 3; })),
+               scatter(count, width, indices(count, [=](index_t i) { return count - 1 - i; })),
+               scatter(37, width, any_of(count, 37))}) {
+        row.dtypes = {DType::f32};
+        table.push_back(row);
+      }
+    }
+  }
+  for (const DType index : {DType::i32, DType::i64}) {
+    table.push_back(scatter(9, 7, any_of(333, 9), index));
+    for (const index_t to : {1, 5, 40})
+      for (const index_t width : {1, 6, 300})
+        table.push_back(scatter(to, width, indices(33, [=](index_t i) { return i * i % to; }), index));
+  }
+  table.push_back(scatter(4, 3, {}));
+  table.push_back(scatter(37, 5, any_of(40001, 37)).on_threads());
+  table.push_back(scatter(100, 64, any_of(4096, 100)).counted(0));
+}
+
+KernelCase gather(const Shape& x, const Shape& index, const Shape& picked, int axis) {
+  return {.kernel = "gather",
+      .name = to_text(x, " at ", index),
+      .in = {rows(x), below(x[axis], index)},
+      .out = {rows(picked)},
+      .call = [=](JoinedKernels& k, In in, In out) { k.gather(in[0], in[1], axis, out[0]); }};
+}
+KernelCase sum_by_index(const Shape& x, const Shape& index, const Shape& picked, int axis) {
+  return {.kernel = "sum_by_index",
+      .name = to_text(x, " at ", index),
+      .in = {rows(picked), below(x[axis], index)},
+      .out = {rows(x)},
+      .call = [=](JoinedKernels& k, In in, In out) { k.sum_by_index(in[0], in[1], axis, out[0]); },
+      .terms = {picked[axis]}};
+}
+KernelCase checked_index(const Shape& shape) {
+  return {.kernel = "checked_index",
+      .name = to_text(shape),
+      .in = {below(32, shape)},
+      .out = {below(32, shape)},
+      .call =
+          [](JoinedKernels& k, In in, In out) {
+            k.copy(k.checked_index({"planted", "index", 32, -1}, in[0]), out[0]);
+          },
+      .loops = [](In in, In) { return read(in[0]); },
+      .dtypes = {DType::i64}};
+}
+
+// ---- At real positions, of which some lie outside of the table.
+
+KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
+  const double end = static_cast<double>(std::min<index_t>(table[-1], 100));
+  const Operand position = then(rows(places), [=](const Tensor& x) {
+    return raw::unary(functions::Affine{}, x, {end / 4, end / 2});
+  });
+  KernelCase row{.kernel = "lerp_at",
+      .name = to_text(table, " at ", places),
+      .in = {rows(table), position},
+      .out = {rows(places)},
+      .call = [](JoinedKernels& k, In in, In out) { k.lerp_at(in[0], in[1], out[0]); },
+      .terms = {4}};
+  if (!backward) return row;
+  row.kernel = "lerp_at_backward", row.terms = {places[-1]};
+  row.in.push_back(rows(places)), row.out.push_back(rows(places)), row.out[0] = rows(table);
+  row.call = [](JoinedKernels& k, In in, In out) { k.lerp_at_backward(in[0], in[1], in[2], out[0], out[1]); };
+  return row;
+}
+
+// ---- By the steps between queries and keys.
+
+KernelCases by_distance(const Steps& steps, index_t heads, index_t first_row) {
+  const Shape table{heads, steps.count}, pairs{steps.batch(), heads, steps.query.size(1), steps.key.size(1)};
+  const auto row = [&](const char* kernel, const std::vector<Operand>& in, const Shape& out, index_t terms,
+                       const std::function<void(JoinedKernels&, const Steps&, In, const Tensor&)>& call) {
+    return KernelCase{.kernel = kernel,
+        .name = to_text(table, " and ", pairs),
+        .in = in,
+        .out = {rows(out)},
+        .call = [=](JoinedKernels& k, In given, In y) { call(k, steps.on(y[0].device()), given, y[0]); },
+        .terms = {terms}};
+  };
+  return {row("read_by_distance", {rows(table)}, pairs, 0,
+              [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.read_by_distance(by, in[0], y); }),
+      row("sum_by_distance", {rows(pairs)}, table, steps.batch() * pairs[2],
+          [](JoinedKernels& k, const Steps& by, In in, const Tensor& y) { k.sum_by_distance(by, in[0], y); }),
+      row("causal_softmax_by_distance", {rows(pairs), rows(table)}, pairs, pairs[3],
+          [=](JoinedKernels& k, const Steps& by, In in, const Tensor& y) {
+            k.causal_softmax_by_distance(in[0], by, in[1], first_row, y);
+          })};
+}
+KernelCase causal_mask(const Shape& seen, index_t first_row, bool padded) {
+  return {.kernel = "causal_mask",
+      .name = to_text(seen, padded ? ", padded" : ""),
+      .in = {padded ? mask({seen[0], 1, 1, seen[3]}) : none()},
+      .out = {mask(seen)},
+      .call = [=](JoinedKernels& k, In in, In out) { k.causal_mask(first_row, in[0], out[0]); },
+      .dtypes = {DType::boolean}};
+}
+void add_pairs(KernelCases& table) {
+  const auto from = [](index_t begin, index_t end) {
+    return raw::slice(raw::unsqueeze(Tensor::arange(end, DType::i64), 0), 1, begin, end);
+  };
+  const Tensor scattered = Tensor::of({3, 9, 4, 0, 11, 7, 7, 2, 5, 30}, {2, 5}, DType::i64);
+  for (const Steps& steps : {Steps::of(from(35, 40), from(0, 40), true), Steps::of(from(0, 7), from(0, 7), false),
+           Steps::of(scattered, from(0, 12), false), Steps::of(scattered, scattered, true)})
+    for (const KernelCase& row : by_distance(steps, 3, steps.key.size(1) - steps.query.size(1))) table.push_back(row);
+  for (const KernelCase& row : by_distance(Steps::of(from(448, 512), from(0, 512), true), 12, 448))
+    table.push_back(row.counted(row.kernel == "sum_by_distance" ? 0 : 1));
+  for (const bool padded : {false, true}) table.push_back(causal_mask({2, 1, 5, 33}, 28, padded));
+  table.push_back(causal_mask({1, 1, 64, 512}, 448, false).counted(1));
+}
+
+// ---- Along keys.
+
+KernelCases convolutions(const Convolution& at) {
+  const Shape x{at.batch, at.channels, at.rows, at.keys}, out{at.batch, at.outputs, at.rows, at.keys_out};
+  const Shape weight{at.outputs, at.channels, 1, at.taps}, turned{at.channels, at.outputs, 1, at.taps};
+  const auto row = [&](const Operand& by, const Operand& bias, bool adjoint) {
+    return KernelCase{.kernel = "convolve_keys",
+        .name = to_text(x, " by ", weight, adjoint ? ", adjoint" : ""),
+        .in = {rows(x), by, bias},
+        .out = {rows(out)},
+        .call = [=](JoinedKernels& k, In in, In y) { k.convolve_keys(at, in[0], in[1], adjoint, in[2], y[0]); },
+        .terms = {at.terms()}};
+  };
+  return {row(rows(weight), none(), false), row(rows(weight), rows({at.outputs}), false),
+      row(rows(turned), none(), true),
+      {.kernel = "convolve_keys_weight",
+          .name = to_text(x, " by ", weight),
+          .in = {rows(x), rows(out)},
+          .out = {rows(weight)},
+          .call = [=](JoinedKernels& k, In in, In y) { k.convolve_keys_weight(at, in[0], in[1], y[0]); },
+          .terms = {std::max<index_t>(at.batch * at.rows * at.keys_out, 1)}}};
+}
+void add_convolutions(KernelCases& table) {
+  for (const Convolution& at : {Convolution{2, 3, 4, 7, 5, 7, 3, 1}, {1, 24, 2, 150, 33, 150, 3, 1},
+           {2, 2, 2, 4, 2, 10, 2, 3}, {1, 2, 2, 6, 2, 3, 3, -1}, {1, 2, 3, 0, 2, 0, 3, 1}, {0, 2, 3, 4, 2, 4, 3, 1},
+           {1, 300, 1, 5, 300, 5, 1, 0}, {1, 2, 2100, 3, 2, 3, 1, 0}}) {
+    for (KernelCase row : convolutions(at)) {
+      if (at.channels > 100 || at.rows > 100) row.dtypes = {DType::f32};  // no tile fits; more tiles than blocks
+      table.push_back(row);
+    }
+  }
+  const KernelCases large = convolutions({1, 12, 16, 256, 12, 256, 5, 4});
+  table.push_back(large.front().counted(0)), table.push_back(large.back().counted(0));
+}
+
+}  // namespace
+
+KernelCases lookup_cases() {
+  KernelCases table;
+  add_scatter(table);
+  struct Lookup {
+    Shape x, index, picked;
+    int axis;
+  };
+  for (const auto& [x, index, picked, axis] :
+      {Lookup{{3, 5}, {3, 70}, {3, 70}, 1}, {{4, 2, 3}, {6, 2, 3}, {6, 2, 3}, 0},
+          {{2, 3, 4, 500}, {1, 1, 4, 33}, {2, 3, 4, 33}, 3}, {{2, 3, 5}, {2, 1, 9}, {2, 3, 9}, 2},
+          {{7, 4000}, {7, 40}, {7, 40}, 1}, {{2, 30000}, {2, 10}, {2, 10}, 1}, {{2, 3}, {2, 0}, {2, 0}, 1}}) {
+    table.push_back(gather(x, index, picked, axis)), table.back().terms = {0};
+    table.push_back(sum_by_index(x, index, picked, axis));
+  }
+  table.push_back(sum_by_index({64, 32}, {64, 256}, {64, 256}, 1).counted(1));
+  for (const index_t count : {1, 5, 64, 1000, 30000})
+    for (const bool backward : {false, true}) table.push_back(lerp({3, 2, count}, {3, 2, 71}, backward));
+  table.push_back(lerp({64, 32}, {64, 256}, true).counted(2)), table.back().dtypes = {DType::f32};
+  table.push_back(checked_index({7}));
+  table.push_back(checked_index({64, 256}).counted(0)), table.back().dtypes = {DType::i64};
+  add_pairs(table), add_convolutions(table);
+  return table;
+}
+
+TEST_CASE("kernels that read and add by index, at positions and along keys") { walk_on_cpu(lookup_cases()); }
+
+}  // namespace whence::test

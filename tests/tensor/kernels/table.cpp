@@ -1,0 +1,246 @@
+// What draws the operands of a row; the walk of rows on the CPU; and that every kernel has a row.
+#include "tests/tensor/kernels/table.h"
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
+
+#include "tests/support/places.h"
+
+namespace whence::test {
+
+Operand none() {
+  return [](Draw&) { return Tensor(); };
+}
+Operand laid(const Shape& shape, Layout layout) {
+  return [=](Draw& draw) { return random_tensor(shape, draw.dtype, ++draw.seed, layout); };
+}
+Operand rows(const Shape& shape) { return laid(shape, Layout::contiguous); }
+Operand any(const Shape& shape) {
+  return [=](Draw& draw) { return laid(shape, draw.layout)(draw); };
+}
+Operand of(DType dtype, const Operand& operand) {
+  return [=](Draw& draw) {
+    const With chosen(draw.dtype, dtype);
+    return operand(draw);
+  };
+}
+Operand wide(const Operand& operand) {
+  return [=](Draw& draw) { return of(compute_dtype(draw.dtype), operand)(draw); };
+}
+Operand then(const Operand& operand, const std::function<Tensor(const Tensor&)>& f) {
+  return [=](Draw& draw) { return f(operand(draw)); };
+}
+Operand expanded(const Operand& operand, const Shape& shape) {
+  return then(operand, [=](const Tensor& x) { return raw::expand(x, shape); });
+}
+Operand shifted(index_t count, index_t shift) {
+  return then(rows({count + shift}), [=](const Tensor& x) { return x.view({count}, {1}, shift); });
+}
+Operand few(const Shape& shape) {
+  return [=](Draw& draw) { return raw::cast(of(DType::i32, rows(shape))(draw), draw.dtype); };
+}
+Operand mask(const Shape& shape) {
+  return of(DType::f32, then(rows(shape), [](const Tensor& x) {
+    const Tensor zero = Tensor::scalar(0);
+    return raw::cast(raw::binary("mask", functions::GreaterEqual{}, x, zero), DType::boolean);
+  }));
+}
+Operand chosen(const Numbers& numbers, const Shape& shape, DType dtype) {
+  return [=](Draw&) { return Tensor::of(numbers, shape, dtype); };
+}
+Operand below(index_t count, const Shape& shape) {
+  return [=](Draw& draw) {
+    const Stream stream(++draw.seed, "indices");
+    const Tensor index = Tensor::empty(shape, DType::i64);
+    for (index_t i = 0; i < index.numel(); ++i)
+      index.data<index_t>()[i] = stream.below(static_cast<std::uint64_t>(i), static_cast<std::uint32_t>(count));
+    return index;
+  };
+}
+Operand at_least(double low, const Shape& shape) {
+  return then(any(shape), [=](const Tensor& x) {
+    const Tensor all = whole(x);
+    cpu_kernels().unary(functions::Abs{}, {}, all, all);
+    cpu_kernels().unary(functions::Affine{}, {1, low}, all, all);
+    return x;
+  });
+}
+
+KernelCase KernelCase::counted(std::uint64_t of_a_gpu) const {
+  KernelCase row = *this;
+  row.dtypes = {DType::f32, DType::bf16}, row.any_strides = false, row.of_a_transformer = true, row.launches = of_a_gpu;
+  return row;
+}
+KernelCase KernelCase::on_threads() const {
+  KernelCase row = *this;
+  row.dtypes = {DType::f32}, row.any_strides = false, row.on_cpu_alone = true;
+  return row;
+}
+
+Given given(const KernelCase& row, Draw draw) {
+  Given made;
+  for (const Operand& operand : row.in) made.in.push_back(operand(draw));
+  for (const Operand& operand : row.out) made.out.push_back(operand(draw));
+  if (row.prepare) row.prepare(made.in);
+  return made;
+}
+
+Tensors twins(const Tensors& all) {
+  Tensors made;
+  for (const Tensor& x : all)
+    made.push_back(x.defined() ? raw::copy(whole(x)).view(x.shape(), x.strides(), offset_of(x)) : x);
+  return made;
+}
+
+KernelCases all_kernel_cases() {
+  KernelCases all;
+  for (const auto family : {elementwise_cases, row_cases, product_cases, lookup_cases, step_cases})
+    for (const KernelCase& row : family()) all.push_back(row);
+  return all;
+}
+
+void for_each_way(const KernelCase& row, const std::function<void(const Draw&)>& f) {
+  CAPTURE(row.kernel);
+  CAPTURE(row.name);
+  for (const DType dtype : row.dtypes) {
+    CAPTURE(std::string(to_string(dtype)));
+    for (const Layout layout : row.any_strides ? layouts : std::vector{Layout::contiguous}) {
+      CAPTURE(name_of(layout));
+      f({dtype, layout});
+    }
+  }
+}
+
+index_t offset_of(const Tensor& x) {
+  return (x.bytes() - x.storage().bytes()) / static_cast<index_t>(size_of(x.dtype()));
+}
+Tensor whole(const Tensor& x) {
+  return x.view({static_cast<index_t>(x.storage().size() / size_of(x.dtype()))}, {1}, -offset_of(x));
+}
+
+void expect_numbers(const KernelCase& row, std::size_t output, Numbers got, Numbers expected, DType dtype) {
+  if (row.terms_of(output) != 0 && is_floating(dtype)) {
+    got.insert(got.end(), row.size > 0 ? got.size() : 0, row.size);
+    expected.insert(expected.end(), row.size > 0 ? expected.size() : 0, row.size);
+    return expect_close(got, expected, dtype, row.terms_of(output));
+  }
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
+    FAIL_CHECK("element " << i << " of " << got.size() << ": got " << got[i] << ", expected " << expected[i]);
+    return;
+  }
+}
+
+void expect_same_bits(const Tensors& got, const Tensors& expected) {
+  for (std::size_t k = 0; k < got.size(); ++k)
+    if (got[k].defined()) CHECK_MESSAGE(same_bits(got[k], expected[k]), "tensor ", k);
+}
+
+namespace {
+
+// Duals with their tangents times h added to their values, as f64.
+Tensors moved(const Tensors& all, double h) {
+  Tensors result;
+  for (const Tensor& x : all) {
+    result.push_back(x);
+    if (!x.defined() || x.dtype() != DType::dual) continue;
+    Numbers values = read(x), tangents = read(x, true);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += h * tangents[i];
+    result.back() = Tensor::of(values, x.shape(), DType::f64);
+  }
+  return result;
+}
+
+// What the loops make of a small step along the tangents.
+void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
+  constexpr double h = 1e-5;
+  const auto above = row.loops(moved(start.in, h), moved(start.out, h)),
+             below = row.loops(moved(start.in, -h), moved(start.out, -h));
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (!outputs[k].defined() || outputs[k].dtype() != DType::dual) continue;
+    const Numbers got = read(outputs[k], true);
+    double most = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (std::isnan(above[k][i])) continue;  // nor has NaN
+      const double slope = above[k][i] == below[k][i] ? 0 : (above[k][i] - below[k][i]) / (2 * h);
+      const double off = std::fabs(got[i] - slope) / std::max(1.0, std::fabs(slope));
+      most = off <= most ? most : off;  // a NaN stays
+    }
+    CHECK(most < 1e-7);
+  }
+}
+
+// What lies in y's storage beside y is what lay there before.
+void expect_untouched_around(const Tensor& y, const Tensor& before) {
+  if (y.is_contiguous() && y.numel() == before.numel()) return;
+  const Tensor now = raw::copy(whole(y));
+  const std::size_t size = size_of(y.dtype());
+  for_each_position(y.shape(), [&](const std::vector<index_t>& position) {
+    index_t at = offset_of(y);
+    for (int axis = 0; axis < y.rank(); ++axis) at += position[static_cast<std::size_t>(axis)] * y.strides()[axis];
+    std::copy_n(
+        before.bytes() + static_cast<std::size_t>(at) * size, size, now.bytes() + static_cast<std::size_t>(at) * size);
+  });
+  CHECK(same_bits(now, before));
+}
+
+Tensors wholes(const Tensors& all) {
+  Tensors copies;
+  for (const Tensor& x : all) copies.push_back(x.defined() ? raw::copy(whole(x)) : x);
+  return copies;
+}
+
+}  // namespace
+
+void walk_on_cpu(const KernelCases& rows) {
+  for (const KernelCase& row : rows) {
+    for_each_way(row, [&](const Draw& draw) {
+      const Guards guards;
+      const Given before = given(row, draw);
+      const auto run = [&](int count, const auto& call) {
+        const WithThreads chosen(count);
+        Given after{twins(before.in), twins(before.out)};
+        call(cpu_kernels(), after.in, after.out);
+        return after;
+      };
+      const Given one = run(1, row.call);
+      const Results expected = row.loops ? row.loops(before.in, before.out) : Results();
+      expect_same_bits(wholes(one.in), wholes(before.in));
+      for (std::size_t k = 0; k < one.out.size(); ++k) {
+        if (!one.out[k].defined()) continue;
+        CAPTURE(k);
+        if (row.loops) expect_numbers(row, k, read(one.out[k]), expected[k], one.out[k].dtype());
+        CHECK(one.out[k].storage().guards_intact());
+        expect_untouched_around(one.out[k], whole(before.out[k]));
+      }
+      if (row.loops && draw.dtype == DType::dual) expect_tangents(row, before, one.out);
+      if (draw.layout != Layout::contiguous) return;
+      for (const int count : {2, 3}) {
+        CAPTURE(count);
+        expect_same_bits(wholes(run(count, row.call).out), wholes(one.out));
+      }
+      if (row.composed) expect_same_bits(wholes(run(2, row.composed).out), wholes(one.out));
+    });
+  }
+}
+
+// report_faults writes nothing: "an index out of range is told" in tests/cuda/elementwise.cpp is what it does.
+TEST_CASE("every kernel has a row in the table") {
+  std::set<std::string> in_table{"report_faults"}, declared;
+  for (const KernelCase& row : all_kernel_cases()) in_table.insert(row.kernel);
+  const std::regex declaration(R"(virtual \w+ (\w+)\()");
+  for (const char* name : {"kernels.h", "kernel_list.h", "joined_kernels.h"}) {
+    std::ifstream file(source_folder() + "/tensor/" + name);
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    for (std::sregex_iterator found(text.begin(), text.end(), declaration), end; found != end; ++found)
+      declared.insert((*found)[1]);
+  }
+  CHECK(declared.size() >= 41);
+  for (const std::string& kernel : declared) CHECK_MESSAGE(in_table.count(kernel), kernel, " has no row in the table");
+  for (const std::string& kernel : in_table) CHECK_MESSAGE(declared.count(kernel), kernel, " is no kernel");
+}
+
+}  // namespace whence::test
