@@ -1,12 +1,9 @@
-// Kernels that move numbers or work on them one by one, on the GPU or the emulated one, against the CPU's: packs and
-// their tails, strides, turned axes, unaligned views, tables read and added to by index.
-#include <algorithm>
+// The table of kernel calls on a GPU or on the emulated one, but for kernels along axes (rows.cpp); and what is said of a GPU
+// alone: where a product's operands may begin, an index that is told later, gradcheck of what lies there.
 #include <array>
 #include <cstddef>
 
-#include "autograd/backward.h"
 #include "autograd/check/gradcheck.h"
-#include "autograd/check/samples.h"
 #include "autograd/ops.h"
 #include "cuda/library/blas.h"
 #include "tensor/index_check.h"
@@ -14,41 +11,6 @@
 
 using namespace whence;
 using namespace whence::test;
-
-namespace {
-
-// [count] that begins `shift` elements into its storage.
-Tensor shifted(index_t count, index_t shift, DType dtype, std::uint64_t seed) {
-  return random_contiguous({count + shift}, dtype, seed).view({count}, {1}, shift);
-}
-
-// A sample's result and the gradients of its floating inputs.
-std::vector<Tensor> run_on(Device device, const CheckedSample& sample, DType dtype) {
-  std::vector<Tensor> inputs, leaves;
-  for (const Tensor& x : sample.inputs) {
-    const bool floating = x.defined() && is_floating(x.dtype());
-    inputs.push_back(floating ? requires_grad(on_device(raw::cast(x, dtype), device)) : on_device(x, device));
-    if (floating) leaves.push_back(inputs.back());
-  }
-  const Tensor y = sample.run(inputs), dy = on_device(random_contiguous(y.shape(), y.dtype(), 5), device);
-  std::vector<Tensor> results = grad(y, dy, leaves, {.allow_unused = true});
-  results.push_back(y);
-  return results;
-}
-void check_sample(const std::string& op, const CheckedSample& sample, DType dtype) {
-  CAPTURE(op);
-  CAPTURE(sample.name);
-  const std::vector<Tensor> expected = run_on(Device::cpu(), sample, dtype);
-  in_every_order([&] {
-    const std::vector<Tensor> got = run_on(Device::cuda(0), sample, dtype);
-    for (std::size_t k = 0; k < got.size(); ++k) {
-      REQUIRE(got[k].defined() == expected[k].defined());
-      if (got[k].defined()) expect_close(got[k].to_vector(), expected[k].to_vector(), dtype, 16);
-    }
-  });
-}
-
-}  // namespace
 
 TEST_CASE("cuda: kernels that move numbers or work on them one by one") { walk_on_gpu(elementwise_cases()); }
 
@@ -66,7 +28,7 @@ TEST_CASE("cuda: a second derivative of duals is refused") {
   CHECK_THROWS_AS(kernels(Device::cuda(0)).unary_second(functions::Exp{}, {}, dual, dual, dual), Error);
 }
 
-TEST_CASE("cuda memory: a product's bias may begin anywhere; the library is given those alone that it can load") {
+TEST_CASE("cuda: a product's bias may begin anywhere; the library is given those alone that it can load") {
   alignas(16) const std::array<std::byte, 32> memory{};
   for (const std::size_t offset : {0u, 2u, 4u, 8u, 16u}) {
     const bool wide = offset % 16 == 0;
@@ -84,7 +46,7 @@ TEST_CASE("cuda memory: a product's bias may begin anywhere; the library is give
     for (index_t shift = 0; shift < 9; ++shift) {
       CAPTURE(shift);
       const Tensor x = random_contiguous({5, 16}, dtype, 1), w = random_contiguous({24, 16}, dtype, 2);
-      const Tensor bias = shifted(24, shift, dtype, 3);
+      const Tensor bias = random_contiguous({24 + shift}, dtype, 3).view({24}, {1}, shift);
       const auto check = [&](const auto& product) {
         const std::vector<double> expected = product(x, w, bias).to_vector();
         expect_close(product(on_gpu(x), on_gpu(w), on_gpu(bias)).to_vector(), expected, dtype, 16);
@@ -96,7 +58,7 @@ TEST_CASE("cuda memory: a product's bias may begin anywhere; the library is give
     }
 }
 
-TEST_CASE("cuda memory: an index out of range is told when numbers are read, with the line that gave it") {
+TEST_CASE("cuda: an index out of range is told when numbers are read, with the line that gave it") {
   if (!has_cuda()) return;
   const Tensor table = on_gpu(random_tensor({5, 3}, DType::f32, 1));
   const Tensor good = on_gpu(Tensor::of({0, 4, 2}, {3}, DType::i64)),
@@ -116,25 +78,11 @@ TEST_CASE("cuda memory: an index out of range is told when numbers are read, wit
   CHECK(checked.to_vector() == std::vector<double>{1, -1, 0});
 }
 
-TEST_CASE("cuda memory: gradcheck of tensors on the GPU, whatever their strides") {
+TEST_CASE("cuda: gradcheck of tensors on the GPU, whatever their strides") {
   if (!has_cuda()) return;
   const Tensor table = requires_grad(on_gpu(random_tensor({3, 6}, DType::f64, 1, Layout::permuted)));
   const Tensor position = requires_grad(on_gpu(Tensor::of({0.3, 1.7, 4.4, 2.5, 0.1, 3.3}, {3, 2}, DType::f64)));
   const GradcheckReport report =
       gradcheck([&] { return sigmoid(lerp_at(table, position)); }, {{"table", table}, {"position", position}});
   CHECK_MESSAGE(report.ok(), report.text());
-}
-
-TEST_CASE("cuda memory: ops that read and add by index have the CPU's numbers in 16 bits too, forward and backward") {
-  if (!has_cuda()) return;
-  const std::vector<std::string> names{"rotary", "take_rows", "scatter_rows", "gather", "sum_by_index", "lerp_at",
-      "dropout", "masked", "concat_along", "convolve_keys", "straight_through"};
-  int found = 0;
-  for (const CheckedOp& op : checked_ops()) {
-    if (std::find(names.begin(), names.end(), op.name) == names.end()) continue;
-    ++found;
-    for (const CheckedSample& sample : op.samples())
-      for (const DType dtype : {DType::f16, DType::bf16}) check_sample(op.name, sample, dtype);
-  }
-  CHECK(found == static_cast<int>(names.size()));
 }
