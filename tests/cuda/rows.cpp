@@ -2,8 +2,6 @@
 // emulator, against the CPU's; and what is said of a GPU's rows alone.
 #include <algorithm>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "tests/cuda/walk.h"
 
 using namespace whence;
@@ -12,36 +10,6 @@ using namespace whence::test;
 static const Device device = Device::cuda(0);
 
 TEST_CASE("cuda rows: every kernel along axes has the CPU's numbers") { walk_on_gpu(row_cases()); }
-
-TEST_CASE("cuda rows: gradients by the sum, by its norm and by both") {
-  if (!has_cuda()) return;
-  const Shape shape{3, 40, 24}, row{24};
-  for (const bool centered : {true, false}) {
-    for (const bool by_sum : {true, false}) {
-      for (const bool by_norm : {true, false}) {
-        if (!by_sum && !by_norm) continue;
-        CAPTURE(centered);
-        CAPTURE(by_sum);
-        CAPTURE(by_norm);
-        const auto run = [&](Device on) {
-          const auto made = [&](const Shape& of, std::uint64_t seed) {
-            return raw::to_device(random_tensor(of, DType::f32, seed), on);
-          };
-          Tensors leaves{made(shape, 1), made(shape, 2), made(row, 3)};
-          if (centered) leaves.push_back(made(row, 4));
-          for (const Tensor& x : leaves) requires_grad(x);
-          const SumAndNorm y = add_norm(leaves[0], leaves[1], leaves[2], centered ? leaves[3] : Tensor(), 1e-5);
-          const Tensor first = y.sum * made(shape, 5), second = y.normed * made(shape, 6);
-          const Tensor all = by_sum && by_norm ? first + second : by_sum ? first : second;
-          return grad(all, Tensor::ones(shape, DType::f32, on), leaves);
-        };
-        const Tensors got = run(device), expected = run(Device::cpu());
-        for (std::size_t k = 0; k < got.size(); ++k)
-          expect_close(got[k].to_vector(), expected[k].to_vector(), DType::f32, 120);
-      }
-    }
-  }
-}
 
 TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between them is neither read nor written") {
   if (!has_cuda()) return;

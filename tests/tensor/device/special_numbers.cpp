@@ -82,6 +82,7 @@ template <class T> const std::vector<Plain<T>>& plain() {
 // then.
 template <class T> struct PlainPair {
   const char* name;
+  Tensor (*op)(const Tensor&, const Tensor&, Site);
   T (*value)(T, T);
   T (*by_a)(T, T);
   T (*by_b)(T, T);
@@ -89,23 +90,16 @@ template <class T> struct PlainPair {
 template <class T> T share(T a, T b) { return a > b ? T(1) : a < b ? T(0) : T(0.5); }
 template <class T> const std::vector<PlainPair<T>>& plain_pairs() {
   static const std::vector<PlainPair<T>> all{
-      {"add", [](T a, T b) { return a + b; }, [](T, T) { return T(1); }, [](T, T) { return T(1); }},
-      {"subtract", [](T a, T b) { return a - b; }, [](T, T) { return T(1); }, [](T, T) { return T(-1); }},
-      {"multiply", [](T a, T b) { return a * b; }, [](T, T b) { return b; }, [](T a, T) { return a; }},
-      {"divide", [](T a, T b) { return a / b; }, [](T, T b) { return 1 / b; },
+      {"add", add, [](T a, T b) { return a + b; }, [](T, T) { return T(1); }, [](T, T) { return T(1); }},
+      {"subtract", subtract, [](T a, T b) { return a - b; }, [](T, T) { return T(1); }, [](T, T) { return T(-1); }},
+      {"multiply", multiply, [](T a, T b) { return a * b; }, [](T, T b) { return b; }, [](T a, T) { return a; }},
+      {"divide", divide, [](T a, T b) { return a / b; }, [](T, T b) { return 1 / b; },
           [](T a, T b) { return -(1 / b * (a / b)) + T(0); }},
-      {"maximum", [](T a, T b) { return a >= b || std::isnan(a) ? a : b; }, [](T a, T b) { return share(a, b); },
-          [](T a, T b) { return 1 - share(a, b); }},
-      {"minimum", [](T a, T b) { return a <= b || std::isnan(a) ? a : b; }, [](T a, T b) { return share(b, a); },
-          [](T a, T b) { return 1 - share(b, a); }}};
+      {"maximum", maximum, [](T a, T b) { return a >= b || std::isnan(a) ? a : b; },
+          [](T a, T b) { return share(a, b); }, [](T a, T b) { return 1 - share(a, b); }},
+      {"minimum", minimum, [](T a, T b) { return a <= b || std::isnan(a) ? a : b; },
+          [](T a, T b) { return share(b, a); }, [](T a, T b) { return 1 - share(b, a); }}};
   return all;
-}
-Tensor apply_pair(const std::string& name, const Tensor& a, const Tensor& b) {
-  if (name == "add") return add(a, b);
-  if (name == "subtract") return subtract(a, b);
-  if (name == "multiply") return multiply(a, b);
-  if (name == "divide") return divide(a, b);
-  return name == "maximum" ? maximum(a, b) : minimum(a, b);
 }
 
 template <class T> Tensor leaf_of(const std::vector<T>& numbers, Device device, const Shape& shape) {
@@ -158,7 +152,7 @@ template <class T> void check_pairs() {
     for (const T b : special<T>()) left.push_back(a), right.push_back(b);
   for (const Device device : devices()) {
     for (const PlainPair<T>& one : plain_pairs<T>()) {
-      const Tensor a = leaf_of(left, device), b = leaf_of(right, device), y = apply_pair(one.name, a, b);
+      const Tensor a = leaf_of(left, device), b = leaf_of(right, device), y = one.op(a, b, Site::current());
       const std::vector<Tensor> slopes = grad(y, ones_like(y), {a, b});
       std::vector<T> values, by_a, by_b;
       for (std::size_t k = 0; k < left.size(); ++k) {
