@@ -320,8 +320,10 @@ void add_norms(KernelCases& table) {
   // Backward goes over chunks of 16 rows or more, each of which a thread keeps two sums of for every column that it has.
   for (const index_t width : {1, 2, 31, 32, 33, 255, 256, 360, 1000, 1024, 1025, 5000, 9000}) {
     for (const bool centered : {true, false}) {
-      const OfNorm of{width == 33 ? 300 : width >= 5000 ? 18 : 5, width, centered};
+      const OfNorm of{width == 33 ? 300 : 5, width, centered}, of_chunks{18, width, centered};
       const unsigned all = centered ? 7 : 3;
+      if (width >= 5000)
+        table.push_back(norm_backward(of_chunks, all, false)), table.back().dtypes = {DType::f32, DType::dual};
       table.push_back(norm(of, false));
       for (const unsigned asked : {all, 1u, 2u, 4u})
         if (asked != 4 || centered) table.push_back(norm_backward(of, asked, false));
