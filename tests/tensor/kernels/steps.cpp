@@ -52,6 +52,7 @@ KernelCase adam(const std::string& name, const std::vector<Part>& parts, const A
       .name = name,
       .call = [=](JoinedKernels& k, In in, In out) { k.adam_all(said, in.back(), entries_of(in, out)); },
       .loops = [=](In in, In out) { return adam_of(step, entries_of(in, out)); },
+      .terms = {4},
       .dtypes = {DType::f32}};
   row.composed = [=](JoinedKernels& k, In in, In out) {
     for (const AdamEntry& entry : entries_of(in, out)) {
