@@ -11,23 +11,11 @@ using namespace whence::test;
 
 namespace {
 
-// One op's sample in one dtype on one device: the result, the cotangent and the gradient of every floating input.
 std::vector<Tensor> run_sample(const CheckedSample& sample, DType dtype, Device device) {
-  std::vector<Tensor> inputs, leaves;
-  for (const Tensor& x : sample.inputs) {
-    inputs.push_back(x);
-    if (!x.defined()) continue;  // left out, as linear's bias may be
-    const bool floating = is_floating(x.dtype());
-    const Tensor moved = raw::to_device(raw::copy(raw::cast(x, floating ? dtype : x.dtype())), device);
-    inputs.back() = floating ? requires_grad(moved) : moved;
-    if (floating) leaves.push_back(inputs.back());
-  }
-  const Tensor y = sample.run(inputs);
-  std::vector<Tensor> results{y};
-  if (!is_floating(y.dtype()) || leaves.empty()) return results;
-  results.push_back(raw::to_device(random_contiguous(y.shape(), y.dtype(), 5), device));
-  for (const Tensor& gradient : grad(y, results[1], leaves, {.allow_unused = true})) results.push_back(gradient);
-  return results;
+  std::vector<Tensor> inputs = sample.inputs;
+  for (Tensor& x : inputs)
+    if (x.defined()) x = raw::copy(is_floating(x.dtype()) ? raw::cast(x, dtype) : x);
+  return results_on(device, inputs, sample.run);
 }
 
 // All numbers of a sample together: what is left after cancelling is judged by the size of what cancelled.

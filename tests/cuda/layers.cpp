@@ -17,20 +17,7 @@ namespace {
 
 const std::vector<DType> dtypes_of_layers{DType::f16, DType::bf16, DType::f32, DType::f64};
 
-// f(x) and its gradients by all x that are defined, with a cotangent that no two numbers of share.
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
-std::vector<Tensor> with_gradients(const std::vector<Tensor>& inputs, Device device, const Function& f) {
-  std::vector<Tensor> there, leaves;
-  for (const Tensor& x : inputs) {
-    const bool floating = x.defined() && is_floating(x.dtype());
-    there.push_back(floating ? requires_grad(on_device(x, device)) : on_device(x, device));
-    if (floating) leaves.push_back(there.back());
-  }
-  const Tensor y = f(there), dy = on_device(random_contiguous(y.shape(), y.dtype(), 77), device);
-  std::vector<Tensor> results{y};
-  for (const Tensor& gradient : grad(y, dy, leaves)) results.push_back(gradient);
-  return results;
-}
 
 // f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the shapes,
 // each in another order of threads.
@@ -47,9 +34,9 @@ template <class F> void with_every_library(const F& f) {
 void expect_the_cpus(const std::vector<Tensor>& inputs, index_t terms, const Function& f) {
   const DType dtype = inputs[0].dtype();
   CAPTURE(std::string(to_string(dtype)));
-  const std::vector<Tensor> expected = with_gradients(inputs, Device::cpu(), f);
+  const std::vector<Tensor> expected = results_on(Device::cpu(), inputs, f);
   with_every_library([&] {
-    const std::vector<Tensor> got = with_gradients(inputs, Device::cuda(0), f);
+    const std::vector<Tensor> got = results_on(Device::cuda(0), inputs, f);
     for (std::size_t k = 0; k < got.size(); ++k) {
       CAPTURE(k);
       REQUIRE(got[k].shape() == expected[k].shape());
@@ -141,7 +128,7 @@ TEST_CASE("cuda layers: the gradient of a transposed operand lies as what it is 
     const Tensor query = random_contiguous({2, 3, 5, 8}, dtype, 1), key = random_contiguous({2, 3, 7, 8}, dtype, 2);
     const Function scores = [](const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1]), 0.25); };
     expect_the_cpus({query, key}, 8, scores);
-    CHECK(with_gradients({query, key}, Device::cuda(0), scores)[2].is_contiguous());
+    CHECK(results_on(Device::cuda(0), {query, key}, scores)[3].is_contiguous());
     // One table for all tokens, and a cotangent that comes from heads inside tokens.
     expect_the_cpus({query, random_contiguous({6, 8}, dtype, 3)}, 60, scores);
     expect_the_cpus({query, random_contiguous({2, 3, 8, 4}, dtype, 4)}, 8, [](const std::vector<Tensor>& in) {

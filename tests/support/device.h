@@ -48,7 +48,21 @@ template <class F> void in_every_order(const F& f) {
   for (const std::uint64_t order : std::initializer_list<std::uint64_t>{0, 1, 20, 21}) in_order(order, f);
 }
 
-// How a tensor comes to the device in question.
-using Mover = std::function<Tensor(const Tensor&)>;
+// f(inputs) there, a cotangent of it that no two numbers of share, and the gradients of all floating inputs.
+inline std::vector<Tensor> results_on(
+    Device device, const std::vector<Tensor>& inputs, const std::function<Tensor(const std::vector<Tensor>&)>& f) {
+  std::vector<Tensor> there, leaves;
+  for (const Tensor& x : inputs) {
+    const bool floating = x.defined() && is_floating(x.dtype());
+    there.push_back(floating ? requires_grad(on_device(x, device)) : on_device(x, device));
+    if (floating) leaves.push_back(there.back());
+  }
+  std::vector<Tensor> results{f(there)};
+  if (!is_floating(results[0].dtype()) || leaves.empty()) return results;
+  results.push_back(on_device(random_contiguous(results[0].shape(), results[0].dtype(), 5), device));
+  for (const Tensor& gradient : grad(results[0], results[1], leaves, {.allow_unused = true}))
+    results.push_back(gradient);
+  return results;
+}
 
 }  // namespace whence::test

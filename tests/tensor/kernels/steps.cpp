@@ -97,7 +97,18 @@ void add_adam(KernelCases& table) {
     if (decoupled != 0 && coupled != 0)
       for (const bool with_controls : {false, true}) table.push_back(adam(name, mixed(), step, with_controls));
   }
-  step.step = 1;
+  // A step that must be left out.
+  step.gradient_scale = std::nan("");
+  for (const bool with_controls : {false, true}) {
+    table.push_back(adam("a scale that is not finite", mixed(), step, with_controls));
+    table.back().composed = {}, table.back().terms = {0};
+    table.back().loops = [](In, In out) {
+      Results as_before;
+      for (const Tensor& x : out) as_before.push_back(x.defined() ? read(x) : Numbers());
+      return as_before;
+    };
+  }
+  step.gradient_scale = 1, step.step = 1;
   table.push_back(adam("the first step", {{50, 0, DType::f32, DType::f32, DType::f32}}, step, false));
   table.push_back(adam("", {{200005, 0, DType::f32, DType::f32, DType::f32}}, step, false).on_threads());
   for (const DType dtype : {DType::f32, DType::bf16})
