@@ -84,7 +84,8 @@ void add_products(KernelCases& table) {
            {{2, 2, 16, 30}, {30, 24}}, {{2, 3, 17, 9}, {2, 3, 9, 6}}, {{3, 0}, {0, 2}}, {{0, 4}, {4, 3}},
            {{5, 2, 4}, {5, 4, 0}}, {{0, 2, 4}, {4, 3}}})
     for (const Layout layout : layouts)
-      add(products(each, any(each.a), laid(each.b, layout), name_of(layout)), floating_dtypes, true);
+      add(products(each, any(each.a), laid(each.b, layout), name_of(layout)), floating_dtypes, true,
+          each.a == Shape{1, 7});  // one number, of which most cancels: by FMA another
   const std::vector<DType> wide{DType::f32, DType::f64};
   const Layout plain = Layout::contiguous, turned = Layout::permuted;
   // Several tiles, with ragged edges.
