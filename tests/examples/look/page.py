@@ -87,7 +87,7 @@ class Browser:
     def texts(self, selector, what="textContent"):
         return self.get(f"[...document.querySelectorAll({json.dumps(selector)})].map(each => each.{what})")
 
-    def press(self, selector, *keys):
+    def press(self, selector, *keys, **then):
         self.get(f"document.querySelector({json.dumps(selector)}).focus()")
         for key in keys:
             for kind in ("rawKeyDown", "keyUp"):
@@ -96,6 +96,7 @@ class Browser:
                 text = {"text": "\r"} if (key, kind) == ("Enter", "rawKeyDown") else {}  # a button takes the letter, not the key
                 kind = "keyDown" if text else kind
                 self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
+        self.at(**then)
 
     def pointer(self, selector, x, y, *kinds):
         """Pointer events at a place within an element, given as shares of its width and height."""
@@ -109,6 +110,11 @@ class Browser:
 
     def address(self):
         return dict(pair.split("=") for pair in self.get("location.hash.slice(1)").split("&"))
+
+    def at(self, **places):
+        """The address says these; None: nothing of it."""
+        address = self.address() if places else {}
+        assert all(address.get(key) == (value if value is None else str(value)) for key, value in places.items()), f"{address}: {places} expected"
 
 def unfold(browser, selector):
     browser.get(f"document.querySelectorAll({json.dumps(selector)}).forEach(each => each.open = true); new Promise(done => setTimeout(done, 50))")
@@ -186,14 +192,12 @@ def check_start(browser, path, data):
 
 def check_keys(browser, path, data):
     browser.open(path, show="one", part="value", quantity="gates", i=9, j=4)
-    browser.press("#stage canvas", "ArrowLeft", "ArrowUp")
-    assert (browser.address()["i"], browser.address()["j"]) == ("8", "3"), browser.address()
-    browser.press("#stage canvas", "End")
-    assert browser.address()["j"] == "8", "End goes to the diagonal"
+    browser.press("#stage canvas", "ArrowLeft", "ArrowUp", i=8, j=3)
+    browser.press("#stage canvas", "End", j=8)  # the diagonal
     browser.pointer("#stage canvas", 0.5, 0.5)
     assert browser.address()["i"] != "8", "a click selects a cell"
-    browser.press("[role=tab][aria-selected=true]", "ArrowRight")
-    assert browser.address()["view"] == "why" and browser.get("document.activeElement.id") == "tab-why"
+    browser.press("[role=tab][aria-selected=true]", "ArrowRight", view="why")
+    assert browser.get("document.activeElement.id") == "tab-why"
 
 def check_why(browser, path, data):
     browser.open(path, view="why", quantity="gates", layer=1, head=1)
@@ -228,8 +232,7 @@ def check_routes(browser, path, data):
 
 def check_reading(browser, path, data):
     browser.open(path, view="reading", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
-    browser.press(".text", "ArrowRight")
-    assert browser.address()["i"] == "7"
+    browser.press(".text", "ArrowRight", i=7)
     titles = browser.texts(".word", "title.split(': ')[1]")
     equal("shading", titles[:8], row_of(data, "pattern", 0, 1, 7)[:8])
     assert set(titles[8:]) == {"masked"}
@@ -247,7 +250,8 @@ def check_loupe(browser, path, data):
     browser.click("[data-focus=reset]")
     equal("position again", [fact()], [before])
     browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
-    assert browser.address()["j"] == "0" and 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
+    browser.at(j=0)
+    assert 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
 
 def check_equation5(browser, path, data):
     """The printed weights: what the loupe reads is the engine's position_logit, and its slope carries the engine's gradients."""
@@ -280,11 +284,9 @@ def check_lens(browser, path, data):
         contributions = [float(word) for word in browser.texts(".sum .behind td")]
         equal("sum", [engine], [row_of(data, "conv_bias", 1, 2, 15)[j]])
         assert abs(total - bias - sum(contributions)) < 1e-9 * sum(map(abs, contributions)), f"{contributions}: {total - bias} expected"
-    browser.press(".curves", "ArrowLeft", "ArrowUp")
-    assert (browser.address()["i"], browser.address()["j"]) == ("14", "14"), browser.address()
+    browser.press(".curves", "ArrowLeft", "ArrowUp", i=14, j=14)
     browser.open(path, view="lens", quantity="conv_bias", i=15, j=6, over="distance")
-    browser.press(".curves", "ArrowRight")
-    assert browser.address()["j"] == "5", "to the right, distances grow and keys fall"
+    browser.press(".curves", "ArrowRight", j=5)  # distances grow and keys fall
     unfold(browser, "details")
     assert len(browser.texts(".units canvas")) == 32
 
@@ -303,13 +305,12 @@ def check_graph(browser, path, data):
     browser.get("document.querySelector('.graph-tables').open = true")
     equal("norms", browser.texts(".nodes tr:not(.lost) td:last-child", "title"), [node["norm"] for node in reached])
     equal("edges", browser.texts(".edges-table td:last-child", "title"), [edge["norm"] for edge in data["graph"]["edges"]])
-    browser.press(".graph", "ArrowRight", "ArrowRight")
-    second = reached[1]["id"]
-    assert browser.address()["film"] == "1" and len(browser.texts(".place.now")) == 1 and second in browser.texts("#readout")[0], second
-    browser.press(".graph", "ArrowLeft")
-    assert browser.address()["film"] == "0" and browser.texts(".place.now .title") == ["loss"]
-    browser.press(".graph", "Escape")
-    assert "film" not in browser.address() and not browser.texts(".dim"), "Escape shows the whole"
+    browser.press(".graph", "ArrowRight", "ArrowRight", film=1)
+    assert len(browser.texts(".place.now")) == 1 and reached[1]["id"] in browser.texts("#readout")[0], reached[1]
+    browser.press(".graph", "ArrowLeft", film=0)
+    assert browser.texts(".place.now .title") == ["loss"]
+    browser.press(".graph", "Escape", film=None)
+    assert not browser.texts(".dim"), "Escape shows the whole"
     browser.click("[data-focus='film play']")
     browser.get("new Promise(done => { const each = () => location.hash.includes('film=0') ? setTimeout(each, 50) : done(); "
                 "each(); setTimeout(done, 5000); })")
@@ -318,8 +319,8 @@ def check_graph(browser, path, data):
     assert browser.texts("[data-focus='film play']") == ["play"], "and pauses"
     modules = {node["id"].rpartition(".")[0] for node in nodes if node["kind"] == "parameter" and node["id"].startswith("blocks.0.")}
     if modules:
-        browser.press("[data-focus='place parameters 0']", "Enter")
-        assert browser.address()["unfolded"] == "0" and len(browser.texts(".place[data-focus*='blocks.0'].parameter")) == len(modules)
+        browser.press("[data-focus='place parameters 0']", "Enter", unfolded=0)
+        assert len(browser.texts(".place[data-focus*='blocks.0'].parameter")) == len(modules)
     browser.open(path, view="graph", layers=1)
     assert "place layer 0" in browser.texts(".place", "dataset.focus") and not browser.texts(".place[data-focus*='blocks.0']")
 
@@ -358,15 +359,14 @@ def check_worked(browser, path, data):
     at = ("logits", 1, 23 * 24 + 3)
     browser.open(path, view="quantities", **place_of(data, by_probe["logits"], *at[1:]))
     other, index, _ = products(*at, "to")[0]
-    browser.press('[data-focus="worked value 0"]', "Enter")
-    target = {key: str(value) for key, value in place_of(data, by_probe[other], 1, index).items()}
-    assert target.items() <= browser.address().items(), f"{browser.address()}: the walk leads to {target}"
+    target = place_of(data, by_probe[other], 1, index)
+    browser.press('[data-focus="worked value 0"]', "Enter", **target)
     assert len(browser.texts(".crumbs [data-focus]")) == 3 and browser.texts(".crumbs [aria-current]")[0].startswith(target["quantity"])
-    browser.press(".worked", "Backspace")
-    assert browser.address()["quantity"] == "logits" and len(browser.texts(".crumbs [data-focus]")) == 2, browser.address()
-    browser.press('[data-focus="crumb loss"]', "Enter")
+    browser.press(".worked", "Backspace", quantity="logits")
+    assert len(browser.texts(".crumbs [data-focus]")) == 2
+    browser.press('[data-focus="crumb loss"]', "Enter", quantity="output")
     strongest = max(map(abs, array("output", 1, "gradient")))
-    assert browser.address()["quantity"] == "output" and math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest)
+    assert math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest)
     assert "residual stream" in browser.texts(".sides")[0]
     browser.open(path, quantity="gates", layer=0, head=0, i=4, j=9)
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
@@ -377,8 +377,8 @@ def check_some_rows(browser, path, data):
     other = next(i for i in range(len(data["tokens"])) if i not in rows)
     browser.open(path, quantity="gates", layer=1, head=0, i=other, j=0)
     assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
-    browser.press(f"[data-focus='row {rows[0]}']", "Enter")
-    assert browser.address()["i"] == str(rows[0]) and browser.texts(".sides .check", "dataset.equal")[-1] == "true"
+    browser.press(f"[data-focus='row {rows[0]}']", "Enter", i=rows[0])
+    computed_equal(browser, ".sides .check")
 
 def check_long(browser, path, data):
     """Pools are the data's at every level, windows and rows are single numbers, keys and addresses lead there and back."""
@@ -398,29 +398,26 @@ def check_long(browser, path, data):
             equal(f"pools of {level}", shown, [max(of("maximum")), mean, max(of("gradient"))])
     browser.open(path, **shared, pool="gradient")
     unfold(browser, ".told ~ details")
-    strongest = sorted((value for value in numbers(part, "gradient")[head * cells ** 2:(head + 1) * cells ** 2] if value == value), reverse=True)
+    strongest = sorted(filter(math.isfinite, numbers(part, "gradient")[head * cells ** 2:(head + 1) * cells ** 2]), reverse=True)
     equal("strongest", browser.texts(".strongest td:last-child", "title"), strongest[:20])
     windows = [window for window in overview["windows"] if window["layer"] == layer]
     assert len(browser.texts(".windows tbody tr")) == len(windows)
     window = next(each for each in windows if each["i"] <= 300 < each["i"] + each["rows"] and each["j"] <= 20 < each["j"] + each["columns"])
     browser.open(path, **shared, i=300, j=20)
-    browser.press("#stage canvas", "Enter")
-    assert browser.address()["zoom"] == "true", "Enter opens the window"
+    browser.press("#stage canvas", "Enter", zoom="true")  # the window
     held = first(window["quantities"], probe="logits")
     at = (head * window["rows"] + 300 - window["i"]) * window["columns"] + 20 - window["j"]
     equal("window", browser.texts("#readout b"), [numbers(held, field)[at] for field in ("value", "gradient")])
     assert "query i 300" in browser.texts("#readout")[0], "labels are the text's tokens"
-    browser.press("#stage canvas", "ArrowUp", "ArrowLeft")
-    assert (browser.address()["i"], browser.address()["j"]) == ("299", "19"), browser.address()
+    browser.press("#stage canvas", "ArrowUp", "ArrowLeft", i=299, j=19)
     equal("moved", browser.texts("#readout b"), [numbers(held, field)[at - window["columns"] - 1] for field in ("value", "gradient")])
-    browser.press("#stage canvas", "Escape", "ArrowDown")
-    assert "zoom" not in browser.address() and int(browser.address()["i"]) == 300 // cell * cell + cell, browser.address()
+    browser.press("#stage canvas", "Escape", "ArrowDown", zoom=None, i=300 // cell * cell + cell)
     cells_of = lambda start, count: range(start // cell, (start + count - 1) // cell + 1)
     covered = {(y, x) for each in windows for y in cells_of(each["i"], each["rows"]) for x in cells_of(each["j"], each["columns"])}
     row, column = next((y, x) for y in range(cells) for x in range(y) if (y, x) not in covered)
     browser.open(path, **shared, i=row * cell + 1, j=column * cell)
-    browser.press("#stage canvas", "Enter")
-    assert "zoom" not in browser.address() and f'--at "i={row * cell + 1} j={column * cell}"' in browser.texts(".told code")[0]
+    browser.press("#stage canvas", "Enter", zoom=None)
+    assert f'--at "i={row * cell + 1} j={column * cell}"' in browser.texts(".told code")[0]
     rows = [each for each in overview["strips"] if each["layer"] == layer]
     unfold(browser, ".whole-row details")
     whole = numbers(first(rows[0]["quantities"], probe="logits"))
@@ -442,7 +439,7 @@ def check_slider(browser, path, data):
     equal("this", [read()], [value(data)])
     browser.press("[data-key=beside]", "End")
     for index in reversed(range(len(checkpoints))):  # what was looked at before must not be shown again
-        assert browser.address().get("beside", "0") == str(index) and browser.address()["run"] == "beside", browser.address()
+        browser.at(beside=index or None, run="beside")
         equal("beside", [read()], [value(checkpoints[index])])
         assert browser.texts("label output") == [checkpoints[index]["label"]] and browser.texts("[data-key=beside]", "ariaValueText") == [
             checkpoints[index]["label"]], "the slider says its checkpoint"
