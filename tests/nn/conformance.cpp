@@ -90,13 +90,10 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
 }  // namespace
 
 TEST_CASE("conformance --list: every text that is tried; one that is no scheme is refused, and acts on no terminal") {
-  const test::Scratch scratch("conformance-list");
-  const test::Outcome all = test::RunningProgram("conformance", {"--list"}, scratch / "log").finish();
+  const test::Outcome all = test::ran("conformance --list");
   CHECK_MESSAGE(all.code == 0, all.err);
   CHECK(all.out.find("\nalibi + cope\n") != std::string::npos);
-  const auto listed = [&](const std::string& scheme) {
-    return test::RunningProgram("conformance", {scheme, "--list"}, scratch / "log").finish();
-  };
+  const auto listed = [](const std::string& scheme) { return test::run("conformance", {scheme, "--list"}); };
   CHECK(listed("rope").out.ends_with("\nrope\n"));
   const test::Outcome refused = listed("no\x1b[31mscheme");
   CHECK(refused.code == 2);
@@ -149,10 +146,7 @@ TEST_CASE("a text that is refused has a reason and no cells") {
 
 TEST_CASE("the page says what came out, then every figure with what it means") {
   const Scratch scratch("conformance");
-  const Outcome outcome = RunningProgram("conformance",
-      {"cope", "cdape(kerple)", "cope + rope", "--quiet", "--html", scratch / "page.html"}, scratch / "log")
-                              .finish();
-  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  (void)done("conformance cope cdape(kerple) 'cope + rope' --quiet --html " + scratch / "page.html");
   const std::string page = text_of(scratch / "page.html");
   const auto has = [&](const std::string& part) { return page.find(part) != std::string::npos; };
   CHECK(has("<p class=\"verdict\">Passed: 3 schemes and compositions, 53 checks: none failed.</p>"));

@@ -1,5 +1,7 @@
 // The emulator of GPUs: right kernels pass in every order of threads; reports of planted bugs
 // name kernel, block, thread, line.
+#include <fcntl.h>
+
 #include <bit>
 
 #include "cuda/emulator/counters.h"

@@ -398,20 +398,18 @@ TEST_CASE("emulator: dry, device memory is not touched, and what is read from it
 }
 
 TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") {
-  const std::string of_second = program_folder() + "/whence_emulated";  // of the second test program
-  const std::string program = std::filesystem::exists(of_second) ? of_second : program_folder() + "/whence";
   const Scratch out("recorded");
   for (const bool recorded : {false, true}) {
-    std::vector<std::string> train{"flip_flop", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
-        "--batch", "4", "--test-sequences", "8", "--steps", "3", "--device", "cuda", "--precision", "bf16", "--out",
-        out / (recorded ? "graph" : "eager")};
-    std::vector<std::string> step{"--models", "toy", "--schemes", "none, cope(p_max=8)", "--repetitions", "1",
-        "--device", "cuda", "--precision", "bf16", "--json"};
+    std::vector<std::string> train{"train", "flip_flop", "--length", "16", "--dim", "16", "--layers", "1", "--heads",
+        "2", "--batch", "4", "--test-sequences", "8", "--steps", "3", "--device", "cuda", "--precision", "bf16",
+        "--out", out / (recorded ? "graph" : "eager")};
+    std::vector<std::string> step{"bench", "step", "--models", "toy", "--schemes", "none, cope(p_max=8)",
+        "--repetitions", "1", "--device", "cuda", "--precision", "bf16", "--json"};
     for (auto* arguments : {&train, &step})
       if (recorded) arguments->push_back("--cuda-graph");
-    const Outcome trained = RunningProgram("train", train, out / "log", program).finish_within(120);
+    const Outcome trained = RunningProgram(train, program_with_gpu()).finish_within(120);
     CHECK_MESSAGE(trained.code == 0, trained.err);
-    const Outcome stepped = RunningProgram("bench step", step, out / "log", program).finish_within(120);
+    const Outcome stepped = RunningProgram(step, program_with_gpu()).finish_within(120);
     CHECK_MESSAGE(stepped.code == 0, stepped.err);
     CHECK(stepped.out.find("\"both_ms\"") != std::string::npos);
     CHECK(stepped.out.find("\"bytes_to_device\"") != std::string::npos);

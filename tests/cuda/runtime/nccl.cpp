@@ -27,15 +27,11 @@ namespace {
 // One rank of a start, as torchrun would begin it; `launcher` are its variables.
 class Rank {
  public:
-  Rank(int rank, const std::string& launcher, const std::vector<std::string>& more, const Scratch& scratch)
-      : program_((set(rank, launcher), "train"), arguments(more), scratch / to_text("log", rank), path()) {}
+  Rank(int rank, const std::string& launcher, const std::vector<std::string>& more)
+      : program_((set(rank, launcher), arguments(more)), program_with_gpu()) {}
   RunningProgram& program() { return program_; }
 
  private:
-  static std::string path() {
-    const std::string of_second = program_folder() + "/whence_emulated";  // of the second test program
-    return fs::exists(of_second) ? of_second : program_folder() + "/whence";
-  }
   static void set(int rank, const std::string& address) {
     ::setenv("WHENCE_NCCL_LIBRARY", WHENCE_NCCL_STAND_IN, 1);
     ::setenv("RANK", std::to_string(rank).c_str(), 1), ::setenv("WORLD_SIZE", "2", 1);
@@ -47,8 +43,9 @@ class Rank {
       ::setenv("MASTER_ADDR", "127.0.0.1", 1), ::setenv("MASTER_PORT", address.c_str(), 1);
   }
   static std::vector<std::string> arguments(const std::vector<std::string>& more) {
-    std::vector<std::string> all{"flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1", "--length", "8",
-        "--dim", "8", "--heads", "1", "--layers", "1", "--threads", "1", "--device", "cuda", "--communicator", "nccl"};
+    std::vector<std::string> all{"train", "flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1",
+        "--length", "8", "--dim", "8", "--heads", "1", "--layers", "1", "--threads", "1", "--device", "cuda",
+        "--communicator", "nccl"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -84,8 +81,8 @@ TEST_CASE("ranks over NCCL's stand-in: the weights of ranks whose sums go over t
   {
     const std::vector<std::string> same{"--steps", "2", "--out", scratch / "tcp", "--rank-limit", "20"};
     const std::string port = free_port();
-    Rank first(0, port, same, scratch);
-    Rank second(1, port, same, scratch);
+    Rank first(0, port, same);
+    Rank second(1, port, same);
     const Outcome a = first.program().finish_within(100), b = second.program().finish_within(100);
     REQUIRE_MESSAGE(a.code == 0, a.err, b.err);
     CHECK(a.out.find("over NCCL 2.27.3") != std::string::npos);
@@ -95,8 +92,8 @@ TEST_CASE("ranks over NCCL's stand-in: the weights of ranks whose sums go over t
     std::ofstream(scratch / "id.rank1") << "of an earlier start";
     const std::vector<std::string> same{
         "--steps", "2", "--out", scratch / "file", "--rendezvous", scratch / "id", "--rank-limit", "20"};
-    Rank second(1, "", same, scratch);
-    Rank first(0, "", same, scratch);
+    Rank second(1, "", same);
+    Rank first(0, "", same);
     const Outcome a = first.program().finish_within(100), b = second.program().finish_within(100);
     REQUIRE_MESSAGE(a.code == 0, a.err, b.err);
     CHECK(b.code == 0);
@@ -105,12 +102,10 @@ TEST_CASE("ranks over NCCL's stand-in: the weights of ranks whose sums go over t
   }
   const Outcome shared = [&] {
     { const NoLauncher gone; }
-    return RunningProgram("train",
-        {"flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1", "--length", "8", "--dim", "8", "--heads",
-            "1", "--layers", "1", "--threads", "1", "--device", "cuda", "--steps", "2", "--out", scratch / "alone"},
-        scratch / "log",
-        fs::exists(program_folder() + "/whence_emulated") ? program_folder() + "/whence_emulated"
-                                                          : program_folder() + "/whence")
+    return RunningProgram({"train", "flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1", "--length",
+                              "8", "--dim", "8", "--heads", "1", "--layers", "1", "--threads", "1", "--device", "cuda",
+                              "--steps", "2", "--out", scratch / "alone"},
+        program_with_gpu())
         .finish_within(100);
   }();
   REQUIRE_MESSAGE(shared.code == 0, shared.err);
@@ -125,8 +120,8 @@ TEST_CASE("ranks over NCCL's stand-in: a peer that dies ends the other, and one 
   for (const int fault : {SIGKILL, SIGSTOP}) {
     const std::vector<std::string> same{"--steps", "100000", "--out", scratch / to_text("out", fault), "--rendezvous",
         scratch / "id", "--rank-limit", "3"};
-    Rank first(0, "", same, scratch);
-    Rank second(1, "", same, scratch);
+    Rank first(0, "", same);
+    Rank second(1, "", same);
     for (int waited = 0; waited < 600 && !fs::exists(scratch / to_text("out", fault, "/metrics.jsonl")); ++waited)
       usleep(100000);
     sleep(1);

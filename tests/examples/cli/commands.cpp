@@ -7,8 +7,6 @@
 #include <set>
 #include <sstream>
 
-#include <sys/wait.h>
-
 #include "tests/support/programs.h"
 
 using namespace whence;
@@ -18,7 +16,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Outcome run(const Words& words) { return test::run(words[0], {words.begin() + 1, words.end()}); }
+Outcome run(const Words& words) { return RunningProgram(words).finish(); }
 
 Words lines_of(const std::string& text) {
   Words lines;
@@ -142,18 +140,16 @@ TEST_CASE("commands: shells complete commands, options, choices and names") {
   CHECK(zsh.out.find("compdef _whence whence") != std::string::npos);
 
   // In a bash: the script, and then what the Tab key does.
-  const Scratch scratch("completion");
-  std::ofstream(scratch / "try.sh")
-      << "PATH='" << program_folder() << "':$PATH\neval \"$(whence completion bash)\"\n"
-      << R"(tab() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _whence; echo "${COMPREPLY[*]}"; }
+  const Outcome tabs = shell("PATH='" + program_folder() + "':$PATH\neval \"$(whence completion bash)\"\n" +
+                             R"(tab() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _whence; echo "${COMPREPLY[*]}"; }
 complete -p whence
 tab whence tra
 tab whence train flip_flop --scheme transf
 tab whence train flip_flop --precision = b
 tab whence train flip_flop --out any
-)";
-  REQUIRE(std::system(("bash '" + (scratch / "try.sh") + "' > '" + (scratch / "said") + "' 2>&1").c_str()) == 0);
-  CHECK(text_of(scratch / "said") == "complete -o default -F _whence whence\ntrain\ntransformer_xl\nbf16\n\n");
+)");
+  CHECK_MESSAGE((tabs.code == 0 && tabs.err.empty()), tabs.err);
+  CHECK(tabs.out == "complete -o default -F _whence whence\ntrain\ntransformer_xl\nbf16\n\n");
 }
 
 TEST_CASE("commands: every command that the documents name exists, with the options that they give it") {
@@ -180,8 +176,9 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
   CHECK(checked > 40);
 }
 
-// The first hour: command lines of the documents as printed, in their order, in one folder. What trains for long is
-// interrupted, and must have begun: it says so by its exit code.
+// The first hour: command lines of the documents, in their order, in one folder. A smoke test: what trains for long is
+// interrupted a second after it began to speak, or five after it began. What is refused, crashes or does not heed Ctrl-C
+// is noticed; what it would have come to is not.
 TEST_CASE("commands: those of the first page and of lab's run as printed") {
   const Scratch scratch("readme");
   const std::string readme = text_of(source_folder() + "/README.md");
@@ -202,14 +199,22 @@ TEST_CASE("commands: those of the first page and of lab's run as printed") {
     const bool whole = line.find("whence ") != std::string::npos && line.find("...") == std::string::npos &&
                        line.find("SCHEME") == std::string::npos && !line.starts_with("export");
     if (!shell || !whole) continue;
-    const std::string script = scratch / "line.sh", log = scratch / "line.log";
-    std::ofstream(script) << line << '\n';
-    const int status =
-        std::system(("cd '" + (scratch / "") + "' && PATH='" + program_folder() +
-                     ":'\"$PATH\" timeout --preserve-status -s INT -k 60 1 bash '" + script + "' >'" + log + "' 2>&1")
-                        .c_str());
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    CHECK_MESSAGE((code == 0 || code == 130), line, ": ", code, "\n", text_of(log));
+    std::ofstream(scratch / "line.sh") << "cd '" << scratch / ""
+                                       << "' && PATH='" << program_folder() << "':$PATH\n"
+                                       << line << '\n';
+    // Of `timeout`, because it hands a signal on to all that the line began.
+    RunningProgram program(
+        {"--preserve-status", "--kill-after=60", "600", "/bin/bash", scratch / "line.sh"}, "/usr/bin/timeout");
+    (void)soon([&] { return program.has_ended() || !(program.out() + program.err()).empty(); }, 4);
+    const bool done = soon([&] { return program.has_ended(); }, 1);
+    program.signal(SIGINT);
+    const Outcome ended = program.finish_within(100);
+    CAPTURE(line);
+    CAPTURE(ended.err);
+    CHECK((ended.code == 0 || (!done && ended.code == 130)));
+    // Its last words as it ends are of the interruption, not of something that it refuses.
+    const std::size_t words = ended.err.find("\nwhence ");
+    CHECK((done || words == std::string::npos || has(ended.err.substr(words), "stopped")));
     ++ran;
   }
   CHECK(ran >= 10);

@@ -1,14 +1,10 @@
-// What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, atomic files.
+// What programs show and store: progress lines under a clock of our own, tables, CSV, JSON lines, output folders.
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -46,10 +42,6 @@ struct Job {
 
 Progress::Columns terminal(int columns) {
   return [columns] { return columns; };
-}
-
-std::size_t entries(const Scratch& folder) {
-  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder.folder), fs::directory_iterator()));
 }
 
 void put(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
@@ -229,48 +221,6 @@ TEST_CASE("JSONL log: append, and cut back to the step resumed from") {
   CHECK(read_file(log) == "{\"step\":1}\nnoise\n{\"step\":2}\n");
   CHECK_THROWS_AS(JsonLog(folder.folder / "no" / "log", JsonLog::Mode::fresh), SystemError);
   CHECK_THROWS_AS(JsonLog("/dev/full", JsonLog::Mode::append).append({{"step", std::int64_t{1}}}), SystemError);
-}
-
-TEST_CASE("atomic files: new content or old, never a temporary left") {
-  const Scratch folder("progress");
-  const fs::path file = folder.folder / "weights";
-  for (const std::string& bytes : {std::string("old"), std::string("a\0b\r\n", 5), std::string()}) {
-    write_file(file.string(), bytes);
-    CHECK(read_file(file) == bytes);
-  }
-  CHECK(entries(folder) == 1);
-  // The rename fails: a folder stands there.
-  fs::create_directory(folder.folder / "taken");
-  const std::string taken = (folder.folder / "taken").string();
-  CHECK_THROWS_WITH_AS(write_file(taken, "x"),
-      (taken + ": cannot write: exists and is not a regular file; another path required").c_str(), InputError);
-  CHECK(entries(folder) == 2);
-  const std::string absent = (folder.folder / "absent" / "file").string();
-  CHECK_THROWS_WITH_AS(
-      write_file(absent, "x"), (absent + ": cannot write: No such file or directory").c_str(), InputError);
-  CHECK_THROWS_AS((void)read_file(absent), InputError);
-  CHECK_THROWS_AS((void)read_file(folder.folder), InputError);
-}
-
-TEST_CASE("atomic files: a disk that takes only the beginning leaves the old content") {
-  const Scratch folder("progress");
-  const fs::path file = folder.folder / "weights";
-  write_file(file.string(), "old");
-  const pid_t child = fork();
-  if (child == 0) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit = {4096, 4096};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    try {
-      write_file(file.string(), std::string(10000, 'x'));
-    } catch (const Error& error) { _exit(error.what() == file.string() + ": cannot write: File too large" ? 0 : 2); }
-    _exit(3);
-  }
-  int status = -1;
-  waitpid(child, &status, 0);
-  CHECK(status == 0);
-  CHECK(read_file(file) == "old");
-  CHECK(entries(folder) == 1);
 }
 
 TEST_CASE("output folder: created, tried, or refused") {

@@ -11,17 +11,6 @@
 
 namespace whence::test {
 
-// A folder that is the working one while alive, so that rows of a table name its files as they are.
-struct Workplace {
-  explicit Workplace(const std::string& name) : scratch(name) { std::filesystem::current_path(scratch.folder); }
-  ~Workplace() { std::filesystem::current_path(before); }
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-
-  std::filesystem::path before = std::filesystem::current_path();
-  Scratch scratch;
-};
-
 inline void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }

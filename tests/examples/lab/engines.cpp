@@ -3,12 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/run.h"
@@ -23,16 +20,6 @@ namespace {
 
 const std::vector<std::string> grid{"flip_flop", "--schemes", "cope(p_max=8),rope,none", "--seeds", "2", "--jobs", "1",
     "--quiet", "--set", "length=8 dim=8 layers=1 heads=2 steps=400 batch=4 test-sequences=20 save-every=20"};
-
-std::vector<std::string> with(std::vector<std::string> left, const std::vector<std::string>& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
-int shell(const std::string& command) {
-  const int status = std::system(("bash -c " + shell_command({command})).c_str());
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 // What one `lab` made; once for all cases.
 const std::string& undisturbed() {
@@ -57,23 +44,23 @@ void check_same(const std::string& folder) {
 TEST_CASE("lab: --plan prints a line a run, a shell makes the runs of them, --collect the tables that one lab makes") {
   const Scratch scratch("lab-plan");
   const std::string out = scratch / "it's a plan";
-  const Outcome plan = lab(with(grid, {"--plan"}), out);
+  const Outcome plan = lab(grid + Arguments{"--plan"}, out);
   REQUIRE_MESSAGE(plan.code == 0, plan.err);
   CHECK_FALSE(fs::exists(out));
   std::istringstream lines(plan.out);
   std::vector<std::string> commands;
   for (std::string line; std::getline(lines, line);) commands.push_back(line);
   REQUIRE(commands.size() == 6);
-  for (int k = 0; k < 4; ++k) CHECK(shell(commands[static_cast<std::size_t>(k)] + " > /dev/null") == 0);
-  const Outcome some = lab(with(grid, {"--collect"}), out);
+  for (int k = 0; k < 4; ++k) CHECK(shell(commands[static_cast<std::size_t>(k)] + " > /dev/null").code == 0);
+  const Outcome some = lab(grid + Arguments{"--collect"}, out);
   CHECK_MESSAGE(some.code == 0, some.err);
   CHECK_MESSAGE(has(some.out, "6 runs, 2 missing"), some.out);
   CHECK_MESSAGE(has(some.err, "rope.1: not begun"), some.err);
-  const Outcome rest = lab(with(grid, {"--plan"}), out);
+  const Outcome rest = lab(grid + Arguments{"--plan"}, out);
   CHECK(rest.out == commands[4] + "\n" + commands[5] + "\n");
-  CHECK(shell("(" + commands[4] + " & " + commands[5] + " & wait) > /dev/null") == 0);
-  CHECK(lab(with(grid, {"--plan"}), out).out.empty());
-  CHECK(lab(with(grid, {"--collect"}), out).err.empty());
+  CHECK(shell("(" + commands[4] + " & " + commands[5] + " & wait) > /dev/null").code == 0);
+  CHECK(lab(grid + Arguments{"--plan"}, out).out.empty());
+  CHECK(lab(grid + Arguments{"--collect"}, out).err.empty());
   check_same(out);
 }
 
@@ -81,7 +68,7 @@ TEST_CASE("lab: an array of SLURM has a task for each run, which saves when it i
   const Scratch scratch("lab-slurm");
   const std::string out = scratch / "50% of it", script = scratch / "lab.sbatch";
   const auto write_script = [&] {
-    return lab(with(grid, {"--slurm", script, "--sbatch", "partition=gpu,time=0:10:00,comment=it's mine"}), out);
+    return lab(grid + Arguments{"--slurm", script, "--sbatch", "partition=gpu,time=0:10:00,comment=it's mine"}, out);
   };
   const Outcome written = write_script();
   REQUIRE_MESSAGE(written.code == 0, written.err);
@@ -93,12 +80,13 @@ TEST_CASE("lab: an array of SLURM has a task for each run, which saves when it i
   };
   const std::string saved = shell_command({out + "/cope-p_max=8.0/checkpoints"}) + "/step-*";
   CHECK(shell(task(1) + " & job=$!; until ls " + saved + " > /dev/null 2>&1; do sleep 0.01; done; kill -USR1 $job; " +
-              "wait $job") == 130);
-  for (int number = 2; number <= 6; ++number) CHECK(shell(task(number)) == 0);
+              "wait $job")
+            .code == 130);
+  for (int number = 2; number <= 6; ++number) CHECK(shell(task(number)).code == 0);
   CHECK(has(write_script().out, ", 1 runs;"));
   CHECK(has(text_of(script), "--resume"));
-  CHECK(shell(task(1)) == 0);
-  CHECK(lab(with(grid, {"--collect"}), out).code == 0);
+  CHECK(shell(task(1)).code == 0);
+  CHECK(lab(grid + Arguments{"--collect"}, out).code == 0);
   check_same(out);
   for (const char* bad : {"gpu", "Partition=x", "time=", "array=0-3", "time=1\n#SBATCH --wrap=ls", "a b=c"})
     CHECK_THROWS_AS((void)slurm_script({"true"}, bad), InputError);
@@ -107,17 +95,16 @@ TEST_CASE("lab: an array of SLURM has a task for each run, which saves when it i
 TEST_CASE("lab: a second one on a folder says who holds it and ends; --collect does not mind") {
   const Scratch scratch("lab-second");
   const std::string out = scratch / "out", lock = out + "/lab.lock";
-  std::vector<std::string> words = with(grid, {"--out", out});
+  std::vector<std::string> words = grid + Arguments{"--out", out};
   std::string& sizes = *(std::ranges::find(words, "--set") + 1);
   sizes.replace(sizes.find("steps=400"), 9, "steps=1000000");
-  const RunningProgram first("lab", words, scratch / "first");
-  for (int k = 0; k < 3000 && (!fs::exists(lock) || fs::file_size(lock) == 0); ++k)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  const Outcome second = RunningProgram("lab", words, scratch / "second").finish_within(60);
+  RunningProgram first(Arguments{"lab"} + words);
+  CHECK(soon([&] { return !text_of(lock).empty(); }));
+  const Outcome second = run("lab", words);
   CHECK(second.code == 4);
   CHECK_MESSAGE(has(second.err, "another laboratory runs in " + out + ": process "), second.err);
   CHECK_MESSAGE(has(second.err, ", since 20"), second.err);
-  CHECK(RunningProgram("lab", with(words, {"--collect"}), scratch / "collect").finish_within(60).code == 0);
+  CHECK(run("lab", words + Arguments{"--collect"}).code == 0);
   first.signal(SIGINT);
   CHECK(first.finish_within(60).code == 130);
 }

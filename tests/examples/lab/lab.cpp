@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <sstream>
 
 #include "examples/whence/cli/numbers.h"
@@ -55,14 +54,14 @@ TEST_CASE("Welch's test: Student's own distributions, and no difference") {
 }
 
 TEST_CASE("a grid: results as a table and as files, nothing is trained twice, what is not whole is trained again") {
-  std::filesystem::remove_all("grid");
+  const test::Workplace here("lab-grid");
   const test::Outcome first = lab(small_grid, "grid");
   REQUIRE_MESSAGE(first.code == 0, first.err);
   CHECK(first.out.find("flip_flop, token error %, lower is better") == 0);
   CHECK(has(first.out, "4 runs"));
   for (const char* name : {"report.html", "curves_flip_flop.svg", "scores.csv", "differences.csv",
            "cope-p_max=8.0/results.jsonl", "rope.1/run.json", "rope.1/metrics.csv"}) {
-    CHECK_MESSAGE(std::filesystem::exists(std::filesystem::path("grid") / name), name);
+    CHECK_MESSAGE(fs::exists(fs::path("grid") / name), name);
   }
   std::istringstream runs(read_file("grid/runs.csv"));
   std::string line;
@@ -72,21 +71,21 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, wh
   for (; std::getline(runs, line); ++values) CHECK(std::count(line.begin(), line.end(), ',') == 6);
   CHECK(values == 2 * 2 * 3);
   const std::string scores = read_file("grid/scores.csv");
-  const auto written = std::filesystem::last_write_time("grid/rope.1/weights.safetensors");
+  const auto written = fs::last_write_time("grid/rope.1/weights.safetensors");
   CHECK(lab(small_grid, "grid").code == 0);
   CHECK(read_file("grid/scores.csv") == scores);
   CHECK(scores.find('(') == scores.find("(p_max"));           // one number in each cell
   CHECK(first.out.find("0.03 (0.06)") == std::string::npos);  // the paper's figure of another size
-  CHECK(std::filesystem::last_write_time("grid/rope.1/weights.safetensors") == written);
+  CHECK(fs::last_write_time("grid/rope.1/weights.safetensors") == written);
   // A run that is not whole is trained again, to the same; one that is may lose its checkpoints and weights.
   const std::string results = "grid/rope.0/results.jsonl", all = read_file(results);
-  std::filesystem::resize_file(results, all.size() / 2);
-  std::filesystem::remove_all("grid/rope.1/checkpoints");
-  std::filesystem::remove("grid/rope.1/weights.safetensors");
+  fs::resize_file(results, all.size() / 2);
+  fs::remove_all("grid/rope.1/checkpoints");
+  fs::remove("grid/rope.1/weights.safetensors");
   CHECK(lab(small_grid, "grid").code == 0);
   CHECK(read_file(results) == all);
   CHECK(read_file("grid/scores.csv") == scores);
-  CHECK_FALSE(std::filesystem::exists("grid/rope.1/weights.safetensors"));
+  CHECK_FALSE(fs::exists("grid/rope.1/weights.safetensors"));
 }
 
 TEST_CASE("lab: no two schemes have one folder, a minus sign is written out, and long names are cut") {
@@ -103,32 +102,6 @@ TEST_CASE("lab: no two schemes have one folder, a minus sign is written out, and
   CHECK(names[2] == "cdape-kerple,kernel=3-+rope.0");
   CHECK(names[3] != names[4]);
   CHECK((names[3].size() < 210 && names[3].starts_with("forgetting-bias=1.0000")));
-}
-
-TEST_CASE("a grid that is interrupted ends with 130 and goes on to the same weights") {
-  std::filesystem::remove_all("whole");
-  std::filesystem::remove_all("cut");
-  std::vector<std::string> longer = small_grid;
-  longer.back() = "length=8 dim=8 layers=1 heads=2 steps=2000 batch=4 test-sequences=20 save-every=1000";
-  REQUIRE(lab(longer, "whole").code == 0);
-  std::vector<std::string> arguments = longer;
-  arguments.insert(arguments.end(), {"--out", "cut"});
-  const test::RunningProgram running("lab", arguments, "cut_log");
-  usleep(500000);
-  running.signal(SIGINT);
-  const test::Outcome stopped = running.finish();
-  CHECK((stopped.code == 130 || stopped.code == 0));  // 0: it was faster than this test
-  for (const auto& cell : std::filesystem::directory_iterator("cut")) {
-    std::error_code none;
-    const bool stepped = std::filesystem::file_size(cell.path() / "metrics.jsonl", none) > 0 && !none;
-    if (stepped) CHECK_MESSAGE(find_latest((cell.path() / "checkpoints").string()).has_value(), cell.path());
-  }
-  const test::Outcome resumed = lab(longer, "cut");
-  REQUIRE_MESSAGE(resumed.code == 0, resumed.err);
-  for (const char* cell : {"cope-p_max=8.0", "cope-p_max=8.1", "rope.0", "rope.1"}) {
-    const std::string name = std::string(cell) + "/weights.safetensors";
-    CHECK(read_file("whole/" + name) == read_file("cut/" + name));
-  }
 }
 
 TEST_CASE("settings: names and values, those with blanks in quotes") {
@@ -202,7 +175,7 @@ TEST_CASE("tables of two axes: means over seeds, one axis or another across, fai
 }
 
 TEST_CASE("a grid over options of train and of schemes: each cell is the run that train makes of its options") {
-  std::filesystem::remove_all("axes");
+  const test::Workplace here("lab-axes");
   const std::vector<std::string> arguments{"flip_flop", "--schemes", "cope,rope", "--vary", "cope.p_max=4,8", "--vary",
       "length=8,16", "--seeds", "1", "--quiet", "--set", "dim=8 layers=1 heads=2 steps=20 batch=4 test-sequences=20"};
   const test::Outcome first = lab(arguments, "axes");
@@ -211,66 +184,30 @@ TEST_CASE("a grid over options of train and of schemes: each cell is the run tha
   CHECK(has(first.out, "Welch's needs 3 seeds"));
   const auto page = nlohmann::json::parse(read_file("axes/lab.json"));
   REQUIRE(page["runs"].size() == 6);  // rope is there once for each length
-  REQUIRE(test::RunningProgram("train",
-              {"flip_flop", "--length", "16", "--dim", "8", "--layers", "1", "--heads", "2", "--steps", "20", "--batch",
-                  "4", "--test-sequences", "20", "--lr", "1e-3", "--scheme", "cope(p_max=8)", "--seed", "0", "--out",
-                  "axes/alone", "--quiet"},
-              "axes_alone")
-              .finish()
-              .code == 0);
+  (void)test::done(
+      "train flip_flop --length 16 --dim 8 --layers 1 --heads 2 --steps 20 --batch 4 --test-sequences 20 --lr 1e-3 "
+      "--scheme cope(p_max=8) --seed 0 --out axes/alone --quiet");
   CHECK(read_file("axes/alone/results.jsonl") == read_file("axes/length=16/cope-p_max=8.0/results.jsonl"));
   CHECK(read_file("axes/alone/weights.safetensors") == read_file("axes/length=16/cope-p_max=8.0/weights.safetensors"));
-  CHECK(std::filesystem::exists("axes/over_length_flip_flop_dense.svg"));
-  CHECK(std::filesystem::exists("axes/over_cope.p_max_flip_flop_dense.svg"));
-}
-
-namespace {
-
-const std::vector<std::string> grid_to_cut{"flip_flop", "--schemes", "cope,rope", "--vary", "cope.p_max=4,8", "--vary",
-    "length=8,16", "--seeds", "1", "--jobs", "2", "--quiet", "--set",
-    "dim=8 layers=1 heads=2 steps=600 batch=4 test-sequences=20 save-every=60 log-every=20"};
-
-}  // namespace
-
-TEST_CASE("a grid killed at random moments ends with the same table, and leaves no run behind") {
-  std::filesystem::remove_all("unkilled");
-  std::filesystem::remove_all("killed");
-  REQUIRE(lab(grid_to_cut, "unkilled").code == 0);
-  std::vector<std::string> arguments = grid_to_cut;
-  arguments.insert(arguments.end(), {"--out", "killed"});
-  std::mt19937 random(7);
-  int killed = 0;
-  for (int k = 0; k < 8; ++k) {
-    const test::RunningProgram running("lab", arguments, "killed_log");
-    usleep(std::uniform_int_distribution<unsigned>(50000, 500000)(random));
-    running.signal(SIGKILL);
-    killed += running.finish().code == 128 + SIGKILL;
-  }
-  CHECK(killed > 0);
-  const test::Outcome last = lab(grid_to_cut, "killed");
-  REQUIRE_MESSAGE(last.code == 0, last.err);
-  CHECK(read_file("killed/runs.csv") == read_file("unkilled/runs.csv"));
-  for (const char* name : {"length=8/cope-p_max=4.0", "length=16/rope.0"}) {
-    const std::string weights = to_text("/", name, "/weights.safetensors");
-    CHECK(read_file("killed" + weights) == read_file("unkilled" + weights));
-  }
+  CHECK(fs::exists("axes/over_length_flip_flop_dense.svg"));
+  CHECK(fs::exists("axes/over_cope.p_max_flip_flop_dense.svg"));
 }
 
 TEST_CASE("a grid without schemes has those that the task's paper compares") {
-  std::filesystem::remove_all("of_the_paper");
+  const test::Workplace here("lab-of_the_paper");
   const test::Outcome outcome = lab(
       {"counting", "--seeds", "1", "--quiet", "--set", "operations=4 block=16 dim=8 steps=2 batch=2 test-sequences=4"},
       "of_the_paper");
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   for (const char* scheme : {"absolute", "relative", "cope"})
-    CHECK(std::filesystem::exists("of_the_paper/" + std::string(scheme) + ".0/results.jsonl"));
-  CHECK_FALSE(std::filesystem::exists("of_the_paper/rope.0"));
+    CHECK(fs::exists("of_the_paper/" + std::string(scheme) + ".0/results.jsonl"));
+  CHECK_FALSE(fs::exists("of_the_paper/rope.0"));
 }
 
 TEST_CASE("a run that fails says why, the others go on, and the same command tries it again") {
-  std::filesystem::remove_all("failing");
+  const test::Workplace here("lab-failing");
   const std::string place = "failing/cope.0/results.jsonl";
-  std::filesystem::create_directories(place);  // where the run's results are to be written
+  fs::create_directories(place);  // where the run's results are to be written
   std::vector<std::string> arguments = small_grid;
   arguments[2] = "cope,rope", arguments[4] = "1";
   arguments.insert(arguments.end(), {"--rows", "scheme", "--columns", "test-set"});
@@ -284,17 +221,16 @@ TEST_CASE("a run that fails says why, the others go on, and the same command tri
   const auto runs = nlohmann::json::parse(read_file("failing/lab.json"))["runs"];
   CHECK(runs[0]["failure"].get<std::string>().find("results.jsonl") != std::string::npos);
   CHECK(runs[1]["failure"].is_null());
-  const auto rope = std::filesystem::last_write_time("failing/rope.0/weights.safetensors");
-  std::filesystem::remove(place);
+  const auto rope = fs::last_write_time("failing/rope.0/weights.safetensors");
+  fs::remove(place);
   const test::Outcome again = lab(arguments, "failing");
   REQUIRE_MESSAGE(again.code == 0, again.err);
   CHECK(again.out.find("failed") == std::string::npos);
-  CHECK(std::filesystem::last_write_time("failing/rope.0/weights.safetensors") == rope);
+  CHECK(fs::last_write_time("failing/rope.0/weights.safetensors") == rope);
 }
 
 TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at every length") {
-  std::filesystem::remove_all("texts");
-  std::filesystem::remove_all("lengths");
+  const test::Workplace here("lab-texts");
   std::ofstream text("lab_text.txt");
   for (int line = 0; line < 2000; ++line) text << "line " << line * line << " of a text that can be learned\n";
   text.close();
@@ -315,8 +251,8 @@ TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at
     CHECK(runs[2]["results"][k + 1]["measures"]["perplexity"] == own[k]["perplexity"]);
     CHECK(kernels.out.find(fixed(own[k]["perplexity"].get<double>(), 3)) != std::string::npos);
   }
-  CHECK(std::filesystem::exists("texts/validation_lm.svg"));
-  CHECK(std::filesystem::exists("texts/over_lengths_lm.svg"));
+  CHECK(fs::exists("texts/validation_lm.svg"));
+  CHECK(fs::exists("texts/over_lengths_lm.svg"));
   const test::Outcome lengths = lab(
       {"lm", "--schemes", "rope", "--vary", "length=16,32", "--same-tokens", "--seeds", "1", "--quiet", "--set", sizes},
       "lengths");
@@ -327,25 +263,23 @@ TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at
 }
 
 TEST_CASE("a grid whose reader goes away ends well, and writes nothing for a terminal that is none") {
-  const test::Scratch scratch("lab-pipe");
-  const std::string command = test::program_folder() + "/whence lab flip_flop --schemes rope --seeds 1 --out " +
-                              scratch / "out" +
-                              " --set 'length=8 dim=8 layers=1 heads=2 steps=5 batch=2 "
-                              "test-sequences=4' 2> " +
-                              scratch / "err" + " | head -1 > " + scratch / "first";
-  CHECK(std::system(("bash -c \"set -o pipefail; " + command + "\"").c_str()) == 0);
-  CHECK(read_file(scratch / "first").starts_with("flip_flop, "));
-  CHECK(fs::exists(scratch / "out/report.html"));
-  CHECK(read_file(scratch / "err").find_first_of("\x1b\r") == std::string::npos);
+  const test::Workplace here("lab-pipe");
+  const test::Outcome cut = test::shell("set -o pipefail; " + test::program_folder() +
+                                        "/whence lab flip_flop --schemes rope --seeds 1 --out out --set "
+                                        "'length=8 dim=8 layers=1 heads=2 steps=5 batch=2 test-sequences=4' | head -1");
+  CHECK_MESSAGE(cut.code == 0, cut.err);
+  CHECK(cut.out.starts_with("flip_flop, "));
+  CHECK(fs::exists("out/report.html"));
+  CHECK(cut.err.find_first_of("\x1b\r") == std::string::npos);
 }
 
 TEST_CASE("a grid of a thousand million steps says no negative time, and none that is not known") {
-  std::filesystem::remove_all("long");
-  const test::RunningProgram running("lab",
-      {"flip_flop", "--schemes", "rope", "--seeds", "1", "--out", "long", "--set",
-          "length=8 dim=8 layers=1 heads=2 steps=1000000000 batch=2 test-sequences=4"},
-      "long_log");
-  usleep(2500000);
+  const test::Workplace here("lab-long");
+  test::RunningProgram running(
+      "lab flip_flop --schemes rope --seeds 1 --out long --set "
+      "'length=8 dim=8 layers=1 heads=2 steps=1000000000 batch=2 test-sequences=4 log-every=20'");
+  CHECK(test::soon([] { return !test::text_of("long/rope.0/metrics.jsonl").empty(); }));
+  usleep(600000);  // the laboratory looks at its runs five times a second
   running.signal(SIGINT);
   const test::Outcome stopped = running.finish();
   CHECK(stopped.code == 130);

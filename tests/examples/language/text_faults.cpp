@@ -99,7 +99,7 @@ TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit
     bool said = false;
     for (int attempt = 0; attempt < 10 && !said; ++attempt) {  // it may have been read before it was stopped
       make();
-      const RunningProgram program(all[0], {all.begin() + 1, all.end()}, scratch / "log");
+      RunningProgram program(all);
       for (int wait = 0; wait < 50000 && !has_open(program.child(), path); ++wait) usleep(100);
       program.signal(SIGSTOP);
       const bool reading = has_open(program.child(), path);
@@ -165,8 +165,7 @@ TEST_CASE("tokenize: Ctrl-C ends training with 130 within a second, and leaves n
   std::string text;
   for (std::uint64_t k = 1; text.size() < (std::size_t{6} << 20); ++k) text += to_text(k * 0x9E3779B97F4A7C15ull, ' ');
   write_file(scratch / "text", text);
-  const RunningProgram program("tokenize",
-      {"--data", scratch / "text", "--vocabulary", "100000", "--out", scratch / "out.json"}, scratch / "log");
+  RunningProgram program("tokenize --vocabulary 100000 --data " + scratch / "text" + " --out " + scratch / "out.json");
   for (int wait = 0; wait < 50000 && !handles_interrupts(program.child()); ++wait) usleep(100);
   usleep(300000);
   const auto sent = std::chrono::steady_clock::now();

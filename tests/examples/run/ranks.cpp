@@ -1,13 +1,10 @@
 // Training by several ranks: the bits of one, in every precision; what all agree on; who is told of what goes wrong.
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
 #include "autograd/ops.h"
 #include "examples/whence/run/shared_training.h"
@@ -75,22 +72,8 @@ void check_same(const Taken& found, const Taken& wanted) {
   }
 }
 
-const Arguments cope{"flip_flop", "--scheme", "cope", "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
-    "--batch", "2", "--test-sequences", "8", "--accumulate", "8", "--save-every", "5", "--quiet"};
-
-// The processes that a program forked, by rank.
-std::vector<pid_t> ranks_of(const RunningProgram& program) {
-  std::istringstream children(text_of(to_text("/proc/", program.child(), "/task/", program.child(), "/children")));
-  std::vector<pid_t> all;
-  for (pid_t child = 0; children >> child;) all.push_back(child);
-  return all;
-}
-
-std::size_t count(const std::string& text, const std::string& words) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++found;
-  return found;
-}
+const std::string sizes = " --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --accumulate 8 --save-every 5 --quiet";
+const std::string cope = "train flip_flop --scheme cope --test-sequences 8" + sizes;
 
 }  // namespace
 
@@ -135,55 +118,43 @@ TEST_CASE("ranks: the order of a step's parts is a tree of halves, not a row") {
 
 TEST_CASE("ranks: train by 1, 2, 4 and 8 processes writes the same weights, log and scores; resumed by other numbers") {
   const Scratch scratch("ranks-train");
-  const auto train = [&](const Arguments& more) {
-    return RunningProgram("train", more, scratch / "log").finish_within(60);
-  };
-  const std::string corpus = scratch / "text.txt";
-  std::ofstream text(corpus);
+  std::ofstream text(scratch / "text.txt");
   for (int i = 0; i < 600; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
   text.close();
-  const Arguments lm{"lm", "--data", corpus, "--length", "16", "--dim", "16", "--layers", "1", "--heads", "2",
-      "--batch", "2", "--accumulate", "8", "--evaluate-to", "1", "--validate-every", "6", "--validation-windows", "4",
-      "--save-every", "5", "--patience", "3", "--keep-best", "--quiet"};
-  for (const Arguments& task : {cope, lm}) {
-    const std::string one = scratch / task[0] + "-1";
-    REQUIRE(train(task + Arguments{"--steps", "20", "--out", one}).code == 0);
+  const std::string lm = "train lm --data " + scratch / "text.txt" + sizes +
+                         " --evaluate-to 1 --validate-every 6 --validation-windows 4 --patience 3 --keep-best";
+  for (const std::string& task : {cope, lm}) {
+    const std::string name = words(task)[1], one = scratch / name + "-1";
+    (void)done(task + " --steps 20 --out " + one);
     for (const char* processes : {"2", "4", "8"}) {
-      const std::string out = scratch / task[0] + "-" + processes;
-      const Outcome ended = train(task + Arguments{"--steps", "20", "--processes", processes, "--out", out});
-      CHECK_MESSAGE(ended.code == 0, ended.err);
+      const std::string out = scratch / name + "-" + processes;
+      (void)done(task + " --steps 20 --processes " + processes + " --out " + out);
       for (const char* file : {"weights.safetensors", "results.jsonl", "checkpoints/step-000020/weights.safetensors"})
         CHECK_MESSAGE(text_of(out + "/" + file) == text_of(one + "/" + file), file);
       CHECK(log_without_times(out) == log_without_times(one));
     }
-    const std::string out = scratch / task[0] + "-resumed";
-    REQUIRE(train(task + Arguments{"--steps", "9", "--warm-up", "5", "--processes", "4", "--out", out}).code == 0);
-    REQUIRE(train({"--resume", "--out", out, "--steps", "15", "--processes", "2"}).code == 0);
-    REQUIRE(train({"--resume", "--out", out, "--steps", "20"}).code == 0);
-    const std::string alone = scratch / task[0] + "-alone";
-    REQUIRE(train(task + Arguments{"--steps", "9", "--warm-up", "5", "--out", alone}).code == 0);
-    REQUIRE(train({"--resume", "--out", alone, "--steps", "15"}).code == 0);
-    REQUIRE(train({"--resume", "--out", alone, "--steps", "20"}).code == 0);
-    CHECK(text_of(out + "/weights.safetensors") == text_of(alone + "/weights.safetensors"));
+    std::set<std::string> ends;
+    for (const auto& [first, second] : {std::pair(" --processes 4", " --processes 2"), {"", ""}}) {
+      const std::string out = scratch / name + "-resumed" + first;
+      (void)done(task + " --steps 9 --warm-up 5 --out '" + out + "'" + first);
+      (void)done("train --resume --steps 15 --out '" + out + "'" + second);
+      (void)done("train --resume --steps 20 --out '" + out + "'");
+      ends.insert(text_of(out + "/weights.safetensors"));
+    }
+    CHECK(ends.size() == 1);
   }
 }
 
 TEST_CASE("ranks: accumulate is a rank's batch each where it is left out, and recorded so") {
   const Scratch scratch("ranks-accumulate");
-  const Arguments task{"flip_flop", "--length", "8", "--dim", "8", "--layers", "1", "--heads", "2", "--batch", "2",
-      "--test-sequences", "4", "--steps", "3", "--quiet"};
-  const std::string out = scratch / "run";
-  const Outcome ended =
-      RunningProgram("train", task + Arguments{"--processes", "2", "--out", out}, scratch / "log").finish_within(60);
-  REQUIRE_MESSAGE(ended.code == 0, ended.err);
-  CHECK(has(ended.out, "accumulate: 2, a batch for each rank"));
+  const std::string task =
+      "train flip_flop --length 8 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 4 --steps 3 --quiet";
+  const std::string out = scratch / "run", again = scratch / "again";
+  CHECK(has(done(task + " --processes 2 --out " + out).out, "accumulate: 2, a batch for each rank"));
   const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
   CHECK(record["options"]["accumulate"] == 2);
   CHECK_FALSE(record["options"].contains("processes"));
-  const std::string again = scratch / "again";
-  REQUIRE(
-      RunningProgram("train", {"--from", out + "/run.json", "--out", again}, scratch / "log").finish_within(60).code ==
-      0);
+  (void)done("train --from " + out + "/run.json --out " + again);
   CHECK(text_of(again + "/weights.safetensors") == text_of(out + "/weights.safetensors"));
 }
 
@@ -199,69 +170,26 @@ TEST_CASE("ranks: one with other options, or other data, is named on all, and no
     CHECK_MESSAGE(has(text, "rank 0 and rank 1 have lr \"0.0003\" and \"0.5\""), text);
 }
 
-TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
-  const Scratch scratch("ranks-faults");
-  const std::string out = scratch / "run", whole = scratch / "whole";
-  const Arguments task = cope + Arguments{"--steps", "1000"};
-  REQUIRE(RunningProgram("train", task + Arguments{"--out", whole}, scratch / "log").finish_within(120).code == 0);
-  const auto two = [&](const Arguments& more, const std::function<void(const RunningProgram&, pid_t)>& meanwhile) {
-    const std::string before = newest_checkpoint(out);
-    const RunningProgram program(
-        "train", task + more + Arguments{"--processes", "2", "--out", out, "--rank-limit", "3"}, scratch / "log");
-    for (int waited = 0; waited < 2000 && newest_checkpoint(out) <= before; ++waited)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const std::vector<pid_t> ranks = ranks_of(program);
-    REQUIRE(ranks.size() == 2);
-    meanwhile(program, ranks[1]);
-    return program.finish_within(60);
-  };
-  const auto died = two({}, [](const auto&, pid_t second) { kill(second, SIGKILL); });
-  CHECK(died.code == 1);
-  CHECK_MESSAGE(has(died.err, "rank 1 of 2 died: it was ended by signal 9"), died.err);
-  CHECK_MESSAGE(count(died.err, "rank 1") == 1, died.err);
-  const auto hung = two({"--resume"}, [](const auto&, pid_t second) {
-    kill(second, SIGSTOP);
-    std::this_thread::sleep_for(std::chrono::milliseconds(4000));
-    kill(second, SIGCONT);
-  });
-  CHECK(hung.code == 1);
-  CHECK_MESSAGE(has(hung.err, "rank 1 of 2 lives and has not answered rank 0 for 3 seconds"), hung.err);
-  const auto stopped = two({"--resume"}, [](const auto&, pid_t second) { kill(second, SIGINT); });
-  CHECK(stopped.code == 130);
-  CHECK_MESSAGE(count(stopped.err, "saved; go on with --resume") == 1, stopped.err);
-  const auto asked = two({"--resume"}, [](const auto& program, pid_t) { program.signal(SIGUSR1); });
-  CHECK(asked.code == 130);
-  CHECK_MESSAGE(count(asked.err, "saved; go on with --resume") == 1, asked.err);
-  CHECK(RunningProgram("train", task + Arguments{"--out", out, "--resume", "--processes", "4"}, scratch / "log")
-            .finish_within(120)
-            .code == 0);
-  CHECK(text_of(out + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
-}
-
 TEST_CASE("ranks: killed at their start they leave nothing; a signal to stop at any moment ends all; told once") {
   const Scratch scratch("ranks-start");
   const auto shared = [] {
     std::set<std::string> names;
-    for (const auto& entry : fs::directory_iterator("/dev/shm")) names.insert(entry.path().filename().string());
+    for (const auto& entry : fs::directory_iterator("/dev/shm"))
+      if (has(entry.path().filename(), "whence")) names.insert(entry.path().filename());  // of others there may be more
     return names;
   };
   const std::set<std::string> before = shared();
   for (int turn = 0; turn < 8; ++turn)
     for (const int fault : {SIGKILL, SIGTERM}) {
-      const RunningProgram program("train",
-          cope + Arguments{"--steps", "100000", "--processes", "4", "--out", scratch / to_text("run", turn, fault)},
-          scratch / "log");
-      std::vector<pid_t> ranks;
-      for (int waited = 0; waited < 2000 && (ranks = ranks_of(program)).empty(); ++waited) usleep(1000);
+      RunningProgram program(cope + " --steps 100000 --processes 4 --out " + scratch / to_text("run", turn, fault));
+      REQUIRE(soon([&] { return !program.children().empty(); }));
       usleep(static_cast<useconds_t>(turn * 5000));
+      const std::vector<pid_t> ranks = program.children();
       program.signal(fault);
       const Outcome ended = program.finish_within(30);
       CHECK_MESSAGE(ended.code == (fault == SIGKILL ? 128 + SIGKILL : 130), ended.err);
-      for (const pid_t rank : ranks) {
-        // Orphans are gone when init has taken them over and waited for them, which it does when it comes to it.
-        for (int waited = 0; waited < 10000 && kill(rank, 0) == 0; ++waited) usleep(1000);
-        CHECK(kill(rank, 0) != 0);
-      }
+      // Orphans are gone when init has taken them over and waited for them, which it does when it comes to it.
+      for (const pid_t rank : ranks) CHECK(soon([&] { return kill(rank, 0) != 0; }));
     }
   for (const std::string& name : shared()) CHECK_MESSAGE(before.contains(name), name);
 }

@@ -1,10 +1,13 @@
 // Files: what the system refuses is said and leaves the old file; only files of ours are written to; hashes.
 #include "nn/io/files.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <thread>
 
@@ -105,6 +108,35 @@ TEST_CASE("what the system refuses names the file and the reason, leaves the old
   fault = {"fsync", 2, EIO};  // of the folder: the new file is there
   CHECK(error_text<SystemError>(writers[0].second).find("cannot sync") != std::string::npos);
   CHECK(read_file(path) == "new");
+}
+
+TEST_CASE("a file has its new content or its old, never a part; what is no file is neither written nor read") {
+  const Scratch scratch("whole");
+  const std::string path = scratch / "file", taken = scratch / "taken", absent = scratch / "absent/file";
+  for (const std::string& bytes : {std::string("old"), std::string("a\0b\r\n", 5), std::string()}) {
+    write_file(path, bytes);
+    CHECK(read_file(path) == bytes);
+  }
+  {  // a disk that takes only the beginning; the signal of the limit would end this program
+    const auto signal_before = std::signal(SIGXFSZ, SIG_IGN);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit limit{4096, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const std::string message = error_text<SystemError>([&] { write_file(path, std::string(10000, 'x')); });
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, signal_before);
+    CHECK(message == path + ": cannot write: File too large");
+  }
+  CHECK(read_file(path).empty());
+  fs::create_directory(taken);
+  CHECK(error_text<InputError>([&] { write_file(taken, "x"); }) ==
+        taken + ": cannot write: exists and is not a regular file; another path required");
+  CHECK(entries(scratch) == 2);
+  CHECK(
+      error_text<InputError>([&] { write_file(absent, "x"); }) == absent + ": cannot write: No such file or directory");
+  CHECK_THROWS_AS((void)read_file(absent), InputError);
+  CHECK_THROWS_AS((void)read_file(scratch.folder), InputError);
 }
 
 TEST_CASE("a log is written to a file of ours alone: no link is followed, no pipe waited for") {

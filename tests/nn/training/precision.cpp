@@ -192,10 +192,7 @@ TEST_CASE(
   const std::vector<std::string> common{"selective_copy", "--tokens", "4", "--blanks", "4", "--dim", "16", "--layers",
       "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet", "--device", "cpu", "--dropout", "0.1",
       "--accumulate", "2", "--lr", "1e-3"};
-  const auto run = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), common.begin(), common.end());
-    return RunningProgram("train", more, scratch / "log").finish();
-  };
+  const auto run = [&](const Arguments& more) { return test::run("train", common + more); };
   for (const std::string precision : {"f16", "bf16"}) {
     const std::string whole = scratch / ("whole-" + precision), cut = scratch / ("cut-" + precision);
     REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--out", whole}).code == 0);

@@ -2,14 +2,15 @@
 #include "tensor/device/allocator.h"
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <thread>
 
+#include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -127,53 +128,41 @@ class Refusing final : public BlockSource {
   int left = 0;
 };
 
-// The exit code of `body` in a process that has no memory left by then: `before` may still take some.
-template <class Before, class Body> int code_without_memory(const Before& before, const Body& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    before();
-    const rlimit none{0, 0};
-    setrlimit(RLIMIT_AS, &none);
-    for (std::size_t bytes = std::size_t{1} << 20; bytes >= 16; bytes /= 2)
-      while (std::malloc(bytes)) {}
-    body();
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 }  // namespace
 
 #ifndef WHENCE_SANITIZED
-TEST_CASE("giving back needs no memory: common blocks, those of a pool, and those freed while one is open") {
+// A process of its own, which the case below begins: it uses up all its memory, and a fork of this one could inherit
+// locks that its other threads hold.
+TEST_CASE("a process without memory gives back what it holds" * doctest::skip()) {
   struct Held {
     void* block;
     std::size_t bytes;
   };
   std::vector<Held> outside, inside;
-  Allocator::Pool pool = 0;
+  outside.reserve(2000), inside.reserve(2000);
   Allocator& allocator = Allocator::cpu();
   const auto take = [&](std::vector<Held>& held) {
     for (const std::size_t bytes : {std::size_t{64}, std::size_t{5000}, std::size_t{100} << 10})
       for (int k = 0; k < 300; ++k) held.push_back({allocator.allocate(bytes), bytes});
   };
-  const auto before = [&] {
-    outside.reserve(2000), inside.reserve(2000);
-    take(outside);
-    pool = allocator.open_pool();
-    take(inside);
-  };
-  const auto give_back = [&](const std::vector<Held>& held) {
+  take(outside);
+  const Allocator::Pool pool = allocator.open_pool();
+  take(inside);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_AS, &none);
+  for (std::size_t bytes = std::size_t{1} << 20; bytes >= 16; bytes /= 2)
+    while (std::malloc(bytes)) {}
+  for (const std::vector<Held>& held : {std::cref(outside), std::cref(inside)})
     for (const Held& each : held) allocator.deallocate(each.block, each.bytes);
-  };
-  CHECK(code_without_memory(before, [&] {
-    give_back(outside);
-    give_back(inside);
-    allocator.close_pool();
-    allocator.release_pool(pool);
-  }) == 0);
+  allocator.close_pool();
+  allocator.release_pool(pool);
+  _exit(42);
+}
+
+TEST_CASE("giving back needs no memory: common blocks, those of a pool, and those freed while one is open") {
+  RunningProgram without({"--no-skip", "--test-case=a process without memory*"}, "/proc/self/exe");
+  const Outcome ended = without.finish();
+  CHECK_MESSAGE(ended.code == 42, ended.out);
 }
 #endif
 

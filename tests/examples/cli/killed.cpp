@@ -1,0 +1,176 @@
+// Killed, hung, or asked to stop, and gone on: a run ends in the bytes of one that nobody disturbed.
+#include <algorithm>
+#include <functional>
+
+#include "tests/support/programs.h"
+
+using namespace whence::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+// How far the runs below a folder are.
+struct Progress {
+  int steps = 0;  // in their newest checkpoints
+  int lines = 0;  // of their logs
+};
+
+Progress progress(const std::string& folder) {
+  Progress all;
+  std::error_code gone;  // what is there changes while we look
+  for (auto entry = fs::recursive_directory_iterator(folder, gone); !gone && entry != fs::end(entry);
+       entry.increment(gone)) {
+    if (entry->path().filename() == "metrics.jsonl") all.lines += count(text_of(entry->path()), "\n");
+    if (entry->path().filename() == "checkpoints") {
+      const std::string newest = newest_checkpoint(entry->path().parent_path());
+      if (!newest.empty()) all.steps += std::stoi(newest.substr(newest.rfind('-') + 1));
+    }
+  }
+  return all;
+}
+
+// What is done to a run as soon as it has come so far since its start, and how it then ends.
+struct Fault {
+  std::string more;  // options of this start
+  Progress after;
+  std::function<void(RunningProgram&)> act;
+  std::vector<int> codes;
+  std::string said;  // once, on standard error
+};
+
+auto sends(int signal) {
+  return [signal](RunningProgram& program) { program.signal(signal); };
+}
+
+auto sends_second_rank(int signal) {
+  return [signal](RunningProgram& program) {
+    REQUIRE(program.children().size() == 2);
+    kill(program.children()[1], signal);
+  };
+}
+
+constexpr const char* saved = "saved; go on with --resume";
+
+// Every file of results is that of the other folder, the logs but for their times.
+void check_same_results(const std::string& folder, const std::string& whole) {
+  int compared = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(whole)) {
+    const std::string name = fs::relative(entry.path(), whole), file = entry.path().filename();
+    if (has(name, "checkpoints") || !entry.is_regular_file()) continue;
+    CAPTURE(name);
+    const fs::path other = folder / fs::path(name);
+    if (file == "metrics.jsonl")
+      CHECK(log_without_times(other.parent_path()) == log_without_times(entry.path().parent_path()));
+    else if (file.ends_with(".safetensors") || file == "results.jsonl" || file == "runs.csv" || file == "scores.csv")
+      CHECK(text_of(other) == text_of(entry.path()));
+    else
+      continue;
+    ++compared;
+  }
+  CHECK(compared >= 2);
+}
+
+// The command as it is, and again with one fault after another; at last it goes on to its end. `resume`: what the
+// command needs for that where there is a checkpoint.
+void goes_on_to_the_same(const std::string& command, const std::string& resume, const std::vector<Fault>& faults,
+    const std::string& last = "") {
+  CAPTURE(command);
+  const Scratch scratch("killed");
+  const std::string whole = scratch / "whole", out = scratch / "out";
+  (void)done(command + " --out " + whole);
+  const auto goes_on = [&](const std::string& more) {
+    return command + more + " --out " + out + (newest_checkpoint(out).empty() ? "" : resume);
+  };
+  std::vector<std::pair<std::string, fs::file_time_type>> kept;
+  for (const Fault& fault : faults) {
+    const Progress before = progress(out);
+    RunningProgram program(goes_on(fault.more));
+    const bool came = soon([&] {
+      const Progress now = progress(out);
+      return now.steps >= before.steps + fault.after.steps && now.lines >= before.lines + fault.after.lines;
+    });
+    REQUIRE_MESSAGE((came && !program.has_ended()), program.err());
+    const std::vector<pid_t> children = program.children();
+    fault.act(program);
+    const Outcome ended = program.finish_within(60);
+    CHECK_MESSAGE(std::ranges::find(fault.codes, ended.code) != fault.codes.end(), ended.code, " ", ended.err);
+    CHECK_MESSAGE((fault.said.empty() || count(ended.err, fault.said) == 1), ended.err);
+    // Orphans are gone when init has waited for them.
+    for (const pid_t child : children) CHECK(soon([&] { return kill(child, 0) != 0; }));
+    const std::string newest = newest_checkpoint(out);
+    if (!newest.empty()) kept.emplace_back(newest, fs::last_write_time(newest));
+  }
+  const Outcome end = ran(goes_on(last));
+  REQUIRE_MESSAGE(end.code == 0, end.err);
+  for (const auto& [checkpoint, time] : kept)  // it went on from there, not from the beginning
+    CHECK_MESSAGE((fs::exists(checkpoint) && fs::last_write_time(checkpoint) == time), checkpoint);
+  check_same_results(out, whole);
+}
+
+const std::string flip_flop =
+    "train flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --test-sequences 8 --quiet "
+    "--keep-checkpoints 0";
+
+}  // namespace
+
+TEST_CASE("train: killed and resumed, with dropout, accumulation and validation, a run ends in the same bytes") {
+  const Fault killed{" --threads 1", {.steps = 7}, sends(SIGKILL), {128 + SIGKILL}, ""};
+  Fault by_two = killed;
+  by_two.more = " --threads 2", by_two.after.steps = 42;
+  goes_on_to_the_same(flip_flop +
+                          " --steps 300 --accumulate 3 --dropout 0.1 --save-every 7 --validate-every 10 "
+                          "--validation-sequences 16 --keep-best --lr 1e-3",
+      " --resume", {killed, by_two, killed}, " --threads 2");
+}
+
+TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once; both go on to the same bits") {
+  std::vector<Fault> faults;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto twice = [signal](RunningProgram& program) {
+      program.signal(signal);
+      CHECK(soon([&] { return has(program.err(), "once more to stop at once"); }));
+      program.signal(signal);
+    };
+    faults.push_back({"", {.lines = 1}, sends(signal), {130}, saved});
+    faults.push_back({"", {.lines = 1}, twice, {130, 128 + signal}, ""});  // 130: it had saved before
+  }
+  goes_on_to_the_same(flip_flop + " --steps 2000 --log-every 20 --save-every 100000 --threads 1", " --resume", faults);
+}
+
+TEST_CASE("train lm: killed and resumed, on another number of threads, it gives the same weights and lengths") {
+  const Scratch scratch("killed-text");
+  std::ofstream text(scratch / "text.txt");
+  for (int i = 0; i < 600; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
+  text.close();
+  goes_on_to_the_same("train lm --data " + scratch / "text.txt" +
+                          " --dim 16 --layers 1 --heads 2 --length 16 --batch 4 --steps 100 --quiet --warm-up 5 "
+                          "--save-every 5 --keep-checkpoints 0 --dropout 0.1 --accumulate 2 --evaluate-to 4 "
+                          "--evaluation-windows 3",
+      " --resume", {{"", {.steps = 5}, sends(SIGKILL), {128 + SIGKILL}, ""}}, " --threads 1");
+}
+
+TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
+  const std::string two = " --processes 2 --rank-limit 3",
+                    hangs = "rank 1 of 2 lives and has not answered rank 0 for 3";
+  const auto hang = [&](RunningProgram& program) {
+    const pid_t second = program.children().at(1);
+    kill(second, SIGSTOP);
+    CHECK(soon([&] { return has(program.err(), hangs); }));
+    kill(second, SIGCONT);
+  };
+  goes_on_to_the_same(flip_flop + " --scheme cope --accumulate 8 --steps 300 --save-every 5", " --resume",
+      {{two, {.steps = 5}, sends_second_rank(SIGKILL), {1}, "rank 1 of 2 died: it was ended by signal 9"},
+          {two, {.steps = 5}, hang, {1}, hangs}, {two, {.steps = 5}, sends_second_rank(SIGINT), {130}, saved},
+          {two, {.steps = 5}, sends(SIGUSR1), {130}, saved}},
+      " --processes 4");
+}
+
+TEST_CASE("lab: killed or interrupted, at any moment, it leaves no run behind and goes on to the same table") {
+  std::vector<Fault> faults{{"", {.lines = 1}, sends(SIGINT), {130}, ""}};
+  for (const int lines : {1, 23, 5, 17, 40})
+    faults.push_back({"", {.lines = lines}, sends(SIGKILL), {128 + SIGKILL}, ""});
+  goes_on_to_the_same(
+      "lab flip_flop --schemes cope,rope --vary cope.p_max=4,8 --vary length=8,16 --seeds 1 --jobs 2 --quiet --set "
+      "'dim=8 layers=1 heads=2 steps=600 batch=4 test-sequences=20 save-every=60 log-every=20'",
+      "", faults);
+}
