@@ -46,12 +46,12 @@ bool names(const std::string& text, const std::vector<std::string>& parts) {
       parts.begin(), parts.end(), [&](const std::string& part) { return text.find(part) != std::string::npos; });
 }
 
-// "emulator.cpp:12" where line 12 of this file ends in the comment "line: MARK".
+// "reports.cpp:12" where line 12 of this file ends in the comment "line: MARK".
 std::string line_of(const std::string& mark) {
   std::ifstream file(test::source_folder() + "/tests/cuda/emulator/reports.cpp");
   std::string text;
   for (int line = 1; std::getline(file, text); ++line)
-    if (text.ends_with("// line: " + mark)) return to_text("emulator.cpp:", line);
+    if (text.ends_with("// line: " + mark)) return to_text("reports.cpp:", line);
   fail("line_of", to_text("'", mark, "' given; no line has this mark"));
 }
 
@@ -361,7 +361,7 @@ TEST_CASE("emulator: a host that touches device memory is told so and ended") {
     const std::string text = text_of(file);
     CAPTURE(text);
     CHECK(names(
-        text, {"emulator.cpp:", ": planted: host code ", writes ? "wrote" : "read",
+        text, {"reports.cpp:", ": planted: host code ", writes ? "wrote" : "read",
                   " device memory, 8 bytes into a block of ", "; the last kernel was fill", "must be copied first"}));
   }
   unlink(file.c_str());

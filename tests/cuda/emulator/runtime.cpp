@@ -294,14 +294,14 @@ TEST_CASE("emulator: an error that comes late is told by a later call, once") {
     const With comes_late(settings().late, seed);
     const auto plant = [&] { launch_kernel(Outside{global<float>(x)}, {}); };
     CHECK_NOTHROW(plant());
-    names(error_text([] { synchronise(device); }), {"outside: emulator_runtime.cpp:", "writes element "});
+    names(error_text([] { synchronise(device); }), {"outside: runtime.cpp:", "writes element "});
     CHECK_NOTHROW(synchronise(device));
     CHECK_NOTHROW(plant());
-    names(error_text([&] { (void)y.to_vector(); }), {"outside: emulator_runtime.cpp:", "writes element "});
+    names(error_text([&] { (void)y.to_vector(); }), {"outside: runtime.cpp:", "writes element "});
     CHECK_NOTHROW(plant());
     std::string told;
     for (int call = 0; call < 3 && told.empty(); ++call) told = error_text([&] { kernels(device).fill(y, call); });
-    names(told, {"outside: emulator_runtime.cpp:", "writes element "});
+    names(told, {"outside: runtime.cpp:", "writes element "});
     kernels(device).fill(y, 5);
     CHECK(y.to_vector() == std::vector<double>(500, 5.0));
   }
