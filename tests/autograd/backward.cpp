@@ -1,8 +1,6 @@
 // The recording of operations and the backward pass: values, refusals, second derivatives, long chains, order, threads.
-#include <doctest/doctest.h>
 #include <pthread.h>
 
-#include <limits>
 #include <thread>
 
 #include "autograd/op.h"
@@ -46,17 +44,6 @@ void on_small_stack(void (*f)()) {
 }
 
 }  // namespace
-
-TEST_CASE("gradients of functions that a hand can differentiate") {
-  const Tensor x = leaf({1, 2, 3}, {3}), w = leaf({4, 5, 6}, {3});
-  const auto g = grad(sum(x * w + x * x), {}, {x, w});
-  CHECK(values(g[0]) == Numbers{6, 9, 12});  // w + 2x
-  CHECK(values(g[1]) == Numbers{1, 2, 3});   // x
-  const auto seeded = grad(x * w, Tensor::of({1, 0, -2}, {3}, DType::f64), {x});
-  CHECK(values(seeded[0]) == Numbers{4, 0, -12});
-  const Tensor quotient = grad(x / w, Tensor::ones({3}, DType::f64), {w})[0];
-  CHECK(distance(quotient, Tensor::of({-1.0 / 16, -2.0 / 25, -3.0 / 36}, {3}, DType::f64)) < 1e-16);
-}
 
 TEST_CASE("a tensor used many times gathers one gradient from all of its uses") {
   const Tensor x = leaf({3}, {});
@@ -207,31 +194,6 @@ TEST_CASE("second and third derivatives") {
   CHECK(distance(first, raw::unary(functions::Affine{}, multiply(x, x).detach(), {3, 0})) < 1e-15);
   CHECK(distance(second, raw::unary(functions::Affine{}, x.detach(), {6, 0})) < 1e-15);
   CHECK(values(third) == Numbers{6, 6, 6});
-}
-
-TEST_CASE("second derivatives of functions of one number and of softmax") {
-  const Tensor x = leaf({0.5, -1.25, 2}, {3}), ones = Tensor::ones({3}, DType::f64);
-  const Tensor s = sigmoid(x).detach();
-  const Tensor first = grad(sigmoid(x), ones, {x}, {.create_graph = true})[0];
-  CHECK(distance(first, s * (ones - s)) < 1e-15);
-  CHECK(distance(grad(first, ones, {x})[0], s * (ones - s) * (ones - s * 2.0)) < 1e-15);
-  const Tensor v = normal({3}, 1), u = normal({3}, 2);
-  const auto slope = [&](const Tensor& at) { return grad(sum(softmax(at) * v), {}, {at}, {.create_graph = true})[0]; };
-  const Tensor curvature = grad(sum(slope(x) * u), {}, {x})[0];  // (d/dx) <gradient, u>
-  const double step = 1e-5;
-  const Tensor ahead = slope(requires_grad(x.detach() + u * step)),
-               behind = slope(requires_grad(x.detach() - u * step));
-  CHECK(distance(curvature, (ahead - behind).detach() * (0.5 / step)) < 1e-9);
-}
-
-TEST_CASE("ops that are differentiable once say so") {
-  const Tensor x = leaf({0.5, -1.25}, {1, 2}), weight = leaf({1, 1}, {2}), bias = leaf({0, 0}, {2});
-  const Tensor y = layer_norm(x, weight, bias);
-  const std::string made = above();
-  CHECK(message([&] { (void)grad(sum(y * y), {}, {x}, {.create_graph = true}); }) ==
-        to_text("backward: layer_norm recorded at ", made,
-            " is differentiable once; create_graph goes through ops with composed backwards only; use the composed "
-            "form"));
 }
 
 TEST_CASE("a chain of a million ops: forward, backward and destruction without recursion") {

@@ -1,8 +1,6 @@
 // recompute(): the same values and gradients from less memory.
 #include "autograd/recompute.h"
 
-#include <doctest/doctest.h>
-
 #include "autograd/inspect/graph_text.h"
 #include "nn/layers/linear.h"
 #include "tensor/device/allocator.h"

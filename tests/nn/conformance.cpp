@@ -2,13 +2,9 @@
 // which must be caught.
 #include "examples/whence/verify/conformance.h"
 
-#include <doctest/doctest.h>
-
-#include "autograd/ops.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/attention/distances.h"
 #include "nn/scheme.h"
-#include "tensor/raw.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
 

@@ -1,8 +1,6 @@
 // The decoder: its equations, gradients of every parameter, threads, names, padding, refusals.
 #include "nn/transformer.h"
 
-#include <doctest/doctest.h>
-
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/probe.h"
 #include "tests/support/schemes.h"

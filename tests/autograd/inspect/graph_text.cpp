@@ -1,14 +1,10 @@
 // Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
 #include "autograd/inspect/graph_text.h"
-#include "autograd/recording.h"
-
-#include <doctest/doctest.h>
 
 #include <regex>
 #include <set>
 
 #include "autograd/op.h"
-#include "autograd/ops.h"
 #include "examples/whence/tasks/task.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "tests/support/schemes.h"

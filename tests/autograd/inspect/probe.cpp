@@ -1,8 +1,6 @@
 // Probes: names, values, gradients, edits, and that they cost nothing when nobody looks.
 #include "autograd/inspect/probe.h"
 
-#include <doctest/doctest.h>
-
 #include "autograd/inspect/graph_text.h"
 #include "autograd/node.h"
 #include "tensor/device/allocator.h"

@@ -1,8 +1,6 @@
 // Whence a gradient came: its ways, its zeros, and single numbers worked out.
 #include "autograd/inspect/ways.h"
 
-#include <doctest/doctest.h>
-
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/zeros.h"
 #include "tests/support/tensors.h"
@@ -12,7 +10,7 @@ using namespace whence::test;
 
 namespace {
 
-using StepNames = std::vector<std::string>;
+using Names = std::vector<std::string>;
 
 std::vector<Place> places_of(const Capture& capture) {
   std::vector<Place> places;
@@ -47,18 +45,17 @@ TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
   const std::vector<Way> found = ways(y, {}, capture.place("x"), places_of(capture));
   REQUIRE(found.size() == 3);
   // y = x^3 + 10 x^2: 10 x^2 gives 20 x; x^3 = s x gives s = x^2 by its own x, and 2 x x by its square
-  CHECK(found[0].steps == StepNames{"cubes"});
+  CHECK(found[0].steps == Names{"cubes"});
   CHECK(found[0].gradient.to_vector() == std::vector<double>{4, 9});
-  CHECK(found[1].steps == StepNames{"squares"});
+  CHECK(found[1].steps == Names{"squares"});
   CHECK(found[1].gradient.to_vector() == std::vector<double>{40, -60});
-  CHECK(found[2].steps == StepNames{"cubes", "squares"});
+  CHECK(found[2].steps == Names{"cubes", "squares"});
   CHECK(found[2].gradient.to_vector() == std::vector<double>{8, 18});
   CHECK(distance(sum_of(found), grad(y, {}, {x})[0]) == 0);
   CHECK(ways(y, {}, {"elsewhere", {}}, {}).empty());
 }
 
 TEST_CASE("zeros: each reason, where it is known by hand") {
-  using Names = std::vector<std::string>;
   const auto of = [](const std::vector<double>& numbers) {
     return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64);
   };
@@ -84,7 +81,6 @@ TEST_CASE("zeros: each reason, where it is known by hand") {
 }
 
 TEST_CASE("zeros: what no gradient reaches is not blamed on what would have stopped it") {
-  using Names = std::vector<std::string>;
   const Tensor target = Tensor::of({0, -1}, {2}, DType::i64);
   CHECK(reasons([&](const Tensor& x) { return cross_entropy(relu(x), target); },
             Tensor::of({1, -1, 1, -1}, {2, 2}, DType::f64)) == Names{"lives", "dead unit", "no target", "no target"});
@@ -93,7 +89,6 @@ TEST_CASE("zeros: what no gradient reaches is not blamed on what would have stop
 TEST_CASE("zeros: interpolation at whole positions, at the end of the table, between equal rows, in rows not read") {
   const Tensor table = Tensor::of({5, 1, 1, 4}, {1, 4}, DType::f64);
   const Tensor positions = Tensor::of({0.5, 1, 1.5, 3}, {1, 4}, DType::f64);
-  using Names = std::vector<std::string>;
   CHECK(reasons([&](const Tensor& p) { return sum(lerp_at(table, p)); }, positions) ==
         Names{"lives", "whole position", "table flat", "clamped"});
   CHECK(reasons(
@@ -177,7 +172,6 @@ TEST_CASE("passages: the graph between named places, and how much came by each")
 }
 
 TEST_CASE("zeros: a table as long as the row is no row by itself") {
-  using Names = std::vector<std::string>;
   const Tensor positions = Tensor::of({0.5, 0.5, 2, 2}, {1, 4}, DType::f64),
                mask = Tensor::of({1, 1, 1, 0}, {4}, DType::boolean);
   CHECK(reasons([&](const Tensor& t) { return sum(masked(lerp_at(t, positions), mask)); },

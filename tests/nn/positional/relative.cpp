@@ -1,7 +1,5 @@
-// What must hold of the schemes of distances and of rotations: identities between them, where biases vanish and fall,
-// what is refused.
-// Worked numbers: tests/nn/positional/worked/relative.cpp.
-#include "nn/positional/alibi_slopes.h"
+// What must hold of the schemes of distances and of rotations beside their worked numbers (worked/relative.cpp): their
+// options, 16 bits, first parameters, what is refused.
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -31,17 +29,14 @@ std::pair<Tensor, Tensor> rotated(const std::string& text, Tensor q, Tensor k, d
   return {q, k};
 }
 
-Tensor column(const std::vector<double>& numbers) {
-  return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64);
-}
-
 // The bias of one query at 0 for keys `distances` to its left, in a model of two heads and this dtype.
 Tensor bias_at(const std::string& text, const std::vector<double>& distances, DType dtype) {
   const auto scheme = parse_schemes(text)[0].make({8, 2, 9});
   randomise(*scheme, dtype);
   AttendContext context;
   const auto count = static_cast<index_t>(distances.size());
-  context.positions = {.query = Tensor::zeros({1}, DType::f64), .key = column(distances) * -1.0};
+  context.positions = {
+      .query = Tensor::zeros({1}, DType::f64), .key = Tensor::of(distances, {count}, DType::f64) * -1.0};
   context.content_scores = Tensor::zeros({1, 2, 1, count}, dtype);
   return dynamic_cast<const BiasesScores&>(*scheme).bias(context).detach();
 }
@@ -198,20 +193,6 @@ TEST_CASE("dynamic YaRN: each sequence has its own factor, and a decoded row is 
   CHECK(!parse_schemes("yarn(dynamic=yes)")[0].make({8, 2, 9})->claims().prefix_consistent);
 }
 
-TEST_CASE("T5 with a table of -m p is ALiBi among its exact buckets, and no longer beyond") {
-  const AttendInputs inputs = random_inputs(20);
-  const std::vector<double> slopes = alibi_slopes(2);
-  std::vector<double> rows;
-  for (index_t p = 0; p < 32; ++p)
-    rows.insert(rows.end(), {-slopes[0] * static_cast<double>(p), -slopes[1] * static_cast<double>(p)});
-  const Bare t5("t5");
-  t5.set("table", Tensor::of(rows, {32, 2}, DType::f64));
-  const Tensor a = added(t5, inputs), b = added(Bare("alibi"), inputs);
-  CHECK(distance(slice(a, 2, 0, 16), slice(b, 2, 0, 16)) < 1e-13);
-  CHECK(at(a, 0, 17, 0) == doctest::Approx(-16 * slopes[0]));  // 17 and 16 share a bucket
-  CHECK(at(b, 0, 17, 0) == doctest::Approx(-17 * slopes[0]));
-}
-
 TEST_CASE("t5: a bucket that begins at a whole logarithm is not lost to rounding") {
   const Bare t5("t5(buckets=9, max_distance=128)");  // E = 4: ln(8/4) / ln(128/4) 5 = 1, a little less in double
   const Tensor numbers = reshape(Tensor::arange(9, DType::f64), {9, 1});
@@ -220,26 +201,6 @@ TEST_CASE("t5: a bucket that begins at a whole logarithm is not lost to rounding
   for (const auto& [distance_in_tokens, bucket] :
       {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}}) {
     CHECK(at(b, 0, distance_in_tokens, 0) == doctest::Approx(bucket));
-  }
-}
-
-TEST_CASE("KERPLE's power form with exponent 1 is ALiBi with its slopes") {
-  const AttendInputs inputs = random_inputs(20);
-  const Bare kerple("kerple(form=power)");
-  kerple.set("strength", column(alibi_slopes(2)));
-  kerple.fill("exponent", 1);
-  CHECK(distance(added(kerple, inputs), added(Bare("alibi"), inputs)) < 1e-13);
-}
-
-TEST_CASE("biases of ALiBi, KERPLE and Sandwich are 0 at distance 0 and fall") {
-  for (const std::string text : {"alibi", "kerple", "kerple(form=power)", "sandwich", "sandwich(dim=8)"}) {
-    CAPTURE(text);
-    const Tensor b = added(Bare(text), random_inputs(12));
-    for (index_t h = 0; h < 2; ++h) {
-      CHECK(std::fabs(at(b, h, 11, 11)) < 1e-14);
-      for (index_t j = 0; j < 11; ++j) CHECK(at(b, h, 11, j) < at(b, h, 11, 11));
-      for (index_t j = 0; j < 11 && !text.starts_with("sandwich"); ++j) CHECK(at(b, h, 11, j) < at(b, h, 11, j + 1));
-    }
   }
 }
 
@@ -252,65 +213,20 @@ TEST_CASE("KERPLE and Sandwich look both ways alike where no mask is causal") {
   }
 }
 
-TEST_CASE("relative: distances without a row add nothing; capped, they read the last row") {
-  const AttendInputs inputs = random_inputs(9);
-  const Bare zero("relative(rows=3)"), capped("relative(rows=3, capped=yes)"), whole("relative(rows=9)");
-  const Tensor r = zero["table"].detach();
-  capped.set("table", r);
-  whole.set("table", concat_along(0, {r, Tensor::zeros({6, 4}, DType::f64)}));
-  CHECK(distance(zero.logits(inputs).detach(), whole.logits(inputs).detach()) < 1e-14);
-  const Tensor last = slice(r, 0, 2, 3);
-  whole.set("table", concat_along(0, {r, last, last, last, last, last, last}));
-  CHECK(distance(capped.logits(inputs).detach(), whole.logits(inputs).detach()) < 1e-14);
-  CHECK(distance(capped.logits(inputs).detach(), zero.logits(inputs).detach()) > 1e-3);
+TEST_CASE("Shaw: a clip beyond the run clips nothing") {
+  const AttendInputs inputs = random_inputs(9, Sequence::run(9, false));
+  const Bare wide("shaw(clip=20)"), exact("shaw(clip=8)");
+  for (const char* table : {"key_table", "value_table"}) exact.set(table, slice(wide[table], 0, 12, 29));
+  CHECK(distance(wide.output(inputs), exact.output(inputs)) < 1e-13);
 }
 
-TEST_CASE("Shaw: causal keys are relative capped; a clip beyond the run clips nothing; values as printed") {
-  const AttendInputs inputs = random_inputs(9);
-  const Bare shaw("shaw(clip=3)"), relative("relative(rows=4, capped=yes)"), wide("shaw(clip=20)"),
-      exact("shaw(clip=8)");
-  shaw.fill("value_table", 0);
-  for (index_t n = 0; n < 4; ++n)
-    raw::copy_into(raw::slice(shaw["key_table"].detach(), 0, 3 - n, 4 - n), raw::slice(relative["table"], 0, n, n + 1));
-  CHECK(distance(shaw.output(inputs).detach(), relative.output(inputs).detach()) < 1e-13);
-  exact.set("key_table", slice(wide["key_table"], 0, 12, 29));
-  exact.set("value_table", slice(wide["value_table"], 0, 12, 29));
-  const AttendInputs both_sides = random_inputs(9, Sequence::run(9, false));
-  CHECK(distance(wide.output(both_sides).detach(), exact.output(both_sides).detach()) < 1e-13);
-  // o_i = sum_j P_ij (v_j + a[c_ij]) without sums over bins
-  const Tensor pattern = softmax(exact.logits(both_sides)), a = exact["value_table"];
-  const Tensor steps = Tensor::empty({9, 9}, DType::i64);
-  for (index_t i = 0; i < 9; ++i)
-    for (index_t j = 0; j < 9; ++j) steps.data<index_t>()[9 * i + j] = j - i + 8;
-  const Tensor printed =
-      matmul(pattern, both_sides.value) + sum(reshape(pattern, {1, 2, 9, 9, 1}) * take_rows(a, steps), {3});
-  CHECK(distance(exact.output(both_sides).detach(), printed.detach()) < 1e-13);
-}
-
-TEST_CASE(
-    "Transformer-XL: distances that count as themselves change nothing; both sides differ; zero parameters are no "
-    "positions") {
-  AttendInputs inputs = random_inputs(9, Sequence::run(9, false));
-  const Bare xl("transformer_xl");
-  const Tensor plain = xl.logits(inputs).detach();
-  inputs.sequence.positions.distances = Tensor::arange(9, DType::f64);
-  CHECK(distance(xl.logits(inputs).detach(), plain) < 1e-15);
-  inputs.sequence.positions.distances = Tensor::arange(9, DType::f64) * 2.0;
-  CHECK(distance(xl.logits(inputs).detach(), plain) > 1e-3);
-  xl.fill("content_bias", 0);
-  CHECK(distance(added(xl, inputs), contiguous(transpose(added(xl, inputs)))) > 1e-3);
-  xl.fill("relative_projection", 0);
-  CHECK(largest(added(xl, inputs)) == 0);
-}
-
-TEST_CASE("FIRE: the diagonal reads the network at 0; up to the threshold rows know nothing of where they stand") {
+TEST_CASE("FIRE: Lambda is an absolute value, and up to the threshold rows know nothing of where they stand") {
   const Bare fire("fire(width=4, init_length=6)");
-  fire.fill("threshold_scale", -1);  // Lambda is an absolute value
-  fire.fill("distance_scale", 0.1);
+  fire.fill("distance_scale", 0.1), fire.fill("threshold_scale", 1);
+  const Tensor positive = added(fire, random_inputs(12));
+  fire.fill("threshold_scale", -1);
   const Tensor b = added(fire, random_inputs(12));
-  const Tensor hidden = relu(reshape(fire["in.bias"], {1, 4}));
-  const Tensor at_zero = matmul(hidden, transpose(fire["out.weight"])) + fire["out.bias"];
-  for (index_t i = 0; i < 12; ++i) CHECK(std::fabs(at(b, 1, i, i) - at_zero.to_vector()[1]) < 1e-13);
+  CHECK(distance(positive, b) == 0);
   CHECK(std::fabs(at(b, 0, 6, 3) - at(b, 0, 3, 0)) < 1e-13);
   CHECK(std::fabs(at(b, 0, 11, 8) - at(b, 0, 3, 0)) > 1e-6);
 }

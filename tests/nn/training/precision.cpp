@@ -2,19 +2,11 @@
 // checkpoints that go on to the same bits.
 #include "nn/training/precision.h"
 
-#include <doctest/doctest.h>
-
-#include <cmath>
 #include <filesystem>
-#include <limits>
-#include <nlohmann/json.hpp>
 
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "examples/whence/study/task_study.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
-#include "tensor/raw.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -189,20 +181,17 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
 TEST_CASE(
     "precision: a 16-bit run is resumed to the same bits, scale and skipped steps included; its weights are f32") {
   const Scratch scratch("precision-resume");
-  const std::vector<std::string> common{"selective_copy", "--tokens", "4", "--blanks", "4", "--dim", "16", "--layers",
-      "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet", "--device", "cpu", "--dropout", "0.1",
-      "--accumulate", "2", "--lr", "1e-3"};
-  const auto run = [&](const Arguments& more) { return test::run("train", common + more); };
+  const std::string train =
+      "train selective_copy --tokens 4 --blanks 4 --dim 16 --layers 1 --heads 2 --batch 4 --quiet "
+      "--test-sequences 8 --device cpu --dropout 0.1 --accumulate 2 --lr 1e-3 --decay constant ";
   for (const std::string precision : {"f16", "bf16"}) {
     const std::string whole = scratch / ("whole-" + precision), cut = scratch / ("cut-" + precision);
-    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--out", whole}).code == 0);
-    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--save-every", "5", "--out", cut})
-                .code == 0);
+    const std::string twelve = train + "--steps 12 --precision " + precision + " --out ";
+    done(twelve + whole);
+    done(twelve + cut + " --save-every 5");
     std::filesystem::remove_all(std::filesystem::path(cut) / "checkpoints" / "step-000012");
     std::filesystem::remove(std::filesystem::path(cut) / "weights.safetensors");
-    REQUIRE(run({"--precision", precision, "--steps", "12", "--decay", "constant", "--save-every", "5", "--out", cut,
-                    "--resume"})
-                .code == 0);
+    done(twelve + cut + " --save-every 5 --resume");
     CHECK(text_of(cut + "/weights.safetensors") == text_of(whole + "/weights.safetensors"));
     for (const char* file : {"weights.safetensors", "optimizer.safetensors"}) {
       const std::string at = std::string("/checkpoints/step-000012/") + file;
@@ -211,11 +200,10 @@ TEST_CASE(
     for (const auto& each : read_safetensors(whole + "/weights.safetensors").tensors)
       CHECK_MESSAGE(each.second.dtype() == DType::f32, each.first);
     CHECK(read_training_state(whole + "/checkpoints/step-000012").facts.contains("loss scale") == (precision == "f16"));
-    CHECK(run({"--steps", "12", "--decay", "constant", "--precision", "f32", "--out", cut, "--resume"})
-              .err.find("--precision was " + precision + ", is f32") != std::string::npos);
+    CHECK(has(ran(train + "--steps 12 --precision f32 --resume --out " + cut).err,
+        "--precision was " + precision + ", is f32"));
   }
-  CHECK(run({"--steps", "2", "--loss-scale-growth", "5", "--out", scratch / "none"}).err.find("--precision f16") !=
-        std::string::npos);
+  CHECK(has(ran(train + "--steps 2 --loss-scale-growth 5 --out " + scratch / "none").err, "--precision f16"));
 }
 
 TEST_CASE("training: out of memory, the text names what takes less") {

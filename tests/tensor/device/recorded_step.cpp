@@ -3,18 +3,10 @@
 // build without a GPU the CPU's part runs.
 #include "tensor/device/recorded_step.h"
 
-#include <optional>
-
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "nn/training/optim.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
-#include "tensor/kernels.h"
-#include "tensor/random.h"
-#include "tensor/raw.h"
-#include "tests/support/tensors.h"
+#include "tests/support/device.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -26,15 +18,6 @@ std::vector<Device> devices() {
   if (cuda_facts().refusal.empty()) all.push_back(Device::cuda(0));
   return all;
 }
-
-// Nothing where no GPU can be used, and a line that says so.
-std::optional<Device> gpu() {
-  if (cuda_facts().refusal.empty()) return Device::cuda(0);
-  MESSAGE("skipped: ", cuda_facts().refusal);
-  return std::nullopt;
-}
-
-Tensor on(Device device, const Tensor& x) { return raw::to_device(x, device); }
 
 // loss and gradient of a small layer; `input` is read anew at every run
 std::vector<Tensor> layer(const Tensor& input, const Tensor& weight, const Tensor& bias) {
@@ -50,13 +33,13 @@ std::vector<Tensor> layer(const Tensor& input, const Tensor& weight, const Tenso
 TEST_CASE("captured work: n runs are n calls, with new numbers in its inputs, and the same bits") {
   for (const Device device : devices()) {
     CAPTURE(to_string(device));
-    const Tensor weight = requires_grad(on(device, random_contiguous({8, 4}, DType::f32, 1)));
-    const Tensor bias = requires_grad(on(device, random_contiguous({8}, DType::f32, 2)));
+    const Tensor weight = requires_grad(on_device(random_contiguous({8, 4}, DType::f32, 1), device));
+    const Tensor bias = requires_grad(on_device(random_contiguous({8}, DType::f32, 2), device));
     const Tensor input = Tensor::zeros({3, 4}, DType::f32, device);
     RecordedStep work(device, [&] { return layer(input, weight, bias); });
     for (std::uint64_t step = 0; step < 5; ++step) {
       CAPTURE(step);
-      raw::copy_into(on(device, random_contiguous({3, 4}, DType::f32, 10 + step)), input);
+      raw::copy_into(on_device(random_contiguous({3, 4}, DType::f32, 10 + step), device), input);
       const std::vector<Tensor>& got = work.run();
       const std::vector<Tensor> expected = layer(input, weight, bias);  // takes and frees memory beside the graph's
       REQUIRE(got.size() == 3);
@@ -79,28 +62,28 @@ TEST_CASE("captured work: steps that change their own state go on from where the
 }
 
 TEST_CASE("captured work: what comes from the CPU while recording is a constant of the graph") {
-  const auto device = gpu();
-  if (!device) return;
-  const Tensor input = Tensor::zeros({2}, DType::f32, *device);
-  RecordedStep work(*device, [&] {
-    return std::vector<Tensor>{raw::add(input, on(*device, Tensor::of({1, 2}, {2})))};
+  if (!has_cuda()) return;
+  const Device device = Device::cuda(0);
+  const Tensor input = Tensor::zeros({2}, DType::f32, device);
+  RecordedStep work(device, [&] {
+    return std::vector<Tensor>{raw::add(input, on_device(Tensor::of({1, 2}, {2}), device))};
   });
   for (int step = 0; step < 4; ++step) {
-    raw::copy_into(on(*device, Tensor::full({2}, step)), input);
+    raw::copy_into(on_device(Tensor::full({2}, step), device), input);
     CHECK(work.run()[0].to_vector() == std::vector<double>{1.0 + step, 2.0 + step});
   }
 }
 
 TEST_CASE("captured work: reading, waiting and recording inside are refused, and the engine goes on") {
-  const auto device = gpu();
-  if (!device) return;
-  const Tensor x = Tensor::ones({2}, DType::f32, *device);
+  if (!has_cuda()) return;
+  const Device device = Device::cuda(0);
+  const Tensor x = Tensor::ones({2}, DType::f32, device);
   const auto refused = [&](const std::function<void()>& inside) {
-    return error_text([&] { (void)runtime_of(*device).record(inside); });
+    return error_text([&] { (void)runtime_of(device).record(inside); });
   };
   CHECK(refused([&] { (void)raw::add(x, x).to_vector(); }).find("work is being recorded") != std::string::npos);
-  CHECK(refused([&] { synchronise(*device); }).find("work is being recorded") != std::string::npos);
-  CHECK(refused([&] { (void)runtime_of(*device).record([] {}); }).find("one at a time required") != std::string::npos);
+  CHECK(refused([&] { synchronise(device); }).find("work is being recorded") != std::string::npos);
+  CHECK(refused([&] { (void)runtime_of(device).record([] {}); }).find("one at a time required") != std::string::npos);
   CHECK(refused([&] { (void)dropout(x, 0.5, Stream()); }).find("at each replay; probability 0 required") !=
         std::string::npos);
   CHECK(dropout(x, 0.5, Stream()).numel() == 2);
@@ -110,19 +93,19 @@ TEST_CASE("captured work: reading, waiting and recording inside are refused, and
 }
 
 TEST_CASE("captured work: the memory of a graph is its own while it lives, and everyone's afterwards") {
-  const auto device = gpu();
-  if (!device) return;
-  Allocator& allocator = memory_of(*device);
-  const Tensor x = Tensor::full({64}, 3, DType::f32, *device);
+  if (!has_cuda()) return;
+  const Device device = Device::cuda(0);
+  Allocator& allocator = memory_of(device);
+  const Tensor x = Tensor::full({64}, 3, DType::f32, device);
   const std::size_t live = allocator.statistics().live;
   {
-    RecordedStep work(*device, [&] {
+    RecordedStep work(device, [&] {
       const Tensor kept_inside = raw::add(x, x);  // freed inside: the graph writes it at every replay
       return std::vector<Tensor>{raw::add(kept_inside, x)};
     });
     for (int step = 0; step < 3; ++step) {
       CHECK(work.run()[0].to_vector() == std::vector<double>(64, 9));
-      const Tensor beside = Tensor::full({64}, 5, DType::f32, *device);
+      const Tensor beside = Tensor::full({64}, 5, DType::f32, device);
       (void)work.run();
       CHECK(beside.to_vector() == std::vector<double>(64, 5));
     }
@@ -131,15 +114,15 @@ TEST_CASE("captured work: the memory of a graph is its own while it lives, and e
 }
 
 TEST_CASE("device memory: a GPU that is full says so in numbers, and goes on") {
-  const auto device = gpu();
-  if (!device) return;
-  Allocator& allocator = memory_of(*device);
+  if (!has_cuda()) return;
+  const Device device = Device::cuda(0);
+  Allocator& allocator = memory_of(device);
   const std::size_t capacity = allocator.room().capacity, live = allocator.statistics().live;
   REQUIRE(capacity > 0);
-  const Tensor held = Tensor::empty({1 << 18}, DType::f32, *device);
+  const Tensor held = Tensor::empty({1 << 18}, DType::f32, device);
   bool refused = false;
   try {
-    (void)Tensor::empty({static_cast<index_t>(capacity)}, DType::f32, *device);  // four times what there is
+    (void)Tensor::empty({static_cast<index_t>(capacity)}, DType::f32, device);  // four times what there is
   } catch (const OutOfMemory& error) {
     refused = true;
     const std::string text = error.what();
@@ -151,19 +134,19 @@ TEST_CASE("device memory: a GPU that is full says so in numbers, and goes on") {
     CHECK(error.numbers.live >= held.storage().size());
   }
   CHECK(refused);
-  CHECK(raw::add(Tensor::ones({2}, DType::f32, *device), Tensor::ones({2}, DType::f32, *device)).to_vector() ==
+  CHECK(raw::add(Tensor::ones({2}, DType::f32, device), Tensor::ones({2}, DType::f32, device)).to_vector() ==
         std::vector<double>{2, 2});
   CHECK(allocator.statistics().live == live + Allocator::block_size(held.storage().size()));
 }
 
 TEST_CASE("device memory: copies to the device are as the numbers were when the copy was asked for") {
-  const auto device = gpu();
-  if (!device) return;
+  if (!has_cuda()) return;
+  const Device device = Device::cuda(0);
   const Tensor source = Tensor::full({3 << 20}, 1);  // more than one staging buffer
   std::vector<Tensor> copies;
   for (int k = 1; k <= 3; ++k) {
     raw::copy_into(Tensor::full({3 << 20}, k), source);
-    copies.push_back(on(*device, source));
+    copies.push_back(on_device(source, device));
   }
   for (int k = 1; k <= 3; ++k) {
     const std::vector<double> back = copies[static_cast<std::size_t>(k - 1)].to_vector();
@@ -195,8 +178,8 @@ TEST_CASE("captured work: a training step of a model, replayed, has the losses o
         for (std::uint64_t k = 0; k < 5; ++k) {
           std::vector<double> numbers(12);
           for (std::size_t i = 0; i < 12; ++i) numbers[i] = Stream(9, "tokens", k).below(i, 11);
-          raw::copy_into(on(device, Tensor::of(numbers, {2, 6}, DType::i64)), tokens);
-          raw::copy_into(on(device, Tensor::of(numbers, {2, 6}, DType::i64)), targets);
+          raw::copy_into(on_device(Tensor::of(numbers, {2, 6}, DType::i64), device), tokens);
+          raw::copy_into(on_device(Tensor::of(numbers, {2, 6}, DType::i64), device), targets);
           adam.prepare_replay(1e-2, 1);
           found.push_back((captured ? work.run() : step())[0].item());
           CHECK(adam.replayed_norm().finite());

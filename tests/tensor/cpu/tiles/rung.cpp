@@ -1,10 +1,6 @@
 // The first rung of tiled attention (tensor/cpu/tiles/rung.h) against the reference executor, and the tiles against it.
 #include "tensor/cpu/tiles/rung.h"
 
-#include <doctest/doctest.h>
-
-#include "autograd/backward.h"
-#include "autograd/ops.h"
 #include "autograd/tiled_attention.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "tests/support/tensors.h"
