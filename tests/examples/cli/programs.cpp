@@ -81,17 +81,3 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   CHECK(text_of(graph).starts_with("digraph whence {"));
   CHECK_FALSE(fs::exists(out));
 }
-
-TEST_CASE("programs: with standard output and error closed, what is printed lands in no file of the run") {
-  const Scratch scratch("programs-closed");
-  std::string command = program_folder() + "/whence train";
-  for (const std::string& word : tiny(scratch / "out", {"--steps", "20", "--save-every", "5"}))
-    if (word != "--quiet") command += " " + word;
-  for (const char* closed : {"2>&- > /dev/null", "1>&- 2>&-"}) {
-    fs::remove_all(scratch / "out");
-    CHECK(shell(command + " " + closed).code == 0);
-    CHECK(text_of(scratch / "out/checkpoints/lock").empty());
-    std::istringstream log(text_of(scratch / "out/metrics.jsonl"));
-    for (std::string line; std::getline(log, line);) CHECK_MESSAGE(line.starts_with("{\""), line);
-  }
-}
