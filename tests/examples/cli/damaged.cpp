@@ -161,7 +161,7 @@ std::vector<Damage> damages() {
       {old, cut(100), step, 3, "safetensors: "},
       {old, last_bit_flipped(), step, 3, "is damaged: its SHA-256 is "},
       {old, fact("whence.format", "9"), step, 7, "checkpoint: has format 9; this build reads format "},
-      {old, [&](const std::string&) { return text_of(weights); }, step, 3, "checkpoint: lacks metadata whence.format"},
+      {old, [=](const std::string&) { return text_of(weights); }, step, 3, "checkpoint: lacks metadata whence.format"},
       {old, cut(1000), resume, 3, "safetensors: "},
       {old, all("PK\x03\x04 a zip file with weights of another program"), resume, 3,
           "safetensors: this is a zip archive"},
