@@ -11,7 +11,6 @@
 #include "autograd/recording.h"
 #include "examples/whence/language/first_weights.h"
 #include "examples/whence/language/hugging_face.h"
-#include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"

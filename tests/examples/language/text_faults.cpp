@@ -2,7 +2,6 @@
 // names of files.
 #include <doctest/doctest.h>
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>

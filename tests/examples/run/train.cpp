@@ -3,14 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "examples/whence/tasks/task.h"
-#include "nn/io/checkpoint.h"
-#include "nn/io/safetensors.h"
 #include "tests/support/programs.h"
 
 using namespace whence::test;
