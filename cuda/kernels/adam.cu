@@ -18,10 +18,10 @@ constexpr index_t chunk_length = 8192;
 template <class G, class T> struct AdamTensor {
   Global<const G> gradient;
   Global<T> weight, first, second;
-  Global<Float16> half;  // where the rounded weight goes: one of the two, or neither
+  Global<Float16> half;  // where the rounded weight goes: one of the two, or neither; the other is null
   Global<BFloat16> brain;
   index_t count, first_chunk;
-  bool decays, in_packs, has_half, has_brain;
+  bool decays, in_packs;
 };
 
 // Per element: 4 numbers read, 3 written (4 with a rounded copy), 14 operations, 1 root, 2 divisions: memory.
@@ -29,14 +29,13 @@ template <class G, class T> struct AdamChunks {
   static constexpr const char* name = "adam";
   static constexpr int threads = 256, pack = sizeof(T) == 8 ? 2 : 4;
   ManyTensors<AdamTensor<G, T>, 40> all;
-  Global<const double> controls;
+  Global<const double> controls;  // null: those of `given`
   AdamRule<T> rule;
-  double given[control_count], coupled_decay;  // given: the controls when there are none on the device
-  bool has_controls;
+  double coupled_decay, given[control_count];
 
   WHENCE_HD double number(Control which) const {
     const int at = static_cast<int>(which);
-    return has_controls ? plain(load<double>(controls, at)) : given[at];
+    return controls ? plain(load<double>(controls, at)) : given[at];
   }
 
   WHENCE_HD void operator()(Thread& t) const {
@@ -62,8 +61,8 @@ template <class G, class T> struct AdamChunks {
     store_pack<pack>(tensor.weight, i, w);
     store_pack<pack>(tensor.first, i, m);
     store_pack<pack>(tensor.second, i, v);
-    if (tensor.has_half) store_rounded(tensor.half, i, w);
-    if (tensor.has_brain) store_rounded(tensor.brain, i, w);
+    if (tensor.half) store_rounded(tensor.half, i, w);
+    if (tensor.brain) store_rounded(tensor.brain, i, w);
   }
 
   template <class H> WHENCE_HD static void store_rounded(Global<H> to, index_t i, const Pack<T, pack>& numbers) {
@@ -78,51 +77,27 @@ template <class G, class T> struct AdamChunks {
     store(tensor.weight, i, weight);
     store(tensor.first, i, first);
     store(tensor.second, i, second);
-    if (tensor.has_half) store(tensor.half, i, weight);
-    if (tensor.has_brain) store(tensor.brain, i, weight);
+    if (tensor.half) store(tensor.half, i, weight);
+    if (tensor.brain) store(tensor.brain, i, weight);
   }
 };
 
-// All entries of these types, as many at a time as the kernel's table holds.
-template <class G, class T> class AdamLaunches {
- public:
-  AdamLaunches(const AdamStep& step, const Tensor& controls) {
-    const std::array<double, control_count> given = step_controls(step, std::numeric_limits<double>::infinity(), 1);
-    std::copy(given.begin(), given.end(), kernel_.given);
-    kernel_.rule = AdamRule<T>::of(step);
-    kernel_.coupled_decay = step.coupled_decay;
-    kernel_.has_controls = controls.defined();
-    if (controls.defined()) kernel_.controls = global<const double>(controls);
-  }
-
-  void add(const AdamEntry& entry) {
-    if (entry.weight.numel() == 0) return;
-    constexpr int pack = AdamChunks<G, T>::pack;
-    AdamTensor<G, T> tensor{};
-    tensor.gradient = global<const G>(entry.gradient);
-    tensor.weight = global<T>(entry.weight), tensor.first = global<T>(entry.first),
-    tensor.second = global<T>(entry.second);
-    tensor.count = entry.weight.numel(), tensor.decays = entry.decays;
-    tensor.in_packs = begins_with_pack(entry.gradient, pack) && begins_with_pack(entry.weight, pack) &&
-                      begins_with_pack(entry.first, pack) && begins_with_pack(entry.second, pack);
-    if (entry.shadow.defined()) {
-      tensor.in_packs = tensor.in_packs && begins_with_pack(entry.shadow, pack);
-      tensor.has_half = entry.shadow.dtype() == DType::f16, tensor.has_brain = !tensor.has_half;
-      if (tensor.has_half) tensor.half = global<Float16>(entry.shadow);
-      if (tensor.has_brain) tensor.brain = global<BFloat16>(entry.shadow);
-    }
-    if (kernel_.all.full()) run();
-    kernel_.all.add(tensor, chunk_length);
-  }
-
-  void run() {
-    launch_kernel(kernel_, {.blocks = kernel_.all.chunks});
-    kernel_.all.clear();
-  }
-
- private:
-  AdamChunks<G, T> kernel_{};
-};
+template <class G, class T> AdamTensor<G, T> tensor_of(const AdamEntry& entry) {
+  const DType shadow = entry.shadow.defined() ? entry.shadow.dtype() : DType::f32;
+  bool in_packs = true;
+  for (const Tensor* x : {&entry.gradient, &entry.weight, &entry.first, &entry.second, &entry.shadow})
+    in_packs = in_packs && (!x->defined() || begins_with_pack(*x, AdamChunks<G, T>::pack));
+  return {.gradient = global<const G>(entry.gradient),
+      .weight = global<T>(entry.weight),
+      .first = global<T>(entry.first),
+      .second = global<T>(entry.second),
+      .half = global<Float16>(shadow == DType::f16 ? entry.shadow : Tensor()),
+      .brain = global<BFloat16>(shadow == DType::bf16 ? entry.shadow : Tensor()),
+      .count = entry.weight.numel(),
+      .first_chunk = 0,
+      .decays = entry.decays,
+      .in_packs = in_packs};
+}
 
 }  // namespace
 }  // namespace gpu
@@ -131,11 +106,18 @@ template <class G, class T> class AdamLaunches {
 void CudaKernels::adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) {
   for (const AdamEntry& entry : entries)
     visit_adam_entry(entry, [](auto, auto) {});  // refuses before anything is changed
+  const std::array<double, control_count> given = step_controls(step, std::numeric_limits<double>::infinity(), 1);
   const auto run = [&]<class G, class T>(Type<G>, Type<T>) {
-    gpu::AdamLaunches<G, T> launches(step, controls);
-    for (const AdamEntry& entry : entries)
-      if (entry.gradient.dtype() == dtype_of<G> && entry.weight.dtype() == dtype_of<T>) launches.add(entry);
-    launches.run();
+    gpu::AdamChunks<G, T> kernel{.all = {},
+        .controls = gpu::global<const double>(controls),
+        .rule = AdamRule<T>::of(step),
+        .coupled_decay = step.coupled_decay,
+        .given = {}};
+    std::copy(given.begin(), given.end(), kernel.given);
+    gpu::launch_in_turns(kernel, entries, gpu::chunk_length, 0, [](const AdamEntry& entry) {
+      const bool fits = entry.gradient.dtype() == dtype_of<G> && entry.weight.dtype() == dtype_of<T>;
+      return fits ? gpu::tensor_of<G, T>(entry) : gpu::AdamTensor<G, T>{};
+    });
   };
   run(Type<float>{}, Type<float>{});
   run(Type<Float16>{}, Type<float>{});

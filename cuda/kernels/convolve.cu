@@ -55,12 +55,11 @@ template <class T> struct ConvolveTiles {
   static constexpr int warps = 8, threads = warps * Thread::warp_size, keys_per_lane = 4, pack = sizeof(C) == 4 ? 4 : 2;
   static constexpr index_t tile = Thread::warp_size * keys_per_lane;
   Convolution at;
-  Global<const T> x, bias;
+  Global<const T> x, bias;  // bias: null without one
   Global<const C> packed;
   Global<T> y;
   TileUnits units;
   Divisor tile_width;
-  bool has_bias;
 
   WHENCE_HD index_t width() const { return tile_width.by(); }
   std::size_t shared_bytes() const {
@@ -90,7 +89,7 @@ template <class T> struct ConvolveTiles {
     Number<C> sums[outputs_at_once][keys_per_lane];
     for (int u = 0; u < outputs_at_once; ++u) {
       const index_t o = block * outputs_at_once + u;
-      const Number<C> start = has_bias && o < at.outputs ? load<C>(bias, o) : Number<C>(C(0));
+      const Number<C> start = bias && o < at.outputs ? load<C>(bias, o) : Number<C>(C(0));
       for (int m = 0; m < keys_per_lane; ++m) sums[u][m] = start;
     }
     index_t term = block * at.terms();
@@ -198,7 +197,7 @@ bool convolve_in_tiles(
     constexpr index_t tile = ConvolveTiles<T>::tile;
     const index_t width = tile + at.taps - 1;
     const ConvolveTiles<T> kernel{at, global<const T>(x), global<const T>(bias), global<const C>(packed), global<T>(y),
-        TileUnits::of(at, tile), {width, at.channels * width}, bias.defined()};
+        TileUnits::of(at, tile), {width, at.channels * width}};
     if (kernel.shared_bytes() > most_shared_bytes) return false;
     launch_kernel(
         kernel, {.blocks = std::min<index_t>(kernel.units.count, 2048), .shared_bytes = kernel.shared_bytes()});
@@ -207,7 +206,14 @@ bool convolve_in_tiles(
   return false;
 }
 
-// [1, o c t] in the type that sums are made in; undefined when no tile fits.
+// [chunks, o c t] as [1, o c t], in the type that sums are made in.
+Tensor summed(CudaKernels& kernels, const Tensor& partial) {
+  const Tensor total = Tensor::empty({1, partial.size(1)}, partial.dtype(), partial.device());
+  kernels.reduce(Reduction::sum, partial, total);
+  return total;
+}
+
+// Undefined when no tile fits.
 template <class T>
 Tensor weight_gradient_in_tiles(CudaKernels& kernels, const Convolution& at, const Tensor& x, const Tensor& dy) {
   if constexpr (!std::is_same_v<T, Dual>) {
@@ -233,9 +239,7 @@ Tensor weight_gradient_in_tiles(CudaKernels& kernels, const Convolution& at, con
     const Tensor partial = Tensor::empty({chunks, at.outputs * at.terms()}, dtype_of<C>, x.device());
     kernel.partial = global<C>(partial);
     launch_kernel(kernel, {.blocks = chunks * groups, .shared_bytes = kernel.shared_bytes()});
-    const Tensor total = Tensor::empty({1, partial.size(1)}, partial.dtype(), x.device());
-    kernels.reduce(Reduction::sum, partial, total);
-    return total;
+    return summed(kernels, partial);
   }
   return {};
 }
@@ -248,9 +252,7 @@ Tensor weight_gradient_plainly(CudaKernels& kernels, const Convolution& at, cons
   const Tensor partial = Tensor::empty({blocks_for(rows, each), size}, dtype_of<C>, x.device());
   launch("convolve_keys", x.device(), partial.numel(),
       KernelGradientPlain<T>{at, x.data<T>(), dy.data<T>(), partial.data<C>(), each}, each * at.keys_out);
-  const Tensor total = Tensor::empty({1, size}, partial.dtype(), x.device());
-  kernels.reduce(Reduction::sum, partial, total);
-  return total;
+  return summed(kernels, partial);
 }
 
 }  // namespace

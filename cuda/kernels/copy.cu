@@ -1,7 +1,8 @@
 // fill, copy and masked: what moves numbers without computing.
+#include <algorithm>
+
 #include "cuda/kernels/kernels.h"
-#include "cuda/kernels/transpose.h"
-#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/many_tensors.h"
 #include "cuda/vocabulary/packs.h"
 #include "tensor/device/launch.h"
 #include "tensor/strided_index.h"
@@ -49,21 +50,100 @@ template <class T> struct Move {
   }
 };
 
-// Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d].
-// Per element: 1 number read, 1 written, no operation: memory.
-template <class T, int pack> struct MoveRows {
-  static constexpr const char* name = "copy, rows in packs";
-  static constexpr int threads = copy_threads;
+template <class T> struct MovedTensor {
   StridedIndex<2> index;  // of packs
   Global<const T> from;
   Global<T> to;
+  index_t count, first_chunk;  // packs; a chunk is a block's
+};
+
+// Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d]; of one tensor, or of several
+// that may differ in everything else.
+// Per element: 1 number read, 1 written, no operation: memory.
+template <class T, int pack, int most> struct MoveRows {
+  static constexpr const char* name = "copy, rows in packs";
+  static constexpr int threads = copy_threads;
+  gpu::ManyTensors<MovedTensor<T>, most> all;
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = t.block() * threads + t.index();
-    if (i >= index.count()) return;
-    const auto at = index(i);
-    gpu::store_pack<pack>(to, at[1], gpu::load_pack<pack>(from, at[0]));
+    const MovedTensor<T>& mine = all.entry[all.of_chunk(t.block())];
+    const index_t i = (t.block() - mine.first_chunk) * threads + t.index();
+    if (i >= mine.count) return;
+    const auto at = mine.index(i);
+    gpu::store_pack<pack>(mine.to, at[1], gpu::load_pack<pack>(mine.from, at[0]));
   }
 };
+
+// ---- Copies whose axes are turned. A tile goes through shared memory, so that both sides are read and written along
+// their own rows.
+
+constexpr int tile_edge = 32;
+
+// The other axes count planes of tiles. A block copies one tile: [down, along] of `to`, where `along` is contiguous in
+// `to` and `down` in `from`. The tile has a spare column, so that its columns too lie in different banks.
+// Per element: 1 number read, 1 written, no operation: memory.
+template <class T> struct TransposeTiles {
+  static constexpr const char* name = "copy, turned";
+  static constexpr int threads = 256, step = threads / tile_edge;
+  StridedIndex<2> planes;  // of from and to
+  Global<const T> from;
+  Global<T> to;
+  index_t along, down, from_along, to_down;  // extents; strides
+  Divisor tiles_along, tiles_in_plane;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const auto [plane_number, in_plane] = tiles_in_plane(t.block());
+    const auto [tile_down, tile_along] = tiles_along(in_plane);
+    const auto plane = planes(plane_number);
+    const index_t first_along = tile_along * tile_edge, first_down = tile_down * tile_edge;
+    const gpu::Shared<T> tile = t.template shared<T>(tile_edge * (tile_edge + 1));
+    for (int row = t.warp(); row < tile_edge; row += step) {
+      const index_t a = first_along + row, d = first_down + t.lane();
+      if (a < along && d < down) tile[row * (tile_edge + 1) + t.lane()] = from[plane[0] + a * from_along + d];
+    }
+    t.sync();
+    for (int row = t.warp(); row < tile_edge; row += step) {
+      const index_t d = first_down + row, a = first_along + t.lane();
+      if (a < along && d < down) to[plane[1] + d * to_down + a] = tile[t.lane() * (tile_edge + 1) + row];
+    }
+  }
+};
+
+// The axis along which x is contiguous and longer than one; -1 when there is none.
+int contiguous_axis(const Tensor& x) {
+  for (int axis = x.rank() - 1; axis >= 0; --axis)
+    if (x.strides()[axis] == 1 && x.size(axis) > 1) return axis;
+  return -1;
+}
+
+// Whether this was such a copy; if not, nothing is done.
+template <class T> bool transpose(const Tensor& from, const Tensor& to) {
+  const int along = contiguous_axis(to), down = contiguous_axis(from);
+  if (along < 0 || down < 0 || along == down) return false;
+  Shape shape;
+  Strides of_from, of_to;
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    if (axis == along || axis == down) continue;
+    shape.push_back(to.size(axis));
+    of_from.push_back(from.strides()[axis]);
+    of_to.push_back(to.strides()[axis]);
+  }
+  const index_t tiles_along = gpu::blocks_for(to.size(along), tile_edge),
+                tiles_in_plane = tiles_along * gpu::blocks_for(to.size(down), tile_edge),
+                blocks = numel(shape) * tiles_in_plane;
+  const TransposeTiles<T> kernel{.planes = StridedIndex<2>(shape, {of_from, of_to}),
+      .from = gpu::global<const T>(from),
+      .to = gpu::global<T>(to),
+      .along = to.size(along),
+      .down = to.size(down),
+      .from_along = from.strides()[along],
+      .to_down = to.strides()[down],
+      .tiles_along = {tiles_along, blocks},
+      .tiles_in_plane = {tiles_in_plane, blocks}};
+  gpu::launch_kernel(kernel, {.blocks = blocks, .shared_bytes = gpu::shared_bytes_for<T>(tile_edge * (tile_edge + 1))});
+  return true;
+}
+
+// ---- Masks.
 
 // y = mask ? x : value
 template <class T> struct Masked {
@@ -106,26 +186,34 @@ template <class T> struct MaskedRows {
   }
 };
 
-template <class T, int pack> bool move_rows(const StridedIndex<2>& index, const Tensor& from, const Tensor& to) {
-  const bool fit = index.has_packs(pack) && index.inner_step(0) == 1 && index.inner_step(1) == 1 &&
-                   gpu::begins_with_pack(from, pack) && gpu::begins_with_pack(to, pack);
-  if (!fit) return false;
-  const MoveRows<T, pack> kernel{index.in_packs(pack), gpu::global<const T>(from), gpu::global<T>(to)};
-  gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), copy_threads)});
+// False, with nothing done, where rows of a tensor have no packs.
+template <class T, int pack, int most> bool move_rows(std::span<const Tensor> from, std::span<const Tensor> to) {
+  MoveRows<T, pack, most> kernel;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    if (to[k].numel() == 0) continue;
+    const StridedIndex<2> index(to[k].shape(), {from[k].strides(), to[k].strides()});
+    const bool fits = index.has_packs(pack) && index.inner_step(0) == 1 && index.inner_step(1) == 1 &&
+                      gpu::begins_with_pack(from[k], pack) && gpu::begins_with_pack(to[k], pack);
+    if (!fits || kernel.all.full()) return false;
+    const StridedIndex<2> packs = index.in_packs(pack);
+    kernel.all.add({packs, gpu::global<const T>(from[k]), gpu::global<T>(to[k]), packs.count(), 0}, copy_threads);
+  }
+  gpu::launch_kernel(kernel, {.blocks = kernel.all.chunks});
   return true;
 }
 
 // By the widest packs that fit; through a tile where the axes are turned; else one by one.
 template <class T> void move(const Tensor& from, const Tensor& to) {
-  const StridedIndex<2> index(to.shape(), {from.strides(), to.strides()});
-  if constexpr (gpu::pack_size<T> > 1) {
-    if (move_rows<T, gpu::pack_size<T>>(index, from, to)) return;
+  constexpr int pack = gpu::pack_size<T>;
+  if constexpr (pack > 1) {
+    if (move_rows<T, pack, 1>({&from, 1}, {&to, 1})) return;
   }
-  if constexpr (gpu::pack_size<T> > 4) {
-    if (move_rows<T, gpu::pack_size<T> / 4>(index, from, to)) return;
+  if constexpr (pack > 4) {
+    if (move_rows<T, pack / 4, 1>({&from, 1}, {&to, 1})) return;
   }
-  if (gpu::transpose<T>(from, to)) return;
-  launch("copy", to.device(), to.numel(), Move<T>{index, from.data<T>(), to.data<T>()});
+  if (transpose<T>(from, to)) return;
+  launch("copy", to.device(), to.numel(),
+      Move<T>{{to.shape(), {from.strides(), to.strides()}}, from.data<T>(), to.data<T>()});
 }
 
 }  // namespace
@@ -146,6 +234,15 @@ void CudaKernels::copy(const Tensor& from, const Tensor& to) {
   if (to.numel() == 0) return;
   if (from.dtype() != to.dtype()) return cast(from, to);
   visit(to.dtype(), [&]<class T>(Type<T>) { move<T>(from, to); });
+}
+
+// In one launch: the weights of what is multiplied at once, and its heads on their way together.
+void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to) {
+  const auto as_first = [&](const Tensor& x) { return x.dtype() == to[0].dtype(); };
+  bool done = from.empty();
+  if (!done && std::ranges::all_of(from, as_first) && std::ranges::all_of(to, as_first))
+    visit(to[0].dtype(), [&]<class T>(Type<T>) { done = move_rows<T, gpu::pack_size<T>, 8>(from, to); });
+  if (!done) JoinedKernels::copy_all(from, to);
 }
 
 void CudaKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {

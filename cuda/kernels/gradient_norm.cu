@@ -24,7 +24,6 @@ template <class T> struct SquareChunks {
   static constexpr int threads = 256, pack = pack_size<T>;
   ManyTensors<SquaresTensor<T>, 100> all;
   Global<double> partial;
-  index_t first_partial;
   double unit;
 
   WHENCE_HD Number<double> squared(Number<double> value) const {
@@ -43,7 +42,7 @@ template <class T> struct SquareChunks {
     }
     for (index_t i = packs_end + t.index(); i < end; i += threads) sum += squared(load<double>(tensor.x, i));
     sum = block_reduce<threads>(t, sum, Plus{});
-    if (t.index() == 0) store(partial, first_partial + t.block(), sum);
+    if (t.index() == 0) store(partial, all.chunks_before + t.block(), sum);
   }
 };
 
@@ -79,31 +78,6 @@ struct ClipScale {
   }
 };
 
-// All tensors of one dtype, as many at a time as the kernel's table holds. Their chunks follow each other in `partial`.
-template <class T> class SquareLaunches {
- public:
-  SquareLaunches(double unit, const Tensor& partial, index_t& done) : done_(done) {
-    kernel_.partial = global<double>(partial);
-    kernel_.unit = unit;
-  }
-  void add(const Tensor& x) {
-    if (x.numel() == 0) return;
-    if (kernel_.all.full()) run();
-    kernel_.all.add({global<const T>(x), x.numel(), 0, begins_with_pack(x, pack_size<T>)}, chunk_length);
-  }
-  void run() {
-    kernel_.first_partial = done_;
-    launch_kernel(kernel_,
-        {.blocks = kernel_.all.chunks, .shared_bytes = block_reduce_bytes<SquareChunks<T>::threads, Number<double>>});
-    done_ += kernel_.all.chunks;
-    kernel_.all.clear();
-  }
-
- private:
-  SquareChunks<T> kernel_{};
-  index_t& done_;
-};
-
 }  // namespace
 }  // namespace gpu
 
@@ -116,10 +90,15 @@ void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const T
   }
   const Tensor partial = Tensor::empty({chunks}, DType::f64, total.device());
   const auto run = [&]<class T>(Type<T>) {
-    gpu::SquareLaunches<T> launches(unit, partial, done);
-    for (const Tensor& each : x)
-      if (each.dtype() == dtype_of<T>) launches.add(each);
-    launches.run();
+    using Kernel = gpu::SquareChunks<T>;
+    Kernel kernel{.all = {.chunks_before = done}, .partial = gpu::global<double>(partial), .unit = unit};
+    constexpr std::size_t shared_bytes = gpu::block_reduce_bytes<Kernel::threads, gpu::Number<double>>;
+    gpu::launch_in_turns(kernel, x, gpu::chunk_length, shared_bytes, [](const Tensor& each) {
+      const bool fits = each.dtype() == dtype_of<T>;
+      return gpu::SquaresTensor<T>{gpu::global<const T>(fits ? each : Tensor()), fits ? each.numel() : 0, 0,
+          fits && gpu::begins_with_pack(each, gpu::pack_size<T>)};
+    });
+    done = kernel.all.chunks_before;
   };
   run(Type<Float16>{});
   run(Type<BFloat16>{});

@@ -69,24 +69,19 @@ void multiply_duals(const Tensor& a, const Tensor& b, double alpha, bool adds, c
 // A product that is one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. False:
 // nothing was done.
 bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
-  if (out.rank() != 2) return false;
+  if (out.rank() != 2 || out.numel() == 0 || a.size(-1) == 0 || out.dtype() == DType::dual) return false;
   const Tensor left = readable(a), right = readable(b);
   const BlasProduct product{out.dtype(), left.size(0), right.size(1), left.size(1), *blas_matrix(left),
       *blas_matrix(right), out.bytes(), alpha, 0, 1, leading_of(out)};
   return whence::multiply_fused(product, epilogue);
 }
 
-bool has_blas(DType dtype) { return dtype != DType::dual; }
-
 }  // namespace
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;
   const bool empty_sum = a.size(-1) == 0;
-  if (bias && !empty_sum && has_blas(out.dtype()) && bias->is_contiguous() &&
-      multiply_fused(a, b, alpha, {.bias = bias->bytes()}, out)) {
-    return;
-  }
+  if (bias && bias->is_contiguous() && multiply_fused(a, b, alpha, {.bias = bias->bytes()}, out)) return;
   if (bias)
     copy(raw::expand(*bias, out.shape()), out);  // what the product is added to
   else if (empty_sum)
@@ -98,23 +93,20 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
 
 void CudaKernels::matmul_gelu(
     const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
-  const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype()) && (!bias || bias->is_contiguous());
   const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
-  if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
+  if ((!bias || bias->is_contiguous()) && multiply_fused(a, b, 1, epilogue, out)) return;
   JoinedKernels::matmul_gelu(a, b, bias, before, out);
 }
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
-  const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
-  if (fits && multiply_fused(a, b, 1, {.row_sums = sums.bytes()}, out)) return;
+  if (multiply_fused(a, b, 1, {.row_sums = sums.bytes()}, out)) return;
   JoinedKernels::matmul_row_sums(a, b, out, sums);
 }
 
 void CudaKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
-  const bool fits = out.numel() > 0 && a.size(-1) > 0 && has_blas(out.dtype());
   const BlasEpilogue epilogue{.gelu_at = before.bytes(), .column_sums = sums.defined() ? sums.bytes() : nullptr};
-  if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
+  if (multiply_fused(a, b, 1, epilogue, out)) return;
   JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
 }
 

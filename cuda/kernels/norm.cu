@@ -1,6 +1,6 @@
 // Normalisation of rows: y = n w + b with n = (x - mean) rstd. Layer norm: rstd = 1 / sqrt(var + epsilon). Root mean
-// square norm: the same with mean 0 and without b. Of a residual stream the sum that is normed is made on the way. And
-// their backward.
+// square norm: the same with mean 0 and without b. With `added` the residual is added first, and the sum normalised. Below:
+// all their gradients.
 #include <algorithm>
 
 #include "cuda/kernels/kernels.h"
@@ -12,12 +12,11 @@ namespace {
 
 template <class T> struct NormTensors {
   using C = compute_t<T>;
-  Global<const T> x, added, weight, bias;
+  Global<const T> x, added, weight, bias;  // added: null, or `sum` = x + added is normed instead of x
   Global<T> sum, y;
-  Global<C> mean, rstd;  // [rows], what backward starts from
+  Global<C> mean, rstd;  // [rows], what backward starts from; mean: null without centring, as bias
   index_t rows, width;
-  C share, epsilon;      // share: 1 / width
-  bool centered, joins;  // layer norm: with mean and bias; `sum` = x + added is normed instead of x
+  C share, epsilon;  // share: 1 / width
 };
 
 // Two passes over the row: the mean first, then squares of differences from it, which do not cancel.
@@ -34,33 +33,35 @@ template <class T, class P> struct NormRows {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= of.rows) return;
-    RowPart<T, P> values(of.joins ? Global<const T>(of.sum) : of.x, row * of.width);
-    if (of.joins)
+    RowPart<P, StoredRow<T>> values({of.added ? Global<const T>(of.sum) : of.x, row * of.width});
+    if (of.added)
       join(team, values, row);
     else
       values.hold(team, of.width);
     Number<C> center = Number<C>(C(0));
-    if (of.centered) center = total(team, values, [](Number<C> v) { return v; }) * Number<C>(of.share);
+    if (of.mean) center = total(team, values, [](Number<C> v) { return v; }) * Number<C>(of.share);
     const Number<C> spread = total(team, values, [center](Number<C> v) { return (v - center) * (v - center); });
     const Number<C> scale = Number<C>(C(1)) / math::sqrt(spread * Number<C>(of.share) + Number<C>(of.epsilon));
     write(team, values, row, center, scale);
     if (team.member() != 0) return;
-    if (of.centered) store(of.mean, row, center);
+    if (of.mean) store(of.mean, row, center);
     store(of.rstd, row, scale);
   }
 
   // What is normed are the sums as they are stored: backward reads them.
-  WHENCE_HD void join(const Team<P>& team, RowPart<T, P>& values, index_t row) const {
+  WHENCE_HD void join(const Team<P>& team, RowPart<P, StoredRow<T>>& values, index_t row) const {
     team.each_pack(of.width, [&](int p, index_t j) {
-      auto pack = load_numbers<C, P::pack>(of.x, row * of.width + j);
-      const auto more = load_numbers<C, P::pack>(of.added, row * of.width + j);
-      for (int k = 0; k < P::pack; ++k) pack.of[k] = from_stored<C>(to_stored<T>(pack.of[k] + more.of[k]));
-      store_numbers(of.sum, row * of.width + j, pack);
-      values.hold(p, pack);
+      const auto a = load_numbers<C, P::pack>(of.x, row * of.width + j);
+      const auto b = load_numbers<C, P::pack>(of.added, row * of.width + j);
+      Pack<T, P::pack> sum;
+      for (int k = 0; k < P::pack; ++k) sum.of[k] = to_stored<T>(a.of[k] + b.of[k]);
+      store_pack(of.sum, row * of.width + j, sum);
+      values.hold(p, sum);
     });
   }
 
-  template <class F> WHENCE_HD Number<C> total(const Team<P>& team, const RowPart<T, P>& values, const F& term) const {
+  template <class F>
+  WHENCE_HD Number<C> total(const Team<P>& team, const RowPart<P, StoredRow<T>>& values, const F& term) const {
     Number<C> sum = Number<C>(C(0));
     team.each_pack(of.width, [&](int p, index_t j) {
       const auto pack = values(p, j);
@@ -69,13 +70,13 @@ template <class T, class P> struct NormRows {
     return team.reduce(sum, Plus{});
   }
 
-  WHENCE_HD void write(
-      const Team<P>& team, const RowPart<T, P>& values, index_t row, Number<C> center, Number<C> scale) const {
+  WHENCE_HD void write(const Team<P>& team, const RowPart<P, StoredRow<T>>& values, index_t row, Number<C> center,
+      Number<C> scale) const {
     team.each_pack(of.width, [&](int p, index_t j) {
       auto pack = values(p, j);
       const auto gain = load_numbers<C, P::pack>(of.weight, j);
       for (int k = 0; k < P::pack; ++k) pack.of[k] = (pack.of[k] - center) * scale * gain.of[k];
-      if (of.centered) {
+      if (of.mean) {
         const auto shift = load_numbers<C, P::pack>(of.bias, j);
         for (int k = 0; k < P::pack; ++k) pack.of[k] = pack.of[k] + shift.of[k];
       }
@@ -90,61 +91,13 @@ inline index_t chunk_of(index_t rows) { return std::max<index_t>(16, blocks_for(
 
 template <class T> struct NormGradients {
   using C = compute_t<T>;
-  Global<const T> x, weight, dy, dsum;
-  Global<const C> mean, rstd;
-  Global<T> dx;
-  Global<C> dweight, dbias;  // [chunks, width]: sums over each chunk's rows
+  Global<const T> x, weight, dy, dsum;  // dsum: null without a residual
+  Global<const C> mean, rstd;           // mean: null without centring
+  Global<T> dx;                         // null: not wanted
+  Global<C> dweight, dbias;             // [chunks, width]: sums over each chunk's rows; null: not wanted
   index_t rows, width, chunk;
   C share;  // 1 / width
-  bool centered, with_dsum, wants_dx, wants_dweight, wants_dbias;
 };
-
-// A value of each member of a team joined, row after row. Two sets of slots take turns: a thread that still reads one
-// set meets no writer, since the barrier of the other set lies between.
-template <class P, class V> class JoinedInTurn {
- public:
-  static constexpr int warps = P::by_warp ? 0 : P::threads / Thread::warp_size;
-  static constexpr std::size_t shared_bytes = Slots<V>::bytes(2 * warps);
-  WHENCE_HD explicit JoinedInTurn(Thread& t) : slots_(t, 2 * warps) {}
-
-  template <class Join> WHENCE_HD V operator()(Thread& t, V value, const Join& join) {
-    value = warp_reduce(t, value, join);
-    if constexpr (!P::by_warp) {
-      first_slot_ = first_slot_ == 0 ? warps : 0;
-      if (t.lane() == 0) slots_.set(first_slot_ + t.warp(), value);
-      t.sync();
-      value = warp_reduce<warps>(t, slots_.get(first_slot_ + (t.lane() & (warps - 1))), join);
-    }
-    return value;
-  }
-
- private:
-  Slots<V> slots_;
-  int first_slot_ = 0;
-};
-
-// One thread's part of a row, of packs as they are stored: 16-bit numbers take half of the registers that they are
-// computed in.
-template <class T, class P> class StoredPart {
- public:
-  using C = compute_t<T>;
-  WHENCE_HD StoredPart(Global<const T> from, index_t begin) : from_(from), begin_(begin) {}
-  WHENCE_HD void hold(const Team<P>& team, index_t width) {
-    team.each_pack(width, [this](int p, index_t j) { held_[p] = load_pack<P::pack>(from_, begin_ + j); });
-  }
-  WHENCE_HD Numbers<C, P::pack> operator()(int p, index_t) const {
-    Numbers<C, P::pack> numbers;
-    for (int k = 0; k < P::pack; ++k) numbers.of[k] = from_stored<C>(held_[p].of[k]);
-    return numbers;
-  }
-
- private:
-  Global<const T> from_;
-  index_t begin_;
-  Pack<T, P::pack> held_[P::packs];
-};
-template <class T, class P>
-using HeldPart = std::conditional_t<(P::packs > 0 && P::pack > 1), StoredPart<T, P>, RowPart<T, P>>;
 
 // The gradients of all that a chunk of rows has. With n = (x - mean) rstd and g = dy w:
 //   dx = rstd (g - mean(g) - n mean(g n)) + dsum,  dw = sum over rows of dy n,  db = sum over rows of dy
@@ -154,13 +107,12 @@ using HeldPart = std::conditional_t<(P::packs > 0 && P::pack > 1), StoredPart<T,
 // twice, and the sums of its columns are read and written too.
 template <class T, class P> struct NormBackward {
   static constexpr const char* name = "norm_backward";
-  static constexpr int threads = P::threads;
-  static constexpr int warps = threads / Thread::warp_size;
+  static constexpr int threads = P::threads, warps = threads / Thread::warp_size;
   static constexpr unsigned blocks_at_once = 512 / threads;  // 128 registers: all chunks live on a large GPU together
   using C = compute_t<T>;
   using Pack = Numbers<C, P::pack>;
   using Sums = Pair<Number<C>, Number<C>>;  // of g and of g n
-  using Joined = JoinedInTurn<P, Sums>;
+  using OfWarps = WarpValues<P::by_warp ? 0 : threads, Sums, 2>;
   struct Columns {
     Pack dw[P::packs > 0 ? P::packs : 1], db[P::packs > 0 ? P::packs : 1];
   };
@@ -171,21 +123,21 @@ template <class T, class P> struct NormBackward {
   WHENCE_HD static constexpr index_t padded(index_t j) { return j + j / Thread::warp_size; }
   WHENCE_HD static constexpr index_t numbers_of_warps(index_t width) { return P::by_warp ? warps * padded(width) : 0; }
   static constexpr std::size_t shared_bytes(index_t width) {
-    return Joined::shared_bytes + 2 * shared_bytes_for<C>(static_cast<std::size_t>(numbers_of_warps(width)));
+    return OfWarps::shared_bytes + 2 * shared_bytes_for<C>(static_cast<std::size_t>(numbers_of_warps(width)));
   }
 
   WHENCE_HD void operator()(Thread& t) const {
     const Team<P> team(t);
     const index_t begin = t.block() * of.chunk, end = begin + of.chunk < of.rows ? begin + of.chunk : of.rows;
-    Joined joined(t);
+    OfWarps of_warps(t);
     Columns columns;
     for (int p = 0; p < P::packs; ++p)
       for (int k = 0; k < P::pack; ++k) columns.dw[p].of[k] = columns.db[p].of[k] = Number<C>(C(0));
     for (index_t row = begin + (P::by_warp ? t.warp() : 0); row < end; row += P::rows_per_block) {
-      HeldPart<T, P> values(of.x, row * of.width), gradient(of.dy, row * of.width);
+      RowPart<P, StoredRow<T>> values({of.x, row * of.width}), gradient({of.dy, row * of.width});
       values.hold(team, of.width);
       gradient.hold(team, of.width);
-      const Number<C> scale = load<C>(of.rstd, row), center = of.centered ? load<C>(of.mean, row) : Number<C>(C(0));
+      const Number<C> scale = load<C>(of.rstd, row), center = of.mean ? load<C>(of.mean, row) : Number<C>(C(0));
       Sums sums{Number<C>(C(0)), Number<C>(C(0))};
       team.each_pack(of.width, [&](int p, index_t j) {
         auto n = values(p, j);
@@ -199,16 +151,19 @@ template <class T, class P> struct NormBackward {
         }
         add(columns, p, j, n, dy, t.block(), row == begin);
       });
-      if (!of.wants_dx) continue;
-      sums = joined(t, sums, PlusBoth{});
-      const Number<C> mean_g = of.centered ? Number<C>(sums.first * Number<C>(of.share)) : Number<C>(C(0));
+      if (!of.dx) continue;
+      if constexpr (P::by_warp)
+        sums = team.reduce(sums, PlusBoth{});
+      else
+        sums = of_warps.reduce(t, sums, PlusBoth{});
+      const Number<C> mean_g = of.mean ? Number<C>(sums.first * Number<C>(of.share)) : Number<C>(C(0));
       const Number<C> slope = sums.second * Number<C>(of.share) * scale;  // mean(g n) rstd
       team.each_pack(of.width, [&](int p, index_t j) {
         const auto n = values(p, j), gain = load_numbers<C, P::pack>(of.weight, j);
         auto g = gradient(p, j);
         for (int k = 0; k < P::pack; ++k)
           g.of[k] = scale * (g.of[k] * gain.of[k] - mean_g - (n.of[k] - center) * slope);
-        if (of.with_dsum) {
+        if (of.dsum) {
           const auto more = load_numbers<C, P::pack>(of.dsum, row * of.width + j);
           for (int k = 0; k < P::pack; ++k) g.of[k] = g.of[k] + more.of[k];
         }
@@ -219,8 +174,8 @@ template <class T, class P> struct NormBackward {
       store_sums_of_warps(t, team, columns);
     else if constexpr (P::packs > 0)
       team.each_pack(of.width, [&](int p, index_t j) {
-        if (of.wants_dweight) store_numbers(of.dweight, t.block() * of.width + j, columns.dw[p]);
-        if (of.wants_dbias) store_numbers(of.dbias, t.block() * of.width + j, columns.db[p]);
+        if (of.dweight) store_numbers(of.dweight, t.block() * of.width + j, columns.dw[p]);
+        if (of.dbias) store_numbers(of.dbias, t.block() * of.width + j, columns.db[p]);
       });
   }
 
@@ -230,8 +185,8 @@ template <class T, class P> struct NormBackward {
     if constexpr (P::packs > 0) {
       for (int k = 0; k < P::pack; ++k) columns.dw[p].of[k] += dy_n.of[k], columns.db[p].of[k] += dy.of[k];
     } else {
-      if (of.wants_dweight) add_in_memory(of.dweight, chunk * of.width + j, dy_n, first);
-      if (of.wants_dbias) add_in_memory(of.dbias, chunk * of.width + j, dy, first);
+      if (of.dweight) add_in_memory(of.dweight, chunk * of.width + j, dy_n, first);
+      if (of.dbias) add_in_memory(of.dbias, chunk * of.width + j, dy, first);
     }
   }
   WHENCE_HD static void add_in_memory(Global<C> sums, index_t i, Pack more, bool first) {
@@ -253,8 +208,8 @@ template <class T, class P> struct NormBackward {
     });
     t.sync();
     for (index_t j = t.index(); j < of.width; j += threads) {
-      if (of.wants_dweight) store(of.dweight, t.block() * of.width + j, sum_of_warps(dw, j));
-      if (of.wants_dbias) store(of.dbias, t.block() * of.width + j, sum_of_warps(db, j));
+      if (of.dweight) store(of.dweight, t.block() * of.width + j, sum_of_warps(dw, j));
+      if (of.dbias) store(of.dbias, t.block() * of.width + j, sum_of_warps(db, j));
     }
   }
   WHENCE_HD Number<C> sum_of_warps(Shared<C> sums, index_t j) const {
@@ -296,23 +251,8 @@ template <class T> struct NormJoin {
 
 template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
-// How much of a row a thread holds: of x and dy what is stored, and of each column two sums. So less than
-// with_held_part holds, that all stays below 128 registers.
-template <class T, int pack, class F> void with_summed_part_of_pack(index_t width, const F& run) {
-  constexpr int number = static_cast<int>(sizeof(compute_t<T>)), most = pack == 1 ? 48 : 96;
-  constexpr int few = std::max(32 / number / pack, 1), many = most / number / pack;
-  if (width <= 32 * few * pack) return run(Part<32, pack, few>{});
-  if (width <= 32 * many * pack) return run(Part<32, pack, many>{});
-  if (width <= 256 * few * pack) return run(Part<256, pack, few>{});
-  if (width <= 256 * many * pack) return run(Part<256, pack, many>{});
-  run(Part<512, pack, 0>{});
-}
-template <class T, class F> void with_summed_part(index_t width, bool packs, const F& run) {
-  if constexpr (pack_size<T> > 1) {
-    if (packs) return with_summed_part_of_pack<T, pack_size<T>>(width, run);
-  }
-  with_summed_part_of_pack<T, 1>(width, run);
-}
+// Of x and dy what is stored, and of each column two sums: less than of one row, that all stays below 128 registers.
+constexpr RowBudget rows_and_sums{.few = 32, .many = 96, .single = 48, .block = 512, .few_by_block = true};
 
 }  // namespace
 }  // namespace whence::gpu
@@ -327,10 +267,19 @@ void CudaKernels::norm(const Tensor& x, const Tensor& added, const Tensor& weigh
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
-    const NormTensors<T> tensors{global<const T>(x), global<const T>(added), global<const T>(weight),
-        global<const T>(bias), global<T>(sum), global<T>(y), global<C>(mean), global<C>(rstd), rows, width,
-        share_of<C>(width), static_cast<C>(epsilon), mean.defined(), added.defined()};
-    with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}), [&]<class P>(P) {
+    const NormTensors<T> tensors{.x = global<const T>(x),
+        .added = global<const T>(added),
+        .weight = global<const T>(weight),
+        .bias = global<const T>(bias),
+        .sum = global<T>(sum),
+        .y = global<T>(y),
+        .mean = global<C>(mean),
+        .rstd = global<C>(rstd),
+        .rows = rows,
+        .width = width,
+        .share = share_of<C>(width),
+        .epsilon = static_cast<C>(epsilon)};
+    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&x, &added, &weight, &bias, &sum, &y}), [&]<class P>(P) {
       using Body = NormRows<T, P>;
       launch_kernel(Body{tensors}, {P::blocks(rows), Body::shared_bytes});
     });
@@ -351,11 +300,20 @@ void CudaKernels::norm_backward(const Tensor& x, const Tensor& weight, const Ten
       return out.defined() ? Tensor::empty({chunks, width}, dtype_of<C>, x.device()) : Tensor();
     };
     const Tensor dw = sums_for(dweight), db = sums_for(dbias);
-    const NormGradients<T> tensors{global<const T>(x), global<const T>(weight), global<const T>(dy),
-        global<const T>(dsum), global<const C>(mean), global<const C>(rstd), global<T>(dx), global<C>(dw),
-        global<C>(db), rows, width, chunk, share_of<C>(width), mean.defined(), dsum.defined(), dx.defined(),
-        dweight.defined(), dbias.defined()};
-    with_summed_part<T>(width, rows_fit_packs<T>(width, {&x, &weight, &dy, &dsum, &dx}), [&]<class P>(P) {
+    const NormGradients<T> tensors{.x = global<const T>(x),
+        .weight = global<const T>(weight),
+        .dy = global<const T>(dy),
+        .dsum = global<const T>(dsum),
+        .mean = global<const C>(mean),
+        .rstd = global<const C>(rstd),
+        .dx = global<T>(dx),
+        .dweight = global<C>(dw),
+        .dbias = global<C>(db),
+        .rows = rows,
+        .width = width,
+        .chunk = chunk,
+        .share = share_of<C>(width)};
+    with_part<T, rows_and_sums>(width, rows_fit_packs<T>(width, {&x, &weight, &dy, &dsum, &dx}), [&]<class P>(P) {
       using Body = NormBackward<T, P>;
       launch_kernel(Body{tensors}, {chunks, Body::shared_bytes(width)});
     });

@@ -1,4 +1,4 @@
-// Unary and binary functions. Contiguous operands have a kernel for each function (contiguous.h). Here, for all other
+// Unary and binary functions. Contiguous operands have a kernel for each function (pointwise.h). Here, for all other
 // strides, the function's name is switched inside the kernel: one kernel per dtype serves all functions, which keeps
 // compile time and binary small; all threads of a launch take the same branch.
 #include "cuda/kernels/kernels.h"
@@ -82,7 +82,8 @@ template <class T> struct BinaryRows {
     const index_t i = t.block() * threads + t.index();
     if (i >= index.count()) return;
     const auto at = index(i);
-    const auto left = operand(a, at[0], a_constant), right = operand(b, at[1], b_constant);
+    const auto left = gpu::load_pack_of<pack>(a, at[0], a_constant),
+               right = gpu::load_pack_of<pack>(b, at[1], b_constant);
     Pack<T, pack> to;
     visit(function, [&]<class F>(F) {
       for (int k = 0; k < pack; ++k) to.of[k] = gpu::to_stored<T>(F::value(number(left, k), number(right, k)));
@@ -90,12 +91,6 @@ template <class T> struct BinaryRows {
     gpu::store_pack<pack>(y, i * pack, to);
   }
   WHENCE_HD static Number<C> number(const Pack<T, pack>& from, int k) { return gpu::from_stored<C>(from.of[k]); }
-  WHENCE_HD static Pack<T, pack> operand(Global<const T> from, index_t i, bool constant) {
-    if (!constant) return gpu::load_pack<pack>(from, i);
-    Pack<T, pack> all;
-    for (int k = 0; k < pack; ++k) all.of[k] = gpu::to_stored<T>(gpu::load<C>(from, i));
-    return all;
-  }
 };
 
 // Whether all are one run of memory that can be read in packs of 16 bytes. Duals have no such kernels.

@@ -81,19 +81,14 @@ template <class T, class F> struct BinaryPacks {  // y = f(a, b)
     walk(
         t,
         [&](index_t i) {
-          const auto left = operand(a, a_constant, i), right = operand(b, b_constant, i);
+          const auto left = load_pack_of<pack>(a, a_constant ? 0 : i, a_constant),
+                     right = load_pack_of<pack>(b, b_constant ? 0 : i, b_constant);
           Pack<T, pack> to;
           for (int k = 0; k < pack; ++k)
             to.of[k] = to_stored<T>(F::value(from_stored<C>(left.of[k]), from_stored<C>(right.of[k])));
           store_pack<pack>(y, i, to);
         },
         [&](index_t i) { store(y, i, F::value(load<C>(a, a_constant ? 0 : i), load<C>(b, b_constant ? 0 : i))); });
-  }
-  WHENCE_HD static Pack<T, pack> operand(Global<const T> from, bool constant, index_t i) {
-    if (!constant) return load_pack<pack>(from, i);
-    Pack<T, pack> all;
-    for (int k = 0; k < pack; ++k) all.of[k] = to_stored<T>(load<C>(from, 0));
-    return all;
   }
 };
 

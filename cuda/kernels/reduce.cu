@@ -1,5 +1,5 @@
-// Sums and maxima over any axes, and argmax. Neighbouring axes of one kind are merged, then one group of reduced axes
-// after another goes, the last first. Long runs are cut into chunks at fixed places; the chunks' results are reduced in
+// Sums and maxima over any axes, and argmax. Neighbouring axes of one kind are merged. Reduced axes are then summed away
+// one at a time, from the last to the first. Long runs are cut into chunks at fixed places; the chunks' results are reduced in
 // turn, by a fixed tree.
 #include <limits>
 
@@ -117,7 +117,7 @@ template <class In, class Out>
 void run_level(const Pass& pass, Way way, bool packs, const Tensor& x, const Tensor& out) {
   if (way == Way::team) {
     const index_t rows = pass.outputs * pass.chunks;
-    return with_passing_part<In, 256>(pass.count, packs, [&]<class P>(P) {
+    return with_part<In, passing(256)>(pass.count, packs, [&]<class P>(P) {
       using Body = ReduceRows<In, Out, P>;
       launch_kernel(Body{pass, global<const In>(x), global<Out>(out)}, {P::blocks(rows), Body::shared_bytes});
     });
@@ -190,10 +190,9 @@ template <class T, class P> struct ArgmaxRows {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
-    const RowPart<T, P> values(x, row * width);
     Best<C> best{lowest<C>(), width};
-    team.each_pack(width, [&](int p, index_t j) {
-      const auto pack = values(p, j);
+    team.each_pack(width, [&](int, index_t j) {
+      const auto pack = load_numbers<C, P::pack>(x, row * width + j);
       for (int k = 0; k < P::pack; ++k) best = Better{}(best, Best<C>{pack.of[k], j + k});
     });
     best = team.reduce(best, Better{});
@@ -218,7 +217,7 @@ void CudaKernels::argmax(const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("argmax", x.dtype(), [&]<class T>(Type<T>) {
-    with_passing_part<T, 256>(width, rows_fit_packs<T>(width, {&x}), [&]<class P>(P) {
+    with_part<T, passing(256)>(width, rows_fit_packs<T>(width, {&x}), [&]<class P>(P) {
       using Body = ArgmaxRows<T, P>;
       launch_kernel(Body{global<const T>(x), global<index_t>(out), rows, width}, {P::blocks(rows), Body::shared_bytes});
     });

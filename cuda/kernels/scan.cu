@@ -10,8 +10,8 @@ template <class T, class P> struct CumulativeSum {
   static constexpr const char* name = "cumulative_sum";
   static constexpr int threads = P::threads;
   using C = compute_t<T>;
-  using BlockSum = BlockSumBefore<threads, Number<C>>;
-  static constexpr std::size_t shared_bytes = P::by_warp ? 0 : BlockSum::shared_bytes;
+  using OfWarps = WarpValues<threads, Number<C>, 2>;
+  static constexpr std::size_t shared_bytes = P::by_warp ? 0 : OfWarps::shared_bytes;
   Global<const T> x;
   Global<T> y;
   index_t rows, width;
@@ -24,8 +24,8 @@ template <class T, class P> struct CumulativeSum {
     if constexpr (P::by_warp) {
       run(team, row, [&t](Number<C> value) { return warp_sum_before(t, value); });
     } else {
-      BlockSum sum_before(t);
-      run(team, row, [&](Number<C> value) { return sum_before(t, value); });
+      OfWarps of_warps(t);
+      run(team, row, [&](Number<C> value) { return block_sum_before(t, of_warps, value); });
     }
   }
 
@@ -68,7 +68,7 @@ void CudaKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y)
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
   visit_floating("cumulative_sum", x.dtype(), [&]<class T>(Type<T>) {
-    with_passing_part<T, 256>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+    with_part<T, passing(256)>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
       using Body = CumulativeSum<T, P>;
       launch_kernel(
           Body{global<const T>(x), global<T>(y), rows, width, reverse}, {P::blocks(rows), Body::shared_bytes});

@@ -26,19 +26,23 @@ SeenEntries seen_causally(const Tensor& x, index_t first_row) {
 
 // A row's mask may lie anywhere. Without a mask every entry that a row has is kept.
 struct MaskRows {
-  Global<const bool> first;
-  StridedIndex<1> row_start;
-  index_t step;
-  bool given, in_packs;  // in_packs: of pack_size<T> bytes, beside those of a row of T
   SeenEntries seen;
+  Global<const bool> first = nullptr;  // null: no mask
+  StridedIndex<1> row_start = {};
+  index_t step = 0;
+  bool in_packs = false;  // of pack_size<T> bytes, beside those of a row of T
 };
 
 template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
-  if (!mask.defined()) return {global<const bool>(mask), {}, 0, false, false, seen};
+  if (!mask.defined()) return {.seen = seen};
   const Strides strides = mask.strides().leading(-1);
   bool in_packs = mask.strides()[-1] == 1 && begins_with_pack(mask, pack_size<T>);
   for (const index_t stride : strides) in_packs = in_packs && stride % pack_size<T> == 0;
-  return {global<const bool>(mask), {x.shape().leading(-1), {strides}}, mask.strides()[-1], true, in_packs, seen};
+  return {.seen = seen,
+      .first = global<const bool>(mask),
+      .row_start = {x.shape().leading(-1), {strides}},
+      .step = mask.strides()[-1],
+      .in_packs = in_packs};
 }
 
 // The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a
@@ -55,9 +59,9 @@ template <class T> struct PlainSoftmax {
   index_t width;
 
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t row = t.block(), begin = row * width, mask_begin = mask.given ? mask.row_start(row)[0] : 0;
+    const index_t row = t.block(), begin = row * width, mask_begin = mask.first ? mask.row_start(row)[0] : 0;
     const index_t seen = mask.seen(row);
-    const auto kept = [&](index_t j) { return j < seen && (!mask.given || mask.first[mask_begin + j * mask.step]); };
+    const auto kept = [&](index_t j) { return j < seen && (!mask.first || mask.first[mask_begin + j * mask.step]); };
     Number<C> top = lowest<C>(), sum = Number<C>(C(0));
     for (index_t j = t.index(); j < width; j += threads) top = kept(j) ? Larger{}(top, load<C>(x, begin + j)) : top;
     top = block_reduce<threads>(t, top, Larger{});
@@ -73,20 +77,20 @@ template <class T> struct PlainSoftmax {
 template <class P> class MaskPart {
  public:
   WHENCE_HD MaskPart(const MaskRows& mask, index_t row)
-      : mask_(mask), begin_(mask.given ? mask.row_start(row)[0] : 0), seen_(mask.seen(row)) {}
+      : mask_(mask), begin_(mask.first ? mask.row_start(row)[0] : 0), seen_(mask.seen(row)) {}
   WHENCE_HD index_t seen() const { return seen_; }
   WHENCE_HD void hold(const Team<P>& team) {
     if constexpr (P::packs > 0) {
       static_assert(P::packs * P::pack <= 32);
-      if (mask_.given) kept_ = 0;
-      if (mask_.given) team.each_pack(seen_, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
+      if (mask_.first) kept_ = 0;
+      if (mask_.first) team.each_pack(seen_, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
     }
   }
   // Bit k says whether entry j + k is kept.
   WHENCE_HD unsigned operator()(int p, index_t j) const {
     const unsigned there = j + P::pack <= seen_ ? ~0u : j < seen_ ? (1u << (seen_ - j)) - 1 : 0u;
     if constexpr (P::packs > 0) return kept_ >> (p * P::pack) & there;
-    return mask_.given ? read(j) & there : there;
+    return mask_.first ? read(j) & there : there;
   }
 
  private:
@@ -107,83 +111,59 @@ template <class P> class MaskPart {
   unsigned kept_ = ~0u;
 };
 
-// What is added to the entries of a row: nothing,
-template <class T> struct NoBias {
+// How the logits of a row are read. Logits: as they are.
+template <class T> struct Logits {
   static constexpr const char* name = "softmax";
-  struct Row {
-    template <int N> WHENCE_HD void add(Numbers<compute_t<T>, N>&, index_t) const {}
-  };
-  WHENCE_HD Row of_row(index_t) const { return {}; }
+  Global<const T> x;
+  index_t begin = 0;
+  WHENCE_HD Logits of_row(index_t row, index_t width) const { return {x, row * width}; }
+  template <int N> WHENCE_HD Numbers<compute_t<T>, N> read(index_t j) const {
+    return load_numbers<compute_t<T>, N>(x, begin + j);
+  }
 };
 
-// or what the pair's distance reads from the head's row of a table. REQUIRES: steps that are even, so that entry j is
-// one step nearer than entry j - 1; keys behind the query read the lowest.
+// LogitsByDistance: x_j + table[head, i - j]; a key after its query reads entry 0. REQUIRES: steps that are even, so that
+// key j is one step nearer than key j - 1.
 // Per entry: 1 operation more (the table is in a cache).
-template <class T> struct BiasByDistance {
+template <class T> struct LogitsByDistance {
   static constexpr const char* name = "softmax, by distance";
-  using C = compute_t<T>;
+  Global<const T> x;
   StepRows steps;
   Global<const T> table;
   index_t heads, queries;
 
   struct Row {
+    Logits<T> logits;
     Global<const T> table;
     index_t lowest;  // the head's row
     int first;       // where in it the first key's number is; steps are fewer than 2^31
-    template <int N> WHENCE_HD void add(Numbers<C, N>& numbers, index_t j) const {
+    template <int N> WHENCE_HD Numbers<compute_t<T>, N> read(index_t j) const {
+      auto numbers = logits.template read<N>(j);
       const int here = first - static_cast<int>(j);
-      for (int k = 0; k < N; ++k) numbers.of[k] += load<C>(table, lowest + (here > k ? here - k : 0));
+      for (int k = 0; k < N; ++k) numbers.of[k] += load<compute_t<T>>(table, lowest + (here > k ? here - k : 0));
+      return numbers;
     }
   };
-  WHENCE_HD Row of_row(index_t row) const {
+  WHENCE_HD Row of_row(index_t row, index_t width) const {
     const index_t group = row / queries, b = group / heads;
-    return {table, (group - b * heads) * steps.count,
+    return {{x, row * width}, table, (group - b * heads) * steps.count,
         static_cast<int>(steps.first(b, row - group * queries) - steps.key_at(b, 0))};
   }
-};
-
-// One thread's part of a row's logits.
-template <class T, class P, class Bias> class LogitsPart {
- public:
-  using C = compute_t<T>;
-  WHENCE_HD LogitsPart(Global<const T> x, index_t begin, const typename Bias::Row& bias)
-      : x_(x), begin_(begin), bias_(bias) {}
-  WHENCE_HD void hold(const Team<P>& team, index_t width) {
-    if constexpr (P::packs > 0) team.each_pack(width, [this](int p, index_t j) { held_[p] = read(j); });
-  }
-  WHENCE_HD void hold(int p, const Numbers<C, P::pack>& pack) { held_[p] = pack; }  // from now on
-  WHENCE_HD Numbers<C, P::pack> operator()(int p, index_t j) const {
-    if constexpr (P::packs > 0)
-      return held_[p];
-    else
-      return read(j);
-  }
-
- private:
-  WHENCE_HD Numbers<C, P::pack> read(index_t j) const {
-    auto numbers = load_numbers<C, P::pack>(x_, begin_ + j);
-    bias_.add(numbers, j);
-    return numbers;
-  }
-  Global<const T> x_;
-  index_t begin_;
-  typename Bias::Row bias_;
-  Numbers<C, P::pack> held_[P::packs > 0 ? P::packs : 1];
 };
 
 // The fast way: a row stays in the registers of a warp or of a block, and memory is read and written in packs.
 // Per entry: 1 number and 1 byte of a mask read, 1 number written, 4 operations, 1 power: memory. Of a row too wide to
 // be held both are read twice, with 2 powers.
-template <class T, class P, class Bias> struct Softmax {
-  static constexpr const char* name = Bias::name;
+template <class T, class P, class Logits> struct Softmax {
+  static constexpr const char* name = Logits::name;
   static constexpr int threads = P::threads;
   // Rows that are read again: left alone, nvcc keeps to 32 registers there and spills the bias' addresses.
   static constexpr int blocks_at_once = P::packs == 0 ? 2 : 0;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes =
       P::packs > 0 ? 2 * P::template reduce_bytes<Number<C>> : P::template reduce_bytes<PowerSum<C>>;
-  Global<const T> x;
-  Bias bias;
+  using Row = decltype(std::declval<Logits>().of_row(0, 0));
+  Logits logits;
   MaskRows mask;
   Global<T> y;
   index_t rows, width;
@@ -192,7 +172,7 @@ template <class T, class P, class Bias> struct Softmax {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= rows) return;
-    LogitsPart<T, P, Bias> values(x, row * width, bias.of_row(row));
+    RowPart<P, Row> values(logits.of_row(row, width));
     MaskPart<P> kept(mask, row);
     values.hold(team, kept.seen());
     kept.hold(team);
@@ -213,7 +193,7 @@ template <class T, class P, class Bias> struct Softmax {
 
   // The row's maximum and the sum of powers below it: two passes over registers, which then hold the powers, or one over
   // memory.
-  WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, LogitsPart<T, P, Bias>& values, const MaskPart<P>& kept) const {
+  WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, RowPart<P, Row>& values, const MaskPart<P>& kept) const {
     if constexpr (P::packs == 0) {
       PowerSum<C> sum = empty_power_sum<C>();
       team.each_pack(kept.seen(), [&](int p, index_t j) { add_pack(sum, values(p, j), kept(p, j)); });
@@ -257,7 +237,7 @@ template <class T, class P> struct SoftmaxBackward {
     const index_t row = team.row();
     if (row >= rows) return;
     const index_t seen = seen_entries(row);
-    RowPart<T, P> pattern(y, row * width), gradient(dy, row * width);
+    RowPart<P, StoredRow<T>> pattern({y, row * width}), gradient({dy, row * width});
     pattern.hold(team, seen);
     gradient.hold(team, seen);
     Number<C> mean = Number<C>(C(0));
@@ -282,13 +262,12 @@ namespace whence {
 
 using namespace gpu;
 
-template <class T, class Bias>
-static void launch_softmax(const Tensor& x, const Bias& bias, const MaskRows& kept, const Tensor& y) {
+template <class T, class Logits>
+static void launch_softmax(const Tensor& x, const Logits& logits, const MaskRows& kept, const Tensor& y) {
   const index_t width = x.size(-1), rows = x.numel() / width;
-  with_held_part<T>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
-    using Body = Softmax<T, P, Bias>;
-    launch_kernel(
-        Body{global<const T>(x), bias, kept, global<T>(y), rows, width}, {P::blocks(rows), Body::shared_bytes});
+  with_part<T, one_row>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
+    using Body = Softmax<T, P, Logits>;
+    launch_kernel(Body{logits, kept, global<T>(y), rows, width}, {P::blocks(rows), Body::shared_bytes});
   });
 }
 
@@ -301,7 +280,7 @@ static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntrie
       launch_kernel(
           PlainSoftmax<T>{global<const T>(x), kept, global<T>(y), width}, {rows, PlainSoftmax<T>::shared_bytes});
     } else {
-      launch_softmax<T>(x, NoBias<T>{}, kept, y);
+      launch_softmax<T>(x, Logits<T>{global<const T>(x)}, kept, y);
     }
   });
 }
@@ -310,7 +289,7 @@ static void launch_backward(const Tensor& y, const Tensor& dy, const SeenEntries
   if (y.numel() == 0) return;
   const index_t width = y.size(-1), rows = y.numel() / width;
   visit_floating("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
-    with_held_part<T>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
+    with_part<T, one_row>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
       using Body = SoftmaxBackward<T, P>;
       launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width, seen},
           {P::blocks(rows), Body::shared_bytes});
@@ -338,8 +317,9 @@ void CudaKernels::causal_softmax_by_distance(
     return JoinedKernels::causal_softmax_by_distance(x, steps, table, first_row, y);
   visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
     if constexpr (!std::is_same_v<T, Dual>) {
-      const BiasByDistance<T> bias{step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
-      launch_softmax<T>(x, bias, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
+      const LogitsByDistance<T> logits{
+          global<const T>(x), step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
+      launch_softmax<T>(x, logits, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
     }
   });
 }

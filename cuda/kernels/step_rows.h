@@ -11,7 +11,7 @@ struct StepRows {
   Global<const index_t> query, key;
   index_t query_batch, key_batch;  // from one sequence to the next: 0 where one row serves all
   index_t lowest, count;
-  // Where the entry of a query at key 0's distance is, counted in the table.
+  // A query's position minus the table's smallest distance. Minus key_at(b, j) it is the pair's index into the table.
   WHENCE_HD index_t first(index_t b, index_t i) const { return query[b * query_batch + i] - lowest; }
   WHENCE_HD index_t key_at(index_t b, index_t j) const { return key[b * key_batch + j]; }
 };

@@ -86,18 +86,38 @@ template <class A, class B> class Slots<Pair<A, B>> {
 
 constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
-// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it. So
-// no barrier is needed between reading in one call and writing in the next. Not for loops.
+// What one lane of each warp has, for all warps. sets = 1: once. sets = 2: again and again in a loop; two sets of slots
+// take turns, so that a thread that still reads one set meets no writer: the barrier of the other set lies between.
+template <int threads, class V, int sets> class WarpValues {
+ public:
+  static constexpr int warps = threads / Thread::warp_size;
+  static_assert((is_power_of_two(warps) && warps <= Thread::warp_size) || warps == 0);
+  static constexpr std::size_t shared_bytes = Slots<V>::bytes(sets * warps);
+  WHENCE_HD explicit WarpValues(Thread& t) : slots_(t, sets * warps) {}
+
+  // Of the warp whose number is this thread's lane, modulo the number of warps. All threads of the block take part.
+  WHENCE_HD V operator()(Thread& t, V value, int from_lane) {
+    if constexpr (sets == 2) first_ = warps - first_;
+    if (t.lane() == from_lane) slots_.set(first_ + t.warp(), value);
+    t.sync();
+    return slots_.get(first_ + (t.lane() & (warps - 1)));
+  }
+  // `value` of all threads joined, in all threads.
+  template <class Join> WHENCE_HD V reduce(Thread& t, V value, const Join& join) {
+    return warp_reduce<warps>(t, (*this)(t, warp_reduce(t, value, join), 0), join);
+  }
+
+ private:
+  Slots<V> slots_;
+  int first_ = 0;
+};
+
+// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it: not
+// for loops.
 template <int threads, class V>
-inline constexpr std::size_t block_reduce_bytes = Slots<V>::bytes(threads / Thread::warp_size);
+inline constexpr std::size_t block_reduce_bytes = WarpValues<threads, V, 1>::shared_bytes;
 template <int threads, class V, class Join> WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
-  constexpr int warps = threads / Thread::warp_size;
-  static_assert(is_power_of_two(warps) && warps <= Thread::warp_size);
-  value = warp_reduce(t, value, join);
-  const Slots<V> slots(t, warps);
-  if (t.lane() == 0) slots.set(t.warp(), value);
-  t.sync();
-  return warp_reduce<warps>(t, slots.get(t.lane() & (warps - 1)), join);
+  return WarpValues<threads, V, 1>(t).reduce(t, value, join);
 }
 
 // Of a running sum: the sum before this thread's value, and the sum of all.
@@ -118,29 +138,15 @@ template <class V> WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
   return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
 }
 
-// The same over the block, again and again in a loop. Two sets of slots take turns. A thread that still reads one set
-// meets no writer: the barrier of the other set lies between that reading and the next writing.
-template <int threads, class V> class BlockSumBefore {
- public:
-  static constexpr int warps = threads / Thread::warp_size;
-  static_assert(is_power_of_two(warps) && warps <= Thread::warp_size);
-  static constexpr std::size_t shared_bytes = Slots<V>::bytes(2 * warps);
-  WHENCE_HD explicit BlockSumBefore(Thread& t) : slots_(t, 2 * warps) {}
-
-  WHENCE_HD Before<V> operator()(Thread& t, V value) {
-    const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
-    first_slot_ = first_slot_ == 0 ? warps : 0;
-    if (t.lane() == Thread::warp_size - 1) slots_.set(first_slot_ + t.warp(), upto);
-    t.sync();
-    const V warps_upto = warp_running_sum(t, slots_.get(first_slot_ + (t.lane() & (warps - 1))));
-    const V warps_before = from_lane(t, warps_upto, (t.warp() + Thread::warp_size - 1) & (Thread::warp_size - 1));
-    const V first = t.warp() == 0 ? V(0) : warps_before;
-    return {t.lane() == 0 ? first : first + below, from_lane(t, warps_upto, warps - 1)};
-  }
-
- private:
-  Slots<V> slots_;
-  int first_slot_ = 0;
-};
+// The same over the block, for a loop.
+template <int threads, class V>
+WHENCE_HD Before<V> block_sum_before(Thread& t, WarpValues<threads, V, 2>& of_warps, V value) {
+  constexpr int last = Thread::warp_size - 1;
+  const V upto = warp_running_sum(t, value), below = from_lane_below(t, upto, 1);
+  const V warps_upto = warp_running_sum(t, of_warps(t, upto, last));
+  const V warps_before = from_lane(t, warps_upto, (t.warp() + last) & last);
+  const V first = t.warp() == 0 ? V(0) : warps_before;
+  return {t.lane() == 0 ? first : first + below, from_lane(t, warps_upto, of_warps.warps - 1)};
+}
 
 }  // namespace whence::gpu

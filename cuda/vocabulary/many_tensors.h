@@ -8,10 +8,9 @@ namespace whence::gpu {
 
 // `Entry` has `count`, the elements of its tensor, and `first_chunk`, the chunks of those before it.
 template <class Entry, int most> struct ManyTensors {
-  static constexpr int capacity = most;
-  Entry entry[most];
+  Entry entry[most] = {};
   int used = 0;
-  index_t chunks = 0;
+  index_t chunks = 0, chunks_before = 0;  // before: those of launches that are under way
 
   bool full() const { return used == most; }
   void add(Entry next, index_t chunk_length) {
@@ -19,7 +18,7 @@ template <class Entry, int most> struct ManyTensors {
     chunks += (next.count + chunk_length - 1) / chunk_length;
     entry[used++] = next;
   }
-  void clear() { used = 0, chunks = 0; }
+  void clear() { chunks_before += chunks, used = 0, chunks = 0; }
 
   // The entry that a chunk belongs to: the last one that does not begin behind it.
   WHENCE_HD int of_chunk(index_t chunk) const {
@@ -31,5 +30,23 @@ template <class Entry, int most> struct ManyTensors {
     return low;
   }
 };
+
+// The kernel with the entries of all that is given, in as many launches as its table `all` needs. entry_of(x): with count
+// 0 where x is not this kernel's.
+template <class Kernel, class Given, class EntryOf>
+void launch_in_turns(
+    Kernel& kernel, const Given& given, index_t chunk_length, std::size_t shared_bytes, const EntryOf& entry_of) {
+  const auto launch = [&] {
+    launch_kernel(kernel, {.blocks = kernel.all.chunks, .shared_bytes = shared_bytes});
+    kernel.all.clear();
+  };
+  for (const auto& each : given) {
+    const auto entry = entry_of(each);
+    if (entry.count == 0) continue;
+    if (kernel.all.full()) launch();
+    kernel.all.add(entry, chunk_length);
+  }
+  launch();
+}
 
 }  // namespace whence::gpu

@@ -1,5 +1,4 @@
-// Packs: neighbours that travel together, 16 bytes in one access. How many fit, and
-// whether a tensor's memory allows it.
+// Packs: neighbours that travel together, 16 bytes in one access. How many fit, and whether a tensor's memory allows it.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +21,14 @@ template <class C, class T> WHENCE_HD Number<C> from_stored(T stored) {
   return Number<C>(convert<C>(static_cast<compute_t<T>>(stored)));
 }
 template <class T, class V> WHENCE_HD T to_stored(V number) { return convert<T>(plain(number)); }
+
+// A pack from [i] on, or the one number at [i] as often.
+template <int N, class T> WHENCE_HD Pack<T, N> load_pack_of(Global<const T> from, index_t i, bool one_number) {
+  if (!one_number) return load_pack<N>(from, i);
+  Pack<T, N> all;
+  for (int k = 0; k < N; ++k) all.of[k] = to_stored<T>(load<compute_t<T>>(from, i));
+  return all;
+}
 
 constexpr index_t blocks_for(index_t count, index_t each) { return (count + each - 1) / each; }
 

@@ -32,13 +32,15 @@ template <class T, class C, int N> WHENCE_HD void store_numbers(Global<T> to, in
   }
 }
 
-// A way to share rows out. Neighbouring threads of a team take neighbouring packs, then all move on by the whole team's
-// length: every access of a warp is one run of memory.
+// How rows are divided: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours in
+// one access, and keeps `packs` of these in registers (0: the row is too wide, and is read again in each pass).
+// Neighbouring threads take neighbouring packs, then all move on by the whole team's length, so that every access of a
+// warp is one run of memory. A row of 200 floats, by a warp that takes packs of 4 and keeps 2 of them:
+//   column  0..3   4..7   8..11   ...  124..127 | 128..131  132..135  ...  196..199
+//   lane    0      1      2            31       | 0         1              17            lanes 18 to 31 have one pack
+//   held    the first pack, p = 0               | the second, p = 1
 template <int team_threads, int pack_length, int packs_held> struct Part {
-  static constexpr int team = team_threads;  // threads that share a row: a warp, or a whole block
-  static constexpr int pack = pack_length;   // neighbours that a thread reads and writes in one access
-  // Packs that a thread holds. 0: a row is too wide for that and is read again in each pass.
-  static constexpr int packs = packs_held;
+  static constexpr int team = team_threads, pack = pack_length, packs = packs_held;
   static constexpr bool by_warp = team == Thread::warp_size;
   static constexpr int threads = by_warp ? 4 * team : team;
   static constexpr index_t rows_per_block = threads / team;
@@ -75,31 +77,43 @@ template <class P> class Team {
   Thread& t_;
 };
 
-// One thread's part of a row: in its registers after hold(), or read where it is asked for.
-template <class T, class P> class RowPart {
+// Reads a row as it is stored; held so, 16-bit numbers take half of the registers that they are computed in.
+template <class T> struct StoredRow {
+  Global<const T> from;
+  index_t begin;
+  template <int N> WHENCE_HD Pack<T, N> read(index_t j) const { return load_pack<N>(from, begin + j); }
+};
+
+template <class C, int N> WHENCE_HD const Numbers<C, N>& numbers_of(const Numbers<C, N>& numbers) { return numbers; }
+template <class T, int N> WHENCE_HD Numbers<compute_t<T>, N> numbers_of(const Pack<T, N>& pack) {
+  Numbers<compute_t<T>, N> numbers;
+  for (int k = 0; k < N; ++k) numbers.of[k] = from_stored<compute_t<T>>(pack.of[k]);
+  return numbers;
+}
+
+// One thread's part of a row, read by `Row`: in its registers after hold(), or read where it is asked for.
+template <class P, class Row> class RowPart {
  public:
-  using C = compute_t<T>;
-  using Pack = Numbers<C, P::pack>;
-  WHENCE_HD RowPart(Global<const T> from, index_t begin) : from_(from), begin_(begin) {}
+  using Held = decltype(std::declval<Row>().template read<P::pack>(0));
+  WHENCE_HD explicit RowPart(const Row& row) : row_(row) {}
   WHENCE_HD void hold(const Team<P>& team, index_t width) {
     if constexpr (P::packs > 0)
-      team.each_pack(width, [this](int p, index_t j) { held_[p] = load_numbers<C, P::pack>(from_, begin_ + j); });
+      team.each_pack(width, [this](int p, index_t j) { held_[p] = row_.template read<P::pack>(j); });
   }
-  // The same of what the kernel has just made and stored.
-  WHENCE_HD void hold(int p, const Pack& pack) {
+  // What the kernel has made of it stands in its place.
+  WHENCE_HD void hold(int p, const Held& pack) {
     if constexpr (P::packs > 0) held_[p] = pack;
   }
-  WHENCE_HD Pack operator()(int p, index_t j) const {
+  WHENCE_HD auto operator()(int p, index_t j) const {
     if constexpr (P::packs > 0)
-      return held_[p];
+      return numbers_of(held_[p]);
     else
-      return load_numbers<C, P::pack>(from_, begin_ + j);
+      return numbers_of(row_.template read<P::pack>(j));
   }
 
  private:
-  Global<const T> from_;
-  index_t begin_;
-  Pack held_[P::packs > 0 ? P::packs : 1];
+  Row row_;
+  Held held_[P::packs > 0 ? P::packs : 1];
 };
 
 // Whether every row of these tensors begins at a multiple of 16 bytes and is a whole number of packs.
@@ -110,32 +124,40 @@ template <class T> bool rows_fit_packs(index_t width, std::initializer_list<cons
   });
 }
 
-// How much of a row kernels hold in registers: 32 or 128 bytes of each thread, so that two rows (a gradient's) stay
-// below 128 registers. Half of the latter where numbers come one by one: each then has an address and a condition of
-// its own. Rows of up to 1024 floats go to a warp: no barrier, and four rows in flight per block. Wider rows need the
-// bytes in flight of a whole block. Rows wider than a block can hold are read again from cache in each pass.
-template <class T, int pack, class F> void with_held_part_of_pack(index_t width, const F& run) {
-  constexpr int number = static_cast<int>(sizeof(compute_t<T>));
-  constexpr int few = std::max(32 / number / pack, 1), many = (pack > 1 ? 128 : 64) / number / pack;
-  if (width <= 32 * few * pack) return run(Part<32, pack, few>{});
-  if (width <= 32 * many * pack) return run(Part<32, pack, many>{});
-  if (width <= 256 * many * pack) return run(Part<256, pack, many>{});
-  run(Part<512, pack, 0>{});
-}
-template <class T, class F> void with_held_part(index_t width, bool packs, const F& run) {
-  if constexpr (pack_size<T> > 1) {
-    if (packs) return with_held_part_of_pack<T, pack_size<T>>(width, run);
-  }
-  with_held_part_of_pack<T, 1>(width, run);
-}
+// How much of its rows a thread holds in registers, in bytes: `few` of short rows; `many` where it reads packs, `single`
+// where numbers come one by one, each with an address and a condition of its own. `block`: the threads that share a row
+// too wide to be held, which is read again from cache in each pass. `few_by_block`: whether `few` is worth kernels of
+// its own for rows that a block shares.
+struct RowBudget {
+  int few, many, single, block;
+  bool few_by_block = false;
+};
+// Two rows (a gradient's) stay below 128 registers. A warp holds up to 1024 floats: no barrier, and four rows in flight
+// per block. Wider rows need the bytes in flight of a whole block.
+inline constexpr RowBudget one_row{.few = 32, .many = 128, .single = 64, .block = 512};
+// For kernels that pass over a row once: a warp up to 1024 numbers, else a block.
+constexpr RowBudget passing(int block) { return {.few = 0, .many = 0, .single = 0, .block = block}; }
 
-// For kernels that pass over a row once: a warp up to 1024 numbers, as above, else a block of `wide` threads.
-template <class T, int wide, class F> void with_passing_part(index_t width, bool packs, const F& run) {
-  const bool by_warp = width <= 1024;
+// run(Part) for rows of this width. packs: whether rows_fit_packs.
+template <class T, RowBudget budget, class F> void with_part(index_t width, bool packs, const F& run) {
+  const auto with_pack = [&]<int pack>(std::integral_constant<int, pack>) {
+    constexpr int number = static_cast<int>(sizeof(compute_t<T>)), most = pack > 1 ? budget.many : budget.single;
+    constexpr int few = std::max(budget.few / number / pack, 1), many = most / number / pack;
+    if constexpr (most == 0) {
+      if (width <= 1024) return run(Part<32, pack, 0>{});
+    } else {
+      if (width <= 32 * few * pack) return run(Part<32, pack, few>{});
+      if (width <= 32 * many * pack) return run(Part<32, pack, many>{});
+      if constexpr (budget.few_by_block)
+        if (width <= 256 * few * pack) return run(Part<256, pack, few>{});
+      if (width <= 256 * many * pack) return run(Part<256, pack, many>{});
+    }
+    run(Part<budget.block, pack, 0>{});
+  };
   if constexpr (pack_size<T> > 1) {
-    if (packs) return by_warp ? run(Part<32, pack_size<T>, 0>{}) : run(Part<wide, pack_size<T>, 0>{});
+    if (packs) return with_pack(std::integral_constant<int, pack_size<T>>{});
   }
-  by_warp ? run(Part<32, 1, 0>{}) : run(Part<wide, 1, 0>{});
+  with_pack(std::integral_constant<int, 1>{});
 }
 
 }  // namespace whence::gpu
