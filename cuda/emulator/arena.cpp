@@ -69,10 +69,14 @@ void* Arena::allocate(std::size_t bytes) {
     at = begin + block.size + band;
   }
   if (at + taken > reserved_) return nullptr;
-  blocks_[at] = {.size = size, .unfilled = settings().dry};
+  blocks_[at] = {.size = size, .poisoned = fill(memory_ + at, taken)};
   used_ += size;
-  if (!settings().dry) std::memset(memory_ + at, unset, taken);
   return first_ + at;
+}
+
+bool Arena::fill(std::byte* bytes, std::size_t count) {
+  if (!settings().dry) std::memset(bytes, unset, count);
+  return !settings().dry;
 }
 
 void Arena::deallocate(void* block) {
@@ -89,18 +93,11 @@ std::size_t Arena::hand_out(void* block, std::size_t bytes, const void* graph) {
   if (found == blocks_.end()) return 0;
   Block& given = found->second;
   std::byte* const memory = memory_ + found->first;
-  if (settings().dry) {
-    given.unfilled = true;
-  } else if (given.poisoned && !given.unfilled) {
-    if (const std::byte* const written = first_written(memory, given.size + band)) {
-      std::memset(memory, unset, given.size + band);
-      fail("allocate", "a block of ", bytes_text(given.size), " was written while it was free, ", written - memory,
-          " bytes from its start; memory may be written only while a tensor holds it");
-    }
-  } else {
-    std::memset(memory, unset, given.size + band);
-    given.unfilled = false;
-  }
+  const std::byte* const written = given.poisoned ? first_written(memory, given.size + band) : nullptr;
+  if (written || !given.poisoned) fill(memory, given.size + band);
+  if (written)
+    fail("allocate", "a block of ", bytes_text(given.size), " was written while it was free, ", written - memory,
+        " bytes from its start; memory may be written only while a tensor holds it");
   given.used = bytes, given.number = ++numbers_, given.graph = graph, given.poisoned = false;
   return given.size + band;
 }
@@ -112,11 +109,8 @@ std::size_t Arena::retire(void* block, const void* graph) {
   Block& freed = found->second;
   if (graph && freed.graph == graph) return freed.used;
   if (freed.graph || graph) return 0;  // a graph may read it
-  if (settings().dry)
-    freed.unfilled = true;
-  else
-    std::memset(memory_ + found->first, unset, freed.used);
-  freed.used = 0, freed.number = ++numbers_, freed.poisoned = true;
+  freed.poisoned = fill(memory_ + found->first, freed.used);
+  freed.used = 0, freed.number = ++numbers_;
   return 0;
 }
 
@@ -175,7 +169,8 @@ std::vector<Arena::Guard> Arena::guards_of(const std::vector<Use>& uses) const {
     guards.push_back({first + use.bytes, std::min(own->second.size + band - use.bytes, farthest), use, true});
     if (own == blocks_.begin()) continue;
     const auto& [begin, before] = *std::prev(own);
-    if (before.graph || before.unfilled) continue;  // a graph's change their use from kernel to kernel
+    if (before.graph) continue;                          // a graph's change their use from kernel to kernel
+    if (before.used == 0 && !before.poisoned) continue;  // freed by Settings::dry
     const std::size_t all = before.size + band, from = std::max(before.used, all - std::min(all, farthest));
     guards.push_back({memory_ + begin + from, all - from, use, false});
   }

@@ -15,7 +15,7 @@ class Arena {
   static Arena& instance();  // Error when the host cannot reserve the addresses
 
   // Aligned to 256 bytes, full of 0xFF, which is NaN in every floating dtype, and followed by as many bytes of it again
-  // that nobody may touch. Null when Settings::memory is used up. With Settings::dry nothing is ever filled.
+  // that nobody may touch. Null when Settings::memory is used up.
   void* allocate(std::size_t bytes);
   void deallocate(void* block);
 
@@ -51,6 +51,9 @@ class Arena {
   std::size_t capacity() const;
   std::size_t used() const { return used_; }
 
+  // With 0xFF, unless Settings::dry: whether they are full of it now.
+  static bool fill(std::byte* bytes, std::size_t count);
+
   // Whether a device address lies here, and where its bytes are. REQUIRES of bytes_at: contains(address), or null.
   bool contains(const void* address) const { return offset(address) < reserved_; }
   std::byte* bytes_at(const void* address) const { return address ? memory_ + offset(address) : nullptr; }
@@ -75,8 +78,7 @@ class Arena {
     std::size_t size = 0, used = 0;  // used: 0 where it is free
     std::uint64_t number = 0;
     const void* graph = nullptr;  // whose memory it is
-    bool poisoned = true;         // full of 0xFF since it was freed
-    bool unfilled = false;        // by Settings::dry
+    bool poisoned = false;        // full of 0xFF since it was freed
   };
   using Blocks = std::map<std::size_t, Block>;  // by offset
   Arena();

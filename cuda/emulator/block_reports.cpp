@@ -6,11 +6,9 @@
 namespace whence::gpu::emulator {
 namespace {
 
-std::string text_of(Meeting meeting, int barrier) {
-  const char* const names[] = {"nothing", "sync()", "sync_named", "sync_warp()", "shuffle", "shuffle_xor", "shuffle_up",
-      "shuffle_down", "ballot", "any", "all"};
-  const char* const name = names[static_cast<std::size_t>(meeting)];
-  return meeting == Meeting::sync_named ? to_text("sync_named(", barrier, ')') : std::string(name);
+const char* text_of(Meeting meeting) {
+  const char* const names[] = {"nothing", "sync()", "sync_warp()", "shuffle", "shuffle_xor", "shuffle_up"};
+  return names[static_cast<std::size_t>(meeting)];
 }
 
 }  // namespace
@@ -21,8 +19,8 @@ void stop(const Site& at, const std::string& message) {
 }
 
 void BlockRun::mixed(const Place& other, const Place& own) {
-  stop(own.at, to_text("meets ", text_of(own.meeting, own.barrier), ", thread ", other.thread, " waits in ",
-                   text_of(other.meeting, other.barrier), " at ", whence::to_string(other.at),
+  stop(own.at, to_text("meets ", text_of(own.meeting), ", thread ", other.thread, " waits in ", text_of(other.meeting),
+                   " at ", whence::to_string(other.at),
                    own.meeting >= Meeting::sync_warp ? "; all lanes of a warp are required in the same one"
                                                      : "; all threads of the block are required in the same one"));
 }
@@ -37,9 +35,9 @@ std::string BlockRun::who_waits() const {
   for (std::size_t thread = 0; thread < tasks_.size(); ++thread) {
     const Task& task = tasks_[thread];
     const Place& place = task.place;
-    const std::string what = task.state == State::ended ? "ended without it"
-                                                        : to_text("wait in ", text_of(place.meeting, place.barrier),
-                                                              " at ", whence::to_string(place.at));
+    const std::string what = task.state == State::ended
+                                 ? "ended without it"
+                                 : to_text("wait in ", text_of(place.meeting), " at ", whence::to_string(place.at));
     Group& group = groups[what];
     if (group.count++ == 0) group.first = static_cast<int>(thread);
   }

@@ -66,7 +66,6 @@ void BlockRun::reset(int threads) {
   order_->arrange(fresh_);
   std::reverse(fresh_.begin(), fresh_.end());
   ready_.clear(), ready_begin_ = 0, arrived_ = 0;
-  for (NamedBarrier& barrier : named_) barrier.threads.clear();
 }
 
 int BlockRun::next() {
@@ -94,7 +93,7 @@ Fiber* BlockRun::idle_fiber() {
 
 void BlockRun::make_running(int thread) {
   const int warp = thread / warp_size;
-  running.thread = thread, running.product.is_new = false;
+  running.thread = thread;
   running.stamp = warps_[static_cast<std::size_t>(warp)].segment << lane_bits |
                   static_cast<std::uint32_t>(thread - warp * warp_size);
 }
@@ -201,7 +200,7 @@ int BlockRun::thread_of(std::uint32_t stamp) const {
 // ---- Meetings.
 
 void BlockRun::sync(const Site& at) {
-  const Place own{Meeting::sync, 0, at, running.thread};
+  const Place own{Meeting::sync, at, running.thread};
   Task& task = tasks_[static_cast<std::size_t>(running.thread)];
   task.state = State::waiting, task.place = own;
   if (arrived_ == 0) place_ = own;
@@ -220,63 +219,28 @@ void BlockRun::sync(const Site& at) {
   wait();
 }
 
-void BlockRun::sync_named(int barrier, int count, const Site& at) {
-  if (barrier < 1 || barrier > 15 || count < 1 || count % warp_size != 0) {
-    stop(at,
-        to_text("sync_named(", barrier, ", ", count, "); barriers 1 to 15 and a multiple of 32 threads are required"));
-  }
-  const Place own{Meeting::sync_named, barrier, at, running.thread};
-  Task& task = tasks_[static_cast<std::size_t>(running.thread)];
-  task.state = State::waiting, task.place = own;
-  NamedBarrier& named = named_[static_cast<std::size_t>(barrier)];
-  if (named.threads.empty()) named.count = count, named.place = own;
-  if (named.count != count) mixed(named.place, own);
-  named.threads.push_back(running.thread);
-  if (static_cast<int>(named.threads.size()) == count) {
-    ++running.now.barriers;
-    std::sort(named.threads.begin(), named.threads.end());
-    scratch_.clear();
-    for (std::size_t k = 0; k < named.threads.size(); k += warp_size) {
-      const int first = named.threads[k];
-      const bool whole = first % warp_size == 0 && named.threads[k + warp_size - 1] == first + warp_size - 1;
-      if (!whole)
-        stop(at, to_text("barrier ", barrier, " is met by a part of the warp of thread ", first,
-                     "; whole warps are required"));
-      scratch_.push_back(first / warp_size);
-    }
-    order_warps(scratch_);
-    scratch_.assign(named.threads.begin(), named.threads.end());
-    named.threads.clear();
-    release(scratch_);
-  }
-  wait();
-}
-
-BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, bool vote, const Site& at) {
-  const Place own{meeting, 0, at, running.thread};
+BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, const Site& at) {
+  const Place own{meeting, at, running.thread};
   const int index = running.thread / warp_size;
   Warp& warp = warps_[static_cast<std::size_t>(index)];
   const int lane = running.thread - warp.first, buffer = warp.buffer;
   Task& task = tasks_[static_cast<std::size_t>(running.thread)];
   task.state = State::waiting, task.place = own;
-  if (warp.arrived == 0) warp.place = own, warp.votes[buffer] = 0;
+  if (warp.arrived == 0) warp.place = own;
   if (warp.place.meeting != meeting || warp.place.at.line() != at.line() || warp.place.at.column() != at.column())
     mixed(warp.place, own);
   warp.values[buffer][lane] = value;
-  if (vote) warp.votes[buffer] |= 1u << lane;
   if (++warp.arrived == warp.lanes) {
     warp.arrived = 0, warp.buffer ^= 1;
     if (running.costs) running.costs->settle(warp.first, warp.lanes);
     if (meeting == Meeting::sync_warp) scratch_.assign(1, index), order_warps(scratch_);
-    ++(meeting == Meeting::sync_warp ? running.now.warp_syncs
-        : meeting >= Meeting::ballot ? running.now.votes
-                                     : running.now.shuffles);
+    ++(meeting == Meeting::sync_warp ? running.now.warp_syncs : running.now.shuffles);
     scratch_.resize(static_cast<std::size_t>(warp.lanes));
     std::iota(scratch_.begin(), scratch_.end(), warp.first);
     release(scratch_);
   }
   wait();
-  return {warp.values[buffer], warp.votes[buffer], warp.lanes};
+  return {warp.values[buffer], warp.lanes};
 }
 
 }  // namespace whence::gpu::emulator

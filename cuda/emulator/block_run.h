@@ -2,7 +2,6 @@
 // warp has seen what of the others.
 #pragma once
 
-#include <array>
 #include <exception>
 #include <memory>
 #include <vector>
@@ -24,19 +23,7 @@ struct Code {
 };
 
 // Where a thread waits.
-enum class Meeting : unsigned char {
-  none,
-  sync,
-  sync_named,
-  sync_warp,
-  shuffle,
-  shuffle_xor,
-  shuffle_up,
-  shuffle_down,
-  ballot,
-  any,
-  all
-};
+enum class Meeting : unsigned char { none, sync, sync_warp, shuffle, shuffle_xor, shuffle_up };
 
 class BlockRun {
  public:
@@ -45,14 +32,12 @@ class BlockRun {
 
   // For the thread that runs; they return when it goes on.
   void sync(const Site& at);
-  void sync_named(int barrier, int count, const Site& at);
-  // All lanes of the warp meet. Returns the values and the votes that they brought.
+  // All lanes of the warp meet. Returns the values that they brought.
   struct Exchange {
     const std::uint64_t* values;  // of each lane
-    unsigned votes;               // bit of each lane
     int lanes;
   };
-  Exchange meet_warp(Meeting meeting, std::uint64_t value, bool vote, const Site& at);
+  Exchange meet_warp(Meeting meeting, std::uint64_t value, const Site& at);
 
   // Whether `stamp`, a stretch of a thread of this block, may still be unordered with the running thread.
   bool unordered(std::uint32_t stamp) const;
@@ -63,7 +48,6 @@ class BlockRun {
   enum class State : unsigned char { fresh, ready, waiting, ended };
   struct Place {
     Meeting meeting = Meeting::none;
-    int barrier = 0;
     Site at;
     int thread = 0;
   };
@@ -77,18 +61,12 @@ class BlockRun {
     Place place;  // of the first lane that arrived
     // Two sets take turns: a fast lane may bring its next value before a slow one has read.
     std::uint64_t values[2][32] = {};
-    unsigned votes[2] = {};
     std::uint32_t segment = 0, clock = 1;  // changed at every barrier
     std::uint32_t seen[32] = {};           // of every warp, the clock up to which its deeds lie before this warp's
   };
   struct Segment {
     int warp;
     std::uint32_t clock;
-  };
-  struct NamedBarrier {
-    int count = 0;
-    std::vector<int> threads;
-    Place place;
   };
 
   static void work();      // what a fiber does: one thread after the other
@@ -115,7 +93,6 @@ class BlockRun {
   std::vector<Segment> segments_;
   std::vector<int> fresh_, ready_, scratch_;  // fresh_ is taken from its end
   std::size_t ready_begin_ = 0;
-  std::array<NamedBarrier, 16> named_;
   int arrived_ = 0;
   Place place_;
   std::exception_ptr failure_;
@@ -126,7 +103,8 @@ class BlockRun {
   std::vector<Fiber*> idle_;
 };
 
-// Segments of stamps (shadow.h): before a block, all shadows start afresh when most of them have been handed out.
+// Segment numbers of stamps (shadow.h) have 26 bits. When half are used, all shadow memory is cleared before the next
+// block, and counting begins again.
 void renew_stamps();
 std::uint32_t take_segment();
 

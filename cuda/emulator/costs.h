@@ -3,7 +3,7 @@
 //
 // Lanes run one after the other here, so each notes what it asks for. When all lanes of a warp meet, or its block ends,
 // what they noted since their last meeting becomes requests: the n-th access of each lane at one place in the source is
-// one request. A loop that some lanes leave out a turn of is thus counted as if they had left out its last one.
+// one request. Which turn of a loop a lane skips cannot be told: it counts as the last.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,11 @@
 // A number that counts what is done with it: float or double as a kernel computes with it under the emulator.
-// Results are those of the plain type, bit for bit, unless Settings::fused asks for nvcc's. So are the types of mixed expressions: Counted<float>
-// times double is Counted<double>.
+// Results are those of the plain type, bit for bit. So are the types of mixed expressions: Counted<float> times double is
+// Counted<double>.
 #pragma once
 
-#include <cmath>
-#include <concepts>
+#include <compare>
+#include <functional>
 #include <type_traits>
-#include <utility>
 
 #include "cuda/emulator/running.h"
 #include "tensor/convert.h"
@@ -79,69 +78,42 @@ concept CountedPair = Operand<A>::is && Operand<B>::is && (Operand<A>::counted |
 template <class A, class B>
 using CountedOf = std::common_type_t<typename Operand<A>::plain_type, typename Operand<B>::plain_type>;
 
-namespace emulator {
-
-// With Settings::fused: a + b as nvcc makes it, which rounds a product and the sum that takes it once. The product is
-// known again by its value, as long as its thread has made no other one.
-template <class C> C product(C a, C b) {
-  const C value = a * b;
-  if (running.fused) running.product = {a, b, value, true};
-  return value;
+// f of two plain numbers, and one more of what `counter` counts.
+template <class A, class B, class F> auto counted(std::uint64_t& counter, const F& f, const A& a, const B& b) {
+  ++counter;
+  using C = CountedOf<A, B>;
+  return f(static_cast<C>(Operand<A>::plain(a)), static_cast<C>(Operand<B>::plain(b)));
 }
-template <class C> C sum(C a, C b) {
-  Running::Product& last = running.product;
-  if (!running.fused || !std::exchange(last.is_new, false)) return a + b;
-  const C first = static_cast<C>(last.first), second = static_cast<C>(last.second), value = static_cast<C>(last.value);
-  if (a == value) return std::fma(first, second, b);
-  if (b == value) return std::fma(first, second, a);
-  if (a == -value) return std::fma(-first, second, b);
-  if (b == -value) return std::fma(-first, second, a);
-  return a + b;
-}
-
-}  // namespace emulator
 
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator+(const A& a, const B& b) {
-  ++emulator::running.now.arithmetic;
-  using C = CountedOf<A, B>;
-  return Counted<C>(emulator::sum(static_cast<C>(Operand<A>::plain(a)), static_cast<C>(Operand<B>::plain(b))));
+  return Counted<CountedOf<A, B>>(counted(emulator::running.now.arithmetic, std::plus<>{}, a, b));
 }
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator-(const A& a, const B& b) {
-  ++emulator::running.now.arithmetic;
-  using C = CountedOf<A, B>;
-  return Counted<C>(emulator::sum(static_cast<C>(Operand<A>::plain(a)), -static_cast<C>(Operand<B>::plain(b))));
+  return Counted<CountedOf<A, B>>(counted(emulator::running.now.arithmetic, std::minus<>{}, a, b));
 }
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator*(const A& a, const B& b) {
-  ++emulator::running.now.arithmetic;
-  using C = CountedOf<A, B>;
-  return Counted<C>(emulator::product(static_cast<C>(Operand<A>::plain(a)), static_cast<C>(Operand<B>::plain(b))));
+  return Counted<CountedOf<A, B>>(counted(emulator::running.now.arithmetic, std::multiplies<>{}, a, b));
 }
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator/(const A& a, const B& b) {
-  ++emulator::running.now.divisions;
-  using C = CountedOf<A, B>;
-  return Counted<C>(static_cast<C>(Operand<A>::plain(a)) / static_cast<C>(Operand<B>::plain(b)));
+  return Counted<CountedOf<A, B>>(counted(emulator::running.now.divisions, std::divides<>{}, a, b));
 }
 template <class A, class B>
   requires CountedPair<A, B>
-bool operator==(const A& a, const B& b) {
-  ++emulator::running.now.arithmetic;
-  using C = CountedOf<A, B>;
-  return static_cast<C>(Operand<A>::plain(a)) == static_cast<C>(Operand<B>::plain(b));
+auto operator==(const A& a, const B& b) {
+  return counted(emulator::running.now.arithmetic, std::equal_to<>{}, a, b);
 }
 template <class A, class B>
   requires CountedPair<A, B>
 auto operator<=>(const A& a, const B& b) {
-  ++emulator::running.now.arithmetic;
-  using C = CountedOf<A, B>;
-  return static_cast<C>(Operand<A>::plain(a)) <=> static_cast<C>(Operand<B>::plain(b));
+  return counted(emulator::running.now.arithmetic, std::compare_three_way{}, a, b);
 }
 
 // The plain value of a number, for integers and decisions that counters need not see.

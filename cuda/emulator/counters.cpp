@@ -47,7 +47,7 @@ const Column columns[] = {{"launches", [](const Counters& c) { return c.launches
     {"shared r", [](const Counters& c) { return c.shared_read; }},
     {"shared w", [](const Counters& c) { return c.shared_written; }},
     {"barriers", [](const Counters& c) { return c.barriers; }},
-    {"shuffles", [](const Counters& c) { return c.shuffles + c.votes; }},
+    {"shuffles", [](const Counters& c) { return c.shuffles; }},
     {"shared max", [](const Counters& c) { return c.shared_bytes; }},
     {"requests", [](const Counters& c) { return c.global_requests; }},
     {"sectors", [](const Counters& c) { return c.sectors; }},
@@ -86,19 +86,15 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 }  // namespace
 
 Counters& Counters::operator+=(const Counters& other) {
-  launches += other.launches, shapes += other.shapes, blocks += other.blocks, threads += other.threads,
-      indices += other.indices;
-  arithmetic += other.arithmetic, divisions += other.divisions, special += other.special;
-  global_read += other.global_read, global_written += other.global_written;
-  shared_read += other.shared_read, shared_written += other.shared_written;
-  barriers += other.barriers, warp_syncs += other.warp_syncs, shuffles += other.shuffles, votes += other.votes;
-  atomics += other.atomics;
-  shared_bytes = std::max(shared_bytes, other.shared_bytes);
-  global_requests += other.global_requests, sectors += other.sectors, least_sectors += other.least_sectors;
-  shared_requests += other.shared_requests, wavefronts += other.wavefronts, least_wavefronts += other.least_wavefronts;
-  most_ways = std::max(most_ways, other.most_ways), not_noted += other.not_noted;
-  worst_sectors = std::max(worst_sectors, other.worst_sectors);
-  worst_wavefronts = std::max(worst_wavefronts, other.worst_wavefronts);
+  using C = Counters;
+  for (const auto sum : {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::indices, &C::arithmetic, &C::divisions,
+           &C::special, &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers,
+           &C::warp_syncs, &C::shuffles, &C::atomics, &C::global_requests, &C::sectors, &C::least_sectors,
+           &C::shared_requests, &C::wavefronts, &C::least_wavefronts, &C::not_noted})
+    this->*sum += other.*sum;
+  for (const auto most : {&C::shared_bytes, &C::most_ways}) this->*most = std::max(this->*most, other.*most);
+  for (const auto worst : {&C::worst_sectors, &C::worst_wavefronts})
+    this->*worst = std::max(this->*worst, other.*worst);
   return *this;
 }
 

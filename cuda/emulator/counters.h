@@ -17,13 +17,13 @@ struct Counters {
   std::uint64_t blocks = 0, threads = 0;  // of all launches together
   std::uint64_t indices = 0;              // of index-style ops (tensor/device/launch.h), of which nothing else is known
   std::uint64_t arithmetic = 0;           // additions, subtractions, products, comparisons of Number; 2 for a b + c
-  std::uint64_t divisions = 0, special = 0;               // special: exp, log, sqrt, sin, cos, tanh, ...
-  std::uint64_t global_read = 0, global_written = 0;      // bytes that threads asked for, before any cache
-  std::uint64_t shared_read = 0, shared_written = 0;      // bytes
-  std::uint64_t barriers = 0;                             // sync and sync_named, once per block
-  std::uint64_t warp_syncs = 0, shuffles = 0, votes = 0;  // once per warp
-  std::uint64_t atomics = 0;                              // once per thread
-  std::uint64_t shared_bytes = 0;                         // of a block, the largest of all launches
+  std::uint64_t divisions = 0, special = 0;           // special: exp, log, sqrt, sin, cos, tanh, ...
+  std::uint64_t global_read = 0, global_written = 0;  // bytes that threads asked for, before any cache
+  std::uint64_t shared_read = 0, shared_written = 0;  // bytes
+  std::uint64_t barriers = 0;                         // sync, once per block
+  std::uint64_t warp_syncs = 0, shuffles = 0;         // once per warp
+  std::uint64_t atomics = 0;                          // once per thread
+  std::uint64_t shared_bytes = 0;                     // of a block, the largest of all launches
 
   // With Settings::costs (costs.h). A request is what the lanes of a warp ask for at once.
   std::uint64_t global_requests = 0;

@@ -194,7 +194,7 @@ template <int N, class T, emulator::Space space>
 Pack<std::remove_const_t<T>, N> load_pack(const Pointer<T, space>& from, Index i) {
   from.require_aligned(i, sizeof(T) * N);
   from.note_cost(i, sizeof(T) * N);
-  Pack<std::remove_const_t<T>, N> pack;
+  Pack<std::remove_const_t<T>, N> pack = {};
   for (int k = 0; k < N; ++k) pack.of[k] = from.read_one({i.value + k, i.at});
   return pack;
 }

@@ -2,12 +2,22 @@
 // its end when the call returns.
 #pragma once
 
-#include <cstring>
 #include <functional>
+#include <mutex>
 
 #include "cuda/emulator/thread.h"
 
 namespace whence::gpu::emulator {
+
+// One at a time, of all host threads; by its number a random order is its own.
+class OneLaunch {
+  std::unique_lock<std::recursive_mutex> lock_;
+
+ public:
+  OneLaunch();
+  ~OneLaunch();
+  const std::uint64_t number;
+};
 
 // Runs all blocks in the order of settings(). When the emulator stops the kernel: Error with the kernel, the
 // block, the thread and the line.

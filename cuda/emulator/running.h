@@ -26,13 +26,6 @@ struct Running {
   std::uint32_t block_first = 1;   // of blocks that have ended
   std::uint32_t stamp = 1;         // of the running thread
 
-  // The last product of the running thread, for a sum that rounds with it (counted.h); as float or as double.
-  bool fused = false;
-  struct Product {
-    double first = 0, second = 0, value = 0;
-    bool is_new = false;
-  } product;
-
   Counters now;                       // of this launch
   const char* last_kernel = nullptr;  // of the launch that ended last
 };

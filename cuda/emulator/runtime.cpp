@@ -85,15 +85,15 @@ void unset(void* block, std::size_t bytes) {
   if (replaying) fail("allocate", "asked for while a graph is replayed; what a graph works in was recorded with it");
   emulator::Arena& arena = emulator::Arena::instance();
   const std::size_t all = arena.hand_out(block, bytes, under_way().get());
-  if (capturing() && !emulator::settings().dry)
-    emulator::submit("allocate", {}, [memory = arena.bytes_at(block), all] { std::memset(memory, 0xFF, all); });
+  if (capturing())
+    emulator::submit("allocate", {}, [memory = arena.bytes_at(block), all] { emulator::Arena::fill(memory, all); });
 }
 
 void retire(void* block) noexcept {
   emulator::Arena& arena = emulator::Arena::instance();
   const std::size_t bytes = arena.retire(block, under_way().get());
-  if (bytes > 0 && !emulator::settings().dry)
-    emulator::submit("free", {}, [memory = arena.bytes_at(block), bytes] { std::memset(memory, 0xFF, bytes); });
+  if (bytes > 0)
+    emulator::submit("free", {}, [memory = arena.bytes_at(block), bytes] { emulator::Arena::fill(memory, bytes); });
 }
 
 MemoryRoom memory_room() {
@@ -161,6 +161,9 @@ void synchronise() {
   emulator::deliver_all();
   tell_late_error(true);
 }
+
+bool all_has_ended() { return synchronise(), true; }
+void* address_for_libraries(const void* address) { return emulator::Arena::instance().bytes_at(address); }
 
 bool capturing() { return under_way() != nullptr; }
 

@@ -33,10 +33,8 @@ std::size_t bytes_given(const char* variable, std::size_t otherwise, const char*
   const char *text = std::getenv(variable), *rest = nullptr;
   if (!text) return otherwise;
   const std::size_t count = number(variable, text, &rest);
-  const std::size_t known = std::strlen("KMG");
-  const char* const letters = "KMG";
-  for (std::size_t k = 0; k < known; ++k)
-    if (std::toupper(static_cast<unsigned char>(*rest)) == letters[k] && !rest[1]) return count << (10 * (k + 1));
+  for (std::size_t k = 0; k < 3; ++k)
+    if (std::toupper(static_cast<unsigned char>(*rest)) == "KMG"[k] && !rest[1]) return count << (10 * (k + 1));
   if (*rest) throw InputError(variable, ": '", text, "' given; bytes are required, as in ", examples);
   return count;
 }
@@ -60,8 +58,7 @@ Settings& settings() {
   static Settings chosen{seed_given("WHENCE_EMULATOR_ORDER", "0 (ascending), 1 (descending) or a seed"),
       bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"), shared_given(),
       asked("WHENCE_EMULATOR_COUNTS"), seed_given("WHENCE_EMULATOR_LATE", "0 (at once) or a seed"),
-      seed_given("WHENCE_EMULATOR_REFUSALS", "0 (none) or a seed"), asked("WHENCE_EMULATOR_FMA"),
-      asked("WHENCE_EMULATOR_DRY")};
+      seed_given("WHENCE_EMULATOR_REFUSALS", "0 (none) or a seed"), asked("WHENCE_EMULATOR_DRY")};
   return chosen;
 }
 

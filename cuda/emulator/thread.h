@@ -1,5 +1,5 @@
-// The emulated twin of cuda/vocabulary/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers (counted.h). Methods
-// get the place in the source from a default argument; kernels never name it.
+// The emulated twin of cuda/vocabulary/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers
+// (counted.h). Methods get the place in the source from a default argument; kernels never name it.
 #pragma once
 
 #include <cstring>
@@ -26,8 +26,7 @@ class Thread {
   int warp() const { return index_ / warp_size; }
 
   void sync(Site at = Site::current()) const { run().sync(at); }
-  void sync_warp(Site at = Site::current()) const { run().meet_warp(emulator::Meeting::sync_warp, 0, false, at); }
-  void sync_named(int barrier, int count, Site at = Site::current()) const { run().sync_named(barrier, count, at); }
+  void sync_warp(Site at = Site::current()) const { run().meet_warp(emulator::Meeting::sync_warp, 0, at); }
 
   template <class V> V shuffle(V value, int lane, Site at = Site::current()) const {
     return exchange(emulator::Meeting::shuffle, value, lane & (warp_size - 1), at);
@@ -37,19 +36,6 @@ class Thread {
   }
   template <class V> V shuffle_up(V value, int distance, Site at = Site::current()) const {
     return exchange(emulator::Meeting::shuffle_up, value, lane() < distance ? lane() : lane() - distance, at);
-  }
-  template <class V> V shuffle_down(V value, int distance, Site at = Site::current()) const {
-    return exchange(
-        emulator::Meeting::shuffle_down, value, lane() + distance < warp_size ? lane() + distance : lane(), at);
-  }
-  unsigned ballot(bool vote, Site at = Site::current()) const {
-    return run().meet_warp(emulator::Meeting::ballot, 0, vote, at).votes;
-  }
-  bool any(bool vote, Site at = Site::current()) const {
-    return run().meet_warp(emulator::Meeting::any, 0, vote, at).votes != 0;
-  }
-  bool all(bool vote, Site at = Site::current()) const {
-    return run().meet_warp(emulator::Meeting::all, 0, !vote, at).votes == 0;
   }
 
   template <class I, emulator::Space space>
@@ -73,7 +59,7 @@ class Thread {
         "a shuffle moves one number of at most 64 bits");
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
-    const auto met = run().meet_warp(meeting, bits, false, at);
+    const auto met = run().meet_warp(meeting, bits, at);
     if (from >= met.lanes)
       emulator::stop(
           at, to_text("reads lane ", from, " of a warp of ", met.lanes, " threads; a lane that exists is required"));

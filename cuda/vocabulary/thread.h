@@ -1,23 +1,6 @@
 // What a kernel is written against: one thread's view of its block, its memory and its numbers. Under nvcc every name
 // here is the plain CUDA thing and costs nothing. Under g++ the emulator (cuda/emulator/) puts a checked and counted
-// twin in its place. cuda/README.md is the guide.
-//
-//   template <class T>
-//   struct SumRows {                                      // a kernel is a struct, its arguments are members
-//     static constexpr const char* name = "sum_rows";     // what errors, counters and the table of ptxas name
-//     static constexpr int threads = 256;                 // of a block
-//     Global<const T> x;                                  // [rows, width]
-//     Global<float> sums;                                 // [rows]
-//     index_t width;
-//     WHENCE_HD void operator()(Thread& t) const {        // what one thread does; here a block per row
-//       Number<float> total = 0;
-//       for (index_t j = t.index(); j < width; j += threads) total += load<float>(x, t.block() * width + j);
-//       total = block_reduce<threads>(t, total, Plus{});  // cuda/vocabulary/block.h
-//       if (t.index() == 0) store(sums, t.block(), total);
-//     }
-//   };
-//   launch_kernel(SumRows<T>{global<const T>(x), global<float>(sums), width},  // cuda/vocabulary/launch_kernel.h
-//                 {.blocks = rows, .shared_bytes = block_reduce_bytes<256, Number<float>>});
+// twin in its place. cuda/README.md is the guide, and has a kernel in these words.
 #pragma once
 
 #include <bit>
@@ -53,11 +36,8 @@ class Thread {
   __device__ int warp() const { return static_cast<int>(threadIdx.x >> 5); }
 
   // All threads that it is for reach it at the same line; a thread that has ended counts as missing.
-  __device__ void sync() const { __syncthreads(); }           // all threads of the block
-  __device__ void sync_warp() const { __syncwarp(); }         // the 32 of this warp
-  __device__ void sync_named(int barrier, int count) const {  // `count` threads, a multiple of 32; barriers 1 to 15
-    __barrier_sync_count(static_cast<unsigned>(barrier), static_cast<unsigned>(count));
-  }
+  __device__ void sync() const { __syncthreads(); }    // all threads of the block
+  __device__ void sync_warp() const { __syncwarp(); }  // the 32 of this warp
 
   // All lanes of the warp take part, and get another lane's value.
   template <class V> __device__ V shuffle(V value, int lane) const { return __shfl_sync(all_lanes, value, lane); }
@@ -68,12 +48,6 @@ class Thread {
   __device__ V shuffle_up(V value, int distance) const {  // its own value where no lane lies so far below
     return __shfl_up_sync(all_lanes, value, static_cast<unsigned>(distance));
   }
-  template <class V> __device__ V shuffle_down(V value, int distance) const {
-    return __shfl_down_sync(all_lanes, value, static_cast<unsigned>(distance));
-  }
-  __device__ unsigned ballot(bool vote) const { return __ballot_sync(all_lanes, vote); }
-  __device__ bool any(bool vote) const { return __any_sync(all_lanes, vote); }
-  __device__ bool all(bool vote) const { return __all_sync(all_lanes, vote); }
 
   // memory[i] += value; returns what it was before. Integers only: threads arrive in no fixed order, and sums of
   // integers do not depend on it. `memory` is a Global or a Shared.
@@ -102,14 +76,9 @@ class Thread {
   int warp() const;
   void sync() const;
   void sync_warp() const;
-  void sync_named(int barrier, int count) const;
   template <class V> V shuffle(V value, int lane) const;
   template <class V> V shuffle_xor(V value, int mask) const;
   template <class V> V shuffle_up(V value, int distance) const;
-  template <class V> V shuffle_down(V value, int distance) const;
-  unsigned ballot(bool vote) const;
-  bool any(bool vote) const;
-  bool all(bool vote) const;
   template <class I> I atomic_add(I* memory, index_t i, I value) const;
   template <class T> Shared<T> shared(int count);
 #endif

@@ -1,4 +1,4 @@
-// Ranks with a GPU each, whose numbers go from card to card: NCCL's part is played by tests/cuda/runtime/nccl_stand_in/stand_in.cpp, between
+// Ranks with a GPU each, whose numbers go from card to card: NCCL's part is played by nccl_stand_in/stand_in.cpp, between
 // processes that each emulate a GPU. Nothing here has met a real NCCL.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
@@ -24,33 +24,21 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// One rank of a start, as torchrun would begin it; `launcher` are its variables.
-class Rank {
- public:
-  Rank(int rank, const std::string& launcher, const std::vector<std::string>& more)
-      : program_((set(rank, launcher), arguments(more)), program_with_gpu()) {}
-  RunningProgram& program() { return program_; }
+const std::string training =
+    "train flip_flop --scheme rope --accumulate 2 --batch 1 --length 8 --dim 8 --heads 1 --layers 1 --threads 1 "
+    "--device "
+    "cuda ";
 
- private:
-  static void set(int rank, const std::string& address) {
-    ::setenv("WHENCE_NCCL_LIBRARY", WHENCE_NCCL_STAND_IN, 1);
-    ::setenv("RANK", std::to_string(rank).c_str(), 1), ::setenv("WORLD_SIZE", "2", 1);
-    // Each believes that it is alone on its machine: nothing but NCCL and the rendezvous is between them.
-    ::setenv("LOCAL_RANK", "0", 1), ::setenv("LOCAL_WORLD_SIZE", "1", 1);
-    if (address.empty())
-      ::unsetenv("MASTER_ADDR"), ::unsetenv("MASTER_PORT");
-    else
-      ::setenv("MASTER_ADDR", "127.0.0.1", 1), ::setenv("MASTER_PORT", address.c_str(), 1);
-  }
-  static std::vector<std::string> arguments(const std::vector<std::string>& more) {
-    std::vector<std::string> all{"train", "flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1",
-        "--length", "8", "--dim", "8", "--heads", "1", "--layers", "1", "--threads", "1", "--device", "cuda",
-        "--communicator", "nccl"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-  RunningProgram program_;
-};
+// One rank of a start, as torchrun would begin it at a port of this machine; none: no launcher says where.
+RunningProgram begin(int rank, const std::string& port, const std::string& more) {
+  ::setenv("WHENCE_NCCL_LIBRARY", WHENCE_NCCL_STAND_IN, 1);
+  ::setenv("RANK", std::to_string(rank).c_str(), 1), ::setenv("WORLD_SIZE", "2", 1);
+  // Each believes that it is alone on its machine: nothing but NCCL and the rendezvous is between them.
+  ::setenv("LOCAL_RANK", "0", 1), ::setenv("LOCAL_WORLD_SIZE", "1", 1);
+  ::unsetenv("MASTER_ADDR"), ::unsetenv("MASTER_PORT");
+  if (!port.empty()) ::setenv("MASTER_ADDR", "127.0.0.1", 1), ::setenv("MASTER_PORT", port.c_str(), 1);
+  return RunningProgram(words(training + "--communicator nccl " + more), program_with_gpu());
+}
 
 struct NoLauncher {
   ~NoLauncher() {
@@ -76,38 +64,24 @@ std::string free_port() {
 
 TEST_CASE("ranks over NCCL's stand-in: the weights of ranks whose sums go over the CPU; the id over TCP and a file") {
   const Scratch scratch("nccl");
-  const NoLauncher afterwards;
+  std::ofstream(scratch / "id.rank1") << "of an earlier start";
   const auto weights = [&](const std::string& out) { return text_of(scratch / out + "/weights.safetensors"); };
-  {
-    const std::vector<std::string> same{"--steps", "2", "--out", scratch / "tcp", "--rank-limit", "20"};
-    const std::string port = free_port();
-    Rank first(0, port, same);
-    Rank second(1, port, same);
-    const Outcome a = first.program().finish_within(100), b = second.program().finish_within(100);
+  for (const std::string way : {"tcp", "file"}) {
+    CAPTURE(way);
+    const NoLauncher afterwards;
+    const std::string port = way == "tcp" ? free_port() : "",
+                      place = port.empty() ? "--rendezvous " + scratch / "id " : "",
+                      line = "--steps 2 --rank-limit 20 --out " + scratch / (way + " ") + place;
+    RunningProgram second = begin(1, port, line), first = begin(0, port, line);
+    const Outcome a = first.finish_within(100), b = second.finish_within(100);
     REQUIRE_MESSAGE(a.code == 0, a.err, b.err);
     CHECK(a.out.find("over NCCL 2.27.3") != std::string::npos);
     CHECK(b.code == 0);
   }
-  {
-    std::ofstream(scratch / "id.rank1") << "of an earlier start";
-    const std::vector<std::string> same{
-        "--steps", "2", "--out", scratch / "file", "--rendezvous", scratch / "id", "--rank-limit", "20"};
-    Rank second(1, "", same);
-    Rank first(0, "", same);
-    const Outcome a = first.program().finish_within(100), b = second.program().finish_within(100);
-    REQUIRE_MESSAGE(a.code == 0, a.err, b.err);
-    CHECK(b.code == 0);
-    for (const auto& entry : fs::directory_iterator(scratch.folder))
-      CHECK_MESSAGE(entry.path().filename().string().substr(0, 3) != "id.", entry.path().string());
-  }
-  const Outcome shared = [&] {
-    { const NoLauncher gone; }
-    return RunningProgram({"train", "flip_flop", "--scheme", "rope", "--accumulate", "2", "--batch", "1", "--length",
-                              "8", "--dim", "8", "--heads", "1", "--layers", "1", "--threads", "1", "--device", "cuda",
-                              "--steps", "2", "--out", scratch / "alone"},
-        program_with_gpu())
-        .finish_within(100);
-  }();
+  for (const auto& entry : fs::directory_iterator(scratch.folder))
+    CHECK_MESSAGE(entry.path().filename().string().substr(0, 3) != "id.", entry.path().string());
+  const Outcome shared =
+      RunningProgram(words(training + "--steps 2 --out " + scratch / "alone"), program_with_gpu()).finish_within(100);
   REQUIRE_MESSAGE(shared.code == 0, shared.err);
   CHECK(!weights("alone").empty());
   CHECK(weights("tcp") == weights("alone"));
@@ -118,17 +92,12 @@ TEST_CASE("ranks over NCCL's stand-in: a peer that dies ends the other, and one 
   const Scratch scratch("nccl-dies");
   const NoLauncher afterwards;
   for (const int fault : {SIGKILL, SIGSTOP}) {
-    const std::vector<std::string> same{"--steps", "100000", "--out", scratch / to_text("out", fault), "--rendezvous",
-        scratch / "id", "--rank-limit", "3"};
-    Rank first(0, "", same);
-    Rank second(1, "", same);
-    for (int waited = 0; waited < 600 && !fs::exists(scratch / to_text("out", fault, "/metrics.jsonl")); ++waited)
-      usleep(100000);
-    sleep(1);
-    second.program().signal(fault);
-    const Outcome a = first.program().finish_within(60);
-    second.program().signal(SIGKILL);
-    second.program().finish();
+    const std::string out = scratch / to_text("out", fault),
+                      line = "--steps 100000 --log-every 1 --rank-limit 3 --rendezvous " + scratch / "id --out " + out;
+    RunningProgram first = begin(0, "", line), second = begin(1, "", line);
+    REQUIRE(soon([&] { return !text_of(out + "/metrics.jsonl").empty(); }));  // a step has been logged
+    second.signal(fault);
+    const Outcome a = first.finish_within(60);
     CHECK(a.code == 1);
     CHECK_MESSAGE(a.err.find("rank 1") != std::string::npos, a.err);
   }

@@ -1,5 +1,5 @@
-// Index-style ops (tensor/device/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses are not
-// seen; but what is written behind a tensor is, and each op runs in two orders of its indices, which must agree.
+// Index-style ops (tensor/device/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses
+// are not seen; but what is written beside a tensor is, and each op runs in two orders of its indices, which must agree.
 #pragma once
 
 #include <cstddef>
