@@ -3,7 +3,6 @@
 
 #include <cublas_v2.h>
 
-#include "cuda/library/blas_workspace.h"
 #include "cuda/runtime/runtime.h"
 #include "tensor/error.h"
 

@@ -2,6 +2,7 @@
 // cuda/emulator/blas.cpp is the twin over OpenBLAS.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -61,5 +62,15 @@ struct BlasEpilogue {
 // Does the product as above in one kernel. False, with nothing written, when the library has no such kernel for this
 // shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0.
 [[nodiscard]] bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue);
+
+// ---- What blas.cpp and blas_fused.cpp share.
+
+// Memory that cuBLAS and cuBLASLt both compute in: everything is on one stream, so they never do at the same time. It
+// is ours because a graph stores its address. Its size decides the choice of kernel, and so the bits.
+constexpr std::size_t blas_workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
+void* blas_workspace();
+
+// Error "matmul: call: what the library says" unless `status`, a cublasStatus_t, is success.
+void require_blas(int status, const char* call);
 
 }  // namespace whence

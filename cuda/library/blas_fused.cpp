@@ -10,7 +10,6 @@
 #include <mutex>
 
 #include "cuda/library/blas.h"
-#include "cuda/library/blas_workspace.h"
 #include "cuda/runtime/runtime.h"
 
 namespace whence {

@@ -10,4 +10,8 @@ namespace whence {
 // How the emulated GPU runs kernels; may be changed. Null when cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
+// How index-style ops (tensor/device/launch.h) start on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for
+// the emulated one.
+IndexLauncher& index_launcher();
+
 }  // namespace whence

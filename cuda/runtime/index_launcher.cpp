@@ -1,9 +1,6 @@
 // Index-style ops on a GPU: nvcc compiles the loop into the op's file, here are its stream and the account of launches.
-#include "cuda/runtime/index_launcher.h"
-
 #include "cuda/runtime/backend.h"
 #include "cuda/runtime/runtime.h"
-#include "tensor/device/backend.h"
 
 namespace whence {
 namespace {

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "cuda/runtime/library_memory.h"
 #include "cuda/runtime/rendezvous.h"
 #include "cuda/runtime/runtime.h"
 #include "tensor/ranks/collectives.h"

@@ -147,6 +147,14 @@ MemoryRoom memory_room() {
   return room;
 }
 
+void* address_for_libraries(const void* address) { return const_cast<void*>(address); }
+
+bool all_has_ended() {
+  if (cudaStreamQuery(stream()) == cudaErrorNotReady) return false;
+  synchronise();  // knows what to say of errors
+  return true;
+}
+
 void* allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
   require(cudaHostAlloc(&memory, bytes, cudaHostAllocDefault), "copy", "cudaHostAlloc");

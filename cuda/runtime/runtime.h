@@ -50,6 +50,10 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes);
 // bytes as they are now become a constant of the graph, written again by every replay.
 void copy_from_cpu(const void* from, void* to, std::size_t bytes);
 
+// Where a library that is loaded at run time (NCCL) finds the bytes at a device address: there; of the emulated GPU, where
+// the host has them.
+void* address_for_libraries(const void* address);
+
 // ---- Launches.
 
 // A launch, for errors and counters.
@@ -75,6 +79,8 @@ std::uint64_t launches();  // so far: calls of launched()
 
 // Waits until everything launched has ended. Error that names the kernels that may have failed. Error while capturing.
 void synchronise();
+// Whether it has, without waiting. Error when something failed.
+bool all_has_ended();
 
 // ---- Graphs. Between begin and end nothing runs: kernels, products and copies to the device are recorded.
 
