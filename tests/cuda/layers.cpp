@@ -24,10 +24,11 @@ using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 template <class F> void with_every_library(const F& f) {
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return f();
-  for (const auto& [refusals, order] : std::map<std::uint64_t, std::uint64_t>{{0, 0}, {4711, 1}, {4712, 20}}) {
+  for (const auto& each : std::map<std::uint64_t, std::uint64_t>{{0, 0}, {4711, 1}, {4712, 20}}) {
+    const std::uint64_t refusals = each.first;
     CAPTURE(refusals);
     const With chosen(settings->refusals, refusals);
-    in_order(order, f);
+    in_order(each.second, f);
   }
 }
 

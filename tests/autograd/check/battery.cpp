@@ -346,7 +346,7 @@ TEST_CASE("an op says that it broadcasts, if it does") {
 
 TEST_CASE("every op passes every generic test") {
   int samples = 0;
-  std::set<std::string> layouts;
+  std::set<std::string> layouts_seen;
   REQUIRE(checked_ops().size() >= 30);
   for (const CheckedOp& op : checked_ops()) {
     CAPTURE(op.name);
@@ -358,7 +358,7 @@ TEST_CASE("every op passes every generic test") {
       ++samples;
       for (const Case& c : cases_of(op, sample)) {
         CAPTURE(c.layout);
-        layouts.insert(c.layout);
+        layouts_seen.insert(c.layout);
         check_gradients(c);
         check_second_order(c);
         check_repeatable(c);
@@ -370,8 +370,8 @@ TEST_CASE("every op passes every generic test") {
       }
     }
   }
-  std::printf(
-      "battery: %zu ops, %d samples, %zu layouts, %d checks\n", checked_ops().size(), samples, layouts.size(), checks);
+  std::printf("battery: %zu ops, %d samples, %zu layouts, %d checks\n", checked_ops().size(), samples,
+      layouts_seen.size(), checks);
 }
 
 // The functions that ops.h declares, read from the file itself: a new one without samples must not pass unseen. One of

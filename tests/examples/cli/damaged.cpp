@@ -1,5 +1,6 @@
 // Damaged and changed files, by who reads them: refused in one line, or gone on without and said.
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "nn/io/safetensors.h"
 #include "tensor/raw.h"

@@ -102,8 +102,8 @@ void goes_on_to_the_same(const std::string& command, const std::string& resume, 
   }
   const Outcome end = ran(goes_on(last));
   REQUIRE_MESSAGE(end.code == 0, end.err);
-  for (const auto& [checkpoint, time] : kept)  // it went on from there, not from the beginning
-    CHECK_MESSAGE((fs::exists(checkpoint) && fs::last_write_time(checkpoint) == time), checkpoint);
+  for (const auto& each : kept)  // it went on from there, not from the beginning
+    CHECK_MESSAGE((fs::exists(each.first) && fs::last_write_time(each.first) == each.second), each.first);
   check_same_results(out, whole);
 }
 

@@ -121,11 +121,12 @@ TEST_CASE("look: of every scheme, a gradient is the sum over its links") {
     for (const char* always : {"v", "scores", "logits", "pattern"})
       if (named(inspection.quantities(), to_text("blocks.1.attention.", always)).gradient.defined() && !passes_through)
         CHECK_MESSAGE(sums.contains(to_text("blocks.1.attention.", always)), always);
-    for (const auto& [path, sum] : sums) {
-      CAPTURE(std::string(path));
+    for (const auto& each : sums) {  // no structured binding: clang 16 with OpenMP cannot capture one
+      const std::string& path = each.first;
+      CAPTURE(path);
       const Tensor& gradient = named(inspection.quantities(), path).gradient;
       const double size = std::max(1e-6, largest(gradient));
-      CHECK(distance(Tensor::of(sum, gradient.shape(), DType::f64), gradient) <= 1e-10 * size);
+      CHECK(distance(Tensor::of(each.second, gradient.shape(), DType::f64), gradient) <= 1e-10 * size);
     }
   });
 }
