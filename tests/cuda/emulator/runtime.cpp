@@ -314,12 +314,13 @@ TEST_CASE("emulator: a dry step is counted as one that computes") {
     const Asked wet = asked_in_a_step(false, recorded), dry = asked_in_a_step(true, recorded);
     REQUIRE(dry.by_kernel.size() == wet.by_kernel.size());
     std::uint64_t launches = 0;
-    for (const auto& [kernel, counted] : dry.by_kernel) {
-      CAPTURE(std::string(kernel));
+    for (const auto& each : dry.by_kernel) {
+      const std::string kernel(each.first);
+      CAPTURE(kernel);
       const bool copies = kernel.starts_with("copy from cpu") || kernel.starts_with("copy to cpu");
-      CHECK(shape(counted) == shape(wet.by_kernel.at(kernel)));
-      if (copies || kernel.starts_with("matmul ")) CHECK(work(counted) == work(wet.by_kernel.at(kernel)));
-      if (!copies) launches += counted.launches;
+      CHECK(shape(each.second) == shape(wet.by_kernel.at(each.first)));
+      if (copies || kernel.starts_with("matmul ")) CHECK(work(each.second) == work(wet.by_kernel.at(each.first)));
+      if (!copies) launches += each.second.launches;
     }
     CHECK(dry.traffic.bytes_to_device > 0);
     CHECK(dry.traffic.bytes_to_device == dry.by_kernel.at("copy from cpu").global_written);
