@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -13,7 +12,7 @@
 #include "tests/support/programs.h"
 
 using namespace whence;
-using test::text_of;
+using test::all_matches, test::replaced, test::text_of;
 namespace fs = std::filesystem;
 
 namespace {
@@ -35,14 +34,10 @@ struct Include {
 };
 
 std::vector<Include> includes_under(const std::string& folder) {
-  static const std::regex line(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");
   std::vector<Include> found;
-  for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".cu"})) {
-    std::istringstream lines(text_of(file));
-    std::smatch match;
-    for (std::string text; std::getline(lines, text);)
-      if (std::regex_search(text, match, line)) found.push_back({file, match[2], match[1] == "\""});
-  }
+  for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".cu"}))
+    for (const auto& line : all_matches(text_of(file), R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])"))
+      found.push_back({file, line[2], line[1] == "\""});
   return found;
 }
 
@@ -97,16 +92,11 @@ TEST_CASE("layering: kernels know the machine through cuda/vocabulary/thread.h a
           {"thread.h", "launch.h"}},
       {R"(cudaMallocManaged)", {}}};
   for (const auto& entry : allowed) {
-    const std::regex word(entry.first);
-    const std::set<std::string>& may = entry.second;
-    for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"}) {
-      for (const fs::path& file : sources_of(layer, {".h", ".cpp", ".cu"})) {
-        if (may.contains(file.filename())) continue;
-        std::istringstream lines(text_of(file));
-        for (std::string line; std::getline(lines, line);)
-          CHECK_MESSAGE(!std::regex_search(line.substr(0, line.find("//")), word), file.string(), ": ", line);
-      }
-    }
+    for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"})
+      for (const fs::path& file : sources_of(layer, {".h", ".cpp", ".cu"}))
+        if (!entry.second.contains(file.filename()))
+          for (const auto& found : all_matches(replaced(text_of(file), "//.*", ""), entry.first))
+            FAIL_CHECK(file.string(), ": ", found[0]);
   }
 }
 
@@ -135,7 +125,6 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
 }
 
 TEST_CASE("documents: every file that a README points to is there") {
-  const std::regex link(R"(\]\(([^)#]+)\))");
   int links = 0;
   for (const std::string& document : test::documents()) {
     const fs::path here = (root / document).parent_path();
@@ -145,10 +134,9 @@ TEST_CASE("documents: every file that a README points to is there") {
       if (line.starts_with("```")) code = !code;
       if (!code) readme += line + '\n';
     }
-    for (auto match = std::sregex_iterator(readme.begin(), readme.end(), link); match != std::sregex_iterator();
-         ++match, ++links) {
-      const std::string to = (*match)[1].str();
-      if (!to.starts_with("http")) CHECK_MESSAGE(fs::exists(here / to), document, ": ", to);
+    for (const auto& link : all_matches(readme, R"(\]\(([^)#]+)\))")) {
+      ++links;
+      if (!link[1].starts_with("http")) CHECK_MESSAGE(fs::exists(here / link[1]), document, ": ", link[1]);
     }
   }
   CHECK(links > 50);
@@ -166,17 +154,14 @@ TEST_CASE(
     "promises: tests/README.md tells every class of the attack, and every program and file that it names is there") {
   const fs::path folder = root / "tests";
   const std::string readme = text_of(folder / "README.md"), driver = text_of(folder / "attack/run");
-  const std::regex entry("\"([a-z_]+)\": \\d+");
   const std::string share =
       driver.substr(driver.find("SHARE = {"), driver.find('}', driver.find("SHARE = {")) - driver.find("SHARE = {"));
-  int classes = 0;
-  for (auto match = std::sregex_iterator(share.begin(), share.end(), entry); match != std::sregex_iterator();
-       ++match, ++classes) {
-    const std::string name = (*match)[1];
-    CHECK_MESSAGE(readme.find("`" + name + "`") != std::string::npos, name);
-    CHECK_MESSAGE(fs::exists(folder / "attack" / (name + ".py")), name);
+  const auto classes = all_matches(share, "\"([a-z_]+)\": \\d+");
+  for (const auto& each : classes) {
+    CHECK_MESSAGE(readme.find("`" + each[1] + "`") != std::string::npos, each[1]);
+    CHECK_MESSAGE(fs::exists(folder / "attack" / (each[1] + ".py")), each[1]);
   }
-  CHECK(classes >= 10);
+  CHECK(classes.size() >= 10);
 }
 
 TEST_CASE("promises: every promise of tests/README.md names a test that is there") {
@@ -184,22 +169,20 @@ TEST_CASE("promises: every promise of tests/README.md names a test that is there
   const std::size_t begin = readme.find("| Promise | Held by | Not promised |");
   REQUIRE(begin != std::string::npos);
   std::istringstream rows(readme.substr(begin, readme.find("\n\n", begin) - begin));
-  const std::regex holder("\\[([a-z_/]+\\.cpp)\\]\\(([a-z_/]+\\.cpp)\\): \"([^\"]+)\"");
   int promises = 0;
   for (std::string row; std::getline(rows, row);) {
     if (row.starts_with("| Promise |") || row.starts_with("|---")) continue;
     ++promises;
-    int tests = 0;
-    for (auto match = std::sregex_iterator(row.begin(), row.end(), holder); match != std::sregex_iterator(); ++match) {
-      const std::string file = (*match)[2], title = (*match)[3];
-      CHECK((*match)[1] == file);
+    const auto holders = all_matches(row, R"x(\[([a-z_/]+\.cpp)\]\(([a-z_/]+\.cpp)\): "([^"]+)")x");
+    for (const auto& holder : holders) {
+      const std::string file = holder[2], title = holder[3];
+      CHECK(holder[1] == file);
       const std::string text = text_of(root / "tests" / file);
       const bool there = text.find("TEST_CASE(\"" + title) != std::string::npos ||
                          text.find("TEST_CASE(\n    \"" + title) != std::string::npos;
       CHECK_MESSAGE(there, file, " has no case that begins with: ", title);
-      ++tests;
     }
-    CHECK_MESSAGE(tests > 0, row);
+    CHECK_MESSAGE(!holders.empty(), row);
   }
   CHECK(promises >= 15);
 }

@@ -1,16 +1,14 @@
 // Every generic test of every op in the registry that Checked<Op> fills. An op's author only writes samples.
 #include <cctype>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "autograd/check/gradcheck.h"
 #include "autograd/check/samples.h"
 #include "autograd/node.h"
-#include "tests/support/places.h"
+#include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -378,32 +376,24 @@ TEST_CASE("every op passes every generic test") {
 // the list in tensor/pointwise.h must be declared there, and each must be the one that its name says.
 TEST_CASE("every function of ops.h is checked") {
   std::string text;
-  for (const char* name : {"/autograd/ops.h", "/autograd/ops/unary.cpp"}) {
-    std::ifstream file(source_folder() + name);
-    REQUIRE(file.good());
-    text.append(std::istreambuf_iterator<char>(file), {});
-  }
-  const auto all_matches = [&](const std::regex& pattern) {
-    return std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), pattern), std::sregex_iterator());
-  };
+  for (const char* name : {"/autograd/ops.h", "/autograd/ops/unary.cpp"}) text += text_of(source_folder() + name);
   const std::map<std::string, std::string> by_another_name = {{"reverse_cumulative_sum", "cumulative_sum"},
       {"cross_entropy_sum", "cross_entropy"}, {"causal_softmax", "softmax"}, {"unary", "affine"},
       {"clamp_max", "clamp"}};
   std::set<std::string> checked, declared, defined;
   for (const CheckedOp& op : checked_ops()) checked.insert(op.name);
-  for (const std::smatch& found : all_matches(std::regex("\\[\\[nodiscard\\]\\] (?:inline )?Tensor ([a-z0-9_]+)\\("))) {
-    const std::string name = found[1];
+  for (const auto& found : all_matches(text, R"(\[\[nodiscard\]\] (?:inline )?Tensor ([a-z0-9_]+)\()")) {
+    const std::string& name = found[1];
     const auto other = by_another_name.find(name);
     CHECK_MESSAGE(checked.count(other == by_another_name.end() ? name : other->second), name, " has no Checked entry");
     declared.insert(name);
   }
   CHECK(declared.size() >= 40);
-  const std::regex definition("Tensor ([a-z0-9_]+)\\([^{;]*\\) \\{\\s*return unary\\(functions::([A-Za-z0-9]+)");
-  for (const std::smatch& found : all_matches(definition)) {
-    const std::string function = std::regex_replace(found.str(2), std::regex("([a-z0-9])([A-Z])"), "$1_$2");
-    CHECK_MESSAGE(std::equal(function.begin(), function.end(), found[1].first, found[1].second,
-                      [](char a, char b) { return std::tolower(a) == b; }),
-        found.str(1), " is ", found.str(2));
+  const char* definition = R"(Tensor ([a-z0-9_]+)\([^{;]*\) \{\s*return unary\(functions::([A-Za-z0-9]+))";
+  for (const auto& found : all_matches(text, definition)) {
+    const std::string function = replaced(found[2], "([a-z0-9])([A-Z])", "$1_$2");
+    CHECK_MESSAGE(std::ranges::equal(function, found[1], {}, [](unsigned char c) { return std::tolower(c); }), found[1],
+        " is ", found[2]);
     defined.insert(found[1]);
   }
   for (const Unary f : Unary::all())

@@ -1,12 +1,12 @@
 // Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
 #include "autograd/inspect/graph_text.h"
 
-#include <regex>
 #include <set>
 
 #include "autograd/op.h"
 #include "examples/whence/tasks/task.h"
 #include "examples/whence/verify/scheme_texts.h"
+#include "tests/support/programs.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -77,8 +77,9 @@ TEST_CASE("parameters show their paths, and modules are boxes") {
   options.executor = "reference";  // in tiles the pairs are one op
   const Transformer model(options);
   const Tensor y = model(random_tokens(1, 4, 5));
-  CHECK(std::regex_search(print_graph(y),
-      std::regex(R"(\n#\d+ leaf blocks\.0\.attention\.position\.base\.strength f32 \[2\]  kerple\.cpp:\d+\n)")));
+  CHECK(all_matches(print_graph(y),
+            R"(\n#\d+ leaf blocks\.0\.attention\.position\.base\.strength f32 \[2\]  kerple\.cpp:\d+\n)")
+            .size() == 1);
   const std::string dot = to_dot(y);
   const auto begin = dot.find("  subgraph \"cluster_blocks.0.attention.position\" {\n  label=\"position\";\n"),
              end = dot.find("  subgraph \"cluster_blocks.0.attention.query\" {\n  label=\"query\";\n");
@@ -89,9 +90,7 @@ TEST_CASE("parameters show their paths, and modules are boxes") {
            "[label=\"strength\\nf32 [2]\\nkerple.cpp:", "[label=\"convolve_keys\\nf32 [1,2,4,4]\\ndape.cpp:"})
     CHECK_MESSAGE(box.find(inside) != std::string::npos, inside);
   std::set<std::string> files;
-  const std::regex place(R"(\\n(\w+\.\w+):\d+)");
-  for (auto match = std::sregex_iterator(box.begin(), box.end(), place); match != std::sregex_iterator(); ++match)
-    files.insert((*match)[1]);
+  for (const auto& place : all_matches(box, R"(\\n(\w+\.\w+):\d+)")) files.insert(place[1]);
   CHECK(files == std::set<std::string>{"by_distance.cpp", "dape.cpp", "kerple.cpp", "linear.cpp"});
   CHECK(std::count(dot.begin(), dot.end(), '{') == std::count(dot.begin(), dot.end(), '}'));
 }

@@ -2,7 +2,6 @@
 // kernel of cuda/kernels/ against cuda/memory_budgets.txt. The counts need no GPU, and are the same in every order.
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <set>
 
 #include "cuda/emulator/counters.h"
@@ -10,7 +9,7 @@
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
 #include "tests/cuda/walk.h"
-#include "tests/support/places.h"
+#include "tests/support/programs.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -74,13 +73,9 @@ struct Turned {
 // The names that kernels give themselves.
 std::set<std::string> names_of_kernels() {
   std::set<std::string> names;
-  const std::regex name(R"(static constexpr const char\* name = "([^"]*)\")");
-  for (const auto& file : std::filesystem::directory_iterator(source_folder() + "/cuda/kernels")) {
-    std::ifstream text(file.path());
-    std::smatch found;
-    for (std::string line; std::getline(text, line);)
-      if (std::regex_search(line, found, name)) names.insert(found[1]);
-  }
+  for (const auto& file : std::filesystem::directory_iterator(source_folder() + "/cuda/kernels"))
+    for (const auto& found : all_matches(text_of(file.path()), R"(static constexpr const char\* name = "([^"]*)\")"))
+      names.insert(found[1]);
   return names;
 }
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "autograd/backward.h"
@@ -28,10 +27,7 @@ namespace {
 
 // What `whence bench` prints, line by line.
 std::vector<nlohmann::json> lines_of(const std::string& what) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream in(done("bench " + what + " --json").out);
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
+  return json_lines(done("bench " + what + " --json").out);
 }
 
 const std::string once = " --threads 1 --repetitions 2", tiny = once + " --heads 2 --head-dim 4";

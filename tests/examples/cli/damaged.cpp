@@ -1,6 +1,5 @@
 // Damaged and changed files, by who reads them: refused in one line, or gone on without and said.
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "nn/io/safetensors.h"
 #include "tensor/raw.h"
@@ -35,16 +34,16 @@ Change replaced(const std::string& what, const std::string& by) {
     return bytes.replace(at, what.size(), by);
   };
 }
-Change json(const std::string& pointer, const nlohmann::ordered_json& value) {
+Change json(const std::string& pointer, const nlohmann::json& value) {
   return [=](const std::string& bytes) {
-    auto changed = nlohmann::ordered_json::parse(bytes);
-    changed[nlohmann::ordered_json::json_pointer(pointer)] = value;
+    auto changed = json_of(bytes);
+    changed[nlohmann::json::json_pointer(pointer)] = value;
     return changed.dump();
   };
 }
 Change rotary_share(double share) {  // as older files have it
   return [=](const std::string& bytes) {
-    auto changed = nlohmann::ordered_json::parse(bytes);
+    auto changed = json_of(bytes);
     changed.erase("rope_parameters"), changed.erase("partial_rotary_factor");
     changed["rotary_pct"] = share;
     return changed.dump();
@@ -53,7 +52,7 @@ Change rotary_share(double share) {  // as older files have it
 // An option in a run.json, and among those that were given.
 Change option(const std::string& name, const std::string& value) {
   return [=](const std::string& bytes) {
-    auto changed = nlohmann::ordered_json::parse(bytes);
+    auto changed = json_of(bytes);
     changed["options"][name] = value, changed["given"].push_back(name);
     return changed.dump();
   };

@@ -1,6 +1,5 @@
 // doctor: each mismatch is named with what to do, judged from made-up machines; and the program as a user runs it.
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/doctor/facts.h"
 #include "tests/support/programs.h"
@@ -111,7 +110,7 @@ TEST_CASE("doctor: the program prints both forms, and warnings do not make it fa
   CHECK(text.err.empty());
   for (const char* name : {"build", "processor", "threads", "memory", "blas", "products", "cuda", "gpu"})
     CHECK_MESSAGE(has(text.out, '\n' + std::string(name) + ' '), name);
-  const auto json = nlohmann::json::parse(page.out);
+  const auto json = json_of(page.out);
   CHECK(json.at("version") == WHENCE_VERSION);
   CHECK(json.at("threads").at("used").get<int>() >= 1);
   CHECK(json.at("findings").is_array());

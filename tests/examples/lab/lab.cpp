@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "examples/whence/cli/numbers.h"
@@ -18,7 +17,7 @@
 #include "tests/support/tensors.h"
 
 using namespace whence;
-using test::has, test::lab, test::small_grid;
+using test::has, test::json_of, test::lab, test::small_grid;
 namespace fs = std::filesystem;
 
 TEST_CASE("means and deviations of a sample") {
@@ -185,7 +184,7 @@ TEST_CASE("a grid over options of train and of schemes: each cell is the run tha
   REQUIRE_MESSAGE(first.code == 0, first.err);
   CHECK(has(first.out, "flip_flop, length 16, dense\nscheme "));
   CHECK(has(first.out, "Welch's needs 3 seeds"));
-  const auto page = nlohmann::json::parse(read_file("axes/lab.json"));
+  const auto page = json_of(read_file("axes/lab.json"));
   REQUIRE(page["runs"].size() == 6);  // rope is there once for each length
   (void)test::done(
       "train flip_flop --length 16 --dim 8 --layers 1 --heads 2 --steps 20 --batch 4 --test-sequences 20 --lr 1e-3 "
@@ -221,7 +220,7 @@ TEST_CASE("a run that fails says why, the others go on, and the same command tri
   CHECK(has(failed.err, "the same command tries them again"));
   CHECK(has(failed.out, "1 failed"));
   CHECK(has(failed.out, "cope    failed"));
-  const auto runs = nlohmann::json::parse(read_file("failing/lab.json"))["runs"];
+  const auto runs = json_of(read_file("failing/lab.json"))["runs"];
   CHECK(runs[0]["failure"].get<std::string>().find("results.jsonl") != std::string::npos);
   CHECK(runs[1]["failure"].is_null());
   const auto rope = fs::last_write_time("failing/rope.0/weights.safetensors");
@@ -244,11 +243,11 @@ TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at
                                         "1", "--quiet", "--set", sizes},
       "texts");
   REQUIRE_MESSAGE(kernels.code == 0, kernels.err);
-  const auto runs = nlohmann::json::parse(read_file("texts/lab.json"))["runs"];
+  const auto runs = json_of(read_file("texts/lab.json"))["runs"];
   REQUIRE(runs.size() == 3);
   CHECK(runs[2]["scheme"] == "cdape(kerple, kernel=3)");
   CHECK(runs[2]["place"]["scheme"] == "cdape(kerple)");
-  const auto own = nlohmann::json::parse(read_file("texts/cdape-kerple,kernel=3.0/lengths.json"))["lengths"];
+  const auto own = json_of(read_file("texts/cdape-kerple,kernel=3.0/lengths.json"))["lengths"];
   for (std::size_t k = 0; k < 2; ++k) {
     CHECK(runs[2]["results"][k + 1]["test_set"] == to_text("length ", own[k]["length"].get<int>()));
     CHECK(runs[2]["results"][k + 1]["measures"]["perplexity"] == own[k]["perplexity"]);
@@ -260,7 +259,7 @@ TEST_CASE("text: perplexities by length, an option of schemes, as many tokens at
       {"lm", "--schemes", "rope", "--vary", "length=16,32", "--same-tokens", "--seeds", "1", "--quiet", "--set", sizes},
       "lengths");
   REQUIRE_MESSAGE(lengths.code == 0, lengths.err);
-  const auto by_length = nlohmann::json::parse(read_file("lengths/lab.json"))["runs"];
+  const auto by_length = json_of(read_file("lengths/lab.json"))["runs"];
   CHECK(by_length[0]["sequences_per_step"] == 8);
   CHECK(by_length[1]["sequences_per_step"] == 4);
 }

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/language/choices.h"
 #include "nn/io/files.h"
@@ -144,9 +143,7 @@ TEST_CASE("score: a trained model prefers what its text says") {
   CHECK(has(scored.out, "accuracy %, sum of log p"));
   CHECK(has(scored.err, "score 3/3 100 %"));
   CHECK_FALSE(has(scored.err, "tokens/s"));  // what is counted are questions
-  std::vector<nlohmann::json> found;
-  std::ifstream lines(scratch / "lines.jsonl");
-  for (std::string line; std::getline(lines, line);) found.push_back(nlohmann::json::parse(line));
+  const auto found = json_lines(text_of(scratch / "lines.jsonl"));
   REQUIRE(found.size() == 3);
   CHECK((found[0].at("by_sum") == 1 && found[1].at("by_sum") == 0));
   CHECK(found[1].at("choices")[0].at("cut") == true);

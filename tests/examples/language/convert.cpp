@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "autograd/recording.h"
 #include "examples/whence/language/first_weights.h"

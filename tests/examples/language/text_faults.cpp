@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
@@ -231,7 +230,7 @@ TEST_CASE("a text of one letter is learned to a loss of 0, without a NaN") {
       "--quiet --data " +
       scratch / "text" + " --out " + scratch / "run");
   const std::string results = text_of(scratch / "run/results.jsonl");
-  const auto first = nlohmann::json::parse(results.substr(0, results.find('\n')));
+  const auto first = json_of(results.substr(0, results.find('\n')));
   CHECK(first.at("validation_loss").get<double>() < 0.01);
   CHECK_FALSE(has(text_of(scratch / "run/metrics.jsonl"), "null"));
 }

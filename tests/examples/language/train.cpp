@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
@@ -90,7 +89,7 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
                                   .out;
   CHECK(has(trained, "\ntest: "));
   const std::string results = text_of(out + "/results.jsonl");
-  const auto result = nlohmann::json::parse(results.substr(0, results.find('\n')));
+  const auto result = json_of(results.substr(0, results.find('\n')));
   for (const char* name : {"perplexity_per_byte", "perplexity_per_word", "test_perplexity_per_byte", "test_loss"})
     CHECK_MESSAGE(result.contains(name), name);
   // Bytes are the tokens here.

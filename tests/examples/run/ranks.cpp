@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "autograd/ops.h"
@@ -151,7 +150,7 @@ TEST_CASE("ranks: accumulate is a rank's batch each where it is left out, and re
       "train flip_flop --length 8 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 4 --steps 3 --quiet";
   const std::string out = scratch / "run", again = scratch / "again";
   CHECK(has(done(task + " --processes 2 --out " + out).out, "accumulate: 2, a batch for each rank"));
-  const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
+  const auto record = json_of(text_of(out + "/run.json"));
   CHECK(record["options"]["accumulate"] == 2);
   CHECK_FALSE(record["options"].contains("processes"));
   (void)done("train --from " + out + "/run.json --out " + again);

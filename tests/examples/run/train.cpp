@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "examples/whence/tasks/task.h"
@@ -22,13 +21,6 @@ const Arguments tiny_model{
     "--dim", "16", "--layers", "1", "--heads", "2", "--batch", "4", "--test-sequences", "8", "--quiet"};
 
 bool has_checkpoint(const std::string& out) { return !newest_checkpoint(out).empty(); }
-
-std::vector<nlohmann::json> json_lines(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
 
 }  // namespace
 
@@ -111,7 +103,7 @@ TEST_CASE("train: --preset gives other defaults, which what is typed replaces; -
   const Outcome mini = train({"flip_flop", "--preset", "mini", "--steps", "2", "--dim", "16", "--batch", "2",
       "--test-sequences", "4", "--quiet", "--out", out});
   REQUIRE_MESSAGE(mini.code == 0, mini.err);
-  const auto options = nlohmann::json::parse(text_of(out + "/run.json")).at("options");
+  const auto options = json_of(text_of(out + "/run.json")).at("options");
   CHECK(
       (options.at("length") == 64 && options.at("layers") == 2 && options.at("dim") == 16 && options.at("lr") == 1e-3));
   const std::string weights = text_of(out + "/weights.safetensors");
@@ -147,7 +139,7 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
   }
   CHECK(losses == 3);
   CHECK(validations == 2);
-  const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
+  const auto record = json_of(text_of(out + "/run.json"));
   CHECK(record.at("subject") == "selective_copy");
   CHECK(record.at("options").at("tokens") == 4);
   CHECK(record.at("options").at("sparse-blanks") == 8);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "examples/whence/tasks/task.h"
@@ -171,11 +170,11 @@ TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept") {
            "--heads 4 --quiet --out " +
            out);
   CHECK(has(trained.out, "note: 87 of 96 sequences for tests (letters.jsonl) are also trained on"));
-  const auto result = nlohmann::json::parse(text_of(out + "/results.jsonl"));
+  const auto result = json_of(text_of(out + "/results.jsonl"));
   CHECK(result.at("sequences") == 96);
   CHECK(result.at("sequence_error_percent").get<double>() < 40);
   CHECK(result.at("guess: the most frequent answer").get<double>() > 40);
-  const auto record = nlohmann::json::parse(text_of(out + "/run.json"));
+  const auto record = json_of(text_of(out + "/run.json"));
   CHECK(record.at("subject") == "jsonl");
   CHECK(record.at("options").at("data") == file);
   CHECK(record.at("facts").at("note").size() == 2);

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "examples/whence/verify/precision_report.h"
 #include "tests/support/programs.h"
@@ -41,7 +40,7 @@ TEST_CASE("precision report: positions end where significant digits do, gates wh
 TEST_CASE("precision: prints a table, or the same as JSON") {
   const std::string line = "precision --heads 1 --furthest 4096";
   CHECK(has(done(line).out, "whole positions: n equals n + 1 from n ="));
-  const auto page = nlohmann::json::parse(done(line + " --json").out);
+  const auto page = json_of(done(line + " --json").out);
   for (const auto& row : page)
     if (row.at("key") == "positions") CHECK((row.at("f16") == 2048 && row.at("f32").is_null()));  // none up to 4096
 }

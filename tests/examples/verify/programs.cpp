@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "autograd/ops.h"
 #include "examples/whence/verify/gradient_check.h"
@@ -162,8 +161,7 @@ TEST_CASE("probe: --describe prints what a file must hold, and such a file runs"
   const Scratch scratch("probe-describe");
   for (const std::string scheme : {"cope(p_max=3) + rope", "cope(gates=separate_keys)", "absolute", "none"}) {
     CAPTURE(scheme);
-    const auto json =
-        nlohmann::json::parse(done("probe --heads 2 --head-dim 4 --length 5 --describe '" + scheme + "'").out);
+    const auto json = json_of(done("probe --heads 2 --head-dim 4 --length 5 --describe '" + scheme + "'").out);
     Tensors tensors;
     for (const char* list : {"tensors", "parameters"}) {
       for (const auto& entry : json.at(list)) {
@@ -209,9 +207,9 @@ TEST_CASE("probe: draws are written, and taken from the file where it has them")
 TEST_CASE("probe: a mask per head is refused where heads are mixed, and --describe says so") {
   const Scratch scratch("probe-head-mask");
   for (const bool mixes : {false, true}) {
-    const auto json = nlohmann::json::parse(done("probe --heads 2 --head-dim 4 --length 5 --batch 3 --describe " +
-                                                 std::string(mixes ? "cdape(alibi)" : "dape(alibi)"))
-                                                .out);
+    const auto json = json_of(done("probe --heads 2 --head-dim 4 --length 5 --batch 3 --describe " +
+                                   std::string(mixes ? "cdape(alibi)" : "dape(alibi)"))
+                                  .out);
     CHECK(json.at("sizes").at("b") == 3);
     CHECK(json.at("claims").at("mask_per_head") == !mixes);
     for (const auto& tensor : json.at("tensors")) {

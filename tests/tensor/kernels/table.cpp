@@ -1,12 +1,9 @@
 // What draws the operands of a row; the walk of rows on the CPU; and that every kernel has a row.
 #include "tests/tensor/kernels/table.h"
 
-#include <fstream>
-#include <iterator>
-#include <regex>
 #include <set>
 
-#include "tests/support/places.h"
+#include "tests/support/programs.h"
 
 namespace whence::test {
 
@@ -231,13 +228,9 @@ void walk_on_cpu(const KernelCases& rows) {
 TEST_CASE("every kernel has a row in the table") {
   std::set<std::string> in_table{"report_faults"}, declared;
   for (const KernelCase& row : all_kernel_cases()) in_table.insert(row.kernel);
-  const std::regex declaration(R"(virtual \w+ (\w+)\()");
-  for (const char* name : {"kernels.h", "kernel_list.h", "joined_kernels.h"}) {
-    std::ifstream file(source_folder() + "/tensor/" + name);
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    for (std::sregex_iterator found(text.begin(), text.end(), declaration), end; found != end; ++found)
-      declared.insert((*found)[1]);
-  }
+  for (const char* name : {"kernels.h", "kernel_list.h", "joined_kernels.h"})
+    for (const auto& found : all_matches(text_of(source_folder() + "/tensor/" + name), R"(virtual \w+ (\w+)\()"))
+      declared.insert(found[1]);
   CHECK(declared.size() >= 41);
   for (const std::string& kernel : declared) CHECK_MESSAGE(in_table.count(kernel), kernel, " has no row in the table");
   for (const std::string& kernel : in_table) CHECK_MESSAGE(declared.count(kernel), kernel, " is no kernel");

@@ -3,14 +3,12 @@
 // lists its examples.
 #pragma once
 
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/probe.h"
 #include "examples/whence/verify/bare_attention.h"
-#include "tests/support/places.h"
+#include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
 namespace whence::test {
@@ -20,7 +18,7 @@ using nlohmann::json;
 constexpr double worked_tolerance = 1e-12;
 
 inline const json& worked_file() {
-  static const json parsed = json::parse(std::ifstream(source_folder() + "/tests/nn/positional/worked/examples.json"));
+  static const json parsed = json_of(text_of(source_folder() + "/tests/nn/positional/worked/examples.json"));
   return parsed;
 }
 
