@@ -1,7 +1,6 @@
 // The house: includes point one way, public headers show no third-party header, documents name what is there, and every
 // promise of tests/README.md has its test.
 #include <doctest/doctest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>

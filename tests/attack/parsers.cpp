@@ -6,7 +6,6 @@
 // Whatever the bytes are, a reader returns or throws InputError, within a second and within 200 MB.
 #include <sys/resource.h>
 #include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

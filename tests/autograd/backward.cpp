@@ -1,6 +1,5 @@
 // The recording of operations and the backward pass: values, refusals, second derivatives, long chains, order, threads.
 #include <pthread.h>
-
 #include <thread>
 
 #include "autograd/op.h"

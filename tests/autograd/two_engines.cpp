@@ -1,7 +1,6 @@
 // Two engines in two threads on separate graphs: the same bits as one after the other, and nothing shared but what may
 // be.
 #include <doctest/doctest.h>
-
 #include <thread>
 #include <vector>
 

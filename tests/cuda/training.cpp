@@ -1,7 +1,6 @@
 // Training on a device against the CPU, in f32, f16 and bf16, and as a recorded step against one that is not. Where
 // there is no GPU, real or emulated, nothing runs and the output says so.
 #include <doctest/doctest.h>
-
 #include <cmath>
 
 #include "examples/whence/study/task_study.h"

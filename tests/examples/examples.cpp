@@ -1,8 +1,6 @@
 // The examples: short, over the library alone, printed where they belong, and what each of them shows is so.
 #include <doctest/doctest.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 
 #include "tests/support/programs.h"

@@ -4,11 +4,33 @@
 #include <sys/mman.h>
 #include <regex>
 #include "nn/io/checkpoint.h"
+#include "tests/support/json.h"
 
-template class nlohmann::basic_json<>;
 template class nlohmann::detail::serializer<nlohmann::json>;
 
+namespace fs = std::filesystem;
+
 namespace whence::test {
+
+const std::string& source_folder() {
+  static const std::string folder = WHENCE_SOURCE_DIR;
+  return folder;
+}
+
+const std::string& program_folder() {
+  static const std::string folder = WHENCE_PROGRAM_DIR;
+  return folder;
+}
+
+std::vector<std::string> documents() {
+  std::vector<std::string> found;
+  for (auto entry = fs::recursive_directory_iterator(source_folder()); entry != fs::end(entry); ++entry) {
+    const std::string name = entry->path().filename();
+    if (name == "build" || name == "runs" || name == ".git") entry.disable_recursion_pending();
+    if (name == "README.md") found.push_back(fs::relative(entry->path(), source_folder()));
+  }
+  return found;
+}
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
@@ -34,13 +56,19 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
 nlohmann::json json_of(const std::string& text) { return nlohmann::json::parse(text); }
 
 std::vector<nlohmann::json> json_lines(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(json_of(line));
-  return lines;
+  std::vector<nlohmann::json> read;
+  for (const std::string& line : lines_of(text)) read.push_back(json_of(line));
+  return read;
 }
 
 Arguments operator+(Arguments left, const Arguments& right) {
@@ -90,7 +118,7 @@ std::vector<pid_t> RunningProgram::children() const {
   std::vector<pid_t> all;
   std::error_code gone;
   const std::string threads = "/proc/" + std::to_string(child_) + "/task";
-  for (const auto& thread : std::filesystem::directory_iterator(threads, gone)) {
+  for (const auto& thread : fs::directory_iterator(threads, gone)) {
     std::istringstream of_thread(text_of(thread.path() / "children"));
     for (pid_t child = 0; of_thread >> child;) all.push_back(child);
   }
@@ -127,7 +155,7 @@ Outcome lab(const Arguments& arguments, const std::string& folder) {
 
 std::string program_with_gpu() {
   const std::string second = program_folder() + "/whence_emulated";
-  return std::filesystem::exists(second) ? second : program_folder() + "/whence";
+  return fs::exists(second) ? second : program_folder() + "/whence";
 }
 
 std::string newest_checkpoint(const std::string& folder) { return find_latest(folder + "/checkpoints").value_or(""); }

@@ -7,17 +7,14 @@
 #include <unistd.h>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
-#include "tests/support/places.h"
-
-// Compiled once, in programs.cpp: each file that uses them would do it in seconds.
-extern template class nlohmann::basic_json<>;
-extern template class nlohmann::detail::serializer<nlohmann::json>;
 
 namespace whence::test {
+
+const std::string& source_folder();
+const std::string& program_folder();   // of the built programs
+std::vector<std::string> documents();  // every README.md of the sources, from their folder
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 int count(const std::string& text, const std::string& part);  // how often a text has a part; of "\n": its lines
@@ -26,8 +23,7 @@ std::vector<std::vector<std::string>> all_matches(const std::string& text, const
 std::string replaced(const std::string& text, const std::string& pattern, const std::string& by);
 
 std::string text_of(const std::string& path);
-nlohmann::json json_of(const std::string& text);
-std::vector<nlohmann::json> json_lines(const std::string& text);
+std::vector<std::string> lines_of(const std::string& text);
 
 using Arguments = std::vector<std::string>;
 Arguments operator+(Arguments left, const Arguments& right);

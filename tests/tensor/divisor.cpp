@@ -2,7 +2,6 @@
 #include "tensor/divisor.h"
 
 #include <doctest/doctest.h>
-
 #include <vector>
 
 #include "tensor/random.h"

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <mutex>

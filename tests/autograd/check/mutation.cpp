@@ -1,5 +1,6 @@
 // Can the checks fail? Every registered op in turn, and so every function of one number, is given faults in its
 // backward; gradcheck as the battery runs it must see each of them.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <set>

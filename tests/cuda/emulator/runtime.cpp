@@ -1,7 +1,6 @@
 // What the emulator says of index-style ops, products, graphs, freed memory and late errors; work that is counted
 // and not done; and the programs that record a step, with an emulated GPU.
 #include <unistd.h>
-
 #include <cmath>
 #include <fstream>
 #include <optional>

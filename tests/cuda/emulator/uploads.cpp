@@ -1,6 +1,5 @@
 // What the host sends to a GPU in a step grows with the length of a run, never with its square: no tensor of pairs is
 // made there.
-#include <algorithm>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"

@@ -4,11 +4,9 @@
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <thread>

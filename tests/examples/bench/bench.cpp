@@ -3,11 +3,9 @@
 #include "examples/whence/bench/attention_core.h"
 
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <sstream>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/op_clock.h"
@@ -17,6 +15,7 @@
 #include "examples/whence/cli/words.h"
 #include "tensor/error.h"
 #include "tensor/products.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence;
@@ -26,7 +25,7 @@ using namespace whence::test;
 namespace {
 
 // What `whence bench` prints, line by line.
-std::vector<nlohmann::json> lines_of(const std::string& what) {
+std::vector<nlohmann::json> results_of(const std::string& what) {
   return json_lines(done("bench " + what + " --json").out);
 }
 
@@ -126,7 +125,7 @@ TEST_CASE("bench: results that differ, or are no numbers, are found") {
 TEST_CASE("bench attention: a line of JSON per measurement, with what the papers' tables have") {
   const Scratch scratch("bench");
   const auto lines =
-      lines_of("attention --schemes none,cope(p_max=3) --lengths 8,16 --svg " + scratch / "plot.svg" + tiny);
+      results_of("attention --schemes none,cope(p_max=3) --lengths 8,16 --svg " + scratch / "plot.svg" + tiny);
   REQUIRE(lines.size() == 1 + 2 * 3 * executors().size());  // ceilings; cope with two kinds of gates
   CHECK(lines[0].at("fma_gflops") > 0);
   for (std::size_t k = 1; k < lines.size(); ++k) {
@@ -147,9 +146,9 @@ TEST_CASE("bench attention: a line of JSON per measurement, with what the papers
 
 TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
   std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
-  for (const nlohmann::json& line :
-      lines_of("errors --schemes none,alibi,kerple,t5,cope,forgetting,fire,shaw,transformer_xl,dape(kerple),dape(fire) "
-               "--lengths 512 --heads 2 --gates both"))
+  for (const nlohmann::json& line : results_of(
+           "errors --schemes none,alibi,kerple,t5,cope,forgetting,fire,shaw,transformer_xl,dape(kerple),dape(fire) "
+           "--lengths 512 --heads 2 --gates both"))
     if (line.contains("executor"))
       found[line.at("scheme").get<std::string>() + line.at("gates").get<std::string>()][line.at("executor")] = line;
   CHECK(found.size() == 12);
@@ -167,16 +166,16 @@ TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the o
 }
 
 TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of a step add up") {
-  const auto decode = lines_of("decode --schemes alibi --prompt 3 --tokens 2" + once);
+  const auto decode = results_of("decode --schemes alibi --prompt 3 --tokens 2" + once);
   REQUIRE(decode.size() == 2);
   CHECK(decode[0].at("read_gb_per_s") > 0.1);
   CHECK(decode[1].at("parameters") > 85e6);
   for (const char* field : {"ms", "tokens_per_second", "fraction"}) CHECK(decode[1].at(field) > 0);
-  const auto ops = lines_of("ops --scale 0.001" + once);
+  const auto ops = results_of("ops --scale 0.001" + once);
   CHECK(ops.size() == 1 + 9 + 6);
   for (const nlohmann::json& line : ops)
     if (line.contains("fraction")) CHECK(line.at("backward_ms") > 0);
-  const auto step = lines_of("step --models toy --schemes cope --profile" + once);
+  const auto step = results_of("step --models toy --schemes cope --profile" + once);
   REQUIRE(step.size() == 3);
   CHECK(step[1].at("tokens_per_second") > 0);
   CHECK(step[1].at("length") == 40);
@@ -187,7 +186,7 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
   }
   CHECK(sum == doctest::Approx(1));
   // Two layers of x, q, k, v, output and the MLP's hidden numbers.
-  const auto probes = lines_of("step --models toy --schemes cope --executor tiled --probes" + once);
+  const auto probes = results_of("step --models toy --schemes cope --executor tiled --probes" + once);
   REQUIRE(probes.size() == 3);
   CHECK(probes[2].at("probes") == 12);
   for (const char* field : {"probe_ns", "probe_share", "watched_ratio"}) CHECK(probes[2].at(field) > 0);
@@ -196,7 +195,7 @@ TEST_CASE("bench decode, ops, step: a line of JSON per measurement; the parts of
 
 TEST_CASE("bench ranks: every rank sends 2 (W - 1) / W of a sum's bytes in 2 log2 W exchanges") {
   for (const int ranks : {2, 4}) {
-    const auto lines = lines_of(to_text("ranks --millions 1 --processes ", ranks, once));
+    const auto lines = results_of(to_text("ranks --millions 1 --processes ", ranks, once));
     REQUIRE(lines.size() == 1 + 5 + 1);  // copying, exchanges, a sum
     for (const nlohmann::json& line : lines) {
       CHECK(line.at("ranks") == ranks);
@@ -234,7 +233,7 @@ TEST_CASE("bench step, ops: PyTorch gives the same losses, gradients and results
   if (python.empty()) return;
   const auto compared = [&](const std::string& what) {
     return std::ranges::count_if(
-        lines_of(what + " --ways eager --repetitions 1 --threads 1 --peer pytorch --python " + python),
+        results_of(what + " --ways eager --repetitions 1 --threads 1 --peer pytorch --python " + python),
         [](const nlohmann::json& line) { return line.contains("difference"); });
   };
   CHECK(compared("ops --scale 0.001") == 18);
@@ -245,7 +244,7 @@ TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same resu
   const std::string python = python_with_torch();
   if (python.empty()) return;
   int compared = 0;
-  for (const nlohmann::json& line : lines_of(
+  for (const nlohmann::json& line : results_of(
            "attention --schemes none,alibi,kerple,cope,dape(kerple),cdape(kerple),dape(alibi),rope --lengths 33 --peer "
            "pytorch --ways eager,sdpa --python " +
            python + tiny)) {

@@ -2,15 +2,12 @@
 #include "examples/whence/cli/command_line.h"
 
 #include <doctest/doctest.h>
-
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <filesystem>
-
-#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <new>

@@ -1,6 +1,5 @@
 // whence's commands: listed, explained, completed by shells, and named rightly by the documents.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -17,13 +16,6 @@ namespace {
 using Words = std::vector<std::string>;
 
 Outcome run(const Words& words) { return RunningProgram(words).finish(); }
-
-Words lines_of(const std::string& text) {
-  Words lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 // What a shell is told: the candidates for the last word.
 std::set<std::string> candidates(Words words) {

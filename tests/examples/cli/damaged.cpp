@@ -4,6 +4,7 @@
 #include "nn/io/safetensors.h"
 #include "tensor/raw.h"
 #include "tests/examples/cli/refused.h"
+#include "tests/support/json.h"
 
 using namespace whence;
 using namespace whence::test;

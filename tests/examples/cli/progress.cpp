@@ -4,7 +4,6 @@
 #include "examples/whence/cli/numbers.h"
 
 #include <doctest/doctest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -16,6 +15,7 @@
 #include "nn/io/files.h"
 #include "nn/io/json.h"
 #include "tensor/error.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence;

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "examples/whence/doctor/facts.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

@@ -1,10 +1,8 @@
 // One laboratory's runs by other engines: lines for a shell, an array of SLURM with a stand-in for SLURM, tables of what is
 // there; and one laboratory a folder.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "examples/whence/cli/text.h"
@@ -47,9 +45,7 @@ TEST_CASE("lab: --plan prints a line a run, a shell makes the runs of them, --co
   const Outcome plan = lab(grid + Arguments{"--plan"}, out);
   REQUIRE_MESSAGE(plan.code == 0, plan.err);
   CHECK_FALSE(fs::exists(out));
-  std::istringstream lines(plan.out);
-  std::vector<std::string> commands;
-  for (std::string line; std::getline(lines, line);) commands.push_back(line);
+  const auto commands = lines_of(plan.out);
   REQUIRE(commands.size() == 6);
   for (int k = 0; k < 4; ++k) CHECK(shell(commands[static_cast<std::size_t>(k)] + " > /dev/null").code == 0);
   const Outcome some = lab(grid + Arguments{"--collect"}, out);

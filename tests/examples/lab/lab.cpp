@@ -1,6 +1,5 @@
 // The laboratory: its statistics against known numbers; a small grid, interrupted, continued.
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include "examples/whence/lab/grid.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/checkpoint.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

@@ -1,12 +1,12 @@
 // Choices by log-likelihood against PyTorch (examples/whence/verify/choices.py), what is cut and refused, and the command.
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <map>
 
 #include "examples/whence/language/choices.h"
 #include "nn/io/files.h"
 #include "tensor/raw.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

@@ -1,8 +1,6 @@
 // Weights in and out: files that PyTorch wrote, with its logits; round trips to the bit; what is refused; trainings
 // that begin with the weights of another scheme's.
 #include <doctest/doctest.h>
-
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>

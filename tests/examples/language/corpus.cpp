@@ -1,7 +1,6 @@
 // Corpora: documents, the split, JSON lines, folders, tokens, windows, perplexities per token, byte and word, and every
 // bad input before a step is taken.
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <numeric>

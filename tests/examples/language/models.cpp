@@ -1,10 +1,8 @@
 // Language models in use: perplexity over lengths and Delta-P against plain sums, sampling against brute force, saving.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/language/sampling.h"

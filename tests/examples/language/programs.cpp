@@ -1,8 +1,6 @@
 // tokenize and generate as a user meets them: files, exit codes, one-line errors, the same text for the same seed.
 #include <doctest/doctest.h>
 #include <fcntl.h>
-
-#include <algorithm>
 #include <array>
 
 #include "examples/whence/cli/unicode.h"

@@ -1,9 +1,7 @@
 // Text that is no text, changes while it is read, or comes from somebody who means harm; Ctrl-C while it is read; odd
 // names of files.
 #include <doctest/doctest.h>
-
 #include <unistd.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -19,6 +17,7 @@
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

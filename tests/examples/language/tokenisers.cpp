@@ -1,8 +1,6 @@
 // Tokenisers: GPT-2's pattern piece by piece, merges against the naive way, every byte there and back, files, errors.
 #include <doctest/doctest.h>
-
 #include <algorithm>
-#include <fstream>
 #include <map>
 
 #include "examples/whence/cli/unicode.h"
@@ -97,13 +95,6 @@ Spellings naive_encoding(const std::string& piece, const std::vector<std::string
     const std::string& pair = merges[best];
     merge(word, pair.substr(0, pair.find(' ')), pair.substr(pair.find(' ') + 1));
   }
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
 }
 
 TokeniserPointer trained(const std::string& kind, const std::string& text, index_t vocabulary) {

@@ -1,11 +1,11 @@
 // `train lm` as a user runs it: repeated, refused with bad text; and text drawn from its model.
 #include <doctest/doctest.h>
-
 #include <filesystem>
 
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/random.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence;

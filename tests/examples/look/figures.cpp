@@ -1,6 +1,5 @@
 // `whence look --figure`: SVG that stands for what was found, cell by cell and point by point.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>

@@ -1,6 +1,5 @@
 // `whence look SCHEME --given`: attention on queries, keys and values of a file.
 #include <doctest/doctest.h>
-
 #include <map>
 
 #include "autograd/backward.h"

@@ -1,6 +1,5 @@
 // `whence look`: every scheme's quantities are known, its ways add up, its zeros have reasons; and the command.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <set>

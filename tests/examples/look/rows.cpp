@@ -1,7 +1,6 @@
 // What `whence look` makes of long texts: rows computed by themselves are those of the whole, pools and windows are of
 // their numbers; and the page's links between numbers say all that a gradient is made of.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
 #include <fstream>
 
 #include "autograd/ops.h"

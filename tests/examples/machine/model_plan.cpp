@@ -2,7 +2,6 @@
 #include "examples/whence/machine/model_plan.h"
 
 #include <doctest/doctest.h>
-
 #include <sstream>
 
 #include "nn/models.h"

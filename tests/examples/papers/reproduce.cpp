@@ -1,7 +1,6 @@
 // The papers' tables: all of them listed, their grids accepted, verdicts on made-up numbers, and one small table
 // trained.
 #include <doctest/doctest.h>
-
 #include <limits>
 #include <map>
 #include <set>
@@ -30,8 +29,7 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
   CHECK(names.size() == 54 + 1);  // those of the papers, and what the Chomsky tasks need
   const std::string list = done("reproduce --list").out;
   for (const std::string& name : names) CHECK_MESSAGE(has(list, "\n" + name + " "), name);
-  std::istringstream lines(list);
-  for (std::string line; std::getline(lines, line);) CHECK_MESSAGE(display_width(line) <= 120, line);
+  for (const std::string& line : lines_of(list)) CHECK_MESSAGE(display_width(line) <= 120, line);
   CHECK(list.find("unknown") == list.find("unknown cost"));
 }
 

@@ -2,7 +2,6 @@
 #include "examples/whence/report/report.h"
 
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

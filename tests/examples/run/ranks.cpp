@@ -1,6 +1,5 @@
 // Training by several ranks: the bits of one, in every precision; what all agree on; who is told of what goes wrong.
 #include <doctest/doctest.h>
-
 #include <filesystem>
 #include <functional>
 #include <set>
@@ -9,6 +8,7 @@
 #include "examples/whence/run/shared_training.h"
 #include "nn/training/training_step.h"
 #include "tensor/ranks/collectives.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/schemes.h"

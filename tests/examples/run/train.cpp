@@ -1,12 +1,12 @@
 // The train program as a user meets it: lists, dumps, results; killed and resumed, or repeated from its
 // record, to the same bytes.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "examples/whence/tasks/task.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence::test;

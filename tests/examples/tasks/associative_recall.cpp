@@ -1,6 +1,5 @@
 // Associative recall: the generator, and the paper's construction, which must be right on every sequence.
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <set>
 

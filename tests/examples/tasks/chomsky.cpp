@@ -2,7 +2,6 @@
 #include "examples/whence/tasks/chomsky.h"
 
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cctype>
 #include <numeric>

@@ -1,7 +1,6 @@
 // The strings of the Chomsky-hierarchy tasks: which occur and how often, shortest lengths, batches, test sets, guesses,
 // options, the model. How batches are cut: tasks.cpp.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -2,7 +2,6 @@
 #include "examples/whence/tasks/flip_flop.h"
 
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <set>
 

@@ -1,12 +1,11 @@
 // Tasks from JSON lines: what is read, cut, refused; and such a task trained, resumed, looked at and swept.
 #include <doctest/doctest.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 #include "examples/whence/tasks/task.h"
 #include "nn/io/files.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

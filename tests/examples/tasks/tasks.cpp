@@ -1,6 +1,5 @@
 // The tasks' common parts, selective copy and counting: supports, marginals, and every label computed in another way.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

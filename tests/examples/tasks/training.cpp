@@ -1,11 +1,9 @@
 // Training on tasks: parts of a step against one large batch, validation, keep-best,
 // early stop, the fingerprint of the data, event files.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-
 #include <fstream>
 #include <set>
 

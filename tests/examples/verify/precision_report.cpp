@@ -1,10 +1,10 @@
 // The precision report against known figures: significant digits of the dtypes, and PyTorch's saturation points.
 #include <doctest/doctest.h>
-
 #include <cmath>
 #include <map>
 
 #include "examples/whence/verify/precision_report.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence;

@@ -1,6 +1,5 @@
 // gradcheck and probe as a user meets them: what they print and write, exit codes, and bad input refused in one line.
 #include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -10,6 +9,7 @@
 #include "nn/io/safetensors.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

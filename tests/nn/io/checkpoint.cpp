@@ -2,7 +2,6 @@
 #include "nn/io/checkpoint.h"
 
 #include <sys/resource.h>
-
 #include <csignal>
 
 #include "nn/io/safetensors.h"

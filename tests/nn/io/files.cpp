@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -16,6 +15,7 @@
 #include "examples/whence/run/tensorboard.h"
 #include "nn/io/safetensors.h"
 #include "nn/io/sha256.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 

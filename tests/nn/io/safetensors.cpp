@@ -2,7 +2,7 @@
 #include "nn/io/safetensors.h"
 
 #include <sys/stat.h>
-
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 

@@ -3,11 +3,9 @@
 
 #include <sys/resource.h>
 #include <unistd.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <thread>
 
 #include "tests/support/programs.h"

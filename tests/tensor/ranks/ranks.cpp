@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
 #include <csignal>
 #include <map>
 

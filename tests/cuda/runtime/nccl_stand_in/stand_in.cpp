@@ -6,11 +6,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <random>
 #include <vector>

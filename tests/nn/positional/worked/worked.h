@@ -8,6 +8,7 @@
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/probe.h"
 #include "examples/whence/verify/bare_attention.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
