@@ -90,13 +90,12 @@ TEST_CASE("layering: kernels know the machine through cuda/vocabulary/thread.h a
       {R"(\b(threadIdx|blockIdx|blockDim|gridDim|__shared__|__syncthreads|__syncwarp|__shfl\w*|atomicAdd)\b)",
           {"thread.h", "launch.h"}},
       {R"(cudaMallocManaged)", {}}};
-  for (const auto& entry : allowed) {
+  for (const auto& entry : allowed)
     for (const std::string layer : {"tensor", "autograd", "nn", "cuda", "examples"})
       for (const fs::path& file : sources_of(layer, {".h", ".cpp", ".cu"}))
         if (!entry.second.contains(file.filename()))
           for (const auto& found : all_matches(replaced(text_of(file), "//.*", ""), entry.first))
             FAIL_CHECK(file.string(), ": ", found[0]);
-  }
 }
 
 TEST_CASE("documents: every scheme says what it is where it is registered") {

@@ -389,8 +389,7 @@ TEST_CASE("every function of ops.h is checked") {
     declared.insert(name);
   }
   CHECK(declared.size() >= 40);
-  const char* definition = R"(Tensor ([a-z0-9_]+)\([^{;]*\) \{\s*return unary\(functions::([A-Za-z0-9]+))";
-  for (const auto& found : all_matches(text, definition)) {
+  for (const auto& found : all_matches(text, R"(Tensor (\w+)\([^{;]*\) \{\s*return unary\(functions::(\w+))")) {
     const std::string function = replaced(found[2], "([a-z0-9])([A-Z])", "$1_$2");
     CHECK_MESSAGE(std::ranges::equal(function, found[1], {}, [](unsigned char c) { return std::tolower(c); }), found[1],
         " is ", found[2]);

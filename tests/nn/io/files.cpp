@@ -15,7 +15,6 @@
 #include "examples/whence/run/tensorboard.h"
 #include "nn/io/safetensors.h"
 #include "nn/io/sha256.h"
-#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
