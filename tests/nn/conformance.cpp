@@ -97,7 +97,13 @@ TEST_CASE("conformance --list: every text that is tried; one that is no scheme i
   CHECK(refused.out.find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("every scheme and every option of it") { CHECK(check_rows(scheme_texts(16)) > 1000); }
+TEST_CASE("every scheme and every option of it") {
+#ifdef WHENCE_SANITIZED  // takes minutes: an option alone seldom has code that touches memory otherwise
+  CHECK(check_rows(promised_texts()) > 500);
+#else
+  CHECK(check_rows(scheme_texts(16)) > 1000);
+#endif
+}
 
 TEST_CASE("schemes whose tables, buckets and networks are small, so that a few tokens reach their ends") {
   CHECK(
