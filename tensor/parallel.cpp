@@ -22,6 +22,8 @@
 namespace whence {
 namespace {
 
+thread_local constinit bool inside_parallel_for = false;
+
 // The helpers of a process, and the one loop that they share at a time.
 class Helpers {
  public:
@@ -83,7 +85,7 @@ class Helpers {
   }
 
   [[noreturn]] void help() {
-    detail::inside_parallel_for = true;
+    inside_parallel_for = true;
     std::uint64_t last = 0;
     while (true) {
       const auto called = [&] {
@@ -184,7 +186,11 @@ void set_threads(int count) {
   thread_count.store(count, std::memory_order_relaxed);
 }
 
-void detail::share_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body) {
+void detail::run_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body) {
+  if (chunks <= 1 || inside_parallel_for || threads() == 1) {
+    for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(body, chunk);
+    return;
+  }
   const Guarded loop{run_chunk, body};
   Helpers& all = helpers();
   inside_parallel_for = true;

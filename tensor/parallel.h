@@ -10,11 +10,9 @@ int threads();                // how many this process uses; the number of cores
 void set_threads(int count);  // Error unless 1 to 1024
 
 namespace detail {
-inline thread_local constinit bool inside_parallel_for = false;
-
-// run_chunk(body, k) for every k in [0, chunks), on this thread and on helpers. The first exception of one goes to the
-// caller when all have ended; of the chunks not yet begun by then some are left out.
-void share_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body);
+// run_chunk(body, k) for every k in [0, chunks), on this thread and, where there are several, on helpers. The first
+// exception of one goes to the caller when all have ended; of the chunks not yet begun by then some are left out.
+void run_chunks(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body);
 }  // namespace detail
 
 // f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). What f throws goes to the caller, from
@@ -24,12 +22,9 @@ template <class F> void parallel_for(index_t count, index_t grain, const F& f) {
   const index_t chunks = (count + grain - 1) / grain;
   const auto run_chunk = [count, grain, chunks, &f](
                              index_t chunk) { f(chunk * grain, chunk + 1 == chunks ? count : (chunk + 1) * grain); };
-  if (chunks <= 1 || detail::inside_parallel_for || threads() == 1) {
-    for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(chunk);
-    return;
-  }
   using Body = decltype(run_chunk);
-  detail::share_chunks(
+  // One piece of code for any number of threads: of two, a compiler might fuse other products with other sums.
+  detail::run_chunks(
       chunks, [](const void* body, index_t chunk) { (*static_cast<const Body*>(body))(chunk); }, &run_chunk);
 }
 
