@@ -98,7 +98,7 @@ TEST_CASE("conformance --list: every text that is tried; one that is no scheme i
 }
 
 TEST_CASE("every scheme and every option of it") {
-#ifdef WHENCE_SANITIZED  // takes minutes: an option alone seldom has code that touches memory otherwise
+#ifdef WHENCE_SANITIZED  // without single options, which would take minutes there
   CHECK(check_rows(promised_texts()) > 500);
 #else
   CHECK(check_rows(scheme_texts(16)) > 1000);
