@@ -148,8 +148,7 @@ TEST_CASE("documents: every header, and every source file without one, says in i
   }
 }
 
-TEST_CASE(
-    "promises: tests/README.md tells every class of the attack, and every program and file that it names is there") {
+TEST_CASE("promises: tests/README.md tells every class of the attack; every program and file that it names is there") {
   const fs::path folder = root / "tests";
   const std::string readme = text_of(folder / "README.md"), driver = text_of(folder / "attack/run");
   const std::string share =

@@ -1,4 +1,4 @@
-"""The readers of files and texts in process, on mutated bytes: seeds are the files of small runs, words are in seeds/*.dict."""
+"""The readers of files and texts in process, on mutated bytes: seeds are the files of small runs, words are in words.dict."""
 import os
 import pathlib
 import re
@@ -29,7 +29,7 @@ def seeds_of(attack):
 
 def tried(attack, engine, format, seeds, seconds):
     """By the mutator of whence_parsers, by libFuzzer or by AFL: how many inputs, those that failed, and how the program ended."""
-    words, work = pathlib.Path(__file__).parent / f"seeds/{format}.dict", attack.new_folder("work")
+    words, work = pathlib.Path(__file__).parent / "words.dict", attack.new_folder("work")
     with tempfile.TemporaryDirectory(prefix="attack_", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as memory:
         settings = {"limit": seconds + 60, "env": {**os.environ, "TMPDIR": memory, "WHENCE_FUZZ": format, "AFL_SKIP_CPUFREQ": "1", "AFL_NO_UI": "1",
                                                    "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES": "1"}}

@@ -129,8 +129,7 @@ TEST_CASE("ops: what lies outside a row is no zero times infinity, and infinity 
   }
 }
 
-TEST_CASE(
-    "ops: an error begins with the caller's line, also of what is made of several ops, and of an undefined tensor") {
+TEST_CASE("ops: an error begins with the caller's line, of what several ops make and of an undefined tensor too") {
   const Tensor a = Tensor::zeros({2, 3, 4}), empty = Tensor::zeros({2, 0}), nothing;
   std::string text = error_text([&] { (void)matmul(a, a); });
   CHECK(text.starts_with(above() + ": matmul: a is [2,3,4]"));
@@ -158,8 +157,7 @@ TEST_CASE("ops: nothing was changed before the throw") {
   CHECK_FALSE(gradient(table).defined());
 }
 
-TEST_CASE(
-    "ops: sums of nothing are 0, softmax of nothing is nothing, a mean or maximum of nothing is refused by name") {
+TEST_CASE("ops: sums of nothing are 0, softmax of nothing is nothing, its mean and maximum are refused by name") {
   const Tensor none = normal_leaf({3, 0}, 1);
   CHECK(sum(none, {1}).to_vector() == std::vector<double>{0, 0, 0});
   CHECK(softmax(none).shape() == Shape{3, 0});

@@ -97,8 +97,7 @@ TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replayin
   }
 }
 
-TEST_CASE(
-    "cuda optimiser: gradients that are not finite leave a replayed step out, and are named where they are an error") {
+TEST_CASE("cuda optimiser: gradients that are not finite leave a replayed step out, and are named where an error") {
   if (!has_cuda()) return;
   Model model;
   model.initialise(1);

@@ -39,8 +39,8 @@ def move(model):
 def write_golden(folder):
     """Tiny ones with their logits."""
     none = {"bos_token_id": None, "eos_token_id": None}
-    tiny = {"gpt2": GPT2LMHeadModel(GPT2Config(vocab_size=11, n_positions=9, n_layer=2, n_embd=12, n_head=3, **none)),
-            "gpt_neox": GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=11, max_position_embeddings=16, num_hidden_layers=2, hidden_size=16, num_attention_heads=2, intermediate_size=20, rotary_pct=0.5, **none))}
+    tiny = {"gpt2": GPT2LMHeadModel(GPT2Config(vocab_size=11, n_positions=9, n_layer=2, n_embd=6, n_head=3, **none)),
+            "gpt_neox": GPTNeoXForCausalLM(GPTNeoXConfig(vocab_size=11, max_position_embeddings=16, num_hidden_layers=2, hidden_size=8, num_attention_heads=2, intermediate_size=10, rotary_pct=0.5, **none))}
     for name, model in tiny.items():
         tokens = torch.randint(0, 11, (2, 9))
         move(model).save_pretrained(folder / name)

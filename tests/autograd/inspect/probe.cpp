@@ -79,19 +79,14 @@ TEST_CASE("a capture counts the probes that are passed under it, and those that 
 }
 
 TEST_CASE("patterns") {
-  CHECK(matches("*", ""));
-  CHECK(matches("*", "blocks.0.q"));
-  CHECK(matches("*.gates", "blocks.0.attention.position.gates"));
-  CHECK_FALSE(matches("*.gates", "gates"));
-  CHECK(matches("*gates", "gates"));
-  CHECK(matches("blocks.*.q", "blocks.11.q"));
-  CHECK_FALSE(matches("blocks.*.q", "blocks.11.qk"));
-  CHECK(matches("a*b*c", "aXbYbZc"));
-  CHECK_FALSE(matches("a*b*c", "aXcYb"));
-  CHECK_FALSE(matches("", "x"));
-  CHECK(matches("", ""));
-  CHECK(matches("x**", "x"));
-  CHECK_FALSE(matches("Q", "q"));
+  using Pair = std::pair<const char*, const char*>;
+  for (const auto& [pattern, name] :
+      {Pair{"*", ""}, {"*", "blocks.0.q"}, {"*.gates", "blocks.0.attention.position.gates"}, {"*gates", "gates"},
+          {"blocks.*.q", "blocks.11.q"}, {"a*b*c", "aXbYbZc"}, {"", ""}, {"x**", "x"}})
+    CHECK_MESSAGE(matches(pattern, name), pattern << " and " << name);
+  for (const auto& [pattern, name] :
+      {Pair{"*.gates", "gates"}, {"blocks.*.q", "blocks.11.qk"}, {"a*b*c", "aXcYb"}, {"", "x"}, {"Q", "q"}})
+    CHECK_FALSE_MESSAGE(matches(pattern, name), pattern << " and " << name);
   const Capture capture("*.squares", "*.inner.*");
   (void)function(leaf({1}, {}));
   CHECK(capture.names() == Names{"layer.squares", "layer.inner.cubes"});

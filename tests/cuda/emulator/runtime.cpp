@@ -106,6 +106,11 @@ std::size_t resident_bytes() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+// What is said of a launch that touches `count` indices.
+template <class F> std::string planted(index_t count, const F& f) {
+  return error_text([&] { launch("planted", device, count, f); });
+}
+
 const BlasMatrix matrix_of(const Tensor& x, index_t leading) { return {x.bytes(), false, leading, 0}; }
 
 }  // namespace
@@ -114,18 +119,12 @@ TEST_CASE("emulator: what an index writes behind its tensor is reported, and the
   const Tensor x = zeros(1000);
   const Tensor y = zeros(1000), z = zeros(1000);
   in_every_order([&] {
-    CHECK(error_text([&] { launch("planted", device, 999, Shifts{x.data<float>(), y.data<float>(), 1}); }) == "");
-    says(error_text([&] {
-      launch("planted", device, 1000, Shifts{x.data<float>(), y.data<float>(), 1});
-    }),
+    CHECK(planted(999, Shifts{x.data<float>(), y.data<float>(), 1}) == "");
+    says(planted(1000, Shifts{x.data<float>(), y.data<float>(), 1}),
         {"planted: writes 0 bytes behind a tensor of 4000 bytes"});
-    says(error_text([&] {
-      launch("planted", device, 10, Shifts{x.data<float>(), y.data<float>() + 1000, 50});
-    }),
+    says(planted(10, Shifts{x.data<float>(), y.data<float>() + 1000, 50}),
         {"planted: writes 200 bytes behind a tensor of 4000 bytes"});
-    says(error_text([&] {
-      launch("planted", device, 10, Shifts{x.data<float>(), z.data<float>(), -3});
-    }),
+    says(planted(10, Shifts{x.data<float>(), z.data<float>(), -3}),
         {"planted: writes 12 bytes before a tensor of 4000 bytes"});
   });
 }
@@ -133,15 +132,11 @@ TEST_CASE("emulator: what an index writes behind its tensor is reported, and the
 TEST_CASE("emulator: what an index reads next to its tensor is reported, though it makes nothing of it") {
   const Tensor x = zeros(1000), y = zeros(1000), z = zeros(1000, DType::boolean);
   in_every_order([&] {
-    CHECK(error_text([&] { launch("planted", device, 1000, IsNumber{x.data<float>(), z.data<bool>(), 0}); }) == "");
-    says(error_text([&] {
-      launch("planted", device, 900, IsNumber{x.data<float>(), z.data<bool>(), 101});
-    }),
+    CHECK(planted(1000, IsNumber{x.data<float>(), z.data<bool>(), 0}) == "");
+    says(planted(900, IsNumber{x.data<float>(), z.data<bool>(), 101}),
         {"planted: what it writes 899 bytes into 1000 bytes depends on bytes next to its tensors: index 899 writes "
          "it"});
-    says(error_text([&] {
-      launch("planted", device, 900, IsNumber{y.data<float>(), z.data<bool>(), -1});
-    }),
+    says(planted(900, IsNumber{y.data<float>(), z.data<bool>(), -1}),
         {"planted: what it writes 0 bytes into 1000 bytes depends on bytes next to its tensors: index 0"});
   });
 }
@@ -149,11 +144,11 @@ TEST_CASE("emulator: what an index reads next to its tensor is reported, though 
 TEST_CASE("emulator: indices that touch one number are reported") {
   const Tensor y = zeros(64);
   in_every_order([&] {
-    says(error_text([&] { launch("planted", device, 64, Halves{y.data<float>()}); }),
+    says(planted(64, Halves{y.data<float>()}),
         {"planted: what it writes ", "depends on the order of its indices: index ", " and ", " write it; "});
-    says(error_text([&] { launch("planted", device, 63, Follows{y.data<float>()}); }),
+    says(planted(63, Follows{y.data<float>()}),
         {"planted: what it writes ", "depends on the order of its indices: index ", " writes it"});
-    CHECK(error_text([&] { launch("planted", device, 64, Fills{y.data<float>(), 3}); }) == "");
+    CHECK(planted(64, Fills{y.data<float>(), 3}) == "");
   });
 }
 

@@ -62,8 +62,7 @@ TEST_CASE("convert: models that PyTorch wrote give its logits, and come back fro
   }
 }
 
-TEST_CASE(
-    "convert: a run of ours becomes theirs and a run again, with the same logits; a training begins with any of them") {
+TEST_CASE("convert: a run of ours becomes theirs and a run again, with its logits; a training begins with any") {
   const Scratch scratch("convert-run");
   std::ofstream text(scratch / "text.txt");
   for (int i = 0; i < 400; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";

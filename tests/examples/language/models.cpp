@@ -138,9 +138,7 @@ TEST_CASE("perplexity over lengths and Delta-P are what a plain sum gives, over 
   }
 }
 
-TEST_CASE(
-    "with fewer targets than asked for, the length's own count; K above the training length; few windows where text is "
-    "short") {
+TEST_CASE("fewer targets than asked for are the length's own count; K above the training length; few windows") {
   const Letters text(40);
   const auto model = random_decoder(small("none"));
   const auto scores = perplexity_by_length(
@@ -168,8 +166,7 @@ TEST_CASE("a model that knows nothing has the perplexity of its vocabulary at ev
   }
 }
 
-TEST_CASE(
-    "a scheme that knows no longer positions says so in the table; text too short for a length is refused before") {
+TEST_CASE("a scheme without longer positions says so in the table; text too short for a length is refused before") {
   const Letters text(200);
   const auto model = random_decoder(small("absolute"));
   const auto scores = perplexity_by_length(
@@ -305,8 +302,7 @@ TEST_CASE("a limited context goes on from its later half; a stop token and the c
   CHECK(has(error_text([&] { (void)generate(*model, {}, options); }), "empty prompt"));
 }
 
-TEST_CASE(
-    "the options of a model as facts of a run, there and back, for every named model; others are refused by name") {
+TEST_CASE("the options of every named model as facts of a run, there and back; others are refused by name") {
   const TokeniserPointer tokeniser = byte_tokeniser();
   for (const NamedModel& named : named_models()) {
     const Facts facts = language_facts(named.options, *tokeniser);

@@ -23,8 +23,7 @@ using namespace whence;
 using namespace whence::look;
 using namespace whence::test;
 
-TEST_CASE(
-    "look: of every scheme, quantities are described, ways add up, zeros have reasons, and numbers are worked out") {
+TEST_CASE("look: every scheme's quantities are described, ways add up, zeros have reasons, numbers are worked out") {
   for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool causal) {
     const Inspection inspection(subject);
     check_quantities(inspection);

@@ -33,8 +33,7 @@ TEST_CASE("reproduce: every table has a name of its own, what it asks, and how i
   CHECK(list.find("unknown") == list.find("unknown cost"));
 }
 
-TEST_CASE(
-    "papers: a table's text is read strictly, and what is wrong has the file's name, the line and what is expected") {
+TEST_CASE("papers: a table's text is read strictly; what is wrong has file, line and what is expected") {
   const std::string begin = "table a/b\n  what w\n  place p\n  task flip_flop\n  mini.set steps=3\n";
   const std::string rows =
       "  | | scheme | In |\n  | set | | sparse |\n  | A | rope | 6.8 (6.9) |\n  | B | cope | - |\n";
@@ -215,9 +214,7 @@ TEST_CASE("reproduce: a table on a text of the user's is recorded with its hash,
         "1 results recorded, 0 that this program would not give\n");
 }
 
-TEST_CASE(
-    "reproduce: what is recorded is read strictly, and what is wrong has the file's name, the line and what is "
-    "expected") {
+TEST_CASE("reproduce: what is recorded is read strictly; what is wrong has file, line and what is expected") {
   CHECK(papers::text_of(papers::recorded()) == text_of(source_folder() + "/examples/whence/papers/recorded.txt"));
   CHECK(papers::summary_page(papers::recorded()) == text_of(source_folder() + "/examples/whence/papers/README.md"));
   const std::vector<std::pair<std::string, std::string>> bad{

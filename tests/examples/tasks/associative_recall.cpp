@@ -56,8 +56,7 @@ TEST_CASE("associative recall: longer test sets where the vocabulary suffices, a
   CHECK(before.token_percent() == 100.0);
 }
 
-TEST_CASE(
-    "associative recall: by construction, 100 % in both forms, with and without the residual, in both executors") {
+TEST_CASE("associative recall: by construction 100 %, in both forms and executors, with and without the residual") {
   for (const index_t length : {4, 33, 128, 512}) {
     const index_t vocabulary = length + 1;
     for (const std::string trigger : {"first", "anywhere"}) {

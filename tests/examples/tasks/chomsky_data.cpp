@@ -238,8 +238,7 @@ TEST_CASE("chomsky: a batch is strings, placeholders, and answers there") {
   }
 }
 
-TEST_CASE(
-    "chomsky: training lengths are uniform, and no test string of training length comes from the training stream") {
+TEST_CASE("chomsky: training lengths are uniform; no test string of training length is one that is trained on") {
   const auto task = make_task("reverse_string", {"--test-from", "40", "--test-to", "40"});
   std::map<index_t, int> lengths;
   std::set<Tokens> trained;

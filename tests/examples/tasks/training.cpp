@@ -56,8 +56,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE(
-    "training: parts of a step make the step of one large batch, with unequal numbers of targets, clipped or not") {
+TEST_CASE("training: parts of a step make the step of one large batch, of unequal counts of targets, clipped or not") {
   const auto task = make_task("flip_flop", {"--length", "24"});  // strings have 1 to 12 reads
   std::set<std::int64_t> counts;
   for (std::int64_t part = 1; part <= 4; ++part) counts.insert(task->training_batch(4, part, 3).counted());

@@ -91,8 +91,7 @@ TEST_CASE("tiles: dropout of the pattern draws what the whole pattern would") {
   }
 }
 
-TEST_CASE(
-    "tiles: a mask of the caller's and schemes without a program are computed another way, with the same numbers") {
+TEST_CASE("tiles: a caller's mask and schemes without a program go another way, to the same numbers") {
   const BareAttention scheme("cope", {8, 2, 6});
   draw_parameters(scheme.root(), 1);
   AttendInputs inputs = random_inputs(scheme, 1, 6, 2);

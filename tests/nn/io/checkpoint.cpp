@@ -339,9 +339,7 @@ TEST_CASE("a damaged checkpoint is accepted with a note of both hashes; what not
       doctest::Contains((path + ": is damaged: no metadata whence.seal proves it").c_str()), FileError);
 }
 
-TEST_CASE(
-    "weights with NaN load with a note of tensor and count; weights by others with a note that nothing proves "
-    "them") {
+TEST_CASE("weights with NaN load with a note of tensor and count; others' with a note that nothing proves them") {
   Saved saved("strange");
   SafetensorsFile file;
   for (const auto& parameter : saved.model.parameters())

@@ -22,8 +22,7 @@ TEST_CASE("contextual: saturated CoPE is relative and capped; closed gates leave
   CHECK(distance(cope.logits(closed), masked(none.logits(closed) + first, closed.sequence.mask())) < 1e-11);
 }
 
-TEST_CASE(
-    "contextual: CoPE without a table is no position; z_scale is a factor of the table, or of the network's outputs") {
+TEST_CASE("contextual: CoPE without a table is no position; z_scale multiplies the table or the network's outputs") {
   const AttendInputs inputs = random_inputs(9);
   const Bare cope("cope(p_max=3)"), scaled("cope(p_max=3, z_scale=head)"), none("none");
   scaled.set("table", cope["table"] * 2.0);  // sqrt(d) e

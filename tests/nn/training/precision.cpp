@@ -178,8 +178,7 @@ TEST_CASE("precision: a loss that overflows in forward, and a scale that collaps
   CHECK_MESSAGE(named.find("affine: its forward made -inf") != std::string::npos, named);
 }
 
-TEST_CASE(
-    "precision: a 16-bit run is resumed to the same bits, scale and skipped steps included; its weights are f32") {
+TEST_CASE("precision: a 16-bit run is resumed to the same bits, with scale and skipped steps; its weights are f32") {
   const Scratch scratch("precision-resume");
   const std::string train =
       "train selective_copy --tokens 4 --blanks 4 --dim 16 --layers 1 --heads 2 --batch 4 --quiet "
