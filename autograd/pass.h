@@ -1,4 +1,4 @@
-// Walks over a graph, and what backward.cpp, ways.cpp and zeros.cpp do at each step of theirs.
+// Walks over a graph, and what backward.cpp, paths.cpp and zeros.cpp do at each step of theirs.
 #pragma once
 
 #include <queue>

@@ -164,7 +164,7 @@ class ValueExplainer {
 // Dual numbers put through everything between a number and the places that feel it next.
 class TangentPass {
  public:
-  // Ways that pass `from` again go on. `last`: the id of the result behind which nothing is looked for; 0: none.
+  // Paths that pass `from` again go on. `last`: the id of the result behind which nothing is looked for; 0: none.
   TangentPass(const Tape& tape, const std::vector<Place>& places, const Place& from, std::uint64_t last)
       : tape_(tape), names_(names_of(places)), last_(last) {
     std::erase_if(names_, [&](const auto& entry) { return entry.second == from.name; });

@@ -17,7 +17,7 @@
 
 namespace whence {
 
-// Something of the graph that has a name: what passed a probe (Capture::place), or a leaf. What ways.h and zeros.h ask
+// Something of the graph that has a name: what passed a probe (Capture::place), or a leaf. What paths.h and zeros.h ask
 // for.
 struct Place {
   std::string name;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/inspect/paths.h"
 #include "autograd/inspect/stop.h"
-#include "autograd/inspect/ways.h"
 
 namespace whence {
 

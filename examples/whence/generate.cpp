@@ -24,7 +24,8 @@ namespace {
 using namespace whence::language;
 
 struct Options {
-  std::string run, prompt = "\n", executor;
+  std::vector<std::string> runs;
+  std::string prompt = "\n", executor;
   GenerationOptions generation;
   bool greedy = false, quiet = false, accept_damaged = false;
   MachineOptions machine;
@@ -32,9 +33,9 @@ struct Options {
 
 void declare_options(CommandLine& line, Options& options) {
   using Count = Range<std::int64_t>;
-  line.heading("Model")
-      .text("run", &options.run, {"folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors"})
-      .choice("executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
+  line.names("RUN", &options.runs, "folder that `train lm` wrote: run.json, tokeniser.json, weights.safetensors");
+  line.heading("Model").choice(
+      "executor", &options.executor, executor_names(), {"how attention is computed; otherwise as in training"});
   declare_accept_damaged(line, options.accept_damaged);
   line.heading("Text")
       .text("prompt", &options.prompt, {"what the text begins with; a line end where there is none"})
@@ -54,7 +55,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
   declare(line, options.machine);
   line.flag("quiet", &options.quiet, {"nothing but the text"});
-  line.example("whence generate --run runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
+  line.example("whence generate runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
 // Tokens that the model may see where none are asked for: 0, all, if every scheme accepts a run of any length; else the
@@ -67,7 +68,7 @@ index_t own_context(const TransformerOptions& model) {
 }
 
 void check(const CommandLine& line, const Options& options) {
-  if (options.run.empty()) throw InputError("--run: nothing given; the folder of a run required; train lm writes one");
+  require_one_run(options.runs);
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
     line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"})
@@ -96,7 +97,7 @@ int run(CommandLine& line) {
   const Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 
-  const SavedModel saved = load_language_model(options.run, options.executor, options.accept_damaged);
+  const SavedModel saved = load_language_model(options.runs[0], options.executor, options.accept_damaged);
   place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();

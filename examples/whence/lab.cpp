@@ -7,6 +7,7 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
@@ -32,7 +33,7 @@ struct Options {
   Grid grid;                 // what all tasks share
   std::string measure = "auto", rows, columns, out, device = "auto", slurm, sbatch;
   int jobs = threads();
-  bool quiet = false, plan = false, collect = false;
+  bool quiet = false, plan = false, collect = false, json = false;
 };
 
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
@@ -72,6 +73,7 @@ void declare_options(CommandLine& line, Options& options) {
       .text("columns", &options.columns, {"axis of their columns"})
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("quiet", &options.quiet, {"no progress"});
+  declare_json(line, &options.json);
   line.heading("Other engines")
       .flag("plan", &options.plan,
           {"print a line of `whence train` for each run that is not done, for a shell, GNU parallel or any scheduler"})
@@ -204,8 +206,8 @@ std::string introduction_of(const Outcome& outcome) {
   for (const Axis& axis : grid.axes)
     axes += to_text(axes.empty() ? " with " : "; ", axis.name, " ", joined(axis.values));
   if (grid.same_tokens) axes += "; the batch such that all see the same tokens";
-  return to_text(grid.task, ", ", outcome.measure, ", lower is better. Every run: train ", grid.task, arguments, axes,
-      ". ", grid.cells.size(), " runs", failed > 0 ? to_text(", ", failed, " failed") : "",
+  return to_text(grid.task, ", ", outcome.measure, ", lower is better. Every run: train ", grid.task, " --preset paper",
+      arguments, axes, ". ", grid.cells.size(), " runs", failed > 0 ? to_text(", ", failed, " failed") : "",
       missing > 0 ? to_text(", ", missing, " missing") : "", ".");
 }
 
@@ -229,6 +231,8 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   const std::filesystem::path folder =
       !options.out.empty() ? options.out : "runs/lab_" + (options.tasks.empty() ? "" : options.tasks[0]);
+  line.refuse_unless("json", !options.plan && options.slurm.empty(), "runs; --plan and --slurm print their own lines");
+  const JsonOutput json(options.json);
   std::vector<Grid> grids = grids_of(line, options, folder);
   const bool text = grids[0].task == "lm";
   check(line, options, text);
@@ -249,6 +253,7 @@ int run(CommandLine& line) {
   std::cout
       << "written: " << folder.string()
       << "/{report.html, *.svg, scores.csv, runs.csv, differences.csv, curves.csv, lab.json, one folder per run}\n";
+  json.lines(found.numbers.json());
   return say_failures(grids, "lab");
 }
 

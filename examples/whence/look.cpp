@@ -1,4 +1,4 @@
-// look: whence did this gradient come? One pass of a trained model, with every named number, its gradient, the ways by
+// look: whence did this gradient come? One pass of a trained model, with every named number, its gradient, the paths by
 // which that came, and why it is zero where it is.
 #include <iostream>
 #include <sstream>
@@ -20,7 +20,7 @@ struct Options {
   std::vector<std::string> runs;
   look::PageRequest page;
   std::string explain, edit, dtype = "f32";
-  bool causes = false, ways = false;
+  bool causes = false, paths = false;
   int threads = whence::threads();
 };
 
@@ -30,14 +30,16 @@ void declare_subject(CommandLine& line, Options& options) {
   look::SubjectOptions& subject = options.page.subject;
   line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
   line.heading("What is looked at")
-      .text("text", &subject.text, {"file that a language model reads"})
+      .text("text", &subject.text, {.help = "file that a language model reads", .initial = "what it was validated on"})
+      .text("prompt", &subject.prompt, {"what it reads, typed here"})
       .integer("task-sample", &subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})
       .integer("step", &subject.step, Count{0, 1000000000000},
           {"the checkpoint of this step; 0: the end of training, or the last checkpoint"})
       .text("beside", &options.page.beside, {"another run, or this one, to be shown beside it on the same tokens"})
       .integer("checkpoints", &options.page.checkpoints, Count{0, 1000},
-          {"how many checkpoints to show on a slider, evenly spread (train --keep-checkpoints 0 keeps all)"})
+          {"how many checkpoints to show on a slider, evenly spread, the weights before training first (train "
+           "--keep-checkpoints 0 keeps all)"})
       .text("given", &subject.given,
           {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], and if wanted "
            "cotangent, of the output, and x: attention on these, in place of a model"})
@@ -54,21 +56,22 @@ void declare_output(CommandLine& line, Options& options) {
       .text("at", &options.page.at,
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
            "';' between them"})
-      .flag("numbers", &options.page.numbers, {"write beside it all numbers as safetensors, causes and ways as CSV"})
+      .flag("numbers", &options.page.numbers, {"write beside it all numbers as safetensors, causes and paths as CSV"})
       .text("figure", &options.page.figure,
           {"draw a figure of a paper from this run, as SVG: cope/4, dape/1, ...; list: which there are; no page"})
-      .flag("causes", &options.causes, {"print how much of each gradient is zero, and why; no page"})
-      .flag("ways", &options.ways, {"print by which ways the gradients of x, q, k and v came; no page"})
+      .flag("causes", &options.causes,
+          {"print how much of each gradient is zero, and why, without what the mask hides; no page"})
+      .flag("paths", &options.paths, {"print by which paths the gradients of x, q, k and v came; no page"})
       .text("explain", &options.explain,
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
-          {"change numbers in the middle of the pass, e.g. \"blocks.0.attention.position.gates[h=1] = 0\"; several "
+          {"change numbers in the middle of the pass, e.g. \"gates layer=0 head=1 = 0\"; several "
            "with ';' between them; prints what the gradient predicts and what the loss does; no page"})
       .integer("edits", &options.page.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
   line.example("whence look runs/austen --text austen.txt --figure dape/7", "a figure of the paper, of this run");
-  line.example("whence look \"dape(kerple)\" --ways", "by which ways gradients come through a scheme");
+  line.example("whence look \"dape(kerple)\" --paths", "by which paths gradients come through a scheme");
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
       "one number, term by term");
@@ -91,11 +94,11 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     bool has_effect;
     const char* required;
   } rules[] = {
-      {{"causes", "ways", "explain", "edit"}, !figure, "a pass that is shown whole; --figure draws one picture"},
+      {{"causes", "paths", "explain", "edit"}, !figure, "a pass that is shown whole; --figure draws one picture"},
       {{"out"}, figure || !prints, "a page or a figure"},
       {{"numbers", "edits", "beside", "checkpoints", "at"}, !figure && !prints, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
-      {{"text", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
+      {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length", "figure"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
       {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"}};
   for (const auto& rule : rules)
@@ -108,8 +111,8 @@ void print(const look::Subject& subject, const Options& options) {
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
   std::cout << look::title_line(subject, inspection.loss()) << '\n' << explained;
   if (!options.edit.empty()) print_edits(inspection, options.edit);
-  if (options.causes) std::cout << look::causes_of(inspection).text();
-  if (options.ways) std::cout << look::ways_table(inspection).text();
+  if (options.causes) std::cout << look::causes_in_short(inspection).text();
+  if (options.paths) std::cout << look::paths_table(inspection).text();
 }
 
 int run(CommandLine& line) {
@@ -126,7 +129,7 @@ int run(CommandLine& line) {
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
   page.subject.run = options.runs[0];
   page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
-  const bool prints = options.causes || options.ways || !options.explain.empty() || !options.edit.empty();
+  const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty();
   refuse_idle_options(line, page, prints);
   set_threads(options.threads);
   if (!page.figure.empty())

@@ -1,82 +1,147 @@
-// quickstart: trains CoPE, RoPE and learned absolute positions on a small flip-flop and compares them with the paper
-// (report.html). look.html shows the gates, positions and attention of the trained CoPE model, and whence their
-// gradients came.
+// quickstart: trains CoPE, RoPE and learned absolute positions on a flip-flop of 128 tokens, as `train` would, and keeps
+// the three runs. report.html compares them with the paper; look.html looks into the trained CoPE model.
+#include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
-#include "examples/whence/cli/words.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/look/page.h"
-#include "examples/whence/machine/placement.h"
+#include "examples/whence/look/page_data.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/study/task_study.h"
+#include "examples/whence/study/train_request.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {
 
-// Flip-flop at its small size: the study, the model and steps that go with it, and what may be asked for.
+namespace fs = std::filesystem;
+
 struct Settings {
-  TaskStudy study{tasks::find_task("flip_flop")};
-  ModelChoice model;
-  TrainingOptions training;
+  std::int64_t steps = 1500;
+  std::uint64_t seed = 0;
   std::string out = "runs/quickstart", device = "auto";
   int threads = whence::threads();
-  bool smoke = false;
-
-  Settings() {
-    CommandLine line("flip_flop", "");
-    study.declare(line);
-    model = choice_of(study.model()), training = study.training();
-    declare(line, model);
-    declare(line, training);
-    for (const Word& word : words_of(study.mini(), "mini")) line.set_default(word.name, word.value);
-    study.settle(line, training);
-  }
+  bool quiet = false, smoke = false, json = false;
 };
+
+constexpr std::int64_t save_every = 100;  // so that the page can show the model while it learns
 
 struct SchemeRun {
   std::string scheme;
+  std::unique_ptr<TrainRequest> request;
   std::unique_ptr<Transformer> model;
   TrainingResult trained;
   std::vector<SetScore> scores;
+
+  [[nodiscard]] const TaskStudy& study() const { return static_cast<const TaskStudy&>(request->study()); }
 };
 
-SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
-  const TaskStudy& study = settings.study;
-  ModelChoice chosen = settings.model;
-  chosen.scheme = scheme;
-  auto model = std::make_unique<Transformer>(with(study.model(), chosen));
-  const TrainingResult trained = train(job_of(study, *model, settings.training), settings.training);
-  RunSizes sizes = study.run_sizes();
-  if (settings.smoke) sizes.test_sequences = 16;
-  auto scores = TaskStudy(study.task(), sizes).set_scores(*model, settings.training.seed, true);
-  std::cout << scheme << ": " << model->parameter_count() << " parameters, " << trained.steps << " steps in "
-            << fixed(trained.seconds, 1) << " s (" << with_unit(trained.tokens_per_second) << " tokens/s)" << std::endl;
-  return {scheme, std::move(model), trained, std::move(scores)};
+// What `train flip_flop` would be given. 128 tokens: of 64 every scheme remembers the bit in some seeds.
+std::vector<std::string> words_for(const Settings& settings, const std::string& scheme) {
+  const fs::path folder = fs::path(settings.out) / scheme;
+  std::vector<std::string> words{"--preset=mini", "--length=128", "--scheme=" + scheme,
+      to_text("--steps=", settings.steps), to_text("--seed=", settings.seed), "--out=" + folder.string(),
+      to_text("--save-every=", save_every), "--keep-checkpoints=0", "--device=" + settings.device,
+      to_text("--threads=", settings.threads)};
+  if (settings.smoke) words.insert(words.end(), {"--test-sequences=16", "--warm-up=4"});
+  if (settings.quiet) words.emplace_back("--quiet");
+  if (fs::exists(folder / "run.json")) words.emplace_back("--resume");
+  return words;
 }
 
-// Beside the paper's figures, which are those of the task at its own sizes.
+SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
+  SchemeRun run;
+  run.scheme = scheme;
+  run.request = std::make_unique<TrainRequest>(
+      std::make_unique<TaskStudy>(tasks::find_task("flip_flop")), words_for(settings, scheme));
+  const Placement placement = placement_of(run.request->machine());
+  run.request->place(placement.device, nullptr);
+  const TrainingOptions& training = run.request->settings().training;
+  ensure_output_folder(training.folder);
+  run.model = std::make_unique<Transformer>(run.request->model());
+  TrainingJob job = job_of(run.study(), *run.model, training);
+  job.record = text_of(run.request->record(*run.model));
+  run.trained = train(job, training);
+  run.scores = run.study().set_scores(*run.model, training.seed, true);
+  run.study().keep(run.scores, *run.model, run.trained, training);
+  std::cout << scheme << ": " << run.model->parameter_count() << " parameters, " << run.trained.steps << " steps";
+  if (run.trained.seconds > 0)
+    std::cout << ", " << fixed(run.trained.seconds, 1) << " s (" << with_unit(run.trained.tokens_per_second)
+              << " tokens/s)";
+  std::cout << std::endl;
+  return run;
+}
+
+// Of test set 0, in distribution, or 1, sparse. Null where the paper has none.
+const tasks::PaperFigure* figure_of(const std::string& scheme, std::size_t set) {
+  static const auto as_in_the_paper = tasks::make_task("flip_flop");
+  static const std::vector<tasks::PaperFigure> figures[] = {
+      as_in_the_paper->paper_figures(0), as_in_the_paper->paper_figures(1)};
+  return tasks::figure_of(figures[set], scheme, "cope");
+}
+
 Table comparison(const std::vector<SchemeRun>& runs) {
-  Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %",
-      "training s"});
-  const auto as_in_the_paper = tasks::make_task("flip_flop");
+  Table table({"scheme", "in distribution %", "sparse %", "dense %", "paper: in distribution %", "paper: sparse %"});
   for (const SchemeRun& run : runs) {
     std::vector<std::string> cells{run.scheme};
     for (const SetScore& score : run.scores) cells.push_back(fixed(score.model.token_percent(), 2));
     for (const std::size_t set : {std::size_t{0}, std::size_t{1}})
-      cells.push_back(tasks::figure_text(tasks::figure_of(as_in_the_paper->paper_figures(set), run.scheme, "cope")));
-    cells.push_back(fixed(run.trained.seconds, 1));
+      cells.push_back(tasks::figure_text(figure_of(run.scheme, set)));
     table.row(cells);
   }
   std::vector<std::string> guess{"best guess without memory"};
-  for (const SetScore& score : runs[0].scores) guess.push_back(fixed(best_guess(*as_in_the_paper, score), 1));
-  guess.insert(guess.end(), {"-", "-", "-"});
+  for (const SetScore& score : runs[0].scores) guess.push_back(fixed(best_guess(runs[0].study().task(), score), 1));
+  guess.insert(guess.end(), {"-", "-"});
   return table.row(guess);
+}
+
+// The schemes by what they get wrong on the sparse set, the best first: here, or in the paper.
+std::vector<std::string> order_of(const std::vector<SchemeRun>& runs, bool here) {
+  std::vector<std::pair<double, std::string>> order;
+  for (const SchemeRun& run : runs)
+    order.emplace_back(here ? run.scores[1].model.token_percent() : figure_of(run.scheme, 1)->mean, run.scheme);
+  std::ranges::sort(order);
+  std::vector<std::string> names;
+  for (const auto& each : order) names.push_back(each.second);
+  return names;
+}
+
+// What is seen, in three sentences.
+std::string sentences_of(const std::vector<SchemeRun>& runs) {
+  const std::vector<std::string> here = order_of(runs, true), there = order_of(runs, false);
+  const auto wrong = [&](const std::string& scheme) {
+    const auto run = std::ranges::find(runs, scheme, &SchemeRun::scheme);
+    return to_text(scheme, " ", fixed(run->scores[1].model.token_percent(), 2), " %");
+  };
+  return to_text(
+      "A read asks for the bit that was written last, and on sparse strings the write lies further back than "
+      "in most of training: ",
+      wrong(here[0]), ", ", wrong(here[1]), " and ", wrong(here[2]),
+      " of the answers are wrong there. CoPE can count writes alone, so that the last one stands at the same position "
+      "however many ignored bits lie between; rope and absolute count every token. ",
+      here == there ? "The order of the three is the paper's"
+                    : to_text("The paper has another order (", there[0], ", ", there[1], ", ", there[2], ")"),
+      ", but this is one seed, and one seed carries no difference between two schemes that are within a few percent of "
+      "each other.");
+}
+
+// The losses of a training, also where several processes made it.
+report::Curve curve_of(const SchemeRun& run) {
+  report::Curve curve{.name = run.scheme, .x = {}, .y = {}};
+  const std::string log = (run.request->settings().training.folder / "metrics.jsonl").string();
+  for_each_json_line(read_file(log), log, [&](const Json& line) {
+    curve.x.push_back(line.number("step"));
+    curve.y.push_back(line.number("loss"));
+  });
+  return curve;
 }
 
 report::Plot losses_of(const std::vector<SchemeRun>& runs) {
@@ -85,27 +150,24 @@ report::Plot losses_of(const std::vector<SchemeRun>& runs) {
       .y_label = "cross-entropy, nats",
       .curves = {},
       .log_y = true};
-  for (const SchemeRun& run : runs) {
-    report::Curve& curve = plot.curves.emplace_back(report::Curve{.name = run.scheme, .x = {}, .y = {}});
-    for (const LossPoint& point : run.trained.curve) {
-      curve.x.push_back(static_cast<double>(point.step));
-      curve.y.push_back(point.loss);
-    }
-  }
+  for (const SchemeRun& run : runs) plot.curves.push_back(curve_of(run));
   return plot;
 }
 
-report::Page page_of(const Settings& settings, const std::vector<SchemeRun>& runs, const Table& table) {
+report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table) {
   const TransformerOptions& model = runs[0].model->options();
+  const TrainingOptions& training = runs[0].request->settings().training;
   report::Page page;
   page.title = "Flip-flop: which positions can remember one bit?";
   page.introduction = to_text(
       "A flip-flop string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the "
       "bit written last. The model is tested on strings like those it was trained on (80 % ignores), on sparse ones "
-      "(98 %) and on dense ones (10 %).\n\nThis run: strings of ",
-      model.length, " tokens, dim ", model.dim, ", ", model.layers, " layers, ", model.heads, " heads, ",
-      settings.training.steps, " steps of ", settings.study.run_sizes().batch, " strings, seed ",
-      settings.training.seed,
+      "(98 %), where the last write lies further back than in training, and on dense ones (10 %), where many writes "
+      "lie close together and only the last counts. Sparse strings show whether a model looks far enough, dense ones "
+      "whether it tells the last write from those before it.\n\n",
+      sentences_of(runs), "\n\nThis run: strings of ", model.length, " tokens, dim ", model.dim, ", ", model.layers,
+      " layers, ", model.heads, " heads, ", training.steps, " steps of ", runs[0].study().run_sizes().batch,
+      " strings, seed ", training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
   page.tables.push_back(
       {.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .table = table});
@@ -117,48 +179,98 @@ report::Page page_of(const Settings& settings, const std::vector<SchemeRun>& run
   return page;
 }
 
-void declare_options(CommandLine& line, Settings& settings) {
-  TrainingOptions& training = settings.training;
-  line.integer("steps", &training.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
-      .integer("seed", &training.seed, Range<std::uint64_t>{}, {"of parameters and data"})
-      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"})
-      .text("out", &settings.out, {"folder for report.html, look.html and comparison.csv"})
-      .flag("quiet", &training.quiet, {"no progress"})
-      .flag("smoke", &settings.smoke, {"a few steps only, to see that everything runs"});
-  declare_device(line, &settings.device);
-  line.example("whence quickstart", "about a minute of training");
+// The checkpoint behind the hundred steps in which the loss fell the most: where the task was learned.
+std::int64_t break_of(const report::Curve& losses) {
+  std::map<std::int64_t, std::pair<double, int>> parts;  // by the step that ends them: sum and count
+  for (std::size_t k = 0; k < losses.x.size(); ++k) {
+    auto& [sum, count] = parts[(static_cast<std::int64_t>(losses.x[k]) + save_every - 1) / save_every * save_every];
+    sum += losses.y[k], ++count;
+  }
+  std::int64_t found = save_every;
+  double before = 0, most = 0;
+  for (const auto& [step, part] : parts) {
+    const double mean = part.first / part.second;
+    if (before - mean > most) most = before - mean, found = step;
+    before = mean;
+  }
+  return found;
+}
+
+constexpr index_t tokens_on_page = 64;  // of one string: all of it would be more than browsers like
+
+// The string in which the most is asked, of the first twenty.
+std::int64_t sample_of(const SchemeRun& run, std::uint64_t seed) {
+  const tasks::Batch batch = run.study().task().test_batch(0, seed, 0, 20);
+  std::vector<std::ptrdiff_t> asked;
+  for (index_t row = 0; row < batch.sequences; ++row) {
+    const std::vector<std::int64_t> targets = batch.row(row).targets;
+    asked.push_back(
+        std::count_if(targets.begin(), targets.begin() + tokens_on_page, [](auto each) { return each >= 0; }));
+  }
+  return std::ranges::max_element(asked) - asked.begin();
+}
+
+// The beginning of one string. Beside it, the same model
+// before the first step, at the break, and at the end.
+std::string look_page_of(const SchemeRun& run) {
+  const fs::path folder = run.request->settings().training.folder;
+  look::SubjectOptions options{.run = folder.string(),
+      .sample = sample_of(run, run.request->settings().training.seed),
+      .length = tokens_on_page};
+  look::Subject subject = look::subject_of(options);
+  subject.title = "CoPE on flip-flop, trained by quickstart";
+  look::Besides besides;
+  const auto add = [&](std::int64_t step, const char* what) {
+    options.step = step, options.untrained = step == 0;
+    look::Subject then = look::subject_of(options);
+    then.label += what;
+    besides.beside.push_back(look::checkpoint_json_of(look::Inspection(then, false), besides.numbers));
+  };
+  const std::int64_t broke = break_of(curve_of(run));
+  add(0, ", before training");
+  if (look::checkpoints_of(options.run).contains(broke) && broke < run.trained.steps) add(broke, ", the break");
+  add(run.trained.steps, ", the end");
+  return look::page_of(look::Inspection(subject), std::move(besides));
 }
 
 int run(CommandLine& line) {
   Settings settings;
-  declare_options(line, settings);
+  line.integer("steps", &settings.steps, Range<std::int64_t>{1, 1000000}, {"optimiser steps per scheme"})
+      .integer("seed", &settings.seed, Range<std::uint64_t>{}, {"of parameters and data"})
+      .integer("threads", &settings.threads, Range<int>{1, 1024}, {"results do not depend on it"})
+      .text("out", &settings.out, {"folder of the three runs, report.html, look.html and comparison.csv"})
+      .flag("quiet", &settings.quiet, {"no progress"})
+      .flag("smoke", &settings.smoke, {"a few steps only, to see that everything runs; its folder ends in -smoke"});
+  declare_json(line, &settings.json);
+  declare_device(line, &settings.device);
+  line.example("whence quickstart", "about a minute of training; where it was stopped, it goes on");
   if (line.shows_page()) return 0;
-  TrainingOptions& training = settings.training;
   line.refuse_unless("steps", !settings.smoke, "a full run instead of --smoke");
-  if (settings.smoke) training.steps = 4;
-  training.warm_up = std::min<std::int64_t>(training.warm_up, training.steps);
-  set_threads(settings.threads);
-  const DeviceChoice choice = choose_device(settings.device);
-  training.device = choice.device;
-  std::cout << choice.sentence << std::endl;
-  ensure_output_folder(settings.out);
+  if (settings.smoke) settings.steps = 4, settings.out += "-smoke";
+  const JsonOutput json(settings.json);
+  std::cout << choose_device(settings.device).sentence << std::endl;
   install_interrupt_handler();
 
   std::vector<SchemeRun> runs;
   for (const char* scheme : {"cope", "rope", "absolute"}) runs.push_back(run_scheme(settings, scheme));
   const Table table = comparison(runs);
-  std::cout << "\nwrong bits after a read:\n" << table.text();
+  std::cout << "\nwrong bits after a read:\n" << table.text() << '\n' << sentences_of(runs) << '\n';
 
-  const std::filesystem::path folder = settings.out;
+  const fs::path folder = settings.out;
   const std::string report_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
-  write_file(report_page, report::html(page_of(settings, runs, table)));
+  write_file(report_page, report::html(page_of(runs, table)));
   write_file((folder / "comparison.csv").string(), table.csv());
-  runs[0].model->to(Device::cpu());
-  look::Subject subject = look::task_subject(std::move(runs[0].model), settings.study.task(), training.seed, 0);
-  subject.title = "CoPE on flip-flop, trained by quickstart";
-  write_file(look_page, look::page_of(look::Inspection(subject)));
-  std::cout << "\nopen " << look_page << " in a browser to see gates, positions, attention, and whence their gradients "
-            << "came; " << report_page << " has the comparison\n";
+  write_file(look_page, look_page_of(runs[0]));
+  const std::string cope = one_line((folder / "cope").string()), rope = one_line((folder / "rope").string());
+  std::cout << "\nopen " << one_line(look_page)
+            << " in a browser: gates, positions, attention, and where their gradients came from; "
+            << one_line(report_page) << " has the comparison\nthen:\n"
+            << "  whence look " << cope << " --edit \"gates layer=0 head=2 = 0\"   what if a head counted nothing?\n"
+            << "  whence train --resume --out " << rope << " --steps " << 2 * settings.steps
+            << "   does training longer help?\n"
+            << "  whence lab flip_flop --schemes cope,rope,absolute --preset mini --set length=128 --seeds 5   do "
+               "other seeds agree?\n";
+  json.lines(table.json());
   return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/run.h"
@@ -38,7 +39,7 @@ struct Options {
   papers::Asked asked;
   std::string out = "runs/reproduce", record, records, device = "auto";
   int jobs = threads();
-  bool list = false, plan = false, stale = false, check = false, quiet = false;
+  bool list = false, plan = false, stale = false, check = false, quiet = false, json = false;
 };
 
 // Of --records, else those that this program was built with.
@@ -116,6 +117,9 @@ class Reproduction {
     return code;
   }
 
+  // Ours beside the paper's as lines of JSON, once it has run.
+  const std::string& rows() const { return rows_; }
+
  private:
   papers::Places places() const {
     const fs::path run = runs_.grids.empty() ? fs::path() : runs_.grids[0].cells[0].folder;
@@ -157,6 +161,7 @@ class Reproduction {
                 verdicts = papers::verdicts(shown, preset, record.measurement);
     std::cout << beside.text() << '\n';
     if (!verdicts.rows().empty()) std::cout << verdicts.text() << std::flush;
+    rows_ += beside.json();
     write_file((folder_ / "beside_paper.csv").string(), beside.csv());
     write_file((folder_ / "verdicts.csv").string(), verdicts.csv());
   }
@@ -226,6 +231,7 @@ class Reproduction {
   fs::path folder_;
   std::string vectors_;  // what the bits depend on
   papers::Runs runs_;
+  std::string rows_;  // of --json
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -245,7 +251,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("plan", &options.plan, {"checks everything, says what would run, and trains nothing"});
   line.heading("Machine").integer("jobs", &options.jobs, Range<int>{1, 1024}, {"runs at the same time"});
   declare_device(line, &options.device);
-  line.heading("Output")
+  declare_json(line.heading("Output"), &options.json)
       .text("out", &options.out, {"folder of all runs and results. The same command goes on with what is there"})
       .text("record", &options.record,
           {"folder: keeps the results there: recorded.txt and README.md of all tables, and a page of each with its "
@@ -309,6 +315,8 @@ int run(CommandLine& line) {
     throw InputError("no name given; a table or figure of the papers required; whence reproduce --list lists them");
   const std::vector<const PaperTable*> tables = tables_of(options);
   check(line, options, tables);
+  line.refuse_unless("json", !options.plan, "runs; --plan trains nothing");
+  const JsonOutput json(options.json);
   const DeviceChoice choice = choose_device(options.device);
   options.asked.device = choice.device.is_cpu() ? "" : to_string(choice.device);
   options.asked.folder = fs::path(options.out) / "runs";
@@ -322,6 +330,7 @@ int run(CommandLine& line) {
     else
       code = std::max(code, each.run());
     std::cout << '\n';
+    json.lines(each.rows());
   }
   return code;
 }

@@ -108,8 +108,7 @@ void print(const Totals& totals, index_t length) {
 
 // Before hours of work, not behind them.
 void check(const CommandLine& line, const Options& options) {
-  if (options.runs.size() != 1)
-    throw InputError(options.runs.size(), " runs given; the folder of one run of train lm required as the first word");
+  require_one_run(options.runs);
   if (options.data.empty()) line.refuse("data", "a file of JSON lines", "context, choices and answer in each");
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::path(options.out).parent_path();

@@ -6,12 +6,14 @@
 #include "autograd/inspect/graph_text.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/first_weights.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
@@ -96,6 +98,7 @@ void print_trained(const TrainingResult& trained) {
 }
 
 int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector<std::string>& words) {
+  const JsonOutput json(request.settings().json);
   const TrainSettings& settings = request.settings();
   const TrainingOptions& training = settings.training;
   Study& study = request.study();
@@ -107,17 +110,16 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   const std::size_t peak_bytes = require_room(request, placement.device);
 
   Transformer model(request.model());
+  if (settings.preset == "mini" && !request.line().given("preset") && settings.from.empty() && !training.resume)
+    std::cout << "sizes: a laptop's (" << study.mini() << ") where none are typed; --preset paper has the paper's\n";
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << model.attention(0).explain() << '\n'
             << placement.text << std::endl;
   for (const std::string& note : study.notes(model, training)) std::cout << "note: " << one_line(note) << std::endl;
 
   TrainingJob job = job_of(study, model, training);
-  RunRecord record = request.record();
-  record.facts = study.record_facts(model, training.seed);
-  record.facts.insert(record.facts.begin(),
-      {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.attention(0).explain()},
-          {"planned_peak_bytes", std::to_string(peak_bytes)}});
+  RunRecord record = request.record(model);
+  record.facts.emplace_back("planned_peak_bytes", std::to_string(peak_bytes));
   if (!settings.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, settings.weights_of);
   job.record = text_of(record);
   if (training.look_every > 0) {
@@ -130,6 +132,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   std::string files = "weights.safetensors, run.json, metrics.jsonl, metrics.csv, checkpoints/";
   for (const std::string& file : study.test(model, trained, training)) files += ", " + file;
   std::cout << "written: " << one_line(settings.out) << "/{" << files << "}\n";
+  json.lines(read_file(training.folder / "results.jsonl"));
   return 0;
 }
 

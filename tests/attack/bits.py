@@ -9,7 +9,7 @@ def attack_bits(attack, whole):
     half = attack.folder / "half_run"
     shutil.copytree(run, half)
     shutil.rmtree(half / "checkpoints/step-000004")
-    generate = ["generate", "--tokens", "8", "--quiet", "--seed", "1", "--run"]
+    generate = ["generate", "--tokens", "8", "--quiet", "--seed", "1"]
     subjects = [("resume", half, [*half.glob("checkpoints/step-000003/*")], [*RUN, "--resume", "--out"], lambda out, ended: result_of(out), result_of(run)),
                 ("generate", language, [language / name for name in ("weights.safetensors", "run.json", "tokeniser.json")], generate,
                  lambda out, ended: ended.out, attack.run([*generate, language]).out)]

@@ -9,18 +9,18 @@ NEVER = {"help", "version", "from", "out", "data", "device", "jobs", "set", "sch
 WORDS = {"scheme": ["rope", "cope", "none", "alibi", "dape(kerple)", "cdape(kerple)", "t5", "fire", "cope + rope", "forgetting", "shaw", "yarn", "hard_attention"],
          "task-sample": ["0", "3"], "tokeniser": ["bytes", "bpe.json", "nothere.json"], "prompt": ["", "the cat", "\x00"[:0] + "\u00e4"],
          "at": ["i=3 j=2", "i=", "j=99999"], "explain": ["logits layer=0 head=0 i=3 j=2", "dLoss/dlogits layer=0 head=1 i=3 j=1", "nonsense i=1"],
-         "read": ["pattern layer=0 head=1 i=3"], "edit": ["blocks.0.attention.logits[h=1] = 0", "x"], "describe": ["rope", "cope(p_max=8)"]}
+         "read": ["pattern layer=0 head=1 i=3"], "edit": ["logits layer=0 head=1 = 0", "x"], "describe": ["rope", "cope(p_max=8)"]}
 SMALL = {**dict(zip((name[2:] for name in SIZES[::2]), SIZES[1::2])), "steps": 3, "quiet": None}
 SETS = {"test-sequences": 3, "validation-sequences": 3}
 # Command -> the options that it has unless others are drawn.
 BASES = {"train flip_flop": {**SMALL, **SETS}, "train counting": {**SMALL, **SETS}, "train lm": {"data": "text.txt", **SMALL, "evaluate-to": 2},
-         "generate": {"run": "lm", "tokens": 6}, "look run": {"threads": 1}, "look lm": {"text": "text.txt", "length": 8}, "probe": {"describe": "rope"},
+         "generate lm": {"tokens": 6}, "look run": {"threads": 1}, "look lm": {"text": "text.txt", "length": 8}, "probe": {"describe": "rope"},
          "lab flip_flop": {"seeds": 1, "schemes": "rope", "quiet": None}, "tokenize": {"data": "text.txt"}}
 
 
 def options_of(attack, command):
     """name -> (kind, explanation), from --help."""
-    page = attack.run([*command.replace(" run", "").replace("look lm", "look").split(), "--help"]).out.decode()
+    page = attack.run([*command.replace(" run", "").replace("look lm", "look").replace("generate lm", "generate").split(), "--help"]).out.decode()
     found, name = {}, None
     for line in page.splitlines():
         match = OPTION.match(line)

@@ -3,7 +3,7 @@
 #include "autograd/op.h"
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
-#include "autograd/inspect/ways.h"
+#include "autograd/inspect/paths.h"
 #include "autograd/inspect/zeros.h"
 #include "autograd/recording.h"
 #include "tensor/device/allocator.h"
@@ -157,13 +157,13 @@ TEST_CASE("several results: walks over the graph meet each result by itself") {
   const Tensor &first = made[0], &second = made[1];
   const Tensor y = sum(first * 7.0) + sum(second);
   // x reaches y by first (3 2 7) and by second (3 5).
-  const std::vector<Way> found =
-      ways(y, {}, place_of("x", of.x), {place_of("first", first), place_of("second", second)});
+  const std::vector<GradientPath> found =
+      gradient_paths(y, {}, place_of("x", of.x), {place_of("first", first), place_of("second", second)});
   REQUIRE(found.size() == 2);
-  for (const Way& way : found)
+  for (const GradientPath& way : found)
     CHECK(way.gradient.to_vector() ==
           (way.steps == std::vector<std::string>{"first"} ? Numbers{42, 42} : Numbers{15, 15}));
-  // Both ways come together at `scaled`, and part again behind it.
+  // Both paths come together at `scaled`, and part again behind it.
   const std::vector<Passage> passed = passages(y, {}, {place_of("scaled", scaled), place_of("x", of.x)});
   CHECK(passed.back().norm == doctest::Approx(std::sqrt(2.0) * 57));
   const Zeros zeros = why_zero(sum(second), {}, {place_of("x", of.x)});

@@ -157,7 +157,7 @@ RunFigures figures_of(const GridCell& cell) {
 
 std::vector<std::string> train_words(const GridCell& cell) {
   std::vector<std::string> words = arguments_of(cell.options);
-  words.insert(words.begin(), {"train", cell.task});
+  words.insert(words.begin(), {"train", cell.task, "--preset", "paper"});  // the cell's options are all that differs
   words.insert(words.end(),
       {"--scheme", cell.scheme, "--seed", std::to_string(cell.seed), "--quiet", "--out", cell.folder.string()});
   const bool begun = is_there(cell.folder / "run.json") && find_latest((cell.folder / "checkpoints").string());

@@ -101,6 +101,11 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
   return options;
 }
 
+void require_one_run(const std::vector<std::string>& runs) {
+  if (runs.size() != 1)
+    throw InputError(runs.size(), " runs given; the folder of one run of train lm required as the first word");
+}
+
 SavedModel language_model_without_weights(const std::string& folder, const std::string& executor) {
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);

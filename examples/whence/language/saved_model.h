@@ -29,6 +29,9 @@ struct SavedModel {
   TokeniserPointer tokeniser;
 };
 
+// Of a command line that takes one: InputError for none and for several.
+void require_one_run(const std::vector<std::string>& runs);
+
 // Without its weights, which the caller loads: those of a checkpoint, say. The errors are those of the next one.
 [[nodiscard]] SavedModel language_model_without_weights(const std::string& folder, const std::string& executor = {});
 

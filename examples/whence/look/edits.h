@@ -15,9 +15,8 @@ struct EditOutcome {
   double real;                      // the loss afterwards minus the loss before
 };
 
-// Of "blocks.0.attention.position.gates[h=2] = 0": every entry that the mask does not hide, of head 2. Axes go by their
-// letters in the quantity's axes, or by number ("[3=1]", the only way for parameters); j=3..9 is a range with both
-// ends. "= X" sets, "*= X" scales, "+= X" adds. InputError: what cannot be read, a path or an axis that is not there.
+// Of "gates layer=0 head=2 = 0", a place (place.h) and its change: every entry there that the mask does not hide. "= X"
+// sets, "*= X" scales, "+= X" adds. InputError: what cannot be read or is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
 
 // Whether a real change is a hundred times its prediction: an edit that is no small step, from where the loss is flat.

@@ -149,14 +149,14 @@ std::map<Stop, index_t> Inspection::by_stop(const Shares& shares) const {
   return counts;
 }
 
-const std::vector<WaysTo>& Inspection::ways() const {
-  if (ways_) return *ways_;
-  ways_.emplace();
-  for (index_t layer = 0; layer < subject_.model->options().layers; ++layer) find_ways(layer);
-  return *ways_;
+const std::vector<PathsTo>& Inspection::paths() const {
+  if (paths_) return *paths_;
+  paths_.emplace();
+  for (index_t layer = 0; layer < subject_.model->options().layers; ++layer) find_paths(layer);
+  return *paths_;
 }
 
-void Inspection::find_ways(index_t layer) const {
+void Inspection::find_paths(index_t layer) const {
   const std::string inside = to_text("blocks.", layer, ".attention.");
   std::vector<Place> places;
   for (const Place& place : places_)
@@ -165,16 +165,17 @@ void Inspection::find_ways(index_t layer) const {
   for (const char* name : {"x", "q", "k", "v"}) {
     const Quantity* whole = find(quantities_, layer, name);
     if (!whole || !whole->gradient.defined()) continue;
-    WaysTo found{layer, name, whole->gradient, whence::ways(loss_, {}, capture_->place(inside + name), places)};
+    PathsTo found{layer, name, whole->gradient, gradient_paths(loss_, {}, capture_->place(inside + name), places)};
     // By some nothing comes.
-    std::erase_if(found.ways, [](const Way& way) { return largest(way.gradient.to_vector()) == 0; });
+    std::erase_if(found.paths, [](const GradientPath& path) { return largest(path.gradient.to_vector()) == 0; });
     const std::vector<double> expected = whole->gradient.to_vector();
     std::vector<double> sum(expected.size());
-    for (const Way& way : found.ways) std::ranges::transform(sum, way.gradient.to_vector(), sum.begin(), std::plus{});
+    for (const GradientPath& path : found.paths)
+      std::ranges::transform(sum, path.gradient.to_vector(), sum.begin(), std::plus{});
     std::ranges::transform(sum, expected, sum.begin(), std::minus{});
     const double size = largest(expected);
     found.difference = largest(sum) / (size > 0 ? size : 1);
-    ways_->push_back(std::move(found));
+    paths_->push_back(std::move(found));
   }
 }
 
@@ -197,13 +198,13 @@ std::optional<double> mark_of(const TransformerOptions& model, const Quantity& q
   return SchemeArguments(specs[0], {model.dim, model.heads, model.length}).number(quantity.probe->mark);
 }
 
-std::string name_of(const Way& way) {
-  static const std::set<std::string> every_way{"logits", "pattern", "scores", "q", "k", "v", "output"};
+std::string name_of(const GradientPath& path) {
+  static const std::set<std::string> every_path{"logits", "pattern", "scores", "q", "k", "v", "output"};
   std::string name;
-  for (const std::string& step : way.steps)
-    if (!every_way.contains(step)) name += (name.empty() ? "" : " > ") + leaf_of(step);
-  const auto passed = [&](const char* step) { return std::ranges::find(way.steps, step) != way.steps.end(); };
-  if (name.empty()) name = passed("scores") ? "content" : passed("v") || way.steps.empty() ? "values" : "pattern";
+  for (const std::string& step : path.steps)
+    if (!every_path.contains(step)) name += (name.empty() ? "" : " > ") + leaf_of(step);
+  const auto passed = [&](const char* step) { return std::ranges::find(path.steps, step) != path.steps.end(); };
+  if (name.empty()) name = passed("scores") ? "content" : passed("v") || path.steps.empty() ? "values" : "pattern";
   for (const char* through : {"q", "k"})
     if (passed(through)) name = to_text(through, ": ", name);
   return name;

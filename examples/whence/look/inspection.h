@@ -1,5 +1,5 @@
 // Everything that one pass computed, and whence its gradients came: named quantities with values, gradients and the
-// reasons of zeros; and the ways by which the gradients of queries, keys, values and inputs arrived.
+// reasons of zeros; and the paths by which the gradients of queries, keys, values and inputs arrived.
 #pragma once
 
 #include <map>
@@ -25,12 +25,12 @@ struct Shares {
   index_t exact_zeros = 0;       // entries that are 0; the others with a reason are next to it
 };
 
-struct WaysTo {
+struct PathsTo {
   index_t layer;
   std::string name;  // "q"
   Tensor whole;      // autograd's gradient
-  std::vector<Way> ways;
-  double difference = 0;  // largest |sum of the ways - whole|, relative to the largest |whole|
+  std::vector<GradientPath> paths;
+  double difference = 0;  // largest |sum of the paths - whole|, relative to the largest |whole|
 };
 
 // A line of what an Inspection of the subject takes and of what is free. OutOfMemory where its pass alone takes more than
@@ -56,7 +56,7 @@ class Inspection {
   [[nodiscard]] std::map<Stop, index_t> by_stop(const Shares& shares) const;  // of stops that occur
 
   // Of x, q, k and v, layer by layer; found at the first call.
-  const std::vector<WaysTo>& ways() const;
+  const std::vector<PathsTo>& paths() const;
 
   // The whole step between named places and parameters.
   [[nodiscard]] std::vector<Passage> graph() const { return passages(loss_, {}, places_); }
@@ -75,7 +75,7 @@ class Inspection {
   void find_parameters();
   void find_reasons();
   void hide_masked(Quantity& quantity);
-  void find_ways(index_t layer) const;
+  void find_paths(index_t layer) const;
 
   const Subject& subject_;
   std::vector<SchemeSpec> specs_;
@@ -86,13 +86,13 @@ class Inspection {
   std::vector<Place> places_;
   std::vector<Quantity> quantities_, parameters_;
   std::vector<Reason> reasons_;
-  mutable std::optional<std::vector<WaysTo>> ways_;
+  mutable std::optional<std::vector<PathsTo>> paths_;
 };
 
 // The bound that its probe marks, such as the value of p_max; nothing where there is none.
 [[nodiscard]] std::optional<double> mark_of(const TransformerOptions& model, const Quantity& quantity);
 
-// "content", "position_logit > positions > gates": the steps without those that every way has.
-[[nodiscard]] std::string name_of(const Way& way);
+// "content", "position_logit > positions > gates": the steps without those that every path has.
+[[nodiscard]] std::string name_of(const GradientPath& path);
 
 }  // namespace whence::look

@@ -11,7 +11,7 @@
 
 namespace whence::look {
 
-// How elements of `to` move with elements of `from`, along ways that pass no other quantity.
+// How elements of `to` move with elements of `from`, along paths that pass no other quantity.
 struct Link {
   struct Entry {
     std::uint32_t a, b;  // of `from` and of `to`, row-major

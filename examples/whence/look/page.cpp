@@ -82,7 +82,7 @@ void require_small_page(const Inspection& inspection, std::size_t others) {
   throw InputError("a page of ", tokens, " tokens", others > 0 ? to_text(" and of ", others, " more runs") : "",
       " would hold ", std::ceil(bytes * runs / (1 << 20)), " MiB of numbers; at most ", most_bytes >> 20,
       " required; --length ", shorter, " fits", others > 1 && fitting >= 1 ? to_text(", or ", fitting, " runs") : "",
-      ", and --causes, --ways and --explain take any length");
+      ", and --causes, --paths and --explain take any length");
 }
 
 std::string page_of(const Inspection& inspection, Besides besides) {
@@ -93,14 +93,14 @@ std::string page_of(const Inspection& inspection, Besides besides) {
           "cancels) counts beside the zeros.",
       .table = causes_of(inspection),
       .folded = true};
-  const PageTable ways{.title = "By which ways gradients came",
+  const PageTable paths{.title = "By which paths gradients came",
       .note =
-          "Steps from the logits down to what the gradient is of. \"Along the whole\" is the projection of the way's "
-          "part on the whole gradient; the ways of one gradient add up to 100.",
-      .table = ways_table(inspection),
+          "Steps from the logits down to what the gradient is of. \"Along the whole\" is the projection of the path's "
+          "part on the whole gradient; the paths of one gradient add up to 100.",
+      .table = paths_table(inspection),
       .folded = true};
   const std::string data = json_of(inspection, besides.numbers, besides.edits);
-  return document_of(inspection.subject(), inspection.loss(), {causes, ways}, besides, data);
+  return document_of(inspection.subject(), inspection.loss(), {causes, paths}, besides, data);
 }
 
 std::string page_of(const Overview& overview, const Rows& rows, Besides besides) {

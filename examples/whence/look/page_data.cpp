@@ -140,17 +140,17 @@ Json causes_json(const Inspection& inspection) {
   return all;
 }
 
-Json ways_json(const Inspection& inspection, PageNumbers& numbers) {
+Json paths_json(const Inspection& inspection, PageNumbers& numbers) {
   Json::List all;
-  for (const WaysTo& to : inspection.ways()) {
+  for (const PathsTo& to : inspection.paths()) {
     const std::string axes = to.name == "x" ? "b t c" : "b h t d";
-    Json::List ways;
-    for (const Way& way : to.ways)
-      ways.push_back(
-          {{"name", name_of(way)}, {"steps", way.steps}, {"value", numbers.add(without_batch(way.gradient, axes))}});
+    Json::List paths;
+    for (const GradientPath& path : to.paths)
+      paths.push_back(
+          {{"name", name_of(path)}, {"steps", path.steps}, {"value", numbers.add(without_batch(path.gradient, axes))}});
     all.push_back({{"layer", to.layer}, {"of", to.name}, {"axes", axes.substr(2)},
         {"shape", shape_of(without_batch(to.whole, axes))}, {"bits", bits_of(to.whole)}, {"difference", to.difference},
-        {"ways", ways}});
+        {"paths", paths}});
   }
   return all;
 }
@@ -203,6 +203,13 @@ Json palettes_json() {
       {"night", palette(report::Scale::diverging_by_night)}};
 }
 
+Json prediction_json(const Prediction& prediction) {
+  const auto pair = [](const Prediction::Answer& answer) { return Json::List{answer.text, answer.probability}; };
+  Json::List likeliest;
+  for (const Prediction::Answer& answer : prediction.likeliest) likeliest.push_back(pair(answer));
+  return {{"loss", prediction.loss}, {"wanted", pair(prediction.wanted)}, {"likeliest", likeliest}};
+}
+
 // What every page begins with.
 Json json_of_subject(const Subject& subject, double loss) {
   const TransformerOptions& model = subject.model->options();
@@ -210,9 +217,11 @@ Json json_of_subject(const Subject& subject, double loss) {
   for (const auto& [name, value] : subject.facts) facts.push_back(Json::List{name, value});
   facts.push_back(Json::List{"loss", digits(loss, 6)});
   for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json());
+  Json::List predictions;
+  for (const auto& each : subject.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
       {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets},
-      {"layers", model.layers}, {"heads", model.heads}};
+      {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
 }
 
 // What is there of every pass, whatever its weights.
@@ -281,7 +290,7 @@ std::string json_of(const Inspection& inspection, PageNumbers& numbers, const st
     changed.push_back(
         {{"edit", each.text}, {"predicted", each.predicted ? Json(*each.predicted) : Json()}, {"real", each.real}});
   Json data = json_of_pass(inspection, numbers);
-  data.add("routes", ways_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
+  data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
   data.add("palettes", palettes_json());
   if (inspection.explains()) {
     const Links links = links_of(inspection, bytes_of_links);

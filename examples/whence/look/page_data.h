@@ -35,7 +35,7 @@ class PageNumbers {
 
 [[nodiscard]] std::string json_of(
     const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits = {});
-// Of another checkpoint of the same run: without links, routes, graph and edits.
+// Of another checkpoint of the same run: without links, paths, graph and edits.
 [[nodiscard]] std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers);
 // Of a long text: pools, windows and strips.
 [[nodiscard]] std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);

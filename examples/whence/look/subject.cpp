@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <numeric>
 #include <ranges>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
@@ -75,6 +77,11 @@ std::array<int, 3> version_of(const std::string& text) {
   return version;
 }
 
+std::string option_of(const RunRecord& record, const std::string& name) {
+  const auto found = std::ranges::find(record.options, name, [](const auto& option) { return option.first; });
+  return found == record.options.end() ? "" : found->second;
+}
+
 // A newer one may mean something else by what it wrote, or have written what this one would not miss.
 RunRecord read_record(const fs::path& run) {
   const fs::path file = run / "run.json";
@@ -94,6 +101,7 @@ std::string command_of(const SubjectOptions& options) {
     if (!value.empty()) words.emplace_back(option), words.push_back(value);
   };
   add("--text", options.text);
+  add("--prompt", options.prompt);
   add("--task-sample", number(options.sample));
   add("--given", options.given);
   add("--length", number(options.length));
@@ -126,19 +134,22 @@ Tensor row_of(const Numbers& numbers) {
 
 // `text_of`: of what is read; `answer_of`: of what is to be answered.
 using TextOf = std::function<std::string(std::int64_t)>;
-void give_sequence(
-    Subject& subject, const Numbers& inputs, const Numbers& targets, const TextOf& text_of, const TextOf& answer_of) {
+void give_sequence(Subject& subject, const TransformerOptions& model, const Numbers& inputs, const Numbers& targets,
+    const TextOf& text_of, const TextOf& answer_of) {
+  const index_t outputs = model.outputs > 0 ? model.outputs : model.vocabulary;
+  for (index_t answer = 0; answer < outputs; ++answer) subject.outputs.push_back(answer_of(answer));
   for (std::size_t t = 0; t < inputs.size(); ++t) {
     subject.texts.push_back(text_of(inputs[t]));
-    subject.answers.push_back(targets[t] < 0 ? std::nullopt : std::optional(answer_of(targets[t])));
+    subject.answers.push_back(
+        targets[t] < 0 ? std::nullopt : std::optional(subject.outputs[static_cast<std::size_t>(targets[t])]));
   }
   subject.tokens = row_of(inputs), subject.targets = row_of(targets);
   subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
 }
 
 Subject of_task(const SubjectOptions& options, const RunRecord& record, const Weights& weights) {
-  if (!options.text.empty())
-    throw InputError("--text: given with a run of ", record.subject,
+  if (!options.text.empty() || !options.prompt.empty())
+    throw InputError(options.text.empty() ? "--prompt" : "--text", ": given with a run of ", record.subject,
         ", which knows its own symbols alone; a run of train lm required, or --task-sample");
   RecordedTask recorded;
   std::unique_ptr<Transformer> model;
@@ -152,19 +163,30 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record, const We
   return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
 }
 
-Subject of_language(const SubjectOptions& options) {
-  if (options.text.empty())
-    throw InputError(options.run, ": a run of train lm given; --text FILE required: what it is to read");
+// The file to read: the one asked for, or what the run itself read, if that is one file and still there.
+std::string text_file(const SubjectOptions& options, const RunRecord& record) {
+  if (!options.text.empty()) return options.text;
+  for (const char* option : {"validation-data", "data"})
+    if (const std::string file = option_of(record, option); fs::is_regular_file(file)) return file;
+  throw InputError(options.run,
+      ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
+      "required: what it is to read");
+}
+
+Subject of_language(const SubjectOptions& options, const RunRecord& record) {
+  if (!options.text.empty() && !options.prompt.empty())
+    throw InputError("--prompt: given with --text; one of them required");
+  const std::string place = options.prompt.empty() ? text_file(options, record) : "--prompt";
   language::SavedModel saved = language::language_model_without_weights(options.run);
-  const std::string text = read_file(options.text);
+  const std::string text = options.prompt.empty() ? read_file(place) : options.prompt;
   const std::int64_t length = options.length > 0 ? options.length : saved.model->options().length;
   language::TokenIds ids;
   try {
     (void)saved.tokeniser->encode_part(text, ids);
-  } catch (const language::UnfitText& unfit) { throw FileError(options.text, ": ", unfit.what()); }
+  } catch (const language::UnfitText& unfit) { throw FileError(place, ": ", unfit.what()); }
   const auto skip = static_cast<std::size_t>(options.skip);
   if (ids.size() < skip + 2)
-    throw FileError(options.text, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
+    throw FileError(place, ": ", ids.size(), " tokens found; at least ", skip + 2, " required",
         skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
   const auto begin = ids.begin() + options.skip, end = begin + std::min<std::ptrdiff_t>(length, ids.end() - begin - 1);
   Subject subject;
@@ -172,8 +194,8 @@ Subject of_language(const SubjectOptions& options) {
   const auto text_of = [&](std::int64_t token) {
     return readable(saved.tokeniser->token(static_cast<language::TokenId>(token)));
   };
-  give_sequence(subject, {begin, end}, {begin + 1, end + 1}, text_of, text_of);
-  subject.facts.emplace_back("text", options.text);
+  give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
+  subject.facts.emplace_back("text", options.prompt.empty() ? place : options.prompt);
   return subject;
 }
 
@@ -254,7 +276,7 @@ Subject of_scheme(const SubjectOptions& options) {
     targets.push_back(random.below(at + 1, letters));
   }
   const auto text_of = [](std::int64_t letter) { return std::string(1, static_cast<char>('a' + letter)); };
-  give_sequence(subject, inputs, targets, text_of, text_of);
+  give_sequence(subject, subject.model->options(), inputs, targets, text_of, text_of);
   subject.model->to(options.dtype);
   subject.title = subject.label = scheme;
   subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
@@ -265,15 +287,17 @@ Subject of_scheme(const SubjectOptions& options) {
 Subject of_run(const SubjectOptions& options) {
   const RunRecord record = read_record(options.run);
   const Weights weights = weights_of(options);
-  Subject subject = record.subject == "lm" ? of_language(options) : of_task(options, record, weights);
-  load(weights, *subject.model, options.accept_damaged);
+  Subject subject = record.subject == "lm" ? of_language(options, record) : of_task(options, record, weights);
+  if (options.untrained)
+    subject.model->initialise(parse_number<std::uint64_t>(option_of(record, "seed")).value_or(0));  // as train did
+  else
+    load(weights, *subject.model, options.accept_damaged);
   subject.model->to(options.dtype);
-  subject.label = weights.when;
+  subject.label = options.untrained ? "step 0" : weights.when;
   subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
-  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", weights.when}});
-  for (const auto& [name, value] : record.options)
-    if (name == "precision" && value != "f32")
-      subject.facts.emplace_back("trained in", value + ", shown in " + to_string(options.dtype));
+  subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", subject.label}});
+  if (const std::string precision = option_of(record, "precision"); !precision.empty() && precision != "f32")
+    subject.facts.emplace_back("trained in", precision + ", shown in " + to_string(options.dtype));
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;
 }
@@ -288,7 +312,8 @@ Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task
   if (length > 0 && length < std::ssize(batch.inputs))
     for (Numbers* numbers : {&batch.inputs, &batch.targets}) numbers->resize(static_cast<std::size_t>(length));
   give_sequence(
-      subject, batch.inputs, batch.targets, [&](std::int64_t token) { return readable(task.text(token)); },
+      subject, task.model(), batch.inputs, batch.targets,
+      [&](std::int64_t token) { return readable(task.text(token)); },
       [&](std::int64_t answer) { return readable(task.answer_text(answer)); });
   subject.facts.emplace_back("sequence", to_text(task.test_sets()[0].name, ", number ", sample));
   return subject;
@@ -303,6 +328,30 @@ Tensor Subject::loss() const {
   return given ? loss_of_given(*model, *given) : cross_entropy((*model)(tokens), targets);
 }
 
+std::vector<std::optional<Prediction>> Subject::predictions() const {
+  std::vector<std::optional<Prediction>> all(texts.size());
+  if (given) return all;
+  const NoGrad no_grad;
+  const Tensor logits = raw::select((*model)(tokens), 0, 0);  // [t answers]
+  constexpr std::size_t most = 4;
+  for (std::size_t t = 0; t < all.size(); ++t) {
+    if (!answers[t]) continue;
+    std::vector<double> shares = raw::select(logits, 0, static_cast<index_t>(t)).to_vector();
+    const double largest = *std::ranges::max_element(shares);
+    double sum = 0;
+    for (double& each : shares) sum += each = std::exp(each - largest);
+    std::vector<std::size_t> order(shares.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto middle = order.begin() + static_cast<std::ptrdiff_t>(std::min(most, order.size()));
+    std::ranges::partial_sort(order, middle, std::greater{}, [&](std::size_t k) { return shares[k]; });
+    const auto answer = [&](std::size_t k) { return Prediction::Answer{outputs[k], shares[k] / sum}; };
+    const Prediction::Answer wanted = answer(static_cast<std::size_t>(targets.at({0, static_cast<index_t>(t)})));
+    all[t] = {-std::log(wanted.probability), wanted, {}};
+    for (auto k = order.begin(); k != middle; ++k) all[t]->likeliest.push_back(answer(*k));
+  }
+  return all;
+}
+
 std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& run) {
   std::map<std::int64_t, fs::path> found;
   std::error_code none;
@@ -311,6 +360,8 @@ std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& 
       if (const auto step = parse_number<std::int64_t>(name.substr(5))) found.emplace(*step, entry.path());
   return found;
 }
+
+bool begins_at_random(const std::string& run) { return option_of(read_record(run), "weights-of").empty(); }
 
 Subject subject_of(const SubjectOptions& options) {
   Subject subject = is_folder(options.run) ? of_run(options) : of_scheme(options);

@@ -17,17 +17,30 @@
 namespace whence::look {
 
 struct SubjectOptions {
-  std::string run;   // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of two layers, drawn at random
-  std::string text;  // file to read, for language models
+  std::string run;  // folder that `train` wrote; or a scheme, "cope(p_max=8)": a model of two layers, drawn at random
+  std::string text = {};       // file to read, for language models; empty: what the run was validated on, or trained on
+  std::string prompt = {};     // to read in place of a file
   std::string given = {};      // file of q, k and v (given.h), for a scheme
   std::int64_t sample = 0;     // which sequence of the first test set, for tasks
   std::int64_t length = 0;     // tokens at most; 0: as many as the model was trained on
   std::int64_t step = 0;       // of the checkpoint; 0: the weights that training left, or the last checkpoint
+  bool untrained = false;      // the weights that training began with. REQUIRES: begins_at_random(run)
   std::uint64_t seed = 0;      // of a model and a sequence that are drawn
   bool bidirectional = false;  // of a model that is drawn
   DType dtype = DType::f32;
   bool accept_damaged = false;  // weights whose checksums are wrong
   std::int64_t skip = 0;        // so many tokens further into the text; of a task, so many sequences further on
+};
+
+// What the model answers at a token where a loss is taken.
+struct Prediction {
+  struct Answer {
+    std::string text;
+    double probability;
+  };
+  double loss;  // -ln of the probability of the wanted one
+  Answer wanted;
+  std::vector<Answer> likeliest;  // four at most, the likeliest first
 };
 
 struct Subject {
@@ -39,11 +52,14 @@ struct Subject {
   Tensor tokens, targets;                           // i64 [1 t]; -1: no loss is taken there
   std::vector<std::string> texts;                   // of the tokens, valid UTF-8
   std::vector<std::optional<std::string>> answers;  // of the targets
+  std::vector<std::string> outputs = {};            // the texts of all that it may answer
 
   std::optional<Given> given = {};  // takes the place of what the model makes of the tokens
 
   // The graph of one pass: the loss, a scalar. Of what is given it is the sum of output times cotangent.
   [[nodiscard]] Tensor loss() const;
+  // One for each token; of those without a target, and of what is given, nothing.
+  [[nodiscard]] std::vector<std::optional<Prediction>> predictions() const;
   [[nodiscard]] DType dtype() const { return model->parameters().front().tensor.dtype(); }
 };
 
@@ -56,6 +72,9 @@ struct Subject {
 
 // The folders of a run's checkpoints by their steps.
 [[nodiscard]] std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& run);
+
+// Whether a run's first weights are drawn by its seed, and not those of another run.
+[[nodiscard]] bool begins_at_random(const std::string& run);
 
 // InputError when the run cannot be read, is damaged, or does not have what is asked for.
 [[nodiscard]] Subject subject_of(const SubjectOptions& options);

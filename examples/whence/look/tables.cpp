@@ -27,11 +27,11 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
       file.tensors.emplace_back("reason." + quantity.path, reasons);
     }
   }
-  for (const WaysTo& to : inspection.ways()) {
-    for (std::size_t k = 0; k < to.ways.size(); ++k) {
-      const std::string name = to_text("way.", to.layer, ".", to.name, ".", k);
-      file.tensors.emplace_back(name, raw::contiguous(to.ways[k].gradient));
-      file.metadata.emplace(name, name_of(to.ways[k]));
+  for (const PathsTo& to : inspection.paths()) {
+    for (std::size_t k = 0; k < to.paths.size(); ++k) {
+      const std::string name = to_text("path.", to.layer, ".", to.name, ".", k);
+      file.tensors.emplace_back(name, raw::contiguous(to.paths[k].gradient));
+      file.metadata.emplace(name, name_of(to.paths[k]));
     }
   }
   for (std::size_t code = 0; code < inspection.reasons().size(); ++code) {
@@ -73,13 +73,42 @@ Table causes_of(const Inspection& inspection) {
   return table;
 }
 
-Table ways_table(const Inspection& inspection) {
-  Table table({"layer", "gradient of", "way", "norm", "along the whole %", "sum against autograd"});
-  for (const WaysTo& to : inspection.ways()) {
+Table causes_in_short(const Inspection& inspection) {
+  struct Row {
+    std::string quantity;
+    index_t entries = 0, zeros = 0;
+    std::map<Stop, index_t> by;
+  };
+  std::vector<Row> rows;
+  std::set<Stop> stops;
+  for (const Shares& shares : inspection.shares()) {
+    auto row = std::ranges::find(rows, shares.quantity->name, &Row::quantity);
+    if (row == rows.end()) row = rows.insert(row, {shares.quantity->name, 0, 0, {}});
+    std::map<Stop, index_t> by_stop = inspection.by_stop(shares);
+    const index_t masked = by_stop[Stop::masked];
+    row->entries += shares.count - masked, row->zeros += shares.exact_zeros - masked;
+    for (const Stop none : {Stop::masked, Stop::nothing}) by_stop.erase(none);
+    for (const auto& [stop, count] : by_stop) row->by[stop] += count, stops.insert(stop);
+  }
+  std::vector<std::string> header{"quantity", "zero %"};
+  for (const Stop stop : stops) header.push_back(to_text(to_string(stop), " %"));
+  Table table(header);
+  for (const Row& row : rows) {
+    if (row.by.empty()) continue;
+    std::vector<std::string> cells{row.quantity, percent(std::max<index_t>(row.zeros, 0), row.entries)};
+    for (const Stop stop : stops) cells.push_back(row.by.contains(stop) ? percent(row.by.at(stop), row.entries) : "-");
+    table.row(std::move(cells));
+  }
+  return table;
+}
+
+Table paths_table(const Inspection& inspection) {
+  Table table({"layer", "gradient of", "path", "norm", "along the whole %", "sum against autograd"});
+  for (const PathsTo& to : inspection.paths()) {
     const double whole = dot(to.whole, to.whole);
-    for (const Way& way : to.ways)
-      table.row({std::to_string(to.layer), to.name, name_of(way), digits(std::sqrt(dot(way.gradient, way.gradient))),
-          fixed(whole > 0 ? 100 * dot(way.gradient, to.whole) / whole : 0, 1), digits(to.difference, 2)});
+    for (const GradientPath& path : to.paths)
+      table.row({std::to_string(to.layer), to.name, name_of(path), digits(std::sqrt(dot(path.gradient, path.gradient))),
+          fixed(whole > 0 ? 100 * dot(path.gradient, to.whole) / whole : 0, 1), digits(to.difference, 2)});
   }
   return table;
 }

@@ -9,15 +9,17 @@
 
 namespace whence::look {
 
-// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "way.LAYER.q.NUMBER".
+// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "path.LAYER.q.NUMBER".
 [[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
 // "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell; the metadata say how large a cell is.
 [[nodiscard]] SafetensorsFile tensors_of(const Overview& overview);
 
 // How much of each gradient is 0, and why: a row per layer, quantity and head, a column per reason.
 [[nodiscard]] Table causes_of(const Inspection& inspection);
-// Each way's share of the gradients of x, q, k and v: its norm, and its projection on the whole.
-[[nodiscard]] Table ways_table(const Inspection& inspection);
+// The same in a dozen rows: of each quantity that has such an entry, over all layers and heads, without what the mask hides.
+[[nodiscard]] Table causes_in_short(const Inspection& inspection);
+// Each path's share of the gradients of x, q, k and v: its norm, and its projection on the whole.
+[[nodiscard]] Table paths_table(const Inspection& inspection);
 
 [[nodiscard]] Table edits_table(const std::vector<EditOutcome>& edits);
 

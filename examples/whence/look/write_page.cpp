@@ -56,11 +56,13 @@ std::vector<report::Plot> history_beside(const PageRequest& request) {
   return history_of(std::filesystem::path(request.subject.run) / history_file);
 }
 
-// The steps of --checkpoints: the first, the last, and those between them evenly.
+// The steps of --checkpoints: the first, the last, and those between them evenly. 0: before the first step.
 std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   std::vector<std::int64_t> all;
+  if (begins_at_random(request.subject.run)) all.push_back(0);
   for (const auto& [step, folder] : checkpoints_of(request.subject.run)) all.push_back(step);
-  if (all.empty()) throw FileError("--checkpoints: ", request.subject.run, " has none; a run that has saved required");
+  if (all.empty() || all.back() == 0)
+    throw FileError("--checkpoints: ", request.subject.run, " has none; a run that has saved required");
   const auto most = static_cast<std::size_t>(request.checkpoints);
   if (all.size() < 2)
     throw InputError("--checkpoints: ", request.subject.run, " has one, of step ", all[0],
@@ -83,7 +85,7 @@ void write_inspection(const Inspection& inspection, const PageRequest& request) 
     besides.beside.push_back(json_of(Inspection(*other, false), besides.numbers));
   for (const std::int64_t step : steps) {
     SubjectOptions then = request.subject;
-    then.step = step;
+    then.step = step, then.untrained = step == 0;
     const Subject checkpoint = subject_of(then);
     besides.beside.push_back(checkpoint_json_of(Inspection(checkpoint, false), besides.numbers));
   }
@@ -91,7 +93,7 @@ void write_inspection(const Inspection& inspection, const PageRequest& request) 
   if (request.numbers) {
     write(beside(page, ".safetensors"), tensors_of(inspection));
     write(beside(page, ".causes.csv"), causes_of(inspection).csv());
-    write(beside(page, ".ways.csv"), ways_table(inspection).csv());
+    write(beside(page, ".paths.csv"), paths_table(inspection).csv());
   }
   if (!besides.edits.empty()) std::cout << edits_table(besides.edits).text();
   write(page.string(), html);

@@ -5,6 +5,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/encode.h"
+#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -62,6 +63,19 @@ bool Table::is_numeric(std::size_t column) const {
          std::ranges::all_of(rows_, [&](const auto& cells) { return looks_like_number(cells[column]); });
 }
 
+Table Table::without_dashes() const {
+  std::vector<std::vector<std::string>> rows(rows_.size());
+  std::vector<std::string> header;
+  for (std::size_t column = 0; column < header_.size(); ++column) {
+    if (std::ranges::all_of(rows_, [&](const auto& row) { return row[column] == "-"; })) continue;
+    header.push_back(header_[column]);
+    for (std::size_t k = 0; k < rows.size(); ++k) rows[k].push_back(rows_[k][column]);
+  }
+  Table kept(std::move(header));
+  for (auto& row : rows) kept.row(std::move(row));
+  return kept;
+}
+
 std::string Table::text() const {
   std::vector<std::size_t> widths;
   for (std::size_t column = 0; column < header_.size(); ++column) {
@@ -87,6 +101,19 @@ std::string Table::csv() const {
   std::string result = csv_line(header_);
   for (const auto& cells : rows_) result += csv_line(cells);
   return result;
+}
+
+std::string Table::json() const {
+  std::string lines;
+  for (const auto& cells : rows_) {
+    Json row;
+    for (std::size_t k = 0; k < cells.size(); ++k) {
+      const auto number = parse_number<double>(cells[k]);
+      row.add(header_[k], number ? Json(*number) : cells[k] == "-" ? Json() : Json(cells[k]));
+    }
+    lines += row.line() + '\n';
+  }
+  return lines;
 }
 
 std::string Table::html() const {

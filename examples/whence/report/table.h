@@ -15,9 +15,11 @@ class Table {
   // Error unless the row has as many cells as the header.
   Table& row(std::vector<std::string> cells);
 
-  [[nodiscard]] std::string text() const;  // aligned by the width of the characters and not their bytes
-  [[nodiscard]] std::string csv() const;   // RFC 4180, lines ending in "\n"
-  [[nodiscard]] std::string html() const;  // a <table>, complete without script; the first column names its row
+  [[nodiscard]] Table without_dashes() const;  // without the columns in which every cell is "-"
+  [[nodiscard]] std::string text() const;      // aligned by the width of the characters and not their bytes
+  [[nodiscard]] std::string csv() const;       // RFC 4180, lines ending in "\n"
+  [[nodiscard]] std::string json() const;      // a line for each row, an object; numbers as such, "-" as null
+  [[nodiscard]] std::string html() const;      // a <table>, complete without script; the first column names its row
 
   [[nodiscard]] const std::vector<std::string>& header() const { return header_; }
   [[nodiscard]] const std::vector<std::vector<std::string>>& rows() const { return rows_; }

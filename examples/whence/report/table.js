@@ -24,8 +24,16 @@ for (const section of document.querySelectorAll('section.large')) {
   // Only shown rows count; the cell stays in its column.
   function press(event) {
     const cell = entry(event.target);
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0], PageUp: [-15, 0],
-      PageDown: [15, 0], Home: [0, -99], End: [0, 99] }[event.key];
+    const step = {
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
+      PageUp: [-15, 0],
+      PageDown: [15, 0],
+      Home: [0, -99],
+      End: [0, 99]
+    }[event.key];
     if (!cell || !step || event.ctrlKey || event.altKey || event.metaKey) return;
     event.preventDefault();
     const shown = rows.filter((row) => !row.hidden), at = shown.indexOf(cell.parentElement) + step[0];

@@ -66,9 +66,9 @@ std::string text_of(const RunRecord& record) {
   return page.page() + '\n';
 }
 
-const std::set<std::string> never_recorded{"out", "from", "resume", "accept-damaged", "quiet", "threads", "device",
-    "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator", "rank-limit",
-    "rendezvous"};
+const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
+    "threads", "device", "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator",
+    "rank-limit", "rendezvous"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");

@@ -1,7 +1,55 @@
-// The studies by name.
+// The studies by name, and command lines of `train` that name one.
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "examples/whence/cli/text.h"
+#include "examples/whence/machine/model_plan.h"
 #include "examples/whence/study/task_study.h"
+#include "examples/whence/study/train_request.h"
+#include "tensor/error.h"
 
 namespace whence {
+namespace {
+
+// Its name, or a file or folder of what it reads.
+std::string name_in(std::vector<std::string>& words) {
+  if (words.empty() || words[0].starts_with("-")) return {};
+  const std::string name = words[0];
+  words.erase(words.begin());
+  if (std::ranges::count(study_names(), name) > 0 || (!name.ends_with(".jsonl") && !std::filesystem::exists(name)))
+    return name;
+  words.insert(words.begin(), {"--data", name});
+  return name.ends_with(".jsonl") ? "jsonl" : text_study_name;
+}
+
+void refuse_unknown_options(const RunRecord& record, const std::string& path) {
+  std::set<std::string> known;
+  for (const auto& [name, value] : TrainRequest(find_study(record.subject), {"--help"}).line().values())
+    known.insert(name);
+  for (const std::string& name : record.given)
+    if (!known.contains(name) || (never_recorded.contains(name) && name != "preset"))  // older versions recorded it
+      throw FileError(path, ": given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject),
+          " record required");
+}
+
+void require_fitting(const TrainRequest& request) {
+  TransformerOptions model = request.model();
+  model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
+  (void)Transformer(model);
+}
+
+}  // namespace
+
+namespace {
+
+// A lab says all that differs from the paper's sizes.
+std::unique_ptr<TrainRequest> request_of_lab(const std::string& study, std::vector<std::string> words) {
+  words.insert(words.begin(), "--preset=paper");
+  return std::make_unique<TrainRequest>(find_study(study), words);
+}
+
+}  // namespace
 
 std::vector<std::string> study_names() {
   std::vector<std::string> names{text_study_name};
@@ -12,6 +60,56 @@ std::vector<std::string> study_names() {
 std::unique_ptr<Study> find_study(const std::string& name) {
   if (name == text_study_name) return make_text_study();
   return std::make_unique<TaskStudy>(tasks::find_task(name));
+}
+
+std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words) {
+  std::string name = name_in(words);
+  const auto from = record_to_repeat(options_in(words));
+  if (!from) return std::make_unique<TrainRequest>(find_study(name), words);
+  const RunRecord record = read_run_record(*from);
+  if (!name.empty() && name != record.subject)
+    throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same required");
+  try {
+    refuse_unknown_options(record, *from);
+    require_fitting(TrainRequest(find_study(record.subject), {}, record));
+  } catch (const FileError&) { throw; } catch (const SystemError&) {
+    throw;
+  } catch (const InputError& unfit) { throw FileError(*from, ": ", unfit.what()); }
+  return std::make_unique<TrainRequest>(find_study(record.subject), words, record);
+}
+
+void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words) {
+  const TypedOptions typed = options_in(words);
+  const auto from = record_to_repeat(typed);
+  const bool as_it_was =
+      std::ranges::all_of(typed, [](const auto& option) { return never_recorded.contains(option.first); });
+  if (!from || !as_it_was) return;
+  const RunRecord record = read_run_record(*from);
+  const TrainingOptions& training = request.settings().training;
+  const std::string now = request.study().data(training.seed);
+  if (now == record.data) return;
+  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", record.data,
+      "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
+  if (training.resume) throw DoesNotFit("--resume: ", problem);
+  throw FileError("--from: ", problem);
+}
+
+std::vector<std::pair<std::string, std::string>> checked_train_options(
+    const std::string& study, const std::vector<std::string>& words) {
+  const auto request = request_of_lab(study, words);
+  require_fitting(*request);
+  return request->line().values();
+}
+
+double operations_per_sequence(const std::string& study, const std::vector<std::string>& words) {
+  const TransformerOptions model = request_of_lab(study, words)->model();
+  return training_operations(model, model.length).sum() * static_cast<double>(model.length);
+}
+
+std::string data_of(const std::string& study, const std::vector<std::string>& words) {
+  const auto request = request_of_lab(study, words);
+  (void)request->study().open(request->line(), request->settings().out);
+  return request->study().data(request->settings().training.seed);
 }
 
 }  // namespace whence

@@ -14,6 +14,7 @@
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
 #include "nn/io/sha256.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -224,15 +225,26 @@ std::vector<SetScore> TaskStudy::set_scores(const Transformer& model, std::uint6
 std::vector<std::string> TaskStudy::test(
     const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const {
   const std::vector<SetScore> scores = set_scores(model, training.seed, training.quiet);
+  std::vector<std::string> files = keep(scores, model, trained, training);
   const Table all = table_of(*task_, scores, model.scheme());
-  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
-  for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
-  write_file((training.folder / "results.csv").string(), all.csv());
   Table shown(all.header());
   for (std::size_t set = 0; set < scores.size(); ++set)
     if (set * 12 % scores.size() < 12) shown.row(all.rows()[set]);
   if (scores.size() > 1) shown.row(average_of(*task_, scores, model.scheme()));
-  std::cout << shown.text();
+  std::cout << shown.without_dashes().text();
+  std::vector<std::string> unlearned;
+  for (const SetScore& score : scores)
+    if (score.refused.empty() && headline(*task_, score.model) >= best_guess(*task_, score))
+      unlearned.push_back(score.set.name);
+  if (!unlearned.empty()) std::cout << "no better than the best guess: " << first_few(unlearned, ", ") << '\n';
+  return files;
+}
+
+std::vector<std::string> TaskStudy::keep(const std::vector<SetScore>& scores, const Transformer& model,
+    const TrainingResult& trained, const TrainingOptions& training) const {
+  JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
+  for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
+  write_file((training.folder / "results.csv").string(), table_of(*task_, scores, model.scheme()).csv());
   return {"results.jsonl", "results.csv"};
 }
 

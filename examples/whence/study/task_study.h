@@ -35,6 +35,9 @@ class TaskStudy final : public Study {
   [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
   // Every test set, in batches. Interrupted when asked to stop.
   [[nodiscard]] std::vector<SetScore> set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const;
+  // Writes results.jsonl and results.csv into training.folder, and returns their names.
+  std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
+      const TrainingResult& trained, const TrainingOptions& training) const;
 
   [[nodiscard]] std::string name() const override { return info_.name; }
   [[nodiscard]] std::string title() const override { return info_.title + " (" + info_.paper + ")"; }

@@ -1,12 +1,12 @@
 #include "examples/whence/study/train_request.h"
 
-#include <algorithm>
+#include <filesystem>
 #include <iostream>
-#include <set>
+#include <utility>
 
+#include "examples/whence/cli/json_output.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/machine/model_plan.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -25,35 +25,20 @@ std::vector<std::string> words_of(const RunRecord& record, const TypedOptions& t
   return words;
 }
 
-std::string name_in(std::vector<std::string>& words) {
-  if (words.empty() || words[0].starts_with("-")) return {};
-  const std::string name = words[0];
-  words.erase(words.begin());
-  if (!name.ends_with(".jsonl")) return name;
-  words.insert(words.begin(), {"--data", name});
-  return "jsonl";
-}
-
-void refuse_unknown_options(const RunRecord& record, const std::string& path) {
-  std::set<std::string> known;
-  for (const auto& [name, value] : TrainRequest(record.subject, {"--help"}).line().values()) known.insert(name);
-  for (const std::string& name : record.given)
-    if (!known.contains(name) || never_recorded.contains(name))
-      throw FileError(path, ": given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject),
-          " record required");
-}
-
-void require_fitting(const TrainRequest& request) {
-  TransformerOptions model = request.model();
-  model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
-  (void)Transformer(model);
+// The folder of a run to which none was given: the first of runs/x, runs/x-2, ... that holds none; of one that goes on the
+// last that does.
+std::string own_folder(const std::string& name, bool goes_on) {
+  std::string last = name, folder = name;
+  for (int number = 2; std::filesystem::exists(folder + "/run.json"); ++number)
+    last = std::exchange(folder, to_text(name, "-", number));
+  return goes_on ? last : folder;
 }
 
 }  // namespace
 
 TrainRequest::TrainRequest(
-    const std::string& study, const std::vector<std::string>& words, const std::optional<RunRecord>& record)
-    : study_(find_study(study)), line_("whence train " + study, study_->title()) {
+    std::unique_ptr<Study> study, const std::vector<std::string>& words, const std::optional<RunRecord>& record)
+    : study_(std::move(study)), line_("whence train " + study_->name(), study_->title()) {
   declare_options();
   std::vector<std::string> all = words;
   if (record) {
@@ -61,7 +46,7 @@ TrainRequest::TrainRequest(
     all.insert(all.end(), words.begin(), words.end());
   }
   const TypedOptions typed = options_in(all);
-  if (const auto preset = typed.find("preset"); preset != typed.end() && preset->second == "mini")
+  if (const auto preset = typed.find("preset"); preset == typed.end() || preset->second == "mini")
     for (const Word& word : whence::words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
   if (record)
     for (const auto& [name, value] : record->options)
@@ -84,7 +69,10 @@ void TrainRequest::declare_options() {
           {"begin with the weights of this run, or GPT-2 or GPT-NeoX of Hugging Face's; the scheme may be another: its "
            "parameters begin as ever, those of the old one are dropped"});
   declare(line_, settings_.training);
-  line_.text("out", &settings_.out, {"folder for checkpoints, logs and results"})
+  declare_json(line_, &settings_.json);
+  line_
+      .text("out", &settings_.out,
+          {"folder for checkpoints, logs and results; a number is added to the default where a run is there"})
       .text("from", &settings_.from,
           {"repeat the run of this run.json; other options on the command line come before its own"});
   declare(line_, settings_.machine);
@@ -94,7 +82,7 @@ void TrainRequest::declare_options() {
           {"print the parameters and what one training step keeps for backward, by op and line, and end"})
       .text("graph", &settings_.graph, {"write the graph of one training step to this file for Graphviz, and end"});
   line_.everyday(everyday)
-      .example(to_text("whence train ", study_->name(), " --preset mini --out runs/a"), "minutes on a laptop")
+      .example(to_text("whence train ", study_->name(), " --out runs/a"), "minutes on a laptop")
       .example("whence train --from runs/a/run.json --out runs/b", "the same run again")
       .example(to_text("whence train ", study_->name(), " --describe --graph step.dot"),
           "parameters, memory by op and line, and the graph of one step");
@@ -110,12 +98,16 @@ void TrainRequest::settle() {
   whence::settle(line_, training);
   line_.refuse_unless("loss-scale-growth", settings_.machine.precision == "f16", "--precision f16");
   training.precision = storage_dtype_of(settings_.machine.precision);
+  if (!line_.given("out")) settings_.out = own_folder(settings_.out, training.resume);
   training.folder = settings_.out;
 }
 
-RunRecord TrainRequest::record() const {
-  RunRecord record{
-      "train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(settings_.training.seed), {}};
+RunRecord TrainRequest::record(const Transformer& model) const {
+  const std::uint64_t seed = settings_.training.seed;
+  RunRecord record{"train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(seed),
+      study_->record_facts(model, seed)};
+  record.facts.insert(record.facts.begin(),
+      {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.attention(0).explain()}});
   for (const auto& [name, value] : record.options)
     if ((line_.given(name) && !never_recorded.contains(name)) || (name == "accumulate" && shared_))
       record.given.push_back(name);
@@ -133,56 +125,6 @@ void TrainRequest::place(Device device, Communicator* ranks) {
         to_text("--accumulate ", (training.accumulate + size - 1) / size * size));
   training.accumulate = size, shared_ = true;
   std::cout << "accumulate: " << size << ", a batch for each rank, as it was left out" << std::endl;
-}
-
-std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words) {
-  std::string name = name_in(words);
-  const auto from = record_to_repeat(options_in(words));
-  if (!from) return std::make_unique<TrainRequest>(name, words);
-  const RunRecord record = read_run_record(*from);
-  if (!name.empty() && name != record.subject)
-    throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same required");
-  try {
-    refuse_unknown_options(record, *from);
-    require_fitting(TrainRequest(record.subject, {}, record));
-  } catch (const FileError&) { throw; } catch (const SystemError&) {
-    throw;
-  } catch (const InputError& unfit) { throw FileError(*from, ": ", unfit.what()); }
-  return std::make_unique<TrainRequest>(record.subject, words, record);
-}
-
-void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words) {
-  const TypedOptions typed = options_in(words);
-  const auto from = record_to_repeat(typed);
-  const bool as_it_was =
-      std::ranges::all_of(typed, [](const auto& option) { return never_recorded.contains(option.first); });
-  if (!from || !as_it_was) return;
-  const RunRecord record = read_run_record(*from);
-  const TrainingOptions& training = request.settings().training;
-  const std::string now = request.study().data(training.seed);
-  if (now == record.data) return;
-  const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", record.data,
-      "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
-  if (training.resume) throw DoesNotFit("--resume: ", problem);
-  throw FileError("--from: ", problem);
-}
-
-std::vector<std::pair<std::string, std::string>> checked_train_options(
-    const std::string& study, const std::vector<std::string>& words) {
-  const TrainRequest request(study, words);
-  require_fitting(request);
-  return request.line().values();
-}
-
-double operations_per_sequence(const std::string& study, const std::vector<std::string>& words) {
-  const TransformerOptions model = TrainRequest(study, words).model();
-  return training_operations(model, model.length).sum() * static_cast<double>(model.length);
-}
-
-std::string data_of(const std::string& study, const std::vector<std::string>& words) {
-  const TrainRequest request(study, words);
-  (void)request.study().open(request.line(), request.settings().out);
-  return request.study().data(request.settings().training.seed);
 }
 
 }  // namespace whence

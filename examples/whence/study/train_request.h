@@ -18,7 +18,8 @@ namespace whence {
 struct TrainSettings {
   ModelChoice model;
   TrainingOptions training;
-  std::string preset = "paper", out, from, weights_of, graph;
+  bool json = false;
+  std::string preset = "mini", out, from, weights_of, graph;
   bool describe = false;
   MachineOptions machine;
   RankOptions ranks;
@@ -28,7 +29,7 @@ class TrainRequest {
  public:
   // The words behind the study's name. With a record its options come in place of the defaults. InputError where train
   // refuses them.
-  TrainRequest(const std::string& study, const std::vector<std::string>& words,
+  TrainRequest(std::unique_ptr<Study> study, const std::vector<std::string>& words,
       const std::optional<RunRecord>& record = std::nullopt);
 
   [[nodiscard]] const std::optional<std::string>& page() const { return page_; }  // of --help or --version
@@ -38,7 +39,7 @@ class TrainRequest {
   [[nodiscard]] const CommandLine& line() const { return line_; }
   // Of the study, with what was chosen.
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
-  [[nodiscard]] RunRecord record() const;  // without facts. REQUIRES: study().open() was called
+  [[nodiscard]] RunRecord record(const Transformer& model) const;  // REQUIRES: study().open() was called
 
   // Where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, each rank has one part of a
   // step, and it is recorded as if it had been typed. InputError when it is typed and cannot be shared.
@@ -64,7 +65,7 @@ class TrainRequest {
 // study().open() was called.
 void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words);
 
-// Every option of `train STUDY` with its value when these words are typed. InputError when it would refuse them, or the
+// Every option of `train STUDY --preset paper` with its value when these words are typed. InputError when it would refuse them, or the
 // model that they ask for; nothing is run and nothing written, and no text is read.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
     const std::string& study, const std::vector<std::string>& words);

@@ -171,18 +171,18 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
 // The first hour: command lines of the documents, in their order, in one folder. A smoke test: what trains for long is
 // interrupted a second after it began to speak, or five after it began. What is refused, crashes or does not heed Ctrl-C
 // is noticed; what it would have come to is not.
-TEST_CASE("commands: those of the first page and of lab's run as printed") {
+TEST_CASE("commands: those of the first page, of examples and of lab run as printed") {
   const Scratch scratch("readme");
-  const std::string readme = text_of(source_folder() + "/README.md");
-  const auto begin = readme.find("## Programs"), end = readme.find("## Positional schemes");
-  REQUIRE((begin != std::string::npos && end != std::string::npos));
-  const std::string document =
-      readme.substr(begin, end - begin) + text_of(source_folder() + "/examples/whence/lab/README.md");
+  std::string document;
+  for (const char* folder : {"", "/examples", "/examples/whence/lab"})
+    document += text_of(source_folder() + folder + "/README.md");
   std::filesystem::create_directory(scratch / "src");
   for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code
     std::ofstream text(scratch / own);
     for (int number = 0; number < 20000; ++number) text << "line " << number << " of a text that is long enough\n";
   }
+  (void)done("quickstart --smoke --quiet --out " + scratch / "runs/quickstart");
+  std::filesystem::rename(scratch / "runs/quickstart-smoke", scratch / "runs/quickstart");
   bool shell = false;
   int ran = 0;
   for (const std::string& line : lines_of(document)) {

@@ -130,7 +130,7 @@ struct Damage {
 
 std::vector<Damage> damages() {
   const std::string look = "look run --numbers", step = look + " --step 4", resume = "train --resume --out run",
-                    repeat = "train --out again --from ", draw = "generate --run lm --tokens 1",
+                    repeat = "train --out again --from ", draw = "generate lm --tokens 1",
                     collect = grid + " --collect", from_gpt2 = "convert --tokeniser bytes --out out gpt2",
                     from_neox = "convert --tokeniser bytes --out out gpt_neox",
                     one = "{\"question\": \"which\", \"answer\": \"g\"}\n",

@@ -43,7 +43,7 @@ inline void check_refused(const Refusal& row) {
            1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
   };
   const std::string stated =
-      "^(memory|tests|ranks|model|device|training|validation|test|tokeniser|note|warning): [^\n]*\n";
+      "^(memory|tests|ranks|sizes|model|device|training|validation|test|tokeniser|note|warning): [^\n]*\n";
   const auto before = all_files();
   const double started = seconds();
   const Outcome outcome = ran(row.line);

@@ -68,8 +68,8 @@ TEST_CASE("convert: a run of ours becomes theirs and a run again, with its logit
   for (int i = 0; i < 400; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
   text.close();
   const auto train = [&](const std::string& more) {
-    return done("train lm --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --quiet --data " +
-                scratch / "text.txt" + " " + more);
+    return done("train " + scratch / "text.txt" +
+                " --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --quiet " + more);
   };
   const std::string rope = scratch / "rope", theirs = scratch / "theirs", again = scratch / "again",
                     drope = scratch / "drope", cope = scratch / "cope";
@@ -84,9 +84,11 @@ TEST_CASE("convert: a run of ours becomes theirs and a run again, with its logit
   };
   CHECK(tensors(rope + "/weights.safetensors") == tensors(again + "/weights.safetensors"));
   CHECK(ran("convert " + rope + " --out " + again).code == 2);  // it holds a model
-  (void)done("generate --prompt 'the cat' --tokens 8 --run " + again);
+  (void)done("generate --prompt 'the cat' --tokens 8 " + again);
   std::ofstream(scratch / "read") << "the cat sat on the mat";
   (void)done("look " + again + " --causes --text " + scratch / "read");
+  CHECK(has(done("look " + rope + " --causes").out, "text " + scratch / "text.txt"));  // its own
+  CHECK(has(done("look " + rope + " --causes --prompt 'the cat sat'").out, "tokens 10; text the cat sat"));
 
   const std::string none = "--scheme none --steps 4 --warm-up 0 --weights-of ";
   const Outcome dropped = train(none + rope + " --save-every 2 --out " + drope);

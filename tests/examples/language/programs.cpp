@@ -66,7 +66,7 @@ TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file a
 TEST_CASE("generate: whole characters, the same text for the same seed and any number of threads, greedy and cut") {
   const Scratch scratch("generate");
   save_model(scratch, "rope");
-  const std::string run = "generate --run " + scratch.folder.string();
+  const std::string run = "generate " + scratch.folder.string();
   const auto text = [&](const std::string& more) {
     const Outcome outcome = done(run + " --tokens 40 --quiet " + more);
     CHECK(outcome.err.empty());
@@ -85,8 +85,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
 TEST_CASE("generate: a terminal gets no character that acts, a file gets the text as it is") {
   const Scratch scratch("generate-terminal");
   save_model(scratch, "rope");
-  const Arguments arguments{
-      "--run", scratch.folder.string(), "--prompt", "a\x1b[2J\tb\n\u202e", "--tokens", "200", "--quiet"};
+  const Arguments arguments{scratch.folder.string(), "--prompt", "a\x1b[2J\tb\n\u202e", "--tokens", "200", "--quiet"};
   CHECK(run("generate", arguments).out.starts_with("a\x1b[2J\tb\n\u202e"));
 
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
@@ -123,7 +122,7 @@ TEST_CASE("generate: a scheme that knows no longer positions goes on all the sam
   const Scratch scratch("generate-absolute"), drawn("generate-randomised");
   save_model(scratch, "absolute");
   save_model(drawn, "randomised(rope, length=64)");
-  const std::string run = "generate --quiet --tokens 90 --run ";
+  const std::string run = "generate --quiet --tokens 90 ";
   (void)done(run + scratch.folder.string() + " --prompt 'a prompt of 21 letters'");
   (void)done(run + drawn.folder.string());
   const Outcome too_long = ran(run + scratch.folder.string() + " --context 20");

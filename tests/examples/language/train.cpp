@@ -65,7 +65,7 @@ TEST_CASE("train lm: repeated from run.json it gives the same weights; generate 
   CHECK(longer.err.find("a run of 40 steps becomes one of 42") != std::string::npos);
   CHECK(read_file("again/weights.safetensors") != weights);
 
-  const Arguments draw{"--run", "whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
+  const Arguments draw{"whole", "--prompt", "the cat ", "--tokens", "40", "--seed", "3"};
   const Outcome text = run("generate", draw), same = run("generate", draw);
   CHECK_MESSAGE(text.code == 0, text.err);
   CHECK(text.out.size() > 8);

@@ -59,7 +59,7 @@ TEST_CASE("look: queries, keys and values that are given, under every scheme of 
     options.run = text, options.given = file, options.dtype = DType::f64;
     const Subject subject = subject_of(options);
     const Inspection inspection(subject);
-    for (const WaysTo& to : inspection.ways()) CHECK(to.difference < 1e-12);
+    for (const PathsTo& to : inspection.paths()) CHECK(to.difference < 1e-12);
     check_quantities(inspection);
     check_reasons(inspection);
     if (bare.claims().drawn_each_step) continue;  // by the scheme's path, which is another there
@@ -85,7 +85,7 @@ TEST_CASE("look: queries, keys and values that are given are looked at as a mode
   write_safetensors(file, {{{"q", drawn(0)}, {"k", drawn(1)}, {"v", drawn(2)}}, {}});
   (void)done("look cope(p_max=3) --beside alibi --edits 2 --out " + page + given);
   CHECK(has(text_of(page), "class=\"look-beside\""));
-  for (const std::string what : {"--causes", "--ways", "--edit 'blocks.0.attention.v *= 1.5'"})
+  for (const std::string what : {"--causes", "--paths", "--edit 'v layer=0 *= 1.5'"})
     (void)done("look cope " + what + given);
   CHECK(has(done("look cope --explain 'dLoss/doutput head=1 i=3 d=2'" + given).out,
       "dLoss/d blocks.0.attention.output[0,1,3,2] = 1\n"));

@@ -1,4 +1,4 @@
-// `whence look`: every scheme's quantities are known, its ways add up, its zeros have reasons; and the command.
+// `whence look`: every scheme's quantities are known, its paths add up, its zeros have reasons; and the command.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <fstream>
@@ -23,12 +23,12 @@ using namespace whence;
 using namespace whence::look;
 using namespace whence::test;
 
-TEST_CASE("look: every scheme's quantities are described, ways add up, zeros have reasons, numbers are worked out") {
+TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have reasons, numbers are worked out") {
   for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool causal) {
     const Inspection inspection(subject);
     check_quantities(inspection);
     check_reasons(inspection);
-    for (const WaysTo& to : inspection.ways()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
+    for (const PathsTo& to : inspection.paths()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
     for (const Quantity& quantity : inspection.quantities()) {
       if (!causal || quantity.layer != 0 || !quantity.gradient.defined()) continue;
       CAPTURE(quantity.path);
@@ -96,20 +96,41 @@ TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   }
 }
 
-TEST_CASE("look: the ways of a query in CoPE, and of a key in CDAPE, have their names") {
+TEST_CASE("look: the paths of a query in CoPE, and of a key in CDAPE, have their names") {
   const auto names = [](const std::string& scheme, const std::string& of) {
     const Subject subject = subject_with(small(scheme), 7);
     std::vector<std::string> found;
     const Inspection inspection(subject);
-    for (const WaysTo& to : inspection.ways())
+    for (const PathsTo& to : inspection.paths())
       if (to.layer == 0 && to.name == of)
-        for (const Way& way : to.ways) found.push_back(name_of(way));
+        for (const GradientPath& path : to.paths) found.push_back(name_of(path));
     return found;
   };
   CHECK(names("cope(p_max=3)", "q") ==
         std::vector<std::string>{"content", "position_logit > z", "position_logit > positions > gates > gate_logits"});
   CHECK(
       names("cdape(alibi, width=3)", "k") == std::vector<std::string>{"content", "conv_bias > conv_hidden > conv_in"});
+}
+
+TEST_CASE("look: predictions are the softmax of the logits, and their losses make the loss") {
+  Subject subject = subject_with(small("rope"), 7);
+  for (std::size_t k = 0; k < subject.outputs.size(); ++k)
+    subject.outputs[k] = std::string(1, static_cast<char>('a' + k));
+  const Tensor pattern = softmax((*subject.model)(subject.tokens));
+  double sum = 0;
+  for (index_t t = 0; t < 7; ++t) {
+    const Prediction found = subject.predictions().at(static_cast<std::size_t>(t)).value();
+    sum += found.loss;
+    REQUIRE(found.likeliest.size() == 4);
+    for (const Prediction::Answer& each : found.likeliest)
+      CHECK(each.probability == doctest::Approx(pattern.at({0, t, each.text[0] - 'a'})).epsilon(1e-12));
+    CHECK(std::ranges::is_sorted(found.likeliest, std::greater{}, &Prediction::Answer::probability));
+    CHECK(found.wanted.text[0] - 'a' == subject.targets.at({0, t}));
+    CHECK(found.loss == doctest::Approx(-std::log(pattern.at({0, t, found.wanted.text[0] - 'a'}))).epsilon(1e-12));
+  }
+  CHECK(sum / 7 == doctest::Approx(subject.loss().item()).epsilon(1e-12));
+  subject.answers[3] = std::nullopt;
+  CHECK_FALSE(subject.predictions()[3]);
 }
 
 TEST_CASE("look: the page holds the numbers, and text cannot break out of it") {
@@ -177,8 +198,8 @@ TEST_CASE("look: the command, on a run of train") {
 TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, and what cannot be read is refused") {
   const Subject subject = subject_with(small("cope(p_max=3)"), 7);
   const Inspection inspection(subject);
-  for (const std::string path : {"blocks.0.attention.position.gates[h=1]", "blocks.1.attention.scores",
-           "blocks.0.attention.position.table[0=2]"}) {
+  for (const std::string path :
+      {"gates head=1", "blocks.1.attention.scores", "blocks.0.attention.position.table 0=2"}) {
     CAPTURE(path);
     const EditOutcome nothing = outcome_of(inspection, path + " *= 1");
     CHECK(nothing.predicted == 0);
@@ -189,21 +210,20 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
     CHECK(std::abs(small_step.real - predicted) < 1e-4 * std::abs(predicted) + 1e-13);
   }
   const double before = subject.loss().item();
-  CHECK(outcome_of(inspection, "blocks.0.attention.position.table[0=0..3] = 0").real != 0);
+  CHECK(outcome_of(inspection, "blocks.0.attention.position.table 0=0..3 = 0").real != 0);
   CHECK(far_from_straight({{"a", 1e-5, 2.9}}));
   CHECK_FALSE(far_from_straight({{"a", -0.016, -0.010}, {"b", std::nullopt, 1}}));
-  CHECK(subject.loss().item() == before);                                   // the parameter is as it was
-  for (const WaysTo& to : inspection.ways()) CHECK(to.difference < 1e-12);  // and the graph too
+  CHECK(subject.loss().item() == before);                                     // the parameter is as it was
+  for (const PathsTo& to : inspection.paths()) CHECK(to.difference < 1e-12);  // and the graph too
   const std::vector<EditOutcome> strongest = strongest_edits(inspection, 5);
   REQUIRE(strongest.size() == 5);
   for (std::size_t k = 1; k < strongest.size(); ++k)
     CHECK(std::abs(strongest[k - 1].real) >= std::abs(strongest[k].real));
-  for (const auto& refusal : std::vector<std::pair<std::string, std::string>>{{"gates", "] = NUMBER required"},
-           {"gates[h=1 = 0", "PATH["}, {"gates[h] = 0", "PATH["}, {"gates[=1] = 0", "PATH["},
-           {"gates[h=1] junk = 0", "PATH["}, {"gates = x", "PATH["}, {"= 0", "PATH["}, {"gates = 0", "'gates' given"},
-           {"blocks.0.attention.scores[h=0, h=1] = 0", "given twice"},
-           {"blocks.0.attention.scores[n=1] = 0", "axis n given"},
-           {"blocks.0.attention.scores[h=2] = 0", "h=2..2 given"}}) {
+  for (const auto& refusal : std::vector<std::pair<std::string, std::string>>{{"gates", "= NUMBER required"},
+           {"gates = x", "= NUMBER required"}, {"= 0", "= NUMBER required"}, {"gate = 0", "'gate' in layer 0 given"},
+           {"gates head=1 junk = 0", "one name required"}, {"scores head=0 head=1 = 0", "head given twice"},
+           {"scores n=1 = 0", "n given; scores is [1,2,7,7]"}, {"scores head=2 = 0", "head=2 given; 0 to 1 required"},
+           {"scores i=5..3 = 0", "i=5..3 given; 0 to 6 required"}, {"dLoss/dgates = 0", "a gradient given"}}) {
     CAPTURE(refusal.first);
     const std::string text = error_text([&] { (void)outcome_of(inspection, refusal.first); });
     CHECK_MESSAGE(has(text, refusal.second), text);

@@ -22,7 +22,7 @@ import time
 import xml.etree.ElementTree
 import zlib
 
-VIEWS = ["quantities", "why", "routes", "reading", "lens", "graph", "loupe", "overview", "edits"]
+VIEWS = ["overview", "story", "loupe", "heads", "why", "paths", "text", "graph", "edits", "quantities"]
 
 class Browser:
     """One page of a headless Chromium, driven through its pipe: messages are JSON, each ended by a zero byte."""
@@ -150,7 +150,7 @@ EVERY_VIEW = """(async () => {
     const view = tab.id.slice(4), must = (holds, what) => holds || wrong.push(`${view}: ${what}`);
     views.push(view);
     must(new URLSearchParams(location.hash.slice(1)).get("view") === view && all("#stage > *").length, "nothing is shown");
-    must(/^(Look|Move)/.test(all(".hint")[0].textContent), "no hint");
+    must(all(".hint")[0].textContent.length > 20, "no hint");
     must(all("#stage canvas[tabindex]").every((canvas) => canvas.getAttribute("aria-label")), "a canvas without its words");
     must(all("#stage canvas").every((canvas) => canvas.width > 0), "a canvas without width");
     must(!all("bdi *, #look script").length, "a text has become elements");
@@ -181,8 +181,10 @@ def check_numbers(browser, path, data):
         equal("table", whole, [value for i in range(24) for value in row_of(data, name, 1, 1, i)[:i + 1]])
 
 def check_start(browser, path, data):
-    """The page opens at the strongest gradient of its first quantity, and its map is not blank."""
+    """The page opens with the story, at the strongest gradient of its first quantity, whose map is not blank."""
     browser.open(path)
+    assert browser.address()["view"] == "story"
+    browser.click("#tab-quantities")
     first = data["quantities"][0]
     strongest = max(abs(value) for part in first["layers"] for value in numbers(part, "gradient"))
     assert math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest), browser.address()
@@ -190,14 +192,51 @@ def check_start(browser, path, data):
                           "return new Set(new Uint32Array(canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer)).size; })()")
     assert colours > 60, f"{colours} colours in the map of a gradient"
 
+def check_answers(browser, path, data):
+    """The strip has a column for each token that is asked; the words are the data's, and their losses make the loss."""
+    asked = {t: each for t, each in enumerate(data["predictions"]) if each}
+    assert [t for t, target in enumerate(data["targets"]) if target is not None] == list(asked), "every target has a prediction"
+    assert math.isclose(sum(each["loss"] for each in asked.values()) / len(asked), float(dict(data["facts"])["loss"]), rel_tol=1e-4)
+    wrong = [t for t, each in asked.items() if each["wanted"][0] != each["likeliest"][0][0]]
+    for t, each in asked.items():
+        browser.open(path, view="why", i=t)
+        said = browser.texts("#answers p")[0]
+        assert ("wrong" in said) == (t in wrong) and each["wanted"][0] in said, said
+        equal("loss here", [f"{float(said.split('loss ')[1][:-1]):.3g}"], [f"{each['loss']:.3g}"])
+    assert [len(browser.texts(f"#answers .asked{kind}")) for kind in ("", ".wrong")] == [len(asked), len(wrong)]
+    browser.pointer("#answers svg", 0.01, 0.5)
+    browser.at(i=0)
+
+def check_story(browser, path, data):
+    """Its steps, each with words, a picture and a button that leads to another view; a moved gate says what follows."""
+    titles = ["What is asked", "What the model answers", "Which tokens this head counts", "The position that comes out, and what it adds",
+              "Drag a gate and the answer changes", "Where its gradient comes from", "Here it is zero, because"]
+    browser.open(path)
+    assert [title.split(". ")[1] for title in browser.texts("h3") if ". " in title] == titles, browser.texts("h3")
+    for number, view in ((1, "text"), (3, "quantities"), (4, "heads"), (6, "paths"), (7, "why")):
+        browser.open(path, view="story")
+        browser.press(f"[data-focus='story {number}']", "Enter", view=view)
+    browser.open(path, view="story", digits="true")
+    places = [part for part in data["quantities"] if part["name"] == "gates"][0]["layers"]
+    values, gradients = (numbers(places[1], field) for field in ("value", "gradient"))
+    strongest = max(range(len(values)), key=lambda k: abs(gradients[k]))
+    head, i, j = strongest // 576, strongest // 24 % 24, strongest % 24
+    browser.open(path, view="story", layer=1, head=head, i=i, j=j)
+    assert not browser.texts(".moved")
+    step = 1e-4 if values[strongest] < 0.5 else -1e-4
+    browser.get(f"(() => {{ const gate = document.querySelector('[data-key=gate]'); gate.value = {values[strongest] + step}; "
+                "gate.dispatchEvent(new Event('input')); })()")
+    said = float(re.search(r"about (\S+)[,.] ", browser.texts(".moved")[0])[1].rstrip(","))
+    assert math.isclose(said, gradients[strongest] * step, rel_tol=0.02), f"{said}: {gradients[strongest] * step} expected"
+
 def check_keys(browser, path, data):
-    browser.open(path, show="one", part="value", quantity="gates", i=9, j=4)
+    browser.open(path, view="quantities", show="one", part="value", quantity="gates", i=9, j=4)
     browser.press("#stage canvas", "ArrowLeft", "ArrowUp", i=8, j=3)
     browser.press("#stage canvas", "End", j=8)  # the diagonal
     browser.pointer("#stage canvas", 0.5, 0.5)
     assert browser.address()["i"] != "8", "a click selects a cell"
-    browser.press("[role=tab][aria-selected=true]", "ArrowRight", view="why")
-    assert browser.get("document.activeElement.id") == "tab-why"
+    browser.press("[role=tab][aria-selected=true]", "ArrowLeft", view="edits")
+    assert browser.get("document.activeElement.id") == "tab-edits"
 
 def check_why(browser, path, data):
     browser.open(path, view="why", quantity="gates", layer=1, head=1)
@@ -212,26 +251,26 @@ def check_why(browser, path, data):
     kinds = [reason["kind"] for reason in data["reasons"]]
     assert browser.texts(".told p")[0].split(":")[0] in [*kinds, "Not zero."], browser.texts(".told p")
 
-def check_routes(browser, path, data):
-    browser.open(path, view="routes", of="q", layer=1, head=0, i=7)
-    route = first(data["routes"], layer=1, of="q")
-    parts = [numbers(way, bits=64)[7 * 8:8 * 8] for way in route["ways"]]
+def check_paths(browser, path, data):
+    browser.open(path, view="paths", of="q", layer=1, head=0, i=7)
+    route = first(data["paths"], layer=1, of="q")
+    parts = [numbers(way, bits=64)[7 * 8:8 * 8] for way in route["paths"]]
     whole = [sum(values) for values in zip(*parts)]
     norm = math.hypot(*whole)
-    equal("norms", browser.texts(".ways td:nth-child(3)", "title"), [math.hypot(*each) for each in [*parts, whole]])
-    along = browser.texts(".ways td:nth-child(4)", "title")
+    equal("norms", browser.texts(".paths td:nth-child(3)", "title"), [math.hypot(*each) for each in [*parts, whole]])
+    along = browser.texts(".paths td:nth-child(4)", "title")
     equal("along", along, [sum(a * b for a, b in zip(each, whole)) / norm for each in [*parts, whole]])
     browser.press(".band", "Enter")
     assert browser.texts(".band", "getAttribute('aria-expanded')") == ["true", "false", "false"]
-    assert "scores" in browser.texts(".band")[0] and browser.get("document.activeElement.dataset.focus") == "way 0"
-    browser.open(path, view="routes", of="x", digits="true")  # long names, and many of them
+    assert "scores" in browser.texts(".band")[0] and browser.get("document.activeElement.dataset.focus") == "path 0"
+    browser.open(path, view="paths", of="x", digits="true")  # long names, and many of them
     plates = browser.get("[...document.querySelectorAll('.band')].map(band => [...band.querySelectorAll('.plate, text')].map(each => "
                          "{ const b = each.getBoundingClientRect(); return [b.left, b.right]; }))")
     spans = [(min(left for left, _ in band), max(right for _, right in band)) for band in plates]
     assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:])), f"labels of bands overlap: {spans}"
 
-def check_reading(browser, path, data):
-    browser.open(path, view="reading", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
+def check_text(browser, path, data):
+    browser.open(path, view="text", quantity="pattern", part="value", side="query", layer=0, head=1, i=6)
     browser.press(".text", "ArrowRight", i=7)
     titles = browser.texts(".word", "title.split(': ')[1]")
     equal("shading", titles[:8], row_of(data, "pattern", 0, 1, 7)[:8])
@@ -264,9 +303,9 @@ def check_equation5(browser, path, data):
     gradients = [row_of(data, name, 1, 1, 12, "gradient")[j] for name in ("position_logit", "positions")]
     equal("slope", [gradients[0] * facts[7]], gradients[1:])
 
-def check_lens(browser, path, data):
+def check_heads(browser, path, data):
     heads = range(data["heads"])
-    browser.open(path, view="lens", quantity="conv_bias", layer=1, head=2, i=15, j=6, digits="true")
+    browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=6, digits="true")
     for column, name in enumerate(("conv_bias", "scores", "logits"), 2):
         row = [row_of(data, name, 1, head, 15)[6] for head in heads]
         equal(f"heads, {name}", browser.texts(f".heads td:nth-child({column})", "title"), row)
@@ -277,7 +316,7 @@ def check_lens(browser, path, data):
     shown = [word for word in browser.texts(".curves > div:first-child .behind td") if word != "masked"]
     equal("curves", shown, [value for head in heads for value in row_of(data, "conv_bias", 1, head, 15)[:16]])
     for j in (6, 0, 15):  # inside, and where taps reach over the edge
-        browser.open(path, view="lens", quantity="conv_bias", layer=1, head=2, i=15, j=j)
+        browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=j)
         computed_equal(browser, ".sum .check")
         unfold(browser, ".sum details")
         bias, parts, total, engine = (float(title) for title in browser.texts(".sum .told td", "title"))
@@ -285,7 +324,7 @@ def check_lens(browser, path, data):
         equal("sum", [engine], [row_of(data, "conv_bias", 1, 2, 15)[j]])
         assert abs(total - bias - sum(contributions)) < 1e-9 * sum(map(abs, contributions)), f"{contributions}: {total - bias} expected"
     browser.press(".curves", "ArrowLeft", "ArrowUp", i=14, j=14)
-    browser.open(path, view="lens", quantity="conv_bias", i=15, j=6, over="distance")
+    browser.open(path, view="heads", quantity="conv_bias", i=15, j=6, over="distance")
     browser.press(".curves", "ArrowRight", j=5)  # distances grow and keys fall
     unfold(browser, "details")
     assert len(browser.texts(".units canvas")) == 32
@@ -368,14 +407,14 @@ def check_worked(browser, path, data):
     strongest = max(map(abs, array("output", 1, "gradient")))
     assert math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest)
     assert "residual stream" in browser.texts(".sides")[0]
-    browser.open(path, quantity="gates", layer=0, head=0, i=4, j=9)
+    browser.open(path, view="quantities", quantity="gates", layer=0, head=0, i=4, j=9)
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
 
 def check_some_rows(browser, path, data):
     """Where only some queries have links, others say so, and lead there."""
     rows = data["link_rows"][1]
     other = next(i for i in range(len(data["tokens"])) if i not in rows)
-    browser.open(path, quantity="gates", layer=1, head=0, i=other, j=0)
+    browser.open(path, view="quantities", quantity="gates", layer=1, head=0, i=other, j=0)
     assert not browser.texts(".terms") and f"dLoss/dgates layer=1 head=0 i={other} j=0" in browser.texts(".sides code")[-1]
     browser.press(f"[data-focus='row {rows[0]}']", "Enter", i=rows[0])
     computed_equal(browser, ".sides .check")
@@ -425,7 +464,7 @@ def check_long(browser, path, data):
     equal("row", browser.texts(".whole-row:first-of-type .behind td")[:len(lines) * data["heads"]], sum(lines, []))
 
 def check_difference(browser, path, data, **state):
-    browser.open(path, run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true", **state)
+    browser.open(path, view="quantities", run="difference", quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true", **state)
     one, other = (row_of(each, "logits", 0, 1, 5)[2] for each in (data, besides_of(path)[state.get("beside", 0)]))
     equal("difference", [browser.texts("#readout b")[0]], [one - other])
 
@@ -435,7 +474,7 @@ def check_slider(browser, path, data):
     part = dict(quantity="logits", part="value", show="one", layer=0, head=1, i=5, j=2, digits="true")
     read = lambda: browser.texts("#readout b")[0]
     value = lambda page: row_of(page, "logits", 0, 1, 5)[2]
-    browser.open(path, **part)
+    browser.open(path, view="quantities", **part)
     equal("this", [read()], [value(data)])
     browser.press("[data-key=beside]", "End")
     for index in reversed(range(len(checkpoints))):  # what was looked at before must not be shown again
@@ -446,7 +485,7 @@ def check_slider(browser, path, data):
         browser.press("[data-key=beside]", "ArrowLeft")
     assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
     check_difference(browser, path, data, beside=1)
-    for view in ("routes", "graph"):
+    for view in ("paths", "graph"):
         browser.open(path, view=view, run="beside", beside=1)
         assert "recorded for" in browser.texts("#stage .note")[0], f"{view}: a checkpoint has none"
 
@@ -456,7 +495,7 @@ def check_saving(browser, path, _):
     folder.mkdir()
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
     for view, picture, begins in (("quantities", ".panel canvas", b"\x89PNG"), ("quantities", ".strips svg", b"<svg "),
-                                  ("graph", ".graph svg", b"<svg "), ("routes", ".bands svg", b"<svg "), ("edits", ".scatter svg", b"<svg ")):
+                                  ("graph", ".graph svg", b"<svg "), ("paths", ".bands svg", b"<svg "), ("edits", ".scatter svg", b"<svg ")):
         browser.open(path, view=view)
         before = set(folder.iterdir())
         browser.pointer(picture, 0.5, 0.5, "mouseMoved")
@@ -522,11 +561,11 @@ data_of = lambda page: all_data_of(page, 'id="look-data"')[0]
 besides_of = lambda page: all_data_of(page, 'class="look-beside"')
 
 def check_sums(browser, path, _):
-    browser.open(path, view="lens")
+    browser.open(path, view="heads")
     computed_equal(browser, ".sum .check")
 
-CHECKS = {"cope": (check_start, check_numbers, check_keys, check_why, check_routes, check_reading, check_loupe, check_worked, check_difference,
-                   check_saving, check_phone), "equation5": (check_equation5,), "cdape": (check_lens, check_graph), "left": (check_sums,),
+CHECKS = {"cope": (check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
+                   check_saving, check_phone), "equation5": (check_equation5,), "cdape": (check_heads, check_graph), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
           "large": (check_some_rows,), "long": (check_long,)}
 

@@ -154,6 +154,6 @@ TEST_CASE("look: the command, on texts too long for every number, and on checkpo
   train_flip_flop(run, "--steps 8 --keep-checkpoints 0");
   (void)done("look --checkpoints 3 '" + run + "' --out '" + page + "'");
   const std::string text = text_of(page);
-  for (const char* label : {"\"label\":\"step 2\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
+  for (const char* label : {"\"label\":\"step 0\"", "\"label\":\"step 4\"", "\"label\":\"step 8\""})
     CHECK_MESSAGE(has(text, label), label);
 }

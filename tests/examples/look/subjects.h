@@ -29,6 +29,7 @@ inline look::Subject subject_with(const TransformerOptions& options, index_t len
   subject.targets = random_tokens(1, length, options.vocabulary, 2);
   subject.texts.assign(static_cast<std::size_t>(length), "a");
   subject.answers.assign(static_cast<std::size_t>(length), "b");
+  subject.outputs.assign(static_cast<std::size_t>(options.vocabulary), "b");
   return subject;
 }
 

@@ -97,15 +97,18 @@ TEST_CASE("train: --dump names answers that are no symbols of the input, and no 
   CHECK(json_lines(controls.out)[1].at("text").get<std::string>().find("\x7f") != std::string::npos);
 }
 
-TEST_CASE("train: --preset gives other defaults, which what is typed replaces; --help shows what people change") {
+TEST_CASE("train: a laptop's sizes unless --preset paper; what is typed replaces them; --help has what people change") {
   const Scratch scratch("train-preset");
   const std::string out = scratch / "run";
-  const Outcome mini = train({"flip_flop", "--preset", "mini", "--steps", "2", "--dim", "16", "--batch", "2",
-      "--test-sequences", "4", "--quiet", "--out", out});
+  const Outcome mini = train(
+      {"flip_flop", "--steps", "2", "--dim", "16", "--batch", "2", "--test-sequences", "4", "--quiet", "--out", out});
   REQUIRE_MESSAGE(mini.code == 0, mini.err);
   const auto options = json_of(text_of(out + "/run.json")).at("options");
   CHECK(
       (options.at("length") == 64 && options.at("layers") == 2 && options.at("dim") == 16 && options.at("lr") == 1e-3));
+  CHECK(has(mini.out, "sizes: a laptop's (length=64 "));
+  CHECK_FALSE(options.contains("preset"));
+  CHECK(has(train({"flip_flop", "--preset", "paper", "--describe"}).out, "[256,"));
   const std::string weights = text_of(out + "/weights.safetensors");
   REQUIRE(train({"--from", out + "/run.json", "--out", scratch / "again", "--quiet"}).code == 0);
   CHECK(text_of(scratch / "again/weights.safetensors") == weights);
@@ -143,7 +146,7 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
   CHECK(record.at("subject") == "selective_copy");
   CHECK(record.at("options").at("tokens") == 4);
   CHECK(record.at("options").at("sparse-blanks") == 8);
-  CHECK(record.at("options").at("lr") == 1e-4);
+  CHECK(record.at("options").at("lr") == 1e-3);
   CHECK(record.at("options").at("keep-best") == true);
   CHECK(record.at("data").get<std::string>().size() == 64);
   for (const char* file : {"weights.safetensors", "best.safetensors", "checkpoints"})

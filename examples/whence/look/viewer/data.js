@@ -6,7 +6,7 @@ import { start, state } from "./state.js";
 // ---- Embedded data
 // Of a long text there are pools of the quantities in their place (long.js).
 const embedded = (element) => {
-  const run = { label: "beside", routes: [], edits: [], ...JSON.parse(element.textContent) };
+  const run = { label: "beside", paths: [], edits: [], ...JSON.parse(element.textContent) };
   return run.overview ? { ...run, quantities: run.overview.quantities } : run;
 };
 export const data = embedded(document.getElementById("look-data"));
@@ -70,7 +70,7 @@ export const part_of = (quantity, layer) =>
 // Where the state keeps the index along an axis: a token is a token, whether it asks or is asked.
 export const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
 const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
-                     n: "position n", r: "row", k: "column", w: "way", u: "tap" };
+                     n: "position n", r: "row", k: "column", w: "path", u: "tap" };
 export const word_of = (axis) => axis_words[axis] ?? axis;
 
 export const measured = quantities.filter((quantity) => !quantity.parameter);

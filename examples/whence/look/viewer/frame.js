@@ -32,6 +32,7 @@ export const check_line = (equal, verdict, words, title = null) => make("p", { c
   make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
 
 // ---- Controls
+const player = { timer: 0 };  // of a slider that moves by itself
 // Where c is a row or a column and no selector, it stays as the cursor has it.
 const channels_offered = (quantity) =>
   quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
@@ -49,8 +50,8 @@ add_controls({
   over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
   run: { text: "run", options: () => besides.length ? ["this", "beside", "difference"] : ["this"] },
-  beside: { text: "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
-    then: () => state.run === "this" ? { run: "beside" } : {} },
+  beside: { text: besides.length > 1 ? "over the training" : "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
+    then: () => state.run === "this" ? { run: "beside" } : {}, play: true },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
   cell: { text: "cell size", low: 3, high: 44 },
@@ -58,6 +59,20 @@ add_controls({
   digits: { text: "all digits", check: true },
 });
 const everywhere = ["run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
+
+// Steps through a slider, from its start where it is at its end, until it is stopped or something else is used.
+function stop_playing() {
+  clearInterval(player.timer);
+  player.timer = 0;
+  if (player.button) player.button.textContent = "play";
+}
+function play(key, { low, high, then }) {
+  if (player.timer) return stop_playing();
+  const show = (value) => update({ [key]: value, ...then?.() });
+  show(state[key] < high ? state[key] : low);
+  player.button.textContent = "pause";
+  player.timer = setInterval(() => state[key] < high ? show(state[key] + 1) : stop_playing(), 1200);
+}
 
 // A control says in words what its number stands for, and may change another.
 function input_of(key, { options, check, low, high, then }) {
@@ -73,6 +88,10 @@ export function add_controls(added) {
     control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key });
     control.output = make("output", { "aria-live": "off" });
     control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
+    if (control.play) {
+      player.button = button("play", `play ${key}`, () => play(key, control));
+      control.label.append(player.button);
+    }
     controls[key] = control;
   }
 }
@@ -123,6 +142,8 @@ export function write_address() {
 // ---- Skeleton
 export const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelledby": "", tabindex: -1 });
 export const readout = make("div", { id: "readout", role: "status" });
+export const above = make("div", { id: "answers" });  // what stands above every view, by drawn_above
+export const drawn_above = [];
 const hint = make("p", { class: "hint" });
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
 export const views = [];  // those that this run has something for
@@ -140,7 +161,7 @@ export function build() {
     "cells are masked.");
   document.getElementById("look").append(
     make("div", { class: "top" }, tabs, make("label", { class: "theme" }, "theme", theme_input)), hint,
-    make("div", { class: "bar" }, bar, readout), stage, keys);
+    make("div", { class: "bar" }, bar, readout), above, stage, keys);
 }
 
 function view_beside(key) {
@@ -212,6 +233,7 @@ export function update(change = {}) {
   followers.length = redrawn.length = 0;
   stage.style.minHeight = `${stage.offsetHeight}px`;  // the page keeps its length, and so the reader's place
   stage.replaceChildren();
+  for (const draw_above of drawn_above) draw_above();
   current_view().draw();
   stage.style.minHeight = "";
   show_cursor();

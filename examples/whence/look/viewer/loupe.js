@@ -1,12 +1,15 @@
 // View: one pair (i, j) under a loupe. Where positions are sums of gates, a gate can be moved; what hangs on it is
 // computed again, here, from the gates, z and the logits.
-import { button, clamped, counted, draw, format, make, note, on_keys, sum_of, svg_line, svg_text } from "./elements.js";
+import {
+  button, clamped, command_code, counted, draw, dress, format, make, note, on_keys, sum_of, svg_line, svg_text
+} from "./elements.js";
 import { state } from "./state.js";
 import { data, sheet_of, tokens, word_of } from "./data.js";
 import {
   check_line, choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
 } from "./frame.js";
 import { text_at } from "./map.js";
+import { answer_name, asked, percent, predictions } from "./answers.js";
 import { chart, dot, grid, index_axis, reach_of, row_of, strip, trace } from "./curves.js";
 
 const part_value = (name) => {
@@ -186,7 +189,7 @@ function slope_words({ limit, exchanged }, p) {
     "falls between two of them where the curve rises." : "");
 }
 
-function draw_loupe() {
+export function draw_loupe() {
   const row = loupe_row();
   if (!row) return stage.append(note(`No gates and positions recorded for ${place_words()}.`));
   const redraw = () => show_loupe(parts), parts = {
@@ -220,7 +223,8 @@ function show_loupe(parts) {
   slider.value = gates[state.j];
   value.textContent = seen ? `${shown(gates[state.j])} (engine ${shown(row.gates[state.j])})` : "masked";
   parts.gates = draw_staircase(charts, row, now);
-  side.replaceChildren(...loupe_facts(row, now, seen, side.clientWidth));
+  side.replaceChildren();
+  dress(side, {}, loupe_facts(row, now, seen, side.clientWidth));
 }
 
 function loupe_facts(row, now, seen, width) {
@@ -229,7 +233,21 @@ function loupe_facts(row, now, seen, width) {
   const { picture, facts } = z_curve(row, now, Math.max(320, width));
   const all = [...facts, ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
   return [picture, facts_table("of this pair", "now", all.filter(([, each]) => each != null), { class: "facts" }),
-    note(slope_words(row, now.positions[state.j]))];
+    note(slope_words(row, now.positions[state.j])), moved_words(row, now)];
+}
+
+// The pattern is computed again, what stands behind it is not: there the gradient of the pattern says what follows.
+function moved_words(row, now) {
+  const gradient = sheet_of("pattern", "gradient", state, single_run());
+  if (now.gates === row.gates || !gradient || !now.pattern) return null;
+  const change = sum_of(row.keys.map((j) => (now.pattern[j] - row.pattern[j]) * gradient.cells[state.i * gradient.columns + j]));
+  const here = predictions()[state.i], count = asked().length;
+  const answer = here && state.layer === data.layers - 1
+    ? [", and the wanted answer ", answer_name(here.wanted[0]), ` from ${percent(here.wanted[1])} to about ` +
+        percent(clamped(here.wanted[1] * Math.exp(-change * count), 0, 1))] : [];
+  return make("p", { class: "moved" }, `With these gates the loss changes by about ${format(change, 3)}`, ...answer,
+    ". The head is computed again; what stands behind it, by the gradient. ", command_code(`${data.command} --edit ` +
+      `"gates layer=${state.layer} head=${state.head} i=${state.i} j=${state.j} = ${format(now.gates[state.j], 3)}"`), "runs the whole model.");
 }
 
 const gate_moves =
@@ -259,7 +277,7 @@ function drag_gates(parts, redraw) {
 export const loupe_view = {
   key: "loupe", title: "Loupe",
   wants: () => !data.overview && ["gates", "positions"].every((name) => data.all.has(name)),
-  hint: "Move one gate and look at everything left of it: one gate adds to the position of every earlier key.",
+  hint: "Move one gate and look at everything left of it: a gate adds to the position of every earlier key.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
     ...loupe_charts.map(([name]) => part_value(name)).filter(Boolean)

@@ -5,17 +5,18 @@ import { build, read_address, stage, system_dark, update, views } from "./frame.
 import { place_of } from "./map.js";
 import { quantities_view } from "./quantities.js";
 import { why_view } from "./why.js";
-import { routes_view } from "./routes.js";
-import { reading_view } from "./reading.js";
-import { lens_view } from "./lens.js";
+import { paths_view } from "./paths.js";
+import { text_view } from "./text.js";
+import { heads_view } from "./heads.js";
 import { graph_view } from "./film.js";
 import { loupe_view } from "./loupe.js";
+import { story_view } from "./story.js";
 import { edits_view } from "./edits.js";
 import { overview_view, start_of_windows } from "./long.js";
 import { offer_saving } from "./save.js";
 
-views.push(...[overview_view, quantities_view, why_view, routes_view, reading_view, lens_view, graph_view, loupe_view,
-  edits_view].filter((view) => view.wants()));
+views.push(...[overview_view, story_view, loupe_view, heads_view, why_view, paths_view, text_view, graph_view,
+  edits_view, quantities_view].filter((view) => view.wants()));
 
 const pairs = quantities.find((quantity) => letters_of(quantity).slice(-2).join(" ") === "i j") ?? quantities[0];
 // Starts at its strongest gradient in all layers and heads; where it has none, at its largest value.

@@ -38,7 +38,7 @@ const long_name = (number) => make("span", {}, `${number.quantity.name}[`,
   ...axes_of(number).flatMap(([letter, index], k) => [k ? ", " : "", `${letter}=`, label_of(letter, index)]), "]");
 
 // ---- Links
-// Derivatives between neighbours: of `to` at b by `from` at a, along ways that pass no other named quantity.
+// Derivatives between neighbours: of `to` at b by `from` at a, along paths that pass no other named quantity.
 const links_in = (layer) => (data.links ?? []).filter((link) => link.layer === layer);
 const linked = ({ quantity, layer }, side) => links_in(layer).filter((link) => link[side] === quantity.probe);
 

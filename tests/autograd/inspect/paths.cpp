@@ -1,5 +1,5 @@
-// Whence a gradient came: its ways, its zeros, and single numbers worked out.
-#include "autograd/inspect/ways.h"
+// Whence a gradient came: its paths, its zeros, and single numbers worked out.
+#include "autograd/inspect/paths.h"
 
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/zeros.h"
@@ -18,9 +18,9 @@ std::vector<Place> places_of(const Capture& capture) {
   return places;
 }
 
-Tensor sum_of(const std::vector<Way>& ways) {
+Tensor sum_of(const std::vector<GradientPath>& paths) {
   Tensor total;
-  for (const Way& way : ways) total = total.defined() ? raw::add(total, way.gradient) : way.gradient;
+  for (const GradientPath& path : paths) total = total.defined() ? raw::add(total, path.gradient) : path.gradient;
   return total;
 }
 
@@ -36,13 +36,13 @@ std::vector<std::string> reasons(const std::function<Tensor(const Tensor&)>& f, 
 
 }  // namespace
 
-TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
+TEST_CASE("paths: a gradient splits into the paths by which it came, and they add up") {
   const Tensor x = leaf({2, -3}, {2});
   const Capture capture("*");
   const Tensor seen = probe("x", x);
   const Tensor squares = probe("squares", seen * seen), cubes = probe("cubes", squares * seen);
   const Tensor y = sum(cubes + squares * 10.0);
-  const std::vector<Way> found = ways(y, {}, capture.place("x"), places_of(capture));
+  const std::vector<GradientPath> found = gradient_paths(y, {}, capture.place("x"), places_of(capture));
   REQUIRE(found.size() == 3);
   // y = x^3 + 10 x^2: 10 x^2 gives 20 x; x^3 = s x gives s = x^2 by its own x, and 2 x x by its square
   CHECK(found[0].steps == Names{"cubes"});
@@ -52,7 +52,7 @@ TEST_CASE("ways: a gradient splits into the ways it came, and they add up") {
   CHECK(found[2].steps == Names{"cubes", "squares"});
   CHECK(found[2].gradient.to_vector() == std::vector<double>{8, 18});
   CHECK(distance(sum_of(found), grad(y, {}, {x})[0]) == 0);
-  CHECK(ways(y, {}, {"elsewhere", {}}, {}).empty());
+  CHECK(gradient_paths(y, {}, {"elsewhere", {}}, {}).empty());
 }
 
 TEST_CASE("zeros: each reason, where it is known by hand") {
@@ -195,7 +195,7 @@ TEST_CASE("what is found out about a graph changes nothing of what a capture saw
   backward(y, {}, {.keep_graph = true});
   const Tensor before = raw::copy(capture["hidden"].gradient());
   const std::vector<Place> places = places_of(capture);
-  (void)ways(y, {}, place_of("x", x), places);
+  (void)gradient_paths(y, {}, place_of("x", x), places);
   (void)passages(y, {}, places);
   (void)why_zero(y, {}, places);
   (void)explain_gradient(tape, y, capture.place("hidden"), {0, 0}, {});

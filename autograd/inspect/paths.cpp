@@ -1,5 +1,5 @@
-// The backward pass with a gradient for each way instead of one for each node.
-#include "autograd/inspect/ways.h"
+// The backward pass with a gradient for each path instead of one for each node.
+#include "autograd/inspect/paths.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,10 +47,10 @@ Place place_of(const std::string& name, const Tensor& leaf) {
   return {name, {edge_of(leaf).id()}};
 }
 
-std::vector<Way> ways(
+std::vector<GradientPath> gradient_paths(
     const Tensor& y, const Tensor& seed, const Place& x, const std::vector<Place>& places, Site site) {
   const CallSite place(site);
-  const Tensor start = detail::checked_seed("ways", y, seed);
+  const Tensor start = detail::checked_seed("gradient_paths", y, seed);
   const RecordingScope values_only(false);
   const Exchange quiet(detail::probes_keep_gradients, false);
   const detail::PlaceNames names = detail::names_of(places);
@@ -70,9 +70,9 @@ std::vector<Way> ways(
     }
     gradients = std::move(going_on);
   });
-  std::vector<Way> found;
+  std::vector<GradientPath> found;
   for (auto& [steps, gradient] : at_x) found.push_back({steps, gradient.take()});
-  std::ranges::stable_sort(found, {}, [](const Way& way) { return way.steps.size(); });
+  std::ranges::stable_sort(found, {}, [](const GradientPath& path) { return path.steps.size(); });
   return found;
 }
 

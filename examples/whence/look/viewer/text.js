@@ -118,8 +118,8 @@ function reading_table() {
 
 const wanted = (index) => data.targets[index] == null ? "" : token_text(visible(data.targets[index]));
 
-export const reading_view = {
-  key: "reading", title: "Reading", wants: () => !data.overview && readable().length > 0,
+export const text_view = {
+  key: "text", title: "Text", wants: () => !data.overview && readable().length > 0,
   hint: "Look for the tokens that the selected one counts or attends to: would a reader have needed them?",
   quantities: readable,
   controls: () => ["layer", "head", "quantity", "c", "part", "fit", "mono",

@@ -136,8 +136,8 @@ function draw_lens() {
   }
 }
 
-export const lens_view = {
-  key: "lens", title: "Lens", wants: () => !data.overview && lens_quantities().length > 0,
+export const heads_view = {
+  key: "heads", title: "Heads", wants: () => !data.overview && lens_quantities().length > 0,
   hint: "Look for heads whose curve bends where no other does: there the learned bias is one head\u2019s own.",
   quantities: lens_quantities,
   controls: () => ["layer", "quantity", "over", "head"],

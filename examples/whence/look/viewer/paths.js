@@ -1,4 +1,4 @@
-// View: the gradient of one vector, q, k, v or x of a token, split into the ways on which it came down from the loss.
+// View: the gradient of one vector, q, k, v or x of a token, split into the paths on which it came down from the loss.
 import {
   clamped, counted, draw, format, make, name_cell, norm_of, note, on_button_keys, right_cell, sum_of, svg_line,
   svg_text, table_of
@@ -13,19 +13,19 @@ import {
 import { map_figure } from "./map.js";
 import { end_of, letter_width } from "./curves.js";
 
-const routes_of = (run) => run.routes.filter(({ layer }) => layer === state.layer);
-add_controls({ of: { text: "gradient of", options: () => routes_of(data).map(({ of }) => of) } });
-const find_route = (run) => routes_of(run).find(({ of }) => of === state.of);
+const paths_of = (run) => run.paths.filter(({ layer }) => layer === state.layer);
+add_controls({ of: { text: "gradient of", options: () => paths_of(data).map(({ of }) => of) } });
+export const find_route = (run, name = state.of) => paths_of(run).find(({ of }) => of === name);
 
 // ---- Numbers
-function vector_of(route, way, at) {
+function vector_of(route, path, at) {
   const { offset, columns } = slice_of(letters_of(route), route.shape, at), from = offset + at.i * columns;
-  return decode(way, "value", route.bits).subarray(from, from + columns);
+  return decode(path, "value", route.bits).subarray(from, from + columns);
 }
 
-// Each way's part, its norm, and its share along the whole gradient: the shares add up to the whole's norm.
-function split(route, at) {
-  const parts = route.ways.map((way) => ({ ...way, vector: vector_of(route, way, at) }));
+// Each path's part, its norm, and its share along the whole gradient: the shares add up to the whole's norm.
+export function split(route, at) {
+  const parts = route.paths.map((path) => ({ ...path, vector: vector_of(route, path, at) }));
   const whole = Array.from(parts[0].vector, (_, k) => sum_of(parts.map(({ vector }) => vector[k])));
   const norm = norm_of(whole);
   const along = (vector) => norm > 0 ? sum_of(whole.map((value, k) => value * vector[k])) / norm : 0;
@@ -44,7 +44,7 @@ function draw_bands(container, { parts, norm }, route) {
   const scale = Math.min(0.55 * slot / largest, 0.9 * (width - 2 * flow.side) / most);
   const bars = { top: flow.top + flow.bar, floor: height - flow.top - flow.bar };
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", style: `min-width: ${width}px`,
-    "aria-label": `ways of the gradient of ${route.of}, from the loss down` });
+    "aria-label": `paths of the gradient of ${route.of}, from the loss down` });
   let from = (width - most * scale) / 2;
   const bar = (y, label, label_y) => [
     draw("rect", { class: "end-bar", x: from, y, width: Math.max(2, most * scale), height: flow.bar }),
@@ -60,7 +60,7 @@ function draw_bands(container, { parts, norm }, route) {
   container.replaceChildren(picture);
 }
 
-// A way's name in as many lines as it needs, broken between its steps, with its norm; or its steps if it is open.
+// A path's name in as many lines as it needs, broken between its steps, with its norm; or its steps if it is open.
 const letters_in = (slot) => Math.floor((slot - 20) / letter_width);
 function wrapped(name, room) {
   const lines = [];
@@ -91,7 +91,7 @@ function band(part, { index, from, middle, wide, slot, lines, open, top, floor }
   const first = (high + low - flow.step * (lines.length - 1)) / 2;
   return draw("g", { class: `band c${index % 6}${against ? " against" : ""}`, tabindex: 0, role: "button",
     "aria-expanded": open, "aria-label": `${words}${open ? `; steps: ${part.steps.join(", ")}` : ""}`,
-    "data-focus": `way ${index}`, onclick: toggle, onkeydown: on_button_keys(toggle) },
+    "data-focus": `path ${index}`, onclick: toggle, onkeydown: on_button_keys(toggle) },
   draw("title", {}, [words, ...(open ? part.steps : [])].join("\n")), draw("path", { d: outline }),
   lines.map(({ text, strong }, line) => plate(text, middle, first + flow.step * line, slot - 8, strong)));
 }
@@ -104,35 +104,35 @@ function plate(text, x, y, room, strong) {
 }
 
 // ---- Table and map
-function ways_table({ parts, norm }) {
-  const headings = ["way", "steps from the loss down", "norm", "along the whole", "share of the whole", "direction"];
+function paths_table({ parts, norm }) {
+  const headings = ["path", "steps from the loss down", "norm", "along the whole", "share of the whole", "direction"];
   const reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
   const line = (part) => [name_cell(part.name), make("td", {}, make("code", {}, part.steps.join(" \u2192 "))),
     number_cell(part.norm), number_cell(part.along),
     right_cell(norm > 0 ? `${(100 * part.along / norm).toFixed(1)} %` : "\u2013"),
     make("td", {}, signed_bar(part.along / reach))];
-  return table_of(headings, [...parts, { name: "whole", steps: [], norm, along: norm }].map(line), { class: "ways" });
+  return table_of(headings, [...parts, { name: "whole", steps: [], norm, along: norm }].map(line), { class: "paths" });
 }
 
 // Left of the middle: against the whole gradient.
-function signed_bar(share) {
+export function signed_bar(share) {
   const size = 60 * Math.abs(share), label = share < 0 ? "against" : "along";
   return draw("svg", { viewBox: "0 0 124 14", class: "signed", role: "img", "aria-label": label },
     draw("rect", { class: share < 0 ? "minus" : "plus", x: share < 0 ? 62 - size : 62, y: 2, width: size, height: 10 }),
     svg_line("axis", [62, 0], [62, 14]));
 }
 
-// Rows are ways, columns are tokens; of one run, or the difference of two.
-function ways_sheet(field) {
+// Rows are paths, columns are tokens; of one run, or the difference of two.
+function paths_sheet(field) {
   const of_run = (run) => {
     const route = find_route(run);
     return route && counted(tokens.length).map((i) => split(route, { ...state, i }).parts.map((part) => part[field]));
   };
   const one = of_run(run_shown()), other = state.run === "difference" ? of_run(run_named("beside")) : null;
-  const route = find_route(run_shown()), names = route.ways.map(({ name }) => name);
-  const what = field === "norm" ? "norm of each way" : "each way along the whole";
+  const route = find_route(run_shown()), names = route.paths.map(({ name }) => name);
+  const what = field === "norm" ? "norm of each path" : "each path along the whole";
   const title = other ? `${what}: ${difference_words(state)}` : what;
-  return sheet_made(names.length, tokens.length, (way, i) => one[i][way] - (other?.[i]?.[way] ?? 0), {
+  return sheet_made(names.length, tokens.length, (path, i) => one[i][path] - (other?.[i]?.[path] ?? 0), {
     row_axis: "w", column_axis: "t", row_labels: names, title, name: field,
     note: `of dLoss/d${state.of}, ${route_place()}`,
     scale: field === "norm" && !other ? "sequential" : "diverging" });
@@ -140,28 +140,28 @@ function ways_sheet(field) {
 
 const route_place = () => place_words(find_route(run_shown()));
 
-function draw_routes() {
+function draw_paths() {
   const route = find_route(run_shown());
   const of_runs = state.run === "difference" ? [data, run_named("beside")] : [run_shown()];
   const lacking = of_runs.find((run) => !find_route(run));
-  if (lacking) return stage.append(note(`No routes recorded for layer ${state.layer}, ${lacking.label}.`));
+  if (lacking) return stage.append(note(`No paths recorded for layer ${state.layer}, ${lacking.label}.`));
   const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
-  const sum = make("b", {}, `The ways add up to autograd\u2019s gradient to ${format(route.difference, 2)}.`);
-  const widths = "Widths are norms. Ways may point apart, so norms need not add up; what lies along the whole does. ";
+  const sum = make("b", {}, `The paths add up to autograd\u2019s gradient to ${format(route.difference, 2)}.`);
+  const widths = "Widths are norms. Paths may point apart, so norms need not add up; what lies along the whole does. ";
   stage.append(title, bands, make("p", {}, widths, sum), table);
   of_selection(() => {
     const parts = split(route, state);
     title.replaceChildren(`How the gradient came to ${route.of} of token `, token_name(state.i), `, ${route_place()}`);
     draw_bands(bands, parts, route);
-    table.replaceChildren(ways_table(parts));
+    table.replaceChildren(paths_table(parts));
   });
   const room = stage.clientWidth - 130, cell = clamped(Math.floor(room / tokens.length), 3, 26);
-  stage.append(make("h3", {}, "All tokens"), ...["norm", "along"].map((field) => map_figure(ways_sheet(field), cell)));
+  stage.append(make("h3", {}, "All tokens"), ...["norm", "along"].map((field) => map_figure(paths_sheet(field), cell)));
 }
 
-export const routes_view = {
-  key: "routes", title: "Routes", wants: () => data.routes.length > 0,
-  hint: "Look for a wide band that points against the whole gradient: there two ways pull one vector apart.",
+export const paths_view = {
+  key: "paths", title: "Paths", wants: () => data.paths.length > 0,
+  hint: "Each band is a path by which the gradient came from the loss. Look for one that points against the whole.",
   controls: () => ["layer", "head", "of"],
   readout(at) {
     const route = find_route(run_shown());
@@ -169,5 +169,5 @@ export const routes_view = {
     return [route_place(), ", token ", token_name(at.i), ":",
       ...split(route, at).parts.flatMap(({ name, norm }) => reading(name, shown(norm)))];
   },
-  draw: draw_routes,
+  draw: draw_paths,
 };

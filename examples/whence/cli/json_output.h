@@ -1,0 +1,34 @@
+// --json: standard output has lines of JSON alone, and what is for people goes to standard error.
+#pragma once
+
+#include <iostream>
+#include <string>
+
+#include "examples/whence/cli/command_line.h"
+
+namespace whence {
+
+class JsonOutput {
+ public:
+  // From here to its end, where `on`.
+  explicit JsonOutput(bool on) : output_(on ? std::cout.rdbuf(std::cerr.rdbuf()) : nullptr) {}
+  ~JsonOutput() {
+    if (output_) std::cout.rdbuf(output_);
+  }
+  JsonOutput(const JsonOutput&) = delete;
+  JsonOutput& operator=(const JsonOutput&) = delete;
+
+  // Nothing where it is off.
+  void lines(const std::string& text) const {
+    if (output_) std::ostream(output_) << text << std::flush;
+  }
+
+ private:
+  std::streambuf* output_;
+};
+
+inline CommandLine& declare_json(CommandLine& line, bool* json) {
+  return line.flag("json", json, {"results as lines of JSON on standard output; all else goes to standard error"});
+}
+
+}  // namespace whence

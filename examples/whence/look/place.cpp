@@ -1,0 +1,89 @@
+#include "examples/whence/look/place.h"
+
+#include <map>
+#include <optional>
+
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/words.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence::look {
+namespace {
+
+const Quantity& quantity_named(
+    const Inspection& inspection, index_t layer, const std::string& name, const std::string& option) {
+  std::vector<std::string> known;
+  for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+    for (const Quantity& quantity : *all) {
+      if (quantity.path == name) return quantity;
+      if (!quantity.probe || quantity.layer != layer) continue;
+      if (quantity.probe->name == name || quantity.name == name) return quantity;
+      known.push_back(quantity.name);
+    }
+  }
+  throw InputError(
+      option, ": '", name, "' in layer ", layer, " given; one of ", joined(known), ", or a parameter, required");
+}
+
+// "4" or "3..9", within an axis.
+std::pair<index_t, index_t> range_of(const Word& word, index_t extent, const std::string& option) {
+  const std::size_t dots = word.value.find("..");
+  const auto first = parse_number<index_t>(word.value.substr(0, dots));
+  const auto last = dots == std::string::npos ? first : parse_number<index_t>(word.value.substr(dots + 2));
+  if (!first || !last || *first < 0 || *first > *last || *last >= extent)
+    throw InputError(
+        option, ": ", word.name, "=", word.value, " given; 0 to ", extent - 1, " required, or FIRST..LAST of these");
+  return {*first, *last};
+}
+
+std::string word_of(const Axes& axes, std::size_t axis) {
+  if (axis >= axes.letters.size()) return std::to_string(axis);
+  return axes.letters[axis] == 'h' ? "head" : std::string(1, axes.letters[axis]);
+}
+
+}  // namespace
+
+Shape NamedPlace::single(const std::string& option) const {
+  const Axes axes(*quantity);
+  Shape at;
+  for (std::size_t axis = 0; axis < ranges.size(); ++axis) {
+    const auto [first, last] = ranges[axis];
+    if (first != last)
+      throw InputError(option, ": no ", word_of(axes, axis), " given, or several; one of 0 to ",
+          axes.shape[static_cast<int>(axis)] - 1, " required, as ", quantity->name, " has it");
+    at.push_back(first);
+  }
+  return at;
+}
+
+NamedPlace place_named(const Inspection& inspection, const std::string& text, const std::string& option) {
+  std::string name;
+  std::map<std::string, Word> places;
+  for (const Word& word : words_of(text, option)) {
+    if (!word.name.empty() && !places.emplace(word.name, word).second)
+      throw InputError(option, ": ", word.name, " given twice; once required");
+    if (!word.name.empty()) continue;
+    if (!name.empty()) throw InputError(option, ": '", name, "' and '", word.value, "' given; one name required");
+    name = word.value;
+  }
+  const bool gradient = name.starts_with("dLoss/d");
+  if (gradient) name = name.substr(7);
+  if (name.empty()) name = "logits";
+  const auto layer = places.extract("layer");
+  const index_t chosen = layer ? layer.mapped().whole(option, 0, inspection.subject().model->options().layers - 1) : 0;
+  NamedPlace place{&quantity_named(inspection, chosen, name, option), gradient, {}};
+  const Axes axes(*place.quantity);
+  for (std::size_t axis = 0; axis < static_cast<std::size_t>(axes.shape.rank()); ++axis) {
+    const index_t extent = axes.shape[static_cast<int>(axis)];
+    const auto given = places.extract(word_of(axes, axis));
+    place.ranges.push_back(
+        given ? range_of(given.mapped(), extent, option) : std::pair<index_t, index_t>(0, extent - 1));
+  }
+  if (!places.empty())
+    throw InputError(option, ": ", places.begin()->first, " given; ", name, " is ", axes.shape,
+        place.quantity->probe ? to_text(" with axes ", place.quantity->probe->axes) : "", "; one of these required");
+  return place;
+}
+
+}  // namespace whence::look

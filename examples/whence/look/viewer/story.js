@@ -1,0 +1,213 @@
+// View: one token's story in steps, each with a sentence, a picture and something to try. No step is of one scheme: they
+// take what a scheme registers of its quantities, in its order.
+import { button, clamped, counted, format, make, table_of } from "./elements.js";
+import { state } from "./state.js";
+import {
+  besides, data, decode, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
+} from "./data.js";
+import { reason_bar } from "./colour.js";
+import { number_cell, of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
+import { place_of } from "./map.js";
+import { row_of, row_strips } from "./curves.js";
+import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
+import { find_route, signed_bar, split } from "./paths.js";
+import { draw_loupe, loupe_view } from "./loupe.js";
+
+// ---- What there is to tell of
+const of_pairs = ({ axes }) => /\bi j$/.test(axes);
+const here = (quantity) => part_of(quantity, state.layer);
+const of_scheme = () => measured.filter((each) => each.scheme && of_pairs(each) && here(each));
+const attention = (name) => measured.find((each) => each.name === name && here(each));
+// What runs from 0 to 1, as gates do, says at a glance which tokens count.
+const first_of_scheme = () => of_scheme().find(({ scale }) => scale === "unit") ?? of_scheme()[0] ?? attention("scores");
+const last_of_scheme = () => of_scheme().at(-1);
+const value_sheet = (quantity) => quantity && sheet_of(quantity.name, "value", state, single_run());
+
+const about = ({ name, caption, equation }) =>
+  `${name}${equation ? ` = ${equation}` : ""}${caption ? `: ${caption}` : ""}`;
+const key_words = (keys) => keys.flatMap((j, k) => [k ? ", " : "", token_name(j)]);
+const largest_keys = (sheet, count = 3) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
+  .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)))
+  .slice(0, count);
+
+// ---- Steps: a title, and what is drawn below it, anew at every selection. `try` says what to do, `to` where.
+function row_picture(sheets) {
+  const strips = make("div", { class: "strips" }), shown_sheets = sheets.filter(Boolean);
+  if (!shown_sheets.length) return [strips, null];
+  return [strips, row_strips(strips, shown_sheets, clamped(state.i, 0, shown_sheets[0].rows - 1), picture_width())];
+}
+const picture_width = () => stage.clientWidth > 1000 ? stage.clientWidth - 460 : stage.clientWidth - 8;
+
+const question = {
+  title: () => "What is asked",
+  tells() {
+    const t = asked_after(state.i), all = asked();
+    return [`The model reads ${tokens.length} tokens and is asked after ${all.length} of them. After `, token_name(t),
+      " the answer is ", answer_name(predictions()[t].wanted[0]), "."];
+  },
+  tries: "Cover the answer: from the text on its left, would you know it?",
+  to: ["Text", () => ({ view: "text" })],
+  picture() {
+    const all = predictions(), t = asked_after(state.i), from = clamped(t - 90, 0, t), to = Math.min(tokens.length, t + 9);
+    const word = (index) => make("span", { title: index, class: index === t ? "word chosen" : all[index] ? "word open" : "word" },
+      make("bdi", {}, tokens[index]));
+    return [make("div", { class: "text" }, from ? "\u2026 " : "", counted(to - from).map((k) => word(from + k)))];
+  },
+};
+
+const answer = {
+  title: () => "What the model answers",
+  tells() {
+    const t = asked_after(state.i), { wanted, likeliest, loss } = predictions()[t];
+    return ["After ", token_name(t), " it gives ", answer_name(likeliest[0][0]), ` ${percent(likeliest[0][1])}: `,
+      is_right(predictions()[t]) ? "right. " : ["wrong; ", answer_name(wanted[0]), ` has ${percent(wanted[1])}. `],
+      `The loss here is \u2212ln ${format(wanted[1], 3)} = ${format(loss, 3)}; every gradient on this page is of the mean loss.`];
+  },
+  tries: "Go to the token where it is least sure. Which token would it have had to look at?",
+  to: ["the largest loss", () => {
+    const all = predictions();
+    return { i: asked().reduce((worst, t) => all[t].loss > all[worst].loss ? t : worst) };
+  }],
+  picture() {
+    const t = asked_after(state.i), names = predictions()[t].likeliest.map(([text]) => text);
+    const others = besides.map((each, k) => [k, each.label]);
+    const runs = others.length > 1 ? others : [["this", data.label], ...others];  // the last checkpoint is this one
+    const of_run = (run) => run === "this" ? data.predictions[t] : run_named("beside", { beside: run }).predictions[t];
+    const line = ([run, label]) => [make("th", { scope: "row" }, label), ...names.map((name) => {
+      const found = of_run(run)?.likeliest.find(([text]) => text === name);
+      return make("td", { class: "n" }, found ? percent(found[1]) : "\u2013");
+    })];
+    return [table_of(["", ...names.map(answer_name)], runs.map(line), { class: "answers" })];
+  },
+};
+
+const pairs = {
+  wants: first_of_scheme,
+  title: () => first_of_scheme().name === "gates" ? "Which tokens this head counts" : "What this head makes of each token",
+  tells() {
+    const sheet = value_sheet(first_of_scheme());
+    return [`${about(first_of_scheme())}. For the query `, token_name(state.i), `, ${place_words()}, it is largest at `,
+      ...key_words(sheet ? largest_keys(sheet) : []), "."];
+  },
+  tries: "Choose other heads above: does each count, or near, something of its own?",
+  to: ["all heads", () => ({ view: "quantities", quantity: first_of_scheme().name, show: "one" })],
+  picture: () => row_picture([value_sheet(first_of_scheme())]),
+};
+
+const position = {
+  wants: last_of_scheme,
+  title: () => loupe_view.wants() ? "The position that comes out, and what it adds" : "What it adds to the score",
+  tells() {
+    const sheet = value_sheet(last_of_scheme()), at = sheet && value_at(sheet, state.i, state.j);
+    const p = value_sheet(attention("positions") ?? null), z = measured.find(({ name }) => name === "z");
+    const where = p && value_at(p, state.i, state.j), low = Math.floor(where ?? 0), share = (where ?? 0) - low;
+    const between = where != null && z ? `From key to query the gates add up to position ${format(where, 3)}: ` +
+      (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ${percent(share)}. `
+        : `row ${low} of the table. `) : "";
+    return [between, `${about(last_of_scheme())}. At key `, token_name(state.j), ` it is ${shown(at)}.`];
+  },
+  tries: "Click another key in the picture. Where does the sum of steps flatten, and what follows?",
+  to: ["Heads", () => ({ view: "heads", quantity: last_of_scheme().name })],
+  picture: () => row_picture(unique_sheets([attention("positions"), last_of_scheme()])),
+};
+const unique_sheets = (quantities) => [...new Set(quantities.filter(Boolean))].map(value_sheet);
+
+const attends = {
+  wants: () => attention("pattern") && !loupe_view.wants(),
+  title: () => "What the head then reads",
+  tells() {
+    const sheet = value_sheet(attention("pattern"));
+    return ["With it, the softmax gives the query ", token_name(state.i), " a share of each token, the largest at ",
+      ...key_words(sheet ? largest_keys(sheet) : []), "."];
+  },
+  tries: "Compare with the step before: is it the position that decides, or the content?",
+  to: ["Text", () => ({ view: "text", quantity: "pattern", part: "value" })],
+  picture: () => row_picture([value_sheet(attention("logits")), value_sheet(attention("pattern"))]),
+};
+
+const route = () => find_route(run_shown(), "q");
+const paths = {
+  wants: () => route()?.paths.length,
+  title: () => "Where its gradient comes from",
+  tells() {
+    const { parts } = split(route(), state), first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
+    return ["The gradient of the query ", token_name(state.i), ` arrives by ${parts.length} paths. Most comes by ${first.name}.`];
+  },
+  tries: "Is there a path that pulls against the others?",
+  to: ["Paths", () => ({ view: "paths", of: "q" })],
+  picture() {
+    const { parts, norm } = split(route(), state), reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
+    return [table_of(["path", "share", ""], parts.map(({ name, along }) => [make("th", { scope: "row" }, name),
+      make("td", { class: "n" }, norm > 0 ? percent(along / norm) : "0 %"), make("td", {}, signed_bar(along / reach))]))];
+  },
+};
+
+// The most frequent cause of this head, and a number that it makes zero: in this row if there is one. The mask is no
+// cause, and that nothing is asked is told only where there is no other.
+const is_unasked = (run, { reason }) => run.reasons[reason].kind === "no target";
+function zero_here() {
+  const run = run_shown(), causes = of_scheme().flatMap((quantity) => run.causes.filter(({ probe, layer, head }) =>
+    probe === quantity.probe && layer === state.layer && (head === null || head === state.head))
+    .flatMap(({ by, entries }) => by.map((count, reason) => ({ quantity, reason, count, entries }))));
+  const best = causes.filter(({ reason, count }) => reason && count && run.reasons[reason].kind !== "masked")
+    .sort((one, other) => is_unasked(run, one) - is_unasked(run, other) || other.count - one.count)[0];
+  const sheet = best && sheet_of(best.quantity.name, "gradient", state, single_run());
+  if (!sheet?.reasons) return null;
+  const row = counted(sheet.columns).map((j) => state.i * sheet.columns + j).find((cell) => sheet.reasons[cell] === best.reason);
+  const cell = row ?? sheet.reasons.indexOf(best.reason), column = cell % sheet.columns;
+  return { ...best, sheet, place: place_of(sheet, { row: (cell - column) / sheet.columns, column }), ...run.reasons[best.reason] };
+}
+
+const zero = {
+  wants: zero_here,
+  title: () => "Here it is zero, because",
+  tells() {
+    const { quantity, kind, text, change, count, entries, place, vanishing } = zero_here();
+    return [`dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ", token_name(place.j),
+      vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind), `: ${text}. So it is with ${percent(count / entries)} of this head\u2019s.`,
+      change ? ` What would change it: ${change}.` : ""];
+  },
+  tries: "Find a cause that goes away by training, and one that does not.",
+  to: ["Why zero?", () => ({ view: "why", quantity: zero_here().quantity.name, ...zero_here().place })],
+  picture() {
+    const { reasons } = run_shown(), { quantity } = zero_here();
+    const all = run_shown().causes.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
+    return [table_of(["head", "causes", "exactly 0"], all.map(({ head, by, entries, zeros }) => [
+      make("th", { scope: "row" }, head ?? "all"), make("td", {}, reason_bar(reasons, by.map((count) => count / entries), 260, 16)),
+      make("td", { class: "n" }, percent(zeros / entries))]))];
+  },
+};
+
+// ---- The view
+function draw_step({ title, tells, tries, to: [where, change], picture }, number) {
+  const heading = make("h3"), words = make("p"), drawn = make("div", { class: "picture" });
+  stage.append(make("section", { class: "step" }, make("div", {}, heading, words, make("p", { class: "try" }, tries, " ",
+    button(`${where} \u203a`, `story ${number}`, () => update(change())))), drawn));
+  of_selection(() => {
+    heading.replaceChildren(`${number}. ${title()}`);
+    words.replaceChildren(...tells().flat(3));
+    const [element, follow] = picture();
+    drawn.replaceChildren(element);
+    return follow;
+  });
+}
+
+const drag = {
+  wants: () => loupe_view.wants(),
+  draw(number) {
+    stage.append(make("h3", {}, `${number}. Drag a gate and the answer changes`));
+    draw_loupe();
+  },
+};
+
+export const story_view = {
+  key: "story", title: "Story",
+  wants: () => !data.overview && asked().length > 0,
+  hint: "Look at one number after the other, from the question to its gradient. Arrow keys and clicks choose another token.",
+  controls: () => ["layer", "head"],
+  readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j)],
+  draw() {
+    const steps = [question, answer, pairs, position, attends, drag, paths, zero].filter(({ wants }) => !wants || wants());
+    steps.forEach((step, index) => step.draw ? step.draw(index + 1) : draw_step(step, index + 1));
+  },
+};
