@@ -5,6 +5,9 @@
     op(name, ...)               one op's value, and the gradients of a cotangent; ops() has the names
     gradcheck(name)             an op's or a scheme's gradients against dual numbers and differences
     torch_function(scheme, ...) attention with a scheme as a torch.nn.Module, forward and backward by whence
+    train(task, out=...), lab   the commands of that name; their results as rows that pandas takes
+    load(run)                   a trained model: forward, generate, trace, explain, causes, paths, edit, look (runs.py)
+    look(run)                   its page, shown in a notebook's cell
 
 Arrays are numpy's or PyTorch's on the CPU, f32 or f64, of any positive strides, and are not copied; results are of the same
 kind, over memory of their own. ValueError says what was given and what is required.
@@ -13,9 +16,10 @@ import json
 
 from . import _whence
 from ._whence import ops
+from .runs import Run, lab, load, look, train
 
 __version__ = _whence.version
-__all__ = ["describe", "run", "op", "ops", "gradcheck", "torch_function"]
+__all__ = ["describe", "run", "op", "ops", "gradcheck", "torch_function", "train", "lab", "load", "look", "Run"]
 
 
 def _plain(arrays):
@@ -99,6 +103,11 @@ def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, 
         def put_inside_bounds(self):
             for owner, name, low, high in self._order:
                 getattr(owner, name).clamp_(low, high)
+
+        def trace(self, q=None, k=None, v=None, x=None, cotangent=None):
+            """Every intermediate by its name, and with a cotangent of the output every gradient: what run() gives."""
+            own = {name: parameter.detach() for name, parameter in self.named_parameters()}
+            return run(scheme, q, k, v, x, parameters=own, cotangent=cotangent, executor="reference", causal=causal, scale=scale)
 
         def extra_repr(self):
             return f"{attention.text}, heads={heads}, head_dim={head_dim}, causal={causal}"

@@ -108,8 +108,10 @@ std::string Table::json() const {
   for (const auto& cells : rows_) {
     Json row;
     for (std::size_t k = 0; k < cells.size(); ++k) {
+      const auto whole = parse_number<std::int64_t>(cells[k]);
       const auto number = parse_number<double>(cells[k]);
-      row.add(header_[k], number ? Json(*number) : cells[k] == "-" ? Json() : Json(cells[k]));
+      const bool none = cells[k] == "-" || cells[k].empty();
+      row.add(header_[k], whole ? Json(*whole) : number ? Json(*number) : none ? Json() : Json(cells[k]));
     }
     lines += row.line() + '\n';
   }

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The module `whence` of Python, with numpy, and with PyTorch where it is: python3 tests/examples/python/door.py"""
+import pathlib
 import sys
+import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 
@@ -147,6 +149,87 @@ class Numpy(Case):
                 np.testing.assert_array_equal(found, expected)
 
 
+class Runs(Case):
+    """What train leaves, loaded and looked into."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.made_run = f"{cls.folder.name}/run"
+        cls.rows = whence.train("flip_flop", out=cls.made_run, scheme="cope(p_max=6)", length=24, dim=16, layers=2, heads=2, batch=4, steps=20, save_every=10,
+                                keep_checkpoints=0, test_sequences=8, lr=0.01, quiet=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_train(self):
+        self.assertEqual([row["test_set"] for row in self.rows], ["in distribution", "sparse", "dense"])
+        self.assertEqual(self.rows.folder, self.made_run)
+        self.assertIn("<td>sparse</td>", self.rows._repr_html_())
+        self.refused(ValueError, ["--stepz: unknown option given", "--steps"], whence.train, "flip_flop", out="x", stepz=1, quiet=True)
+        self.refused(ValueError, ["holds a run"], whence.train, "flip_flop", out=self.made_run, quiet=True)
+        self.refused(OSError, ["/proc/nowhere"], whence.train, "flip_flop", out="/proc/nowhere", quiet=True)
+
+    def test_lab(self):
+        rows = whence.lab("flip_flop", out=f"{self.folder.name}/lab", schemes="rope", seeds=1, vary={"dim": [16, 32]}, quiet=True,
+                          set={"steps": 2, "warm-up": 1, "length": 16, "layers": 1, "heads": 2, "test-sequences": 4})
+        self.assertEqual({row["dim"] for row in rows}, {16, 32})
+        self.assertEqual({row["scheme"] for row in rows}, {"rope"})
+
+    def test_forward(self):
+        run = whence.load(self.made_run, dtype="f64")
+        tokens = np.array([[0, 3, 1, 4], [2, 3, 0, 4]])
+        logits = run.forward(tokens)
+        self.assertEqual((logits.shape, logits.dtype), ((2, 4, 5), np.float64))
+        np.testing.assert_allclose(run.forward(tokens[:, :2]), logits[:, :2], atol=1e-12)  # nothing is seen of what is to come
+        self.refused(ValueError, ["tokens: 5 given; 0 to 4"], run.forward, tokens + 1)
+        self.refused(ValueError, ["[batch, token] required"], run.forward, tokens[0])
+        if torch:
+            np.testing.assert_array_equal(run.forward(torch.from_numpy(tokens)).numpy(), logits)
+
+    def test_trace(self):
+        run = whence.load(self.made_run, dtype="f64")
+        traced, name = run.trace(sample=1), "blocks.1.attention.position.gates"
+        gates = traced[name]
+        self.assertEqual(gates.value.shape, (1, 2, 23, 23))
+        self.assertIn("blocks.0.attention.position.table", traced)
+        head, i, j = np.unravel_index(np.abs(gates.gradient[0]).argmax(), gates.gradient[0].shape)
+        place = f"gates layer=1 head={head} i={i} j={j}"
+        edited = run.edit(f"{place} += 1e-6", sample=1)
+        self.assertAlmostEqual(edited.predicted, 1e-6 * gates.gradient[0, head, i, j], delta=1e-18)
+        self.assertAlmostEqual(edited.real, edited.predicted, delta=1e-3 * abs(edited.predicted))
+        self.assertIn(f"dLoss/d {name}[0,{head},{i},{j}]", run.explain(f"dLoss/d{place}", sample=1))
+        answers = [answer for answer in run.predictions(sample=1) if answer]
+        self.assertAlmostEqual(np.mean([-np.log(answer.probability) for answer in answers]), run.loss(sample=1))
+        self.assertEqual(len(run.tokens(sample=1, length=5)), 5)
+        self.assertEqual({row["gradient of"] for row in run.paths()}, {"x", "q", "k", "v"})
+        self.assertTrue(any(row["quantity"] == "position.gates" and row["masked %"] > 40 for row in run.causes()))
+        self.refused(ValueError, ["'gats' in layer 0 given"], run.edit, "gats = 0")
+
+    def test_steps(self):
+        run = whence.load(self.made_run)
+        self.assertEqual(run.steps, [10, 20])
+        self.assertFalse(whence.load(self.made_run, step=0).trace()["blocks.0.attention.position.table"].value.any())
+        self.assertEqual(whence.load(self.made_run, step=20).loss(), run.loss())
+        self.refused(ValueError, ["--step: 5 given"], whence.load, self.made_run, step=5)
+        self.refused(ValueError, ["no folder"], whence.load, "nowhere/run")
+
+    def test_page(self):
+        page = whence.look(whence.load(self.made_run), length=8)
+        self.assertTrue(page._repr_html_().startswith('<iframe srcdoc="&lt;!DOCTYPE html'))
+        self.assertIn("look-data", whence.look("dape(kerple)", length=4))
+
+    def test_text(self):
+        text = pathlib.Path(self.folder.name) / "text.txt"
+        text.write_text("the cat sat on the mat.\n" * 40)
+        whence.train(str(text), out=f"{self.folder.name}/lm", steps=2, warm_up=0, dim=16, layers=1, heads=2, length=16, batch=2, evaluate_to=1, quiet=True)
+        run = whence.load(f"{self.folder.name}/lm")
+        self.assertTrue(run.generate("the cat", tokens=5, greedy=True).startswith("the cat"))
+        self.assertEqual(run.tokens(prompt="abc"), ["a", "b"])  # the third is what the second is asked for
+        self.assertEqual("".join(run.tokens(length=7)), "the cat")
+
+
 @unittest.skipIf(torch is None, "no torch here")
 class Torch(Case):
     def made(self, scheme, **more):
@@ -185,6 +268,12 @@ class Torch(Case):
             function.base.strength.fill_(-1)
         function.put_inside_bounds()
         self.assertTrue((function.base.strength > 0).all())
+
+    def test_trace(self):
+        function, (q, k, v) = self.made("cope(p_max=3)"), [x.detach() for x in self.inputs()]
+        traced = function.trace(q, k, v, cotangent=torch.ones_like(q))
+        torch.testing.assert_close(traced["output"], function(q, k, v).detach(), rtol=0, atol=1e-13)
+        self.assertTrue({"gates", "pattern", "gradient.q", "gradient.gates", "gradient.table"} <= set(traced))
 
     def test_written_over(self):
         function, (q, k, v) = self.made("none"), self.inputs()

@@ -1,0 +1,188 @@
+"""Runs of whence from Python: to train them, to look into them, to compare them."""
+import functools
+import html
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _whence
+
+PROGRAM = pathlib.Path(__file__).parent / "whence"
+
+
+class Rows(list):
+    """A list of dicts, one a row: pandas.DataFrame(rows) takes it. `folder`: of what was written."""
+
+    folder = None
+
+    def _repr_html_(self):
+        heads = dict.fromkeys(name for row in self for name in row)
+        cells = lambda row, tag: "".join(f"<{tag}>{html.escape('' if value is None else str(value))}</{tag}>" for value in row)
+        lines = (cells((row.get(name) for name in heads), "td") for row in self)
+        return f"<table><tr>{cells(heads, 'th')}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+
+
+class Traced(NamedTuple):
+    value: np.ndarray
+    gradient: np.ndarray | None
+
+
+class Answer(NamedTuple):
+    wanted: str
+    probability: float
+    loss: float
+    likeliest: list[tuple[str, float]]
+
+
+class Edited(NamedTuple):
+    predicted: float | None
+    real: float
+
+
+class Page(str):
+    """The page of `whence look`, shown in a notebook's cell; save(path) writes it."""
+
+    def _repr_html_(self):
+        return f'<iframe srcdoc="{html.escape(self)}" style="width: 100%; height: 900px; border: 0"></iframe>'
+
+    def __repr__(self):
+        return f"<whence.Page of {len(self)} characters>"
+
+    def save(self, path):
+        pathlib.Path(path).write_text(self, encoding="utf-8")
+
+
+def program(*words: str, quiet: bool = False) -> str:
+    """Runs `whence WORDS` and returns what it prints; progress and notes go to sys.stderr. ValueError where it refuses."""
+    said = []
+
+    def forward(lines):
+        for line in lines:
+            said.append(line)
+            if not quiet:
+                sys.stderr.write(line)
+    with subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        thread = threading.Thread(target=forward, args=(process.stderr,))
+        thread.start()
+        try:
+            out = process.stdout.read()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)  # it saves, and ends
+            raise
+        finally:
+            thread.join()
+    error = {0: None, 2: ValueError, 3: ValueError, 4: OSError, 5: MemoryError, 6: FloatingPointError, 7: ValueError}.get(process.returncode, RuntimeError)
+    if error:
+        raise error(said[-1].strip() if said else f"whence ended with {process.returncode}")
+    return out
+
+
+def _options(given):
+    """keep_best=True -> --keep-best; steps=300 -> --steps=300"""
+    return [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in given.items() if value is not None and value is not False]
+
+
+def _rows(text, folder=None):
+    rows = Rows(json.loads(line) for line in text.splitlines() if line.startswith("{"))
+    rows.folder = folder
+    return rows
+
+
+def train(task: str, *, out: str, quiet: bool = False, **options: Any) -> Rows:
+    """`whence train TASK`, whose options are the keywords: scheme="cope", steps=300, keep_best=True. A row for each test set."""
+    words = _options({"out": out, "quiet": True if quiet else None, **options})
+    return _rows(program("train", task, "--json", *words, quiet=quiet), out)
+
+
+def lab(task: str, *, out: str, set: dict | None = None, vary: dict | None = None, quiet: bool = False, **options: Any) -> Rows:
+    """`whence lab TASK`: a grid of schemes and seeds. set={"steps": 300} gives options of train, vary={"dim": [32, 64]} axes."""
+    words = _options({"out": out, "quiet": True if quiet else None, **options})
+    words += [f"--set={' '.join(f'{name}={value}' for name, value in set.items())}"] if set else []
+    words += [f"--vary={name}={','.join(map(str, values))}" for name, values in (vary or {}).items()]
+    return _rows(program("lab", task, "--json", *words, quiet=quiet), out)
+
+
+class Run:
+    """A run that `whence train` left, or a scheme, of which a model is drawn at random: what load() returns.
+
+    trace, explain, causes, paths, edit, predictions and look are of one pass over one sequence: of a task the test sequence
+    `sample`, of a language model a `prompt` or the file `text`, else the run's own text. `length`: tokens at most."""
+
+    def __init__(self, run: str, step: int | None = None, dtype: str = "f32"):
+        self.folder, self.step, self.dtype = str(run), step, dtype
+        self._looked_at()  # refuses what cannot be read
+
+    def _subject(self, sample=0, prompt=None, text=None, length=0):
+        return _whence.SubjectOptions(self.folder, str(text or ""), prompt or "", sample, length, self.step or 0, self.step == 0, self.dtype)
+
+    @functools.lru_cache(maxsize=2)
+    def _looked_at(self, **where):
+        return _whence.LookedAt(self._subject(**where))
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of its checkpoints: load(run, step=...) takes them, and 0, the weights that training began with."""
+        return _whence.steps_of(self.folder)
+
+    def forward(self, tokens):
+        """Logits [batch, token, answer] of tokens [batch, token], whole numbers; of numpy or PyTorch, as they were given."""
+        of_torch = hasattr(tokens, "detach")
+        return self._subject(length=1).forward(tokens if of_torch else np.ascontiguousarray(tokens, np.int64), of_torch)
+
+    def generate(self, prompt: str, tokens: int = 256, **options: Any) -> str:
+        """Text that a language model draws: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""
+        return program("generate", self.folder, "--quiet", *_options({"prompt": prompt, "tokens": tokens, **options}))
+
+    def tokens(self, **where: Any) -> list[str]:
+        return self._looked_at(**where).tokens
+
+    def loss(self, **where: Any) -> float:
+        return self._looked_at(**where).loss
+
+    def predictions(self, **where: Any) -> list[Answer | None]:
+        """What it answers at each token; None where nothing is asked."""
+        return [found and Answer(*found) for found in self._looked_at(**where).predictions()]
+
+    def trace(self, torch: bool = False, **where: Any) -> dict[str, Traced]:
+        """Every named tensor of the pass and every parameter, with the gradient of the loss; None where there is none."""
+        return {name: Traced(*found) for name, found in self._looked_at(**where).trace(torch).items()}
+
+    def explain(self, number: str, **where: Any) -> str:
+        """One number worked out: "dLoss/dgates layer=0 head=1 i=9 j=4"."""
+        return self._looked_at(**where).explain(number)
+
+    def causes(self, **where: Any) -> Rows:
+        """How much of each gradient is zero, and why: a row per layer, quantity and head."""
+        return _rows(self._looked_at(**where).causes())
+
+    def paths(self, **where: Any) -> Rows:
+        """By which paths the gradients of x, q, k and v came."""
+        return _rows(self._looked_at(**where).paths())
+
+    def edit(self, change: str, **where: Any) -> Edited:
+        """What the gradient predicts of a change, "gates layer=0 head=1 = 0", and what the loss really does."""
+        return Edited(*self._looked_at(**where).edit(change))
+
+    def look(self, **where: Any) -> Page:
+        """The page of `whence look`."""
+        return Page(self._looked_at(**where).page())
+
+    def __repr__(self):
+        return f"whence.load({self.folder!r}{'' if self.step is None else f', step={self.step}'})"
+
+
+def load(run: str, *, step: int | None = None, dtype: str = "f32") -> Run:
+    """A run's folder, or a scheme as "cope(p_max=8)". `step`: of a checkpoint, 0 before training; else the end. `dtype`: f32 or
+    f64, that all is computed in."""
+    return Run(run, step, dtype)
+
+
+def look(run: "Run | str", **where: Any) -> Page:
+    """The page of a run or a scheme, shown in a notebook's cell."""
+    return (run if isinstance(run, Run) else load(run)).look(**where)
