@@ -55,8 +55,8 @@ void print_one(const std::string& name, const std::string& scheme) {
 }
 
 struct Options {
-  std::string model, scheme, lengths, cost_of, executor = "auto";
-  std::vector<std::string> planned;
+  std::string scheme, lengths, cost_of, executor = "auto";
+  std::vector<std::string> models;
   std::int64_t batch = 1;
   bool plan = false;
 };
@@ -77,7 +77,7 @@ std::vector<std::string> schemes_of(const std::string& text) {
 
 std::vector<PlannedModel> planned_models(const Options& options) {
   std::vector<PlannedModel> models;
-  for (const std::string& name : once("MODEL", options.planned)) {
+  for (const std::string& name : once("MODEL", options.models)) {
     const TransformerOptions own = named_model(name);
     const std::string lengths = options.lengths.empty() ? to_text(own.length) : options.lengths;
     for (const std::string& scheme : schemes_of(options.scheme.empty() ? own.scheme : options.scheme)) {
@@ -91,8 +91,7 @@ std::vector<PlannedModel> planned_models(const Options& options) {
 }
 
 void declare_options(CommandLine& line, Options& options, const std::vector<std::string>& names) {
-  line.names("[MODEL...]", &options.planned, "those to plan; all when none is named", names)
-      .choice("model", &options.model, names, {.help = "the parameters of this model one by one"})
+  line.names("[MODEL...]", &options.models, "those to show parameter by parameter, or to plan", names)
       .text("scheme", &options.scheme,
           {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
               .known = scheme_names()});
@@ -104,8 +103,8 @@ void declare_options(CommandLine& line, Options& options, const std::vector<std:
       .text("cost-of", &options.cost_of,
           {.help = "which dim makes a model cost per token what it costs with this scheme", .known = scheme_names()});
   line.example("whence models", "all of them")
-      .example("whence models --model gpt2-124m --scheme 'cope(table=shared)'",
-          "CoPE's WikiText-103 model: 123.66 M parameters")
+      .example(
+          "whence models gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters")
       .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",
           "what they take, without taking it")
       .example("whence models --plan neox-125m --scheme alibi,kerple --cost-of 'cdape(kerple)'",
@@ -122,17 +121,14 @@ int run(CommandLine& line) {
     line.refuse_unless(option, options.plan, "--plan");
   for (const char* option : {"batch", "executor"})
     line.refuse_unless(option, options.cost_of.empty(), "bytes to plan; --cost-of counts operations per token");
-  if (!options.plan && !options.planned.empty())
-    throw InputError("\"", options.planned[0], "\" given; --plan or --model before it required");
   if (options.plan) {
-    if (!options.model.empty()) options.planned.push_back(options.model);
-    if (options.planned.empty()) options.planned = names;
+    if (options.models.empty()) options.models = names;
     const std::vector<PlannedModel> models = planned_models(options);
     std::cout << (options.cost_of.empty() ? plan_text(models) : equal_cost_text(models, options.cost_of));
-  } else if (options.model.empty()) {
+  } else if (options.models.empty()) {
     print_all(options.scheme);
   } else {
-    print_one(options.model, options.scheme);
+    for (const std::string& model : once("MODEL", options.models)) print_one(model, options.scheme);
   }
   return 0;
 }

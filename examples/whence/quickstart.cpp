@@ -228,7 +228,8 @@ std::string look_page_of(const SchemeRun& run) {
   };
   const std::int64_t broke = break_of(curve_of(run));
   add(0, ", before training");
-  if (look::checkpoints_of(options.run).contains(broke) && broke < run.trained.steps) add(broke, ", the break");
+  if (look::checkpoints_of(options.run).contains(broke) && broke < run.trained.steps)
+    add(broke, ", where the loss broke");
   add(run.trained.steps, ", the end");
   return look::page_of(look::Inspection(subject), std::move(besides));
 }

@@ -27,10 +27,11 @@ void print_one(const tasks::TaskInfo& info) {
   const auto task = tasks::make_task(info.name);
   const TransformerOptions model = task->model();
   const tasks::Recipe recipe = task->recipe();
-  std::cout << info.name << ": " << info.title << " (" << info.paper << ")\nmodel: dim " << model.dim << ", "
-            << model.layers << " layers, " << model.heads << " heads, " << (model.causal ? "causal" : "bidirectional")
-            << "; " << recipe.steps << " steps of " << recipe.batch << " sequences, learning rate "
-            << recipe.learning_rate << "\nfor a laptop: " << (info.mini.empty() ? "no preset" : info.mini);
+  std::cout << info.name << ": " << info.title << " (" << info.paper << ")\n"
+            << info.rule << (info.rule.empty() ? "" : "\n") << "model: dim " << model.dim << ", " << model.layers
+            << " layers, " << model.heads << " heads, " << (model.causal ? "causal" : "bidirectional") << "; "
+            << recipe.steps << " steps of " << recipe.batch << " sequences, learning rate " << recipe.learning_rate
+            << "\nfor a laptop: " << (info.mini.empty() ? "no preset" : info.mini);
   std::cout << "\nguesses without a model:";
   for (const tasks::Guess& guess : task->guesses()) std::cout << " '" << guess.name << '\'';
   std::cout << '\n';

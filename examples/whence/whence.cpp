@@ -122,6 +122,7 @@ int main(int argc, char** argv) {
   using namespace whence;
   return run_main("whence", [&] {  // around the words, too: they take memory
     Words words(argv + std::min(argc, 1), argv + argc);
+    if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");
     const Command* const command = take_command(words);
     return run_main(command ? "whence " + command->name : "whence",
         [&] { return command ? run(*command, words) : run_without_command(words); });

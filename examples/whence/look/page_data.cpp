@@ -220,8 +220,8 @@ Json json_of_subject(const Subject& subject, double loss) {
   Json::List predictions;
   for (const auto& each : subject.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
-      {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts}, {"targets", targets},
-      {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
+      {"asks", subject.asks}, {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts},
+      {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
 }
 
 // What is there of every pass, whatever its weights.

@@ -160,7 +160,11 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record, const We
   } catch (const FileError&) { throw; } catch (const InputError& unfit) {
     throw FileError(options.run, "/run.json: ", unfit.what());
   }
-  return task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
+  Subject subject =
+      task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
+  const tasks::TaskInfo& info = tasks::find_task(record.subject);
+  subject.asks = info.rule.empty() ? to_text(info.title, ".") : info.rule;
+  return subject;
 }
 
 // The file to read: the one asked for, or what the run itself read, if that is one file and still there.
@@ -195,6 +199,7 @@ Subject of_language(const SubjectOptions& options, const RunRecord& record) {
     return readable(saved.tokeniser->token(static_cast<language::TokenId>(token)));
   };
   give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
+  subject.asks = "A text; after each token the next one is asked.";
   subject.facts.emplace_back("text", options.prompt.empty() ? place : options.prompt);
   return subject;
 }
@@ -279,6 +284,8 @@ Subject of_scheme(const SubjectOptions& options) {
   give_sequence(subject, subject.model->options(), inputs, targets, text_of, text_of);
   subject.model->to(options.dtype);
   subject.title = subject.label = scheme;
+  subject.asks =
+      "Letters drawn at random, and so are the answers: there is nothing to know, and the model has learned nothing.";
   subject.facts.emplace_back("model", "two layers, drawn at random, not trained");
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;

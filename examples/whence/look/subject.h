@@ -48,6 +48,7 @@ struct Subject {
   std::string label;    // one word or two, where several are shown at once: "step 500"
   std::string command;  // what shows it again: "whence look runs/a --step 500"
   std::vector<std::pair<std::string, std::string>> facts;
+  std::string asks = {};  // what a sequence is, and what is asked: sentences
   std::shared_ptr<Transformer> model;
   Tensor tokens, targets;                           // i64 [1 t]; -1: no loss is taken there
   std::vector<std::string> texts;                   // of the tokens, valid UTF-8

@@ -82,7 +82,8 @@ const RegisterTask registered{{.name = "associative_recall",
     .title = "the last token was seen before: name the one behind it",
     .paper = "Zheng et al. 2024, arXiv:2410.04798, appendix A",
     .declare = declared<AssociativeRecall>,
-    .mini = "length=16 vocabulary=64 steps=1500"}};
+    .mini = "length=16 vocabulary=64 steps=1500",
+    .rule = "The last token was seen before; asked is the one that stood behind it."}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -211,7 +211,8 @@ const RegisterTask registered{{.name = "counting",
     .title = "run a program of counters and print one",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.3",
     .declare = declared<Counting>,
-    .mini = "operations=32 block=128 dim=64 layers=2 heads=4 steps=3000 batch=32 lr=1e-3"}};
+    .mini = "operations=32 block=128 dim=64 layers=2 heads=4 steps=3000 batch=32 lr=1e-3",
+    .rule = "A program sets variables to 0, counts them up and passes; print asks for the value of one."}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -99,7 +99,10 @@ const RegisterTask registered{{.name = "flip_flop",
     .title = "remember one bit among distractors",
     .paper = "Liu et al. 2023, arXiv:2306.00946; Golovneva et al. 2024, arXiv:2405.18719, section 5.1",
     .declare = declared<FlipFlop>,
-    .mini = "length=64 dim=64 layers=2 heads=4 steps=1500 lr=1e-3"}};
+    .mini = "length=64 dim=64 layers=2 heads=4 steps=1500 lr=1e-3",
+    .rule =
+        "A string is pairs of an instruction and a bit: w writes the bit, i says to ignore it, r asks for the bit that "
+        "was written last."}};
 
 }  // namespace
 

@@ -129,7 +129,8 @@ const RegisterTask registered{{.name = "selective_copy",
     .title = "repeat the tokens of a context that are not blank",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, section 5.2",
     .declare = declared<SelectiveCopy>,
-    .mini = "tokens=16 blanks=16 dim=64 layers=2 heads=2 steps=3000 batch=32 lr=1e-3"}};
+    .mini = "tokens=16 blanks=16 dim=64 layers=2 heads=2 steps=3000 batch=32 lr=1e-3",
+    .rule = "A context of letters and blanks; asked are its letters again, in their order, without the blanks."}};
 
 }  // namespace
 }  // namespace whence::tasks

@@ -173,6 +173,7 @@ struct TaskInfo {
   // Options of `train` as "steps=300 dim=32": with these sizes `lab` takes minutes on a laptop, and the papers'
   // findings can show. The defaults are the papers' sizes.
   std::string mini;
+  std::string rule = {};  // what a sequence is, and what is asked: sentences; empty: the title says it
 };
 
 // TaskInfo::declare of a task that has `struct Options`, a static function that declares them, and a constructor that

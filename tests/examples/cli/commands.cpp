@@ -98,6 +98,8 @@ TEST_CASE("commands: --help lists each, each explains itself") {
     CHECK_MESSAGE(page.out.starts_with(name + ": "), page.out);
     CHECK(page.out.find("\nUsage: " + name) != std::string::npos);
   }
+  CHECK(run({"help"}).out == help.out);
+  CHECK(run({"help", "look"}).out == run({"look", "--help"}).out);
 }
 
 TEST_CASE("commands: schemes and tasks list what there is and show one") {

@@ -79,6 +79,7 @@ export function tile_of(context, { ground, line, figure, tint = 0 }) {
 export const masked_tile = (context) => tile_of(context, { ground: theme.masked, line: theme.hatch, figure: hatching });
 
 // A canvas whose width is divided into bands of reasons: a swatch of one, or shares of many.
+export const one_share = (index) => Array.from({ length: index + 1 }, (_, k) => Number(k === index));
 export function reason_bar(reasons, shares, width, height) {
   const ratio = devicePixelRatio || 1, canvas = make("canvas", { class: "swatch", "aria-hidden": "true",
     width: Math.round(width * ratio), height: Math.round(height * ratio), style: `width: ${width}px` });

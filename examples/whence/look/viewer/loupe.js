@@ -84,9 +84,10 @@ function check_row(row) {
 function check_words(row) {
   const found = check_row(row), equal = found.every(({ difference }) => difference <= 1e-6);
   const numbers = found.map(({ name, difference }) => `${name} ${format(difference, 2)}`).join(", ");
-  const verdict = equal ? "they are the engine\u2019s: "
-    : "they differ from the engine\u2019s (another scheme adds, or p is read otherwise): ";
-  return check_line(equal, `Computed again here, ${verdict}`, `largest difference over the scale: ${numbers}.`);
+  const verdict = equal ? "they are the engine\u2019s. "
+    : "they differ from the engine\u2019s (another scheme adds, or p is read otherwise). ";
+  return check_line(equal, `Positions, logits and attention are computed on this page, from the gates: ${verdict}`,
+    `Largest difference, as a share of the largest number: ${numbers}.`);
 }
 
 // ---- State of the gates: the engine's, or moved by hand as long as the row stays
@@ -184,7 +185,7 @@ function z_curve(row, now, width) {
 function slope_words({ limit, exchanged }, p) {
   const slope = p >= limit ? "p is at p_max: the clamp passes no gradient to the gates."
     : Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
-    : "The slope is what a gate to the right of j, or at j, would change this logit by.";
+    : "The slope is what a gate from j to the query changes this logit by, per unit, until p reaches the next row.";
   return slope + (exchanged ? " Equation 5 exchanges the weights: what is read jumps at each whole position, and " +
     "falls between two of them where the curve rises." : "");
 }
@@ -231,7 +232,7 @@ function loupe_facts(row, now, seen, width) {
   if (!seen) return [note("The mask hides this key from this query.")];
   if (!row.z) return [note("z is not recorded: positions move, logits stay.")];
   const { picture, facts } = z_curve(row, now, Math.max(320, width));
-  const all = [...facts, ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
+  const all = [...facts, ["score S, of the content", row.scores?.[state.j]], ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
   return [picture, facts_table("of this pair", "now", all.filter(([, each]) => each != null), { class: "facts" }),
     note(slope_words(row, now.positions[state.j])), moved_words(row, now)];
 }
@@ -239,6 +240,11 @@ function loupe_facts(row, now, seen, width) {
 // The pattern is computed again, what stands behind it is not: there the gradient of the pattern says what follows.
 function moved_words(row, now) {
   const gradient = sheet_of("pattern", "gradient", state, single_run());
+  const asks = predictions()[state.i];
+  if (now.gates === row.gates && asks) {
+    return make("p", { class: "moved" }, "With the engine\u2019s gates the model gives the wanted answer ", answer_name(asks.wanted[0]),
+      ` ${percent(asks.wanted[1])}. Drag one.`);
+  }
   if (now.gates === row.gates || !gradient || !now.pattern) return null;
   const change = sum_of(row.keys.map((j) => (now.pattern[j] - row.pattern[j]) * gradient.cells[state.i * gradient.columns + j]));
   const here = predictions()[state.i], count = asked().length;

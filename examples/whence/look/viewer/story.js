@@ -5,7 +5,7 @@ import { state } from "./state.js";
 import {
   besides, data, decode, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
 } from "./data.js";
-import { reason_bar } from "./colour.js";
+import { one_share, reason_bar } from "./colour.js";
 import { number_cell, of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
 import { place_of } from "./map.js";
 import { row_of, row_strips } from "./curves.js";
@@ -23,8 +23,10 @@ const first_of_scheme = () => of_scheme().find(({ scale }) => scale === "unit") 
 const last_of_scheme = () => of_scheme().at(-1);
 const value_sheet = (quantity) => quantity && sheet_of(quantity.name, "value", state, single_run());
 
-const about = ({ name, caption, equation }) =>
-  `${name}${equation ? ` = ${equation}` : ""}${caption ? `: ${caption}` : ""}`;
+const about = ({ name, caption, equation }) => {
+  const words = `${name}${equation ? ` = ${equation}` : ""}${caption ? `: ${caption}` : ""}`;
+  return /[.?]$/.test(words) ? words : `${words}.`;
+};
 const key_words = (keys) => keys.flatMap((j, k) => [k ? ", " : "", token_name(j)]);
 const largest_keys = (sheet, count = 3) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
   .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)))
@@ -42,13 +44,13 @@ const question = {
   title: () => "What is asked",
   tells() {
     const t = asked_after(state.i), all = asked();
-    return [`The model reads ${tokens.length} tokens and is asked after ${all.length} of them. After `, token_name(t),
-      " the answer is ", answer_name(predictions()[t].wanted[0]), "."];
+    return [`${data.asks} The model reads ${tokens.length} tokens and is asked after ${all.length} of them: the columns above, each as ` +
+      "high as the wanted answer is likely. After ", token_name(t), " it is ", answer_name(predictions()[t].wanted[0]), "."];
   },
   tries: "Cover the answer: from the text on its left, would you know it?",
   to: ["Text", () => ({ view: "text" })],
   picture() {
-    const all = predictions(), t = asked_after(state.i), from = clamped(t - 90, 0, t), to = Math.min(tokens.length, t + 9);
+    const all = predictions(), t = asked_after(state.i), from = clamped(t - 90, 0, t), to = Math.min(tokens.length, t + 40);
     const word = (index) => make("span", { title: index, class: index === t ? "word chosen" : all[index] ? "word open" : "word" },
       make("bdi", {}, tokens[index]));
     return [make("div", { class: "text" }, from ? "\u2026 " : "", counted(to - from).map((k) => word(from + k)))];
@@ -61,7 +63,8 @@ const answer = {
     const t = asked_after(state.i), { wanted, likeliest, loss } = predictions()[t];
     return ["After ", token_name(t), " it gives ", answer_name(likeliest[0][0]), ` ${percent(likeliest[0][1])}: `,
       is_right(predictions()[t]) ? "right. " : ["wrong; ", answer_name(wanted[0]), ` has ${percent(wanted[1])}. `],
-      `The loss here is \u2212ln ${format(wanted[1], 3)} = ${format(loss, 3)}; every gradient on this page is of the mean loss.`];
+      `The loss here is \u2212ln ${format(wanted[1], 6)} = ${format(loss, 3)}; every gradient on this page is of the mean of the ` +
+        `${asked().length} losses. Shown is ${run_shown().label}.`];
   },
   tries: "Go to the token where it is least sure. Which token would it have had to look at?",
   to: ["the largest loss", () => {
@@ -74,8 +77,9 @@ const answer = {
     const runs = others.length > 1 ? others : [["this", data.label], ...others];  // the last checkpoint is this one
     const of_run = (run) => run === "this" ? data.predictions[t] : run_named("beside", { beside: run }).predictions[t];
     const line = ([run, label]) => [make("th", { scope: "row" }, label), ...names.map((name) => {
-      const found = of_run(run)?.likeliest.find(([text]) => text === name);
-      return make("td", { class: "n" }, found ? percent(found[1]) : "\u2013");
+      const { likeliest, wanted } = of_run(run) ?? { likeliest: [], wanted: [] };
+      const found = [wanted, ...likeliest].find(([text]) => text === name);
+      return make("td", { class: "n" }, found ? percent(found[1]) : "less than those");
     })];
     return [table_of(["", ...names.map(answer_name)], runs.map(line), { class: "answers" })];
   },
@@ -86,7 +90,7 @@ const pairs = {
   title: () => first_of_scheme().name === "gates" ? "Which tokens this head counts" : "What this head makes of each token",
   tells() {
     const sheet = value_sheet(first_of_scheme());
-    return [`${about(first_of_scheme())}. For the query `, token_name(state.i), `, ${place_words()}, it is largest at `,
+    return [`${about(first_of_scheme())} For the query `, token_name(state.i), `, ${place_words()}, it is largest at `,
       ...key_words(sheet ? largest_keys(sheet) : []), "."];
   },
   tries: "Choose other heads above: does each count, or near, something of its own?",
@@ -104,9 +108,9 @@ const position = {
     const between = where != null && z ? `From key to query the gates add up to position ${format(where, 3)}: ` +
       (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ${percent(share)}. `
         : `row ${low} of the table. `) : "";
-    return [between, `${about(last_of_scheme())}. At key `, token_name(state.j), ` it is ${shown(at)}.`];
+    return [between, `${about(last_of_scheme())} At key `, token_name(state.j), ` it is ${shown(at)}.`];
   },
-  tries: "Click another key in the picture. Where does the sum of steps flatten, and what follows?",
+  tries: "Click another key in the picture: how far away is it, and what does that add?",
   to: ["Heads", () => ({ view: "heads", quantity: last_of_scheme().name })],
   picture: () => row_picture(unique_sheets([attention("positions"), last_of_scheme()])),
 };
@@ -131,9 +135,10 @@ const paths = {
   title: () => "Where its gradient comes from",
   tells() {
     const { parts } = split(route(), state), first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
-    return ["The gradient of the query ", token_name(state.i), ` arrives by ${parts.length} paths. Most comes by ${first.name}.`];
+    return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), `, comes down by ${parts.length} paths, most of it ` +
+      `by ${first.name}. A share is what a path has along the whole: together they are 100 %, and one that pulls against it is negative.`];
   },
-  tries: "Is there a path that pulls against the others?",
+  tries: "Choose another head: which learns by its gates, which by its content?",
   to: ["Paths", () => ({ view: "paths", of: "q" })],
   picture() {
     const { parts, norm } = split(route(), state), reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
@@ -142,15 +147,13 @@ const paths = {
   },
 };
 
-// The most frequent cause of this head, and a number that it makes zero: in this row if there is one. The mask is no
-// cause, and that nothing is asked is told only where there is no other.
-const is_unasked = (run, { reason }) => run.reasons[reason].kind === "no target";
+// The most frequent cause of this head but the mask, and a number that it makes zero: in this row if there is one.
 function zero_here() {
   const run = run_shown(), causes = of_scheme().flatMap((quantity) => run.causes.filter(({ probe, layer, head }) =>
     probe === quantity.probe && layer === state.layer && (head === null || head === state.head))
     .flatMap(({ by, entries }) => by.map((count, reason) => ({ quantity, reason, count, entries }))));
   const best = causes.filter(({ reason, count }) => reason && count && run.reasons[reason].kind !== "masked")
-    .sort((one, other) => is_unasked(run, one) - is_unasked(run, other) || other.count - one.count)[0];
+    .sort((one, other) => other.count - one.count)[0];
   const sheet = best && sheet_of(best.quantity.name, "gradient", state, single_run());
   if (!sheet?.reasons) return null;
   const row = counted(sheet.columns).map((j) => state.i * sheet.columns + j).find((cell) => sheet.reasons[cell] === best.reason);
@@ -163,8 +166,8 @@ const zero = {
   title: () => "Here it is zero, because",
   tells() {
     const { quantity, kind, text, change, count, entries, place, vanishing } = zero_here();
-    return [`dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ", token_name(place.j),
-      vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind), `: ${text}. So it is with ${percent(count / entries)} of this head\u2019s.`,
+    return [`For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ", token_name(place.j),
+      vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind), `: ${text}. This is so for ${percent(count / entries)} of the pairs of this head.`,
       change ? ` What would change it: ${change}.` : ""];
   },
   tries: "Find a cause that goes away by training, and one that does not.",
@@ -172,9 +175,11 @@ const zero = {
   picture() {
     const { reasons } = run_shown(), { quantity } = zero_here();
     const all = run_shown().causes.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
-    return [table_of(["head", "causes", "exactly 0"], all.map(({ head, by, entries, zeros }) => [
+    const present = counted(reasons.length).filter((reason) => reason && all.some(({ by }) => by[reason]));
+    const legend = make("p", { class: "note" }, present.map((reason) => [reason_bar(reasons, one_share(reason), 16, 16), ` ${reasons[reason].kind}  `]));
+    return [make("div", {}, legend, table_of(["head", "causes", "exactly 0"], all.map(({ head, by, entries, zeros }) => [
       make("th", { scope: "row" }, head ?? "all"), make("td", {}, reason_bar(reasons, by.map((count) => count / entries), 260, 16)),
-      make("td", { class: "n" }, percent(zeros / entries))]))];
+      make("td", { class: "n" }, percent(zeros / entries))])))];
   },
 };
 

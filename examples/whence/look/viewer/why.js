@@ -2,7 +2,7 @@
 import { acting_row, counted, make, note, right_cell, sum_of, table_of } from "./elements.js";
 import { state } from "./state.js";
 import { data, quantities, run_shown, sheet_of } from "./data.js";
-import { reason_bar } from "./colour.js";
+import { one_share, reason_bar } from "./colour.js";
 import { current_quantity, of_selection, place_words, single_run, stage, update } from "./frame.js";
 import { fitting_cell, map_figure, reason_at, reason_text, text_at, where } from "./map.js";
 
@@ -29,8 +29,6 @@ function draw_shares() {
   stage.append(make("section", {}, make("h3", {}, `Entries of dLoss/d${state.quantity} by reason`),
     table_of(head, lines, { class: "shares" })));
 }
-
-const one_share = (index) => Array.from({ length: index + 1 }, (_, k) => Number(k === index));
 
 function shares_line({ layer, head, entries, zeros, by }, reasons, present) {
   const percent = (count) => `${(100 * count / entries).toFixed(1)} %`;
