@@ -41,14 +41,14 @@ int main() {
   for (const GradientTerm& term : why.terms)
     std::cout << "  " << term.gradient << " of " << term.name << term.at << " times " << term.derivative << '\n';
 
-  const Zeros zeros = why_zero(loss, {}, places);  // a reason for each entry of a gradient that is 0
+  const Zeros zeros = why_zero(loss, {}, places);  // a cause for each entry of a gradient that is 0
   std::map<std::string, int> entries;
   for (const unsigned char number : zeros.of.at(position + "positions")) {
-    const Reason& reason = zeros.reasons[number];
-    ++entries[number == 0 ? "alive" : to_string(reason.stop) + (" in " + reason.op)];
+    const Cause& cause = zeros.causes[number];
+    ++entries[number == 0 ? "alive" : to_string(cause.stop) + (" in " + cause.op)];
   }
   std::cout << "entries of d loss / d positions:";
-  for (const auto& [reason, count] : entries) std::cout << "  " << count << ' ' << reason;
+  for (const auto& [cause, count] : entries) std::cout << "  " << count << ' ' << cause;
 
   const Tensor gates = capture[position + "gates"].value();
   Capture edited;

@@ -20,11 +20,11 @@ using Numbers = std::vector<double>;
 // A sum counts as cancelled when it is below this share of the sum of its terms' sizes.
 double rounding(DType dtype) { return dtype == DType::f64 ? 1e-12 : dtype == DType::f32 ? 2e-5 : 1e-2; }
 
-class ReasonsPass {
+class CausesPass {
  public:
-  ReasonsPass(const std::vector<Place>& places, const Tensor& y)
+  CausesPass(const std::vector<Place>& places, const Tensor& y)
       : y_(edge_of(y)), names_(detail::names_of(places)), wanted_(node_of(y), detail::ids_of(places)) {
-    zeros_.reasons.emplace_back();
+    zeros_.causes.emplace_back();
   }
 
   Zeros run(const Tensor& start) {
@@ -52,15 +52,15 @@ class ReasonsPass {
     Codes codes;
   };
 
-  // The number of the reason that an op stops gradients for; looked up once for each of its reasons.
+  // The number of the cause that an op stops gradients for; looked up once for each of its causes.
   unsigned char code_of(Stop stop, const Node& node) {
     if (node_of_codes_ != &node) node_of_codes_ = &node, codes_of_node_.fill(std::nullopt);
     std::optional<unsigned char>& code = codes_of_node_[static_cast<std::size_t>(stop)];
     if (code) return *code;
-    code = number_of({stop, node.name(), to_string(node.site)}, zeros_.reasons);
+    code = number_of({stop, node.name(), to_string(node.site)}, zeros_.causes);
     return *code;
   }
-  Stop stop_of(unsigned char code) const { return zeros_.reasons[code].stop; }
+  Stop stop_of(unsigned char code) const { return zeros_.causes[code].stop; }
 
   // An entry lives if it does by any of its terms.
   void merge(Codes& codes, const Codes& others) const {
@@ -152,14 +152,14 @@ class ReasonsPass {
 
 }  // namespace
 
-unsigned char number_of(const Reason& reason, std::vector<Reason>& reasons) {
-  auto found = std::ranges::find(reasons, reason);
-  if (found == reasons.end() && reasons.size() > 255) {
-    found = std::ranges::find(reasons, reason.stop, &Reason::stop);
-    if (found == reasons.end()) --found;
+unsigned char number_of(const Cause& cause, std::vector<Cause>& causes) {
+  auto found = std::ranges::find(causes, cause);
+  if (found == causes.end() && causes.size() > 255) {
+    found = std::ranges::find(causes, cause.stop, &Cause::stop);
+    if (found == causes.end()) --found;
   }
-  if (found == reasons.end()) found = reasons.insert(found, reason);
-  return static_cast<unsigned char>(found - reasons.begin());
+  if (found == causes.end()) found = causes.insert(found, cause);
+  return static_cast<unsigned char>(found - causes.begin());
 }
 
 Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site) {
@@ -167,7 +167,7 @@ Zeros why_zero(const Tensor& y, const Tensor& seed, const std::vector<Place>& pl
   const Tensor start = detail::checked_seed("why_zero", y, seed);
   const RecordingScope values_only(false);
   const Exchange quiet(detail::probes_keep_gradients, false);
-  return ReasonsPass(places, y).run(start);
+  return CausesPass(places, y).run(start);
 }
 
 }  // namespace whence

@@ -82,7 +82,7 @@ TEST_CASE("own_op: two right derivatives, and a mistake of a thousandth is found
   CHECK(has(out, wrong + "FAILED\n"));
 }
 
-TEST_CASE("looking_inside: the terms add up to the gradient, zeros have reasons, and a shut gate changes the loss") {
+TEST_CASE("looking_inside: the terms add up to the gradient, zeros have causes, and a shut gate changes the loss") {
   const std::string out = output_of("looking_inside");
   const double gradient = numbers_behind("d loss / d gates[0,0,5,4] = ", out).at(0);
   double sum = 0;

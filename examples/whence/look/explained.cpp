@@ -56,15 +56,15 @@ std::string explained(const Inspection& inspection, const std::string& what) {
     throw InputError("--explain: ", quantity.path, " given; a quantity of the pass required, no parameter");
   const Shape at = number.single("--explain");
   const std::size_t element = Axes(quantity).element(at);
-  const Reason& reason = inspection.reasons()[quantity.reasons[element]];
-  if (reason.stop == Stop::constant)
+  const Cause& cause = inspection.causes()[quantity.causes[element]];
+  if (cause.stop == Stop::constant)
     return to_text(number_at(quantity.path, at, quantity.value.to_vector()[element]),
         "    a constant: ", meaning_of(Stop::constant), '\n');
   if (!number.gradient) return value_text(inspection, quantity, at);
   std::string out = gradient_text(inspection, quantity, at);
-  if (reason.stop != Stop::nothing)
-    out += to_text("  why: ", to_string(reason.stop), ": ", meaning_of(reason.stop),
-        reason.op.empty() ? "" : to_text(" (", reason.op, ", ", reason.line, ")"), '\n');
+  if (cause.stop != Stop::nothing)
+    out += to_text("  why: ", to_string(cause.stop), ": ", meaning_of(cause.stop),
+        cause.op.empty() ? "" : to_text(" (", cause.op, ", ", cause.line, ")"), '\n');
   return out;
 }
 

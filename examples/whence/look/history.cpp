@@ -68,7 +68,7 @@ using Curves = std::map<std::string, std::map<double, double>>;  // by name, the
 
 struct History {
   std::map<std::string, Curves> measures;    // by what they are of
-  std::map<std::string, Curves> quantities;  // of each how many "entries" there are, and how many each reason takes
+  std::map<std::string, Curves> quantities;  // of each how many "entries" there are, and how many each cause takes
 };
 
 History read(const std::filesystem::path& file) {
@@ -90,12 +90,12 @@ History read(const std::filesystem::path& file) {
   return history;
 }
 
-// For each reason the percentage that it takes of the entries that the mask does not hide.
+// For each cause the percentage that it takes of the entries that the mask does not hide.
 Curves shares_of(Curves counts) {
   const auto entries = counts.extract("entries").mapped();
   auto masked = counts[to_string(Stop::masked)];
   counts.erase(to_string(Stop::masked));
-  for (auto& [reason, curve] : counts) {
+  for (auto& [cause, curve] : counts) {
     for (const auto& [step, all] : entries) {
       const double seen = all - masked[step];
       curve[step] = seen > 0 ? 100 * curve[step] / seen : 0;

@@ -43,7 +43,7 @@ struct Measure {
     const Transformer& model, const Tensor& tokens, const Tensor& targets);
 
 // A plot for each measure, and for each quantity that was stopped somewhere by something other than the mask: a curve
-// for each reason, in percent of the entries that the mask does not hide, over all layers and heads. Nothing where
+// for each cause, in percent of the entries that the mask does not hide, over all layers and heads. Nothing where
 // there is no such file. InputError when it is damaged.
 [[nodiscard]] std::vector<report::Plot> history_of(const std::filesystem::path& file);
 

@@ -44,14 +44,14 @@ std::size_t bytes_of(const TransformerOptions& options, index_t length, DType dt
 }  // namespace
 
 std::string require_memory(const Subject& subject) {
-  constexpr std::size_t for_reasons = 8;  // as many times the pass's bytes at most, measured: 2.6 to 7.7
+  constexpr std::size_t for_causes = 8;  // as many times the pass's bytes at most, measured: 2.6 to 7.7
   const std::size_t free = free_memory(Device::cpu());
   const index_t length = subject.tokens.size(1);
   const TransformerOptions& options = subject.model->options();
   const DType dtype = subject.dtype();
   const auto shorter_that_fits = [&]() -> std::string {
     for (index_t shorter = length / 2; shorter >= 2; shorter /= 2)
-      if (const std::size_t bytes = for_reasons * bytes_of(options, shorter, dtype, free); bytes <= free)
+      if (const std::size_t bytes = for_causes * bytes_of(options, shorter, dtype, free); bytes <= free)
         return to_text(subject.given ? "q, k and v of " : "--length ", shorter,
             subject.given ? " tokens take " : " takes ", bytes_text(bytes), " at most");
     return "look at a smaller model";
@@ -60,7 +60,7 @@ std::string require_memory(const Subject& subject) {
   const bool fits = free == 0 || bytes <= free;
   const std::string line = require_shown_memory(
       to_text("a pass over ", length, " tokens that keeps all"), bytes, free, fits ? "" : shorter_that_fits());
-  return to_text(line, "; up to ", for_reasons, " times that is taken while the reasons of zeros are found");
+  return to_text(line, "; up to ", for_causes, " times that is taken while the causes of zeros are found");
 }
 
 Inspection::Inspection(const Subject& subject, bool explains)
@@ -76,7 +76,7 @@ Inspection::Inspection(const Subject& subject, bool explains)
   backward(loss_, {}, {.keep_graph = true});
   quantities_ = quantities_of(*capture_, specs_);
   find_parameters();
-  find_reasons();
+  find_causes();
 }
 
 void Inspection::find_parameters() {
@@ -93,17 +93,17 @@ void Inspection::find_parameters() {
   }
 }
 
-void Inspection::find_reasons() {
+void Inspection::find_causes() {
   Zeros zeros = why_zero(loss_, {}, places_);
-  reasons_ = std::move(zeros.reasons);
+  causes_ = std::move(zeros.causes);
   for (std::vector<Quantity>* all : {&quantities_, &parameters_}) {
     for (Quantity& quantity : *all) {
       if (const auto found = zeros.of.find(quantity.path); found != zeros.of.end()) {
-        quantity.reasons = std::move(found->second);
+        quantity.causes = std::move(found->second);
       } else {
         const bool constant = !quantity.is_parameter && capture_->place(quantity.path).results.empty();
         const Stop stop = quantity.frozen ? Stop::frozen : constant ? Stop::constant : Stop::no_path;
-        quantity.reasons.assign(static_cast<std::size_t>(quantity.value.numel()), number_of({stop}, reasons_));
+        quantity.causes.assign(static_cast<std::size_t>(quantity.value.numel()), number_of({stop}, causes_));
       }
       hide_masked(quantity);
     }
@@ -116,10 +116,10 @@ void Inspection::hide_masked(Quantity& quantity) {
   if (!quantity.probe || !subject_.model->options().causal) return;
   const Axes axes(quantity);
   if (!axes.has('i') || !axes.has('j')) return;
-  for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
+  for (std::size_t e = 0; e < quantity.causes.size(); ++e) {
     const Stop stop = stop_of(quantity, e);
     const bool is_part = !axes.has('h') && (stop == Stop::nothing || vanishes(stop));
-    if (axes.place(e, 'j') > axes.place(e, 'i') && !is_part) quantity.reasons[e] = number_of({Stop::masked}, reasons_);
+    if (axes.place(e, 'j') > axes.place(e, 'i') && !is_part) quantity.causes[e] = number_of({Stop::masked}, causes_);
   }
 }
 
@@ -130,13 +130,13 @@ std::vector<Shares> Inspection::shares() const {
     const Axes axes(quantity);
     const bool by_head = axes.has('h');
     const std::vector<double> gradient =
-        quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>(quantity.reasons.size());
+        quantity.gradient.defined() ? quantity.gradient.to_vector() : std::vector<double>(quantity.causes.size());
     const std::size_t first = all.size();
     for (index_t head = 0; head < (by_head ? axes.extent('h') : 1); ++head)
-      all.push_back({&quantity, by_head ? head : -1, 0, std::vector<index_t>(reasons_.size()), 0});
-    for (std::size_t e = 0; e < quantity.reasons.size(); ++e) {
+      all.push_back({&quantity, by_head ? head : -1, 0, std::vector<index_t>(causes_.size()), 0});
+    for (std::size_t e = 0; e < quantity.causes.size(); ++e) {
       Shares& shares = all[first + static_cast<std::size_t>(by_head ? axes.place(e, 'h') : 0)];
-      ++shares.count, ++shares.entries[quantity.reasons[e]], shares.exact_zeros += gradient[e] == 0;
+      ++shares.count, ++shares.entries[quantity.causes[e]], shares.exact_zeros += gradient[e] == 0;
     }
   }
   return all;
@@ -145,7 +145,7 @@ std::vector<Shares> Inspection::shares() const {
 std::map<Stop, index_t> Inspection::by_stop(const Shares& shares) const {
   std::map<Stop, index_t> counts;
   for (std::size_t code = 0; code < shares.entries.size(); ++code)
-    if (shares.entries[code] > 0) counts[reasons_[code].stop] += shares.entries[code];
+    if (shares.entries[code] > 0) counts[causes_[code].stop] += shares.entries[code];
   return counts;
 }
 

@@ -1,5 +1,5 @@
 // Everything that one pass computed, and whence its gradients came: named quantities with values, gradients and the
-// reasons of zeros; and the paths by which the gradients of queries, keys, values and inputs arrived.
+// causes of zeros; and the paths by which the gradients of queries, keys, values and inputs arrived.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@
 
 namespace whence::look {
 
-// How much of a quantity's gradient each reason takes, in one head (or all, where it has no heads).
+// How much of a quantity's gradient each cause takes, in one head (or all, where it has no heads).
 struct Shares {
   const Quantity* quantity;
   index_t head;                  // -1: no heads
   index_t count = 0;             // of its entries
-  std::vector<index_t> entries;  // by reason
-  index_t exact_zeros = 0;       // entries that are 0; the others with a reason are next to it
+  std::vector<index_t> entries;  // by cause
+  index_t exact_zeros = 0;       // entries that are 0; the others with a cause are next to it
 };
 
 struct PathsTo {
@@ -48,10 +48,8 @@ class Inspection {
   double loss() const { return loss_value_; }
   const std::vector<Quantity>& quantities() const { return quantities_; }
   const std::vector<Quantity>& parameters() const { return parameters_; }
-  const std::vector<Reason>& reasons() const { return reasons_; }
-  [[nodiscard]] Stop stop_of(const Quantity& quantity, std::size_t e) const {
-    return reasons_[quantity.reasons[e]].stop;
-  }
+  const std::vector<Cause>& causes() const { return causes_; }
+  [[nodiscard]] Stop stop_of(const Quantity& quantity, std::size_t e) const { return causes_[quantity.causes[e]].stop; }
   [[nodiscard]] std::vector<Shares> shares() const;
   [[nodiscard]] std::map<Stop, index_t> by_stop(const Shares& shares) const;  // of stops that occur
 
@@ -73,7 +71,7 @@ class Inspection {
 
  private:
   void find_parameters();
-  void find_reasons();
+  void find_causes();
   void hide_masked(Quantity& quantity);
   void find_paths(index_t layer) const;
 
@@ -85,7 +83,7 @@ class Inspection {
   double loss_value_ = 0;
   std::vector<Place> places_;
   std::vector<Quantity> quantities_, parameters_;
-  std::vector<Reason> reasons_;
+  std::vector<Cause> causes_;
   mutable std::optional<std::vector<PathsTo>> paths_;
 };
 

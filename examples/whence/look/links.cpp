@@ -111,7 +111,7 @@ class LinkFinder {
   void add(const Quantity& from, std::vector<Link>& all) const {
     const Axes axes(from);
     const Stream random(0, "links");
-    std::vector<double> direction(from.reasons.size());
+    std::vector<double> direction(from.causes.size());
     for (std::size_t e = 0; e < direction.size(); ++e) direction[e] = 0.5 + random.uniform53(e);
     std::map<Colouring, std::vector<Moved>> known;
     for (const auto& [path, expected] : inspection_.moved(from.path, direction)) {
@@ -130,7 +130,7 @@ class LinkFinder {
   }
 
   std::vector<Moved> moves(const Quantity& from, const Mover& mover) const {
-    std::vector<index_t> colours(from.reasons.size());
+    std::vector<index_t> colours(from.causes.size());
     for (std::size_t e = 0; e < colours.size(); ++e) colours[e] = mover.colour(e);
     std::vector<Moved> all;
     for (index_t colour = 0; colour < mover.colours(); ++colour) {

@@ -54,7 +54,7 @@ PageTable strongest_table(const Overview& overview) {
       .folded = true};
 }
 
-// Of the quantities, value, gradient and reason of each entry, as they are with so many tokens in place of their own.
+// Of the quantities, value, gradient and cause of each entry, as they are with so many tokens in place of their own.
 double bytes_of(const Inspection& inspection, double tokens) {
   const double longer = tokens / static_cast<double>(inspection.subject().tokens.numel());
   double bytes = 0;
@@ -89,7 +89,7 @@ std::string page_of(const Inspection& inspection, Besides besides) {
   require_small_page(inspection, besides.beside.size());
   const PageTable causes{.title = "How much of each gradient is zero, and why",
       .note =
-          "Percent of the entries of one head. A reason that only makes a gradient small (saturated, leaking, "
+          "Percent of the entries of one head. A cause that only makes a gradient small (saturated, leaking, "
           "cancels) counts beside the zeros.",
       .table = causes_of(inspection),
       .folded = true};

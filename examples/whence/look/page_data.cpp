@@ -53,7 +53,7 @@ Json numbers_of(const Inspection& inspection, PageNumbers& numbers, const Quanti
   };
   return {{"layer", or_null(quantity.layer)}, {"shape", shape_of(without_batch(quantity.value, axes))},
       {"bits", bits_of(quantity.value)}, {"value", shown(quantity.value)}, {"gradient", shown(quantity.gradient)},
-      {"reasons", numbers.add(quantity.reasons)}};
+      {"causes", numbers.add(quantity.causes)}};
 }
 
 // The line worth drawing on a scale of the value.
@@ -121,18 +121,18 @@ Json parameters_of(const Inspection& inspection, PageNumbers& numbers) {
   return all;
 }
 
-Json reasons_of(const Inspection& inspection) {
+Json causes_json(const Inspection& inspection) {
   Json::List all;
-  for (const Reason& reason : inspection.reasons()) {
+  for (const Cause& cause : inspection.causes()) {
     Json::List places;
-    if (!reason.op.empty()) places.push_back(to_text(reason.op, "  ", reason.line));
-    all.push_back({{"kind", to_string(reason.stop)}, {"text", meaning_of(reason.stop)},
-        {"change", way_out_of(reason.stop)}, {"vanishing", vanishes(reason.stop)}, {"places", places}});
+    if (!cause.op.empty()) places.push_back(to_text(cause.op, "  ", cause.line));
+    all.push_back({{"kind", to_string(cause.stop)}, {"text", meaning_of(cause.stop)},
+        {"change", way_out_of(cause.stop)}, {"vanishing", vanishes(cause.stop)}, {"places", places}});
   }
   return all;
 }
 
-Json causes_json(const Inspection& inspection) {
+Json shares_json(const Inspection& inspection) {
   Json::List all;
   for (const Shares& shares : inspection.shares())
     all.push_back({{"layer", shares.quantity->layer}, {"probe", shares.quantity->name}, {"head", or_null(shares.head)},
@@ -227,10 +227,10 @@ Json json_of_subject(const Subject& subject, double loss) {
 // What is there of every pass, whatever its weights.
 Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
   return json_of_subject(inspection.subject(), inspection.loss())
-      .add("reasons", reasons_of(inspection))
+      .add("causes", causes_json(inspection))
       .add("quantities", quantities_of(inspection, numbers))
       .add("parameters", parameters_of(inspection, numbers))
-      .add("causes", causes_json(inspection));
+      .add("shares", shares_json(inspection));
 }
 
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {
@@ -308,7 +308,7 @@ std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& number
 
 std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
   Json data = json_of_subject(rows.subject(), rows.loss());
-  for (const char* none : {"reasons", "quantities", "parameters", "causes", "edits"}) data.add(none, Json::List());
+  for (const char* none : {"causes", "quantities", "parameters", "shares", "edits"}) data.add(none, Json::List());
   data.add("palettes", palettes_json());
   data.add("overview",
       {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},

@@ -10,21 +10,21 @@
 namespace whence::look {
 
 struct Quantity {
-  std::string path;                         // "blocks.0.attention.position.gates"
-  std::string name;                         // within attention: "position.gates"; of a parameter its path
-  index_t layer = -1;                       // -1: of the whole model
-  const ProbeInfo* probe = nullptr;         // null: of a parameter, or of a layer other than attention
-  std::string scheme = {};                  // that passed it; empty: attention itself
-  std::string line = {};                    // "nn/positional/cope.cpp:36"
-  Tensor value = {}, gradient = {};         // gradient undefined: no path, or frozen
-  std::vector<unsigned char> reasons = {};  // for each entry, into Inspection::reasons; 0: it lives
+  std::string path;                        // "blocks.0.attention.position.gates"
+  std::string name;                        // within attention: "position.gates"; of a parameter its path
+  index_t layer = -1;                      // -1: of the whole model
+  const ProbeInfo* probe = nullptr;        // null: of a parameter, or of a layer other than attention
+  std::string scheme = {};                 // that passed it; empty: attention itself
+  std::string line = {};                   // "nn/positional/cope.cpp:36"
+  Tensor value = {}, gradient = {};        // gradient undefined: no path, or frozen
+  std::vector<unsigned char> causes = {};  // for each entry, into Inspection::causes; 0: it lives
   bool is_parameter = false, frozen = false;
 
   [[nodiscard]] bool has_pairs() const { return probe && probe->axes == "b h i j"; }
   [[nodiscard]] Quantity without_numbers() const;
 };
 
-// What passed the probes of a capture, in their order, with what the registrations of `specs` say of each. Reasons stay
+// What passed the probes of a capture, in their order, with what the registrations of `specs` say of each. Causes stay
 // empty.
 [[nodiscard]] std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs);
 

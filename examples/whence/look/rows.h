@@ -23,7 +23,7 @@ class Rows {
 
   // What attention of `layer` passes to probes for queries [begin, end): pairs are [b h end-begin keys], with keys up
   // to `end` alone in a causal model where the schemes allow that; q, k and v are whole, their gradients those by these
-  // rows. Reasons stay empty. REQUIRES: 0 <= begin < end <= tokens
+  // rows. Causes stay empty. REQUIRES: 0 <= begin < end <= tokens
   [[nodiscard]] std::vector<Quantity> of(index_t layer, index_t begin, index_t end, bool gradients = true) const;
 
  private:

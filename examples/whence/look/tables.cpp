@@ -22,9 +22,9 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
     for (const Quantity& quantity : *all) {
       file.tensors.emplace_back(quantity.path, raw::contiguous(quantity.value));
       if (quantity.gradient.defined()) file.tensors.emplace_back("gradient." + quantity.path, quantity.gradient);
-      const Tensor reasons = Tensor::empty(quantity.value.shape(), DType::i32);
-      std::ranges::copy(quantity.reasons, reasons.data<std::int32_t>());
-      file.tensors.emplace_back("reason." + quantity.path, reasons);
+      const Tensor causes = Tensor::empty(quantity.value.shape(), DType::i32);
+      std::ranges::copy(quantity.causes, causes.data<std::int32_t>());
+      file.tensors.emplace_back("cause." + quantity.path, causes);
     }
   }
   for (const PathsTo& to : inspection.paths()) {
@@ -34,10 +34,9 @@ SafetensorsFile tensors_of(const Inspection& inspection) {
       file.metadata.emplace(name, name_of(to.paths[k]));
     }
   }
-  for (std::size_t code = 0; code < inspection.reasons().size(); ++code) {
-    const Reason& reason = inspection.reasons()[code];
-    file.metadata.emplace(
-        to_text("reason ", code), to_text(to_string(reason.stop), "  ", reason.op, "  ", reason.line));
+  for (std::size_t code = 0; code < inspection.causes().size(); ++code) {
+    const Cause& cause = inspection.causes()[code];
+    file.metadata.emplace(to_text("cause ", code), to_text(to_string(cause.stop), "  ", cause.op, "  ", cause.line));
   }
   return file;
 }

@@ -9,12 +9,12 @@
 
 namespace whence::look {
 
-// "PATH", "gradient.PATH" and "reason.PATH" (i32; the metadata say what each number means), and "path.LAYER.q.NUMBER".
+// "PATH", "gradient.PATH" and "cause.PATH" (i32; the metadata say what each number means), and "path.LAYER.q.NUMBER".
 [[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
 // "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell; the metadata say how large a cell is.
 [[nodiscard]] SafetensorsFile tensors_of(const Overview& overview);
 
-// How much of each gradient is 0, and why: a row per layer, quantity and head, a column per reason.
+// How much of each gradient is 0, and why: a row per layer, quantity and head, a column per cause.
 [[nodiscard]] Table causes_of(const Inspection& inspection);
 // The same in a dozen rows: of each quantity that has such an entry, over all layers and heads, without what the mask hides.
 [[nodiscard]] Table causes_in_short(const Inspection& inspection);

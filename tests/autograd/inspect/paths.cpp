@@ -24,13 +24,13 @@ Tensor sum_of(const std::vector<GradientPath>& paths) {
   return total;
 }
 
-// The reasons of the gradient of y by x, by their names; x and y are probed here.
-std::vector<std::string> reasons(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+// The causes of the gradient of y by x, by their names; x and y are probed here.
+std::vector<std::string> causes(const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
   const Capture capture("*");
   const Tensor y = f(probe("x", requires_grad(raw::copy(x))));
   const Zeros zeros = why_zero(y, {}, places_of(capture));
   std::vector<std::string> names;
-  for (const unsigned char code : zeros.of.at("x")) names.emplace_back(to_string(zeros.reasons[code].stop));
+  for (const unsigned char code : zeros.of.at("x")) names.emplace_back(to_string(zeros.causes[code].stop));
   return names;
 }
 
@@ -55,25 +55,24 @@ TEST_CASE("paths: a gradient splits into the paths by which it came, and they ad
   CHECK(gradient_paths(y, {}, {"elsewhere", {}}, {}).empty());
 }
 
-TEST_CASE("zeros: each reason, where it is known by hand") {
+TEST_CASE("zeros: each cause, where it is known by hand") {
   const auto of = [](const std::vector<double>& numbers) {
     return Tensor::of(numbers, {static_cast<index_t>(numbers.size())}, DType::f64);
   };
-  CHECK(reasons([](const Tensor& x) { return sum(relu(x)); }, of({1, -1})) == Names{"lives", "dead unit"});
-  CHECK(reasons([](const Tensor& x) { return sum(leaky_relu(x)); }, of({1, -1})) == Names{"lives", "leaking"});
-  CHECK(reasons([](const Tensor& x) { return sum(clamp_max(x, 2)); }, of({1, 3})) == Names{"lives", "clamped"});
-  CHECK(reasons([](const Tensor& x) { return sum(sigmoid(x)); }, of({0, 20, 800})) ==
+  CHECK(causes([](const Tensor& x) { return sum(relu(x)); }, of({1, -1})) == Names{"lives", "dead unit"});
+  CHECK(causes([](const Tensor& x) { return sum(leaky_relu(x)); }, of({1, -1})) == Names{"lives", "leaking"});
+  CHECK(causes([](const Tensor& x) { return sum(clamp_max(x, 2)); }, of({1, 3})) == Names{"lives", "clamped"});
+  CHECK(causes([](const Tensor& x) { return sum(sigmoid(x)); }, of({0, 20, 800})) ==
         Names{"lives", "saturated", "saturated"});
   const Tensor mask = Tensor::of({1, 0}, {2}, DType::boolean);
-  CHECK(reasons([&](const Tensor& x) { return sum(masked(x, mask)); }, of({1, 1})) == Names{"lives", "masked"});
-  // What a whole row shares, softmax ignores; a reason passes on through what depends on such entries alone.
+  CHECK(causes([&](const Tensor& x) { return sum(masked(x, mask)); }, of({1, 1})) == Names{"lives", "masked"});
+  // What a whole row shares, softmax ignores; a cause passes on through what depends on such entries alone.
   const Tensor weights = of({1, -2, 0.5});
-  CHECK(
-      reasons([&](const Tensor& x) { return sum(softmax(expand(x, {3})) * weights); }, of({0.7})) == Names{"cancels"});
-  CHECK(reasons([&](const Tensor& x) { return sum(softmax(x) * weights); }, of({0, 900, 0})) ==
+  CHECK(causes([&](const Tensor& x) { return sum(softmax(expand(x, {3})) * weights); }, of({0.7})) == Names{"cancels"});
+  CHECK(causes([&](const Tensor& x) { return sum(softmax(x) * weights); }, of({0, 900, 0})) ==
         Names{"no weight", "all weight", "no weight"});
-  CHECK(reasons([](const Tensor& x) { return sum(relu(x * 3.0 - 6.0)); }, of({1, 4})) == Names{"dead unit", "lives"});
-  CHECK(reasons(
+  CHECK(causes([](const Tensor& x) { return sum(relu(x * 3.0 - 6.0)); }, of({1, 4})) == Names{"dead unit", "lives"});
+  CHECK(causes(
             [](const Tensor& x) {
               return sum(reverse_cumulative_sum(x, 0) * Tensor::of({0, 0, 1}, {3}, DType::f64));
             },
@@ -82,30 +81,30 @@ TEST_CASE("zeros: each reason, where it is known by hand") {
 
 TEST_CASE("zeros: what no gradient reaches is not blamed on what would have stopped it") {
   const Tensor target = Tensor::of({0, -1}, {2}, DType::i64);
-  CHECK(reasons([&](const Tensor& x) { return cross_entropy(relu(x), target); },
+  CHECK(causes([&](const Tensor& x) { return cross_entropy(relu(x), target); },
             Tensor::of({1, -1, 1, -1}, {2, 2}, DType::f64)) == Names{"lives", "dead unit", "no target", "no target"});
 }
 
 TEST_CASE("zeros: interpolation at whole positions, at the end of the table, between equal rows, in rows not read") {
   const Tensor table = Tensor::of({5, 1, 1, 4}, {1, 4}, DType::f64);
   const Tensor positions = Tensor::of({0.5, 1, 1.5, 3}, {1, 4}, DType::f64);
-  CHECK(reasons([&](const Tensor& p) { return sum(lerp_at(table, p)); }, positions) ==
+  CHECK(causes([&](const Tensor& p) { return sum(lerp_at(table, p)); }, positions) ==
         Names{"lives", "whole position", "table flat", "clamped"});
-  CHECK(reasons(
+  CHECK(causes(
             [&](const Tensor& p) {
               return sum(lerp_at(Tensor::zeros({1, 4}, DType::f64), p));
             },
             positions) == Names{"table flat", "table flat", "table flat", "table flat"});
-  CHECK(reasons(
+  CHECK(causes(
             [&](const Tensor& t) {
               return sum(lerp_at(t, Tensor::of({0.5, 3}, {1, 2}, DType::f64)));
             },
             table) == Names{"lives", "lives", "row not read", "lives"});
   const Tensor index = Tensor::of({2, 0}, {2}, DType::i64);
-  CHECK(reasons([&](const Tensor& t) { return sum(take_rows(t, index)); }, normal({3, 1}, 1)) ==
+  CHECK(causes([&](const Tensor& t) { return sum(take_rows(t, index)); }, normal({3, 1}, 1)) ==
         Names{"lives", "row not read", "lives"});
   const Tensor target = Tensor::of({1, -1}, {2}, DType::i64);
-  CHECK(reasons([&](const Tensor& x) { return cross_entropy(x, target); }, normal({2, 2}, 1)) ==
+  CHECK(causes([&](const Tensor& x) { return cross_entropy(x, target); }, normal({2, 2}, 1)) ==
         Names{"lives", "lives", "no target", "no target"});
 }
 
@@ -174,17 +173,17 @@ TEST_CASE("passages: the graph between named places, and how much came by each")
 TEST_CASE("zeros: a table as long as the row is no row by itself") {
   const Tensor positions = Tensor::of({0.5, 0.5, 2, 2}, {1, 4}, DType::f64),
                mask = Tensor::of({1, 1, 1, 0}, {4}, DType::boolean);
-  CHECK(reasons([&](const Tensor& t) { return sum(masked(lerp_at(t, positions), mask)); },
+  CHECK(causes([&](const Tensor& t) { return sum(masked(lerp_at(t, positions), mask)); },
             Tensor::of({1, 2, 3, 4}, {1, 4}, DType::f64)) == Names{"lives", "lives", "lives", "row not read"});
 }
 
-TEST_CASE("zeros: 255 reasons are told apart, and no more") {
-  std::vector<Reason> reasons(1);
+TEST_CASE("zeros: 255 causes are told apart, and no more") {
+  std::vector<Cause> causes(1);
   for (int line = 0; line < 300; ++line)
-    CHECK(number_of({line % 2 ? Stop::dead : Stop::clamped, "op", std::to_string(line)}, reasons) > 0);
-  CHECK(reasons.size() == 256);
-  CHECK(reasons[number_of({Stop::dead, "op", "elsewhere"}, reasons)].stop == Stop::dead);
-  CHECK(number_of({Stop::whole}, reasons) == 255);
+    CHECK(number_of({line % 2 ? Stop::dead : Stop::clamped, "op", std::to_string(line)}, causes) > 0);
+  CHECK(causes.size() == 256);
+  CHECK(causes[number_of({Stop::dead, "op", "elsewhere"}, causes)].stop == Stop::dead);
+  CHECK(number_of({Stop::whole}, causes) == 255);
 }
 
 TEST_CASE("what is found out about a graph changes nothing of what a capture saw") {

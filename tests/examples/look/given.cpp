@@ -61,7 +61,7 @@ TEST_CASE("look: queries, keys and values that are given, under every scheme of 
     const Inspection inspection(subject);
     for (const PathsTo& to : inspection.paths()) CHECK(to.difference < 1e-12);
     check_quantities(inspection);
-    check_reasons(inspection);
+    check_causes(inspection);
     if (bare.claims().drawn_each_step) continue;  // by the scheme's path, which is another there
     const auto expected = bare_gradients(text, subject);
     CHECK(std::abs(inspection.loss() - expected.at("").item()) < 1e-12);

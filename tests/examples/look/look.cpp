@@ -1,4 +1,4 @@
-// `whence look`: every scheme's quantities are known, its paths add up, its zeros have reasons; and the command.
+// `whence look`: every scheme's quantities are known, its paths add up, its zeros have causes; and the command.
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <fstream>
@@ -23,11 +23,11 @@ using namespace whence;
 using namespace whence::look;
 using namespace whence::test;
 
-TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have reasons, numbers are worked out") {
+TEST_CASE("look: every scheme's quantities are described, paths add up, zeros have causes, numbers are worked out") {
   for_every_scheme({true, false}, [](const Subject& subject, const std::string&, bool causal) {
     const Inspection inspection(subject);
     check_quantities(inspection);
-    check_reasons(inspection);
+    check_causes(inspection);
     for (const PathsTo& to : inspection.paths()) CHECK_MESSAGE(to.difference < 1e-12, to.name);
     for (const Quantity& quantity : inspection.quantities()) {
       if (!causal || quantity.layer != 0 || !quantity.gradient.defined()) continue;
@@ -50,8 +50,8 @@ TEST_CASE("look: CoPE before training has no gradient in its gates but by a tabl
   for (const Quantity& quantity : inspection.quantities()) {
     if (quantity.name != "position.gates") continue;
     seen = true;
-    for (const unsigned char code : quantity.reasons) {
-      const Stop stop = inspection.reasons()[code].stop;
+    for (const unsigned char code : quantity.causes) {
+      const Stop stop = inspection.causes()[code].stop;
       CAPTURE(std::string(to_string(stop)));  // sole: a row of one key
       CHECK((stop == Stop::flat || stop == Stop::masked || stop == Stop::sole));
     }
@@ -89,7 +89,7 @@ TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   for (const Quantity& quantity : inspection.quantities()) {
     if (quantity.name != "position.conv_hidden" || quantity.layer != 0) continue;
     const auto stop_at = [&](index_t i, index_t j) {
-      return inspection.reasons()[quantity.reasons[static_cast<std::size_t>(i * 7 + j)]].stop;
+      return inspection.causes()[quantity.causes[static_cast<std::size_t>(i * 7 + j)]].stop;
     };
     CHECK((stop_at(3, 4) == Stop::nothing || stop_at(3, 4) == Stop::leaking));
     CHECK(stop_at(3, 5) == Stop::masked);
@@ -174,7 +174,7 @@ TEST_CASE("look: a model of one token and one head") {
   const Subject subject = subject_with(options, 1);
   const Inspection inspection(subject);
   check_quantities(inspection);
-  check_reasons(inspection);
+  check_causes(inspection);
   CHECK_FALSE(page_of(inspection).empty());
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   CHECK(history_of(scratch / "none").empty());
   std::ofstream(scratch / history_file, std::ios::app) << "{\"step\": 20, \"lay";  // a crash in the middle of a line
   CHECK(history_of(scratch / history_file).size() == plots.size());
-  // Kept by a version that knew reasons alone, and a number that was not finite.
+  // Kept by a version that knew causes alone, and a number that was not finite.
   std::ofstream(scratch / "older")
       << R"({"step": 1, "layer": 0, "quantity": "position.gates", "head": 1, "entries": 9, "clamped": 3})" << '\n'
       << R"({"step": 1, "measure": "loss", "of": "this sequence", "value": null})" << '\n';

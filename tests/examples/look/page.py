@@ -174,7 +174,7 @@ def check_numbers(browser, path, data):
     gates = row_of(data, "gates", 1, 0, 9)
     equal("readout", [browser.texts("#readout b")[0]], gates[4:5])
     equal("list", browser.texts(".list td:last-child", "title"), gates[:10])
-    for name in ("gates", "position_logit"):  # with reasons, and without: then a causal model's rule says what is masked
+    for name in ("gates", "position_logit"):  # with causes, and without: then a causal model's rule says what is masked
         browser.open(path, view="quantities", quantity=name, show="one", part="value", layer=1, head=1)
         unfold(browser, ".panel details")
         whole = [word for word in browser.texts(".panel .behind td") if word != "masked"]
@@ -240,15 +240,15 @@ def check_keys(browser, path, data):
 
 def check_why(browser, path, data):
     browser.open(path, view="why", quantity="gates", layer=1, head=1)
-    causes = [cause for cause in data["causes"] if cause["probe"] == "position.gates"]
-    for line, cause in enumerate(causes):
+    shares = [share for share in data["shares"] if share["probe"] == "position.gates"]
+    for line, share in enumerate(shares):
         row = browser.texts(f".shares tbody tr:nth-child({line + 1}) td", "firstChild.textContent")
-        equal("shares", row[4:], [*(count for index, count in enumerate(cause["by"]) if any(c["by"][index] for c in causes)), cause["zeros"]])
+        equal("shares", row[4:], [*(count for index, count in enumerate(share["by"]) if any(each["by"][index] for each in shares)), share["zeros"]])
     part = first(data["quantities"], name="gates")["layers"][1]
     zeros = numbers(part, "gradient")[24 * 24:2 * 24 * 24].count(0.0)
     assert f"{zeros} of 576 entries are exactly 0; {zeros} of them" in browser.texts("figcaption")[0], browser.texts("figcaption")
     browser.press("#stage canvas[tabindex]", "Home")
-    kinds = [reason["kind"] for reason in data["reasons"]]
+    kinds = [cause["kind"] for cause in data["causes"]]
     assert browser.texts(".told p")[0].split(":")[0] in [*kinds, "Not zero."], browser.texts(".told p")
 
 def check_paths(browser, path, data):

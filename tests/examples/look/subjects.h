@@ -71,12 +71,12 @@ inline void check_quantities(const look::Inspection& inspection) {
     REQUIRE(quantity.probe != nullptr);
     CHECK(static_cast<int>((quantity.probe->axes.size() + 1) / 2) == quantity.value.rank());
     CHECK_FALSE(quantity.probe->caption.empty());
-    CHECK(quantity.reasons.size() == static_cast<std::size_t>(quantity.value.numel()));
+    CHECK(quantity.causes.size() == static_cast<std::size_t>(quantity.value.numel()));
   }
 }
 
-// What is exactly 0 has a reason, and what has one is 0 or next to it.
-inline void check_reasons(const look::Inspection& inspection) {
+// What is exactly 0 has a cause, and what has one is 0 or next to it.
+inline void check_causes(const look::Inspection& inspection) {
   for (const std::vector<look::Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
     for (const look::Quantity& quantity : *all) {
       if (!quantity.gradient.defined()) continue;
@@ -85,7 +85,7 @@ inline void check_reasons(const look::Inspection& inspection) {
       double size = 0;
       for (const double number : numbers) size = std::max(size, std::abs(number));
       for (std::size_t e = 0; e < numbers.size(); ++e) {
-        const Stop stop = inspection.reasons()[quantity.reasons[e]].stop;
+        const Stop stop = inspection.causes()[quantity.causes[e]].stop;
         if (numbers[e] == 0) CHECK(stop != Stop::nothing);
         const bool channels = quantity.probe && quantity.probe->axes.starts_with("b c");
         if (stop != Stop::nothing && (stop != Stop::masked || channels) && !vanishes(stop))

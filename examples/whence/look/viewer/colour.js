@@ -1,4 +1,4 @@
-// Colours of values, figures of reasons, and the theme that both follow.
+// Colours of values, figures of causes, and the theme that both follow.
 import { clamped, counted, make, once } from "./elements.js";
 import { data, two_sided } from "./data.js";
 
@@ -48,17 +48,17 @@ export function read_theme() {
 }
 
 // ---- Figures
-// A tile of 8 x 8 for each reason, as strokes: reasons are told apart without their colours too.
+// A tile of 8 x 8 for each cause, as strokes: causes are told apart without their colours too.
 const figures = ["M0 2H8M0 6H8", "M1.5 2H2.5M5.5 6H6.5", "M2 0V8M6 0V8", "M0 0L8 8M-2 6L2 10M6 -2L10 2", "M0 4H8M4 0V8",
                  "M2 2H6V6H2Z", "M0 6L4 2L8 6", "M0 0L8 8M8 0L0 8"];
 const hatching = "M0 8L8 0M-2 2L2 -2M6 10L10 6";
 
 // Pairs that the mask hides look the same in every picture; what is not zero needs no figure.
-export function look_of(reasons, index) {
-  const { kind } = reasons[index];
+export function look_of(causes, index) {
+  const { kind } = causes[index];
   if (index === 0) return { ground: theme.page, line: theme.page, figure: "" };
   if (kind === "masked") return { ground: theme.masked, line: theme.hatch, figure: hatching };
-  const order = reasons.filter((reason, k) => k > 0 && k < index && reason.kind !== "masked").length;
+  const order = causes.filter((cause, k) => k > 0 && k < index && cause.kind !== "masked").length;
   const line = theme.lines[order % theme.lines.length];
   return { ground: theme.page, tint: 0.22, line, figure: figures[order % figures.length] };
 }
@@ -78,16 +78,16 @@ export function tile_of(context, { ground, line, figure, tint = 0 }) {
 
 export const masked_tile = (context) => tile_of(context, { ground: theme.masked, line: theme.hatch, figure: hatching });
 
-// A canvas whose width is divided into bands of reasons: a swatch of one, or shares of many.
+// A canvas whose width is divided into bands of causes: a swatch of one, or shares of many.
 export const one_share = (index) => Array.from({ length: index + 1 }, (_, k) => Number(k === index));
-export function reason_bar(reasons, shares, width, height) {
+export function cause_bar(causes, shares, width, height) {
   const ratio = devicePixelRatio || 1, canvas = make("canvas", { class: "swatch", "aria-hidden": "true",
     width: Math.round(width * ratio), height: Math.round(height * ratio), style: `width: ${width}px` });
   const context = canvas.getContext("2d");
   let from = 0;
   shares.forEach((share, index) => {
     if (!share) return;
-    context.fillStyle = tile_of(context, look_of(reasons, index));
+    context.fillStyle = tile_of(context, look_of(causes, index));
     context.fillRect(Math.round(from * canvas.width), 0, Math.ceil(share * canvas.width), canvas.height);
     from += share;
   });

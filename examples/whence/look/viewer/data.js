@@ -74,7 +74,7 @@ const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dime
 export const word_of = (axis) => axis_words[axis] ?? axis;
 
 export const measured = quantities.filter((quantity) => !quantity.parameter);
-export const run_shown = () => run_named(state.run);  // a difference of reasons is none
+export const run_shown = () => run_named(state.run);  // a difference of causes is none
 
 // ---- Sheets
 // The last two axes are rows and columns, a single one is a row; `at` chooses along those before.
@@ -86,9 +86,9 @@ export function slice_of(letters, shape, at) {
   return { offset: index * rows * columns, rows, columns, row_axis: letters.at(-2) ?? "", column_axis: letters.at(-1) };
 }
 
-// Which cells the mask hides; without reasons a causal model's rule says it. null: none.
-function hidden_of(run, reasons, { rows, columns, row_axis, column_axis }) {
-  if (reasons) return Uint8Array.from(reasons, (reason) => run.reasons[reason].kind === "masked");
+// Which cells the mask hides; without causes a causal model's rule says it. null: none.
+function hidden_of(run, causes, { rows, columns, row_axis, column_axis }) {
+  if (causes) return Uint8Array.from(causes, (cause) => run.causes[cause].kind === "masked");
   if (!run.causal || row_axis !== "i" || column_axis !== "j" || rows !== columns) return null;
   return Uint8Array.from({ length: rows * columns }, (_, cell) => cell % columns > Math.floor(cell / columns));
 }
@@ -107,7 +107,7 @@ export function extremes_of(cells, hidden) {
 // A sheet may begin at later tokens than the first, and its cells be pools of `step` tokens each way.
 export function sheet(fields) {
   const extremes = extremes_of(fields.cells, fields.hidden);
-  return { hidden: null, reasons: null, marks: [], note: "", row_from: 0, column_from: 0, step: 1,
+  return { hidden: null, causes: null, marks: [], note: "", row_from: 0, column_from: 0, step: 1,
            row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis),
            shared: () => extremes, ...fields, extremes, pictures: new Map() };
 }
@@ -139,8 +139,8 @@ export function looks_of(quantity, kind) {
 
 function cut(run, quantity, part, kind, slice) {
   const end = slice.offset + slice.rows * slice.columns;
-  const reasons = decode(part, "reasons", 8)?.subarray(slice.offset, end) ?? null;
-  return sheet({ ...slice, ...looks_of(quantity, kind), reasons, run, hidden: hidden_of(run, reasons, slice),
+  const causes = decode(part, "causes", 8)?.subarray(slice.offset, end) ?? null;
+  return sheet({ ...slice, ...looks_of(quantity, kind), causes, run, hidden: hidden_of(run, causes, slice),
     cells: decode(part, kind).subarray(slice.offset, end),
     shared: () => shared_extremes(quantity.name, kind, ["this", "beside"]) });
 }

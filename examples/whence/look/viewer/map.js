@@ -27,14 +27,14 @@ function paint_values(context, g, sheet, range) {
   context.drawImage(picture(sheet, range), g.left, g.top, g.width, g.height);
 }
 
-// Figures have the size of the screen, not of the cells, so that areas of one reason read as one.
-function paint_reasons(context, g, sheet, ratio) {
-  const tiles = sheet.run.reasons.map((_, index) => tile_of(context, look_of(sheet.run.reasons, index)));
+// Figures have the size of the screen, not of the cells, so that areas of one cause read as one.
+function paint_causes(context, g, sheet, ratio) {
+  const tiles = sheet.run.causes.map((_, index) => tile_of(context, look_of(sheet.run.causes, index)));
   context.save();
   context.setTransform(1, 0, 0, 1, 0, 0);
   const size = Math.ceil(g.cell * ratio), at = (start, index) => Math.round((start + index * g.cell) * ratio);
-  sheet.reasons.forEach((reason, cell) => {
-    context.fillStyle = tiles[reason];
+  sheet.causes.forEach((cause, cell) => {
+    context.fillStyle = tiles[cause];
     context.fillRect(at(g.left, cell % sheet.columns), at(g.top, Math.floor(cell / sheet.columns)), size, size);
   });
   context.restore();
@@ -160,7 +160,7 @@ function paint_numbers(context, g, sheet, range) {
 
 // ---- Painting
 // Everything that does not depend on the cursor, kept so that moving the cursor only copies it.
-export function paint_base(panel, g, { numbers = false, reasons = false, over = null } = {}) {
+export function paint_base(panel, g, { numbers = false, causes = false, over = null } = {}) {
   const { canvas, sheet } = panel, ratio = devicePixelRatio || 1;
   const size = { width: Math.round(g.total_width * ratio), height: Math.round(g.total_height * ratio) };
   const base = make("canvas", size);
@@ -169,7 +169,7 @@ export function paint_base(panel, g, { numbers = false, reasons = false, over = 
   context.fillStyle = masked_tile(context);
   context.fillRect(g.left * ratio, g.top * ratio, g.width * ratio, g.height * ratio);
   context.scale(ratio, ratio);
-  if (reasons) paint_reasons(context, g, sheet, ratio);
+  if (causes) paint_causes(context, g, sheet, ratio);
   else paint_values(context, g, sheet, range);
   context.strokeStyle = theme.soft;
   context.strokeRect(g.left - 0.5, g.top - 0.5, g.width + 1, g.height + 1);
@@ -245,22 +245,22 @@ export function text_at(sheet, at) {
   return within(sheet, row, column) ? shown(value_at(sheet, row, column)) : "\u2013";
 }
 
-export function reason_at(sheet, at) {
+export function cause_at(sheet, at) {
   const { row, column } = cell_of(sheet, at);
-  return sheet.reasons[row * sheet.columns + column];
+  return sheet.causes[row * sheet.columns + column];
 }
-export const reason_text = (sheet, at) => sheet.run.reasons[reason_at(sheet, at)]?.kind ?? "\u2013";
+export const cause_text = (sheet, at) => sheet.run.causes[cause_at(sheet, at)]?.kind ?? "\u2013";
 
 // ---- Panels
 // A map with its name, the value under the cursor, a caption, and its numbers as a table for those who cannot see it.
 // `open` is what a click and Enter do besides; `over` paints on the picture.
-export function map_figure(sheet, cell, { numbers = false, reasons = false, pick, open, over } = {}) {
+export function map_figure(sheet, cell, { numbers = false, causes = false, pick, open, over } = {}) {
   const value = make("output", { "aria-live": "off" });
   const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `map ${sheet.title}`, "aria-label":
     `${sheet.title}: ${sheet.rows} rows, ${word_of(sheet.row_axis)}, by ${sheet.columns} columns, ` +
     `${word_of(sheet.column_axis)}; arrow keys move the cell cursor${open ? ", Enter opens it" : ""}` });
   const panel = { canvas, sheet };
-  paint_base(panel, geometry(sheet, cell, { bar: !reasons }), { numbers: numbers && cell >= 16, reasons, over });
+  paint_base(panel, geometry(sheet, cell, { bar: !causes }), { numbers: numbers && cell >= 16, causes, over });
   follow_pointer(canvas, (event) => place_under(panel, event), (place) => {
     (pick ?? choose)(place);
     open?.();
@@ -268,11 +268,11 @@ export function map_figure(sheet, cell, { numbers = false, reasons = false, pick
   canvas.addEventListener("keydown", on_map_keys(sheet, pick, open));
   followers.push((at) => {
     paint_cursor(panel, at);
-    value.textContent = reasons ? reason_text(sheet, at) : text_at(sheet, at);
+    value.textContent = causes ? cause_text(sheet, at) : text_at(sheet, at);
   });
   return make("figure", { class: "panel" }, make("header", {}, make("h4", {}, sheet.title), value),
     caption_of(sheet, numbers), make("div", { class: "frame" }, canvas),
-    table_behind(sheet, reasons ? (row, column) => reason_text(sheet, place_of(sheet, { row, column })) : undefined));
+    table_behind(sheet, causes ? (row, column) => cause_text(sheet, place_of(sheet, { row, column })) : undefined));
 }
 
 export function caption_of(sheet, numbers) {

@@ -5,7 +5,7 @@ import { state } from "./state.js";
 import {
   besides, data, decode, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
 } from "./data.js";
-import { one_share, reason_bar } from "./colour.js";
+import { cause_bar, one_share } from "./colour.js";
 import { number_cell, of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
 import { place_of } from "./map.js";
 import { row_of, row_strips } from "./curves.js";
@@ -149,16 +149,16 @@ const paths = {
 
 // The most frequent cause of this head but the mask, and a number that it makes zero: in this row if there is one.
 function zero_here() {
-  const run = run_shown(), causes = of_scheme().flatMap((quantity) => run.causes.filter(({ probe, layer, head }) =>
+  const run = run_shown(), found = of_scheme().flatMap((quantity) => run.shares.filter(({ probe, layer, head }) =>
     probe === quantity.probe && layer === state.layer && (head === null || head === state.head))
-    .flatMap(({ by, entries }) => by.map((count, reason) => ({ quantity, reason, count, entries }))));
-  const best = causes.filter(({ reason, count }) => reason && count && run.reasons[reason].kind !== "masked")
+    .flatMap(({ by, entries }) => by.map((count, cause) => ({ quantity, cause, count, entries }))));
+  const best = found.filter(({ cause, count }) => cause && count && run.causes[cause].kind !== "masked")
     .sort((one, other) => other.count - one.count)[0];
   const sheet = best && sheet_of(best.quantity.name, "gradient", state, single_run());
-  if (!sheet?.reasons) return null;
-  const row = counted(sheet.columns).map((j) => state.i * sheet.columns + j).find((cell) => sheet.reasons[cell] === best.reason);
-  const cell = row ?? sheet.reasons.indexOf(best.reason), column = cell % sheet.columns;
-  return { ...best, sheet, place: place_of(sheet, { row: (cell - column) / sheet.columns, column }), ...run.reasons[best.reason] };
+  if (!sheet?.causes) return null;
+  const row = counted(sheet.columns).map((j) => state.i * sheet.columns + j).find((cell) => sheet.causes[cell] === best.cause);
+  const cell = row ?? sheet.causes.indexOf(best.cause), column = cell % sheet.columns;
+  return { ...best, sheet, place: place_of(sheet, { row: (cell - column) / sheet.columns, column }), ...run.causes[best.cause] };
 }
 
 const zero = {
@@ -173,12 +173,12 @@ const zero = {
   tries: "Find a cause that goes away by training, and one that does not.",
   to: ["Why zero?", () => ({ view: "why", quantity: zero_here().quantity.name, ...zero_here().place })],
   picture() {
-    const { reasons } = run_shown(), { quantity } = zero_here();
-    const all = run_shown().causes.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
-    const present = counted(reasons.length).filter((reason) => reason && all.some(({ by }) => by[reason]));
-    const legend = make("p", { class: "note" }, present.map((reason) => [reason_bar(reasons, one_share(reason), 16, 16), ` ${reasons[reason].kind}  `]));
+    const { causes } = run_shown(), { quantity } = zero_here();
+    const all = run_shown().shares.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
+    const present = counted(causes.length).filter((cause) => cause && all.some(({ by }) => by[cause]));
+    const legend = make("p", { class: "note" }, present.map((cause) => [cause_bar(causes, one_share(cause), 16, 16), ` ${causes[cause].kind}  `]));
     return [make("div", {}, legend, table_of(["head", "causes", "exactly 0"], all.map(({ head, by, entries, zeros }) => [
-      make("th", { scope: "row" }, head ?? "all"), make("td", {}, reason_bar(reasons, by.map((count) => count / entries), 260, 16)),
+      make("th", { scope: "row" }, head ?? "all"), make("td", {}, cause_bar(causes, by.map((count) => count / entries), 260, 16)),
       make("td", { class: "n" }, percent(zeros / entries))])))];
   },
 };

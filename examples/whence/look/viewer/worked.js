@@ -93,7 +93,7 @@ function row_link(number, i) {
 
 // Why a side has no table, or null where it has one.
 function lacking_words(number, side, of) {
-  const kind = data.reasons[reason_of_number(number)]?.kind;
+  const kind = data.causes[cause_of_number(number)]?.kind;
   if (kind === "masked") return by_command(number, of, "The mask hides this pair: it is no part of the model.");
   if (linked(number, side).length) {
     return complete(number, side) ? null : by_command(number, of, "The page has the links of these queries alone:",
@@ -112,7 +112,7 @@ const is_left_out = ({ quantity, layer }) =>
 const left_out_words = "Left out: what hands it its gradient does not add up to autograd\u2019s number. That is " +
   "rounding, and gone with --dtype f64, or an op whose backward is not its derivative.";
 
-const reason_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "reasons", 8)?.[index];
+const cause_of_number = ({ quantity, layer, index }) => decode(part_of(quantity, layer), "causes", 8)?.[index];
 
 const most_terms = 12;
 function terms_table(terms, heads, focus, toward_loss) {
@@ -126,7 +126,7 @@ function terms_table(terms, heads, focus, toward_loss) {
 
 function value_side(number) {
   const value = number_at(number, "value"), { name, equation, line } = number.quantity;
-  const masked = data.reasons[reason_of_number(number)]?.kind === "masked";
+  const masked = data.causes[cause_of_number(number)]?.kind === "masked";
   const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, masked ? "masked" : String(value)));
   const source = note(equation ? `= ${equation}  ` : "", make("code", {}, line ?? ""));
   const lacking = lacking_words(number, "to", "");
@@ -153,14 +153,14 @@ function gradient_side(number) {
   const gradient = number_at(number, "gradient"), { name } = number.quantity;
   if (gradient === undefined) return [make("h4", {}, `No gradient of ${name} is recorded.`)];
   const title = make("h4", {}, `dLoss/d${name} = `, make("b", { class: "whole" }, String(gradient)));
-  const reason = gradient === 0 ? [zero_sentence(number)] : [];
+  const cause = gradient === 0 ? [zero_sentence(number)] : [];
   const lacking = lacking_words(number, "from", "dLoss/d");
-  if (lacking) return [title, ...reason, lacking];
+  if (lacking) return [title, ...cause, lacking];
   const terms = terms_of(number, "from", "gradient");
   const heads = ["handed back by", "dLoss/d it", `d it/d${name}`, "product"];
   const table = terms.length ? terms_table(terms, heads, "worked gradient", true)
     : make("p", {}, "Nothing hands it a gradient.");
-  return [title, ...reason, table, difference_sentence(terms, gradient, number)];
+  return [title, ...cause, table, difference_sentence(terms, gradient, number)];
 }
 
 // What rounding may do to the sum: look/links.cpp says why, and judges so too.
@@ -177,10 +177,10 @@ function difference_sentence(terms, gradient, { quantity, layer }) {
 }
 
 function zero_sentence(number) {
-  const reason = data.reasons[reason_of_number(number)];
-  if (!reason || !reason_of_number(number)) return make("p", {}, "It is exactly 0.");
-  return make("p", {}, make("b", {}, `0, ${reason.kind}: `), reason.text, ".",
-    reason.change ? ` What would change it: ${reason.change}.` : "");
+  const cause = data.causes[cause_of_number(number)];
+  if (!cause || !cause_of_number(number)) return make("p", {}, "It is exactly 0.");
+  return make("p", {}, make("b", {}, `0, ${cause.kind}: `), cause.text, ".",
+    cause.change ? ` What would change it: ${cause.change}.` : "");
 }
 
 // ---- The walk: a chain of numbers from the loss down, each made of the next, through the selected one
