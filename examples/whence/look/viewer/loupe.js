@@ -1,7 +1,7 @@
 // View: one pair (i, j) under a loupe. Where positions are sums of gates, a gate can be moved; what hangs on it is
 // computed again, here, from the gates, z and the logits.
 import {
-  button, clamped, command_code, counted, draw, dress, format, make, note, on_keys, sum_of, svg_line, svg_text
+  button, clamped, command_code, counted, draw, format, make, note, on_keys, sum_of, svg_line, svg_text
 } from "./elements.js";
 import { state } from "./state.js";
 import { data, sheet_of, tokens, word_of } from "./data.js";
@@ -194,7 +194,7 @@ export function draw_loupe() {
   const row = loupe_row();
   if (!row) return stage.append(note(`No gates and positions recorded for ${place_words()}.`));
   const redraw = () => show_loupe(parts), parts = {
-    title: make("h3"), check: make("div"), slider_name: make("span"), value: make("output"),
+    title: make("h3"), check: make("div"), follows: make("div"), slider_name: make("span"), value: make("output"),
     slider: make("input", { type: "range", min: 0, max: 1, step: "any", "data-focus": "gate", "data-key": "gate",
       oninput: ({ target }) => set_gate(state.j, Number(target.value), redraw) }),
     charts: make("div", { class: "strips drag", tabindex: 0, role: "application", "data-focus": "gates",
@@ -202,19 +202,19 @@ export function draw_loupe() {
       onkeydown: on_keys((key) => gate_moves[key], (move) => move_gate(move, redraw)) }),
     side: make("div", { class: "loupe-side" }),
   };
-  const { title, check, slider_name, value, slider, charts, side } = parts;
+  const { title, check, follows, slider_name, value, slider, charts, side } = parts;
   const reset = button("as the engine has them", "reset", () => {
     hand.gates = null;
     redraw();
   });
   stage.append(title, check, make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset),
-    make("div", { class: "beside" }, charts, side));
+    follows, make("div", { class: "beside" }, charts, side));
   drag_gates(parts, redraw);
   of_selection(redraw);
 }
 
 function show_loupe(parts) {
-  const { title, check, charts, slider, slider_name, value, side } = parts;
+  const { title, check, follows, charts, slider, slider_name, value, side } = parts;
   const row = loupe_row(), gates = gates_now(row), now = moved(row, gates), seen = row.keys.includes(state.j);
   const place = `layer ${state.layer}, head ${state.head}${run_words()}`;
   title.replaceChildren("Query ", token_name(state.i), ", key ", token_name(state.j), `, ${place}`);
@@ -223,9 +223,9 @@ function show_loupe(parts) {
   slider.disabled = !seen;
   slider.value = gates[state.j];
   value.textContent = seen ? `${shown(gates[state.j])} (engine ${shown(row.gates[state.j])})` : "masked";
+  follows.replaceChildren(...[moved_words(row, now)].filter(Boolean));
   parts.gates = draw_staircase(charts, row, now);
-  side.replaceChildren();
-  dress(side, {}, loupe_facts(row, now, seen, side.clientWidth));
+  side.replaceChildren(...loupe_facts(row, now, seen, side.clientWidth));
 }
 
 function loupe_facts(row, now, seen, width) {
@@ -234,7 +234,7 @@ function loupe_facts(row, now, seen, width) {
   const { picture, facts } = z_curve(row, now, Math.max(320, width));
   const all = [...facts, ["score S, of the content", row.scores?.[state.j]], ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
   return [picture, facts_table("of this pair", "now", all.filter(([, each]) => each != null), { class: "facts" }),
-    note(slope_words(row, now.positions[state.j])), moved_words(row, now)];
+    note(slope_words(row, now.positions[state.j]))];
 }
 
 // The pattern is computed again, what stands behind it is not: there the gradient of the pattern says what follows.
