@@ -92,6 +92,8 @@ TEST_CASE("requires_grad wants floating leaves") {
   CHECK(message([&] { (void)requires_grad(x * x); }) ==
         "requires_grad: a result of multiply given; a leaf required; use detach() first");
   CHECK(message([] { (void)requires_grad(Tensor::arange(3)); }).find("requires_grad: leaf is i64") == 0);
+  CHECK(message([&] { set_gradient(x, Tensor::ones({2})); }).find("set_gradient: a gradient of f32 given for a leaf") ==
+        0);
   CHECK_FALSE(tracked(x.detach()));
   CHECK(tracked(requires_grad((x * x).detach())));
   CHECK(message([&] { (void)gradient(x * x); }) ==

@@ -3,6 +3,7 @@
 
 #include "autograd/check/gradcheck.h"
 #include "autograd/inspect/probe.h"
+#include "nn/decoding.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -197,6 +198,22 @@ TEST_CASE("sizes that do not fit are refused as bad input") {
   CHECK(refusal({.vocabulary = 5, .length = 4, .layers = 0}) == "transformer: layers 0 given; 1 or more required");
   CHECK(refusal({.vocabulary = 5, .length = 4, .heads = 0}) == "transformer: heads 0 given; 1 or more required");
   CHECK(refusal({.vocabulary = 5, .length = 4, .dim = -8}) == "transformer: dim -8 given; 1 or more required");
+  CHECK(refusal({.vocabulary = 5, .outputs = 3, .length = 4}) ==
+        "transformer: 3 outputs of a vocabulary of 5 given; tied logits have one per token of the vocabulary");
+  CHECK(message([] { const Norm norm(4, NormKind::rms, 0); }) ==
+        "Norm: epsilon 0 given; a finite number above 0 required");
+}
+
+TEST_CASE("what does not fit a decoding is refused, and changes nothing") {
+  const Transformer model(small("none"));
+  Decoding decoding(model, 4);
+  CHECK(message([&] { (void)decoding(Tensor::arange(2)); }).starts_with("decoding: tokens are [2]; "));
+  (void)decoding(random_tokens(2, 3, 5));
+  CHECK(message([&] { (void)decoding(random_tokens(1, 1, 5)); }) ==
+        "decoding: a batch of 1 given; 2 sequences required, as before");
+  CHECK(message([&] { (void)decoding(random_tokens(2, 2, 5)); }) ==
+        "decoding: 2 tokens given after 3; at most 1 more fit; ask for a larger capacity");
+  CHECK(decoding.length() == 3);
 }
 
 TEST_CASE("tokens that do not fit are refused") {

@@ -217,6 +217,13 @@ TEST_CASE("a mask is that of the facts: causal, padding, decoding, given by the 
   }
 }
 
+TEST_CASE("facts that contradict each other are refused") {
+  CHECK(error_text([] {
+    (void)Sequence::padded(Tensor::ones({2, 3}));
+  }).starts_with("sequence: present is f32 [2,3]; "));
+  CHECK(error_text([] { (void)Sequence::continued(4, 3, 6); }).starts_with("sequence: 4 tokens and 3 new ones with "));
+}
+
 TEST_CASE("a mask is made once for all copies of a sequence, and anew for other facts") {
   const Sequence sequence = Sequence::run(6), copy = sequence.on(Device::cpu());
   const Tensor mask = sequence.mask();
