@@ -565,7 +565,7 @@ def check_sums(browser, path, _):
     computed_equal(browser, ".sum .check")
 
 CHECKS = {"cope": (check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
-                   check_saving, check_phone), "equation5": (check_equation5,), "cdape": (check_heads, check_graph), "left": (check_sums,),
+                   check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
           "large": (check_some_rows,), "long": (check_long,)}
 
