@@ -112,8 +112,9 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   Transformer model(request.model());
   if (settings.preset == "mini" && !request.line().given("preset") && settings.from.empty() && !training.resume)
     std::cout << "sizes: a laptop's (" << study.mini() << ") where none are typed; --preset paper has the paper's\n";
+  const std::string executor = model.attention(0).explain();  // run.json has all of it
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
-            << model.attention(0).explain() << '\n'
+            << executor.substr(0, executor.find(" (")) << '\n'
             << placement.text << std::endl;
   for (const std::string& note : study.notes(model, training)) std::cout << "note: " << one_line(note) << std::endl;
 
