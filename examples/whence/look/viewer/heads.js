@@ -9,12 +9,12 @@ import { fitting_cell, map_figure, table_behind, values_readout } from "./map.js
 import { chart, dot, follow_strips, grid, index_axis, point_of, reach_of } from "./curves.js";
 import { draw_network, draw_sum, networks } from "./network.js";
 
-const lens_quantities = () =>
+const heads_quantities = () =>
   measured.filter((quantity) => quantity.scheme && letters_of(quantity).join(" ") === "h i j");
 
 // ---- The row of query i for all heads
 // Rows are heads, columns keys: the row of query i of each head's map.
-function lens_sheet(name) {
+function heads_sheet(name) {
   const of_head = (head) => sheet_of(name, "value", { ...state, head }, state.run);
   const sheets = run_shown().all.has(name) ? counted(run_shown().heads).map(of_head) : [];
   if (!sheets.length || sheets.some((each) => !each || each.rows <= state.i)) return null;
@@ -24,15 +24,15 @@ function lens_sheet(name) {
 }
 
 // Where key j stands on the axis, at its index, or at its distance from the query; and which key stands at j.
-const lens_place = (j) => state.over === "distance" ? state.i - j : j;
-function lens_points(sheet, head) {
-  const points = counted(sheet.columns).map((j) => ({ x: lens_place(j), y: value_at(sheet, head, j) }));
+const heads_place = (j) => state.over === "distance" ? state.i - j : j;
+function heads_points(sheet, head) {
+  const points = counted(sheet.columns).map((j) => ({ x: heads_place(j), y: value_at(sheet, head, j) }));
   return points.filter(({ y }) => Number.isFinite(y)).sort((one, other) => one.x - other.x);
 }
 
 const line_height = 15;
-function lens_chart(sheet, width) {
-  const heads = counted(sheet.rows), curves = heads.map((head) => lens_points(sheet, head));
+function heads_chart(sheet, width) {
+  const heads = counted(sheet.rows), curves = heads.map((head) => heads_points(sheet, head));
   const all = curves.flat(), xs = all.length ? all.map(({ x }) => x) : [0], y = reach_of(all.map((point) => point.y));
   const by_key = state.over !== "distance", x = by_key ? [0, sheet.columns - 1] : [Math.min(...xs), Math.max(...xs)];
   const height = Math.max(220, heads.length * line_height + 60);
@@ -40,16 +40,16 @@ function lens_chart(sheet, width) {
   const label = `${sheet.title} of query ${state.i} over ${axis}, ${sheet.rows} heads`;
   const frame = chart({ label, width, height, right: 118, top: 26, bottom: 40, x: [x[0] - 0.5, x[1] + 0.5], y });
   grid(frame, y);
-  lens_axis(frame, sheet, x, by_key);
+  heads_axis(frame, sheet, x, by_key);
   const line = draw("line", { class: "follow", y1: frame.top - 4, y2: frame.floor });
   frame.add(svg_text("title", frame.left, 14, sheet.title), line);
-  curves.forEach((points, head) => lens_curve(frame, points, head));
-  lens_labels(frame, curves);
-  frame.follow = (j) => dress(line, { x1: frame.x_of(lens_place(j)), x2: frame.x_of(lens_place(j)) });
+  curves.forEach((points, head) => heads_curve(frame, points, head));
+  heads_labels(frame, curves);
+  frame.follow = (j) => dress(line, { x1: frame.x_of(heads_place(j)), x2: frame.x_of(heads_place(j)) });
   return frame;
 }
 
-function lens_axis(frame, sheet, [low, high], by_key) {
+function heads_axis(frame, sheet, [low, high], by_key) {
   if (by_key) return index_axis(frame, sheet.column_labels, sheet.columns, word_of("j"));
   const step = frame.x_of(1) - frame.x_of(0), every = step >= 26 ? 1 : Math.ceil(26 / step / 5) * 5;
   for (const at of counted(high - low + 1).map((k) => low + k).filter((distance) => distance % every === 0)) {
@@ -60,7 +60,7 @@ function lens_axis(frame, sheet, [low, high], by_key) {
 
 // Dashes tell heads apart without their colours; there are seven colours and six dashes, so that pairs repeat late.
 const head_look = (head) => `curve c${head % 7} d${head % 6}${head === state.head ? " chosen" : ""}`;
-function lens_curve(frame, points, head) {
+function heads_curve(frame, points, head) {
   const path = points.map(({ x, y }, k) =>
     `${k && points[k - 1].x === x - 1 ? "L" : "M"}${point_of(frame, x, y)}`);
   frame.add(draw("path", { class: head_look(head), d: path.join("") }));
@@ -69,7 +69,7 @@ function lens_curve(frame, points, head) {
 }
 
 // At the end of its curve each head has a sample of its dashes and its last value; labels are moved apart.
-function lens_labels(frame, curves) {
+function heads_labels(frame, curves) {
   const ends = curves.map((points, head) => ({ head, end: points.at(-1) })).filter(({ end }) => end);
   const labels = ends.map(({ head, end }) => ({ head, end, y: frame.y_of(end.y) })).sort((a, b) => a.y - b.y);
   labels.forEach((label, k) => label.y = Math.max(label.y, k ? labels[k - 1].y + line_height : frame.top));
@@ -89,17 +89,17 @@ function lens_labels(frame, curves) {
 function draw_curves(container, sheets) {
   const across = stage.clientWidth >= 1150 ? sheets.length : 1;
   const width = clamped(Math.floor((stage.clientWidth - 16 * (across - 1)) / across), 300, 900);
-  const frames = sheets.map((each) => lens_chart(each, width));
+  const frames = sheets.map((each) => heads_chart(each, width));
   container.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
   container.replaceChildren(...frames.map(({ picture }, k) => make("div", {}, picture, table_behind(sheets[k]))));
   const { columns } = sheets[0];
-  return follow_strips(frames, (x) => lens_place(x) >= 0 && lens_place(x) < columns ? { j: lens_place(x) } : null,
+  return follow_strips(frames, (x) => heads_place(x) >= 0 && heads_place(x) < columns ? { j: heads_place(x) } : null,
     ({ j }) => Math.min(j, columns - 1));
 }
 
 // Left and right move the key as the axis has it, up and down the query.
-const lens_moves = { ArrowLeft: ["j", -1], ArrowRight: ["j", 1], ArrowUp: ["i", -1], ArrowDown: ["i", 1] };
-const press_lens = on_keys((key) => document.activeElement.closest("details") ? undefined : lens_moves[key],
+const moves = { ArrowLeft: ["j", -1], ArrowRight: ["j", 1], ArrowUp: ["i", -1], ArrowDown: ["i", 1] };
+const press_heads = on_keys((key) => document.activeElement.closest("details") ? undefined : moves[key],
   ([axis, by]) => {
     const side = axis === "j" && state.over === "distance" ? -1 : 1;
     choose({ [axis]: clamped(state[axis] + side * by, 0, tokens.length - 1) });
@@ -112,14 +112,14 @@ function heads_table(sheets) {
     { class: "heads" });
 }
 
-function draw_lens() {
+function draw_heads() {
   const names = [state.quantity, "scores", "logits"], title = make("h3"), told = note();
-  const curves = make("div", { class: "curves strips", tabindex: 0, role: "application", "data-focus": "lens",
-    onkeydown: press_lens, "aria-label": "rows of all heads: left and right move the key, up and down the query" });
+  const curves = make("div", { class: "curves strips", tabindex: 0, role: "application", "data-focus": "heads",
+    onkeydown: press_heads, "aria-label": "rows of all heads: left and right move the key, up and down the query" });
   const table = make("div"), cells = sheet_of(state.quantity, "value", state, state.run);
   stage.append(title, told, curves);
   of_selection(() => {
-    const sheets = names.map(lens_sheet).filter(Boolean);
+    const sheets = names.map(heads_sheet).filter(Boolean);
     title.replaceChildren("All heads of query ", token_name(state.i), `, layer ${state.layer}${run_words()}`);
     told.textContent = sheets.length && sheets[0].name === state.quantity
       ? "What is added, beside the scores before it and the logits after all is added. Arrow keys: left and right " +
@@ -137,13 +137,13 @@ function draw_lens() {
 }
 
 export const heads_view = {
-  key: "heads", title: "Heads", wants: () => !data.overview && lens_quantities().length > 0,
+  key: "heads", title: "Heads", wants: () => !data.overview && heads_quantities().length > 0,
   hint: "Look for heads whose curve bends where no other does: there the learned bias is one head\u2019s own.",
-  quantities: lens_quantities,
+  quantities: heads_quantities,
   controls: () => ["layer", "quantity", "over", "head"],
   readout(at) {
     const sheets = [state.quantity, "scores", "logits"].map((name) => sheet_of(name, "value", at, state.run));
     return values_readout(sheets.filter(Boolean), at);
   },
-  draw: draw_lens,
+  draw: draw_heads,
 };

@@ -1,4 +1,4 @@
-// Part of the view "lens": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
+// Part of the view "heads": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
 import { clamped, counted, folded, format, make, note, sum_of } from "./elements.js";
 import { followers, state } from "./state.js";
 import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of, value_at } from "./data.js";

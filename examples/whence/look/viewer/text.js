@@ -42,7 +42,7 @@ function shade(element, value, scale, range) {
   element.style.cssText = hidden ? "" : `background: ${line} rgb(${rgb}); color: ${ink}`;
 }
 
-function draw_reading() {
+function draw_text() {
   const title = make("h3"), list = make("div");
   const words = tokens.map((token, index) => make("span", { class: "word", role: "option", id: `word-${index}`,
     "data-index": index }, make("bdi", {}, token)));
@@ -132,5 +132,5 @@ export const text_view = {
       make("b", {}, shown(value)),
       ...(data.targets[index] == null ? [] : ["; wanted there: ", wanted(index)])];
   },
-  draw: draw_reading,
+  draw: draw_text,
 };
