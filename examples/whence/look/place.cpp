@@ -1,7 +1,6 @@
 #include "examples/whence/look/place.h"
 
 #include <map>
-#include <optional>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"

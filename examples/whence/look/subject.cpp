@@ -167,11 +167,12 @@ Subject of_task(const SubjectOptions& options, const RunRecord& record, const We
   return subject;
 }
 
-// The file to read: the one asked for, or what the run itself read, if that is one file and still there.
+// The file to read: the one asked for, or what the run itself read, if that is one file of text and still there.
 std::string text_file(const SubjectOptions& options, const RunRecord& record) {
   if (!options.text.empty()) return options.text;
   for (const char* option : {"validation-data", "data"})
-    if (const std::string file = option_of(record, option); fs::is_regular_file(file)) return file;
+    if (const std::string file = option_of(record, option); fs::is_regular_file(file) && !file.ends_with(".jsonl"))
+      return file;
   throw InputError(options.run,
       ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
       "required: what it is to read");

@@ -112,6 +112,8 @@ void declare_loaded_run(nb::module_& module) {
                 .dtype = dtype_named(dtype)};
           },
           "run"_a, "text"_a, "prompt"_a, "sample"_a, "length"_a, "step"_a, "untrained"_a, "dtype"_a)
+      .def("check",
+          [](const SubjectOptions& options) { (void)look::subject_of(options); })  // refuses what cannot be read
       .def("forward", &forward, "tokens"_a, "torch"_a);
   module.def("steps_of", [](const std::string& run) {
     std::vector<std::int64_t> steps;

@@ -96,13 +96,13 @@ def _rows(text, folder=None):
 
 def train(task: str, *, out: str, quiet: bool = False, **options: Any) -> Rows:
     """`whence train TASK`, whose options are the keywords: scheme="cope", steps=300, keep_best=True. A row for each test set."""
-    words = _options({"out": out, "quiet": True if quiet else None, **options})
+    words = _options({"out": out, "quiet": quiet, **options})
     return _rows(program("train", task, "--json", *words, quiet=quiet), out)
 
 
 def lab(task: str, *, out: str, set: dict | None = None, vary: dict | None = None, quiet: bool = False, **options: Any) -> Rows:
     """`whence lab TASK`: a grid of schemes and seeds. set={"steps": 300} gives options of train, vary={"dim": [32, 64]} axes."""
-    words = _options({"out": out, "quiet": True if quiet else None, **options})
+    words = _options({"out": out, "quiet": quiet, **options})
     words += [f"--set={' '.join(f'{name}={value}' for name, value in set.items())}"] if set else []
     words += [f"--vary={name}={','.join(map(str, values))}" for name, values in (vary or {}).items()]
     return _rows(program("lab", task, "--json", *words, quiet=quiet), out)
@@ -116,14 +116,11 @@ class Run:
 
     def __init__(self, run: str, step: int | None = None, dtype: str = "f32"):
         self.folder, self.step, self.dtype = str(run), step, dtype
-        self._looked_at()  # refuses what cannot be read
+        self._looked_at = functools.lru_cache(maxsize=2)(lambda **where: _whence.LookedAt(self._subject(**where)))
+        self._subject(length=1).check()
 
     def _subject(self, sample=0, prompt=None, text=None, length=0):
         return _whence.SubjectOptions(self.folder, str(text or ""), prompt or "", sample, length, self.step or 0, self.step == 0, self.dtype)
-
-    @functools.lru_cache(maxsize=2)
-    def _looked_at(self, **where):
-        return _whence.LookedAt(self._subject(**where))
 
     @property
     def steps(self) -> list[int]:

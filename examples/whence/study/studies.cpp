@@ -39,10 +39,6 @@ void require_fitting(const TrainRequest& request) {
   (void)Transformer(model);
 }
 
-}  // namespace
-
-namespace {
-
 // A lab says all that differs from the paper's sizes.
 std::unique_ptr<TrainRequest> request_of_lab(const std::string& study, std::vector<std::string> words) {
   words.insert(words.begin(), "--preset=paper");

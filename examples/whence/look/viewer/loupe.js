@@ -239,15 +239,14 @@ function loupe_facts(row, now, seen, width) {
 
 // The pattern is computed again, what stands behind it is not: there the gradient of the pattern says what follows.
 function moved_words(row, now) {
-  const gradient = sheet_of("pattern", "gradient", state, single_run());
-  const asks = predictions()[state.i];
-  if (now.gates === row.gates && asks) {
-    return make("p", { class: "moved" }, "With the engine\u2019s gates the model gives the wanted answer ", answer_name(asks.wanted[0]),
-      ` ${percent(asks.wanted[1])}. Drag one.`);
+  const gradient = sheet_of("pattern", "gradient", state, single_run()), here = predictions()[state.i];
+  if (now.gates === row.gates) {
+    return here && make("p", { class: "moved" }, "With the engine\u2019s gates the model gives the wanted answer ",
+      answer_name(here.wanted[0]), ` ${percent(here.wanted[1])}. Drag one.`);
   }
-  if (now.gates === row.gates || !gradient || !now.pattern) return null;
+  if (!gradient || !now.pattern) return null;
   const change = sum_of(row.keys.map((j) => (now.pattern[j] - row.pattern[j]) * gradient.cells[state.i * gradient.columns + j]));
-  const here = predictions()[state.i], count = asked().length;
+  const count = asked().length;
   const answer = here && state.layer === data.layers - 1
     ? [", and the wanted answer ", answer_name(here.wanted[0]), ` from ${percent(here.wanted[1])} to about ` +
         percent(clamped(here.wanted[1] * Math.exp(-change * count), 0, 1))] : [];

@@ -15,17 +15,17 @@ import { end_of, letter_width } from "./curves.js";
 
 const paths_of = (run) => run.paths.filter(({ layer }) => layer === state.layer);
 add_controls({ of: { text: "gradient of", options: () => paths_of(data).map(({ of }) => of) } });
-export const find_route = (run, name = state.of) => paths_of(run).find(({ of }) => of === name);
+export const paths_to = (run, name = state.of) => paths_of(run).find(({ of }) => of === name);
 
 // ---- Numbers
-function vector_of(route, path, at) {
-  const { offset, columns } = slice_of(letters_of(route), route.shape, at), from = offset + at.i * columns;
-  return decode(path, "value", route.bits).subarray(from, from + columns);
+function vector_of(found, path, at) {
+  const { offset, columns } = slice_of(letters_of(found), found.shape, at), from = offset + at.i * columns;
+  return decode(path, "value", found.bits).subarray(from, from + columns);
 }
 
 // Each path's part, its norm, and its share along the whole gradient: the shares add up to the whole's norm.
-export function split(route, at) {
-  const parts = route.paths.map((path) => ({ ...path, vector: vector_of(route, path, at) }));
+export function split(found, at) {
+  const parts = found.paths.map((path) => ({ ...path, vector: vector_of(found, path, at) }));
   const whole = Array.from(parts[0].vector, (_, k) => sum_of(parts.map(({ vector }) => vector[k])));
   const norm = norm_of(whole);
   const along = (vector) => norm > 0 ? sum_of(whole.map((value, k) => value * vector[k])) / norm : 0;
@@ -35,7 +35,7 @@ export function split(route, at) {
 const flow = { top: 30, bar: 14, side: 16, step: 18 };
 const least_slot = () => state.digits ? 190 : 150;
 
-function draw_bands(container, { parts, norm }, route) {
+function draw_bands(container, { parts, norm }, found) {
   const { open } = state, width = Math.max(container.clientWidth, parts.length * least_slot());
   const slot = (width - 2 * flow.side) / parts.length, most = sum_of(parts.map((part) => part.norm)) || 1;
   const labels = parts.map((part, index) => band_lines(part, letters_in(slot), index === open));
@@ -44,13 +44,13 @@ function draw_bands(container, { parts, norm }, route) {
   const scale = Math.min(0.55 * slot / largest, 0.9 * (width - 2 * flow.side) / most);
   const bars = { top: flow.top + flow.bar, floor: height - flow.top - flow.bar };
   const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", style: `min-width: ${width}px`,
-    "aria-label": `paths of the gradient of ${route.of}, from the loss down` });
+    "aria-label": `paths of the gradient of ${found.of}, from the loss down` });
   let from = (width - most * scale) / 2;
   const bar = (y, label, label_y) => [
     draw("rect", { class: "end-bar", x: from, y, width: Math.max(2, most * scale), height: flow.bar }),
     svg_text("title middle", width / 2, label_y, label)];
   picture.append(...bar(flow.top, "loss", flow.top - 10), ...bar(bars.floor,
-    `dLoss/d${route.of} of this token: norm ${shown(norm)}`, bars.floor + flow.bar + 18));
+    `dLoss/d${found.of} of this token: norm ${shown(norm)}`, bars.floor + flow.bar + 18));
   parts.forEach((part, index) => {
     const middle = flow.side + (index + 0.5) * slot, wide = part.norm * scale;
     picture.append(band(part,
@@ -125,34 +125,34 @@ export function signed_bar(share) {
 // Rows are paths, columns are tokens; of one run, or the difference of two.
 function paths_sheet(field) {
   const of_run = (run) => {
-    const route = find_route(run);
-    return route && counted(tokens.length).map((i) => split(route, { ...state, i }).parts.map((part) => part[field]));
+    const found = paths_to(run);
+    return found && counted(tokens.length).map((i) => split(found, { ...state, i }).parts.map((part) => part[field]));
   };
   const one = of_run(run_shown()), other = state.run === "difference" ? of_run(run_named("beside")) : null;
-  const route = find_route(run_shown()), names = route.paths.map(({ name }) => name);
+  const found = paths_to(run_shown()), names = found.paths.map(({ name }) => name);
   const what = field === "norm" ? "norm of each path" : "each path along the whole";
   const title = other ? `${what}: ${difference_words(state)}` : what;
   return sheet_made(names.length, tokens.length, (path, i) => one[i][path] - (other?.[i]?.[path] ?? 0), {
     row_axis: "w", column_axis: "t", row_labels: names, title, name: field,
-    note: `of dLoss/d${state.of}, ${route_place()}`,
+    note: `of dLoss/d${state.of}, ${paths_place()}`,
     scale: field === "norm" && !other ? "sequential" : "diverging" });
 }
 
-const route_place = () => place_words(find_route(run_shown()));
+const paths_place = () => place_words(paths_to(run_shown()));
 
 function draw_paths() {
-  const route = find_route(run_shown());
+  const found = paths_to(run_shown());
   const of_runs = state.run === "difference" ? [data, run_named("beside")] : [run_shown()];
-  const lacking = of_runs.find((run) => !find_route(run));
+  const lacking = of_runs.find((run) => !paths_to(run));
   if (lacking) return stage.append(note(`No paths recorded for layer ${state.layer}, ${lacking.label}.`));
   const title = make("h3"), bands = make("div", { class: "bands scroll" }), table = make("div");
-  const sum = make("b", {}, `The paths add up to autograd\u2019s gradient to ${format(route.difference, 2)}.`);
+  const sum = make("b", {}, `The paths add up to autograd\u2019s gradient to ${format(found.difference, 2)}.`);
   const widths = "Widths are norms. Paths may point apart, so norms need not add up; what lies along the whole does. ";
   stage.append(title, bands, make("p", {}, widths, sum), table);
   of_selection(() => {
-    const parts = split(route, state);
-    title.replaceChildren(`How the gradient came to ${route.of} of token `, token_name(state.i), `, ${route_place()}`);
-    draw_bands(bands, parts, route);
+    const parts = split(found, state);
+    title.replaceChildren(`How the gradient came to ${found.of} of token `, token_name(state.i), `, ${paths_place()}`);
+    draw_bands(bands, parts, found);
     table.replaceChildren(paths_table(parts));
   });
   const room = stage.clientWidth - 130, cell = clamped(Math.floor(room / tokens.length), 3, 26);
@@ -164,10 +164,10 @@ export const paths_view = {
   hint: "Each band is a path by which the gradient came from the loss. Look for one that points against the whole.",
   controls: () => ["layer", "head", "of"],
   readout(at) {
-    const route = find_route(run_shown());
-    if (!route) return [route_place()];
-    return [route_place(), ", token ", token_name(at.i), ":",
-      ...split(route, at).parts.flatMap(({ name, norm }) => reading(name, shown(norm)))];
+    const found = paths_to(run_shown());
+    if (!found) return [paths_place()];
+    return [paths_place(), ", token ", token_name(at.i), ":",
+      ...split(found, at).parts.flatMap(({ name, norm }) => reading(name, shown(norm)))];
   },
   draw: draw_paths,
 };

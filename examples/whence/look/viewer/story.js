@@ -1,16 +1,16 @@
-// View: one token's story in steps, each with a sentence, a picture and something to try. No step is of one scheme: they
-// take what a scheme registers of its quantities, in its order.
-import { button, clamped, counted, format, make, table_of } from "./elements.js";
+// View: one token's story in steps, each with a sentence, a picture and something to try. Steps take what a scheme
+// registers of its quantities, in its order; where these are gates and positions, as in CoPE, the loupe tells of them.
+import { button, clamped, counted, format, make, table_of, unique } from "./elements.js";
 import { state } from "./state.js";
 import {
-  besides, data, decode, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
+  besides, data, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
 } from "./data.js";
 import { cause_bar, one_share } from "./colour.js";
-import { number_cell, of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
+import { of_selection, place_words, shown, single_run, stage, token_name, update } from "./frame.js";
 import { place_of } from "./map.js";
-import { row_of, row_strips } from "./curves.js";
+import { row_strips } from "./curves.js";
 import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
-import { find_route, signed_bar, split } from "./paths.js";
+import { paths_to, signed_bar, split } from "./paths.js";
 import { draw_loupe, loupe_view } from "./loupe.js";
 
 // ---- What there is to tell of
@@ -32,7 +32,7 @@ const largest_keys = (sheet, count = 3) => counted(sheet.columns).filter((j) => 
   .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)))
   .slice(0, count);
 
-// ---- Steps: a title, and what is drawn below it, anew at every selection. `try` says what to do, `to` where.
+// ---- Steps: a title, and what is drawn below it, anew at every selection. `tries` says what to do, `to` where.
 function row_picture(sheets) {
   const strips = make("div", { class: "strips" }), shown_sheets = sheets.filter(Boolean);
   if (!shown_sheets.length) return [strips, null];
@@ -90,7 +90,7 @@ const pairs = {
   title: () => first_of_scheme().name === "gates" ? "Which tokens this head counts" : "What this head makes of each token",
   tells() {
     const sheet = value_sheet(first_of_scheme());
-    return [`${about(first_of_scheme())} For the query `, token_name(state.i), `, ${place_words()}, it is largest at `,
+    return [`${about(first_of_scheme())} For the query `, token_name(state.i), `, ${place_words()}, its largest sizes are at `,
       ...key_words(sheet ? largest_keys(sheet) : []), "."];
   },
   tries: "Choose other heads above: does each count, or near, something of its own?",
@@ -103,7 +103,7 @@ const position = {
   title: () => loupe_view.wants() ? "The position that comes out, and what it adds" : "What it adds to the score",
   tells() {
     const sheet = value_sheet(last_of_scheme()), at = sheet && value_at(sheet, state.i, state.j);
-    const p = value_sheet(attention("positions") ?? null), z = measured.find(({ name }) => name === "z");
+    const p = value_sheet(attention("positions")), z = measured.find(({ name }) => name === "z");
     const where = p && value_at(p, state.i, state.j), low = Math.floor(where ?? 0), share = (where ?? 0) - low;
     const between = where != null && z ? `From key to query the gates add up to position ${format(where, 3)}: ` +
       (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ${percent(share)}. `
@@ -112,9 +112,8 @@ const position = {
   },
   tries: "Click another key in the picture: how far away is it, and what does that add?",
   to: ["Heads", () => ({ view: "heads", quantity: last_of_scheme().name })],
-  picture: () => row_picture(unique_sheets([attention("positions"), last_of_scheme()])),
+  picture: () => row_picture(unique([attention("positions"), last_of_scheme()]).map(value_sheet)),
 };
-const unique_sheets = (quantities) => [...new Set(quantities.filter(Boolean))].map(value_sheet);
 
 const attends = {
   wants: () => attention("pattern") && !loupe_view.wants(),
@@ -129,19 +128,19 @@ const attends = {
   picture: () => row_picture([value_sheet(attention("logits")), value_sheet(attention("pattern"))]),
 };
 
-const route = () => find_route(run_shown(), "q");
+const to_query = () => paths_to(run_shown(), "q");
 const paths = {
-  wants: () => route()?.paths.length,
+  wants: () => to_query()?.paths.length,
   title: () => "Where its gradient comes from",
   tells() {
-    const { parts } = split(route(), state), first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
+    const { parts } = split(to_query(), state), first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
     return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), `, comes down by ${parts.length} paths, most of it ` +
       `by ${first.name}. A share is what a path has along the whole: together they are 100 %, and one that pulls against it is negative.`];
   },
   tries: "Choose another head: which learns by its gates, which by its content?",
   to: ["Paths", () => ({ view: "paths", of: "q" })],
   picture() {
-    const { parts, norm } = split(route(), state), reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
+    const { parts, norm } = split(to_query(), state), reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
     return [table_of(["path", "share", ""], parts.map(({ name, along }) => [make("th", { scope: "row" }, name),
       make("td", { class: "n" }, norm > 0 ? percent(along / norm) : "0 %"), make("td", {}, signed_bar(along / reach))]))];
   },
