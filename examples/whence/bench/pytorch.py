@@ -22,6 +22,7 @@ silence = os.open(os.devnull, os.O_WRONLY)  # its warnings; what fails is answer
 os.dup2(silence, 1)
 os.dup2(silence, 2)
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+PRECISIONS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 KINDS = {"f32": torch.float32, "i64": torch.int64}
 
 
@@ -47,6 +48,24 @@ def status(key):
     """Of this process in MiB: VmRSS now, VmHWM at its highest."""
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))
+
+
+def on_gpu():
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def wait():
+    if on_gpu():
+        torch.cuda.synchronize()
+
+
+def timed(function):
+    """What it returns, and its milliseconds."""
+    wait()
+    start = time.perf_counter()
+    found = function()
+    wait()
+    return found, (time.perf_counter() - start) * 1e3
 
 
 class Formulas:
@@ -136,18 +155,13 @@ class Attention:
         return self.attend(x["q"], x["k"], x["v"], score_mod=score, block_mask=self.block_mask)
 
     def run(self):
+        backward = None
         with torch.set_grad_enabled(self.has_backward):
             inputs = self.leaves if self.has_backward else {name: tensor.detach() for name, tensor in self.leaves.items()}
-            wait()
-            start = time.perf_counter()
-            self.output = self.function(inputs)
-            wait()
-            middle = time.perf_counter()
+            self.output, forward = timed(lambda: self.function(inputs))
             if self.has_backward:
-                self.gradients = torch.autograd.grad(self.output, list(self.leaves.values()), self.cotangent)
-                wait()
-        end = time.perf_counter()
-        return {"forward_ms": (middle - start) * 1e3, "backward_ms": (end - middle) * 1e3 if self.has_backward else None}
+                self.gradients, backward = timed(lambda: torch.autograd.grad(self.output, list(self.leaves.values()), self.cotangent))
+        return {"forward_ms": forward, "backward_ms": backward}
 
     def forget(self):
         self.output = self.gradients = None
@@ -163,25 +177,15 @@ class Attention:
         return named
 
 
-class Step:
-    """Training steps of a pre-norm transformer: scaled_dot_product_attention wherever the scheme allows it, fused AdamW, autocast for 16 bits."""
+class Model:
+    """A pre-norm transformer; attention(q, k, v, layer, begin) is that of its kind."""
 
-    def __init__(self, request, tensors):
-        self.device, self.layers, self.heads = request["device"], request["layers"], request["heads"]
-        self.storage = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[request["precision"]]
-        self.tokens, self.targets = (tensors.pop(name).to(self.device) for name in ("tokens", "targets"))
-        self.p = {name: tensor.to(self.device).requires_grad_() for name, tensor in tensors.items()}
-        self.dim = self.p["embedding.weight"].shape[1]
-        length = self.tokens.shape[1]
-        self.scheme = request["scheme"]
-        self.formulas = Formulas(self.scheme, self.heads, length, self.dim // self.heads, self.device)
-        fused = self.scheme in ("none", "absolute", "rope", "alibi", "kerple")
-        self.attend = self.formulas.sdpa if fused else self.formulas.composed
-        self.loss_of = torch.compile(self.loss, dynamic=False) if request["way"] == "compile" else self.loss
-        self.optimizer = torch.optim.AdamW(self.p.values(), lr=3e-4, weight_decay=0.1, fused=True)
-        self.scaler = torch.amp.GradScaler(self.device, enabled=request["precision"] == "f16")
-        loss = self.scaled()
-        self.first = [("loss", loss)] + [("gradient of " + name, x.grad.clone()) for name, x in self.p.items()]
+    def __init__(self, request, tensors, trained):
+        self.device, self.layers, self.heads, self.scheme = (request[name] for name in ("device", "layers", "heads", "scheme"))
+        self.tokens = tensors.pop("tokens").to(self.device)
+        self.p = {name: tensor.to(self.device).requires_grad_(trained) for name, tensor in tensors.items()}
+        self.dim, self.length = self.p["embedding.weight"].shape[1], self.tokens.shape[1]
+        self.formulas = Formulas(self.scheme, self.heads, self.length, self.dim // self.heads, self.device)
 
     def linear(self, x, name):
         return F.linear(x, self.p[name + ".weight"], self.p[name + ".bias"])
@@ -189,96 +193,93 @@ class Step:
     def norm(self, x, name):
         return F.layer_norm(x, (self.dim,), self.p[name + ".weight"], self.p[name + ".bias"])
 
-    def attention(self, x, path):
-        b, t, _ = x.shape
-        named = {name: self.linear(x, path + long).view(b, t, self.heads, -1).transpose(1, 2)
-                 for name, long in (("q", "query"), ("k", "key"), ("v", "value"))}
-        own = path + "position."
-        named |= {name[len(own):]: tensor for name, tensor in self.p.items() if name.startswith(own)}
-        return self.linear(self.attend(named).transpose(1, 2).reshape(b, t, -1), path + "output")
-
-    def loss(self):
-        x = F.embedding(self.tokens, self.p["embedding.weight"])
+    def logits(self, begin, end):
+        """Of the tokens from `begin` to `end`."""
+        x = F.embedding(self.tokens[:, begin:end], self.p["embedding.weight"])
         if self.scheme == "absolute":
-            x = x + self.p["position.table"][:x.shape[1]]
+            x = x + self.p["position.table"][begin:end]
         for layer in range(self.layers):
             path = f"blocks.{layer}."
-            x = x + self.attention(self.norm(x, path + "norm1"), path + "attention.")
+            normed = self.norm(x, path + "norm1")
+            q, k, v = (self.linear(normed, f"{path}attention.{name}").view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+                       for name in ("query", "key", "value"))
+            attended = self.attention(q, k, v, layer, begin).transpose(1, 2).reshape(x.shape)
+            x = x + self.linear(attended, path + "attention.output")
             x = x + self.linear(F.gelu(self.linear(self.norm(x, path + "norm2"), path + "mlp.in"), approximate="tanh"), path + "mlp.out")
-        logits = F.linear(self.norm(x, "norm"), self.p["embedding.weight"])
-        return F.cross_entropy(logits.flatten(0, 1).float(), self.targets.flatten())
+        return F.linear(self.norm(x, "norm"), self.p["embedding.weight"])
 
-    def scaled(self):
+
+class Step(Model):
+    """Training steps: scaled_dot_product_attention wherever the scheme allows it, fused AdamW, autocast for 16 bits."""
+
+    def __init__(self, request, tensors):
+        self.targets = tensors.pop("targets").to(request["device"])
+        super().__init__(request, tensors, trained=True)
+        self.storage = PRECISIONS[request["precision"]]
+        fused = self.scheme in ("none", "absolute", "rope", "alibi", "kerple")
+        self.attend = self.formulas.sdpa if fused else self.formulas.composed
+        self.loss_of = torch.compile(self.loss, dynamic=False) if request["way"] == "compile" else self.loss
+        self.optimizer = torch.optim.AdamW(self.p.values(), lr=3e-4, weight_decay=0.1, fused=True)
+        self.scaler = torch.amp.GradScaler(self.device, enabled=request["precision"] == "f16")
+        loss = self.forward()
+        self.scaler.scale(loss).backward()
+        self.first = [("loss", loss)] + [("gradient of " + name, x.grad.clone()) for name, x in self.p.items()]
+
+    def attention(self, q, k, v, layer, begin):
+        own = f"blocks.{layer}.attention.position."
+        return self.attend({"q": q, "k": k, "v": v} | {name[len(own):]: tensor for name, tensor in self.p.items() if name.startswith(own)})
+
+    def loss(self):
+        return F.cross_entropy(self.logits(0, self.length).flatten(0, 1).float(), self.targets.flatten())
+
+    def forward(self):
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast(self.device, dtype=self.storage, enabled=self.storage != torch.float32):
-            loss = self.loss_of()
-        wait()
-        self.middle = time.perf_counter()
-        self.scaler.scale(loss).backward()
-        return loss
+            return self.loss_of()
 
-    def run(self):
-        wait()
-        start = time.perf_counter()
-        loss = self.scaled()
+    def learn(self, loss):
+        self.scaler.scale(loss).backward()
         self.scaler.unscale_(self.optimizer)
         torch.nn.utils.clip_grad_norm_(self.p.values(), 1.0)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         loss.item()
-        wait()
-        return {"forward_ms": (self.middle - start) * 1e3, "backward_ms": (time.perf_counter() - self.middle) * 1e3}
+
+    def run(self):
+        loss, forward = timed(self.forward)
+        return {"forward_ms": forward, "backward_ms": timed(lambda: self.learn(loss))[1]}
 
     def results(self):
         found, self.first = self.first, None
         return found
 
 
-class Decode:
-    """Tokens one by one through a pre-norm transformer, with keys and values of earlier ones kept in place."""
+class Decode(Model):
+    """Tokens one by one, with keys and values of earlier ones kept in place."""
 
     def __init__(self, request, tensors):
-        self.device, self.layers, self.heads, self.prompt = request["device"], request["layers"], request["heads"], request["prompt"]
-        self.tokens = tensors.pop("tokens").to(self.device)
-        self.p = {name: tensor.to(self.device) for name, tensor in tensors.items()}
-        self.dim, length = self.p["embedding.weight"].shape[1], self.tokens.shape[1]
-        self.scheme = request["scheme"]
+        super().__init__(request, tensors, trained=False)
         if self.scheme not in ("none", "absolute", "alibi"):
             raise ValueError(f"no peer for decoding with {self.scheme}")
-        self.alibi = Formulas("alibi", self.heads, length, self.dim // self.heads, self.device).alibi
-        self.kept = torch.zeros(2, self.layers, 1, self.heads, length, self.dim // self.heads, device=self.device)
+        self.prompt = request["prompt"]
+        self.kept = torch.zeros(2, self.layers, 1, self.heads, self.length, self.dim // self.heads, device=self.device)
 
-    linear, norm = Step.linear, Step.norm
-
-    def attention(self, x, layer, begin):
-        end, path = begin + x.shape[1], f"blocks.{layer}.attention."
-        q, k, v = (self.linear(x, path + name).view(1, end - begin, self.heads, -1).transpose(1, 2) for name in ("query", "key", "value"))
+    def attention(self, q, k, v, layer, begin):
+        end = begin + q.shape[2]
         self.kept[0, layer, :, :, begin:end], self.kept[1, layer, :, :, begin:end] = k, v
-        mask = torch.zeros(end - begin, end, device=self.device).masked_fill_(torch.ones(end - begin, end, device=self.device).triu(begin + 1).bool(), -math.inf)
+        mask = self.formulas.mask[begin:end, :end]
         if self.scheme == "alibi":
-            mask = mask + self.alibi[:, :, begin:end, :end]
-        y = F.scaled_dot_product_attention(q, self.kept[0, layer, :, :, :end], self.kept[1, layer, :, :, :end], attn_mask=mask)
-        return self.linear(y.transpose(1, 2).reshape(1, end - begin, -1), path + "output")
+            mask = mask + self.formulas.alibi[:, :, begin:end, :end]
+        return F.scaled_dot_product_attention(q, self.kept[0, layer, :, :, :end], self.kept[1, layer, :, :, :end], attn_mask=mask)
 
-    def logits(self, begin, end):
-        x = F.embedding(self.tokens[:, begin:end], self.p["embedding.weight"])
-        if self.scheme == "absolute":
-            x = x + self.p["position.table"][begin:end]
-        for layer in range(self.layers):
-            path = f"blocks.{layer}."
-            x = x + self.attention(self.norm(x, path + "norm1"), layer, begin)
-            x = x + self.linear(F.gelu(self.linear(self.norm(x, path + "norm2"), path + "mlp.in"), approximate="tanh"), path + "mlp.out")
-        return F.linear(self.norm(x, "norm"), self.p["embedding.weight"])
+    def decode(self):
+        for at in range(self.prompt, self.length):
+            self.last = self.logits(at, at + 1)
 
     def run(self):
         with torch.inference_mode():
             self.logits(0, self.prompt)
-            wait()
-            start = time.perf_counter()
-            for at in range(self.prompt, self.tokens.shape[1]):
-                self.last = self.logits(at, at + 1)
-            wait()
-        return {"forward_ms": (time.perf_counter() - start) * 1e3}
+            return {"forward_ms": timed(self.decode)[1]}
 
     def results(self):
         return [("logits", self.last)]
@@ -300,7 +301,7 @@ class Op:
     }
 
     def __init__(self, request, tensors):
-        storage = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[request["precision"]]
+        storage = PRECISIONS[request["precision"]]
         there = {name: tensor.to(request["device"], storage if tensor.is_floating_point() else tensor.dtype) for name, tensor in tensors.items()}
         self.cotangent = there.pop("cotangent")
         self.inputs = [tensor.requires_grad_() if tensor.is_floating_point() else tensor for tensor in there.values()]
@@ -308,17 +309,15 @@ class Op:
         function = self.FUNCTIONS[request["op"]]
         self.function = torch.compile(function, dynamic=False) if request["way"] == "compile" else function
 
+    def forward(self):
+        self.output = self.function(*self.inputs)
+
+    def backward(self):
+        self.gradients = torch.autograd.grad(self.output, self.leaves, self.cotangent.to(self.output.dtype), retain_graph=True)
+
     def run(self, series=5):
-        wait()
-        start = time.perf_counter()
-        for _ in range(series):
-            self.output = self.function(*self.inputs)
-        wait()
-        middle = time.perf_counter()
-        for _ in range(series):
-            self.gradients = torch.autograd.grad(self.output, self.leaves, self.cotangent.to(self.output.dtype), retain_graph=True)
-        wait()
-        return {"forward_ms": (middle - start) * 1e3 / series, "backward_ms": (time.perf_counter() - middle) * 1e3 / series}
+        of_series = [timed(lambda: [each() for _ in range(series)])[1] / series for each in (self.forward, self.backward)]
+        return dict(zip(("forward_ms", "backward_ms"), of_series))
 
     def results(self):
         return [("output", self.output)] + [(f"gradient of input {k}", gradient) for k, gradient in enumerate(self.gradients)]
@@ -328,15 +327,10 @@ BENCHES = {"attention": Attention, "decode": Decode, "step": Step, "ops": Op}
 work = None
 
 
-def wait():
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
-
-
 def measured_peak():
     """MiB of one run above its operands, after what PyTorch and its compiler keep was given back as far as it can be."""
     work.forget()
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if on_gpu():
         torch.cuda.reset_peak_memory_stats()
         base = torch.cuda.memory_allocated()
         work.run()

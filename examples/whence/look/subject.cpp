@@ -147,22 +147,45 @@ void give_sequence(Subject& subject, const TransformerOptions& model, const Numb
   subject.facts.emplace_back("tokens", std::to_string(inputs.size()));
 }
 
-Subject of_task(const SubjectOptions& options, const RunRecord& record, const Weights& weights) {
-  if (!options.text.empty() || !options.prompt.empty())
-    throw InputError(options.text.empty() ? "--prompt" : "--text", ": given with a run of ", record.subject,
-        ", which knows its own symbols alone; a run of train lm required, or --task-sample");
-  RecordedTask recorded;
-  std::unique_ptr<Transformer> model;
-  try {
-    recorded = recorded_task(record);
-    require_room_for(recorded.model, options.run + "/run.json", weights.file());
-    model = std::make_unique<Transformer>(recorded.model);
-  } catch (const FileError&) { throw; } catch (const InputError& unfit) {
-    throw FileError(options.run, "/run.json: ", unfit.what());
+// A run's model with the weights that are asked for, and what it takes to make its sequences.
+struct LoadedRun {
+  RunRecord record;
+  std::shared_ptr<Transformer> model;
+  std::string label;                     // of its weights
+  RecordedTask task;                     // of a task
+  language::TokeniserPointer tokeniser;  // of a language model
+};
+
+LoadedRun load_run(const SubjectOptions& options) {
+  LoadedRun run{read_record(options.run), nullptr, "step 0", {}, nullptr};
+  const Weights weights = weights_of(options);
+  if (run.record.subject == "lm") {
+    language::SavedModel saved = language::language_model_without_weights(options.run);
+    run.model = std::move(saved.model), run.tokeniser = std::move(saved.tokeniser);
+  } else {
+    try {
+      run.task = recorded_task(run.record);
+      require_room_for(run.task.model, options.run + "/run.json", weights.file());
+      run.model = std::make_shared<Transformer>(run.task.model);
+    } catch (const FileError&) { throw; } catch (const InputError& unfit) {
+      throw FileError(options.run, "/run.json: ", unfit.what());
+    }
   }
+  if (options.untrained)
+    run.model->initialise(parse_number<std::uint64_t>(option_of(run.record, "seed")).value_or(0));  // as train did
+  else
+    load(weights, *run.model, options.accept_damaged), run.label = weights.when;
+  run.model->to(options.dtype);
+  return run;
+}
+
+Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
+  if (!options.text.empty() || !options.prompt.empty())
+    throw InputError(options.text.empty() ? "--prompt" : "--text", ": given with a run of ", run.record.subject,
+        ", which knows its own symbols alone; a run of train lm required, or --task-sample");
   Subject subject =
-      task_subject(std::move(model), *recorded.task, recorded.seed, options.sample + options.skip, options.length);
-  const tasks::TaskInfo& info = tasks::find_task(record.subject);
+      task_subject(run.model, *run.task.task, run.task.seed, options.sample + options.skip, options.length);
+  const tasks::TaskInfo& info = tasks::find_task(run.record.subject);
   subject.asks = info.rule.empty() ? to_text(info.title, ".") : info.rule;
   return subject;
 }
@@ -178,16 +201,15 @@ std::string text_file(const SubjectOptions& options, const RunRecord& record) {
       "required: what it is to read");
 }
 
-Subject of_language(const SubjectOptions& options, const RunRecord& record) {
+Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() && !options.prompt.empty())
     throw InputError("--prompt: given with --text; one of them required");
-  const std::string place = options.prompt.empty() ? text_file(options, record) : "--prompt";
-  language::SavedModel saved = language::language_model_without_weights(options.run);
+  const std::string place = options.prompt.empty() ? text_file(options, run.record) : "--prompt";
   const std::string text = options.prompt.empty() ? read_file(place) : options.prompt;
-  const std::int64_t length = options.length > 0 ? options.length : saved.model->options().length;
+  const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
   language::TokenIds ids;
   try {
-    (void)saved.tokeniser->encode_part(text, ids);
+    (void)run.tokeniser->encode_part(text, ids);
   } catch (const language::UnfitText& unfit) { throw FileError(place, ": ", unfit.what()); }
   const auto skip = static_cast<std::size_t>(options.skip);
   if (ids.size() < skip + 2)
@@ -195,9 +217,9 @@ Subject of_language(const SubjectOptions& options, const RunRecord& record) {
         skip > 0 ? to_text(": it is read from token ", skip, " on") : "");
   const auto begin = ids.begin() + options.skip, end = begin + std::min<std::ptrdiff_t>(length, ids.end() - begin - 1);
   Subject subject;
-  subject.model = std::move(saved.model);
+  subject.model = run.model;
   const auto text_of = [&](std::int64_t token) {
-    return readable(saved.tokeniser->token(static_cast<language::TokenId>(token)));
+    return readable(run.tokeniser->token(static_cast<language::TokenId>(token)));
   };
   give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
   subject.asks = "A text; after each token the next one is asked.";
@@ -293,18 +315,12 @@ Subject of_scheme(const SubjectOptions& options) {
 }
 
 Subject of_run(const SubjectOptions& options) {
-  const RunRecord record = read_record(options.run);
-  const Weights weights = weights_of(options);
-  Subject subject = record.subject == "lm" ? of_language(options, record) : of_task(options, record, weights);
-  if (options.untrained)
-    subject.model->initialise(parse_number<std::uint64_t>(option_of(record, "seed")).value_or(0));  // as train did
-  else
-    load(weights, *subject.model, options.accept_damaged);
-  subject.model->to(options.dtype);
-  subject.label = options.untrained ? "step 0" : weights.when;
-  subject.title = to_text(subject.model->scheme(), record.subject == "lm" ? " on text" : " on " + record.subject);
+  const LoadedRun run = load_run(options);
+  Subject subject = run.tokeniser ? of_language(options, run) : of_task(options, run);
+  subject.label = run.label;
+  subject.title = to_text(run.model->scheme(), run.tokeniser ? " on text" : " on " + run.record.subject);
   subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", subject.label}});
-  if (const std::string precision = option_of(record, "precision"); !precision.empty() && precision != "f32")
+  if (const std::string precision = option_of(run.record, "precision"); !precision.empty() && precision != "f32")
     subject.facts.emplace_back("trained in", precision + ", shown in " + to_string(options.dtype));
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;
@@ -370,6 +386,10 @@ std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& 
 }
 
 bool begins_at_random(const std::string& run) { return option_of(read_record(run), "weights-of").empty(); }
+
+std::shared_ptr<Transformer> model_of(const SubjectOptions& options) {
+  return is_folder(options.run) ? load_run(options).model : of_scheme(options).model;
+}
 
 Subject subject_of(const SubjectOptions& options) {
   Subject subject = is_folder(options.run) ? of_run(options) : of_scheme(options);

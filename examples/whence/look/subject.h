@@ -77,6 +77,9 @@ struct Subject {
 // Whether a run's first weights are drawn by its seed, and not those of another run.
 [[nodiscard]] bool begins_at_random(const std::string& run);
 
+// The model alone, whatever it is to read. InputError as below.
+[[nodiscard]] std::shared_ptr<Transformer> model_of(const SubjectOptions& options);
+
 // InputError when the run cannot be read, is damaged, or does not have what is asked for.
 [[nodiscard]] Subject subject_of(const SubjectOptions& options);
 

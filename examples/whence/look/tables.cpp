@@ -14,6 +14,11 @@ std::string percent(index_t part, index_t whole) {
   return whole ? fixed(100 * static_cast<double>(part) / static_cast<double>(whole), 1) : "-";
 }
 
+std::vector<std::string> header_of(std::vector<std::string> header, const std::set<Stop>& stops) {
+  for (const Stop stop : stops) header.push_back(to_text(to_string(stop), " %"));
+  return header;
+}
+
 }  // namespace
 
 SafetensorsFile tensors_of(const Inspection& inspection) {
@@ -58,9 +63,7 @@ Table causes_of(const Inspection& inspection) {
   for (const Shares& shares : all)
     for (const auto& [stop, count] : inspection.by_stop(shares)) stops.insert(stop);
   stops.erase(Stop::nothing);
-  std::vector<std::string> header{"layer", "quantity", "head", "entries", "zero %"};
-  for (const Stop stop : stops) header.push_back(to_text(to_string(stop), " %"));
-  Table table(header);
+  Table table(header_of({"layer", "quantity", "head", "entries", "zero %"}, stops));
   for (const Shares& shares : all) {
     std::vector<std::string> cells{std::to_string(shares.quantity->layer), shares.quantity->name,
         shares.head < 0 ? "-" : std::to_string(shares.head), std::to_string(shares.count),
@@ -89,9 +92,7 @@ Table causes_in_short(const Inspection& inspection) {
     for (const Stop none : {Stop::masked, Stop::nothing}) by_stop.erase(none);
     for (const auto& [stop, count] : by_stop) row->by[stop] += count, stops.insert(stop);
   }
-  std::vector<std::string> header{"quantity", "zero %"};
-  for (const Stop stop : stops) header.push_back(to_text(to_string(stop), " %"));
-  Table table(header);
+  Table table(header_of({"quantity", "zero %"}, stops));
   for (const Row& row : rows) {
     if (row.by.empty()) continue;
     std::vector<std::string> cells{row.quantity, percent(std::max<index_t>(row.zeros, 0), row.entries)};

@@ -1,6 +1,9 @@
 #include "examples/whence/python/loaded_run.h"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "autograd/recording.h"
@@ -18,56 +21,45 @@ namespace {
 using look::Inspection, look::Subject, look::SubjectOptions;
 
 // One sequence that the model read, with everything that the pass computed.
-class LookedAt {
- public:
+struct LookedAt {
   explicit LookedAt(const SubjectOptions& options) {
     const nb::gil_scoped_release unlocked;
-    subject_ = look::subject_of(options);
-    inspection_ = std::make_unique<Inspection>(subject_);
+    subject = look::subject_of(options);
+    inspection = std::make_unique<Inspection>(subject);
   }
 
-  double loss() const { return inspection_->loss(); }
-  const std::vector<std::string>& tokens() const { return subject_.texts; }
-
-  // Of each token, (wanted, its probability, loss, [(answer, probability), ...]), or None.
-  nb::list predictions() const {
-    nb::list all;
-    for (const auto& each : subject_.predictions()) {
-      if (!each) {
-        all.append(nb::none());
-        continue;
-      }
-      nb::list likeliest;
-      for (const auto& answer : each->likeliest) likeliest.append(nb::make_tuple(answer.text, answer.probability));
-      all.append(nb::make_tuple(each->wanted.text, each->wanted.probability, each->loss, likeliest));
-    }
-    return all;
-  }
-
-  // name -> (value, gradient or None), quantities in the order in which they came and then the parameters.
-  nb::dict trace(bool of_torch) const {
-    Results results(of_torch);
-    nb::dict all;
-    for (const auto* group : {&inspection_->quantities(), &inspection_->parameters()})
-      for (const look::Quantity& quantity : *group)
-        all[quantity.path.c_str()] = nb::make_tuple(
-            results(quantity.value), quantity.gradient.defined() ? results(quantity.gradient) : nb::none());
-    return all;
-  }
-
-  std::string explain(const std::string& number) const { return look::explained(*inspection_, number); }
-  std::string causes() const { return look::causes_of(*inspection_).json(); }
-  std::string paths() const { return look::paths_table(*inspection_).json(); }
-  nb::tuple edit(const std::string& change) const {
-    const look::EditOutcome found = look::outcome_of(*inspection_, change);
-    return nb::make_tuple(found.predicted ? nb::object(nb::float_(*found.predicted)) : nb::none(), found.real);
-  }
-  std::string page() const { return look::page_of(*inspection_); }
-
- private:
-  Subject subject_;
-  std::unique_ptr<Inspection> inspection_;
+  Subject subject;
+  std::unique_ptr<Inspection> inspection;
 };
+
+// Of each token the wanted answer, its probability, the loss, and the likeliest answers; or None.
+using Found = std::tuple<std::string, double, double, std::vector<std::pair<std::string, double>>>;
+std::vector<std::optional<Found>> predictions_of(const LookedAt& at) {
+  std::vector<std::optional<Found>> all;
+  for (const auto& each : at.subject.predictions()) {
+    std::optional<Found>& found = all.emplace_back();
+    if (!each) continue;
+    found = {each->wanted.text, each->wanted.probability, each->loss, {}};
+    for (const auto& answer : each->likeliest) std::get<3>(*found).emplace_back(answer.text, answer.probability);
+  }
+  return all;
+}
+
+// name -> (value, gradient or None), quantities in the order in which they came and then the parameters.
+nb::dict trace_of(const LookedAt& at, bool of_torch) {
+  Results results(of_torch);
+  nb::dict all;
+  for (const auto* group : {&at.inspection->quantities(), &at.inspection->parameters()})
+    for (const look::Quantity& quantity : *group)
+      all[quantity.path.c_str()] = nb::make_tuple(
+          results(quantity.value), quantity.gradient.defined() ? results(quantity.gradient) : nb::none());
+  return all;
+}
+
+std::pair<std::optional<double>, double> edit_of(const LookedAt& at, const std::string& change) {
+  const look::EditOutcome found = look::outcome_of(*at.inspection, change);
+  return {found.predicted, found.real};
+}
 
 DType dtype_named(const std::string& name) {
   if (name == "f32" || name == "f64") return name == "f32" ? DType::f32 : DType::f64;
@@ -82,12 +74,13 @@ nb::object forward(const SubjectOptions& options, nb::handle tokens, bool of_tor
   Tensor logits;
   {
     const nb::gil_scoped_release unlocked;
-    const Subject subject = look::subject_of(options);
+    const std::shared_ptr<Transformer> model = look::model_of(options);
+    const index_t vocabulary = model->options().vocabulary;
     for (const double token : given.to_vector())
-      if (token < 0 || token >= static_cast<double>(subject.model->options().vocabulary))
-        throw InputError("tokens: ", token, " given; 0 to ", subject.model->options().vocabulary - 1, " required");
+      if (token < 0 || token >= static_cast<double>(vocabulary))
+        throw InputError("tokens: ", token, " given; 0 to ", vocabulary - 1, " required");
     const NoGrad values_only;
-    logits = (*subject.model)(given);
+    logits = (*model)(given);
   }
   Results results(of_torch);
   return results(logits);
@@ -112,8 +105,8 @@ void declare_loaded_run(nb::module_& module) {
                 .dtype = dtype_named(dtype)};
           },
           "run"_a, "text"_a, "prompt"_a, "sample"_a, "length"_a, "step"_a, "untrained"_a, "dtype"_a)
-      .def("check",
-          [](const SubjectOptions& options) { (void)look::subject_of(options); })  // refuses what cannot be read
+      .def(
+          "check", [](const SubjectOptions& options) { (void)look::model_of(options); })  // refuses what cannot be read
       .def("forward", &forward, "tokens"_a, "torch"_a);
   module.def("steps_of", [](const std::string& run) {
     std::vector<std::int64_t> steps;
@@ -122,15 +115,15 @@ void declare_loaded_run(nb::module_& module) {
   });
   nb::class_<LookedAt>(module, "LookedAt")
       .def(nb::init<const SubjectOptions&>())
-      .def_prop_ro("loss", &LookedAt::loss)
-      .def_prop_ro("tokens", &LookedAt::tokens)
-      .def("predictions", &LookedAt::predictions)
-      .def("trace", &LookedAt::trace, "torch"_a)
-      .def("explain", &LookedAt::explain)
-      .def("causes", &LookedAt::causes)
-      .def("paths", &LookedAt::paths)
-      .def("edit", &LookedAt::edit)
-      .def("page", &LookedAt::page);
+      .def_prop_ro("loss", [](const LookedAt& at) { return at.inspection->loss(); })
+      .def_prop_ro("tokens", [](const LookedAt& at) { return at.subject.texts; })
+      .def("predictions", &predictions_of)
+      .def("trace", &trace_of, "torch"_a)
+      .def("explain", [](const LookedAt& at, const std::string& what) { return explained(*at.inspection, what); })
+      .def("causes", [](const LookedAt& at) { return look::causes_of(*at.inspection).json(); })
+      .def("paths", [](const LookedAt& at) { return look::paths_table(*at.inspection).json(); })
+      .def("edit", &edit_of)
+      .def("page", [](const LookedAt& at) { return look::page_of(*at.inspection); });
 }
 
 }  // namespace whence

@@ -117,7 +117,7 @@ class Run:
     def __init__(self, run: str, step: int | None = None, dtype: str = "f32"):
         self.folder, self.step, self.dtype = str(run), step, dtype
         self._looked_at = functools.lru_cache(maxsize=2)(lambda **where: _whence.LookedAt(self._subject(**where)))
-        self._subject(length=1).check()
+        self._subject().check()
 
     def _subject(self, sample=0, prompt=None, text=None, length=0):
         return _whence.SubjectOptions(self.folder, str(text or ""), prompt or "", sample, length, self.step or 0, self.step == 0, self.dtype)
@@ -130,7 +130,7 @@ class Run:
     def forward(self, tokens):
         """Logits [batch, token, answer] of tokens [batch, token], whole numbers; of numpy or PyTorch, as they were given."""
         of_torch = hasattr(tokens, "detach")
-        return self._subject(length=1).forward(tokens if of_torch else np.ascontiguousarray(tokens, np.int64), of_torch)
+        return self._subject().forward(tokens if of_torch else np.ascontiguousarray(tokens, np.int64), of_torch)
 
     def generate(self, prompt: str, tokens: int = 256, **options: Any) -> str:
         """Text that a language model draws: `whence generate`, whose options are the keywords: temperature=0.8, greedy=True."""

@@ -484,6 +484,11 @@ def check_slider(browser, path, data):
             checkpoints[index]["label"]], "the slider says its checkpoint"
         browser.press("[data-key=beside]", "ArrowLeft")
     assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
+    browser.click("[data-focus='play beside']")
+    assert browser.texts("[data-focus='play beside']") == ["pause"]
+    browser.get("new Promise(done => { const each = () => document.querySelector(\"[data-focus='play beside']\").textContent === 'pause' ? "
+                "setTimeout(each, 50) : done(); each(); setTimeout(done, 15000); })")
+    assert int(browser.address()["beside"]) == len(checkpoints) - 1, "it plays to the end, and stops there"
     check_difference(browser, path, data, beside=1)
     for view in ("paths", "graph"):
         browser.open(path, view=view, run="beside", beside=1)

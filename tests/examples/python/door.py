@@ -228,6 +228,11 @@ class Runs(Case):
         self.assertTrue(run.generate("the cat", tokens=5, greedy=True).startswith("the cat"))
         self.assertEqual(run.tokens(prompt="abc"), ["a", "b"])  # the third is what the second is asked for
         self.assertEqual("".join(run.tokens(length=7)), "the cat")
+        text.unlink()
+        self.assertEqual(whence.load(run.folder).forward([[1, 2, 3]]).shape, (1, 3, 256))  # the model needs no text
+        self.assertEqual(whence.load(run.folder).tokens(prompt="abc"), ["a", "b"])
+        self.refused(ValueError, ["--prompt TEXT required"], whence.load(run.folder).loss)
+        self.assertEqual(whence.load("absolute").forward(np.zeros((1, 16))).shape, (1, 16, 26))
 
 
 @unittest.skipIf(torch is None, "no torch here")

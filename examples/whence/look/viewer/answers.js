@@ -17,7 +17,10 @@ export const asked_after = (t) => asked().find((each) => each >= t) ?? asked().a
 
 function words_at(t) {
   const all = predictions(), here = all[t], of = asked_in(all), right = of.filter((each) => is_right(all[each])).length;
-  if (!here) return [`Asked after ${of.length} of ${tokens.length} tokens, right after ${right}; not after `, token_name(t), "."];
+  if (!here) {
+    const all_of = `Asked after ${of.length} of ${tokens.length} tokens, right after ${right}; not after `;
+    return [all_of, token_name(t), "."];
+  }
   const { wanted, likeliest, loss } = here;
   return ["After ", token_name(t), " the answer is ", answer_name(wanted[0]), ". The model says ",
     likeliest.map(([text, share], k) => [k ? ", " : "", answer_name(text), ` ${percent(share)}`]),
@@ -28,7 +31,8 @@ function words_at(t) {
 function strip_of(width) {
   const all = predictions(), step = width / tokens.length, height = 32;
   const column = (each, t) => {
-    const box = { x: t * step, width: Math.max(1, step - (step > 3 ? 1 : 0)) }, high = Math.max(1.5, height * each.wanted[1]);
+    const box = { x: t * step, width: Math.max(1, step - (step > 3 ? 1 : 0)) };
+    const high = Math.max(1.5, height * each.wanted[1]);
     return [draw("rect", { class: is_right(each) ? "asked" : "asked wrong", y: 0, height, ...box }),
       draw("rect", { class: "share", y: height - high, height: high, ...box })];
   };

@@ -38,6 +38,24 @@ export const make = (tag, attributes = {}, ...children) => dress(document.create
 export const note = (...words) => make("p", { class: "note" }, ...words);
 export const button = (text, focus, onclick, attributes = {}) =>
   make("button", { type: "button", "data-focus": focus, onclick, ...attributes }, text);
+// A button that takes a step at once and then another every `pause` milliseconds, until `step` returns false, somebody
+// presses it again, or it is no longer on the page.
+export function player(focus, pause, step) {
+  let timer = 0;
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "play";
+  };
+  const next = (begins) => (!play.isConnected || step(begins) === false) && stop();
+  const play = button("play", focus, () => {
+    if (timer) return stop();
+    play.textContent = "pause";
+    timer = setInterval(next, pause, false);
+    next(true);
+  });
+  return { button: play, stop, runs: () => timer > 0 };
+}
 export const token_text = (text) => make("bdi", { class: "token" }, text ?? "");
 
 // ---- Pictures

@@ -1,7 +1,7 @@
 // View: the step as a graph of named places, from the input to the loss: what gradient came by, where, and, as a film,
 // in which order.
 import {
-  button, draw, dress, folded, make, name_cell, note, on_keys, right_cell, svg_text, table_of
+  button, draw, dress, folded, make, name_cell, note, on_keys, player, right_cell, svg_text, table_of
 } from "./elements.js";
 import { start, state } from "./state.js";
 import { data, run_shown } from "./data.js";
@@ -9,13 +9,7 @@ import { number_cell, reading, readout, show_cursor, shown, stage, write_address
 import { box, draw_flows, draw_place, graph_shown, layout, pictured, place_title } from "./graph.js";
 
 // One frame for each place, as backward comes by; -1 is the whole. It never starts by itself.
-const film = { timer: 0, picture: null, pointed: null };
-function stop_film() {
-  clearInterval(film.timer);
-  film.timer = 0;
-  if (film.button) film.button.textContent = "play";
-}
-
+const film = { player: null, picture: null, pointed: null };
 const frames_of = ({ places }) =>
   places.filter(({ path }) => path).sort((one, other) => one.order - other.order);
 
@@ -33,36 +27,31 @@ function show_frame(frame) {
   }
   film.slider.value = state.film;
   film.pointed = null;
-  readout.setAttribute("aria-live", film.timer ? "off" : "polite");
+  readout.setAttribute("aria-live", film.player.runs() ? "off" : "polite");
   show_cursor();
   write_address();
 }
 
-function play_film() {
-  if (film.timer) return stop_film();
-  const last = frames_of(film.picture).length - 1;
-  if (state.film < 0 || state.film >= last) show_frame(0);
-  film.button.textContent = "pause";
-  film.timer = setInterval(() => {
-    if (!film.button.isConnected || state.film >= last) return stop_film();
-    show_frame(after());
-  }, 700);
+function next_frame(begins) {
+  const last = frames_of(film.picture).length - 1, over = state.film < 0 || state.film >= last;
+  if (over && !begins) return false;
+  if (over || !begins) show_frame(over ? 0 : after());
 }
 
 function film_bar() {
   const still = (words, frame_of) => button(words, `film ${words}`, () => stop_at(frame_of()));
-  film.button = button("play", "film play", play_film);
+  film.player = player("film play", 700, next_frame);
   film.slider = make("input", { type: "range", min: -1, max: frames_of(film.picture).length - 1, "data-focus": "film",
     "aria-label": "place of the film; the first is the whole",
     oninput: ({ target }) => stop_at(Number(target.value)) });
-  return make("p", { class: "film" }, film.button, still("back", before), still("forward", after),
+  return make("p", { class: "film" }, film.player.button, still("back", before), still("forward", after),
     still("whole", () => -1), film.slider);
 }
 
 const before = () => Math.max(0, state.film - 1);
 const after = () => state.film + 1;
 function stop_at(frame) {
-  stop_film();
+  film.player.stop();
   show_frame(frame);
 }
 const press_film = on_keys((key) =>
@@ -82,7 +71,7 @@ function graph_tables({ nodes, edges }) {
 }
 
 function draw_graph() {
-  stop_film();
+  film.player?.stop();
   film.pointed = null;
   const graph = graph_shown(), container = make("div", { class: "graph scroll", tabindex: 0, role: "application",
     "data-focus": "graph", onkeydown: press_film,

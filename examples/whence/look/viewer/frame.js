@@ -1,6 +1,6 @@
 // Around every view: elements, the state and its place in the address, controls, tabs, the cursor, the theme.
 import {
-  button, counted, dress, format, make, name_cell, note, on_keys, right_cell, table_of, token_text, unique
+  button, counted, dress, format, make, name_cell, note, on_keys, player, right_cell, table_of, token_text, unique
 } from "./elements.js";
 import { followers, pointer, redrawn, start, state } from "./state.js";
 import { besides, data, letters_of, places_of, run_named, token_at, tokens } from "./data.js";
@@ -32,7 +32,6 @@ export const check_line = (equal, verdict, words, title = null) => make("p", { c
   make("b", { title }, equal ? "\u2713 " : "\u2717 ", verdict), words);
 
 // ---- Controls
-const player = { timer: 0 };  // of a slider that moves by itself
 // Where c is a row or a column and no selector, it stays as the cursor has it.
 const channels_offered = (quantity) =>
   quantity && has_channels(quantity) ? unique(places_of(quantity.name).map(({ c }) => c)) : [state.c];
@@ -50,7 +49,8 @@ add_controls({
   over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
   run: { text: "run", options: () => besides.length ? ["this", "beside", "difference"] : ["this"] },
-  beside: { text: besides.length > 1 ? "over the training" : "beside", low: 0, high: besides.length - 1, words: (index) => besides[index].label,
+  beside: { text: besides.length > 1 ? "over the training" : "beside", low: 0, high: besides.length - 1,
+    words: (index) => besides[index].label,
     then: () => state.run === "this" ? { run: "beside" } : {}, play: true },
   fit: { text: "colours fitted to each map", check: true },
   numbers: { text: "numbers in cells", check: true },
@@ -60,38 +60,24 @@ add_controls({
 });
 const everywhere = ["run", ...(besides.length > 1 ? ["beside"] : []), "digits"];
 
-// Steps through a slider, from its start where it is at its end, until it is stopped or something else is used.
-function stop_playing() {
-  clearInterval(player.timer);
-  player.timer = 0;
-  if (player.button) player.button.textContent = "play";
-}
-function play(key, { low, high, then }) {
-  if (player.timer) return stop_playing();
-  const show = (value) => update({ [key]: value, ...then?.() });
-  show(state[key] < high ? state[key] : low);
-  player.button.textContent = "pause";
-  player.timer = setInterval(() => state[key] < high ? show(state[key] + 1) : stop_playing(), 1200);
-}
-
-// A control says in words what its number stands for, and may change another.
-function input_of(key, { options, check, low, high, then }) {
-  const change = (value) => update({ [key]: value, ...then?.() });
+function input_of(key, { options, check, low, high }, change) {
   if (options) return make("select", { onchange: ({ target }) => change(of_type(key, target.value)) });
   if (check) return make("input", { type: "checkbox", onchange: ({ target }) => change(target.checked) });
   return make("input", { type: "range", min: low, max: high, oninput: ({ target }) => change(Number(target.value)) });
 }
 
-// Views add what is theirs alone.
+// Views add what is theirs alone. A control says in words what its number stands for, and may change another; a slider
+// with `play` can move by itself, from its start where it is at its end.
 export function add_controls(added) {
   for (const [key, control] of Object.entries(added)) {
-    control.input = dress(input_of(key, control), { "data-key": key, "data-focus": key });
+    const { low, high, then } = control, change = (value) => update({ [key]: value, ...then?.() });
+    control.input = dress(input_of(key, control, change), { "data-key": key, "data-focus": key });
     control.output = make("output", { "aria-live": "off" });
     control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
-    if (control.play) {
-      player.button = button("play", `play ${key}`, () => play(key, control));
-      control.label.append(player.button);
-    }
+    if (control.play) control.label.append(player(`play ${key}`, 1200, (begins) => {
+      const next = !begins ? state[key] + 1 : state[key] < high ? state[key] : low;
+      return next <= high && change(next);
+    }).button);
     controls[key] = control;
   }
 }

@@ -4,7 +4,7 @@ import {
   button, clamped, command_code, counted, draw, format, make, note, on_keys, sum_of, svg_line, svg_text
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, sheet_of, tokens, word_of } from "./data.js";
+import { data, sheet_of, tokens, value_at, word_of } from "./data.js";
 import {
   check_line, choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
 } from "./frame.js";
@@ -232,7 +232,8 @@ function loupe_facts(row, now, seen, width) {
   if (!seen) return [note("The mask hides this key from this query.")];
   if (!row.z) return [note("z is not recorded: positions move, logits stay.")];
   const { picture, facts } = z_curve(row, now, Math.max(320, width));
-  const all = [...facts, ["score S, of the content", row.scores?.[state.j]], ["logit A", now.logits?.[state.j]], ["pattern P", now.pattern?.[state.j]]];
+  const all = [...facts, ["score S, of the content", row.scores?.[state.j]], ["logit A", now.logits?.[state.j]],
+    ["pattern P", now.pattern?.[state.j]]];
   return [picture, facts_table("of this pair", "now", all.filter(([, each]) => each != null), { class: "facts" }),
     note(slope_words(row, now.positions[state.j]))];
 }
@@ -245,14 +246,15 @@ function moved_words(row, now) {
       answer_name(here.wanted[0]), ` ${percent(here.wanted[1])}. Drag one.`);
   }
   if (!gradient || !now.pattern) return null;
-  const change = sum_of(row.keys.map((j) => (now.pattern[j] - row.pattern[j]) * gradient.cells[state.i * gradient.columns + j]));
-  const count = asked().length;
-  const answer = here && state.layer === data.layers - 1
+  const { layer, head, i, j } = state;
+  const change = sum_of(row.keys.map((key) => (now.pattern[key] - row.pattern[key]) * value_at(gradient, i, key)));
+  const answer = here && layer === data.layers - 1
     ? [", and the wanted answer ", answer_name(here.wanted[0]), ` from ${percent(here.wanted[1])} to about ` +
-        percent(clamped(here.wanted[1] * Math.exp(-change * count), 0, 1))] : [];
+        percent(clamped(here.wanted[1] * Math.exp(-change * asked().length), 0, 1))] : [];
+  const edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = ${format(now.gates[j], 3)}"`;
   return make("p", { class: "moved" }, `With these gates the loss changes by about ${format(change, 3)}`, ...answer,
-    ". The head is computed again; what stands behind it, by the gradient. ", command_code(`${data.command} --edit ` +
-      `"gates layer=${state.layer} head=${state.head} i=${state.i} j=${state.j} = ${format(now.gates[state.j], 3)}"`), "runs the whole model.");
+    ". The head is computed again; what stands behind it, by the gradient. ",
+    command_code(`${data.command} --edit ${edit}`), "runs the whole model.");
 }
 
 const gate_moves =

@@ -1,6 +1,8 @@
 // View: one token's story in steps, each with a sentence, a picture and something to try. Steps take what a scheme
 // registers of its quantities, in its order; where these are gates and positions, as in CoPE, the loupe tells of them.
-import { button, clamped, counted, format, make, table_of, unique } from "./elements.js";
+import {
+  button, clamped, counted, format, make, name_cell, note, right_cell, table_of, unique
+} from "./elements.js";
 import { state } from "./state.js";
 import {
   besides, data, hidden_at, measured, part_of, run_named, run_shown, sheet_of, tokens, value_at
@@ -19,7 +21,8 @@ const here = (quantity) => part_of(quantity, state.layer);
 const of_scheme = () => measured.filter((each) => each.scheme && of_pairs(each) && here(each));
 const attention = (name) => measured.find((each) => each.name === name && here(each));
 // What runs from 0 to 1, as gates do, says at a glance which tokens count.
-const first_of_scheme = () => of_scheme().find(({ scale }) => scale === "unit") ?? of_scheme()[0] ?? attention("scores");
+const first_of_scheme = () =>
+  of_scheme().find(({ scale }) => scale === "unit") ?? of_scheme()[0] ?? attention("scores");
 const last_of_scheme = () => of_scheme().at(-1);
 const value_sheet = (quantity) => quantity && sheet_of(quantity.name, "value", state, single_run());
 
@@ -44,15 +47,17 @@ const question = {
   title: () => "What is asked",
   tells() {
     const t = asked_after(state.i), all = asked();
-    return [`${data.asks} The model reads ${tokens.length} tokens and is asked after ${all.length} of them: the columns above, each as ` +
-      "high as the wanted answer is likely. After ", token_name(t), " it is ", answer_name(predictions()[t].wanted[0]), "."];
+    return [`${data.asks} The model reads ${tokens.length} tokens and is asked after ${all.length} of them: the ` +
+      "columns above, each as high as the wanted answer is likely. After ", token_name(t), " it is ",
+    answer_name(predictions()[t].wanted[0]), "."];
   },
   tries: "Cover the answer: from the text on its left, would you know it?",
   to: ["Text", () => ({ view: "text" })],
   picture() {
-    const all = predictions(), t = asked_after(state.i), from = clamped(t - 90, 0, t), to = Math.min(tokens.length, t + 40);
-    const word = (index) => make("span", { title: index, class: index === t ? "word chosen" : all[index] ? "word open" : "word" },
-      make("bdi", {}, tokens[index]));
+    const all = predictions(), t = asked_after(state.i);
+    const from = clamped(t - 90, 0, t), to = Math.min(tokens.length, t + 40);
+    const look = (index) => index === t ? "word chosen" : all[index] ? "word open" : "word";
+    const word = (index) => make("span", { title: index, class: look(index) }, make("bdi", {}, tokens[index]));
     return [make("div", { class: "text" }, from ? "\u2026 " : "", counted(to - from).map((k) => word(from + k)))];
   },
 };
@@ -63,8 +68,8 @@ const answer = {
     const t = asked_after(state.i), { wanted, likeliest, loss } = predictions()[t];
     return ["After ", token_name(t), " it gives ", answer_name(likeliest[0][0]), ` ${percent(likeliest[0][1])}: `,
       is_right(predictions()[t]) ? "right. " : ["wrong; ", answer_name(wanted[0]), ` has ${percent(wanted[1])}. `],
-      `The loss here is \u2212ln ${format(wanted[1], 6)} = ${format(loss, 3)}; every gradient on this page is of the mean of the ` +
-        `${asked().length} losses. Shown is ${run_shown().label}.`];
+      `The loss here is \u2212ln ${format(wanted[1], 6)} = ${format(loss, 3)}; every gradient on this page is of the ` +
+        `mean of the ${asked().length} losses. Shown is ${run_shown().label}.`];
   },
   tries: "Go to the token where it is least sure. Which token would it have had to look at?",
   to: ["the largest loss", () => {
@@ -76,10 +81,10 @@ const answer = {
     const others = besides.map((each, k) => [k, each.label]);
     const runs = others.length > 1 ? others : [["this", data.label], ...others];  // the last checkpoint is this one
     const of_run = (run) => run === "this" ? data.predictions[t] : run_named("beside", { beside: run }).predictions[t];
-    const line = ([run, label]) => [make("th", { scope: "row" }, label), ...names.map((name) => {
+    const line = ([run, label]) => [name_cell(label), ...names.map((name) => {
       const { likeliest, wanted } = of_run(run) ?? { likeliest: [], wanted: [] };
       const found = [wanted, ...likeliest].find(([text]) => text === name);
-      return make("td", { class: "n" }, found ? percent(found[1]) : "less than those");
+      return right_cell(found ? percent(found[1]) : "less than those");
     })];
     return [table_of(["", ...names.map(answer_name)], runs.map(line), { class: "answers" })];
   },
@@ -87,11 +92,12 @@ const answer = {
 
 const pairs = {
   wants: first_of_scheme,
-  title: () => first_of_scheme().name === "gates" ? "Which tokens this head counts" : "What this head makes of each token",
+  title: () =>
+    first_of_scheme().name === "gates" ? "Which tokens this head counts" : "What this head makes of each token",
   tells() {
     const sheet = value_sheet(first_of_scheme());
-    return [`${about(first_of_scheme())} For the query `, token_name(state.i), `, ${place_words()}, its largest sizes are at `,
-      ...key_words(sheet ? largest_keys(sheet) : []), "."];
+    return [`${about(first_of_scheme())} For the query `, token_name(state.i), `, ${place_words()}, its largest ` +
+      "sizes are at ", ...key_words(sheet ? largest_keys(sheet) : []), "."];
   },
   tries: "Choose other heads above: does each count, or near, something of its own?",
   to: ["all heads", () => ({ view: "quantities", quantity: first_of_scheme().name, show: "one" })],
@@ -106,8 +112,8 @@ const position = {
     const p = value_sheet(attention("positions")), z = measured.find(({ name }) => name === "z");
     const where = p && value_at(p, state.i, state.j), low = Math.floor(where ?? 0), share = (where ?? 0) - low;
     const between = where != null && z ? `From key to query the gates add up to position ${format(where, 3)}: ` +
-      (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ${percent(share)}. `
-        : `row ${low} of the table. `) : "";
+      (share ? `between rows ${low} and ${low + 1} of the table, of which it takes ${percent(1 - share)} and ` +
+        `${percent(share)}. ` : `row ${low} of the table. `) : "";
     return [between, `${about(last_of_scheme())} At key `, token_name(state.j), ` it is ${shown(at)}.`];
   },
   tries: "Click another key in the picture: how far away is it, and what does that add?",
@@ -133,16 +139,19 @@ const paths = {
   wants: () => to_query()?.paths.length,
   title: () => "Where its gradient comes from",
   tells() {
-    const { parts } = split(to_query(), state), first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
-    return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), `, comes down by ${parts.length} paths, most of it ` +
-      `by ${first.name}. A share is what a path has along the whole: together they are 100 %, and one that pulls against it is negative.`];
+    const { parts } = split(to_query(), state);
+    const first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
+    return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), ", comes down by " +
+      `${parts.length} paths, most of it by ${first.name}. A share is what a path has along the whole: together they ` +
+      "are 100 %, and one that pulls against it is negative."];
   },
   tries: "Choose another head: which learns by its gates, which by its content?",
   to: ["Paths", () => ({ view: "paths", of: "q" })],
   picture() {
-    const { parts, norm } = split(to_query(), state), reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
-    return [table_of(["path", "share", ""], parts.map(({ name, along }) => [make("th", { scope: "row" }, name),
-      make("td", { class: "n" }, norm > 0 ? percent(along / norm) : "0 %"), make("td", {}, signed_bar(along / reach))]))];
+    const { parts, norm } = split(to_query(), state);
+    const reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
+    return [table_of(["path", "share", ""], parts.map(({ name, along }) => [name_cell(name),
+      right_cell(norm > 0 ? percent(along / norm) : "0 %"), make("td", {}, signed_bar(along / reach))]))];
   },
 };
 
@@ -155,9 +164,10 @@ function zero_here() {
     .sort((one, other) => other.count - one.count)[0];
   const sheet = best && sheet_of(best.quantity.name, "gradient", state, single_run());
   if (!sheet?.causes) return null;
-  const row = counted(sheet.columns).map((j) => state.i * sheet.columns + j).find((cell) => sheet.causes[cell] === best.cause);
-  const cell = row ?? sheet.causes.indexOf(best.cause), column = cell % sheet.columns;
-  return { ...best, sheet, place: place_of(sheet, { row: (cell - column) / sheet.columns, column }), ...run.causes[best.cause] };
+  const in_row = sheet.causes.indexOf(best.cause, state.i * sheet.columns);
+  const cell = in_row >= 0 && in_row < (state.i + 1) * sheet.columns ? in_row : sheet.causes.indexOf(best.cause);
+  const column = cell % sheet.columns, place = place_of(sheet, { row: (cell - column) / sheet.columns, column });
+  return { ...best, place, ...run.causes[best.cause] };
 }
 
 const zero = {
@@ -165,8 +175,9 @@ const zero = {
   title: () => "Here it is zero, because",
   tells() {
     const { quantity, kind, text, change, count, entries, place, vanishing } = zero_here();
-    return [`For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ", token_name(place.j),
-      vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind), `: ${text}. This is so for ${percent(count / entries)} of the pairs of this head.`,
+    return [`For example dLoss/d${quantity.name} at the query `, token_name(place.i), " and the key ",
+      token_name(place.j), vanishing ? " is next to zero. " : " is zero. ", make("b", {}, kind),
+      `: ${text}. This is so for ${percent(count / entries)} of the pairs of this head.`,
       change ? ` What would change it: ${change}.` : ""];
   },
   tries: "Find a cause that goes away by training, and one that does not.",
@@ -175,18 +186,20 @@ const zero = {
     const { causes } = run_shown(), { quantity } = zero_here();
     const all = run_shown().shares.filter(({ probe, layer }) => probe === quantity.probe && layer === state.layer);
     const present = counted(causes.length).filter((cause) => cause && all.some(({ by }) => by[cause]));
-    const legend = make("p", { class: "note" }, present.map((cause) => [cause_bar(causes, one_share(cause), 16, 16), ` ${causes[cause].kind}  `]));
-    return [make("div", {}, legend, table_of(["head", "causes", "exactly 0"], all.map(({ head, by, entries, zeros }) => [
-      make("th", { scope: "row" }, head ?? "all"), make("td", {}, cause_bar(causes, by.map((count) => count / entries), 260, 16)),
-      make("td", { class: "n" }, percent(zeros / entries))])))];
+    const named = (cause) => [cause_bar(causes, one_share(cause), 16, 16), ` ${causes[cause].kind}  `];
+    const bar = ({ by, entries }) => cause_bar(causes, by.map((count) => count / entries), 260, 16);
+    const line = (share) => [name_cell(share.head ?? "all"), make("td", {}, bar(share)),
+      right_cell(percent(share.zeros / share.entries))];
+    return [make("div", {}, note(present.map(named)), table_of(["head", "causes", "exactly 0"], all.map(line)))];
   },
 };
 
 // ---- The view
 function draw_step({ title, tells, tries, to: [where, change], picture }, number) {
   const heading = make("h3"), words = make("p"), drawn = make("div", { class: "picture" });
-  stage.append(make("section", { class: "step" }, make("div", {}, heading, words, make("p", { class: "try" }, tries, " ",
-    button(`${where} \u203a`, `story ${number}`, () => update(change())))), drawn));
+  const way_on = button(`${where} \u203a`, `story ${number}`, () => update(change()));
+  stage.append(make("section", { class: "step" },
+    make("div", {}, heading, words, make("p", { class: "try" }, tries, " ", way_on)), drawn));
   of_selection(() => {
     heading.replaceChildren(`${number}. ${title()}`);
     words.replaceChildren(...tells().flat(3));
@@ -207,11 +220,12 @@ const drag = {
 export const story_view = {
   key: "story", title: "Story",
   wants: () => !data.overview && asked().length > 0,
-  hint: "Look at one number after the other, from the question to its gradient. Arrow keys and clicks choose another token.",
+  hint: "Look at one number after the other, from the question to its gradient. Arrow keys and clicks choose another " +
+    "token.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j)],
   draw() {
-    const steps = [question, answer, pairs, position, attends, drag, paths, zero].filter(({ wants }) => !wants || wants());
-    steps.forEach((step, index) => step.draw ? step.draw(index + 1) : draw_step(step, index + 1));
+    [question, answer, pairs, position, attends, drag, paths, zero].filter(({ wants }) => !wants || wants())
+      .forEach((step, index) => step.draw ? step.draw(index + 1) : draw_step(step, index + 1));
   },
 };
