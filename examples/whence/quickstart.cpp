@@ -210,8 +210,7 @@ std::int64_t sample_of(const SchemeRun& run, std::uint64_t seed) {
   return std::ranges::max_element(asked) - asked.begin();
 }
 
-// The beginning of one string. Beside it, the same model
-// before the first step, at the break, and at the end.
+// The beginning of one string; beside it, the same model before the first step, at the break, and at the end.
 std::string look_page_of(const SchemeRun& run) {
   const fs::path folder = run.request->settings().training.folder;
   look::SubjectOptions options{.run = folder.string(),

@@ -65,8 +65,8 @@ class TrainRequest {
 // study().open() was called.
 void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words);
 
-// Every option of `train STUDY --preset paper` with its value when these words are typed. InputError when it would refuse them, or the
-// model that they ask for; nothing is run and nothing written, and no text is read.
+// Every option of `train STUDY --preset paper` with its value when these words are typed. InputError when it would
+// refuse them, or the model that they ask for; nothing is run and nothing written, and no text is read.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
     const std::string& study, const std::vector<std::string>& words);
 
