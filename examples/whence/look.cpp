@@ -142,7 +142,7 @@ int run(CommandLine& line) {
 }
 
 const RegisterCommand registered{{"look", Purpose::learn,
-    "whence each gradient of a trained model came: a page, tables, one number worked out", run}};
+    "where each gradient of a trained model came from: a page, tables, one number", run}};
 
 }  // namespace
 }  // namespace whence

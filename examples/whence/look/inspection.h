@@ -1,4 +1,4 @@
-// Everything that one pass computed, and whence its gradients came: named quantities with values, gradients and the
+// Everything that one pass computed, and where its gradients came from: named quantities with values, gradients and the
 // causes of zeros; and the paths by which the gradients of queries, keys, values and inputs arrived.
 #pragma once
 

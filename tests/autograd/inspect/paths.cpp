@@ -1,4 +1,4 @@
-// Whence a gradient came: its paths, its zeros, and single numbers worked out.
+// Where a gradient came from: its paths, its zeros, and single numbers worked out.
 #include "autograd/inspect/paths.h"
 
 #include "autograd/inspect/explain.h"
