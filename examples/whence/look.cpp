@@ -141,8 +141,8 @@ int run(CommandLine& line) {
   return 0;
 }
 
-const RegisterCommand registered{{"look", Purpose::learn,
-    "where each gradient of a trained model came from: a page, tables, one number", run}};
+const RegisterCommand registered{
+    {"look", Purpose::learn, "where each gradient of a trained model came from: a page, tables, one number", run}};
 
 }  // namespace
 }  // namespace whence

@@ -18,6 +18,7 @@
 #include "examples/whence/study/train_request.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/io/files.h"
+#include "tensor/error.h"
 
 namespace whence {
 namespace {
@@ -53,7 +54,13 @@ std::vector<std::string> words_for(const Settings& settings, const std::string& 
       to_text("--threads=", settings.threads)};
   if (settings.smoke) words.insert(words.end(), {"--test-sequences=16", "--warm-up=4"});
   if (settings.quiet) words.emplace_back("--quiet");
-  if (fs::exists(folder / "run.json")) words.emplace_back("--resume");
+  if (fs::exists(folder / "run.json")) {
+    const auto done = parse_number<std::int64_t>(read_run_record(folder / "run.json").option("steps"));
+    if (done > settings.steps)
+      throw InputError("--steps: ", settings.steps, " given; ", one_line(folder.string()), " has been trained for ",
+          *done, " since; as many required, or another --out");
+    words.emplace_back("--resume");
+  }
   return words;
 }
 
@@ -228,7 +235,7 @@ std::string look_page_of(const SchemeRun& run) {
   const std::int64_t broke = break_of(curve_of(run));
   add(0, ", before training");
   if (look::checkpoints_of(options.run).contains(broke) && broke < run.trained.steps)
-    add(broke, ", where the loss broke");
+    add(broke, ", where the loss fell the most");
   add(run.trained.steps, ", the end");
   return look::page_of(look::Inspection(subject), std::move(besides));
 }

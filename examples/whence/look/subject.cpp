@@ -77,11 +77,6 @@ std::array<int, 3> version_of(const std::string& text) {
   return version;
 }
 
-std::string option_of(const RunRecord& record, const std::string& name) {
-  const auto found = std::ranges::find(record.options, name, [](const auto& option) { return option.first; });
-  return found == record.options.end() ? "" : found->second;
-}
-
 // A newer one may mean something else by what it wrote, or have written what this one would not miss.
 RunRecord read_record(const fs::path& run) {
   const fs::path file = run / "run.json";
@@ -172,7 +167,7 @@ LoadedRun load_run(const SubjectOptions& options) {
     }
   }
   if (options.untrained)
-    run.model->initialise(parse_number<std::uint64_t>(option_of(run.record, "seed")).value_or(0));  // as train did
+    run.model->initialise(parse_number<std::uint64_t>(run.record.option("seed")).value_or(0));  // as train did
   else
     load(weights, *run.model, options.accept_damaged), run.label = weights.when;
   run.model->to(options.dtype);
@@ -194,7 +189,7 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
 std::string text_file(const SubjectOptions& options, const RunRecord& record) {
   if (!options.text.empty()) return options.text;
   for (const char* option : {"validation-data", "data"})
-    if (const std::string file = option_of(record, option); fs::is_regular_file(file) && !file.ends_with(".jsonl"))
+    if (const std::string file = record.option(option); fs::is_regular_file(file) && !file.ends_with(".jsonl"))
       return file;
   throw InputError(options.run,
       ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
@@ -320,7 +315,7 @@ Subject of_run(const SubjectOptions& options) {
   subject.label = run.label;
   subject.title = to_text(run.model->scheme(), run.tokeniser ? " on text" : " on " + run.record.subject);
   subject.facts.insert(subject.facts.begin(), {{"run", options.run}, {"weights of", subject.label}});
-  if (const std::string precision = option_of(run.record, "precision"); !precision.empty() && precision != "f32")
+  if (const std::string precision = run.record.option("precision"); !precision.empty() && precision != "f32")
     subject.facts.emplace_back("trained in", precision + ", shown in " + to_string(options.dtype));
   subject.facts.emplace_back("numbers", to_string(options.dtype));
   return subject;
@@ -385,7 +380,7 @@ std::map<std::int64_t, std::filesystem::path> checkpoints_of(const std::string& 
   return found;
 }
 
-bool begins_at_random(const std::string& run) { return option_of(read_record(run), "weights-of").empty(); }
+bool begins_at_random(const std::string& run) { return read_record(run).option("weights-of").empty(); }
 
 std::shared_ptr<Transformer> model_of(const SubjectOptions& options) {
   return is_folder(options.run) ? load_run(options).model : of_scheme(options).model;

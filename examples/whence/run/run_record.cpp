@@ -59,6 +59,11 @@ void refuse_option_in(const std::string& value, const char* begins, const char* 
 
 }  // namespace
 
+std::string RunRecord::option(const std::string& name) const {
+  const auto found = std::ranges::find(options, name, [](const auto& each) { return each.first; });
+  return found == options.end() ? "" : found->second;
+}
+
 std::string text_of(const RunRecord& record) {
   const Json page{{"program", record.program}, {"version", record.version}, {"subject", record.subject},
       {"options", object_of(record.options)}, {"given", record.given}, {"data", record.data},

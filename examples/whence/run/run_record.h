@@ -18,6 +18,8 @@ struct RunRecord {
   std::vector<std::string> given;                            // those that were on the command line
   std::string data;                                          // SHA-256 of the data
   std::vector<std::pair<std::string, std::string>> facts;    // for readers: parameters, executor, ...
+
+  [[nodiscard]] std::string option(const std::string& name) const;  // its value; empty: it has none
 };
 
 // JSON over several lines; what reads as a number or a truth value is written as one.

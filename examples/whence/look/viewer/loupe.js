@@ -185,7 +185,8 @@ function z_curve(row, now, width) {
 function slope_words({ limit, exchanged }, p) {
   const slope = p >= limit ? "p is at p_max: the clamp passes no gradient to the gates."
     : Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
-    : "The slope is what a gate from j to the query changes this logit by, per unit, until p reaches the next row.";
+    : "The slope is by how much this logit changes for each unit that a gate between j and the query is moved by, " +
+      "until p reaches the next row.";
   return slope + (exchanged ? " Equation 5 exchanges the weights: what is read jumps at each whole position, and " +
     "falls between two of them where the curve rises." : "");
 }

@@ -1,6 +1,6 @@
 // The views that this run has something for, and the start of the page.
 import { start, state } from "./state.js";
-import { data, letters_of, places_of, quantities, sheet_of } from "./data.js";
+import { besides, data, letters_of, places_of, quantities, sheet_of } from "./data.js";
 import { build, read_address, stage, system_dark, update, views } from "./frame.js";
 import { place_of } from "./map.js";
 import { quantities_view } from "./quantities.js";
@@ -34,6 +34,7 @@ function strongest_cell() {
 
 state.quantity = start.quantity = pairs.name;
 state.view = start.view = views[0].key;
+state.beside = start.beside = Math.max(0, besides.length - 1);  // of a training the end, which this run is too
 Object.assign(state, data.overview ? start_of_windows() : strongest_cell());
 read_address();
 build();

@@ -31,7 +31,7 @@ const about = ({ name, caption, equation }) => {
   return /[.?]$/.test(words) ? words : `${words}.`;
 };
 const key_words = (keys) => keys.flatMap((j, k) => [k ? ", " : "", token_name(j)]);
-const largest_keys = (sheet, count = 3) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
+const largest_keys = (sheet, count) => counted(sheet.columns).filter((j) => !hidden_at(sheet, state.i, j))
   .sort((one, other) => Math.abs(value_at(sheet, state.i, other)) - Math.abs(value_at(sheet, state.i, one)))
   .slice(0, count);
 
@@ -48,10 +48,10 @@ const question = {
   tells() {
     const t = asked_after(state.i), all = asked();
     return [`${data.asks} The model reads ${tokens.length} tokens and is asked after ${all.length} of them: the ` +
-      "columns above, each as high as the wanted answer is likely. After ", token_name(t), " it is ",
+      "columns above, whose height is the probability of the wanted answer. After ", token_name(t), " it is ",
     answer_name(predictions()[t].wanted[0]), "."];
   },
-  tries: "Cover the answer: from the text on its left, would you know it?",
+  tries: "Read the text on its left: what would you answer?",
   to: ["Text", () => ({ view: "text" })],
   picture() {
     const all = predictions(), t = asked_after(state.i);
@@ -84,7 +84,7 @@ const answer = {
     const line = ([run, label]) => [name_cell(label), ...names.map((name) => {
       const { likeliest, wanted } = of_run(run) ?? { likeliest: [], wanted: [] };
       const found = [wanted, ...likeliest].find(([text]) => text === name);
-      return right_cell(found ? percent(found[1]) : "less than those");
+      return right_cell(found ? percent(found[1]) : likeliest.length ? `below ${percent(likeliest.at(-1)[1])}` : "");
     })];
     return [table_of(["", ...names.map(answer_name)], runs.map(line), { class: "answers" })];
   },
@@ -95,11 +95,14 @@ const pairs = {
   title: () =>
     first_of_scheme().name === "gates" ? "Which tokens this head counts" : "What this head makes of each token",
   tells() {
-    const sheet = value_sheet(first_of_scheme());
-    return [`${about(first_of_scheme())} For the query `, token_name(state.i), `, ${place_words()}, its largest ` +
-      "sizes are at ", ...key_words(sheet ? largest_keys(sheet) : []), "."];
+    const quantity = first_of_scheme(), sheet = value_sheet(quantity), head = place_words();
+    const keys = sheet ? largest_keys(sheet, sheet.columns) : [], at = (j) => value_at(sheet, state.i, j);
+    const counted_keys = keys.filter((j) => at(j) > 0.5).length, says = quantity.scale === "unit"
+      ? `counts ${counted_keys} of the ${keys.length} tokens up to there by more than a half, ` : "has sizes ";
+    return [`${about(quantity)} For the query `, token_name(state.i), `, ${head} ${says}largest at `,
+      ...key_words(keys.slice(0, 3)), " and smallest at ", ...key_words(keys.slice(-3)), "."];
   },
-  tries: "Choose other heads above: does each count, or near, something of its own?",
+  tries: "Choose other heads above: does each prefer tokens of its own?",
   to: ["all heads", () => ({ view: "quantities", quantity: first_of_scheme().name, show: "one" })],
   picture: () => row_picture([value_sheet(first_of_scheme())]),
 };
@@ -127,7 +130,7 @@ const attends = {
   tells() {
     const sheet = value_sheet(attention("pattern"));
     return ["With it, the softmax gives the query ", token_name(state.i), " a share of each token, the largest at ",
-      ...key_words(sheet ? largest_keys(sheet) : []), "."];
+      ...key_words(sheet ? largest_keys(sheet, 3) : []), "."];
   },
   tries: "Compare with the step before: is it the position that decides, or the content?",
   to: ["Text", () => ({ view: "text", quantity: "pattern", part: "value" })],
@@ -142,8 +145,8 @@ const paths = {
     const { parts } = split(to_query(), state);
     const first = [...parts].sort((a, b) => Math.abs(b.along) - Math.abs(a.along))[0];
     return ["dLoss/dq, how the loss changes with the query vector of ", token_name(state.i), ", comes down by " +
-      `${parts.length} paths, most of it by ${first.name}. A share is what a path has along the whole: together they ` +
-      "are 100 %, and one that pulls against it is negative."];
+      `${parts.length} paths, most of it by ${first.name}. A share is the part of the whole that came by a path: ` +
+      "together they are 100 %, and one that pulls against the others is negative."];
   },
   tries: "Choose another head: which learns by its gates, which by its content?",
   to: ["Paths", () => ({ view: "paths", of: "q" })],
@@ -180,7 +183,7 @@ const zero = {
       `: ${text}. This is so for ${percent(count / entries)} of the pairs of this head.`,
       change ? ` What would change it: ${change}.` : ""];
   },
-  tries: "Find a cause that goes away by training, and one that does not.",
+  tries: "Which of these causes can training take away, and which can it not?",
   to: ["Why zero?", () => ({ view: "why", quantity: zero_here().quantity.name, ...zero_here().place })],
   picture() {
     const { causes } = run_shown(), { quantity } = zero_here();
@@ -212,7 +215,8 @@ function draw_step({ title, tells, tries, to: [where, change], picture }, number
 const drag = {
   wants: () => loupe_view.wants(),
   draw(number) {
-    stage.append(make("h3", {}, `${number}. Drag a gate and the answer changes`));
+    stage.append(make("h3", {}, `${number}. Drag a gate and the answer changes`), make("p", { class: "try" },
+      "Drag the gate of this key down to 0: what happens to the position of every token on its left?"));
     draw_loupe();
   },
 };
@@ -220,8 +224,8 @@ const drag = {
 export const story_view = {
   key: "story", title: "Story",
   wants: () => !data.overview && asked().length > 0,
-  hint: "Look at one number after the other, from the question to its gradient. Arrow keys and clicks choose another " +
-    "token.",
+  hint: "Look at one number after the other, from the question to its gradient. It begins at the pair of tokens with " +
+    "the strongest gradient; arrow keys and clicks choose another.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j)],
   draw() {
