@@ -116,7 +116,7 @@ std::vector<Checkable> everything(const Options& options) {
 std::optional<GradientChecks> check_one(const Checkable& what, const Options& options) {
   static const std::vector<std::string> promised = promised_texts();
   try {
-    return check(what, options.check);
+    return check_gradients(what, options.check);
   } catch (const Error& error) {
     const bool refused = dynamic_cast<const InputError*>(&error) != nullptr;
     if (refused && !what.op && !std::count(promised.begin(), promised.end(), what.name)) return {};
@@ -199,7 +199,7 @@ int run(CommandLine& line) {
       "length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
   bool ok = true;
   for (const Checkable& what : wanted) {
-    const GradientChecks checks = check(what, options.check);
+    const GradientChecks checks = check_gradients(what, options.check);
     print(checks, options);
     ok = ok && checks.ok();
   }

@@ -80,7 +80,7 @@ TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and
   if (!has_cuda()) return;
   const GradientCheckOptions where{.length = 4, .device = Device::cuda(0)};
   for (const char* name : {"softmax", "layer_norm", "lerp_at", "cope(p_max=3) + rope", "cdape(kerple, width=2)"}) {
-    const GradientChecks checks = check(find_checkable(name), where);
+    const GradientChecks checks = check_gradients(find_checkable(name), where);
     CAPTURE(name);
     CHECK(checks.ok());
     CHECK(checks.figures().inputs > 0);

@@ -114,17 +114,6 @@ void expect_close(const std::vector<double>& got, const std::vector<double>& exp
   }
 }
 
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
-  if (!(a.shape() == b.shape()) || a.dtype() != b.dtype()) return false;
-  const Tensor x = raw::contiguous(a), y = raw::contiguous(b);
-  return std::equal(x.bytes(), x.bytes() + static_cast<std::size_t>(x.numel()) * size_of(x.dtype()), y.bytes());
-}
-
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) { return same_bits(x, y); });
-}
-
 void expect_thread_independent(const std::string& name, const std::function<Tensor()>& f) {
   const auto on = [&](int count) {
     const WithThreads chosen(count);
@@ -133,18 +122,6 @@ void expect_thread_independent(const std::string& name, const std::function<Tens
   const Tensor first = on(1);
   for (const int count : {2, 3})
     CHECK_MESSAGE(same_bits(first, on(count)), name << " on " << count << " threads differs from 1 thread");
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  if (!a.defined() || !b.defined() || !(a.shape() == b.shape())) return std::numeric_limits<double>::infinity();
-  const std::vector<double> x = a.to_vector(), y = b.to_vector();
-  double largest = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i]) continue;  // also equal infinities
-    const double apart = std::fabs(x[i] - y[i]);
-    largest = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(largest, apart);
-  }
-  return largest;
 }
 
 std::string above(Site at) {

@@ -59,10 +59,6 @@ Tensor plain_copy(const Tensor& x);
 // One comparison for all elements, so that a failing test says where and does not print a million lines.
 void expect_close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1);
 
-// Also of views, and where both are undefined.
-bool same_bits(const Tensor& a, const Tensor& b);
-bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);
-
 // f() gives the same bits on 1, 2 and 3 threads.
 void expect_thread_independent(const std::string& name, const std::function<Tensor()>& f);
 
@@ -74,21 +70,11 @@ template <class Kind = Error, class F> std::string error_text(const F& f) {
   return "";
 }
 
-// Sentinels around every tensor made while this is alive.
-struct Guards {
-  Guards() { Storage::set_guards(true); }
-  ~Guards() { Storage::set_guards(false); }
-  Guards(const Guards&) = delete;
-  Guards& operator=(const Guards&) = delete;
-};
+using whence::same_bits, whence::Guards;
+inline double distance(const Tensor& a, const Tensor& b) { return largest_difference(a, b); }
+inline double largest(const Tensor& x) { return largest_size(x); }
 
-// The largest |a_i - b_i|; infinite where shapes differ or one of the two is not a number.
-double distance(const Tensor& a, const Tensor& b);
-
-// The largest number by its size.
-inline double largest(const Tensor& x) { return distance(x, Tensor::zeros(x.shape(), DType::f64)); }
-
-// The same without the "file.cpp:12: " in front.
+// The same as error_text without the "file.cpp:12: " in front.
 template <class Kind = Error, class F> std::string message(const F& f) {
   const std::string text = error_text<Kind>(f);
   const std::size_t end = text.find(": "), colon = text.find_last_not_of("0123456789", end - 1);

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "tensor/parallel.h"
+#include "examples/whence/verify/compare.h"
 
 namespace whence::test {
 
@@ -21,15 +21,6 @@ template <class T> class With {
   const T before_;
 };
 
-class WithThreads {
- public:
-  explicit WithThreads(int count) : before_(threads()) { set_threads(count); }
-  ~WithThreads() { set_threads(before_); }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  const int before_;
-};
+using whence::WithThreads;
 
 }  // namespace whence::test

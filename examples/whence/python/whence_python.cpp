@@ -76,7 +76,7 @@ nb::dict check_gradients(const std::string& name, index_t length, bool differenc
   GradientChecks checks;
   {
     const nb::gil_scoped_release unlocked;
-    checks = check(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
+    checks = check_gradients(find_checkable(name), {.length = length, .differences = differences, .seed = seed});
   }
   nb::list cases;
   for (const GradientCase& each : checks.cases) {

@@ -4,6 +4,7 @@
 
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/compare.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/probe_run.h"
 #include "tensor/error.h"

@@ -1,8 +1,6 @@
 #include "examples/whence/verify/conformance.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/scheme.h"
@@ -68,18 +66,5 @@ ConformanceRow conform(const std::string& text, std::uint64_t seed, const std::v
   }
   return row;
 }
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  if (!(a.shape() == b.shape())) fail("conformance", "shapes ", a.shape(), " and ", b.shape(), " are compared");
-  const std::vector<double> x = a.to_vector(), y = b.to_vector();
-  double largest = 0;
-  for (std::size_t n = 0; n < x.size(); ++n) {
-    const double apart = std::fabs(x[n] - y[n]);
-    largest = std::isnan(apart) ? std::numeric_limits<double>::infinity() : std::max(largest, apart);
-  }
-  return largest;
-}
-
-double largest_size(const Tensor& x) { return largest_difference(x, Tensor::zeros(x.shape())); }
 
 }  // namespace whence

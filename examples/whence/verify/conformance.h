@@ -56,8 +56,4 @@ struct ConformanceRow {
 [[nodiscard]] ConformanceRow conform(
     const std::string& text, std::uint64_t seed, const std::vector<ConformanceCheck>& checks = conformance_checks());
 
-// Of equal shapes, else Error; infinite where a number is NaN.
-[[nodiscard]] double largest_difference(const Tensor& a, const Tensor& b);
-[[nodiscard]] double largest_size(const Tensor& x);
-
 }  // namespace whence

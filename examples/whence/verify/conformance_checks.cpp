@@ -6,11 +6,11 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/whence/verify/compare.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "nn/decoding.h"
 #include "tensor/error.h"
-#include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -62,10 +62,25 @@ Cell as_claimed(bool holds, double apart, double tolerance, const std::string& o
 }
 
 Cell gradients(const Subject& subject) {
-  const GradientChecks checks = check_scheme(subject.text, {.length = 4, .one_by_one = 8, .seed = subject.seed});
+  const GradientChecks checks = check_gradients(subject.text, {.length = 4, .one_by_one = 8, .seed = subject.seed});
   const double worst = checks.figures().duals;
   if (!checks.ok()) return Cell::failed(worst, joined(checks.problems(), {}, "; "));
   return Cell::passed(worst, checks.note.empty() ? "by duals and by differences" : checks.note);
+}
+
+// Whether the embedding, each block and the head, and the parameters that all layers share, send back what they should.
+Cell model_gradients(const Subject& subject) {
+  const auto model = subject.model();
+  const Tensor tokens = tokens_of(batch, length);
+  std::vector<Named> parameters;
+  for (const Module::Parameter& each : model->parameters())
+    if (!each.frozen) parameters.push_back({each.path, each.tensor});
+  const GradcheckReport report = gradcheck([&] { return (*model)(tokens, run_of(length), {}); }, parameters,
+      {.differences = false, .one_by_one = 0, .seed = subject.seed});
+  double worst = 0;
+  for (const GradcheckInput& input : report.inputs) worst = std::max(worst, input.duals.relative);
+  if (!report.ok()) return Cell::failed(worst, joined(report.problems, {}, "; "));
+  return Cell::passed(worst, to_text(parameters.size(), " parameters of a model of two layers, by duals"));
 }
 
 // d(rows up to t) / d(token after t), exactly 0; and the same bits whatever those tokens are.
@@ -240,18 +255,11 @@ Cell narrow_numbers(const Subject& subject) {
   return Cell::within(worst, 200, found);  // in units of each dtype's epsilon
 }
 
-// The number of threads as it was, when this goes.
-struct ThreadsBack {
-  int before = threads();
-  ~ThreadsBack() { set_threads(before); }
-};
-
 Cell same_bits(const Subject& subject) {
   const auto model = subject.model();
   const Tensor tokens = tokens_of(batch, length), table = model->parameters().front().tensor;
-  const ThreadsBack as_before;
   const auto run = [&](int count) {
-    set_threads(count);
+    const WithThreads chosen(count);
     const Tensor y = (*model)(tokens, run_of(length), {});
     return std::pair{y.detach(), grad(sum(square(y)), {}, {table})[0]};
   };
@@ -267,6 +275,7 @@ Cell same_bits(const Subject& subject) {
 std::vector<ConformanceCheck> all_checks() {
   std::vector<ConformanceCheck> checks{
       {"gradcheck", "gradients of inputs and parameters by dual numbers and by differences", gradients},
+      {"model gradients", "gradients of all parameters of a model by dual numbers", model_gradients},
       {"causality", "no row depends on a later token: Jacobian exactly 0, same bits whatever follows", causality},
       {"prefix", "a row is the same in a longer run", prefix},
       {"decoding", "tokens one by one and in chunks through a cache give the rows of the full pass", decoding},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "examples/whence/verify/bare_attention.h"
+#include "examples/whence/verify/compare.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

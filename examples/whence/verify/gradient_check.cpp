@@ -56,7 +56,7 @@ GradientFigures GradientChecks::figures() const {
   return all;
 }
 
-GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options) {
+GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options) {
   GradientChecks checks{op.name, {}};
   for (CheckedSample& sample : op.samples()) {
     std::vector<Named> leaves;
@@ -73,7 +73,7 @@ GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options
 
 // Operands, cotangents and parameters are random: at a zero table most of CoPE's gradients would be zero too. Small
 // parameters are walked element by element, operands along a random direction.
-GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options) {
+GradientChecks check_gradients(const std::string& text, const GradientCheckOptions& options) {
   const BareAttention scheme(text, {.dim = heads * head_dim, .heads = heads, .length = options.length});
   draw_parameters(scheme.root(), options.seed);
   scheme.root().to(options.device);
@@ -109,9 +109,11 @@ std::vector<std::string> op_names() {
 }
 
 Checkable find_checkable(const std::string& name) {
+  std::vector<std::string> known = op_names();
+  if (std::ranges::count(known, name) > 1)
+    throw InputError("'", name, "' given; two ops have this name; one name per op required; rename one");
   for (const CheckedOp& op : checked_ops())
     if (op.samples && op.name == name) return {name, &op};
-  std::vector<std::string> known = op_names();
   for (const SchemeInfo& info : registered_schemes()) {
     known.push_back(info.name);
     known.insert(known.end(), info.aliases.begin(), info.aliases.end());
@@ -125,8 +127,8 @@ Checkable find_checkable(const std::string& name) {
   return {canonical_text(parse_schemes(name))};
 }
 
-GradientChecks check(const Checkable& what, const GradientCheckOptions& options) {
-  return what.op ? check_op(*what.op, options) : check_scheme(what.name, options);
+GradientChecks check_gradients(const Checkable& what, const GradientCheckOptions& options) {
+  return what.op ? check_gradients(*what.op, options) : check_gradients(what.name, options);
 }
 
 }  // namespace whence

@@ -42,12 +42,12 @@ struct GradientChecks {
 };
 
 // The samples of an op.
-[[nodiscard]] GradientChecks check_op(const CheckedOp& op, const GradientCheckOptions& options);
+[[nodiscard]] GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options);
 
 // Output, logits where they mean something, and embedded tokens, by every input and every parameter at once.
 // Causal, and bidirectional where the schemes claim a meaning for it. Throws InputError when the text is
 // wrong or the schemes refuse it.
-[[nodiscard]] GradientChecks check_scheme(const std::string& text, const GradientCheckOptions& options);
+[[nodiscard]] GradientChecks check_gradients(const std::string& text, const GradientCheckOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();  // of all that have samples
 
@@ -57,6 +57,6 @@ struct Checkable {
   const CheckedOp* op = nullptr;  // nullptr: a scheme
 };
 [[nodiscard]] Checkable find_checkable(const std::string& name);
-[[nodiscard]] GradientChecks check(const Checkable& what, const GradientCheckOptions& options);
+[[nodiscard]] GradientChecks check_gradients(const Checkable& what, const GradientCheckOptions& options);
 
 }  // namespace whence

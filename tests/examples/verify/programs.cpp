@@ -237,7 +237,7 @@ TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by dua
     return in[0] * in[0].detach();
   };  // x^2, of which backward sees one factor
   const auto samples = [half] { return std::vector<CheckedSample>{{"half", false, {normal({2, 3}, "x")}, half}}; };
-  const GradientChecks checks = check_op({"half_a_square", false, samples, {}, {}}, {});
+  const GradientChecks checks = check_gradients(CheckedOp{"half_a_square", false, samples}, {});
   CHECK_FALSE(checks.ok());
   CHECK(checks.figures().duals > 0.1);
   CHECK(checks.figures().differences > 0.1);

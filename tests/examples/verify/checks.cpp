@@ -1,0 +1,70 @@
+// check_op and check_scheme, as one calls them in tests of one's own: what holds passes, and each fault is named.
+#include "examples/whence/verify/checks.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/ops.h"
+#include "tensor/suggest.h"
+#include "tests/support/programs.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+// f(x) as an op with one sample.
+CheckedOp op_of(const std::function<Tensor(const Tensor&)>& f, const Tensor& x = normal({2, 3}, 1)) {
+  const auto run = [f](const Tensors& in) { return f(in[0]); };
+  return {"planted", false, [=] { return std::vector<CheckedSample>{{"two by three", false, {x}, run}}; }};
+}
+
+// The problems of an op with this one fault; "" where none was found.
+std::string found(const CheckedOp& op) {
+  const CheckReport report = check_op(op);
+  CHECK(report.checks > 10);
+  CHECK(report.ok() == !has(report.text(), "FAILED"));
+  return joined(report.problems, {}, "\n");
+}
+
+}  // namespace
+
+TEST_CASE("check_op: an op without a fault passes, and each fault is named with its sample and layout") {
+  CHECK(found(op_of([](const Tensor& x) { return square(x); })) == "");
+  CHECK(has(
+      found(op_of([](const Tensor& x) { return x * x.detach(); })), "two by three, permuted: duals and differences: "));
+  CHECK(has(found(op_of([](const Tensor& x) { return relu(x); }, Tensor::zeros({2, 3}, DType::f64))),
+      "kinks only where the sample says so"));
+  int calls = 0;
+  CHECK(
+      has(found(op_of([&](const Tensor& x) { return x * (++calls % 2 ? 1.0 : 2.0); })), "same call twice, same bits"));
+  CHECK(has(found(op_of([](const Tensor& x) { return x * (threads() == 2 ? 2.0 : 1.0); })),
+      "same bits for any number of threads"));
+  CHECK(has(found(op_of([](const Tensor& x) { return x * (x.strides()[1] == 1 ? 1.0 : 2.0); })),
+      "value as for contiguous inputs"));
+  CHECK(has(found(op_of([](const Tensor& x) { return x.dtype() == DType::bf16 ? x * 1.1 : x * 1.0; })),
+      "value in low precision: bf16: "));
+  CheckedOp op = op_of([](const Tensor& x) { return square(x); });
+  op.reference = [](const Tensors& in) { return in[0]; };
+  CHECK(has(found(op), "two by three, as given: reference from plain loops"));
+  op.reference = {};
+  op.once = true;
+  CHECK(has(found(op), "refusal of a second derivative"));
+  op.once = false;
+  op.bad_inputs = [] { return std::vector<BadInput>{{"planted: is refused", [] {}}}; };
+  CHECK(has(found(op), "a call that must be refused: required: 'planted: is refused', got: ''"));
+  op.samples = [] { return std::vector<CheckedSample>(); };
+  CHECK(has(check_op(op).text(), "no sample given; at least one required"));
+}
+
+TEST_CASE("check_op and check_scheme: by name; what is none is refused") {
+  CHECK(check_op("softmax").text().starts_with("softmax: "));
+  CHECK(error_text<InputError>([] { (void)check_op("rope"); }) ==
+        "'rope' given, a scheme; an op required; check_scheme checks it");
+  CHECK(has(error_text<InputError>([] { (void)check_op("sofmax"); }), "did you mean 'softmax'?"));
+  CHECK(check_scheme("cope( p_max = 4 )").text() == "cope(p_max=4): 18 checks: ok\n");
+  CHECK(
+      has(error_text<InputError>([] { (void)check_scheme("cope(z_from=rotated)"); }), "without a scheme that rotates"));
+}
