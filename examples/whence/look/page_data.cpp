@@ -63,9 +63,9 @@ Json marks_of(const TransformerOptions& model, const Quantity& quantity) {
   return marks;
 }
 
-// What nn/README.md has more about.
-std::string section_of(const Quantity& quantity) {
-  return quantity.scheme.empty() ? "attention" : parse_schemes(quantity.scheme)[0].info().name;
+// What `whence schemes` has more about; "": attention's own.
+std::string name_of_scheme(const Quantity& quantity) {
+  return quantity.scheme.empty() ? "" : parse_schemes(quantity.scheme)[0].info().name;
 }
 
 // Those of the schemes first: they are what one came to see.
@@ -97,7 +97,7 @@ Json by_name(
       if (all[k]->name == quantity->name) layers.push_back(numbers[k]);
     const ProbeInfo& probe = *quantity->probe;
     entries.push_back({{"probe", quantity->name}, {"name", short_name(*quantity, all)}, {"scheme", quantity->scheme},
-        {"section", section_of(*quantity)}, {"caption", probe.caption}, {"equation", probe.equation},
+        {"scheme_name", name_of_scheme(*quantity)}, {"caption", probe.caption}, {"equation", probe.equation},
         {"line", quantity->line}, {"axes", axes_of(probe)}, {"scale", scale_name(probe.scale)},
         {"marks", marks_of(model, *quantity)}, {"layers", layers}});
   }

@@ -164,8 +164,9 @@ function show_tabs() {
   views.forEach(({ key }, index) => dress(tabs.children[index],
     { "aria-selected": key === state.view, tabindex: key === state.view ? 0 : -1 }));
   stage.setAttribute("aria-labelledby", `tab-${state.view}`);
-  const sections = unique(data.quantities.map(({ section }) => section).filter(Boolean));
-  hint.replaceChildren(current_view().hint + " ", make("cite", {}, `More in nn/README.md: ${sections.join(", ")}.`));
+  const schemes = unique(data.quantities.map((each) => each.scheme_name).filter(Boolean));
+  const more = [...schemes.map((name) => `whence schemes ${name}`), "nn/README.md"].join(", ");
+  hint.replaceChildren(current_view().hint + " ", make("cite", {}, `More: ${more}.`));
 }
 
 // ---- Cursor
