@@ -1,4 +1,5 @@
-// whence: the one program. `whence COMMAND ...` runs a command of the other files here.
+#include "examples/whence/whence.h"
+
 #include <algorithm>
 #include <iostream>
 #include <set>
@@ -32,7 +33,8 @@ std::string list_of_commands(const std::string& first) {
     if (!command.name.starts_with(first)) continue;
     const char* its_title = titles[static_cast<int>(command.purpose)];
     if (title != its_title) text += to_text("\n", title = its_title, ":\n");
-    text += to_text("  ", command.name, std::string(22 - command.name.size(), ' '), command.summary, "\n");
+    text += to_text("  ", command.name, std::string(22 - std::min<std::size_t>(command.name.size(), 21), ' '),
+        command.summary, "\n");
   }
   return text;
 }
@@ -116,10 +118,7 @@ RegisterCommand::RegisterCommand(Command command) {
   std::ranges::sort(commands(), {}, [](const Command& each) { return std::tuple(each.purpose, each.name); });
 }
 
-}  // namespace whence
-
-int main(int argc, char** argv) {
-  using namespace whence;
+int whence_main(int argc, char** argv) {
   return run_main("whence", [&] {  // around the words, too: they take memory
     Words words(argv + std::min(argc, 1), argv + argc);
     if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");
@@ -128,3 +127,5 @@ int main(int argc, char** argv) {
         [&] { return command ? run(*command, words) : run_without_command(words); });
   });
 }
+
+}  // namespace whence

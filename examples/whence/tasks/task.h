@@ -167,7 +167,7 @@ using MakeTask = std::function<std::unique_ptr<Task>(const CommandLine&)>;
 struct TaskInfo {
   std::string name;   // "selective_copy"
   std::string title;  // one line
-  std::string paper;
+  std::string paper = "one's own";
   // Declares the task's options, which must not share a name with those of the model and of training.
   std::function<MakeTask(CommandLine&)> declare;
   // Options of `train` as "steps=300 dim=32": with these sizes `lab` takes minutes on a laptop, and the papers'

@@ -1,0 +1,50 @@
+// Softsign, which rises to 1 and never reaches it.
+//   y = x / (1 + |x|)        dx = (1 - |y|)^2 dy
+#include "autograd/check/checked.h"
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+
+using namespace whence;
+
+Tensor softsign(const Tensor& x, Site site);
+
+namespace {
+
+struct Softsign {
+  static constexpr const char* name = "softsign";
+  struct Saved {
+    SavedTensor y;
+  };
+
+  // Nothing is recorded in here.
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    raw::require_floating(name, "x", x);
+    const Tensor y = x / (abs(x) + 1.0);
+    saved.y.output(y);
+    return y;
+  }
+  // Of functions that have gradients themselves, so that this one can be differentiated again.
+  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const {
+    return {square(affine(abs(saved.y.get()), -1, 1)) * dy};
+  }
+
+  // For `gradcheck softsign` and check_op: what to try it on, calls that it must refuse, the same by other means.
+  static Samples<Softsign> samples() {
+    return {{"of either sign", {}, {draw::normal({3, 4})}}, {"large", {}, {draw::uniform({2, 5}, 20, 40)}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {refusal("softsign: x is i64; a floating dtype is required; convert with cast", softsign,
+        Tensor::zeros({2}, DType::i64))};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    std::vector<double> numbers = in[0].to_vector();
+    for (double& x : numbers) x /= x < 0 ? 1 - x : 1 + x;
+    return Tensor::of(numbers, in[0].shape(), DType::f64);
+  }
+};
+
+const Checked<Softsign> checked;
+
+}  // namespace
+
+Tensor softsign(const Tensor& x, Site site) { return apply(Softsign{}, site, x); }

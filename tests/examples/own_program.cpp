@@ -1,0 +1,79 @@
+// The program of one's own that comes as a template, built as a stranger builds it: elsewhere, against what this build
+// installs. It has all commands, and its scheme, op and task beside the others in each.
+#include <doctest/doctest.h>
+
+#include "tests/support/programs.h"
+
+using namespace whence::test;
+
+namespace {
+
+Outcome well(const std::string& script) {
+  const Outcome outcome = shell(script);
+  REQUIRE_MESSAGE(outcome.code == 0, script, ": ", outcome.out, outcome.err);
+  return outcome;
+}
+
+// What the program says.
+std::string own(const std::string& arguments) { return well("built/whence " + arguments).out; }
+
+bool lists(const std::string& arguments, const std::string& name) {
+  return has("\n" + own(arguments), "\n" + name + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("own program: built against an installed whence it has all commands, and its own things beside the others") {
+  const Workplace here("own_program");
+  const std::string cmake = WHENCE_CMAKE, compiler = WHENCE_COMPILER;
+  if (shell(cmake + " --version").code != 0 || shell(compiler + " --version").code != 0) {
+    MESSAGE("SKIPPED: ", cmake, " or ", compiler, " is no longer there: no program was built");
+    return;
+  }
+  (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
+  (void)well(cmake + " -S installed/share/whence/own_program -B built -DCMAKE_PREFIX_PATH=$PWD/installed" +
+             " -DCMAKE_CXX_COMPILER=" + compiler +
+             " -DCMAKE_CXX_FLAGS='-Wall -Wextra -Wshadow -Wconversion -Wpedantic -Werror' && " + cmake +
+             " --build built --parallel 2");
+  CHECK(own("--help") == done("--help").out);
+  CHECK(count(well("built/checks").out, " checks: ok\n") == 4);
+  for (const char* command : {"conformance", "gradcheck", "schemes"})
+    CHECK(lists(std::string("--complete ") + command + " ''", "levelling"));
+  CHECK(lists("--complete gradcheck ''", "softsign"));
+  for (const char* command : {"train", "lab", "tasks"})
+    CHECK(lists(std::string("--complete ") + command + " ''", "last_letter"));
+
+  CHECK(has(own("schemes levelling"), "A_ij = S_ij - c_h softsign(r_h |i - j|)"));
+  CHECK(has(shell("built/whence schemes leveling").err, "did you mean 'levelling'?"));
+  CHECK(has(own("tasks"), "last_letter"));
+  CHECK(has(own("gradcheck softsign 'levelling(rate=2) + rope'"), "\nok\n"));
+  CHECK(has(own("conformance levelling --quiet"), ", 0 failed"));
+  CHECK(has(own("probe --describe 'dape(levelling)'"), "rate"));
+
+  const std::string trained = own("train last_letter --scheme levelling --steps 150 --out run --quiet");
+  CHECK(has(trained, "written: run/"));
+  CHECK_FALSE(has(trained, "no better than the best guess"));
+  CHECK(has(own("look run --causes"), "position.bias"));
+  (void)own("look run");
+  CHECK(has(text_of("run/look.html"), "\"scheme_name\":\"levelling\""));
+  (void)own("train flip_flop --scheme 'cope + levelling' --length 8 --dim 8 --layers 1 --heads 2 --steps 1 --quiet");
+  CHECK(has(own("lab last_letter --schemes levelling,rope --seeds 1 --set steps=5 --out lab --quiet"), "levelling"));
+  CHECK(has(shell(program_folder() + "/whence look run").err, "task 'last_letter': no task of that name"));
+}
+
+TEST_CASE("own program: each installed header of the program compiles alone, and pkg-config links all commands") {
+  const Workplace here("own_program_by_pkg_config");
+  const std::string cmake = WHENCE_CMAKE, compiler = WHENCE_COMPILER;
+  if (shell("pkg-config --version && " + compiler + " --version").code != 0) {
+    MESSAGE("SKIPPED: pkg-config or ", compiler, " is not there: no program was built");
+    return;
+  }
+  (void)well(cmake + " --install " + program_folder() + " --prefix installed --component library");
+  (void)well(
+      "export PKG_CONFIG_PATH=$(dirname $(find $PWD/installed -name whence-program.pc))\n"
+      "cd installed/include/whence && for header in $(find examples -name '*.h'); do echo \"#include "
+      "\\\"$header\\\"\"; done >all.cpp\n" +
+      compiler + " -fsyntax-only all.cpp $(pkg-config --cflags whence-program)\n" + "cd - && " + compiler +
+      " installed/share/whence/own_program/main.cpp -o program $(pkg-config --cflags --libs whence-program)");
+  CHECK(well("./program --help").out == done("--help").out);
+}
