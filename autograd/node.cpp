@@ -58,7 +58,9 @@ Tensor SavedTensor::get() const {
         "; backward needs the numbers it saw; write to a copy, or write after backward");
   }
   if (!recording()) return value_;
-  Tensor with_history = value_.detach();
+  const bool reshaped = source_ && !(source_.node->result(source_.result).shape == value_.shape());
+  Tensor with_history =
+      (reshaped ? raw::reshape(value_, source_.node->result(source_.result).shape) : value_).detach();
   with_history.set_link(is_output_ ? Ref<Node>(detail::backward_node) : source_.node, source_.result);
   return with_history;
 }

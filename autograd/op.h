@@ -16,7 +16,8 @@
 // backward is the op itself checks in the public function instead.
 //
 // Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
-// says that backward is a kernel without a derivative of its own: create_graph through it is refused. Optional: `static
+// says that backward has no derivative of its own: create_graph through it is refused. A backward that is a kernel has
+// one where it returns gradients_of(the op of other ops, ...) while recording() (autograd/recompute.h). Optional: `static
 // BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and errors
 // show instead of the name; `stops(saved, input)`, `by_element(input)` and `static constexpr bool broadcasts`, which
 // autograd/node.h explains.

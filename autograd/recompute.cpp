@@ -9,10 +9,59 @@
 namespace whence {
 namespace {
 
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// Stands for an input while f is differentiated. A walk back ends here; afterwards it is led on to what made the input,
+// so that the gradients, which are functions of the input, have its history.
+class Threshold final : public Node {
+ public:
+  Threshold() : Node(Site::current()) {}
+  const char* name() const override { return "input"; }
+  std::span<const Edge> inputs() const override { return {&from_, from_ ? std::size_t{1} : std::size_t{0}}; }
+  void backward(std::span<const Tensor> dy, std::span<const bool>, std::span<Tensor> dx) override { dx[0] = dy[0]; }
+  void release_saved() override {}
+  void lead_on(Edge from) { from_ = std::move(from); }
+
+ private:
+  Edge from_;
+};
+
+// `leaves`: they are passed as they are, as f may reach them by its own handles too (a module's parameters).
+std::vector<Tensor> differentiated(
+    const Function& f, const std::vector<Tensor>& inputs, const Tensor& dy, bool leaves) {
+  const bool record = recording();
+  std::vector<Tensor> own, wanted;
+  std::vector<Ref<Threshold>> thresholds(inputs.size());
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    own.push_back(inputs[k]);
+    if (!inputs[k].defined() || !tracked(inputs[k])) continue;
+    if (!leaves || !edge_of(inputs[k]).node->is_leaf()) {
+      own[k] = inputs[k].detach();
+      thresholds[k] = Ref<Threshold>(new Threshold);
+      thresholds[k]->made(own[k]);
+    }
+    wanted.push_back(own[k]);
+  }
+  std::vector<Tensor> found(wanted.size());
+  {
+    const RecordingScope recorded(true);
+    const Tensor y = f(own);
+    if (tracked(y)) found = grad(y, dy, wanted, {.create_graph = record, .allow_unused = true});
+  }
+  std::vector<Tensor> gradients(inputs.size());
+  for (std::size_t k = 0, next = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].defined() || !tracked(inputs[k])) continue;
+    if (thresholds[k]) thresholds[k]->lead_on(edge_of(inputs[k]));
+    gradients[k] =
+        found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
+    ++next;
+  }
+  return gradients;
+}
+
 // One op whose forward is a whole function and whose backward runs that function again, recorded this time.
 class RecomputedNode final : public Node {
  public:
-  using Function = std::function<Tensor(const std::vector<Tensor>&)>;
   RecomputedNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at)
       : Node(made_at), function_(std::move(function)) {
     saved_ = std::make_unique<SavedTensor[]>(inputs.size());
@@ -36,37 +85,33 @@ class RecomputedNode final : public Node {
 
   void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> gradients) override {
     if (released_) detail::refuse_released(*this);
-    if (recording()) detail::refuse_second_derivative(*this);
-    std::vector<Tensor> inputs, wanted;
+    std::vector<Tensor> inputs;
     for (std::size_t k = 0; k < edges_.size(); ++k) {
-      const Tensor numbers = saved_[k].get().detach();  // get() refuses when overwritten
-      inputs.push_back(leaves_[k].defined() ? leaves_[k] : numbers);
-      if (needed[k]) wanted.push_back(requires_grad(inputs.back()));
+      const Tensor numbers = saved_[k].get();  // refuses when overwritten
+      if (leaves_[k].defined())
+        inputs.push_back(leaves_[k]);
+      else if (recording())
+        inputs.push_back(numbers);
+      else
+        inputs.push_back(needed[k] ? requires_grad(numbers.detach()) : numbers.detach());
     }
-    Tensor y;
-    {
-      const RecordingScope record(true);
-      y = function_(inputs);
-    }
-    std::vector<Tensor> found(wanted.size());
-    if (tracked(y)) found = grad(y, dy[0], wanted, {.allow_unused = true});  // else f reads none of its inputs
-    for (std::size_t k = 0, next = 0; k < edges_.size(); ++k) {
-      if (!needed[k]) continue;
-      gradients[k] =
-          found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
-      ++next;
-    }
+    const std::vector<Tensor> found = differentiated(function_, inputs, dy[0], true);
+    for (std::size_t k = 0; k < edges_.size(); ++k)
+      if (needed[k]) gradients[k] = found[k];
   }
 
  private:
   Function function_;
   std::unique_ptr<SavedTensor[]> saved_;
   std::vector<Edge> edges_;
-  // Passed as they are, so that f may also reach them by its own handles (a module's parameters).
   std::vector<Tensor> leaves_;
 };
 
 }  // namespace
+
+std::vector<Tensor> gradients_of(const Function& f, const std::vector<Tensor>& inputs, const Tensor& dy) {
+  return differentiated(f, inputs, dy, false);
+}
 
 Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs, Site site) {
   const CallSite place(site);

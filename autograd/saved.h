@@ -3,6 +3,7 @@
 // Saved, and assigns them in forward:
 //     saved.x = x;               an input, or something computed from inputs
 //     saved.y.output(y);         the op's own result; output(y, k): one of several
+//     saved.x.as(rows, x);       an input's numbers, laid out or shaped otherwise
 // A SavedTensor holds the detached body and the storage's version at that time. Detached, it keeps no graph
 // alive, and an op that saves its own output makes no cycle. get() refuses, naming both places, when the
 // storage was written since: the derivative would belong to other numbers than the value. When nothing is
@@ -21,6 +22,8 @@ class SavedTensor {
 
   void operator=(const Tensor& value) { save(value, edge_of(value), false); }
   void output(const Tensor& value, std::uint8_t result = 0) { save(value, {{}, result}, true); }
+  // With the history of `source`, and then in its shape, while a graph of the backward pass is made.
+  void as(const Tensor& value, const Tensor& source) { save(value, edge_of(source), false); }
 
   // The saved numbers; with their history while a graph of the backward pass is made (create_graph).
   // Throws Error when overwritten.

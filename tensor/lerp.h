@@ -13,7 +13,7 @@ template <class C> struct Place {
     const C last = C(static_cast<double>(rows - 1)), above_zero = position > C(0) ? position : C(0);
     const C inside = above_zero < last ? above_zero : last;
     below = static_cast<std::int32_t>(inside);
-    share = inside - C(below);
+    share = inside > C(below) ? inside - C(below) : C(0);  // of a dual too: nothing moves at an integer
   }
   WHENCE_HD std::int32_t above() const { return below + (share > C(0) ? 1 : 0); }  // c
 };

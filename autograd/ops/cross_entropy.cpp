@@ -9,6 +9,7 @@
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
+#include "autograd/recompute.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -16,7 +17,6 @@ namespace {
 
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
-  static constexpr bool once = true;
   index_t ignored;
   bool is_sum = false;
   struct Saved {
@@ -33,7 +33,7 @@ struct CrossEntropy {
     const DType wide = compute_dtype(x.dtype());
     const Tensor norm = Tensor::empty({rows}, wide, x.device()), loss = Tensor::empty({rows}, wide, x.device());
     kernels(x.device()).cross_entropy(x, t, ignored, norm, loss);
-    saved.logits = x;
+    saved.logits.as(x, logits);
     saved.target = t;
     saved.norm = norm;
     saved.shape = logits.shape();
@@ -52,12 +52,32 @@ struct CrossEntropy {
     // The logits are the largest tensor of a language model. Where nobody else names them and this backward is their
     // last, dx takes their place.
     const Tensor x = saved.logits.get();
+    if (recording()) {
+      const auto all = [&](const std::vector<Tensor>& in) { return of_parts(saved, in[0]); };
+      return {gradients_of(all, std::array{x}, dy)[0], Tensor()};
+    }
     const bool in_place = detail::releasing && x.owns_storage_alone();
     const Tensor dx = in_place ? x : as_it_lies(x);
     kernels(x.device())
         .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
     if (in_place) dx.storage().written(Site::current());
     return {raw::reshape(dx, saved.shape), Tensor()};
+  }
+
+  // With each row's log-sum-exp taken off first, so that no power overflows.
+  Tensor of_parts(const Saved& saved, const Tensor& logits) const {
+    const Tensor norm = raw::unsqueeze(saved.norm.peek(), 1);
+    const Tensor x = reshape(cast(logits, norm.dtype()), as_rows(saved.shape)) - norm;
+    std::vector<double> picks, counts;
+    for (const double target : saved.target.peek().to_vector()) {
+      counts.push_back(target != static_cast<double>(ignored));
+      picks.push_back(counts.back() * target);
+    }
+    const auto column = [&](const std::vector<double>& numbers, DType dtype) {
+      return raw::to_device(Tensor::of(numbers, {x.size(0), 1}, dtype), x.device());
+    };
+    const Tensor of_targets = gather(x, 1, column(picks, DType::i64)), counted = column(counts, x.dtype());
+    return sum((log(sum(exp(x), {1}, true)) - of_targets) * counted) * saved.share;
   }
 
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::no_target}; }

@@ -9,6 +9,7 @@
 
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "autograd/recompute.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -16,7 +17,6 @@ namespace {
 
 struct LerpAt {
   static constexpr const char* name = "lerp_at";
-  static constexpr bool once = true;
   struct Saved {
     SavedTensor table, position;
   };
@@ -24,18 +24,30 @@ struct LerpAt {
   Tensor forward(Saved& saved, const Tensor& table, const Tensor& position) const {
     check(table, position);
     const Tensor t = raw::contiguous(table), p = raw::contiguous(position);
-    saved.table = t;
-    saved.position = p;
+    saved.table.as(t, table);
+    saved.position.as(p, position);
     const Tensor y = Tensor::like(p);
     kernels(p.device()).lerp_at(t, p, y);
     return y;
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    const Tensor t = saved.table.get(), p = saved.position.get(), g = raw::contiguous(dy);
+    const Tensor t = saved.table.get(), p = saved.position.get();
+    if (recording()) return gradients_of(of_parts, std::array{t, p}, dy);
+    const Tensor g = raw::contiguous(dy);
     const Tensor dt = Tensor::like(t), dp = Tensor::like(p);
     kernels(p.device()).lerp_at_backward(t, p, g, dt, dp);
     return {dt, dp};
+  }
+
+  // At a whole position both rows are one, so that the derivative by it is 0 here too.
+  static Tensor of_parts(const std::vector<Tensor>& in) {
+    const DType dtype = in[1].dtype();
+    const Tensor inside = raw::unary(functions::Clamp{}, in[1], {0, static_cast<double>(in[0].size(-1) - 1)});
+    const Tensor below = raw::cast(inside, DType::i64), floor = raw::cast(below, dtype), w = in[1] - floor;
+    const Tensor whole = raw::binary(name, functions::GreaterEqual{}, floor, inside);  // 1 or 0
+    const Tensor ceiling = raw::binary(name, functions::Subtract{}, raw::add(floor, Tensor::ones({}, dtype)), whole);
+    return affine(w, -1, 1) * gather(in[0], -1, below) + w * gather(in[0], -1, raw::cast(ceiling, DType::i64));
   }
 
   bool by_element(std::size_t input) const { return input == 1; }
@@ -83,11 +95,7 @@ struct LerpAt {
         refusal("lerp_at: table is f64, position is f32; equal dtypes required; convert with cast", lerp_at,
             Tensor::zeros({2, 4}, DType::f64), draw::zeros(2, 5))};
   }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    const Tensor below = raw::cast(in[1], DType::i64), w = in[1] - raw::cast(below, DType::f64);
-    const Tensor above = raw::cast(in[1] + 1.0, DType::i64);  // no sample of the first has a whole position
-    return affine(w, -1, 1) * gather(in[0], -1, below) + w * gather(in[0], -1, above);
-  }
+  static Tensor reference(const std::vector<Tensor>& in) { return of_parts(in); }
 };
 
 const Checked<LerpAt> checked;

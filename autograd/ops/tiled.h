@@ -6,6 +6,8 @@
 
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "autograd/ops/composed_tiles.h"
+#include "autograd/recompute.h"
 #include "autograd/tiled_attention.h"
 #include "tensor/operands.h"
 #include "tensor/raw.h"
@@ -32,7 +34,6 @@ inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
 template <class Kind> struct Op {
   using At = typename Kind::At;
   static constexpr const char* name = Kind::name;
-  static constexpr bool once = true;
   static constexpr std::size_t count = At::operand_count;
   At at;
   struct Saved {
@@ -44,8 +45,9 @@ template <class Kind> struct Op {
   template <class... In> Tensor forward(Saved& saved, const In&... in) const {
     typename At::Operands x{in...};
     for (std::size_t k = 0; k < count; ++k) {
-      x[k] = readable(At::info[k], x[k]);
-      if (x[k].defined()) saved.operands[k] = x[k];
+      const Tensor given = x[k];
+      x[k] = readable(At::info[k], given);
+      if (x[k].defined()) saved.operands[k].as(x[k], given);
     }
     const Tensor& query = x[At::query];
     Shape shape = query.shape();
@@ -59,8 +61,17 @@ template <class Kind> struct Op {
   }
 
   Grads<count> backward(const Saved& saved, const Tensor& given, Needs<count> needs) const {
-    const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
     typename At::Operands x, d;
+    if (recording()) {
+      for (std::size_t k = 0; k < count; ++k) x[k] = saved.operands[k].get();
+      const auto composed = [this](const std::vector<Tensor>& in) {
+        typename At::Operands operands;
+        std::ranges::copy(in, operands.begin());
+        return composed_form(at, operands);
+      };
+      return gradients_of(composed, x, given);
+    }
+    const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
     Grads<count> result;
     for (std::size_t k = 0; k < count; ++k) {
       if (!saved.operands[k].defined()) continue;

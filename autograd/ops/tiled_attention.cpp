@@ -128,7 +128,7 @@ Tensor reference(const Inputs& in) {
   return Tensor::of(y, in[0].shape(), DType::f64);
 }
 
-const CheckedEntry checked({Attention::name, true, samples, bad_inputs, reference, true});
+const CheckedEntry checked({Attention::name, false, samples, bad_inputs, reference, true});
 
 }  // namespace
 

@@ -92,7 +92,7 @@ std::vector<BadInput> bad_inputs() {
        }}};
 }
 
-const CheckedEntry checked({Mix::name, true, samples, bad_inputs, {}, true});
+const CheckedEntry checked({Mix::name, false, samples, bad_inputs, {}, true});
 
 }  // namespace
 

@@ -1,8 +1,10 @@
 // Causal attention's weights under a bias by distance.    x:[b h i j]  table:[h n]  ->  y:[b h i j]
 //   y = causal_softmax(x + b),  b_ij = table[steps of (i, j)]
 //   dx = y (dy - sum_j y_j dy_j)        dtable = the sum of dx over each distance
+#include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
+#include "autograd/recompute.h"
 #include "tensor/joined_kernels.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
@@ -12,7 +14,6 @@ namespace {
 
 struct CausalSoftmaxByDistance {
   static constexpr const char* name = "causal_softmax_by_distance";
-  static constexpr bool once = true;
   Steps steps;
   index_t first_row = 0;
   struct Saved {
@@ -27,7 +28,17 @@ struct CausalSoftmaxByDistance {
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
-    const Tensor y = saved.y.get(), dx = Tensor::like(y);
+    const Tensor y = saved.y.get();
+    if (recording()) {
+      const Tensor dlogits = y * (dy - sum(y * dy, {-1}, true));
+      const auto bias = [&](const std::vector<Tensor>& in) {
+        return expand(by_distance(in[0], steps.on(y.device())), y.shape());
+      };
+      // It is linear in the table, so that any table will do.
+      const Tensor table = requires_grad(Tensor::zeros({y.size(1), steps.count}, y.dtype(), y.device()));
+      return {dlogits, needs[1] ? gradients_of(bias, std::array{table}, dlogits)[0] : Tensor()};
+    }
+    const Tensor dx = Tensor::like(y);
     joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), first_row, dx);
     Grads<2> grads{dx, Tensor()};
     if (!needs[1]) return grads;

@@ -60,15 +60,22 @@ Fault moved(std::size_t input) {
 }
 Tensor right(std::size_t, const Tensor& dx) { return dx; }
 
-GradcheckReport check(const std::function<Tensor()>& f, const std::vector<Tensor>& inputs, const Fault& fault) {
+// The gradient is right, and what it says of its own derivative is not.
+Fault wrong_as_a_function(const Fault& fault) {
+  return [=](std::size_t, const Tensor& dx) { return recording() ? with_fault(dx * 1.0, fault) : dx; };
+}
+
+GradcheckReport check(
+    const std::function<Tensor()>& f, const std::vector<Tensor>& inputs, const Fault& fault, bool twice = false) {
   std::vector<Named> floating;
   for (const Tensor& x : inputs)
     if (x.defined() && is_floating(x.dtype())) floating.push_back({to_text("input ", floating.size()), x});
-  return gradcheck([&] { return with_fault(f(), fault); }, floating);
+  const auto faulty = [&] { return with_fault(f(), fault); };
+  return twice ? gradgradcheck(faulty, floating, {.differences = false}) : gradcheck(faulty, floating);
 }
 
-bool passes(const CheckedSample& sample, const Fault& fault) {
-  return check([&] { return sample.run(sample.inputs); }, sample.inputs, fault).ok();
+bool passes(const CheckedSample& sample, const Fault& fault, bool twice = false) {
+  return check([&] { return sample.run(sample.inputs); }, sample.inputs, fault, twice).ok();
 }
 
 // What an op's gradients are like over all of its samples.
@@ -106,21 +113,27 @@ TEST_CASE("every op with a fault in its backward is caught, without one it passe
     const Gradients gradients = gradients_of(samples);
     CHECK_MESSAGE(!gradients.inputs.empty(), op.name, " has no gradient in any sample");
     CHECK_MESSAGE(passes(samples[0], right), op.name, " fails without a fault");
-    const auto must_fail = [&](const std::string& kind, const Fault& fault, const std::string& where = "") {
+    const auto must_fail = [&](const std::string& kind, const Fault& fault, const std::string& where = "",
+                               bool twice = false) {
       const bool caught = std::any_of(
-          samples.begin(), samples.end(), [&](const CheckedSample& sample) { return !passes(sample, fault); });
+          samples.begin(), samples.end(), [&](const CheckedSample& sample) { return !passes(sample, fault, twice); });
       ++counts[kind].mutants;
       counts[kind].caught += caught;
       CHECK_MESSAGE(caught, "survived: ", op.name, ", gradient", where, " ", kind);
     };
     must_fail("negated", scaled(-1));
     must_fail("times 1.001", scaled(1.001));
+    if (!op.once) {
+      CHECK_MESSAGE(passes(samples[0], right, true), op.name, " fails twice without a fault");
+      must_fail("'s derivative negated", wrong_as_a_function(scaled(-1)), "", true);
+      must_fail("'s derivative times 1.001", wrong_as_a_function(scaled(1.001)), "", true);
+    }
     for (const std::size_t k : gradients.inputs) must_fail("dropped", dropped(k), to_text(" of input ", k));
     for (const std::size_t k : gradients.uneven) must_fail("moved by one", moved(k), to_text(" of input ", k));
   }
   std::printf("mutation: %zu ops\n", checked_ops().size());
   for (const auto& [kind, count] : counts)
-    std::printf("mutation: gradient %-12s  %3d mutants, %3d caught\n", kind.c_str(), count.mutants, count.caught);
+    std::printf("mutation: gradient %-26s  %3d mutants, %3d caught\n", kind.c_str(), count.mutants, count.caught);
 }
 
 TEST_CASE("differences alone do not see a relative error of 1e-7, duals do") {

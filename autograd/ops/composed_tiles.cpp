@@ -1,0 +1,164 @@
+// The equations of tensor/tiled_attention.h and tensor/tiled_mix.h, term by term.
+#include "autograd/ops/composed_tiles.h"
+
+#include <algorithm>
+
+#include "autograd/ops.h"
+#include "tensor/pairs.h"
+#include "tensor/raw.h"
+
+namespace whence::tiled {
+namespace {
+
+using At = TiledOperands;
+using Operands = TiledFacts::Operands;
+
+Tensor run_from(index_t first, index_t count) {  // [1 count]
+  return raw::unsqueeze(raw::cast(raw::unary(functions::Affine{}, raw::cast(Tensor::arange(count), DType::f64),
+                                      {1, static_cast<double>(first)}),
+                            DType::i64),
+      0);
+}
+
+// Queries against a number of columns: the keys, or where a mix has hidden numbers.
+struct Pairs {
+  const TiledFacts& at;
+  index_t queries, columns;
+  Tensor query_step, key_step;  // i64 [1|b i], [1|b columns]
+
+  Pairs(const TiledFacts& facts, const Operands& x, index_t count, const Tensor& query = {}, const Tensor& key = {})
+      : at(facts),
+        queries(x[At::query].size(2)),
+        columns(count),
+        query_step(query.defined() ? query : run_from(facts.first_row, queries)),
+        key_step(key.defined() ? key : run_from(0, columns)) {}
+
+  // bool [1|b 1 i j]
+  Tensor seen(const Tensor& present) const {
+    const Tensor keys = present.defined() ? raw::unsqueeze(raw::unsqueeze(present, 1), 1) : present;
+    return raw::causal_mask(queries, columns, at.causal ? at.first_row : columns, keys, Device::cpu());
+  }
+
+  // Each pair's number in rows of which the first is of `lowest` steps, and 0 behind their last: [h n] -> [1|b h i j].
+  Tensor read(const Tensor& rows, index_t lowest) const {
+    const Steps all = Steps::of(query_step, key_step, false);
+    const index_t behind = std::max<index_t>(0, all.lowest + all.count - lowest - rows.size(1));
+    const Tensor none = Tensor::zeros({rows.size(0), behind}, rows.dtype());
+    return by_distance(behind > 0 ? concat_along(1, {rows, none}) : rows,
+        {query_step, key_step, lowest, rows.size(1) + behind, false});
+  }
+
+  // p_i.r[i - j]: p [b h i d], r [1|h n d]
+  Tensor by_row(const Tensor& p, const Tensor& r, double scale) const {
+    const Tensor none = Tensor::zeros({r.size(0), 1, r.size(2)}, r.dtype());
+    const Tensor all = matmul(p, transpose(concat_along(1, {r, none})), scale);  // [b h i n+1], the last of all 0
+    std::vector<double> places;
+    for (index_t i = 0; i < queries; ++i)
+      for (index_t j = 0; j < columns; ++j) {
+        const index_t place = at.first_row + i - j - at.lowest;
+        places.push_back(static_cast<double>(place < 0 || place > r.size(1) ? r.size(1) : place));
+      }
+    return gather(all, 3, Tensor::of(places, {1, 1, queries, columns}, DType::i64));
+  }
+
+  // slope a + offset of a's piece, a = row_i distance[i - j]
+  Tensor pieces(const Operands& x) const {
+    const Tensor a = unsqueeze(x[At::piece_row], 3) * read(unsqueeze(x[At::piece_distance], 0), at.lowest);
+    const std::vector<double> begins = x[At::piece_begins].to_vector();
+    std::vector<double> of_pairs = a.to_vector();
+    for (double& each : of_pairs)  // begins[n] < a <= begins[n + 1]; the first is never asked
+      each = static_cast<double>(std::lower_bound(begins.begin() + 1, begins.end(), each) - begins.begin() - 1);
+    const Tensor piece = Tensor::of(of_pairs, a.shape(), DType::i64);
+    const auto of_piece = [&](const Tensor& numbers) {  // [h s] -> [b h i j]
+      const Shape all{a.size(0), a.size(1), a.size(2), numbers.size(1)};
+      return gather(expand(unsqueeze(numbers, 1), all), 3, piece);
+    };
+    return of_piece(x[At::piece_slopes]) * a + of_piece(x[At::piece_offsets]);
+  }
+
+  // P v, and the weights themselves
+  std::pair<Tensor, Tensor> attend(const Tensor& logits, const Tensor& mask, const Tensor& value) const {
+    Tensor weights = softmax(logits, mask);
+    if (at.dropout > 0) weights = dropout(weights, at.dropout, at.stream, {at.first_row, at.total_rows, columns});
+    return {matmul(weights, value), weights};
+  }
+};
+
+Tensor scores(const TiledFacts& at, const Operands& x) { return matmul(x[At::query], transpose(x[At::key]), at.scale); }
+
+// CoPE's sum of gates from key to query, read in a table; or times a slope.
+Tensor scan(const TiledAttention& at, const Operands& x, const Tensor& content, const Tensor& seen) {
+  const Tensor of_gates =
+      x[At::gate_query].defined() ? matmul(x[At::gate_query], transpose(x[At::gate_key]), at.gate_scale) : content;
+  const Tensor positions = reverse_cumulative_sum(masked(sigmoid(of_gates), seen));
+  if (x[At::position_slopes].defined()) return reshape(x[At::position_slopes], {1, -1, 1, 1}) * positions;
+  const Tensor z = x[At::position_logits].defined()
+                       ? x[At::position_logits]
+                       : matmul(x[At::query], transpose(x[At::position_keys]), at.position_scale);
+  return lerp_at(z, clamp_max(positions, static_cast<double>(z.size(3) - 1)));
+}
+
+}  // namespace
+
+Tensor composed_form(const TiledAttention& at, const Operands& x) {
+  const Tensor content = scores(at, x);
+  const Pairs pairs(at, x, x[At::key].size(2), at.query_step, at.key_step);
+  if (content.numel() == 0)
+    return concat_along(
+        3, {matmul(content, x[At::value]),
+               Tensor::zeros({content.size(0), content.size(1), content.size(2), at.bins}, content.dtype())});
+  const Tensor seen = pairs.seen(at.present);
+  Tensor logits = content;
+  if (x[At::distance_table].defined()) logits = logits + pairs.read(x[At::distance_table], at.lowest);
+  if (x[At::piece_begins].defined()) logits = logits + pairs.pieces(x);
+  if (x[At::relative_query].defined())
+    logits = logits + pairs.by_row(x[At::relative_query], x[At::relative_keys], at.relative_scale);
+  if (x[At::column_term].defined()) logits = logits + unsqueeze(x[At::column_term], 2);
+  if (x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined())
+    logits = logits + scan(at, x, content, seen);
+  const auto [output, weights] = pairs.attend(logits, seen, x[At::value]);
+  if (at.bins == 0) return output;
+  const Steps steps{pairs.query_step, pairs.key_step, at.lowest, at.bin_of.numel(), false};
+  const Tensor bins = raw::read_by_distance(steps, raw::unsqueeze(at.bin_of, 0));
+  return concat_along(3, {output, sum_by_index(weights, bins, at.bins)});
+}
+
+Tensor composed_form(const TiledMix& at, const Operands& x) {
+  const Tensor content = scores(at, x);
+  if (content.numel() == 0) return matmul(content, x[At::value]);
+  const index_t keys = x[At::key].size(2);
+  const Pairs pairs(at, x, keys), hidden_pairs(at, x, keys + at.behind);
+  const Tensor seen = pairs.seen(at.present);
+  const bool has_pieces = x[At::piece_begins].defined();
+  const Tensor bias = has_pieces ? pairs.pieces(x) : Tensor();
+  const Tensor channels = has_pieces ? concat_along(1, {content, bias}) : content;
+  const Tensor taps =
+      convolve_keys(masked(channels, seen), unsqueeze(x[At::mix_input], 2), Tensor(), at.left, at.right + at.behind);
+  // u: column c has min(c - first, left) columns on its left, from the first key that is present on.
+  const std::vector<double> present = at.present.defined() ? at.present.to_vector() : std::vector<double>(keys, 1);
+  const index_t batch = static_cast<index_t>(present.size()) / keys, columns = keys + at.behind;
+  std::vector<std::vector<double>> of_table(at.left + 1, std::vector<double>(batch * columns));
+  for (index_t b = 0; b < batch; ++b) {
+    const auto row = present.begin() + b * keys, end = row + keys;
+    const index_t first = std::find(row, end, 1) - row;
+    index_t last = keys;
+    while (last > first && row[last - 1] == 0) --last;
+    for (index_t c = first; c < (last == keys ? columns : last); ++c)
+      of_table[std::min(c - first, at.left)][b * columns + c] = 1;
+  }
+  Tensor hidden = taps, there = Tensor::zeros({batch, 1, 1, columns}, taps.dtype());
+  for (index_t e = 0; e <= at.left; ++e) {
+    const Tensor here = Tensor::of(of_table[e], {batch, 1, 1, columns}, taps.dtype());
+    hidden = hidden + hidden_pairs.read(select(x[At::mix_table], 0, e), at.table_lowest) * here;
+    there = raw::add(there, here);
+  }
+  hidden = leaky_relu(hidden, at.slope) * there;
+  if (at.remask) hidden = masked(hidden, hidden_pairs.seen({}));
+  Tensor logits =
+      content + convolve_keys(hidden, unsqueeze(x[At::mix_output], 2), Tensor(), at.left, at.right - at.behind);
+  if (has_pieces && at.adds_pieces) logits = logits + bias;
+  if (x[At::distance_table].defined()) logits = logits + pairs.read(x[At::distance_table], at.lowest);
+  return pairs.attend(logits, seen, x[At::value]).first;
+}
+
+}  // namespace whence::tiled
