@@ -20,6 +20,24 @@ void send(Pass& pass, Node& node, std::span<detail::Arrived> arrived, const deta
 
 }  // namespace
 
+std::unordered_map<std::uint64_t, Tensor> detail::gradients_at(
+    const Tensor& y, const Tensor& start, Ids targets, bool create_graph) {
+  const Wanted wanted(node_of(y), std::move(targets));
+  std::unordered_map<std::uint64_t, Tensor> found;
+  const RecordingScope record(create_graph);
+  Pass pass;
+  if (wanted(edge_of(y))) pass.arrive(edge_of(y)).add(start, edge_of(y));
+  pass.run([&](Node& node, std::span<Arrived> arrived) {
+    for (std::size_t k = 0; k < arrived.size(); ++k) {
+      const Tensor& dy = arrived[k].gradient();
+      if (dy.defined() && wanted.is_target(node.id + k))
+        found[node.id + k] = create_graph ? dy : in_dtype(dy, node.result(k).dtype);
+    }
+    if (!node.is_leaf()) send(pass, node, arrived, &wanted, false);
+  });
+  return found;
+}
+
 std::vector<Tensor> grad(
     const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs, GradOptions options, Site site) {
   const CallSite place(site);
@@ -27,21 +45,7 @@ std::vector<Tensor> grad(
   detail::Ids targets;
   for (const Tensor& input : inputs)
     if (tracked(input)) targets.insert(edge_of(input).id());
-  const detail::Wanted wanted(node_of(y), std::move(targets));
-  std::unordered_map<std::uint64_t, Tensor> found;
-  {
-    const RecordingScope record(options.create_graph);
-    Pass pass;
-    if (wanted(edge_of(y))) pass.arrive(edge_of(y)).add(start, edge_of(y));
-    pass.run([&](Node& node, std::span<detail::Arrived> arrived) {
-      for (std::size_t k = 0; k < arrived.size(); ++k) {
-        const Tensor& dy = arrived[k].gradient();
-        if (dy.defined() && wanted.is_target(node.id + k))
-          found[node.id + k] = recording() ? dy : detail::in_dtype(dy, node.result(k).dtype);
-      }
-      if (!node.is_leaf()) send(pass, node, arrived, &wanted, false);
-    });
-  }
+  const auto found = detail::gradients_at(y, start, std::move(targets), options.create_graph);
   std::vector<Tensor> result;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const auto entry = tracked(inputs[k]) ? found.find(edge_of(inputs[k]).id()) : found.end();

@@ -59,8 +59,7 @@ Tensor SavedTensor::get() const {
   }
   if (!recording()) return value_;
   const bool reshaped = source_ && !(source_.node->result(source_.result).shape == value_.shape());
-  Tensor with_history =
-      (reshaped ? raw::reshape(value_, source_.node->result(source_.result).shape) : value_).detach();
+  Tensor with_history = (reshaped ? raw::reshape(value_, source_.node->result(source_.result).shape) : value_).detach();
   with_history.set_link(is_output_ ? Ref<Node>(detail::backward_node) : source_.node, source_.result);
   return with_history;
 }

@@ -15,16 +15,10 @@ namespace {
 GradcheckReport check_twice(TransformerOptions options) {
   options.vocabulary = 5, options.length = 6, options.dim = 8, options.layers = 1, options.heads = 2;
   Transformer model(options);
-  model.initialise(3);
-  model.to(DType::f64);
+  randomise(model);
   std::vector<Named> parameters;
-  for (const Module::Parameter& each : model.parameters()) {
-    if (each.frozen) continue;
-    // Tables that begin with zeros would hide what hangs on them.
-    raw::copy_into(raw::add(each.tensor, Tensor::normal(each.tensor.shape(), 0, 0.3, Stream(5, each.path), DType::f64)),
-        each.tensor.detach());
-    parameters.push_back({each.path, each.tensor});
-  }
+  for (const Module::Parameter& each : model.parameters())
+    if (!each.frozen) parameters.push_back({each.path, each.tensor});
   const Tensor tokens = Tensor::of({1, 4, 2, 0, 3, 3, 0, 1, 4, 2, 2, 1}, {2, 6}, DType::i64);
   const Tensor targets = Tensor::of({4, 2, 0, 3, -1, 1, 1, 4, 2, 2, 1, 0}, {2, 6}, DType::i64);
   return gradgradcheck([&] { return cross_entropy(model(tokens), targets); }, parameters,

@@ -1,0 +1,99 @@
+#include "autograd/inspect/curvature.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "autograd/pass.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+Tensor or_zeros(const Tensor& gradient, const Tensor& like) {
+  return gradient.defined() ? gradient : Tensor::zeros(like.shape(), like.dtype(), like.device());
+}
+
+double dot(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double total = 0;
+  for (std::size_t k = 0; k < a.size(); ++k)
+    total += raw::reduce(Reduction::sum, raw::binary("dot", functions::Multiply{}, a[k], b[k]), {}, false).item();
+  return total;
+}
+
+void scale(std::vector<Tensor>& v, double factor) {
+  for (Tensor& each : v) each = raw::unary(functions::Affine{}, each, {factor, 0});
+}
+
+}  // namespace
+
+Hessian::Hessian(const Tensor& loss, std::vector<Tensor> inputs, Site site) : inputs_(std::move(inputs)) {
+  gradient_ = grad(loss, {}, inputs_, {.create_graph = true, .allow_unused = true}, site);
+  for (std::size_t k = 0; k < inputs_.size(); ++k) gradient_[k] = or_zeros(gradient_[k], inputs_[k]);
+}
+
+std::vector<Tensor> Hessian::times(const std::vector<Tensor>& v, Site site) const {
+  const CallSite place(site);
+  if (v.size() != inputs_.size())
+    fail("hessian", v.size(), " tensors given; ", inputs_.size(), " required, one for each input");
+  const RecordingScope record(true);
+  Tensor slope = Tensor::scalar(0, gradient_.empty() ? DType::f64 : gradient_[0].dtype());  // along v
+  for (std::size_t k = 0; k < v.size(); ++k) {
+    raw::require_shape("hessian", "v", v[k], inputs_[k].shape());
+    slope = sum(gradient_[k] * v[k]) + slope;
+  }
+  std::vector<Tensor> found(v.size());
+  if (tracked(slope)) found = grad(slope, {}, inputs_, {.allow_unused = true});
+  for (std::size_t k = 0; k < v.size(); ++k) found[k] = or_zeros(found[k], inputs_[k]);
+  return found;
+}
+
+Hessian::Eigenvalue Hessian::largest(double tolerance, int most, std::uint64_t seed) const {
+  Eigenvalue found{0, 0, 0, {}};
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    const Tensor drawn = Tensor::normal(inputs_[k].shape(), 0, 1, Stream(seed, "power iteration", k));
+    found.vector.push_back(raw::to_device(raw::cast(drawn, inputs_[k].dtype()), inputs_[k].device()));
+  }
+  while (found.iterations < most) {
+    scale(found.vector, 1 / std::sqrt(dot(found.vector, found.vector)));
+    std::vector<Tensor> product = times(found.vector);
+    ++found.iterations;
+    found.value = dot(found.vector, product);
+    const double size = dot(product, product);  // |H v|^2 = value^2 + what is across v
+    found.residual = std::sqrt(std::max(0.0, size - found.value * found.value)) / std::abs(found.value);
+    if (size == 0 || found.residual < tolerance) break;
+    found.vector = std::move(product);
+  }
+  return found;
+}
+
+Tensor jacobian(const Tensor& y, const Place& x, Site site) {
+  const CallSite place(site);
+  std::vector<Tensor> rows;
+  Shape shape_of_x;
+  std::vector<double> one(static_cast<std::size_t>(y.numel()));
+  for (double& each : one) {
+    each = 1;
+    const Tensor seed = raw::to_device(Tensor::of(one, y.shape(), y.dtype()), y.device());
+    each = 0;
+    const auto found =
+        detail::gradients_at(y, detail::checked_seed("jacobian", y, seed), {x.results.begin(), x.results.end()}, false);
+    Tensor& row = rows.emplace_back();
+    for (const std::uint64_t id : x.results)  // each time that the probe was passed
+      if (const auto part = found.find(id); part != found.end())
+        row = row.defined() ? raw::add(row, part->second) : part->second;
+    if (row.defined()) shape_of_x = row.shape();
+  }
+  if (std::ranges::none_of(rows, &Tensor::defined)) fail("jacobian", "y does not depend on ", x.name);
+  std::vector<double> numbers;
+  for (const Tensor& row : rows) {
+    const std::vector<double> own =
+        row.defined() ? row.to_vector() : std::vector<double>(static_cast<std::size_t>(numel(shape_of_x)));
+    numbers.insert(numbers.end(), own.begin(), own.end());
+  }
+  return Tensor::of(numbers, {y.numel(), numel(shape_of_x)}, y.dtype());
+}
+
+}  // namespace whence

@@ -1,0 +1,84 @@
+// A loss whose Hessian is known, the Jacobian of functions whose Jacobian is known, and both of a model.
+#include "autograd/inspect/curvature.h"
+
+#include "autograd/backward.h"
+#include "autograd/inspect/paths.h"
+#include "autograd/ops.h"
+#include "nn/transformer.h"
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+TEST_CASE("a Hessian times vectors: of a quadratic form, and across two inputs") {
+  const Tensor a = Tensor::of({4, 1, 0, 1, -9, 2, 0, 2, 3}, {3, 3}, DType::f64);
+  const Tensor x = leaf({1, -2, 0.5}, {3}), y = leaf({2, 0, 1}, {3});
+  const Tensor row = unsqueeze(x, 0);
+  const Tensor loss = sum(row * matmul(row, a)) * 0.5 + sum(square(x) * y);
+  const Hessian hessian(loss, {x, y});
+  const auto product = hessian.times({Tensor::of({1, 0, 2}, {3}, DType::f64), Tensor::of({0, 1, 0}, {3}, DType::f64)});
+  // H_xx = a + 2 diag(y), H_xy = 2 diag(x), H_yy = 0
+  CHECK(product[0].to_vector() == std::vector<double>{4 + 4, 1 + 4 - 4, 6 + 4});
+  CHECK(product[1].to_vector() == std::vector<double>{2, 0, 2});
+  CHECK(message([&] { (void)hessian.times({x}); }) == "hessian: 1 tensors given; 2 required, one for each input");
+}
+
+TEST_CASE("the eigenvalue of largest size has its sign, and its vector") {
+  const Tensor x = leaf({0.1, 0.2, 0.3, 0.4}, {4}), weights = Tensor::of({1, -8, 3, 5}, {4}, DType::f64);
+  const Hessian::Eigenvalue found = Hessian(sum(square(x) * weights), {x}).largest(1e-9);
+  CHECK(std::abs(found.value + 16) < 1e-9);
+  CHECK(std::abs(std::abs(found.vector[0].at({1})) - 1) < 1e-6);
+  CHECK(found.residual < 1e-9);
+  const Hessian::Eigenvalue flat = Hessian(sum(x * weights), {x}).largest();
+  CHECK(flat.value == 0);
+  CHECK(flat.iterations == 1);
+}
+
+TEST_CASE("jacobians: of products, of a leaf, and of what passed a probe twice") {
+  const Tensor x = leaf({3, 5}, {2});
+  CHECK(jacobian(concat_along(0, {x * x, sum(x, {0}, true)}), place_of("x", x)).to_vector() ==
+        std::vector<double>{6, 0, 0, 10, 1, 1});
+  Capture capture("middle");
+  const Tensor y = probe("middle", x * 2.0) * probe("middle", x * 2.0);
+  CHECK(jacobian(y, capture.place("middle")).to_vector() == std::vector<double>{12, 0, 0, 20});
+  CHECK(message([&] { (void)jacobian(x * 2.0, capture.place("middle")); }) == "jacobian: y does not depend on middle");
+}
+
+TEST_CASE("of a model: H v is the difference of gradients, and logits move with CoPE's positions as J says") {
+  Transformer model({.vocabulary = 5, .length = 6, .dim = 8, .layers = 1, .heads = 2, .scheme = "cope(p_max=4)"});
+  randomise(model);
+  std::vector<Tensor> inputs, v;
+  for (const Module::Parameter& each : model.parameters()) {
+    inputs.push_back(each.tensor);
+    v.push_back(Tensor::normal(each.tensor.shape(), 0, 1, Stream(2, each.path), DType::f64));
+  }
+  const Tensor tokens = Tensor::of({1, 4, 2, 0, 3, 3}, {1, 6}, DType::i64),
+               targets = Tensor::of({4, 2, 0, 3, 3, 1}, {1, 6}, DType::i64);
+  const auto gradient_at = [&](double step) {
+    for (std::size_t k = 0; k < v.size(); ++k)
+      raw::copy_into(raw::add(inputs[k], raw::unary(functions::Affine{}, v[k], {step, 0})), inputs[k].detach());
+    return grad(cross_entropy(model(tokens), targets), {}, inputs);
+  };
+  const auto product = Hessian(cross_entropy(model(tokens), targets), inputs).times(v);
+  const double h = 1e-5;
+  const auto above = gradient_at(h), below = gradient_at(-2 * h);
+  for (std::size_t k = 0; k < v.size(); ++k) {
+    const Tensor quotient = raw::unary(
+        functions::Affine{}, raw::binary("test", functions::Subtract{}, above[k], below[k]), {1 / (2 * h), 0});
+    CHECK(distance(quotient, product[k]) < 1e-6 * (1 + largest(quotient)));
+  }
+  (void)gradient_at(h);  // back
+  const std::string positions = "blocks.0.attention.position.positions";
+  Capture capture(positions);
+  const Tensor logits = model(tokens), by_positions = jacobian(logits, capture.place(positions));
+  Capture edited;
+  edited.edit(positions, [&](const Tensor& p) { return p + Tensor::full({}, 1e-7, DType::f64); });
+  const std::vector<double> moved = model(tokens).to_vector(), before = logits.to_vector(),
+                            j = by_positions.to_vector();
+  const std::size_t columns = j.size() / moved.size();
+  for (std::size_t row = 0; row < moved.size(); ++row) {
+    double expected = 0;
+    for (std::size_t column = 0; column < columns; ++column) expected += j[row * columns + column];
+    CHECK(std::abs((moved[row] - before[row]) / 1e-7 - expected) < 1e-5 * (1 + std::abs(expected)));
+  }
+}
