@@ -10,8 +10,9 @@
 //   Tensor square(const Tensor& x, Site site) { return apply(Square{}, site, x); }
 //   static const Checked<Square> checked;  // and every generic test follows
 //
-// forward checks its arguments under the names that the public function gives them. It works on values: it makes the
-// output and calls its kernel, kernels(device). tensor/raw.h has what several ops need. backward is made of functions
+// forward checks its arguments under the names that the public function gives them. It works on values: ops in this
+// tree make the output and call its kernel, kernels(device); any function of autograd/ops.h or tensor/raw.h may be used
+// too, and nothing is recorded in there. backward is made of functions
 // of autograd/ops.h, so that it can itself be differentiated. It checks nothing that forward has checked. An op whose
 // backward is the op itself checks in the public function instead.
 //

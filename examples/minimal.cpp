@@ -24,15 +24,16 @@ int main() {
       tokens.data<index_t>()[i] = random.below(static_cast<std::uint64_t>(i), vocabulary);
       targets.data<index_t>()[i] = tokens.data<index_t>()[i / length * length];  // the first of its row
     }
-    const Capture capture("*.gates");  // what to look at, besides the parameters
+    const Capture capture("*.gate_logits");  // what to look at, besides the parameters
     const Tensor loss = cross_entropy(model(tokens), targets);
     optimizer.zero_gradients();
     backward(loss);
     optimizer.step(3e-3);
     if (step % 50 == 0) std::cout << "step " << step << "  loss " << loss.item() << '\n';
     if (step == 200) {
-      const Tensor gates = capture["blocks.0.attention.position.gates"].gradient();  // d loss / d g, [b h i j]
-      std::cout << "d loss / d gates of the first sequence: " << select(gates, 0, 0) << '\n';
+      // d loss / d q_i.k_j, [b h i j], as far as it comes through the gates; 0 for pairs that the mask hides
+      const Tensor gates = capture["blocks.0.attention.position.gate_logits"].gradient();
+      std::cout << "d loss / d gate logits of the first sequence: " << select(gates, 0, 0) << '\n';
     }
   }
 }
