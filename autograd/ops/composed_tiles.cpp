@@ -13,11 +13,10 @@ namespace {
 using At = TiledOperands;
 using Operands = TiledFacts::Operands;
 
-Tensor run_from(index_t first, index_t count) {  // [1 count]
-  return raw::unsqueeze(raw::cast(raw::unary(functions::Affine{}, raw::cast(Tensor::arange(count), DType::f64),
-                                      {1, static_cast<double>(first)}),
-                            DType::i64),
-      0);
+Tensor run_from(index_t first, index_t count) {
+  const Tensor tokens = Tensor::empty({1, count}, DType::i64);
+  for (index_t k = 0; k < count; ++k) tokens.data<index_t>()[k] = first + k;
+  return tokens;
 }
 
 // Queries against a number of columns: the keys, or where a mix has hidden numbers.
@@ -98,15 +97,32 @@ Tensor scan(const TiledAttention& at, const Operands& x, const Tensor& content, 
   return lerp_at(z, clamp_max(positions, static_cast<double>(z.size(3) - 1)));
 }
 
+// Which of u's tables each column of hidden reads, [e b 1 1 c], 1 or 0: column c has min(c - first, left) columns on its
+// left, from the first key that is present on. Before that one and behind the last there is none.
+Tensor tables_of_columns(const TiledMix& at, index_t keys) {
+  const Tensor present = at.present.defined() ? at.present : Tensor::ones({1, keys}, DType::boolean);
+  const index_t batch = present.size(0), columns = keys + at.behind;
+  const Tensor tables = Tensor::zeros({at.left + 1, batch, 1, 1, columns}, DType::f64);
+  for (index_t b = 0; b < batch; ++b) {
+    const bool* row = present.data<bool>() + b * keys;
+    const index_t first = std::find(row, row + keys, true) - row;
+    index_t end = keys;
+    while (end > first && !row[end - 1]) --end;
+    for (index_t c = first; c < (end == keys ? columns : end); ++c)
+      tables.data<double>()[(std::min(c - first, at.left) * batch + b) * columns + c] = 1;
+  }
+  return tables;
+}
+
 }  // namespace
 
 Tensor composed_form(const TiledAttention& at, const Operands& x) {
   const Tensor content = scores(at, x);
   const Pairs pairs(at, x, x[At::key].size(2), at.query_step, at.key_step);
-  if (content.numel() == 0)
-    return concat_along(
-        3, {matmul(content, x[At::value]),
-               Tensor::zeros({content.size(0), content.size(1), content.size(2), at.bins}, content.dtype())});
+  if (content.numel() == 0) {
+    const Shape none{content.size(0), content.size(1), content.size(2), at.bins};
+    return concat_along(3, {matmul(content, x[At::value]), Tensor::zeros(none, content.dtype())});
+  }
   const Tensor seen = pairs.seen(at.present);
   Tensor logits = content;
   if (x[At::distance_table].defined()) logits = logits + pairs.read(x[At::distance_table], at.lowest);
@@ -134,24 +150,12 @@ Tensor composed_form(const TiledMix& at, const Operands& x) {
   const Tensor channels = has_pieces ? concat_along(1, {content, bias}) : content;
   const Tensor taps =
       convolve_keys(masked(channels, seen), unsqueeze(x[At::mix_input], 2), Tensor(), at.left, at.right + at.behind);
-  // u: column c has min(c - first, left) columns on its left, from the first key that is present on.
-  const std::vector<double> present = at.present.defined() ? at.present.to_vector() : std::vector<double>(keys, 1);
-  const index_t batch = static_cast<index_t>(present.size()) / keys, columns = keys + at.behind;
-  std::vector<std::vector<double>> of_table(at.left + 1, std::vector<double>(batch * columns));
-  for (index_t b = 0; b < batch; ++b) {
-    const auto row = present.begin() + b * keys, end = row + keys;
-    const index_t first = std::find(row, end, 1) - row;
-    index_t last = keys;
-    while (last > first && row[last - 1] == 0) --last;
-    for (index_t c = first; c < (last == keys ? columns : last); ++c)
-      of_table[std::min(c - first, at.left)][b * columns + c] = 1;
-  }
-  Tensor hidden = taps, there = Tensor::zeros({batch, 1, 1, columns}, taps.dtype());
-  for (index_t e = 0; e <= at.left; ++e) {
-    const Tensor here = Tensor::of(of_table[e], {batch, 1, 1, columns}, taps.dtype());
-    hidden = hidden + hidden_pairs.read(select(x[At::mix_table], 0, e), at.table_lowest) * here;
-    there = raw::add(there, here);
-  }
+  const Tensor tables = tables_of_columns(at, keys);
+  Tensor hidden = taps;
+  for (index_t e = 0; e <= at.left; ++e)
+    hidden = hidden + hidden_pairs.read(select(x[At::mix_table], 0, e), at.table_lowest) *
+                          raw::cast(raw::select(tables, 0, e), taps.dtype());
+  const Tensor there = raw::cast(raw::reduce(Reduction::sum, tables, {0}, false), taps.dtype());
   hidden = leaky_relu(hidden, at.slope) * there;
   if (at.remask) hidden = masked(hidden, hidden_pairs.seen({}));
   Tensor logits =
