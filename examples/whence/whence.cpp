@@ -25,6 +25,12 @@ std::vector<Command>& commands() {
   return list;
 }
 
+// Of a registration, which runs before main, where nothing could catch it: whence_main throws it. Empty: none.
+std::string& fault() {
+  static std::string text;
+  return text;
+}
+
 // One line per command whose name begins with `first`, by purpose.
 std::string list_of_commands(const std::string& first) {
   std::string text;
@@ -113,13 +119,14 @@ int run_without_command(const Words& words) {
 
 RegisterCommand::RegisterCommand(Command command) {
   if (std::ranges::count(commands(), command.name, &Command::name))
-    throw Error("command ", command.name, ": registered twice; one name per command required; rename one");
+    fault() = to_text("command ", command.name, ": registered twice; one command per name required; rename one");
   commands().push_back(std::move(command));
   std::ranges::sort(commands(), {}, [](const Command& each) { return std::tuple(each.purpose, each.name); });
 }
 
 int whence_main(int argc, char** argv) {
   return run_main("whence", [&] {  // around the words, too: they take memory
+    if (!fault().empty()) throw Error(fault());
     Words words(argv + std::min(argc, 1), argv + argc);
     if (!words.empty() && words[0] == "help") words.erase(words.begin()), words.emplace_back("--help");
     const Command* const command = take_command(words);

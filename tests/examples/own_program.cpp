@@ -58,6 +58,10 @@ TEST_CASE("own program: built against an installed whence it has all commands, a
   CHECK(has(text_of("run/look.html"), "\"scheme_name\":\"levelling\""));
   (void)own("train flip_flop --scheme 'cope + levelling' --length 8 --dim 8 --layers 1 --heads 2 --steps 1 --quiet");
   CHECK(has(own("lab last_letter --schemes levelling,rope --seeds 1 --set steps=5 --out lab --quiet"), "levelling"));
+  CHECK(has(shell("sed -i 's/\"last_letter\",/\"flip_flop\",/' installed/share/whence/own_program/task.cpp && " +
+                  cmake + " --build built --target whence && built/whence tasks")
+                .err,
+      "whence tasks: task 'flip_flop': registered twice; one task per name required; rename one"));
   CHECK(has(shell(program_folder() + "/whence look run").err, "task 'last_letter': no task of that name"));
 }
 

@@ -20,7 +20,7 @@ struct Command {
 };
 
 struct RegisterCommand {
-  explicit RegisterCommand(Command command);  // Error when the name is taken
+  explicit RegisterCommand(Command command);  // where the name is taken, whence_main says so and does nothing
 };
 
 }  // namespace whence

@@ -12,9 +12,17 @@
 namespace whence::tasks {
 namespace {
 
-std::map<std::string, TaskInfo>& registry() {
-  static std::map<std::string, TaskInfo> tasks;
-  return tasks;
+struct Registry {
+  std::map<std::string, TaskInfo> tasks;
+  std::string fault;  // waits until somebody reads: registration runs before main, where nothing could catch it
+};
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+const std::map<std::string, TaskInfo>& known_tasks() {
+  if (!registry().fault.empty()) throw Error(registry().fault);
+  return registry().tasks;
 }
 
 Tensor matrix(const Tokens& tokens, index_t rows, index_t columns) {
@@ -139,22 +147,23 @@ Tokens most_probable(const Tensor& logits, std::int64_t first) {
 
 RegisterTask::RegisterTask(TaskInfo info) {
   const std::string name = info.name;
-  if (info.mini.empty()) throw Error("task '", name, "': no mini given; sizes that fit a laptop required");
-  if (!registry().emplace(name, std::move(info)).second)
-    throw Error("task '", name, "': registered twice; one name per task");
+  if (info.mini.empty())
+    registry().fault = to_text("task '", name, "': no mini given; sizes that fit a laptop required");
+  if (!registry().tasks.emplace(name, std::move(info)).second)
+    registry().fault = to_text("task '", name, "': registered twice; one task per name required; rename one");
 }
 
 std::vector<TaskInfo> registered_tasks() {
   std::vector<TaskInfo> tasks;
-  for (const auto& [name, info] : registry()) tasks.push_back(info);
+  for (const auto& [name, info] : known_tasks()) tasks.push_back(info);
   return tasks;
 }
 
 const TaskInfo& find_task(const std::string& name) {
-  const auto found = registry().find(name);
-  if (found != registry().end()) return found->second;
+  const auto found = known_tasks().find(name);
+  if (found != known_tasks().end()) return found->second;
   std::vector<std::string> names;
-  for (const auto& [known, info] : registry()) names.push_back(known);
+  for (const auto& [known, info] : known_tasks()) names.push_back(known);
   const auto meant = nearest_name(name, names);
   throw InputError("task '", name, "': no task of that name; one of those that `whence tasks` lists required; ",
       meant ? to_text("did you mean '", *meant, "'?") : "see whence tasks");

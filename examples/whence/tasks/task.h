@@ -185,7 +185,7 @@ template <class Made> MakeTask declared(CommandLine& line) {
 }
 
 // const RegisterTask registered{{.name = "selective_copy", ...}};
-struct RegisterTask {  // Error when the name is taken or there is no mini
+struct RegisterTask {  // where the name is taken or there is no mini, whoever reads the registry gets the Error
   explicit RegisterTask(TaskInfo info);
 };
 std::vector<TaskInfo> registered_tasks();            // by name
