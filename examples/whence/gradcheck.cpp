@@ -39,6 +39,7 @@ void declare_options(CommandLine& line, Options& options) {
       .integer(
           "seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
+      .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
@@ -46,6 +47,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.example(
       "whence gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
   line.example("whence gradcheck all", "every op, every scheme with each option, and sums of two");
+  line.example("whence gradcheck cope --twice", "its second derivatives");
 }
 
 // "8.2e-09"; an exact 0 stands out.
@@ -55,7 +57,7 @@ std::string scientific(double value) {
 
 // An error of differences, where they say something.
 std::string by_differences(double error, const GradientChecks& checks, const Options& options) {
-  return options.check.differences && checks.note.empty() ? scientific(error) : "-";
+  return options.check.differences && !options.check.twice && checks.note.empty() ? scientific(error) : "-";
 }
 
 // ---- One name
@@ -152,7 +154,8 @@ int check_all(const Options& options) {
     progress.update(done, 0, {{"failed", totals.failed}, {"per second", rate}});
   }
   progress.finish();
-  std::cout << table.text() << totals.text(options.check.differences, steady_seconds() - started);
+  std::cout << table.text()
+            << totals.text(options.check.differences && !options.check.twice, steady_seconds() - started);
   return totals.failed ? 1 : 0;
 }
 
@@ -169,7 +172,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   if (options.list && !options.names.empty())
     throw InputError("--list: given beside a name; it lists everything; leave one of them out");
-  for (const char* name : {"length", "seed", "no-differences", "device"})
+  for (const char* name : {"length", "seed", "no-differences", "twice", "device"})
     line.refuse_unless(name, !options.list, "something to check");
   for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all, "the name all");
   if (!options.list && options.names.empty())

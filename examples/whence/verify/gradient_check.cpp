@@ -15,7 +15,12 @@ namespace {
 constexpr index_t batch = 2, heads = 2, head_dim = 4;
 
 GradcheckOptions checker_options(const GradientCheckOptions& options) {
-  return {.differences = options.differences, .one_by_one = options.one_by_one, .seed = options.seed};
+  return {.differences = options.differences && !options.twice, .one_by_one = options.one_by_one, .seed = options.seed};
+}
+
+GradcheckReport check_one(const std::function<Tensor()>& f, const std::vector<Named>& leaves,
+    const GradcheckOptions& how, const GradientCheckOptions& options) {
+  return options.twice ? gradgradcheck(f, leaves, how) : gradcheck(f, leaves, how);
 }
 
 // Everything that comes out, one behind the other. Beside the logits no parameter's gradient is zero only because a
@@ -58,6 +63,10 @@ GradientFigures GradientChecks::figures() const {
 
 GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options) {
   GradientChecks checks{op.name, {}};
+  if (options.twice && op.once) {
+    checks.note = "has no second derivative, and says so where one is asked for";
+    return checks;
+  }
   for (CheckedSample& sample : op.samples()) {
     std::vector<Named> leaves;
     for (std::size_t k = 0; k < sample.inputs.size(); ++k) {
@@ -66,7 +75,7 @@ GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& 
         leaves.push_back({to_text("input ", k), sample.inputs[k]});
     }
     checks.cases.push_back(
-        {sample.name, gradcheck([&] { return sample.run(sample.inputs); }, leaves, checker_options(options))});
+        {sample.name, check_one([&] { return sample.run(sample.inputs); }, leaves, checker_options(options), options)});
   }
   return checks;
 }
@@ -94,8 +103,8 @@ GradientChecks check_gradients(const std::string& text, const GradientCheckOptio
     checks.cases.push_back({!scheme.attends() ? "tokens"
                             : causal          ? "causal"
                                               : "bidirectional",
-        gradcheck(
-            [&] { return everything(scheme.run(inputs, reference_executor())); }, leaves_of(scheme, inputs), how)});
+        check_one([&] { return everything(scheme.run(inputs, reference_executor())); }, leaves_of(scheme, inputs), how,
+            options)});
   }
   return checks;
 }

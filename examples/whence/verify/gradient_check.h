@@ -13,6 +13,7 @@ namespace whence {
 struct GradientCheckOptions {
   index_t length = 6;  // tokens, for schemes
   bool differences = true;
+  bool twice = false;  // gradients as functions: second derivatives, by duals alone
   // Tensors of at most so many elements are checked along every element, larger ones along random directions.
   index_t one_by_one = 64;
   std::uint64_t seed = 1;  // of operands, parameters, cotangents and directions

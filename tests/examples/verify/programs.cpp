@@ -225,6 +225,8 @@ TEST_CASE("gradcheck: an op, a function and a scheme pass with their figures") {
   for (const auto& [line, parts] : std::vector<std::pair<std::string, Arguments>>{
            {"lerp_at relu", {"lerp_at, integer positions", "kink at [0,1]: left derivative ", "relu, at its kinks"}},
            {"cope(p_max=8) alibi --length 5", {"cope(p_max=8), causal", "table  [9,4]", "alibi, bidirectional"}},
+           {"cope(p_max=8) --twice", {"cotangent", "[9,4]", "ok\n"}},
+           {"unary_backward --twice", {"has no second derivative"}},
            {"--list", {"  softmax\n", "  sigmoid\n", "  cope\n", "  randomised(SCHEME)\n"}}}) {
     const Outcome checked = done("gradcheck " + line);
     for (const std::string& part : parts) CHECK_MESSAGE(has(checked.out, part), part, " in ", checked.out);
@@ -243,4 +245,5 @@ TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by dua
   CHECK(checks.figures().differences > 0.1);
   REQUIRE(checks.cases.size() == 1);
   CHECK_MESSAGE(checks.cases[0].report.problems.size() >= 2, checks.cases[0].report.text());
+  CHECK_FALSE(check_gradients(CheckedOp{"half_a_square", false, samples}, {.twice = true}).ok());
 }
