@@ -21,7 +21,7 @@ void send(Pass& pass, Node& node, std::span<detail::Arrived> arrived, const deta
 }  // namespace
 
 std::unordered_map<std::uint64_t, Tensor> detail::gradients_at(
-    const Tensor& y, const Tensor& start, Ids targets, bool create_graph) {
+    const Tensor& y, const Tensor& start, Ids targets, bool create_graph, bool release) {
   const Wanted wanted(node_of(y), std::move(targets));
   std::unordered_map<std::uint64_t, Tensor> found;
   const RecordingScope record(create_graph);
@@ -33,7 +33,7 @@ std::unordered_map<std::uint64_t, Tensor> detail::gradients_at(
       if (dy.defined() && wanted.is_target(node.id + k))
         found[node.id + k] = create_graph ? dy : in_dtype(dy, node.result(k).dtype);
     }
-    if (!node.is_leaf()) send(pass, node, arrived, &wanted, false);
+    if (!node.is_leaf()) send(pass, node, arrived, &wanted, release);
   });
   return found;
 }

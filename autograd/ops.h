@@ -51,6 +51,9 @@ struct Stream;
 [[nodiscard]] Tensor subtract(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor multiply(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor divide(const Tensor& a, const Tensor& b, Site at = Site::current());
+// By a number, rounded to the tensor's dtype: the quotients that a tensor full of it would give, for a scalar's memory.
+[[nodiscard]] Tensor divide(const Tensor& a, double b, Site at = Site::current());
+[[nodiscard]] Tensor divide(double a, const Tensor& b, Site at = Site::current());
 // NaN where either is. Where a and b are equal, or one is NaN, each has half the gradient.
 [[nodiscard]] Tensor maximum(const Tensor& a, const Tensor& b, Site at = Site::current());
 [[nodiscard]] Tensor minimum(const Tensor& a, const Tensor& b, Site at = Site::current());
@@ -68,7 +71,11 @@ struct Operand {
 [[nodiscard]] inline Tensor operator*(Operand a, double scale) { return affine(a.x, scale, 0, a.at); }
 [[nodiscard]] inline Tensor operator*(double scale, Operand a) { return affine(a.x, scale, 0, a.at); }
 [[nodiscard]] inline Tensor operator+(Operand a, double shift) { return affine(a.x, 1, shift, a.at); }
+[[nodiscard]] inline Tensor operator+(double shift, Operand a) { return affine(a.x, 1, shift, a.at); }
 [[nodiscard]] inline Tensor operator-(Operand a, double shift) { return affine(a.x, 1, -shift, a.at); }
+[[nodiscard]] inline Tensor operator-(double shift, Operand a) { return affine(a.x, -1, shift, a.at); }
+[[nodiscard]] inline Tensor operator/(Operand a, double b) { return divide(a.x, b, a.at); }
+[[nodiscard]] inline Tensor operator/(double a, Operand b) { return divide(a, b.x, b.at); }
 
 // ---- Shapes (ops/views.cpp, ops/cast.cpp, ops/concat.cpp). Views, which share storage with x ----
 // A view where strides allow, else a copy; one extent may be -1.

@@ -5,6 +5,7 @@
 
 #include "autograd/backward.h"
 #include "autograd/op.h"
+#include "autograd/pass.h"
 
 namespace whence {
 namespace {
@@ -30,8 +31,9 @@ class Threshold final : public Node {
 std::vector<Tensor> differentiated(
     const Function& f, const std::vector<Tensor>& inputs, const Tensor& dy, bool leaves) {
   const bool record = recording();
-  std::vector<Tensor> own, wanted;
+  std::vector<Tensor> own, gradients(inputs.size());
   std::vector<Ref<Threshold>> thresholds(inputs.size());
+  detail::Ids targets;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     own.push_back(inputs[k]);
     if (!inputs[k].defined() || !tracked(inputs[k])) continue;
@@ -40,21 +42,20 @@ std::vector<Tensor> differentiated(
       thresholds[k] = Ref<Threshold>(new Threshold);
       thresholds[k]->made(own[k]);
     }
-    wanted.push_back(own[k]);
+    targets.insert(edge_of(own[k]).id());
   }
-  std::vector<Tensor> found(wanted.size());
+  std::unordered_map<std::uint64_t, Tensor> found;
   {
     const RecordingScope recorded(true);
     const Tensor y = f(own);
-    if (tracked(y)) found = grad(y, dy, wanted, {.create_graph = record, .allow_unused = true});
+    if (tracked(y)) found = detail::gradients_at(y, dy, targets, record, !record);
   }
-  std::vector<Tensor> gradients(inputs.size());
-  for (std::size_t k = 0, next = 0; k < inputs.size(); ++k) {
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].defined() || !tracked(inputs[k])) continue;
     if (thresholds[k]) thresholds[k]->lead_on(edge_of(inputs[k]));
+    const auto own_gradient = found.extract(edge_of(own[k]).id());  // a leaf that is given twice has it once
     gradients[k] =
-        found[next].defined() ? found[next] : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
-    ++next;
+        own_gradient ? own_gradient.mapped() : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
   }
   return gradients;
 }

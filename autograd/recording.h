@@ -1,6 +1,7 @@
 // Whether operations are recorded, and all else that autograd keeps for a thread.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -25,6 +26,7 @@ inline thread_local bool probes_keep_gradients = true;        // not where a wal
 inline thread_local Tape* tape = nullptr;                     // keeps what each op read and made
 inline thread_local OpClock* op_clock = nullptr;              // is told how long each op took
 inline thread_local bool check_finite = false;                // results and gradients must be finite
+inline thread_local int stretched_axes = std::numeric_limits<int>::max();  // at most, by one op of two operands
 
 }  // namespace detail
 
@@ -80,6 +82,13 @@ struct NoGrad : RecordingScope {
 // that names the op, its line, the index of the number, and the range of each input.
 struct CheckFinite : Exchange<bool> {
   CheckFinite() : Exchange(detail::check_finite, true) {}
+};
+
+// While alive, add, multiply and their kin of this thread (ops/binary.cpp) may stretch at most `axes` axes to make
+// their operands fit: those whose extents differ, and those that one operand lacks. 0: only equal shapes fit. An Error
+// names op, line, shapes and axes. Numbers of the program (x * 2.0) stretch nothing, and backward may what forward did.
+struct StrictBroadcast : Exchange<int> {
+  explicit StrictBroadcast(int axes) : Exchange(detail::stretched_axes, axes) {}
 };
 
 }  // namespace whence

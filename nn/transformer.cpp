@@ -5,6 +5,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "autograd/recompute.h"
 #include "nn/fused.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -160,6 +161,15 @@ static Tensor present_of(const Sequence& sequence, index_t count) {
   return raw::to_device(reshape(tokens, {-1, count, 1}), sequence.device);
 }
 
+Tensor Transformer::recomputed(const Block& block, const Tensor& x, const Sequence& sequence, const Pass& pass) const {
+  std::vector<Tensor> read{x};
+  for (const Parameter& parameter : block.parameters()) read.push_back(parameter.tensor);
+  for (const PositionalScheme* scheme : schemes_.all())
+    for (const Parameter& parameter : scheme->parameters()) read.push_back(parameter.tensor);
+  return recompute(
+      [&block, sequence, pass](const std::vector<Tensor>& given) { return block(given[0], sequence, pass); }, read);
+}
+
 Tensor Transformer::operator()(
     const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
   const Scope scope(path());
@@ -175,8 +185,11 @@ Tensor Transformer::operator()(
     x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
   x = dropout_(x, pass);
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer)
-    x = (*blocks_[layer])(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    const Block& block = *blocks_[layer];
+    const bool again = options_.recompute_layers && !caches && !Capture::wants_under(block.path());
+    x = again ? recomputed(block, x, sequence, pass) : block(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
+  }
   if (norm_) x = (*norm_)(x);
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]
 }

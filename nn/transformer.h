@@ -47,6 +47,9 @@ struct TransformerOptions {
   double dropout = 0;            // of embedding, attention's output and MLP's output, in training
   double pattern_dropout = 0;    // of the attention patterns
   double hidden_dropout = 0;     // inside the MLP
+  // Backward computes each block again instead of keeping what its ops saw: the same bits, less memory, a forward pass
+  // more time. A block into which a Capture looks is kept.
+  bool recompute_layers = false;
 };
 
 class Block final : public Module {
@@ -66,6 +69,8 @@ class Block final : public Module {
   Dropout dropout_;
 };
 
+// Under StrictBroadcast (autograd/recording.h) it runs with 0 axes by itself and with most schemes; rope and kerple
+// need 2, fire and yarn 4, none more.
 class Transformer final : public Module {
  public:
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
@@ -84,6 +89,9 @@ class Transformer final : public Module {
   const Attention& attention(index_t layer) const { return blocks_[static_cast<std::size_t>(layer)]->attention(); }
 
  private:
+  [[nodiscard]] Tensor recomputed(
+      const Block& block, const Tensor& x, const Sequence& sequence, const Pass& pass) const;
+
   TransformerOptions options_;
   std::vector<SchemeSpec> specs_;
   Embedding embedding_;

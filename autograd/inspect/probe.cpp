@@ -10,19 +10,38 @@
 
 namespace whence {
 
-// y = x. Backward: dx = dy, and the capture keeps dy on the way.
+namespace {
+
+Tensor edited(const char* op, const std::string& name, const std::function<Tensor(const Tensor&)>& f, const Tensor& x) {
+  Tensor y = f(x);
+  if (y.shape() == x.shape() && y.dtype() == x.dtype()) return y;
+  fail(op, name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", y.dtype(), " ", y.shape(),
+      "; equal ones required");
+}
+
+}  // namespace
+
+// y = x. Backward: the capture keeps dy on the way, and dx = dy, or what the edits of gradients make of it.
 struct ProbeOp {
   static constexpr const char* name = "probe";
   struct Saved {};
-  std::shared_ptr<Probed> seen;
+  std::shared_ptr<Probed> seen;  // null: nobody keeps anything
+  std::string passed;            // its full name
+  std::vector<std::function<Tensor(const Tensor&)>> edits;
 
   Tensor forward(Saved&, const Tensor& x) const { return x.detach(); }
   Grads<1> backward(const Saved&, const Tensor& dy, Needs<1>) const {
-    if (detail::probes_keep_gradients) {
+    if (seen && detail::probes_keep_gradients) {
       seen->gradient_ = seen->gradient_.defined() ? raw::add(seen->gradient_, dy)
                                                   : dy.detach();  // with history it would own this node
     }
-    return {dy};
+    if (!detail::probes_keep_gradients && !edits.empty()) {
+      fail("edit_gradient", "the gradient at ", passed, " is changed on its way, so that its parts need not add up; ",
+          "a graph without such an edit required to take a gradient apart");
+    }
+    Tensor dx = dy;
+    for (const auto& edit : edits) dx = edited("edit_gradient", "the gradient at " + passed, edit, dx);
+    return {dx};
   }
 };
 
@@ -45,7 +64,11 @@ bool matches(const std::string& pattern, const std::string& name) {
 }
 
 void Capture::edit(std::string pattern, std::function<Tensor(const Tensor&)> f) {
-  edits_.push_back({std::move(pattern), std::move(f)});
+  edits_.push_back({std::move(pattern), std::move(f), false});
+}
+
+void Capture::edit_gradient(std::string pattern, std::function<Tensor(const Tensor&)> f) {
+  edits_.push_back({std::move(pattern), std::move(f), true});
 }
 
 std::vector<std::string> Capture::names() const {
@@ -68,20 +91,21 @@ const Probed& Capture::operator[](const std::string& name) const {
 Tensor Capture::pass(const std::string& name, const Tensor& x, const Site& site) {
   ++passed_;
   Tensor value = x;
+  std::vector<std::function<Tensor(const Tensor&)>> of_gradient;
   for (const Edit& edit : edits_) {
     if (!matches(edit.pattern, name)) continue;
-    value = edit.function(value);
-    if (!(value.shape() == x.shape()) || value.dtype() != x.dtype()) {
-      fail("edit", name, " was ", x.dtype(), " ", x.shape(), ", the edit gave ", value.dtype(), " ", value.shape(),
-          "; equal ones required");
-    }
+    if (edit.of_gradient)
+      of_gradient.push_back(edit.function);
+    else
+      value = edited("edit", name, edit.function, value);
   }
-  if (std::ranges::none_of(patterns_, [&](const std::string& pattern) { return matches(pattern, name); })) return value;
+  if (std::ranges::none_of(patterns_, [&](const std::string& pattern) { return matches(pattern, name); }))
+    return of_gradient.empty() ? value : apply(ProbeOp{nullptr, name, std::move(of_gradient)}, site, value);
   auto entry = std::find_if(seen_.begin(), seen_.end(), [&](const auto& seen) { return seen.first == name; });
   if (entry == seen_.end()) entry = seen_.insert(seen_.end(), {name, std::make_shared<Probed>()});
   Probed& probed = *entry->second;
   probed.value_ = value.detach(), probed.site_ = site;
-  const Tensor passed = apply(ProbeOp{entry->second}, site, value);
+  const Tensor passed = apply(ProbeOp{entry->second, name, std::move(of_gradient)}, site, value);
   if (passed.link()) probed.results_.push_back(edge_of(passed).id());
   return passed;
 }

@@ -41,8 +41,9 @@ inline Tensor probe(const char* name, const Tensor& x, Site site = Site::current
 class Probed {
  public:
   const Tensor& value() const { return value_; }
-  const Tensor& gradient() const { return gradient_; }  // of masked elements too; undefined before a backward pass
-  const Site& site() const { return site_; }            // the line that passed it
+  // Of masked elements too; undefined before a backward pass. As it arrived, before this capture's edits of it.
+  const Tensor& gradient() const { return gradient_; }
+  const Site& site() const { return site_; }  // the line that passed it
 
  private:
   friend class Capture;
@@ -63,6 +64,12 @@ class Capture : public Stacked<Capture> {
   // Replaces values in the forward pass: every probe whose name matches gets f(value). f's
   // ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
+  // Replaces gradients in the backward pass: what has arrived at such a probe, once from all its uses, goes on as
+  // f(gradient), scaled, clipped or stopped. With create_graph f's ops are recorded. The probe asks when it is passed
+  // forward; the edit then holds for that graph, and for second derivatives that come by. Backward meets outer captures
+  // before inner ones, and an inner one sees what the outer one left. What comes out is no derivative any more:
+  // gradcheck finds it wrong, and paths.h, zeros.h and explain.h refuse to take it apart.
+  void edit_gradient(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
   std::int64_t passed() const { return passed_; }  // probes so far, those that it does not save included
   std::vector<std::string> names() const;          // in the order first seen
@@ -81,6 +88,7 @@ class Capture : public Stacked<Capture> {
   struct Edit {
     std::string pattern;
     std::function<Tensor(const Tensor&)> function;
+    bool of_gradient;
   };
   Tensor pass(const std::string& name, const Tensor& x, const Site& site);
 

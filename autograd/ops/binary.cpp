@@ -7,6 +7,32 @@
 namespace whence {
 namespace {
 
+// See StrictBroadcast (autograd/recording.h).
+void require_little_stretched(const char* op, const Shape& a, const Shape& b) {
+  std::string stretched;
+  int count = 0;
+  for (int axis = -std::max(a.rank(), b.rank()); axis < 0; ++axis) {
+    const bool in_a = -axis <= a.rank(), in_b = -axis <= b.rank();
+    if (in_a && in_b && a[axis] == b[axis]) continue;
+    stretched += to_text(count++ ? ", " : "", axis, in_a && in_b ? "" : in_a ? " (not in b)" : " (not in a)");
+  }
+  (void)broadcast_shapes(op, a, b);  // what fits by no stretching has an error of its own
+  if (count > detail::stretched_axes)
+    fail(op, "a is ", a, ", b is ", b, "; axes ", stretched, " would be stretched; at most ", detail::stretched_axes,
+        " allowed under StrictBroadcast; reshape or expand one of them");
+}
+
+// What a line of the program asks for; backward is no such line.
+Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
+  if (detail::stretched_axes <= max_rank && !detail::backward_node) require_little_stretched(op, a.shape(), b.shape());
+  return raw::binary(op, f, a, b);
+}
+
+// A number of the program, where x is, without numbers of its own.
+Tensor filled(double number, const Tensor& x) {
+  return raw::expand(Tensor::scalar(number, x.dtype(), x.device()), x.shape());
+}
+
 // What all of these have. Samples with operands of equal shape, each operand broadcast, both broadcast, 0-d and empty.
 template <class Op, class F> struct Broadcasting {
   static constexpr const char* name = F::facts.name;
@@ -38,7 +64,7 @@ template <class F> struct Sum : Broadcasting<Sum<F>, F> {
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved = {a.shape(), b.shape()};
-    return raw::binary(Sum::name, F{}, a, b);
+    return binary(Sum::name, F{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     Grads<2> grads{needs[0] ? sum_to(dy, saved.a) : Tensor(), needs[1] ? sum_to(dy, saved.b) : Tensor()};
@@ -57,7 +83,7 @@ struct Multiply : Broadcasting<Multiply, functions::Multiply> {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    return raw::binary(name, functions::Multiply{}, a, b);
+    return binary(name, functions::Multiply{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     Grads<2> grads;
@@ -74,7 +100,7 @@ struct Divide : Broadcasting<Divide, functions::Divide> {
     Shape a_shape;
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    const Tensor y = raw::binary(name, functions::Divide{}, a, b);
+    const Tensor y = binary(name, functions::Divide{}, a, b);
     saved.b = b;
     if (tracked(b)) saved.y.output(y);
     saved.a_shape = a.shape();
@@ -100,7 +126,7 @@ template <class F> struct Extremum : Broadcasting<Extremum<F>, F> {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.a = a;
     saved.b = b;
-    return raw::binary(Extremum::name, F{}, a, b);
+    return binary(Extremum::name, F{}, a, b);
   }
   // Which one was taken does not change with small steps, so s is a constant: no history. s = ([a wins or ties] + 1 -
   // [b wins or ties]) / 2
@@ -136,6 +162,14 @@ Tensor add(const Tensor& a, const Tensor& b, Site at) { return apply(Add{}, at, 
 Tensor subtract(const Tensor& a, const Tensor& b, Site at) { return apply(Subtract{}, at, a, b); }
 Tensor multiply(const Tensor& a, const Tensor& b, Site at) { return apply(Multiply{}, at, a, b); }
 Tensor divide(const Tensor& a, const Tensor& b, Site at) { return apply(Divide{}, at, a, b); }
+Tensor divide(const Tensor& a, double b, Site at) {
+  const CallSite place(at, "divide");
+  return divide(a, filled(b, a), at);
+}
+Tensor divide(double a, const Tensor& b, Site at) {
+  const CallSite place(at, "divide");
+  return divide(filled(a, b), b, at);
+}
 Tensor maximum(const Tensor& a, const Tensor& b, Site at) { return apply(Maximum{}, at, a, b); }
 Tensor minimum(const Tensor& a, const Tensor& b, Site at) { return apply(Minimum{}, at, a, b); }
 

@@ -11,6 +11,7 @@
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/scheme.h"
@@ -21,7 +22,7 @@ namespace {
 
 struct Options {
   GradientCheckOptions check;
-  bool list = false, no_differences = false, no_sums = false, quiet = false;
+  bool list = false, no_differences = false, no_sums = false, quiet = false, against_cpu = false;
   std::string device = "cpu";
   std::vector<std::string> names;
 };
@@ -40,12 +41,15 @@ void declare_options(CommandLine& line, Options& options) {
           "seed", &options.check.seed, Range<std::uint64_t>{}, {"of operands, parameters, cotangents and directions"})
       .flag("no-differences", &options.no_differences, {"by dual numbers only"})
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
+      .flag("against-cpu", &options.against_cpu,
+          {"of ops: values and gradients on --device as on the CPU, in f64, f32, bf16 and f16, as a table"})
       .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
   line.example(
       "whence gradcheck \"dape(kerple, width=4) + rope\" --length 12", "any text that the scheme grammar knows");
+  line.example("whence gradcheck all --device cuda --against-cpu", "every op in every dtype, on the GPU and the CPU");
   line.example("whence gradcheck all", "every op, every scheme with each option, and sums of two");
   line.example("whence gradcheck cope --twice", "its second derivatives");
 }
@@ -159,6 +163,27 @@ int check_all(const Options& options) {
   return totals.failed ? 1 : 0;
 }
 
+// ---- Against the CPU
+
+int check_against_cpu(const std::vector<Checkable>& ops) {
+  Table table({"op", "dtype", "value", "gradients", "allowed", "result"});
+  int failed = 0, compared = 0;
+  for (const Checkable& what : ops) {
+    if (!what.op || what.op->on_cpu_alone) continue;
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+      const OpDisagreement found = device_disagreement(*what.op, dtype);
+      const double allowed = device_tolerance(dtype);
+      const bool ok = std::max(found.value, found.gradients) <= allowed;  // NaN is infinite here
+      table.row({what.name, to_string(dtype), scientific(found.value), scientific(found.gradients), scientific(allowed),
+          ok ? "ok" : "FAILED: " + found.worst});
+      ++compared, failed += !ok;
+    }
+  }
+  std::cout << table.text() << compared << " pairs of op and dtype, the largest differences over the largest number; "
+            << failed << " failed\n";
+  return failed ? 1 : 0;
+}
+
 void list_everything() {
   std::cout << "ops:\n";
   for (const std::string& name : op_names()) std::cout << "  " << name << '\n';
@@ -172,9 +197,11 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
   const bool all = options.names.size() == 1 && options.names[0] == "all";
   if (options.list && !options.names.empty())
     throw InputError("--list: given beside a name; it lists everything; leave one of them out");
-  for (const char* name : {"length", "seed", "no-differences", "twice", "device"})
+  for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
     line.refuse_unless(name, !options.list, "something to check");
-  for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all, "the name all");
+  for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all && !options.against_cpu, "the name all");
+  for (const char* name : {"length", "seed", "no-differences", "twice"})
+    line.refuse_unless(name, !options.against_cpu, "a check without --against-cpu, which compares samples of ops");
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
   if (options.names.size() > 1 && std::count(options.names.begin(), options.names.end(), "all"))
@@ -194,10 +221,16 @@ int run(CommandLine& line) {
   const DeviceChoice choice = choose_device(options.device);
   options.check.device = choice.device;
   if (line.given("device")) std::cout << choice.sentence << '\n';
-  if (options.names[0] == "all") return check_all(options);
+  if (options.against_cpu && choice.device.is_cpu())
+    throw InputError("--against-cpu: given with the CPU; --device cuda required");
+  if (options.names[0] == "all")
+    return options.against_cpu ? check_against_cpu(everything(options)) : check_all(options);
   std::vector<Checkable> wanted;  // all names are read before anything runs
   for (const std::string& name : options.names) wanted.push_back(find_checkable(name));
   const auto is_scheme = [](const Checkable& what) { return !what.op; };
+  line.refuse_unless(
+      "against-cpu", std::none_of(wanted.begin(), wanted.end(), is_scheme), "ops; whence conformance compares schemes");
+  if (options.against_cpu) return check_against_cpu(wanted);
   line.refuse_unless(
       "length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
   bool ok = true;

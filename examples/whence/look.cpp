@@ -66,7 +66,9 @@ void declare_output(CommandLine& line, Options& options) {
           {"print one number worked out, e.g. \"logits layer=0 head=1 i=9 j=4\" or \"dLoss/dgates ...\"; no page"})
       .text("edit", &options.edit,
           {"change numbers in the middle of the pass, e.g. \"gates layer=0 head=1 = 0\"; several "
-           "with ';' between them; prints what the gradient predicts and what the loss does; no page"})
+           "with ';' between them; prints what the gradient predicts and what the loss does; of a gradient on its way "
+           "back, "
+           "\"dLoss/dgates layer=0 head=1 *= 0\", the parameters' gradients; no page"})
       .integer("edits", &options.page.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
@@ -80,8 +82,12 @@ void declare_output(CommandLine& line, Options& options) {
 void print_edits(const look::Inspection& inspection, const std::string& texts) {
   std::vector<look::EditOutcome> outcomes;
   std::istringstream all(texts);
-  for (std::string text; std::getline(all, text, ';');) outcomes.push_back(look::outcome_of(inspection, text));
-  std::cout << look::edits_table(outcomes).text();
+  for (std::string text; std::getline(all, text, ';');)
+    if (look::is_of_gradient(text))
+      std::cout << look::gradients_table(text, look::gradients_with(inspection, text)).text();
+    else
+      outcomes.push_back(look::outcome_of(inspection, text));
+  if (!outcomes.empty()) std::cout << look::edits_table(outcomes).text();
   if (look::far_from_straight(outcomes))
     std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }

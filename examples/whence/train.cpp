@@ -32,7 +32,8 @@ PlannedTraining planned(const TrainRequest& request, Device device) {
       .device = device,
       .precision = training.precision,
       .accumulate = training.ranks ? training.accumulate / training.ranks->size() : training.accumulate,
-      .shared = training.ranks != nullptr};
+      .shared = training.ranks != nullptr,
+      .optimizer = optimizer_of(training)};
 }
 
 // Prints what training and tests will take; OutOfMemory where there is less. The bytes of training.

@@ -79,12 +79,13 @@ NamedTensors named(const std::vector<Module::Parameter>& parameters) {
   return weights;
 }
 
-NamedTensors moments_of(const Adam& optimizer) {
+NamedTensors moments_of(const Optimizer& optimizer) {
   NamedTensors moments;
   for (std::size_t k = 0; k < optimizer.parameters().size(); ++k) {
     moments.emplace_back("first." + optimizer.parameters()[k].path, optimizer.moments()[k].first);
     moments.emplace_back("second." + optimizer.parameters()[k].path, optimizer.moments()[k].second);
   }
+  std::erase_if(moments, [](const auto& moment) { return !moment.second.defined(); });
   return moments;
 }
 
@@ -273,7 +274,7 @@ void CheckpointFolder::remove_old(const std::string& newest) const {
 }
 
 std::string CheckpointFolder::save(
-    const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const {
+    const std::vector<Module::Parameter>& weights, const Optimizer& optimizer, const TrainingState& state) const {
   if (state.updates() != optimizer.steps()) {
     fail("checkpoint", "step ", state.step, " given",
         state.skipped ? to_text(", ", state.skipped, " of them skipped,") : "", " and the optimiser has taken ",
@@ -315,7 +316,7 @@ std::optional<std::string> find_latest(const std::string& root) {
 TrainingState read_training_state(const std::string& folder, Trust* trust) { return read_weights(folder, trust).state; }
 
 TrainingState load_checkpoint(
-    const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust) {
+    const std::string& folder, const std::vector<Module::Parameter>& weights, Optimizer* optimizer, Trust* trust) {
   const WeightsFile saved = read_weights(folder, trust);
   note_not_finite((fs::path(folder) / weights_file).string(), saved.file.tensors, trust);
   Comparison comparison;

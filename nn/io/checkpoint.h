@@ -3,7 +3,8 @@
 //   ROOT/lock                              held by the one process that may save here
 //   ROOT/step-000400/weights.safetensors   parameters by path; of a 16-bit model their f32 masters. Metadata: format,
 //                                          step, seed, skipped steps, the caller's facts, the other file's seal
-//   ROOT/step-000400/optimizer.safetensors Adam's moments as "first.PATH" and "second.PATH". Metadata: step
+//   ROOT/step-000400/optimizer.safetensors moments as "first.PATH" and "second.PATH", where there are any. Metadata:
+//                                          step
 //
 // Both are readable by anyone; `safe_open(file, "np").metadata()` prints the metadata in Python. Both have a seal
 // (nn/io/safetensors.h), so that one flipped bit anywhere in a folder is noticed before anything is loaded.
@@ -46,7 +47,7 @@ class CheckpointFolder {
   // step is replaced. Throws NotFinite naming the tensor when a weight or moment is not finite, SystemError when
   // writing fails; earlier checkpoints are then unchanged.
   std::string save(
-      const std::vector<Module::Parameter>& weights, const Adam& optimizer, const TrainingState& state) const;
+      const std::vector<Module::Parameter>& weights, const Optimizer& optimizer, const TrainingState& state) const;
 
  private:
   void remove_half_saved() const;
@@ -67,8 +68,8 @@ TrainingState read_training_state(const std::string& folder, Trust* trust = null
 // Restores a checkpoint, or its weights alone when `optimizer` is null. Everything is read and checked first: what
 // read_training_state throws, and DoesNotFit, which lists what does not fit; the weights and the optimiser are then
 // unchanged. `trust` gets notes of what was damaged and accepted, and of numbers that are not finite.
-TrainingState load_checkpoint(
-    const std::string& folder, const std::vector<Module::Parameter>& weights, Adam* optimizer, Trust* trust = nullptr);
+TrainingState load_checkpoint(const std::string& folder, const std::vector<Module::Parameter>& weights,
+    Optimizer* optimizer, Trust* trust = nullptr);
 
 // The weights alone, as one file. They throw what save and load_checkpoint do. A file without a seal, as others write
 // it, is loaded with a note.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
+#include "autograd/node.h"
 #include "tensor/adam.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/backend.h"
@@ -104,14 +105,26 @@ GradientNorm clipped(double norm, double max_norm, double loss_scale) {
   return read_norm(controls);
 }
 
+void require_decay(double decay) {
+  if (!(decay >= 0) || !std::isfinite(decay))
+    fail("optimiser", "weight decay ", decay, " given; a finite number of 0 or more required");
+}
+
 void require_options(const AdamOptions& options) {
   const auto in_unit = [](double beta) { return beta >= 0 && beta < 1; };
   if (!in_unit(options.beta1) || !in_unit(options.beta2))
     fail("optimiser", "betas ", options.beta1, " and ", options.beta2, " given; 0 <= beta < 1 required");
   if (!(options.epsilon > 0) || !std::isfinite(options.epsilon))
     fail("optimiser", "epsilon ", options.epsilon, " given; a finite number above 0 required");
-  if (!(options.weight_decay >= 0) || !std::isfinite(options.weight_decay))
-    fail("optimiser", "weight decay ", options.weight_decay, " given; a finite number of 0 or more required");
+  require_decay(options.weight_decay);
+}
+
+void require_options(const SgdOptions& options) {
+  if (!(options.momentum >= 0 && options.momentum < 1))
+    fail("optimiser", "momentum ", options.momentum, " given; 0 <= momentum < 1 required");
+  if (options.nesterov && options.momentum == 0)
+    fail("optimiser", "Nesterov's step without momentum given; a momentum above 0 required");
+  require_decay(options.weight_decay);
 }
 
 }  // namespace
@@ -126,20 +139,35 @@ GradientNorm clip_by_global_norm(
   return clipped(is_result ? norm : norm_after_overflow(parameters), max_norm, loss_scale.value_or(1));
 }
 
-Adam::Adam(const Module& module, const AdamOptions& options, Site site) : options_(options) {
+Optimizer::Optimizer(const Module& module, int moments, bool masters, const Site& site) {
   const CallSite place(site);
-  require_options(options);
   for (Module::Parameter& parameter : module.parameters()) {
     if (parameter.frozen) continue;
-    require_trainable(parameter, options.masters);
+    require_trainable(parameter, masters);
     const Tensor weight = parameter.tensor.detach();
     const bool narrow = size_of(weight.dtype()) == 2;
     const DType dtype = narrow ? DType::f32 : weight.dtype();
-    moments_.push_back({Tensor::zeros(weight.shape(), dtype, weight.device()),
-        Tensor::zeros(weight.shape(), dtype, weight.device()), narrow ? raw::cast(weight, dtype) : Tensor()});
+    const auto moment = [&](int number) {
+      return number <= moments ? Tensor::zeros(weight.shape(), dtype, weight.device()) : Tensor();
+    };
+    moments_.push_back({moment(1), moment(2), narrow ? raw::cast(weight, dtype) : Tensor()});
+    were_.emplace_back(weight.dtype(), weight.device());
     parameters_.push_back(std::move(parameter));
   }
 }
+
+// `options`, if they are in range.
+template <class Options> static const Options& checked(const Options& options, const Site& site) {
+  const CallSite place(site);
+  require_options(options);
+  return options;
+}
+
+Adam::Adam(const Module& module, const AdamOptions& options, Site site)
+    : Optimizer(module, 2, checked(options, site).masters, site), options_(options) {}
+
+Sgd::Sgd(const Module& module, const SgdOptions& options, Site site)
+    : Optimizer(module, options.momentum > 0 ? 1 : 0, checked(options, site).masters, site), options_(options) {}
 
 AdamStep Adam::next_step(double learning_rate, double gradient_scale) const {
   const double decay = options_.weight_decay;
@@ -147,27 +175,26 @@ AdamStep Adam::next_step(double learning_rate, double gradient_scale) const {
       options_.decoupled ? 0 : decay, gradient_scale, steps_ + 1};
 }
 
-void Adam::require_ready(double learning_rate) const {
+void Optimizer::require_ready(double learning_rate) const {
   if (!(learning_rate >= 0) || !std::isfinite(learning_rate))
     fail("optimiser", "learning rate ", learning_rate, " given; a finite number of 0 or more required");
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     const Tensor& weight = parameters_[k].tensor;
-    const DType now = weight.dtype(), then = moments_[k].first.dtype();
-    if (!(weight.device() == moments_[k].first.device())) {
-      fail(
-          "optimiser", to_text("parameter ", parameters_[k].path, " is on ", to_string(weight.device()), " and was on ",
-                           to_string(moments_[k].first.device()), "; move the model before making Adam"));
+    const auto& [then, where] = were_[k];
+    const DType now = weight.dtype();
+    if (!(weight.device() == where)) {
+      fail("optimiser", to_text("parameter ", parameters_[k].path, " is on ", to_string(weight.device()),
+                            " and was on ", to_string(where), "; move the model before making the optimiser"));
     }
     if (moments_[k].master.defined() ? compute_dtype(now) == now : now != then) {
-      fail(
-          "optimiser", to_text("parameter ", parameters_[k].path, " is ", now, " and was ",
-                           moments_[k].master.defined() ? "of 16 bits" : to_string(then), "; cast before making Adam"));
+      fail("optimiser",
+          to_text("parameter ", parameters_[k].path, " is ", now, " and was ",
+              moments_[k].master.defined() ? "of 16 bits" : to_string(then), "; cast before making the optimiser"));
     }
   }
 }
 
-// All parameters at once; then what must stay inside bounds is put back.
-void Adam::run(const AdamStep& step, const Tensor& controls, const Site& site) {
+void Optimizer::run(double learning_rate, double gradient_scale, const Tensor& controls, const Site& site) {
   std::vector<AdamEntry> entries;
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     if (!trained(parameters_[k])) continue;
@@ -178,7 +205,7 @@ void Adam::run(const AdamStep& step, const Tensor& controls, const Site& site) {
     weight.storage().written(site);
   }
   if (entries.empty()) return;
-  kernels(entries[0].weight.device()).adam_all(step, controls, entries);
+  update(entries, learning_rate, gradient_scale, controls);
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     if (!trained(parameters_[k])) continue;
     Module::Parameter held = parameters_[k];
@@ -188,23 +215,43 @@ void Adam::run(const AdamStep& step, const Tensor& controls, const Site& site) {
   }
 }
 
-void Adam::step(double learning_rate, double gradient_scale, Site site) {
+void Adam::update(
+    std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) {
+  kernels(entries[0].weight.device()).adam_all(next_step(learning_rate, gradient_scale), controls, entries);
+}
+
+// g = s g (+ l2 w);  m = mu m + g;  w -= rate m, or with Nesterov rate (g + mu m)
+void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor&) {
+  const auto times = [](const Tensor& x, double by) { return raw::unary(functions::Affine{}, x, {by, 0}); };
+  for (const AdamEntry& entry : entries) {
+    Tensor g = times(detail::in_dtype(entry.gradient, entry.weight.dtype()), gradient_scale);
+    if (entry.decays && options_.weight_decay > 0) raw::add_into(times(entry.weight, options_.weight_decay), g);
+    if (const Tensor& m = entry.first; m.defined()) {
+      raw::copy_into(raw::add(times(m, options_.momentum), g), m);
+      g = options_.nesterov ? raw::add(g, times(m, options_.momentum)) : m;
+    }
+    raw::add_into(times(g, -learning_rate), entry.weight);
+    if (entry.shadow.defined()) raw::copy_into(entry.weight, entry.shadow);
+  }
+}
+
+void Optimizer::step(double learning_rate, double gradient_scale, Site site) {
   const CallSite place(site);
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
   static_cast<void>(clip_by_global_norm(parameters_, 1, {}, site));  // refuses before anything is changed
-  run(next_step(learning_rate, gradient_scale), {}, site);
+  run(learning_rate, gradient_scale, {}, site);
   ++steps_;
 }
 
-void Adam::step(double learning_rate, const GradientNorm& norm, Site site) {
+void Optimizer::step(double learning_rate, const GradientNorm& norm, Site site) {
   const CallSite place(site);
   require_ready(learning_rate);
   require_gradients(parameters_);
   if (!norm.finite() || !std::isfinite(norm.scale))
     fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
-  run(next_step(learning_rate, norm.scale), {}, site);
+  run(learning_rate, norm.scale, {}, site);
   ++steps_;
 }
 
@@ -226,7 +273,7 @@ void Adam::replayable_step(Site site) {
     fail("optimiser", "replayable_step before prepare_replay; call prepare_replay before each step");
   require_gradients(parameters_);
   kernels(controls_.device()).clip_scale(sum_of_squares(parameters_, 1), controls_);
-  run(next_step(0, 1), controls_, site);
+  run(0, 1, controls_, site);
 }
 
 GradientNorm Adam::replayed_norm() {
@@ -236,7 +283,7 @@ GradientNorm Adam::replayed_norm() {
   return norm;
 }
 
-void Adam::zero_gradients() {
+void Optimizer::zero_gradients() {
   for (const Module::Parameter& parameter : parameters_)
     if (trained(parameter)) clear_gradient(parameter.tensor);
 }

@@ -1,9 +1,13 @@
-// Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017), and clipping by the global norm.
+// Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017), SGD with momentum, and clipping by the global norm.
 #pragma once
 
 #include <cmath>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "nn/layers/module.h"
@@ -20,9 +24,9 @@ struct GradientNorm {
 };
 
 // sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
-// Adam::step. Throws Error that names all parameters without a path from the loss, NotFinite that names the first with a gradient
-// that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above 0; infinity clips
-// nothing.
+// Optimizer::step. Throws Error that names all parameters without a path from the loss, NotFinite that names the first
+// with a gradient that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above 0;
+// infinity clips nothing.
 // With a loss scale, finite and above 0, the gradients are those of loss_scale times the loss (precision f16 needs
 // this), and `scale` divides by it. Gradients that are not finite are then a result and no error: a loss scale that was
 // too large makes them.
@@ -38,15 +42,22 @@ struct AdamOptions {
   bool masters = false;
 };
 
-class Adam {
+// As PyTorch's, without its dampening.
+struct SgdOptions {
+  double momentum = 0;
+  bool nesterov = false;    // takes the step that the momentum will take next, too
+  double weight_decay = 0;  // L2, of the parameters that decay: the gradient gains decay w
+  bool masters = false;     // as Adam's
+};
+
+// What all optimisers share: parameters, what is kept beside each, steps that refuse before they change anything.
+class Optimizer {
  public:
   struct Moments {
-    Tensor first, second;  // running means of g and g^2; f32 for a parameter of 16 bits
+    Tensor first, second;  // Adam: running means of g and g^2; SGD: the momentum. f32 for a parameter of 16 bits
     Tensor master;         // the f32 weight of a parameter of 16 bits; undefined for the others
   };
-
-  // Parameters are f32 or f64, or of 16 bits with `masters`. Throws Error when an option is out of range.
-  explicit Adam(const Module& module, const AdamOptions& options = {}, Site site = Site::current());
+  virtual ~Optimizer() = default;
 
   // One step from the gradients that backward left, each multiplied by gradient_scale. Throws the errors of
   // clip_by_global_norm before anything is changed: no parameter is skipped in silence.
@@ -55,6 +66,37 @@ class Adam {
   // Error when the norm is not finite: leave such a step out.
   void step(double learning_rate, const GradientNorm& norm, Site site = Site::current());
   void zero_gradients();
+
+  index_t steps() const { return steps_; }  // taken so far
+
+  // What a checkpoint saves, in the order of parameters(): moments are restored through their handles, undefined ones
+  // are none. Parameters frozen from the beginning are not among them.
+  const std::vector<Module::Parameter>& parameters() const { return parameters_; }
+  const std::vector<Moments>& moments() const { return moments_; }
+  void set_steps(index_t steps) { steps_ = steps; }
+
+ protected:
+  // Parameters are f32 or f64, or of 16 bits with `masters`. `moments`: how many are kept of each.
+  Optimizer(const Module& module, int moments, bool masters, const Site& site);
+  void require_ready(double learning_rate) const;
+  // update() of all parameters at once; then what must stay inside bounds is put back.
+  void run(double learning_rate, double gradient_scale, const Tensor& controls, const Site& site);
+  // `controls`: of a replayed step (tensor/adam.h), else undefined.
+  virtual void update(
+      std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) = 0;
+
+  std::vector<Module::Parameter> parameters_;
+  std::vector<Moments> moments_;
+  index_t steps_ = 0;
+
+ private:
+  std::vector<std::pair<DType, Device>> were_;  // the parameters
+};
+
+class Adam final : public Optimizer {
+ public:
+  // Throws Error when an option is out of range.
+  explicit Adam(const Module& module, const AdamOptions& options = {}, Site site = Site::current());
 
   // The step, with clipping, as launches that can be captured in a graph and replayed. Nothing waits for the device;
   // what changes from step to step is read from the device's memory. Works on the CPU too.
@@ -65,25 +107,28 @@ class Adam {
   void replayable_step(Site site = Site::current());
   [[nodiscard]] GradientNorm replayed_norm();
 
-  index_t steps() const { return steps_; }  // taken so far
-  const AdamOptions& options() const { return options_; }
-
-  // What a checkpoint saves, in the order of parameters(): moments are restored through their handles.
-  // Parameters frozen from the beginning are not among them.
-  const std::vector<Module::Parameter>& parameters() const { return parameters_; }
-  const std::vector<Moments>& moments() const { return moments_; }
-  void set_steps(index_t steps) { steps_ = steps; }
-
  private:
   AdamStep next_step(double learning_rate, double gradient_scale) const;
-  void require_ready(double learning_rate) const;
-  void run(const AdamStep& step, const Tensor& controls, const Site& site);
+  void update(
+      std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) override;
 
-  std::vector<Module::Parameter> parameters_;
-  std::vector<Moments> moments_;
   AdamOptions options_;
   Tensor controls_;  // of a replayed step; see Control
-  index_t steps_ = 0;
 };
+
+// Its step cannot be replayed: the rate is an argument of its launches.
+class Sgd final : public Optimizer {
+ public:
+  // Throws Error when an option is out of range or has no effect.
+  explicit Sgd(const Module& module, const SgdOptions& options = {}, Site site = Site::current());
+
+ private:
+  void update(
+      std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) override;
+
+  SgdOptions options_;
+};
+
+using OptimizerOptions = std::variant<AdamOptions, SgdOptions>;
 
 }  // namespace whence

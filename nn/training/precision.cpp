@@ -55,24 +55,28 @@ DType storage_dtype_of(const std::string& name) {
   return chosen("precision", name, {DType::f32, DType::f16, DType::bf16});
 }
 
-// The model is cast here because Adam takes its parameters as they are then.
-Adam MixedPrecision::made_for(Module& model, DType storage, AdamOptions options) {
+// The model is cast here because an optimiser takes its parameters as they are then.
+std::unique_ptr<Optimizer> MixedPrecision::made_for(Module& model, DType storage, const OptimizerOptions& options) {
   if (storage != DType::f32) model.to(storage);
-  options.masters = storage != DType::f32;
-  return Adam(model, options);
+  return std::visit(
+      [&]<class Options>(Options of) -> std::unique_ptr<Optimizer> {
+        of.masters = storage != DType::f32;
+        return std::make_unique<std::conditional_t<std::is_same_v<Options, AdamOptions>, Adam, Sgd>>(model, of);
+      },
+      options);
 }
 
 MixedPrecision::MixedPrecision(
-    Module& model, DType storage, const AdamOptions& options, const LossScaleOptions& scaling)
+    const OptimizerOptions& options, Module& model, DType storage, const LossScaleOptions& scaling)
     : storage_(storage),
       weights_(storage == DType::f32 ? model.parameters() : copies_of(model.parameters())),
       optimizer_(made_for(model, storage, options)) {
   if (storage == DType::f32) return;
   rounded_ = model.parameters();
-  std::size_t trained = 0;  // Adam has no master of what is frozen
+  std::size_t trained = 0;  // an optimiser has no master of what is frozen
   for (Module::Parameter& weight : weights_) {
     if (weight.frozen) continue;
-    const Tensor& master = optimizer_.moments()[trained++].master;
+    const Tensor& master = optimizer_->moments()[trained++].master;
     raw::copy_into(weight.tensor, master);
     weight.tensor = master;
   }

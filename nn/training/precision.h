@@ -6,9 +6,9 @@
 //     silence: mixing dtypes is an error.
 //   - No parameter of a 16-bit model is f32. A norm's weight in f32 would need its activations in f32, by the rule
 //     above, and the masters already hold what 16 bits cannot.
-//   - Adam trains the masters. An update of 1e-4 of a weight is below bf16's resolution (1/256) and half of f16's
+//   - The optimiser trains the masters. An update of 1e-4 of a weight is below bf16's resolution (1/256) and half of f16's
 //     (1/2048), and would be lost.
-//   - In f32 whatever the storage: masters, Adam's moments, a parameter's gradient once it is a sum of several terms
+//   - In f32 whatever the storage: masters, moments, a parameter's gradient once it is a sum of several terms
 //     (tied tables, strips of rows, accumulated batches), losses, the norm of the gradients.
 //   - Schemes work out positions, distances, angles and tables in f64 and round once, when they meet the scores. CoPE's
 //     and forgetting's running sums, KERPLE's and FIRE's logarithms are in f32: a sum of gates in 16 bits stops
@@ -18,7 +18,7 @@
 //     negative numbers, so they cannot overflow. Softmax subtracts the row's maximum, so only an infinite logit makes a
 //     NaN. An overflow in forward ends the run with an error; the loss scale handles one in backward.
 //   - f16 underflows below 6e-8, and gradients of a mean loss often do. So the loss is multiplied by a scale before
-//     backward, and Adam divides the gradients by it, in f32. bf16 has f32's range and needs no scale.
+//     backward, and the optimiser divides the gradients by it, in f32. bf16 has f32's range and needs no scale.
 #pragma once
 
 #include <optional>
@@ -70,11 +70,14 @@ class MixedPrecision {
  public:
   // Of an initialised f32 model, which is in `storage` from now on. Its f32 weights become the masters.
   // REQUIRES: the model outlives this.
-  MixedPrecision(Module& model, DType storage, const AdamOptions& options, const LossScaleOptions& scaling = {});
+  MixedPrecision(Module& model, DType storage, const AdamOptions& options, const LossScaleOptions& scaling = {})
+      : MixedPrecision(OptimizerOptions(options), model, storage, scaling) {}
+  // The same with any optimiser.
+  MixedPrecision(const OptimizerOptions& options, Module& model, DType storage, const LossScaleOptions& scaling = {});
 
   DType storage() const { return storage_; }
-  Adam& optimizer() { return optimizer_; }
-  const Adam& optimizer() const { return optimizer_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const Optimizer& optimizer() const { return *optimizer_; }
   std::optional<LossScale>& loss_scale() { return loss_scale_; }  // of f16 alone
   const std::optional<LossScale>& loss_scale() const { return loss_scale_; }
 
@@ -85,11 +88,11 @@ class MixedPrecision {
   void publish() const;
 
  private:
-  static Adam made_for(Module& model, DType storage, AdamOptions options);
+  static std::unique_ptr<Optimizer> made_for(Module& model, DType storage, const OptimizerOptions& options);
 
   DType storage_;
   std::vector<Module::Parameter> weights_, rounded_;  // f32, and the model's
-  Adam optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::optional<LossScale> loss_scale_;
 };
 

@@ -10,14 +10,15 @@
 namespace whence {
 
 Decay decay_of(const std::string& name) {
-  return chosen("schedule", name, {Decay::constant, Decay::linear, Decay::cosine});
+  return chosen("schedule", name, {Decay::constant, Decay::linear, Decay::cosine, Decay::wsd});
 }
 
 const char* to_string(Decay decay) {
   switch (decay) {
     case Decay::constant: return "constant";
     case Decay::linear: return "linear";
-    default: return "cosine";
+    case Decay::cosine: return "cosine";
+    default: return "wsd";
   }
 }
 
@@ -31,17 +32,22 @@ Schedule::Schedule(const ScheduleOptions& options) : options_(options) {
   if (!(options.floor >= 0) || options.floor > options.peak)
     refuse("floor ", options.floor, " given; 0 to ", options.peak, " required");
   if (options.floor != 0 && options.decay == Decay::constant)
-    refuse("floor ", options.floor, " given for a constant schedule, where it has no effect; use linear or cosine");
+    refuse(
+        "floor ", options.floor, " given for a constant schedule, where it has no effect; use linear, cosine or wsd");
+  if (!(options.decay_share > 0) || options.decay_share > 1)
+    refuse("a share of ", options.decay_share, " of the steps to decay in given; above 0, at most 1 required");
 }
 
 double Schedule::operator()(index_t step) const {
-  const auto& [peak, steps, warm_up, decay, floor] = options_;
+  const auto& [peak, steps, warm_up, decay, floor, share] = options_;
   if (step < 1) fail("schedule", "step ", step, " given; steps count from 1");
   if (step < warm_up) return peak * static_cast<double>(step) / static_cast<double>(warm_up);
   if (decay == Decay::constant) return peak;
-  const index_t begin = std::max<index_t>(warm_up, 1);  // the step at which the peak is reached
-  const double done = std::min(1.0, static_cast<double>(step - begin) / static_cast<double>(steps + 1 - begin));
-  const double left = decay == Decay::linear ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));
+  // The last step at the peak, which is its first one but for wsd.
+  const index_t stable = decay == Decay::wsd ? steps - std::llround(share * static_cast<double>(steps)) : 0;
+  const index_t begin = std::max<index_t>({warm_up, stable, 1});
+  const double done = std::clamp(static_cast<double>(step - begin) / static_cast<double>(steps + 1 - begin), 0.0, 1.0);
+  const double left = decay == Decay::cosine ? 0.5 * (1 + std::cos(std::numbers::pi * done)) : 1 - done;
   return floor + (peak - floor) * left;
 }
 

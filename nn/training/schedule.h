@@ -1,4 +1,5 @@
-// The learning rate as a pure function of the step: a linear warm-up, then constant, linear or cosine.
+// The learning rate as a pure function of the step: a linear warm-up, then constant, linear, cosine, or
+// constant and linear in the end (wsd: warm-up, stable, decay; Hu et al. 2024).
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace whence {
 
-enum class Decay : unsigned char { constant, linear, cosine };
+enum class Decay : unsigned char { constant, linear, cosine, wsd };
 
 // Throws InputError that lists the names when `name` is none of them.
 Decay decay_of(const std::string& name);
@@ -18,7 +19,8 @@ struct ScheduleOptions {
   index_t steps = 1;    // of the whole run
   index_t warm_up = 0;  // of these, in [0, steps]
   Decay decay = Decay::constant;
-  double floor = 0;  // what linear and cosine end at, in [0, peak]; constant has none
+  double floor = 0;          // what all but constant end at, in [0, peak]; constant has none
+  double decay_share = 0.1;  // of the steps, the last ones, in which wsd falls; in (0, 1]
 };
 
 class Schedule {

@@ -32,8 +32,8 @@ namespace {
 // Leaves in every parameter's gradient the sum over parts [begin, end), as a tree, so that ranks can do its branches and
 // come to the same bits: by halves while their number is even, and the odd number that is left in a row, as no rank
 // splits it. As many sums wait for their other half as the tree is deep.
-void sum_by_halves(
-    Adam& optimizer, std::int64_t begin, std::int64_t end, const std::function<void(std::int64_t part)>& backward_of) {
+void sum_by_halves(Optimizer& optimizer, std::int64_t begin, std::int64_t end,
+    const std::function<void(std::int64_t part)>& backward_of) {
   if ((end - begin) % 2 != 0) {
     optimizer.zero_gradients();
     for (std::int64_t part = begin; part < end; ++part) backward_of(part);
@@ -68,11 +68,12 @@ void sum_by_halves(
 // memory that it reads stays put.
 class TrainingStep::Replay {
  public:
-  Replay(Adam& optimizer, const LossOf& loss_of)
-      : device_(optimizer.parameters().at(0).tensor.device()),
+  Replay(Adam& adam, const LossOf& loss_of)
+      : optimizer(adam),
+        device_(optimizer.parameters().at(0).tensor.device()),
         seed_(Tensor::scalar(
             1, optimizer.parameters()[0].tensor.dtype() == DType::f64 ? DType::f64 : DType::f32, device_)),
-        work_(device_, [this, &optimizer, &loss_of] {
+        work_(device_, [this, &loss_of] {
           std::vector<Tensor> losses;
           sum_by_halves(optimizer, 0, std::ssize(inputs_), [&](std::int64_t part) {
             // No part's number is in it: whatever draws by it is not recordable.
@@ -83,6 +84,8 @@ class TrainingStep::Replay {
           optimizer.replayable_step();
           return losses;
         }) {}
+
+  Adam& optimizer;
 
   std::vector<Tensor> run(const std::vector<TrainingBatch>& given, double scale, std::int64_t step) {
     upload(given, step);
@@ -118,7 +121,11 @@ class TrainingStep::Replay {
 
 TrainingStep::TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options)
     : precision_(precision), batch_(std::move(batch)), loss_of_(std::move(loss_of)), options_(options) {
-  if (options.recorded) replay_ = std::make_unique<Replay>(precision.optimizer(), loss_of_);
+  if (options.recorded) {
+    Adam* const adam = dynamic_cast<Adam*>(&precision.optimizer());
+    if (!adam) throw InputError("recorded step: SGD given; Adam required, whose rate a graph reads anew at each step");
+    replay_ = std::make_unique<Replay>(*adam, loss_of_);
+  }
   if (!options.ranks) return;
   if (options.recorded)
     throw InputError(
@@ -257,7 +264,7 @@ void TrainingStep::sum_gradients_over_ranks() {
 // The gradients are those of the sum. Divided by all of the step's targets they are those of the mean over one large
 // batch.
 StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_rate) {
-  Adam& optimizer = precision_.optimizer();
+  Optimizer& optimizer = precision_.optimizer();
   std::vector<Tensor> losses;
   sum_by_halves(optimizer, parts.begin(), parts.end(), [&](std::int64_t part) {
     const TrainingBatch batch = parts.batch(part);
@@ -278,7 +285,7 @@ StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_r
 }
 
 StepOutcome TrainingStep::run_recorded(Parts& parts, std::int64_t step, double learning_rate) {
-  Adam& optimizer = precision_.optimizer();
+  Adam& optimizer = replay_->optimizer;
   std::vector<TrainingBatch> given;
   for (std::int64_t part = parts.begin(); part < parts.end(); ++part) given.push_back(parts.batch(part));
   optimizer.prepare_replay(learning_rate, options_.clip, parts.scale() * parts.sum({}).targets);

@@ -1,4 +1,4 @@
-// One step of training: forward, loss, backward, clipping and Adam, in any precision. On a GPU it can
+// One step of training: forward, loss, backward, clipping and the optimiser, in any precision. On a GPU it can
 // be recorded once and replayed; ranks can share it.
 //   MixedPrecision precision(model, DType::f32, {.weight_decay = 0.1});
 //   TrainingStep step(precision, batch, loss_of, {.clip = 1});
@@ -36,7 +36,7 @@ using LossOf = std::function<Tensor(const TrainingBatch& batch, std::int64_t par
 struct StepOptions {
   std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
   double clip = 1;              // largest global norm of the gradients
-  bool recorded = false;        // see RecordedStep, whose conditions `loss_of` then meets; batches keep their shapes
+  bool recorded = false;  // see RecordedStep, whose conditions `loss_of` then meets; batches keep their shapes; Adam
   // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the
   // same model from the same seed, and take the same steps; what comes out is the same on all, and the same for any
   // number.

@@ -1,5 +1,6 @@
 // Ops where samples do not say everything: ties, strips of a larger tensor, values and gradients of different tensors,
 // one index for many.
+#include "autograd/check/gradcheck.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -17,6 +18,68 @@ TEST_CASE("ops: where both are equal, maximum and minimum give each half of the 
   CHECK(of_larger[1].to_vector() == std::vector<double>{1, 4, 0, 4});
   CHECK(of_smaller[0].to_vector() == std::vector<double>{1, 4, 0, 4});
   CHECK(of_smaller[1].to_vector() == std::vector<double>{1, 0, 6, 4});
+}
+
+TEST_CASE("ops: numbers of the program on either side of an operator") {
+  const Tensor x = requires_grad(raw::copy(Tensor::uniform({3, 4}, 0.5, 2, Stream(1, "x"), DType::f64)));
+  const std::vector<std::function<Tensor()>> all{[&] { return 1.0 - x; }, [&] { return 3 + x; },
+      [&] { return x / 7.0; }, [&] { return 7.0 / x; }, [&] { return 1 - 2 / (1.5 - x * x / 3); }};
+  for (const auto& f : all) {
+    const GradcheckReport report = gradcheck(f, {{"x", x}}), twice = gradgradcheck(f, {{"x", x}});
+    CHECK_MESSAGE(report.ok(), report.text());
+    CHECK_MESSAGE(twice.ok(), twice.text());
+  }
+  // Quotients are rounded once, as those of tensors are: 49 (1 / 49) is not 1.
+  std::vector<double> numbers;
+  for (int i = 1; i <= 300; ++i) numbers.push_back(i);
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    const Tensor n = Tensor::of(numbers, {300}, dtype);
+    for (const double by : {49.0, 0.1, -3.0}) {
+      CHECK(same_bits(n / by, n / Tensor::full({300}, by, dtype)));
+      CHECK(same_bits(by / n, Tensor::full({300}, by, dtype) / n));
+      if (size_of(dtype) > 2) CHECK(same_bits(by - n, Tensor::full({300}, by, dtype) - n));
+      CHECK(same_bits(by + n, n + by));
+    }
+    CHECK((Tensor::full({}, 49, dtype) / 49).item() == 1);
+  }
+  CHECK((1.0 - Tensor::of({INFINITY, NAN}, {2})).to_vector()[0] == -INFINITY);
+  CHECK((1.0 / Tensor::of({0}, {1})).item() == INFINITY);
+  CHECK((Tensor::zeros({0, 3}) / 2).shape() == Shape{0, 3});
+  std::string text = error_text([&] { (void)(2.0 / Tensor::zeros({3}, DType::i64)); });
+  CHECK(text == above() + ": divide: a is i64; a floating dtype is required; convert with cast");
+  text = error_text([&] { (void)(Tensor() / 2.0); });
+  CHECK(text.starts_with(above() + ": tensor: an undefined tensor given"));
+}
+
+TEST_CASE("ops: StrictBroadcast refuses to stretch more axes than it is told, and numbers are no axes") {
+  const Tensor a = normal_leaf({2, 3, 4}, 1), row = normal_leaf({4}, 2), one = normal_leaf({2, 1, 4}, 3),
+               scalar = normal_leaf({}, 4), outer = normal_leaf({3, 1}, 5);
+  const Tensor expected = grad(sum(square(a * row)), {}, {row})[0];
+  {
+    const StrictBroadcast strict(0);
+    (void)(a + a), (void)(2.0 - a), (void)(a / 3.0), (void)(3.0 / a), (void)(a * 2.0);
+    const std::string text = error_text([&] { (void)(a * one); });
+    CHECK(text == above() +
+                      ": multiply: a is [2,3,4], b is [2,1,4]; axes -2 would be stretched; at most 0 allowed under "
+                      "StrictBroadcast; reshape or expand one of them");
+    CHECK(message([&] { (void)(a - scalar); }).starts_with("subtract: a is [2,3,4], b is []; axes -3 (not in b), -2"));
+    CHECK(
+        message([&] { (void)(one / normal({5}, 1)); }).find("extents 4 and 5 of axis -1 differ") != std::string::npos);
+    {
+      const StrictBroadcast one_axis(1);
+      CHECK((a + one).shape() == a.shape());
+      CHECK(message([&] { (void)maximum(row, outer); }) ==
+            "maximum: a is [4], b is [3,1]; axes -2 (not in a), -1 would be stretched; at most 1 allowed under "
+            "StrictBroadcast; reshape or expand one of them");
+    }
+    CHECK_THROWS_AS((void)minimum(a, one), Error);
+  }
+  const StrictBroadcast strict(2);
+  CHECK_THROWS_AS((void)(a + scalar), Error);
+  const Tensor y = sum(square(a * row));
+  const StrictBroadcast stricter(0);  // what forward did backward may do
+  CHECK(same_bits(grad(y, {}, {row})[0], expected));
+  CHECK(tracked(grad(y, {}, {row}, {.create_graph = true})[0]));
 }
 
 TEST_CASE("ops: softplus and silu far from 0, and log sigmoid(x) = -softplus(-x)") {

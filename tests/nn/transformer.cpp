@@ -2,6 +2,7 @@
 #include "nn/transformer.h"
 
 #include "autograd/check/gradcheck.h"
+#include "autograd/inspect/graph_text.h"
 #include "autograd/inspect/probe.h"
 #include "nn/decoding.h"
 #include "tests/support/schemes.h"
@@ -98,6 +99,72 @@ TEST_CASE("a training step has the same bits on 1, 2 and 3 threads, and again") 
     const auto step = [&] { return gradients_of_a_step(*model, tokens, targets, pass); };
     CHECK(same_bits(step(), step()));
     expect_thread_independent(text, step);
+  }
+}
+
+TEST_CASE("a model that computes its layers again: the same loss and gradients, to the bit") {
+  TransformerOptions options{.vocabulary = 11,
+      .length = 24,
+      .dim = 16,
+      .layers = 3,
+      .heads = 2,
+      .dropout = 0.2,
+      .pattern_dropout = 0.1,
+      .hidden_dropout = 0.1};
+  const Tensor tokens = random_tokens(2, 24, 11), targets = random_tokens(2, 24, 11, 2);
+  const Pass pass{.training = true, .seed = 5, .step = 7};
+  for (const char* scheme : {"cope + rope", "t5", "absolute + dape(kerple)", "transformer_xl", "cdape(fire)"}) {
+    for (const char* executor : {"auto", "strips"}) {
+      for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+        options.scheme = scheme, options.executor = executor, options.recompute_layers = false;
+        if (std::string(scheme) == "cdape(fire)" && std::string(executor) == "strips") continue;  // refused
+        CAPTURE(scheme);
+        CAPTURE(dtype);
+        const auto plain = random_decoder(options, dtype);
+        options.recompute_layers = true;
+        const auto again = random_decoder(options, dtype);
+        const auto step = [&](const Transformer& model) {
+          const Tensor loss = cross_entropy(model(tokens, pass), targets);
+          std::vector<Tensor> all = grad(loss, {}, parameters_of(model), {.allow_unused = true});
+          all.push_back(loss);
+          return all;
+        };
+        CHECK(same_bits(step(*again), step(*plain)));
+        const Capture capture("blocks.1.*");  // is kept, and shows what it would
+        const Tensor loss = cross_entropy((*again)(tokens, pass), targets);
+        const std::string text = print_graph(loss);
+        CHECK(text.find("recompute") != std::string::npos);
+        backward(loss);
+        const Tensor seen = capture["blocks.1.attention.q"].gradient();
+        const Capture other("blocks.1.*");
+        backward(cross_entropy((*plain)(tokens, pass), targets));
+        CHECK(same_bits(seen, other["blocks.1.attention.q"].gradient()));
+        for (const auto& [a, b] : {std::pair{"blocks.0.mlp.in.weight", "embedding.weight"}})
+          for (const char* path : {a, b})
+            CHECK(same_bits(gradient(parameter(*again, path)), gradient(parameter(*plain, path))));
+      }
+    }
+  }
+}
+
+TEST_CASE("strict broadcasts: the model stretches no axis, a scheme four at most") {
+  const auto runs = [](TransformerOptions options, int axes) {
+    options.vocabulary = 7, options.length = 8, options.dim = 8, options.layers = 1, options.heads = 2;
+    const auto model = random_decoder(options);
+    const StrictBroadcast strict(axes);
+    return error_text([&] { backward(sum((*model)(random_tokens(2, 8, 7)))); });
+  };
+  for (const NormPlace place : {NormPlace::before, NormPlace::after, NormPlace::parallel})
+    CHECK(runs({.activation = Activation::swiglu, .norm = NormKind::rms, .norm_place = place, .tied = false}, 0) == "");
+  for (const char* scheme : {"cope", "alibi", "t5", "relative", "shaw", "forgetting"})
+    CHECK(runs({.scheme = scheme}, 0) == "");
+  CHECK(runs({.scheme = "rope"}, 1).find("at most 1 allowed under StrictBroadcast") != std::string::npos);
+  CHECK(runs({.scheme = "rope"}, 2) == "");
+  CHECK(runs({.scheme = "yarn"}, 3).find("at most 3 allowed") != std::string::npos);
+  for (const SchemeInfo& info : registered_schemes()) {
+    std::vector<std::string> texts = info.variants;
+    texts.push_back(info.takes_base ? info.name + "(kerple)" : info.name);
+    for (const std::string& text : texts) CHECK_MESSAGE(runs({.scheme = text}, 4) == "", text);
   }
 }
 

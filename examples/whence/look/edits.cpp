@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -32,14 +33,11 @@ Edit edit_of(const Inspection& inspection, const std::string& text) {
     throw InputError("--edit: ", in_quotes(text),
         " given; NAME AXIS=PLACE AXIS=FIRST..LAST = NUMBER required, or *= or ",
         "+=, as in \"gates layer=0 head=1 = 0\"");
-  const NamedPlace named = place_named(inspection, place, "--edit");
-  if (named.gradient)
-    throw InputError("--edit: ", in_quotes(text), ": a gradient given; a number of the pass required");
-  return {trimmed(text), named, change, *number};
+  return {trimmed(text), place_named(inspection, place, "--edit"), change, *number};
 }
 
-// New numbers minus old ones, in the quantity's shape.
-Tensor change_of(const Inspection& inspection, const Edit& edit) {
+// New numbers minus old ones, which are of the quantity's shape: its values, or its gradient.
+Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& given) {
   const Quantity& quantity = *edit.place.quantity;
   const Axes axes(quantity);
   const auto is_meant = [&](std::size_t e) {
@@ -47,14 +45,14 @@ Tensor change_of(const Inspection& inspection, const Edit& edit) {
            std::ranges::equal(axes.position(e), edit.place.ranges,
                [](index_t at, const auto& range) { return range.first <= at && at <= range.second; });
   };
-  std::vector<double> old = quantity.value.to_vector(), change(old.size());
+  std::vector<double> old = given.to_vector(), change(old.size());
   for (std::size_t e = 0; e < old.size(); ++e) {
     if (!is_meant(e)) continue;
     change[e] = edit.change == Change::set     ? edit.number - old[e]
                 : edit.change == Change::scale ? edit.number * old[e] - old[e]
                                                : edit.number;
   }
-  return Tensor::of(change, quantity.value.shape(), quantity.value.dtype());
+  return Tensor::of(change, given.shape(), given.dtype());
 }
 
 double loss_with(const Subject& subject, const Quantity& quantity, const Tensor& change) {
@@ -80,11 +78,43 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
 
 EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
   const Edit edit = edit_of(inspection, text);
+  if (edit.place.gradient)
+    throw InputError("--edit: ", in_quotes(text), ": a gradient given; a number of the pass required");
   const Quantity& quantity = *edit.place.quantity;
-  const Tensor change = change_of(inspection, edit);
+  const Tensor change = change_of(inspection, edit, quantity.value);
   std::optional<double> predicted;
   if (quantity.gradient.defined()) predicted = dot(quantity.gradient, change);
   return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
+}
+
+bool is_of_gradient(const std::string& edit) { return trimmed(edit).starts_with("dLoss/d"); }
+
+std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const std::string& text) {
+  const Edit edit = edit_of(inspection, text);
+  const Quantity& quantity = *edit.place.quantity;
+  if (quantity.is_parameter)
+    throw InputError("--edit: ", in_quotes(text),
+        ": the gradient of a parameter given, which goes nowhere from there; that of a quantity of the pass required");
+  Capture capture("*");
+  capture.edit_gradient(quantity.path, [&](const Tensor& dy) { return raw::add(dy, change_of(inspection, edit, dy)); });
+  std::vector<Tensor> tensors;
+  std::vector<GradientOutcome> all;
+  for (const Module::Parameter& parameter : inspection.subject().model->parameters()) {
+    if (parameter.frozen) continue;
+    tensors.push_back(parameter.tensor), all.push_back({parameter.path, 0, 0});
+  }
+  const std::vector<Tensor> after = grad(inspection.subject().loss(), {}, tensors, {.allow_unused = true});
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (after[k].defined()) all[k].after = std::sqrt(dot(after[k], after[k]));
+    for (const Quantity& before : inspection.parameters())
+      if (before.path == all[k].parameter && before.gradient.defined())
+        all[k].before = std::sqrt(dot(before.gradient, before.gradient));
+  }
+  std::erase_if(all, [](const GradientOutcome& each) { return each.before == each.after; });
+  std::ranges::stable_sort(all, std::ranges::greater{}, [](const GradientOutcome& each) {
+    return std::abs(each.after - each.before) / std::max(each.before, each.after);
+  });
+  return all;
 }
 
 bool far_from_straight(const std::vector<EditOutcome>& edits) {

@@ -19,6 +19,15 @@ struct EditOutcome {
 // sets, "*= X" scales, "+= X" adds. InputError: what cannot be read or is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
 
+// Of an edit of a gradient on its way back, "dLoss/dgates layer=0 head=2 *= 0": the norms of the parameters' gradients
+// that it changes, what it changes the most first.
+struct GradientOutcome {
+  std::string parameter;
+  double before, after;
+};
+[[nodiscard]] bool is_of_gradient(const std::string& edit);
+[[nodiscard]] std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const std::string& edit);
+
 // Whether a real change is a hundred times its prediction: an edit that is no small step, from where the loss is flat.
 [[nodiscard]] bool far_from_straight(const std::vector<EditOutcome>& edits);
 

@@ -120,4 +120,10 @@ Table edits_table(const std::vector<EditOutcome>& edits) {
   return table;
 }
 
+Table gradients_table(const std::string& edit, const std::vector<GradientOutcome>& changed) {
+  Table table({to_text(edit, ": the gradient of"), "its norm", "with the edit"});
+  for (const GradientOutcome& each : changed) table.row({each.parameter, digits(each.before), digits(each.after)});
+  return table;
+}
+
 }  // namespace whence::look

@@ -22,5 +22,6 @@ namespace whence::look {
 [[nodiscard]] Table paths_table(const Inspection& inspection);
 
 [[nodiscard]] Table edits_table(const std::vector<EditOutcome>& edits);
+[[nodiscard]] Table gradients_table(const std::string& edit, const std::vector<GradientOutcome>& changed);
 
 }  // namespace whence::look

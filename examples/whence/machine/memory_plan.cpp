@@ -81,7 +81,7 @@ std::string peak_text(std::size_t peak, const std::string& what, std::size_t fre
 }
 
 // Of the gradients of parts that are summed.
-std::size_t bytes_of_sums(const Adam& optimizer) {
+std::size_t bytes_of_sums(const Optimizer& optimizer) {
   std::size_t sums = 0;
   for (const Module::Parameter& parameter : optimizer.parameters())
     sums += block_of(parameter.tensor, compute_dtype(parameter.tensor.dtype()));
@@ -98,9 +98,9 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   TrainingMemory found;
   const PlannedModules planned(training.device);
   Transformer model(training.model);
-  MixedPrecision precision(model, training.precision, {.weight_decay = 0.1});
+  MixedPrecision precision(training.optimizer, model, training.precision);
   found.weights = bytes_of(model);
-  for (const Adam::Moments& moments : precision.optimizer().moments())
+  for (const Optimizer::Moments& moments : precision.optimizer().moments())
     found.optimiser += block_of(moments.first) + block_of(moments.second) + block_of(moments.master);
   for (const Module::Parameter& parameter : precision.optimizer().parameters())
     found.gradients += block_of(parameter.tensor);
@@ -183,7 +183,7 @@ TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t 
   refuse(memory.peak, free, what, "",
       training.sequences % 2 == 0 && !training.shared
           ? to_text("--batch ", half, " --accumulate ", 2 * training.accumulate,
-                ", --executor strips, or a smaller model take less")
+                ", --recompute-layers, --executor strips, or a smaller model take less")
           : step_remedies);
 }
 

@@ -26,13 +26,14 @@ struct PlannedTraining {
   DType precision = DType::f32;
   std::int64_t accumulate = 1;  // parts that one process does
   bool shared = false;          // with other ranks
+  OptimizerOptions optimizer = AdamOptions{};
 };
 
 // Bytes of tensors. `peak` is the largest sum at any time of a step. Not all parts are there at once: what is kept for
 // backward goes while gradients come.
 struct TrainingMemory {
   std::size_t weights = 0;
-  std::size_t optimiser = 0;  // Adam's moments, and the masters of 16-bit weights
+  std::size_t optimiser = 0;  // its moments, and the masters of 16-bit weights
   std::size_t attention = 0;  // kept for backward by attention's cores: from queries, keys and values to their mix
   std::size_t layers = 0;     // by the rest of the layers
   std::size_t around = 0;     // by embeddings, logits and loss
@@ -48,7 +49,7 @@ struct TrainingMemory {
 
 // What makes a step smaller, the smallest change first.
 inline constexpr const char* step_remedies =
-    "a smaller --batch and as many times the --accumulate, --executor strips, or a smaller model";
+    "a smaller --batch and as many times the --accumulate, --recompute-layers, --executor strips, or a smaller model";
 // What the run takes. OutOfMemory when that is more than is free (0: not known), with the remedies; the table is printed
 // before, unless the scores of one layer alone are too much.
 [[nodiscard]] TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free);

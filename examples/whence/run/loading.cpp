@@ -21,7 +21,7 @@ void declare_accept_damaged(CommandLine& options, bool& accept_damaged) {
       {"load weights and checkpoints whose checksums are wrong, with a warning, in place of an error"});
 }
 
-TrainingState load(const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Adam* optimizer,
+TrainingState load(const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Optimizer* optimizer,
     bool accept_damaged) {
   Trust trust{accept_damaged};
   const TrainingState state = load_checkpoint(checkpoint, weights, optimizer, &trust);

@@ -14,8 +14,8 @@ namespace whence {
 void declare_accept_damaged(CommandLine& options, bool& accept_damaged);
 
 // load_checkpoint and load_weights of nn/io/checkpoint.h, and what they throw.
-TrainingState load(
-    const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Adam* optimizer, bool accept_damaged);
+TrainingState load(const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Optimizer* optimizer,
+    bool accept_damaged);
 void load(const std::string& file, const std::vector<Module::Parameter>& weights, bool accept_damaged);
 
 // Before anything of the model is made: FileError where one of these sizes, which `place` names, has more parameters than

@@ -11,7 +11,7 @@
 
 namespace whence {
 
-TrainingState RunFolder::open(Adam& optimizer) {
+TrainingState RunFolder::open(Optimizer& optimizer) {
   const std::filesystem::path& folder = options_.folder;
   if (folder.empty() || !speaks(options_.ranks)) return {};
   const auto latest = find_latest((folder / "checkpoints").string());
@@ -39,7 +39,7 @@ TrainingState RunFolder::open(Adam& optimizer) {
   return state;
 }
 
-void RunFolder::save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts) {
+void RunFolder::save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, const Facts& facts) {
   if (!checkpoints_ || step == saved_) return;
   Facts all = facts;
   for (const auto& [name, value] : description_) all[name] = value;
@@ -84,7 +84,8 @@ void RunFolder::require_same_run(const TrainingState& saved, const std::string& 
   std::vector<std::string> differences;
   for (const auto& [name, value] : description_) {
     const auto entry = saved.facts.find(name);
-    const std::string had = entry == saved.facts.end() ? "absent" : entry->second;
+    const std::string before_it_was_written = name == "optimizer" ? "adamw" : "absent";
+    const std::string had = entry == saved.facts.end() ? before_it_was_written : entry->second;
     if (name == "steps" || had == value) continue;  // more of them are another end of the same run
     differences.push_back(to_text("--", name, " was ", plain(had), ", is ", plain(value)));
   }

@@ -26,10 +26,10 @@ class RunFolder {
   // Where to go on, with the weights and the optimiser as they were then; step 0 for a new run. Removes temporary files
   // of runs that were killed. InputError when the folder holds a run and resume is off, or none and it is on;
   // DoesNotFit when it holds another run's; FileError when the checkpoint is damaged, unless that is accepted.
-  TrainingState open(Adam& optimizer);
+  TrainingState open(Optimizer& optimizer);
 
   // A checkpoint, unless this step has one. `facts` go with it.
-  void save(std::int64_t step, std::int64_t skipped, const Adam& optimizer, const Facts& facts);
+  void save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, const Facts& facts);
   void log(const Json& record);       // its numbers also as scalars for TensorBoard, if wanted
   void log_look(const Json& record);  // into looks.jsonl, which begins with the first
   void write_csv_of_log() const;      // metrics.csv, for spreadsheets

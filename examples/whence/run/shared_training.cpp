@@ -57,8 +57,9 @@ void take_from_rank_0(Communicator& ranks, TrainingState& state, MixedPrecision&
   state.facts = facts_of(broadcast(ranks, text_of(state.facts)));
   if (state.step == 0) return;
   for (const Module::Parameter& weight : precision.weights()) broadcast(ranks, weight.tensor.detach());
-  for (const Adam::Moments& moments : precision.optimizer().moments())
-    broadcast(ranks, moments.first), broadcast(ranks, moments.second);
+  for (const Optimizer::Moments& moments : precision.optimizer().moments())
+    for (const Tensor& moment : {moments.first, moments.second})
+      if (moment.defined()) broadcast(ranks, moment);
   precision.optimizer().set_steps(state.updates());
 }
 

@@ -44,8 +44,7 @@ class Trainer {
       : job_(job),
         options_(options),
         schedule_(schedule_of(options.steps)),
-        precision_(initialised(job, options), options.precision,
-            {.beta2 = options.beta2, .weight_decay = options.weight_decay}, options.scaling),
+        precision_(optimizer_of(options), initialised(job, options), options.precision, options.scaling),
         step_(precision_, job.batch, checked(job, options),
             {.accumulate = options.accumulate,
                 .clip = options.clip,
@@ -83,7 +82,8 @@ class Trainer {
         .steps = steps,
         .warm_up = options_.warm_up,
         .decay = decay_of(options_.decay),
-        .floor = options_.final_rate});
+        .floor = options_.final_rate,
+        .decay_share = options_.decay_share});
   }
 
   // A run may be resumed with more steps than it began with, or with fewer that are still to come.
@@ -289,9 +289,12 @@ class Trainer {
 }  // namespace
 
 static void require_recordable(const TrainingJob& job, const TrainingOptions& options) {
-  const std::string why = options.device.is_cpu() ? "given without a GPU; a device that records launches required"
-                          : options.check_finite  ? "given with --check-finite, which reads every result; one required"
-                                                  : job.not_recordable;
+  const std::string why =
+      options.device.is_cpu() ? "given without a GPU; a device that records launches required"
+      : options.optimizer == "sgd"
+          ? "given with --optimizer sgd, whose rate would stay that of the recorded step; adamw or adam required"
+      : options.check_finite ? "given with --check-finite, which reads every result; one required"
+                             : job.not_recordable;
   if (!why.empty()) throw InputError("--cuda-graph: ", why, "; leave it out");
 }
 

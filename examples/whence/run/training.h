@@ -1,4 +1,4 @@
-// One training run of a model: schedule, accumulation, clipping, AdamW, logs, validation, checkpoints,
+// One training run of a model: schedule, accumulation, clipping, optimiser, logs, validation, checkpoints,
 // resume, and a clean stop on Ctrl-C.
 #pragma once
 

@@ -18,16 +18,23 @@ void declare_steps(CommandLine& options, TrainingOptions& training) {
   options.heading("Training")
       .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
       .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
-      .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate of AdamW"})
+      .number("lr", &training.learning_rate, Range<double>{0, 10, true}, {"peak learning rate"})
       .integer("warm-up", &training.warm_up, Count{0, many},
           {"linear warm-up, at most --steps; 0: the peak at step 1, as 1", "steps"})
-      .choice("decay", &training.decay, {"linear", "cosine", "constant"}, {"how the rate falls after the warm-up"})
+      .choice("decay", &training.decay, {"linear", "cosine", "constant", "wsd"},
+          {"how the rate falls after the warm-up; wsd: stays, and falls linearly in the last steps"})
+      .number("decay-share", &training.decay_share, Range<double>{0, 1, true},
+          {"with --decay wsd: the share of the steps in which the rate falls"})
       .number("final-lr", &training.final_rate, Range<double>{0, 10},
-          {"learning rate that linear and cosine would reach one step after the last"})
+          {"learning rate that linear, cosine and wsd would reach one step after the last"})
+      .choice("optimizer", &training.optimizer, {"adamw", "adam", "sgd"},
+          {"adamw; adam, with weight decay in the gradient (L2); or sgd, with that and momentum"})
       .number("beta2", &training.beta2, Range<double>{0, 1, false, true},
-          {"of AdamW: how long squares of gradients are remembered; beta1 is 0.9, epsilon 1e-8"})
+          {"of adamw and adam: how long squares of gradients are remembered; beta1 is 0.9, epsilon 1e-8"})
+      .number("momentum", &training.momentum, Range<double>{0, 1, false, true}, {"of sgd; 0: none"})
+      .flag("nesterov", &training.nesterov, {"of sgd: the step that the momentum takes next, too"})
       .number("weight-decay", &training.weight_decay, Range<double>{0, 10},
-          {"decoupled weight decay of matrices and tables, Transformer-XL's two biases among them"})
+          {"decay (of adamw decoupled) of matrices and tables, Transformer-XL's two biases among them"})
       .number("clip", &training.clip, Range<double>{0, 1e9, true}, {"largest global norm of the gradients"})
       .integer("loss-scale-growth", &training.scaling.growth_steps, Count{1, many},
           {"with --precision f16: good steps in a row after which the loss scale doubles", "steps"})
@@ -67,6 +74,14 @@ void declare(CommandLine& options, TrainingOptions& training) {
            "alone"});
 }
 
+OptimizerOptions optimizer_of(const TrainingOptions& training) {
+  if (training.optimizer == "sgd")
+    return SgdOptions{
+        .momentum = training.momentum, .nesterov = training.nesterov, .weight_decay = training.weight_decay};
+  return AdamOptions{
+      .beta2 = training.beta2, .weight_decay = training.weight_decay, .decoupled = training.optimizer == "adamw"};
+}
+
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
   TrainingOptions shown = training;
   CommandLine options("", "");
@@ -75,8 +90,13 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
   facts.emplace_back("products", to_string(product_numbers()));
-  if (training.precision != DType::f16)
-    std::erase_if(facts, [](const auto& fact) { return fact.first == "loss-scale-growth"; });
+  const auto leave_out = [&](bool idle, const char* name) {  // what does nothing is the same whatever it says
+    if (idle) std::erase_if(facts, [&](const auto& fact) { return fact.first == name; });
+  };
+  leave_out(training.precision != DType::f16, "loss-scale-growth");
+  leave_out(training.decay != "wsd", "decay-share");
+  leave_out(training.optimizer == "sgd", "beta2");
+  for (const char* name : {"momentum", "nesterov"}) leave_out(training.optimizer != "sgd", name);
   return facts;
 }
 
@@ -85,7 +105,13 @@ void settle(const CommandLine& line, TrainingOptions& training) {
   line.refuse_unless("accept-damaged", training.resume, "--resume, which loads a checkpoint");
   line.refuse_unless("keep-best", validates, "--validate-every");
   line.refuse_unless("patience", validates || training.patience == 0, "--validate-every");
-  line.refuse_unless("final-lr", training.decay != "constant" || training.final_rate == 0, "--decay linear or cosine");
+  line.refuse_unless(
+      "final-lr", training.decay != "constant" || training.final_rate == 0, "--decay linear, cosine or wsd");
+  const bool sgd = training.optimizer == "sgd";
+  line.refuse_unless("decay-share", training.decay == "wsd", "--decay wsd");
+  line.refuse_unless("beta2", !sgd, "--optimizer adamw or adam");
+  line.refuse_unless("momentum", sgd, "--optimizer sgd");
+  line.refuse_unless("nesterov", sgd && training.momentum > 0, "--optimizer sgd and a --momentum above 0");
   if (training.final_rate > training.learning_rate)
     line.refuse("final-lr", to_text("at most --lr, ", training.learning_rate, ","), "lower it");
   if (training.warm_up <= training.steps) return;

@@ -18,10 +18,14 @@ struct TrainingOptions {
   std::int64_t steps = 10000;
   std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
   double learning_rate = 3e-4;  // the peak
-  double final_rate = 0;        // what linear and cosine end at
+  double final_rate = 0;        // what all but constant end at
   std::int64_t warm_up = 50;    // steps
   std::string decay = "linear";
-  double beta2 = 0.999;  // of Adam
+  double decay_share = 0.1;         // of the steps, in which wsd falls
+  std::string optimizer = "adamw";  // or adam, with L2; or sgd, which has L2 and momentum
+  double beta2 = 0.999;             // of Adam
+  double momentum = 0.9;
+  bool nesterov = false;
   double weight_decay = 0.1;
   double clip = 1.0;                  // largest global norm of the gradients
   std::uint64_t seed = 0;             // of parameters, data and dropout
@@ -46,6 +50,8 @@ struct TrainingOptions {
 };
 
 void declare(CommandLine& options, TrainingOptions& training);
+
+[[nodiscard]] OptimizerOptions optimizer_of(const TrainingOptions& training);
 
 // Those that change the weights, as names and texts: what a resumed run must share.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training);

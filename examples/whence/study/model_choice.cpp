@@ -6,8 +6,8 @@
 namespace whence {
 
 ModelChoice choice_of(const TransformerOptions& model) {
-  return {
-      model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads, model.dropout};
+  return {model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads,
+      model.dropout, model.recompute_layers};
 }
 
 void declare(CommandLine& line, ModelChoice& choice) {
@@ -22,7 +22,9 @@ void declare(CommandLine& line, ModelChoice& choice) {
       .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
       .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
       .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
-      .choice("executor", &choice.executor, executor_names(), {"how attention is computed"});
+      .choice("executor", &choice.executor, executor_names(), {"how attention is computed"})
+      .flag("recompute-layers", &choice.recompute_layers,
+          {"backward computes each layer again: the same bits from less memory, a forward pass more per step"});
 }
 
 void follow(const CommandLine& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after) {
@@ -40,7 +42,7 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
   options.activation = activation_of(choice.activation);
   options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
   if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
-  options.dropout = choice.dropout;
+  options.dropout = choice.dropout, options.recompute_layers = choice.recompute_layers;
   for (double* also : {&options.pattern_dropout, &options.hidden_dropout})
     if (*also > 0) *also = choice.dropout;
   return options;

@@ -14,6 +14,7 @@ struct ModelChoice {
   std::string scheme, activation, executor;
   std::int64_t dim = 0, layers = 0, heads = 0;
   double dropout = 0;
+  bool recompute_layers = false;
 };
 
 [[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);

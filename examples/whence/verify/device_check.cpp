@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "autograd/backward.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/compare.h"
 #include "tensor/error.h"
+#include "tensor/random.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -25,6 +27,37 @@ std::vector<Named> results_on(Device device, const std::string& text, const Sequ
   return output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, seed));
 }
 
+// An op's value, and its gradients by all floating inputs along a cotangent that no two numbers of share.
+std::vector<Named> results_on(Device device, const CheckedSample& sample, DType dtype) {
+  std::vector<Tensor> inputs, leaves;
+  for (const Tensor& given : sample.inputs) {
+    const bool floating = given.defined() && is_floating(given.dtype());
+    inputs.push_back(!given.defined() ? given : raw::to_device(floating ? raw::cast(given, dtype) : given, device));
+    if (floating) leaves.push_back(requires_grad(raw::copy(inputs.back()))), inputs.back() = leaves.back();
+  }
+  const Tensor y = sample.run(inputs);
+  std::vector<Named> results{{"value", y.detach()}};
+  if (!tracked(y)) return results;
+  const Tensor along = Tensor::normal(y.shape(), 0, 1, Stream(1, "cotangent"), y.dtype());
+  const auto gradients = grad(y, raw::to_device(along, device), leaves, {.allow_unused = true});
+  for (std::size_t k = 0; k < gradients.size(); ++k)
+    if (gradients[k].defined()) results.push_back({to_text("gradient ", k), gradients[k]});
+  return results;
+}
+
+// The largest of the results on the CPU, at least a little.
+double largest_of(const std::vector<Named>& results) {
+  double largest = 1e-3;
+  for (const Named& each : results) largest = std::max(largest, largest_size(each.tensor));
+  return largest;
+}
+
+// Against the largest of the tensor, as sums lose what their terms lost; but at least a tenth of the largest of all,
+// for gradients that are 0 because their terms cancel, as those of a bias that the softmax does not see.
+double apart(const Tensor& got, const Tensor& wanted, double largest) {
+  return largest_difference(got, wanted) / std::max(0.1 * largest, largest_size(wanted));
+}
+
 std::function<ConformanceCell(const ConformanceSubject&)> check_of(const Executor& executor, DType dtype) {
   return [&executor, dtype](const ConformanceSubject& subject) {
     if (dtype != DType::f32 && !subject.claims.exact_gradient)
@@ -41,20 +74,32 @@ DeviceDisagreement device_disagreement(
     const std::string& text, const Sequence& sequence, const Executor& executor, DType dtype, std::uint64_t seed) {
   const std::vector<Named> expected = results_on(Device::cpu(), text, sequence, executor, dtype, seed),
                            got = results_on(Device::cuda(0), text, sequence, executor, dtype, seed);
-  // Against the largest of the tensor, as sums lose what their terms lost; but at least a tenth of the largest of all,
-  // for gradients that are 0 because their terms cancel, as those of a bias that the softmax does not see.
-  double largest = 1e-3;
-  for (const Named& each : expected) largest = std::max(largest, largest_size(each.tensor));
   DeviceDisagreement found;
   for (std::size_t k = 0; k < got.size(); ++k) {
-    const Tensor& wanted = expected[k].tensor;
-    const double apart = largest_difference(got[k].tensor, wanted) / std::max(0.1 * largest, largest_size(wanted));
-    if (apart > found.largest) found = {apart, got[k].name};
+    const double off = apart(got[k].tensor, expected[k].tensor, largest_of(expected));
+    if (off > found.largest) found = {off, got[k].name};
   }
   return found;
 }
 
-double device_tolerance(DType dtype) { return dtype == DType::f32 ? 5e-5 : 16 * epsilon_of(dtype); }
+OpDisagreement device_disagreement(const CheckedOp& op, DType dtype) {
+  OpDisagreement found;
+  for (const CheckedSample& sample : op.samples()) {
+    const std::vector<Named> expected = results_on(Device::cpu(), sample, dtype),
+                             got = results_on(Device::cuda(0), sample, dtype);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      const double off = apart(got[k].tensor, expected[k].tensor, largest_of(expected));
+      if (off > std::max(found.value, found.gradients)) found.worst = sample.name + ", " + got[k].name;
+      double& largest = k == 0 ? found.value : found.gradients;
+      largest = std::max(largest, off);
+    }
+  }
+  return found;
+}
+
+double device_tolerance(DType dtype) {
+  return dtype == DType::f32 ? 5e-5 : dtype == DType::f64 ? 1e-12 : 16 * epsilon_of(dtype);
+}
 
 const std::vector<ConformanceCheck>& device_checks() {
   static const std::unique_ptr<Executor> strips = strips_executor_of(4);

@@ -1,7 +1,9 @@
 // Probes: names, values, gradients, edits, and that they cost nothing when nobody looks.
 #include "autograd/inspect/probe.h"
 
+#include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
+#include "autograd/inspect/zeros.h"
 #include "autograd/node.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/tensors.h"
@@ -149,6 +151,83 @@ TEST_CASE("edits run in order, outer captures after inner ones") {
   CHECK(probe("p", leaf({3}, {})).item() == 80);
   CHECK(inner["p"].value().item() == 8);
   CHECK(outer["p"].value().item() == 80);
+}
+
+TEST_CASE("an edited gradient goes on as f(gradient); the value stays, and the capture has what arrived") {
+  // y = s c, c = s x, s = x^2:  dy/dc = s = 4 and dy/ds = c + x dy/dc = 8 + 8 at x = 2
+  const auto slope = [](const std::function<Tensor(const Tensor&)>& f) {
+    const Tensor x = leaf({2}, {});
+    Capture capture("*");
+    capture.edit_gradient("*cubes", f);
+    const Tensor y = function(x);
+    CHECK(y.item() == 32);
+    backward(y);
+    CHECK(capture["layer.inner.cubes"].gradient().item() == 4);  // before the change
+    return std::pair{capture["layer.squares"].gradient().item(), gradient(x).item()};
+  };
+  CHECK(slope([](const Tensor& dy) { return dy; }) == std::pair{16.0, 80.0});
+  // halved: ds = 8 + 2 x, and dy/dx = 2 x ds + s dc
+  CHECK(slope([](const Tensor& dy) { return dy * 0.5; }) == std::pair{8.0 + 4, 4 * 12.0 + 4 * 2});
+  CHECK(slope([](const Tensor& dy) { return clamp(dy, -1, 1); }) == std::pair{8.0 + 2, 4 * 10.0 + 4 * 1});
+  CHECK(slope([](const Tensor& dy) { return Tensor::zeros(dy.shape(), dy.dtype()); }) == std::pair{8.0, 32.0});
+  // grad() by what the probe gave back is what arrived there, too.
+  Capture capture;  // needs no pattern to capture
+  capture.edit_gradient("p", [](const Tensor& dy) { return dy * 0.0; });
+  const Tensor x = leaf({3}, {}), p = probe("p", x * 1.0), y = p * p;
+  CHECK(grad(y, {}, {p})[0].item() == 6);
+  CHECK(grad(y, {}, {x})[0].item() == 0);
+  CHECK(capture.names().empty());
+}
+
+TEST_CASE("edits of gradients: captures nest, and uses are summed first") {
+  const Tensor x = leaf({3}, {});
+  Capture outer("p");
+  outer.edit_gradient("p", [](const Tensor& dy) { return clamp_max(dy, 7); });
+  Capture inner("p");
+  inner.edit_gradient("*", [](const Tensor& dy) { return dy + 1.0; });
+  inner.edit_gradient("p", [](const Tensor& dy) { return dy * 10.0; });
+  const Tensor p = probe("p", x * 1.0);
+  backward(p * 4.0 + p * 5.0);
+  CHECK(outer["p"].gradient().item() == 9);
+  CHECK(inner["p"].gradient().item() == 7);
+  CHECK(gradient(x).item() == 80);
+  CHECK(Capture::wants_under("any"));  // patterns of such edits count: "*"
+}
+
+TEST_CASE("an edit of a gradient is differentiated with create_graph") {
+  Capture squaring;
+  squaring.edit_gradient("q", [](const Tensor& dy) { return square(dy); });
+  const Tensor z = leaf({3}, {}), q = probe("q", z * 2.0);
+  // y = q^3 has dy/dq = 3 q^2, squared 9 q^4, so "dy/dz" = 18 q^4, 23328 at z = 3. Its derivative by q, 72 q^3, comes by
+  // the probe on its way to z, too.
+  const Tensor first = grad(q * q * q, {}, {z}, {.create_graph = true})[0];
+  CHECK(first.item() == 18.0 * 6 * 6 * 6 * 6);
+  CHECK(grad(first, {}, {z})[0].item() == 2 * (72.0 * 6 * 6 * 6) * (72.0 * 6 * 6 * 6));
+}
+
+TEST_CASE("edits of gradients: another shape, and whoever would take such a gradient apart, is refused by name") {
+  const Tensor x = leaf({1, 2}, {2});
+  Capture capture("*");
+  capture.edit_gradient("*squares", [](const Tensor& dy) { return sum(dy); });
+  const Tensor y = function(x);
+  CHECK(message([&] { backward(y, {}, {.keep_graph = true}); }) ==
+        "edit_gradient: the gradient at layer.squares was f64 [2], the edit gave f64 []; equal ones required");
+  CHECK_FALSE(gradient(x).defined());
+  for (const auto& apart : {std::function<void()>([&] { (void)why_zero(y, {}, {place_of("x", x)}); }),
+           std::function<void()>([&] { (void)gradient_paths(y, {}, place_of("x", x), {}); }),
+           std::function<void()>([&] { (void)passages(y, {}, {place_of("x", x)}); })})
+    CHECK(message(apart).starts_with("edit_gradient: the gradient at layer.squares is changed on its way"));
+  CHECK(gradient_paths(y, {}, capture.place("layer.product"), {}).size() == 1);  // it does not come by there
+  const Tape tape;
+  const Tensor again = function(x);
+  CHECK(message([&] {
+    (void)explain_value(tape, capture.place("layer.inner.cubes"), {0}, {});
+  }).starts_with("edit_gradient: the gradient at layer.squares is changed"));
+  // What had not come by the edit is right: at x = 1, dy/ds = c + x s = 2
+  const std::vector<Place> next{capture.place("layer.inner.cubes"), capture.place("layer.product")};
+  const ExplainedGradient explained = explain_gradient(tape, sum(again), capture.place("layer.squares"), {0}, next);
+  CHECK(explained.gradient == 2);
+  CHECK(explained.sum == 2);
 }
 
 TEST_CASE("wants_under: whether some active capture could match a name under a path") {

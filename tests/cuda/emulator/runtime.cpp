@@ -345,6 +345,11 @@ TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") 
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     return outcome.out;
   };
+  const Outcome sgd = RunningProgram(
+      words("train flip_flop --optimizer sgd --cuda-graph --device cuda --out " + out / "sgd"), program_with_gpu())
+                          .finish_within(120);
+  CHECK(sgd.code == 2);
+  CHECK_MESSAGE(has(sgd.err, "--cuda-graph: given with --optimizer sgd, whose rate"), sgd.err);
   for (const std::string recorded : {"", " --cuda-graph"}) {
     ran("train flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --steps 3 --device "
         "cuda "
@@ -357,4 +362,16 @@ TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") 
     CHECK(has(step, "\"both_ms\""));
     CHECK(has(step, "\"bytes_to_device\""));
   }
+}
+
+TEST_CASE("emulator: gradcheck --against-cpu has a row for every op and dtype, and all agree") {
+  const Outcome all =
+      RunningProgram(words("gradcheck all --device cuda --against-cpu"), program_with_gpu()).finish_within(300);
+  CHECK_MESSAGE(all.code == 0, all.out, all.err);
+  CHECK(has(all.out, "; 0 failed"));
+  for (const char* row : {"softmax ", "lerp_at ", "linear_gelu_linear ", "divide "})
+    CHECK_MESSAGE(count(all.out, "\n" + std::string(row)) == 4, row);
+  const Outcome on_cpu = RunningProgram(words("gradcheck softmax --against-cpu"), program_with_gpu()).finish_within(60);
+  CHECK(on_cpu.code == 2);
+  CHECK_MESSAGE(has(on_cpu.err, "--against-cpu: given with the CPU"), on_cpu.err);
 }

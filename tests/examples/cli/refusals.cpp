@@ -90,7 +90,7 @@ const std::vector<Refusal> rows{
     {"train flip_flop --keep-best", 2, "--keep-best: true given; it has no effect without --validate-every; "},
     {"train flip_flop --final-lr 1", 2, "--final-lr: 1 given; at most --lr, 0.001, required; "},
     {"train flip_flop --final-lr 1e-5 --decay constant", 2,
-        "--final-lr: 0.00001 given; it has no effect without --decay linear or cosine; "},
+        "--final-lr: 0.00001 given; it has no effect without --decay linear, cosine or wsd; "},
     {"train flip_flop --dump-set dense", 2, "--dump-set: dense given; it has no effect without --dump; "},
     {"train flip_flop --dump 1 --dump-set dence", 2, "--dump-set: dence given; one of training, validation, "},
     {"train even_pairs --train-to 6 --test-from 8 --test-to 16 --scheme absolute --dim 8 --heads 2 --batch 2", 2,

@@ -230,6 +230,34 @@ TEST_CASE("look: an edit's prediction is exact where the loss is linear in it, a
   }
 }
 
+TEST_CASE("look: an edit of a gradient changes those of the parameters behind it alone, and the subject stays") {
+  const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);
+  const Inspection inspection(subject);
+  const std::string q = "blocks.0.attention.query.weight", k = "blocks.0.attention.key.weight",
+                    last = "blocks.1.mlp.out.weight";
+  const auto changed = [&](const std::string& edit) {
+    std::map<std::string, std::pair<double, double>> norms;
+    for (const GradientOutcome& each : gradients_with(inspection, edit))
+      norms[each.parameter] = {each.before, each.after};
+    return norms;
+  };
+  const auto halved = changed("dLoss/dk layer=0 *= 0.5");
+  REQUIRE(halved.contains(k));
+  CHECK(halved.at(k).second == doctest::Approx(halved.at(k).first / 2));
+  CHECK_FALSE(halved.contains(q));
+  CHECK_FALSE(halved.contains(last));
+  const auto stopped = changed("dLoss/dk layer=0 = 0");
+  CHECK(stopped.at(k).second == 0);
+  CHECK(changed("dLoss/dk layer=0 head=0 *= 1").empty());
+  const auto one_head = changed("dLoss/dk layer=0 head=1 *= 0").at(k);
+  CHECK((one_head.second > 0 && one_head.second < one_head.first));
+  CHECK(changed("dLoss/dk layer=0 = 0") == stopped);  // nothing was left behind
+  CHECK(is_of_gradient(" dLoss/dk = 0"));
+  CHECK_FALSE(is_of_gradient("k = 0"));
+  CHECK(has(
+      error_text([&] { (void)gradients_with(inspection, "dLoss/d" + k + " = 0"); }), "which goes nowhere from there"));
+}
+
 TEST_CASE("look: the history of a training, as it is kept and as it is drawn") {
   const Scratch scratch("history");
   const Subject subject = subject_with(small("cope(p_max=4)"), 7, false);

@@ -75,6 +75,7 @@ TEST_CASE("training memory: planned within 10 % of the measured peak") {
       {with([](Options& o) { o.scheme = "fire", o.length = 96; }), 6, 1, DType::bf16},
       {with([](Options& o) { o.scheme = "t5", o.tied = true, o.vocabulary = 3000; }), 4, 2, DType::f16},
       {with([](Options& o) { o.scheme = "transformer_xl", o.activation = Activation::swiglu; }), 8, 4},
+      {with([](Options& o) { o.scheme = "cope", o.layers = 4, o.recompute_layers = true; }), 6},
       {with([](Options& o) { o.dim = 128, o.length = 16; }), 1, 24},
       {with([](Options& o) { o.dim = 128, o.length = 16; }), 1, 16},
       {with([](Options& o) { o.scheme = "none", o.dim = 256, o.layers = 3, o.length = 16; }), 1}};
@@ -110,6 +111,18 @@ TEST_CASE("training memory: parts are those of the model, and nothing is left be
   CHECK(wordier.attention == found.attention);
   CHECK(wordier.layers == found.layers);
   CHECK(wordier.around > found.around);
+  // Layers that are computed again keep what they read: x of each.
+  const TrainingMemory kept = planned_memory(training_of(with([](auto& o) { o.layers = 8; }), 4)),
+                       again = planned_memory(
+                           training_of(with([](auto& o) { o.layers = 8, o.recompute_layers = true; }), 4));
+  CHECK(again.attention + again.layers < (kept.attention + kept.layers) / 8);
+  CHECK(again.peak - again.weights - again.optimiser < (kept.peak - kept.weights - kept.optimiser) / 2);
+  // SGD keeps one number beside each weight, or none.
+  PlannedTraining with_sgd = training;
+  with_sgd.optimizer = SgdOptions{.momentum = 0.9};
+  CHECK(planned_memory(with_sgd).optimiser == weights);
+  with_sgd.optimizer = SgdOptions{};
+  CHECK(planned_memory(with_sgd).optimiser == 0);
   // Strips keep operands where the reference keeps scores.
   const auto attention_with = [](const std::string& executor) {
     return planned_memory(training_of(with([&](auto& o) { o.executor = executor, o.length = 256; }), 2)).attention;
@@ -124,7 +137,8 @@ TEST_CASE("training memory: what cannot fit is refused, with what takes less") {
   CHECK(refusal_of(even, 0).empty());  // a limit that is not known refuses nothing
   const std::string refused = refusal_of(even, all - 1);
   CHECK(refused.find("memory: a step of 12 sequences of 64 tokens asked for, which takes " + bytes_text(all)) == 0);
-  CHECK(refused.find("; --batch 6 --accumulate 4, --executor strips, or a smaller model") != std::string::npos);
+  CHECK(refused.find("; --batch 6 --accumulate 4, --recompute-layers, --executor strips, or a smaller model") !=
+        std::string::npos);
   CHECK(refusal_of(odd, 1000).find("a smaller --batch and as many times the --accumulate") != std::string::npos);
   // Scores of one layer beyond the limit: refused before masks of that size are made.
   const PlannedTraining long_one = training_of(with([](auto& o) { o.length = 600, o.executor = "reference"; }), 1);

@@ -28,7 +28,7 @@ struct Regression final : Module {
 };
 
 // Steps first..last on batches that are functions of the step.
-void train(const Regression& model, Adam& adam, index_t first, index_t last) {
+void train(const Regression& model, Optimizer& adam, index_t first, index_t last) {
   for (index_t step = first; step <= last; ++step) {
     const Tensor x = Tensor::normal({5, 3}, 0, 1, Stream(1, "x", static_cast<std::uint64_t>(step)));
     const Tensor target = raw::reduce(Reduction::sum, x, {1}, true);
@@ -38,13 +38,15 @@ void train(const Regression& model, Adam& adam, index_t first, index_t last) {
   }
 }
 
-std::vector<double> numbers(const Module& module, const Adam& adam) {
+std::vector<double> numbers(const Module& module, const Optimizer& adam) {
   std::vector<double> all{static_cast<double>(adam.steps())};
   const auto append = [&](const Tensor& x) {
     for (const double value : x.to_vector()) all.push_back(value);
   };
   for (const auto& parameter : module.parameters()) append(parameter.tensor);
-  for (const auto& moments : adam.moments()) append(moments.first), append(moments.second);
+  for (const auto& moments : adam.moments())
+    for (const Tensor& moment : {moments.first, moments.second})
+      if (moment.defined()) append(moment);
   return all;
 }
 
@@ -124,6 +126,26 @@ TEST_CASE("checkpoint: ten steps are five, a save, a load into a fresh model, an
   CHECK(numbers(second_half, c) == numbers(first_half, b));
   train(second_half, c, 6, 10);
   CHECK(numbers(second_half, c) == numbers(straight, a));
+}
+
+TEST_CASE("checkpoint: of SGD, its momentum, which goes on to the same bits; another optimiser's is refused") {
+  const Scratch scratch("resume-sgd");
+  for (const double momentum : {0.9, 0.0}) {
+    Regression straight, first_half, second_half;
+    Sgd a(straight, {.momentum = momentum}), b(first_half, {.momentum = momentum}),
+        c(second_half, {.momentum = momentum});
+    train(straight, a, 1, 10);
+    train(first_half, b, 1, 5);
+    const std::string folder = CheckpointFolder(scratch / "run").save(first_half.parameters(), b, {.step = 5});
+    second_half.initialise(99);
+    load_checkpoint(folder, second_half.parameters(), &c);
+    train(second_half, c, 6, 10);
+    CHECK(numbers(second_half, c) == numbers(straight, a));
+    Adam other(second_half);
+    CHECK_THROWS_WITH_AS(load_checkpoint(folder, second_half.parameters(), &other),
+        doctest::Contains("optimizer.safetensors lacks"), DoesNotFit);
+    CHECK(numbers(second_half, c) == numbers(straight, a));
+  }
 }
 
 TEST_CASE("checkpoint: weights alone, and readable as plain safetensors") {

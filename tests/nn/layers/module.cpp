@@ -154,7 +154,7 @@ TEST_CASE("mlp: each activation, and its probe") {
   CHECK_THROWS_AS(MLP({.dim = 2}), Error);
 }
 
-TEST_CASE("schedule: warm-up, then constant, linear or cosine") {
+TEST_CASE("schedule: warm-up, then constant, linear, cosine, or linear at the end") {
   const Schedule linear({.peak = 2, .steps = 10, .warm_up = 4, .decay = Decay::linear});
   CHECK(linear(1) == 0.5);
   CHECK(linear(4) == 2);
@@ -169,6 +169,15 @@ TEST_CASE("schedule: warm-up, then constant, linear or cosine") {
   const Schedule constant({.peak = 3, .steps = 5, .warm_up = 2});
   CHECK(constant(1) == 1.5);
   CHECK(constant(5) == 3);
+  const Schedule wsd({.peak = 2, .steps = 40, .warm_up = 4, .decay = Decay::wsd, .floor = 0.5, .decay_share = 0.25});
+  CHECK(wsd(2) == 1);
+  for (const index_t step : {4, 5, 29, 30}) CHECK(wsd(step) == 2);
+  CHECK(wsd(31) == doctest::Approx(2 - 1.5 / 11));
+  CHECK(wsd(40) == doctest::Approx(0.5 + 1.5 / 11));
+  CHECK(wsd(41) == 0.5);
+  const Schedule falls_at_once({.peak = 1, .steps = 8, .warm_up = 6, .decay = Decay::wsd, .decay_share = 0.5});
+  CHECK(falls_at_once(6) == 1);
+  CHECK(falls_at_once(7) == doctest::Approx(2 / 3.0));
   const Schedule all_warm_up({.peak = 1, .steps = 4, .warm_up = 4, .decay = Decay::linear});
   CHECK(all_warm_up(4) == 1);
   CHECK_THROWS_AS(static_cast<void>(constant(0)), Error);
@@ -184,6 +193,9 @@ TEST_CASE("schedule: options out of range or without effect are refused") {
   refuses({.peak = 1, .steps = 5, .warm_up = 6}, "6 warm-up steps");
   refuses({.peak = 1, .steps = 5, .decay = Decay::linear, .floor = 2}, "floor 2");
   refuses({.peak = 1, .steps = 5, .floor = 0.5}, "no effect");
+  refuses({.peak = 1, .steps = 5, .decay = Decay::wsd, .decay_share = 0}, "a share of 0");
+  refuses({.peak = 1, .steps = 5, .decay = Decay::wsd, .decay_share = 1.5}, "a share of 1.5");
   CHECK(decay_of("cosine") == Decay::cosine);
+  CHECK(decay_of(to_string(Decay::wsd)) == Decay::wsd);
   CHECK_THROWS_AS(static_cast<void>(decay_of("cosinus")), InputError);
 }

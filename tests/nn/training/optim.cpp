@@ -1,4 +1,4 @@
-// Adam and AdamW against PyTorch's numbers; clipping; refusals that change nothing.
+// Adam, AdamW and SGD against PyTorch's numbers; clipping; refusals that change nothing.
 #include "nn/training/optim.h"
 
 #include "tests/support/tensors.h"
@@ -22,7 +22,7 @@ Tensor wave(index_t count, double phase, double scale, const Shape& shape, DType
 
 // Five steps at rates 0.01 t, from weights cos(i) and cos(10 + i), with gradients 0.5 sin(1 + 0.7 i + 1.3 t) and 0.5
 // sin(2 + 0.7 i + 1.3 t).
-void five_steps(Pair& pair, Adam& adam, double gradients = 0.5, double scale = 1) {
+void five_steps(Pair& pair, Optimizer& adam, double gradients = 0.5, double scale = 1) {
   const DType dtype = pair.weight.dtype();
   std::vector<double> w, b;
   for (int i = 0; i < 6; ++i) w.push_back(std::cos(i));
@@ -85,6 +85,91 @@ TEST_CASE("adam: PyTorch's numbers for AdamW and for Adam with L2") {
       CHECK(adam.steps() == 5);
     }
   }
+}
+
+// torch.optim.SGD in f64, weight decay 0.1 on the weight and 0 on the bias.
+struct ExpectedOfSgd {
+  SgdOptions options;
+  std::vector<double> weight, bias, momentum;
+};
+const std::vector<ExpectedOfSgd> sgd_from_pytorch{
+    {{.weight_decay = 0.1},
+        {0.9785884266442375, 0.5149547061543346, -0.4298900777091422, -0.98845512192008, -0.644179775743263,
+            0.292223319727988},
+        {-0.8585732756895184, -0.013691810255172871, 0.8356416360797742}, {}},
+    {{.momentum = 0.9, .weight_decay = 0.1},
+        {0.968522136816391, 0.5450061953402382, -0.3661043978275947, -0.92690386375378, -0.6280119107635382,
+            0.2460279274845937},
+        {-0.8062837014473111, 0.03125597565426656, 0.852107987614708},
+        {0.5241578556815097, 0.41325767515880557, 0.009672145622022538, -0.32273225695772423, -0.3231925466734601,
+            -0.05270075739192365}},
+    {{.momentum = 0.9, .nesterov = true, .weight_decay = 0.1},
+        {0.9502882824567294, 0.5188538552423065, -0.3854616829863753, -0.9322211084364658, -0.6212109141920094,
+            0.2588285354693079},
+        {-0.8290642308232911, 0.010455439644421331, 0.8430702620737686},
+        {0.525438076939679, 0.41464604163491964, 0.010857920468711174, -0.3225703542987808, -0.32475773401287544,
+            -0.05567092794007239}}};
+
+TEST_CASE("sgd: PyTorch's numbers, without momentum, with it, and Nesterov's") {
+  for (const ExpectedOfSgd& expected : sgd_from_pytorch) {
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const double tolerance = dtype == DType::f64 ? 1e-12 : 2e-6;
+      CAPTURE(expected.options.momentum);
+      CAPTURE(dtype);
+      Pair pair;
+      pair.to(dtype);
+      Sgd sgd(pair, expected.options);
+      five_steps(pair, sgd, 4, 0.125);
+      check_close(pair.weight, expected.weight, tolerance);
+      check_close(pair.bias, expected.bias, tolerance);
+      CHECK(sgd.moments()[0].first.defined() == !expected.momentum.empty());
+      CHECK_FALSE(sgd.moments()[0].second.defined());
+      if (!expected.momentum.empty()) check_close(sgd.moments()[0].first, expected.momentum, tolerance);
+      CHECK(sgd.steps() == 5);
+    }
+  }
+}
+
+TEST_CASE("sgd: the same bits for any number of threads; refusals change nothing; masters keep what 16 bits cannot") {
+  expect_thread_independent("a step of SGD", [] {
+    struct Large final : Module {
+      Tensor w = param("w", {301, 307}, Init::normal(0, 1));
+    } large;
+    large.initialise(1);
+    Sgd sgd(large, {.momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
+    for (std::uint64_t step = 0; step < 2; ++step) {
+      set_gradient(large.w, Tensor::normal({301, 307}, 0, 1, Stream(1, "gradient", step)));
+      sgd.step(0.1, clip_by_global_norm(large.parameters(), 1));
+    }
+    return large.w.detach();
+  });
+  Pair pair;
+  CHECK_THROWS_WITH_AS(Sgd(pair, {.momentum = 1}), doctest::Contains("momentum 1 given"), Error);
+  CHECK_THROWS_WITH_AS(Sgd(pair, {.nesterov = true}), doctest::Contains("momentum above 0 required"), Error);
+  CHECK_THROWS_WITH_AS(Sgd(pair, {.weight_decay = -1}), doctest::Contains("weight decay -1"), Error);
+  Sgd sgd(pair, {.momentum = 0.5});
+  set_gradient(pair.weight, Tensor::ones({2, 3}));
+  CHECK_THROWS_WITH_AS(sgd.step(0.1), doctest::Contains("parameters bias;"), Error);
+  set_gradient(pair.bias, Tensor::of({0, NAN, 0}, {3}));
+  CHECK_THROWS_WITH_AS(sgd.step(0.1), doctest::Contains("the gradient of bias is"), NotFinite);
+  CHECK(pair.weight.to_vector() == std::vector<double>(6, 0));
+  CHECK(sgd.moments()[0].first.to_vector() == std::vector<double>(6, 0));
+  CHECK(sgd.steps() == 0);
+  sgd.zero_gradients();
+  CHECK_FALSE(gradient(pair.weight).defined());
+
+  pair.to(DType::bf16);
+  CHECK_THROWS_WITH_AS(sgd.step(0.1), doctest::Contains("is bf16 and was f32; cast before"), Error);
+  CHECK_THROWS_WITH_AS(Sgd{pair}, doctest::Contains("or AdamOptions::masters"), Error);
+  raw::copy_into(Tensor::ones({2, 3}, DType::bf16), pair.weight);
+  Sgd narrow(pair, {.masters = true});
+  for (int step = 0; step < 100; ++step) {
+    set_gradient(pair.weight, Tensor::ones({2, 3}, DType::bf16));
+    set_gradient(pair.bias, Tensor::ones({3}, DType::bf16));
+    narrow.step(1e-4);
+  }
+  CHECK(narrow.moments()[0].master.to_vector()[0] == doctest::Approx(0.99).epsilon(1e-5));
+  CHECK(same_bits(pair.weight.detach(), raw::cast(narrow.moments()[0].master, DType::bf16)));
 }
 
 TEST_CASE("adam: the gradient scale multiplies gradients before anything else") {
@@ -179,7 +264,7 @@ TEST_CASE("adam: options, rates and dtypes out of range") {
   CHECK_THROWS_WITH_AS(adam.step(std::nan("")), doctest::Contains("learning rate nan"), Error);
   CHECK_THROWS_WITH_AS(adam.step(0.1, infinity), doctest::Contains("gradient scale inf"), Error);
   pair.to(DType::f64);
-  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("cast before making Adam"), Error);
+  CHECK_THROWS_WITH_AS(adam.step(0.1), doctest::Contains("cast before making the optimiser"), Error);
   pair.to(DType::bf16);
   CHECK_THROWS_WITH_AS(Adam{pair}, doctest::Contains("f32 or f64 required"), Error);
 }
