@@ -142,6 +142,9 @@ TEST_CASE("recompute() can be differentiated twice: leaves, intermediate inputs,
            },
            +[](const Tensor& a, const Tensor& b) {
              return recompute(body, {sigmoid(a) * b, sigmoid(a)});
+           },
+           +[](const Tensor& a, const Tensor& b) {
+             return recompute(body, {a, a}) * b;
            }}) {
     const GradcheckReport report = gradgradcheck([&] { return f(x, w); }, named);
     CHECK_MESSAGE(report.ok(), report.text());
