@@ -59,7 +59,8 @@ TEST_CASE("ops: StrictBroadcast refuses to stretch more axes than it is told, an
     const StrictBroadcast strict(0);
     (void)(a + a), (void)(2.0 - a), (void)(a / 3.0), (void)(3.0 / a), (void)(a * 2.0);
     const std::string text = error_text([&] { (void)(a * one); });
-    CHECK(text == above() +
+    const std::string place = above();
+    CHECK(text == place +
                       ": multiply: a is [2,3,4], b is [2,1,4]; axes -2 would be stretched; at most 0 allowed under "
                       "StrictBroadcast; reshape or expand one of them");
     CHECK(message([&] { (void)(a - scalar); }).starts_with("subtract: a is [2,3,4], b is []; axes -3 (not in b), -2"));
