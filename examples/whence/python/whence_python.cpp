@@ -72,7 +72,7 @@ nb::dict dict_of(const GradcheckInput& input) {
   return entry;
 }
 
-nb::dict check_gradients(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
+nb::dict gradcheck_by_name(const std::string& name, index_t length, bool differences, std::uint64_t seed) {
   GradientChecks checks;
   {
     const nb::gil_scoped_release unlocked;
@@ -382,7 +382,7 @@ NB_MODULE(_whence, module) {
   module.def("describe", &describe, "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "batch"_a);
   module.def(
       "run", &run, "scheme"_a, "arrays"_a, "executor"_a, "causal"_a, "scale"_a.none(), "init"_a.none(), "torch"_a);
-  module.def("gradcheck", &check_gradients, "name"_a, "length"_a, "differences"_a, "seed"_a);
+  module.def("gradcheck", &gradcheck_by_name, "name"_a, "length"_a, "differences"_a, "seed"_a);
   module.def("ops", &op_names);
   module.def("samples_of", &samples_of, "name"_a);
   module.def("op", &run_op, "name"_a, "inputs"_a, "sample"_a.none(), "cotangent"_a.none(), "torch"_a);
