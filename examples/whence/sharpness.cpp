@@ -71,6 +71,8 @@ int run(CommandLine& line) {
   std::vector<std::int64_t> steps;
   if (look::begins_at_random(options.subject.run)) steps.push_back(0);
   for (const auto& [step, folder] : look::checkpoints_of(options.subject.run)) steps.push_back(step);
+  if (steps.empty() || steps.back() == 0)
+    throw FileError(options.subject.run, ": no checkpoint; a run that has saved required, as train --save-every does");
   const auto [tokens, targets] = sequences_of(options);
 
   Table table({"step", "loss", "sharpness", "residual", "products"});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/backward.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -22,6 +23,15 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 double largest_size(const Tensor& x) { return largest_difference(x, Tensor::zeros(x.shape())); }
+
+std::vector<Tensor> leaves_of(const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& input : inputs) {
+    leaves.push_back(input.defined() ? input.detach() : input);
+    if (input.defined() && is_floating(input.dtype())) requires_grad(leaves.back());
+  }
+  return leaves;
+}
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (!a.defined() || !b.defined()) return a.defined() == b.defined();

@@ -12,6 +12,9 @@ namespace whence {
 [[nodiscard]] double largest_difference(const Tensor& a, const Tensor& b);
 [[nodiscard]] double largest_size(const Tensor& x);
 
+// Fresh leaves over the same numbers, so that nobody sees another's gradients.
+[[nodiscard]] std::vector<Tensor> leaves_of(const std::vector<Tensor>& inputs);
+
 // Also of views, and where both are undefined.
 [[nodiscard]] bool same_bits(const Tensor& a, const Tensor& b);
 [[nodiscard]] bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b);

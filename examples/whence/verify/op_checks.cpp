@@ -50,15 +50,6 @@ double relative(const Tensor& got, const Tensor& expected, double size = 1e-6) {
   return largest_difference(got, expected) / std::max({size, largest_size(expected), 1e-300});
 }
 
-// Fresh leaves over the same numbers, so that no case sees another's gradients.
-Tensors leaves_of(const Tensors& inputs) {
-  Tensors leaves;
-  for (const Tensor& input : inputs) {
-    leaves.push_back(input.defined() ? input.detach() : input);
-    if (input.defined() && is_floating(input.dtype())) requires_grad(leaves.back());
-  }
-  return leaves;
-}
 Tensors tracked_only(const Tensors& inputs) {
   Tensors result;
   std::copy_if(inputs.begin(), inputs.end(), std::back_inserter(result), [](const Tensor& x) { return tracked(x); });

@@ -8,6 +8,7 @@
 #include "autograd/check/samples.h"
 #include "autograd/node.h"
 #include "examples/whence/verify/checks.h"
+#include "examples/whence/verify/compare.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -17,16 +18,6 @@ using namespace whence::test;
 namespace {
 
 using Tensors = std::vector<Tensor>;
-
-// Fresh leaves over the same numbers, so that no case sees another's gradients.
-Tensors leaves_of(const Tensors& inputs) {
-  Tensors leaves;
-  for (const Tensor& input : inputs) {
-    leaves.push_back(input.defined() ? input.detach() : input);
-    if (input.defined() && is_floating(input.dtype())) requires_grad(leaves.back());
-  }
-  return leaves;
-}
 
 // Whether each number of y is made of one of each input, that at its place, stretched as numpy does: found by moving one
 // number at a time. Nothing: the sample cannot tell.
