@@ -63,6 +63,9 @@ bool tiles_take(const Tensor& query);
 [[nodiscard]] Tensor attend_rows(AttendContext context, const Stages& stages,
     const std::optional<PatternDropout>& dropout = {}, const StripOf& whole = {});
 
+// The last stage alone, on [b h i d].
+[[nodiscard]] Tensor output_of(Tensor output, const AttendContext& context, const Stages& stages);
+
 // The context of query rows [begin, end), without the keys that none of them sees where the schemes allow that.
 [[nodiscard]] AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end);
 

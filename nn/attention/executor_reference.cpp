@@ -21,6 +21,14 @@ class ReferenceExecutor final : public Executor {
   }
 };
 
+// S, [b h i j]
+Tensor scores_of(const AttendContext& context, const Stages& stages) {
+  if (stages.scores.empty()) return matmul(context.query, transpose(context.key), context.scale);  // q.k / sqrt(d)
+  const auto& stage = stages.scores[0];
+  const StageScope scope(*stage.path);
+  return stage.scheme->scores(stage.at(context));
+}
+
 // The scores with all that schemes make of them.
 Tensor logits_of(AttendContext& context, const Stages& stages) {
   for (const auto& stage : stages.biases) {
@@ -59,15 +67,14 @@ AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) 
   context.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
   for (const auto& stage : stages.rotates) {
     const StageScope scope(*stage.path);
-    stage.scheme->rotate(context.query, context.key, stage.moved(context.positions));
+    stage.scheme->rotate(context.query, context.key, stage.at(context));
   }
   return context;
 }
 
 Tensor attend_rows(
     AttendContext context, const Stages& stages, const std::optional<PatternDropout>& dropping, const StripOf& whole) {
-  context.content_scores =
-      probe("scores", matmul(context.query, transpose(context.key), context.scale));  // S = q.k / sqrt(d), [b h i j]
+  context.content_scores = probe("scores", scores_of(context, stages));
   const std::optional<Tensor> at_once = pattern_at_once(context, stages);
   Tensor pattern = probe("pattern", at_once ? *at_once : pattern_of(logits_of(context, stages), context, stages));
   if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, whole);
@@ -75,6 +82,14 @@ Tensor attend_rows(
   for (const auto& stage : stages.mixes) {
     const StageScope scope(*stage.path);
     output = output + stage.scheme->mix(pattern, stage.at(context));
+  }
+  return output_of(std::move(output), context, stages);
+}
+
+Tensor output_of(Tensor output, const AttendContext& context, const Stages& stages) {
+  for (const auto& stage : stages.outputs) {
+    const StageScope scope(*stage.path);
+    output = stage.scheme->map_output(output, stage.at(context));
   }
   return output;
 }

@@ -3,11 +3,13 @@
 // Attention runs, in this order (schemes in list order within a stage):
 //   1 embed      tokens, once before block 0                [b t c]
 //   2 rotate     queries and keys                           [b h t d]
-//   3 bias       added to the scores                        [1|b h i j]
-//   4 transform  scores of one row of one head (CoPE)       [b h i j]
-//   5 map        scores across heads and keys (DAPE)        [b h i j]
-//   6 pattern    what stands for the softmax                [b h i j]
-//   7 mix        what the pattern adds to the values (Shaw) [b h i d]
+//   3 score      what stands for q.k / sqrt(d)              [b h i j]
+//   4 bias       added to the scores                        [1|b h i j]
+//   5 transform  scores of one row of one head (CoPE)       [b h i j]
+//   6 map        scores across heads and keys (DAPE)        [b h i j]
+//   7 pattern    what stands for the softmax                [b h i j]
+//   8 mix        what the pattern adds to the values (Shaw) [b h i d]
+//   9 output     what attention hands on                    [b h i d]
 // A class takes part in the stages that it inherits. Masked scores are unspecified: a stage that sums over keys masks
 // first, and the softmax masks again.
 #pragma once
@@ -24,8 +26,8 @@ struct AttendContext : Sequence {
   Tensor x;  // [b j c], the layer's input; undefined where attention is run on bare queries, keys and values
   Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]; query and key rotated if a scheme rotates
   Tensor unrotated_query;    // [b h i d]
-  Tensor content_scores;     // [b h i j], scale q.k: the papers' S, before biases
-  Tensor bias;               // [1|b h i j], the sum of stage 3; undefined when no scheme gives one
+  Tensor content_scores;     // [b h i j], scale q.k, or what stage 3 makes: the papers' S, before biases
+  Tensor bias;               // [1|b h i j], the sum of stage 4; undefined when no scheme gives one
   double scale = 1;          // 1 / sqrt(d)
 
   // Of the scores, whether they have been made or not.
@@ -68,8 +70,12 @@ struct EmbedsTokens {
 };
 struct RotatesQueryKey {
   virtual ~RotatesQueryKey() = default;
-  // [b h t d]: puts the rotated ones in place of the handles
-  virtual void rotate(Tensor& query, Tensor& key, const Positions& positions) const = 0;
+  // [b h i d], [b h j d]: puts the rotated ones in place of the handles. `context` has x and positions, and no scores.
+  virtual void rotate(Tensor& query, Tensor& key, const AttendContext& context) const = 0;
+};
+struct ScoresPairs {  // in place of q.k / sqrt(d)
+  virtual ~ScoresPairs() = default;
+  [[nodiscard]] virtual Tensor scores(const AttendContext& context) const = 0;  // [b h i j]
 };
 struct BiasesScores {
   virtual ~BiasesScores() = default;
@@ -92,6 +98,10 @@ struct MixesValues {
   virtual ~MixesValues() = default;
   // [b h i d], added to pattern v
   [[nodiscard]] virtual Tensor mix(const Tensor& pattern, const AttendContext& context) const = 0;
+};
+struct MapsOutput {
+  virtual ~MapsOutput() = default;
+  [[nodiscard]] virtual Tensor map_output(const Tensor& output, const AttendContext& context) const = 0;  // [b h i d]
 };
 
 // Tells a scheme that its tokens stand elsewhere (nn/positional/moved.cpp).

@@ -10,11 +10,13 @@ namespace {
 template <class Visit, class... S> void for_each_stage(const Visit& visit, S&... stages) {
   visit(stages.embeds...);
   visit(stages.rotates...);
+  visit(stages.scores...);
   visit(stages.biases...);
   visit(stages.transforms...);
   visit(stages.maps...);
   visit(stages.patterns...);
   visit(stages.mixes...);
+  visit(stages.outputs...);
   visit(stages.tiled...);
 }
 
@@ -51,6 +53,8 @@ Stages Stages::of(const std::vector<const PositionalScheme*>& schemes) {
   for (const PositionalScheme* scheme : schemes) scheme->join(stages);
   if (stages.patterns.size() > 1)
     throw InputError("schemes: two that stand for the softmax given; at most one has a meaning; leave one out");
+  if (stages.scores.size() > 1)
+    throw InputError("schemes: two that stand for the product of queries and keys given; at most one has a meaning; leave one out");
   for (const PositionalScheme* scheme : schemes) scheme->check_company(stages);
   return stages;
 }

@@ -46,12 +46,14 @@ struct Stages {
   std::vector<const PositionalScheme*> schemes;  // whose parameters the stages read
   std::vector<StageOf<EmbedsTokens>> embeds;     // run by the model, not by attention
   std::vector<StageOf<RotatesQueryKey>> rotates;
+  std::vector<StageOf<ScoresPairs>> scores;  // at most one
   std::vector<StageOf<BiasesScores>> biases;
   std::vector<StageOf<TransformsScores>> transforms;
   std::vector<StageOf<MapsScores>> maps;
   std::vector<StageOf<MakesPattern>> patterns;  // at most one
   std::vector<StageOf<MixesValues>> mixes;
-  std::vector<StageOf<RunsInTiles>> tiled;  // all of stages 3 to 7 over again, as tile programs
+  std::vector<StageOf<MapsOutput>> outputs;
+  std::vector<StageOf<RunsInTiles>> tiled;  // all of stages 4 to 8 over again, as tile programs
 
   // All of these. Throws InputError when two of them do not go together.
   static Stages of(const std::vector<const PositionalScheme*>& schemes);

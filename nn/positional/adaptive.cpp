@@ -10,10 +10,12 @@ Adaptive::Adaptive(const char* name, std::unique_ptr<PositionalScheme> base) : b
   child("base", *base_);
   base_->join(inner_);
   const char* const does = !inner_.embeds.empty()       ? "embeds tokens"
+                           : !inner_.scores.empty()     ? "makes scores"
                            : !inner_.transforms.empty() ? "transforms scores"
                            : !inner_.maps.empty()       ? "maps scores itself"
                            : !inner_.patterns.empty()   ? "stands for the softmax"
                            : !inner_.mixes.empty()      ? "adds to the values"
+                           : !inner_.outputs.empty()    ? "maps the output"
                                                         : nullptr;
   if (!does) return;
   throw InputError(name, ": the scheme inside ", does,

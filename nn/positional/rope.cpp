@@ -19,7 +19,8 @@ class Rope final : public PositionalScheme, public RotatesQueryKey {
   void check_company(const Stages& stages) const override { require_one_rotation("rope", stages); }
 
   // q:[b h i d], k:[b h j d]
-  void rotate(Tensor& query, Tensor& key, const Positions& positions) const override {
+  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
+    const Positions& positions = context.positions;
     const Tensor of_query = rotation_angles(positions.query, theta_), of_key = rotation_angles(positions.key, theta_);
     query = probe("rotated_q", rotary(query, of_query, rotation_.interleaved));  // [b h i d]
     key = probe("rotated_k", rotary(key, of_key, rotation_.interleaved));        // [b h j d]

@@ -38,7 +38,8 @@ class Yarn final : public PositionalScheme, public RotatesQueryKey {
   Claims claims() const override { return {.shift_invariant = true, .prefix_consistent = !dynamic_}; }
   void check_company(const Stages& stages) const override { require_one_rotation("yarn", stages); }
 
-  void rotate(Tensor& query, Tensor& key, const Positions& positions) const override {
+  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
+    const Positions& positions = context.positions;
     const std::vector<double> factors = dynamic_ ? factors_of(positions) : std::vector<double>{factor_};
     query = probe("rotated_q", stretched(query, positions.query, factors));  // [b h i d]
     key = probe("rotated_k", stretched(key, positions.key, factors));        // [b h j d]

@@ -22,10 +22,10 @@ AttendInputs shifted(AttendInputs inputs, double by) {
 
 // q and k [1 1 t d] after a scheme's rotation at positions from `first` on.
 std::pair<Tensor, Tensor> rotated(const std::string& text, Tensor q, Tensor k, double first) {
-  Positions positions = Sequence::run(q.size(2)).positions;
-  positions.query = positions.key = positions.query + first;
+  AttendContext context{Sequence::run(q.size(2))};
+  context.positions.query = context.positions.key = context.positions.query + first;
   const auto scheme = parse_schemes(text)[0].make({q.size(3), 1, q.size(2)});
-  dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(q, k, positions);
+  dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(q, k, context);
   return {q, k};
 }
 
@@ -163,7 +163,7 @@ TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), conten
 TEST_CASE("YaRN of some dims leaves the others as they are") {
   Tensor q = normal({1, 2, 9, 4}, 1), k = q;
   const Tensor before = q;
-  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, Sequence::run(9).positions);
+  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, AttendContext{Sequence::run(9)});
   CHECK(distance(slice(q, 3, 2, 4), slice(before, 3, 2, 4)) == 0);
   const double magnitude = 0.1 * std::log(4.0) + 1;
   CHECK(distance(sum(square(slice(q, 3, 0, 2)), {3}),

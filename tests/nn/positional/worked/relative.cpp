@@ -123,8 +123,9 @@ TEST_CASE("YaRN's frequencies and magnitude of the worked table") {
   Tensor query =
              concat_along(3, {Tensor::full({1, 1, 1, 32}, 1, DType::f64), Tensor::zeros({1, 1, 1, 32}, DType::f64)}),
          key = query;
-  Positions positions{.query = Tensor::full({1}, 1, DType::f64), .key = Tensor::full({1}, 1, DType::f64), .length = 2};
-  dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(query, key, positions);
+  AttendContext context{Sequence::run(1)};
+  context.positions.query = context.positions.key = Tensor::full({1}, 1, DType::f64);
+  dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(query, key, context);
   const std::vector<double> turned = query.to_vector();
   REQUIRE(frequencies.size() == 32);
   for (std::size_t m = 0; m < 32; ++m) {

@@ -1,0 +1,56 @@
+// The worked numbers of the schemes that came after the papers: values, intermediates and all gradients by every
+// executor. later.json was made by examples/whence/verify/later.py, where their formulas stand in PyTorch.
+#include <algorithm>
+
+#include "examples/whence/verify/probe_run.h"
+#include "nn/scheme_registry.h"
+#include "tests/nn/positional/worked/worked.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+const json& later() {
+  static const json parsed = json_of(text_of(source_folder() + "/tests/nn/positional/worked/later.json"));
+  return parsed.at("examples");
+}
+
+NamedTensors tensors_of(const json& entries) {
+  NamedTensors all;
+  for (const auto& [name, entry] : entries.items()) all.emplace_back(name, worked_tensor(entry));
+  return all;
+}
+
+// Of a name that ends so; probes of a sum have the scheme's name in front.
+const Tensor* found_as(const std::string& ending, const NamedTensors& all) {
+  for (const auto& [name, tensor] : all)
+    if (name == ending || name.ends_with("." + ending)) return &tensor;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("worked examples: the schemes that came after the papers") {
+  REQUIRE(!later().empty());
+  for (const json& each : later()) {
+    const std::string text = each.at("scheme");
+    CAPTURE(text);
+    const ProbeInput input = probe_input_of("", tensors_of(each.at("given")), text, DType::f64, {});
+    CHECK(input.drawn.empty());
+    for (const Executor* executor : executors()) {
+      CAPTURE(executor->name());
+      if (!executor->refusal(input.scheme->stages()).empty()) continue;
+      const NamedTensors made = run_probe(input, *executor).tensors;
+      for (const auto& [name, wanted] : tensors_of(each.at("expected"))) {
+        CAPTURE(name);
+        const Tensor* const ours = found_as(name, made);
+        if (executor != &reference_executor() && !ours) continue;  // pairs are seen by the reference alone
+        REQUIRE(ours);
+        const bool by_pair = wanted.rank() == 4 && wanted.size(2) == 5 && wanted.size(3) == 5;
+        const auto visible = [&](const Tensor& x) { return by_pair ? input.given.sequence.masked(x) : x; };
+        CHECK(distance(visible(expand(*ours, wanted.shape())), visible(wanted)) < worked_tolerance);
+      }
+    }
+  }
+}
