@@ -51,11 +51,10 @@ template <class T, class F> [[nodiscard]] Tensor of_each_distance(const AttendCo
 // steps.
 template <class F> [[nodiscard]] Tensor index_of_steps(const char* scheme, const AttendContext& context, const F& f) {
   return of_each_distance<index_t>(context, [&](double distance) -> index_t {
-    if (distance != std::floor(distance)) {
+    if (distance != std::floor(distance))
       fail(scheme, "a distance of ", distance,
           " given; whole distances required, as its table has a row for each; leave out what "
           "stretches positions");
-    }
     return f(static_cast<index_t>(distance));
   });
 }

@@ -29,8 +29,8 @@ class TiledExecutor final : public Executor {
  public:
   const char* name() const override { return "tiled"; }
   std::string refusal(const Stages& stages) const override {
-    if (stages.scores.empty() && all_in_tiles(stages.biases) && all_in_tiles(stages.transforms) && all_in_tiles(stages.maps) &&
-        all_in_tiles(stages.patterns) && all_in_tiles(stages.mixes))
+    if (stages.scores.empty() && all_in_tiles(stages.biases) && all_in_tiles(stages.transforms) &&
+        all_in_tiles(stages.maps) && all_in_tiles(stages.patterns) && all_in_tiles(stages.mixes))
       return {};
     return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
   }
@@ -42,7 +42,9 @@ class TiledExecutor final : public Executor {
     std::optional<TileTerms> terms = terms_of(context, stages);
     const std::optional<TiledResult> result = terms ? terms->run(inputs.dropout) : std::nullopt;
     if (!result) return otherwise.attend(inputs, stages);
-    return output_of(terms->bin_values.defined() ? result->output + matmul(result->bin_sums, terms->bin_values) : result->output, context, stages);
+    return output_of(
+        terms->bin_values.defined() ? result->output + matmul(result->bin_sums, terms->bin_values) : result->output,
+        context, stages);
   }
 };
 

@@ -82,8 +82,9 @@ Claims BareAttention::claims() const {
 
 // A scheme without any stage is NoPE: attention as it is.
 bool BareAttention::attends() const {
-  return stages_.embeds.empty() || !stages_.rotates.empty() || !stages_.scores.empty() || !stages_.biases.empty() || !stages_.transforms.empty() ||
-         !stages_.maps.empty() || !stages_.patterns.empty() || !stages_.mixes.empty() || !stages_.outputs.empty();
+  return stages_.embeds.empty() || !stages_.rotates.empty() || !stages_.scores.empty() || !stages_.biases.empty() ||
+         !stages_.transforms.empty() || !stages_.maps.empty() || !stages_.patterns.empty() || !stages_.mixes.empty() ||
+         !stages_.outputs.empty();
 }
 
 bool BareAttention::reads_x() const {

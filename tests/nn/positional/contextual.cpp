@@ -57,10 +57,9 @@ TEST_CASE("contextual: what slopes and a network per head add to the scores, by 
   const auto network = [](double factor) {  // W2[h] relu(w1 p + b1) + b2[h]
     return [=](const Bare& scheme, index_t h, double p) {
       double y = scheme["output.bias"].at({h});
-      for (index_t n = 0; n < 3; ++n) {
+      for (index_t n = 0; n < 3; ++n)
         y += scheme["output.weight"].at({h, n}) *
              std::max(0.0, scheme["hidden.weight"].at({n, 0}) * p + scheme["hidden.bias"].at({n}));
-      }
       return factor * y;
     };
   };

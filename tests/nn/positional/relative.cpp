@@ -22,7 +22,8 @@ AttendInputs shifted(AttendInputs inputs, double by) {
 
 // q and k [1 1 t d] after a scheme's rotation at positions from `first` on.
 std::pair<Tensor, Tensor> rotated(const std::string& text, Tensor q, Tensor k, double first) {
-  AttendContext context{Sequence::run(q.size(2))};
+  AttendContext context;
+  static_cast<Sequence&>(context) = Sequence::run(q.size(2));
   context.positions.query = context.positions.key = context.positions.query + first;
   const auto scheme = parse_schemes(text)[0].make({q.size(3), 1, q.size(2)});
   dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(q, k, context);
@@ -163,7 +164,9 @@ TEST_CASE("Transformer-XL's probes: content_logit is (q + u).k / sqrt(d), conten
 TEST_CASE("YaRN of some dims leaves the others as they are") {
   Tensor q = normal({1, 2, 9, 4}, 1), k = q;
   const Tensor before = q;
-  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, AttendContext{Sequence::run(9)});
+  AttendContext context;
+  static_cast<Sequence&>(context) = Sequence::run(9);
+  Bare("yarn(width=2)").stages().rotates.at(0).scheme->rotate(q, k, context);
   CHECK(distance(slice(q, 3, 2, 4), slice(before, 3, 2, 4)) == 0);
   const double magnitude = 0.1 * std::log(4.0) + 1;
   CHECK(distance(sum(square(slice(q, 3, 0, 2)), {3}),
@@ -199,9 +202,8 @@ TEST_CASE("t5: a bucket that begins at a whole logarithm is not lost to rounding
   t5.set("table", expand(numbers, {9, 2}));
   const Tensor b = added(t5, random_inputs(65));
   for (const auto& [distance_in_tokens, bucket] :
-      {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}}) {
+      {std::pair<index_t, double>{3, 3}, {7, 4}, {8, 5}, {15, 5}, {16, 6}, {63, 7}, {64, 8}})
     CHECK(at(b, 0, distance_in_tokens, 0) == doctest::Approx(bucket));
-  }
 }
 
 TEST_CASE("KERPLE and Sandwich look both ways alike where no mask is causal") {

@@ -123,7 +123,7 @@ TEST_CASE("YaRN's frequencies and magnitude of the worked table") {
   Tensor query =
              concat_along(3, {Tensor::full({1, 1, 1, 32}, 1, DType::f64), Tensor::zeros({1, 1, 1, 32}, DType::f64)}),
          key = query;
-  AttendContext context{Sequence::run(1)};
+  AttendContext context;
   context.positions.query = context.positions.key = Tensor::full({1}, 1, DType::f64);
   dynamic_cast<const RotatesQueryKey&>(*scheme).rotate(query, key, context);
   const std::vector<double> turned = query.to_vector();
