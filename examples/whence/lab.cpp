@@ -15,6 +15,8 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/lab/findings.h"
 #include "examples/whence/lab/run.h"
+#include "examples/whence/look/history.h"
+#include "examples/whence/look/side_by_side.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/tasks/chomsky.h"
@@ -33,7 +35,7 @@ struct Options {
   Grid grid;                 // what all tasks share
   std::string measure = "auto", rows, columns, out, device = "auto", slurm, sbatch;
   int jobs = threads();
-  bool quiet = false, plan = false, collect = false, json = false;
+  bool maps = false, quiet = false, plan = false, collect = false, json = false;
 };
 
 const std::map<std::string, std::string> measures{{"auto", ""}, {"token-error", "token error %"},
@@ -72,6 +74,9 @@ void declare_options(CommandLine& line, Options& options) {
       .text("rows", &options.rows, {"axis of the tables' rows: one of --vary, scheme, seed or test-set"})
       .text("columns", &options.columns, {"axis of their columns"})
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
+      .flag("maps", &options.maps,
+          {"on the page also the models of the first seed side by side on one sequence: maps of what each scheme makes "
+           "and of its gradients, and where --set look-every=N keeps them, causes of zeros over the training"})
       .flag("quiet", &options.quiet, {"no progress"});
   declare_json(line, &options.json);
   line.heading("Other engines")
@@ -225,13 +230,31 @@ Findings findings_of(const std::vector<Grid>& grids, const std::string& measure,
   return found;
 }
 
+// What the models of the first seed make of one sequence.
+void add_maps(Findings& found, const std::vector<Grid>& grids) {
+  std::vector<look::SubjectOptions> subjects;
+  std::vector<std::pair<std::string, std::filesystem::path>> runs;
+  for (const Grid& grid : grids) {
+    for (const GridCell& cell : grid.cells) {
+      if (cell.seed != 0 || !cell.failure.empty()) continue;
+      subjects.push_back({.run = cell.folder.string()});
+      runs.emplace_back(cell.name, cell.folder);
+    }
+  }
+  look::SideBySide models = look::side_by_side(subjects);
+  found.pictures = std::move(models.pictures), found.of_tokens = std::move(models.plots);
+  if (Table causes = look::causes_over_training(runs); !causes.rows().empty()) found.causes = std::move(causes);
+}
+
 int run(CommandLine& line) {
   Options options;
   declare_options(line, options);
   if (line.shows_page()) return 0;
   const std::filesystem::path folder =
       !options.out.empty() ? options.out : "runs/lab_" + (options.tasks.empty() ? "" : options.tasks[0]);
-  line.refuse_unless("json", !options.plan && options.slurm.empty(), "runs; --plan and --slurm print their own lines");
+  for (const char* option : {"json", "maps"})
+    line.refuse_unless(
+        option, !options.plan && options.slurm.empty(), "runs; --plan and --slurm print their own lines");
   const JsonOutput json(options.json);
   std::vector<Grid> grids = grids_of(line, options, folder);
   const bool text = grids[0].task == "lm";
@@ -246,7 +269,8 @@ int run(CommandLine& line) {
     collect_grids(grids);
   else
     run_grids(grids, machine_for(grids, options.jobs, options.device, options.quiet));
-  const Findings found = findings_of(grids, measures.at(options.measure), cross);
+  Findings found = findings_of(grids, measures.at(options.measure), cross);
+  if (options.maps) add_maps(found, grids);
   std::cout << text_of(found) << "This call took " << time_text(steady_seconds() - started) << ", with " << options.jobs
             << " runs at a time; " << choice.sentence << ".\n";
   write_findings(folder, to_text("whence: ", options.tasks[0]), found, grids);

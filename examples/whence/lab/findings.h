@@ -44,6 +44,9 @@ struct Findings {
   bool tested = false;          // some difference has enough seeds on both sides for Welch's test
   std::vector<CrossTable> crossed;
   std::vector<Figure> figures;
+  std::vector<std::string> pictures = {};  // SVG, of the models themselves
+  std::vector<report::Plot> of_tokens = {};
+  std::optional<Table> causes;  // why their gradients are zero, over the training
 };
 
 // Everything for a terminal; of differences only as many as can be read there.

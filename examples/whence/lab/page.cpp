@@ -63,6 +63,14 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
   page.tables.push_back({"What makes a difference?",
       "Pairs that differ in one thing. " + about_the_test(found) + " Few seeds can show large differences only.",
       found.differences});
+  if (found.causes)
+    page.tables.push_back({"Why are gradients zero?",
+        "Of each quantity's entries that the mask does not hide, in percent, over all layers and heads; first seeds, "
+        "on "
+        "one sequence.",
+        *found.causes});
+  page.pictures = found.pictures;
+  page.plots = found.of_tokens;
   for (const Figure& figure : found.figures) {
     page.plots.push_back(figure.plot);
     write_file((folder / (figure.name + ".svg")).string(), report::svg_file(figure.plot));

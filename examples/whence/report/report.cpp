@@ -24,6 +24,7 @@ std::string html(const Page& page) {
     for (const PageTable& table : page.tables) body += table_html(table);
     body += "</div>\n";
   }
+  for (const std::string& picture : page.pictures) body += "<section>\n" + picture + "</section>\n";
   body += plots_html(page.plots);
   if (!page.footnotes.empty()) {
     body += "<footer>\n";

@@ -54,6 +54,7 @@ struct Page {
   std::string title, verdict, introduction;  // a blank line starts a new paragraph
   std::vector<Matrix> matrices;
   std::vector<PageTable> tables;
+  std::vector<std::string> pictures = {};  // SVG, as svg_file() of svg.h makes it
   std::vector<Plot> plots;
   std::vector<std::string> footnotes;
 };
