@@ -1,4 +1,4 @@
-// Where a real-valued position lies between the rows of a table: the same on every device.
+// Where a real-valued position lies between the rows of a table: the same on every device.  (CoPE's Listing 1)
 //   a = floor(p),  c = ceil(p),  w = p - a        p held in [0, rows - 1]; NaN counts as row 0
 #pragma once
 
