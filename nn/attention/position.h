@@ -68,18 +68,18 @@ struct EmbedsTokens {
 };
 struct RotatesQueryKey {
   virtual ~RotatesQueryKey() = default;
-  // [b h t d]: puts the rotated ones in place of the handles
+  // query [b h i d], key [b h j d]: puts the rotated ones in place of the handles
   virtual void rotate(Tensor& query, Tensor& key, const Positions& positions) const = 0;
 };
 struct BiasesScores {
   virtual ~BiasesScores() = default;
   [[nodiscard]] virtual Tensor bias(const AttendContext& context) const = 0;  // [1|b h i j]
 };
-struct TransformsScores {  // a row sees its own row of its own head
+struct TransformsScores {  // [b h i j] -> [b h i j]; a row sees its own row of its own head
   virtual ~TransformsScores() = default;
   [[nodiscard]] virtual Tensor transform_scores(const Tensor& scores, const AttendContext& context) const = 0;
 };
-struct MapsScores {  // may mix heads and neighbouring keys
+struct MapsScores {  // [b h i j] -> [b h i j]; may mix heads and neighbouring keys
   virtual ~MapsScores() = default;
   [[nodiscard]] virtual Tensor map_scores(const Tensor& scores, const AttendContext& context) const = 0;
 };
