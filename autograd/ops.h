@@ -98,6 +98,7 @@ struct Operand {
 [[nodiscard]] Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at = Site::current());
 
 // ---- Reductions and scans (ops/reduce.cpp, ops/cumulative_sum.cpp). No axes given: all of them ----
+// In x's dtype, added up in f32 where that is of 16 bits. keep_axes: what is summed over stays, with extent 1.
 [[nodiscard]] Tensor sum(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
 // Error where a mean would be that of nothing.
