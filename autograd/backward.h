@@ -13,7 +13,7 @@ bool tracked(const Tensor& tensor);  // has history: a leaf, or computed from on
 // What backward accumulated; undefined before it ran, Error when not a leaf. A 16-bit leaf's gradient is f32
 // once it is a sum of several terms.
 Tensor gradient(const Tensor& leaf);
-void clear_gradient(const Tensor& leaf);
+void clear_gradient(const Tensor& leaf);  // Error when not a leaf
 // Puts one there: a sum that was made elsewhere, of the leaf's shape, device, and the dtype of its gradient or of its
 // sums. Error when it is another. The tensor is the leaf's from now on: later terms are added to a copy.
 void set_gradient(const Tensor& leaf, const Tensor& gradient);
@@ -23,9 +23,10 @@ struct GradOptions {
   bool allow_unused = false;  // an input that y does not depend on gives an undefined tensor instead of an Error
 };
 
-// (d y / d inputs)' seed, one tensor per input, each of its input's shape. `seed` has y's shape; undefined
-// means 1 and needs a scalar y. Inputs may be leaves or intermediate results. The graph stays as it was:
-// calling again gives the same bits.
+// (d y / d inputs)' seed, one tensor per input, each of its input's shape and dtype. `seed` has y's shape and dtype;
+// undefined means 1 and needs a scalar y. Inputs may be leaves or intermediate results. The graph stays as it was:
+// calling again gives the same bits. Throws Error when y has no history, seed is another, y does not depend on an
+// input, or what an op saved was released or written over; with create_graph also at an op differentiable once.
 [[nodiscard]] std::vector<Tensor> grad(const Tensor& y, const Tensor& seed, const std::vector<Tensor>& inputs,
     GradOptions options = {}, Site site = Site::current());
 
@@ -34,7 +35,8 @@ struct BackwardOptions {
   bool keep_graph = false;
 };
 
-// Adds d loss / d leaf to every leaf's gradient. `loss` is a scalar, or `seed` of its shape is given.
+// Adds d loss / d leaf to every leaf's gradient. `loss` is a scalar, or `seed` of its shape and dtype is given. Throws
+// the Errors of grad(); what was added and freed until then stays so.
 void backward(const Tensor& loss, const Tensor& seed = {}, BackwardOptions options = {}, Site site = Site::current());
 
 }  // namespace whence

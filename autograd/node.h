@@ -61,7 +61,7 @@ class Node : public GraphLink {
   virtual bool broadcasts() const { return false; }
   // The op's results on other inputs, of which some may be duals; empty where it cannot. (autograd/inspect/explain.h)
   virtual std::vector<Tensor> again(const std::vector<Tensor>&) const { return {}; }
-  virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here is an error
+  virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here throws Error
 
   const SavedTensor* first_saved() const { return first_saved_; }
   void dispose() override;

@@ -12,16 +12,16 @@
 //
 // forward checks its arguments under the names that the public function gives them. It works on values: ops in this
 // tree make the output and call its kernel, kernels(device); any function of autograd/ops.h or tensor/raw.h may be used
-// too, and nothing is recorded in there. backward is made of functions
-// of autograd/ops.h, so that it can itself be differentiated. It checks nothing that forward has checked. An op whose
-// backward is the op itself checks in the public function instead.
+// too, and nothing is recorded in there. backward is made of functions of autograd/ops.h, so that it can itself be
+// differentiated. It checks nothing that forward has checked. An op whose backward is the op itself checks in the
+// public function instead.
 //
 // Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
 // says that backward has no derivative of its own: create_graph through it is refused. A backward that is a kernel has
-// one where it returns gradients_of(the op of other ops, ...) while recording() (autograd/recompute.h). Optional: `static
-// BadInputs bad_inputs()`; for a family of functions in one op `const char* label() const`, which graphs and errors
-// show instead of the name; `stops(saved, input)`, `by_element(input)` and `static constexpr bool broadcasts`, which
-// autograd/node.h explains.
+// one where it returns gradients_of(the op of other ops, ...) while recording() (autograd/recompute.h). Optional:
+// `static std::vector<BadInput> bad_inputs()`, the calls that it refuses (autograd/check/samples.h); for a family of
+// functions in one op `const char* label() const`, which graphs and errors show instead of the name; `stops(saved,
+// input)`, `by_element(input)` and `static constexpr bool broadcasts`, which autograd/node.h explains.
 //
 // An op with several results returns them from forward, and so from apply(), as a std::array<Tensor, K>. Its backward
 // has `std::span<const Tensor, K> dy`, with dy[k] undefined where nobody read result k.

@@ -1,10 +1,11 @@
 // The differentiable functions, by family. Each is a file in autograd/ops/ with its equation, derivative and samples.
 //
 // Axis legend, the same in comments, errors and docs:
-// b batch, t time, i query, j key, h head, d head dim, c channels, n table row.
-// All take floating tensors of one dtype unless an argument is called index (i64 or i32) or mask (bool). Results are
-// contiguous unless the function is called a view. Errors name the call site, the op, what was given and what is
-// required; they are thrown before anything runs.
+// b batch, t time, i query, j key, h head, d head dim, c channels, n table row, v vocabulary.
+// All take floating tensors of one dtype and device unless an argument is called index (i64 or i32) or mask (bool).
+// Results are contiguous unless the function is called a view. Negative axes count from the end. What does not fit
+// throws Error, which names the call site, the op, what was given and what is required, before anything runs; but an
+// index out of range on a GPU throws when numbers are next read from there.
 #pragma once
 
 #include <vector>
@@ -36,13 +37,13 @@ struct Stream;
 [[nodiscard]] Tensor sigmoid(const Tensor& x, Site at = Site::current());
 // log(1 + e^x) without overflow; log sigmoid(x) = -softplus(-x)
 [[nodiscard]] Tensor softplus(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor silu(const Tensor& x, Site at = Site::current());  // x sigmoid(x)
+[[nodiscard]] Tensor silu(const Tensor& x, Site at = Site::current());  // x sigmoid(x)  (Elfwing et al. 2017)
 [[nodiscard]] Tensor relu(const Tensor& x, Site at = Site::current());  // derivative at 0, and of NaN: 0
 // derivative at 0, and of NaN: slope
 [[nodiscard]] Tensor leaky_relu(const Tensor& x, double slope = 0.01, Site at = Site::current());
-[[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());      // GPT-2's tanh form
-[[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());  // x Phi(x)
-// derivative at the bounds, and of NaN, which stays NaN: 1
+[[nodiscard]] Tensor gelu(const Tensor& x, Site at = Site::current());      // tanh form  (Hendrycks and Gimpel 2016)
+[[nodiscard]] Tensor gelu_erf(const Tensor& x, Site at = Site::current());  // x Phi(x)  (the same)
+// Held in [low, high]; derivative at the bounds, and of NaN, which stays NaN: 1
 [[nodiscard]] Tensor clamp(const Tensor& x, double low, double high, Site at = Site::current());
 [[nodiscard]] Tensor clamp_max(const Tensor& x, double high, Site at = Site::current());
 
@@ -80,19 +81,24 @@ struct Operand {
 // ---- Shapes (ops/views.cpp, ops/cast.cpp, ops/concat.cpp). Views, which share storage with x ----
 // A view where strides allow, else a copy; one extent may be -1.
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape, Site at = Site::current());
+// Axis k of the result is axis axes[k] of x.
 [[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at = Site::current());
 [[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1, Site at = Site::current());
+// Elements begin, begin + step, ... below end; 0 <= begin <= end <= extent, step >= 1. select: without the axis.
 [[nodiscard]] Tensor slice(
     const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1, Site at = Site::current());
 [[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index, Site at = Site::current());
+// A new axis of extent 1, axis in [-rank-1, rank]; expand stretches extents of 1 and adds leading axes.
 [[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis, Site at = Site::current());
 [[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape, Site at = Site::current());
-// These copy.
+// These copy, but for an x that is contiguous already, or of this dtype: they return x itself.
 [[nodiscard]] Tensor contiguous(const Tensor& x, Site at = Site::current());
-[[nodiscard]] Tensor cast(const Tensor& x, DType dtype, Site at = Site::current());  // the gradient is cast back
+[[nodiscard]] Tensor cast(const Tensor& x, DType dtype, Site at = Site::current());  // from and to any; dx in x's dtype
+// Parts of equal extents but along `axis`, one behind another.
 [[nodiscard]] Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at = Site::current());
 
 // ---- Reductions and scans (ops/reduce.cpp, ops/cumulative_sum.cpp). No axes given: all of them ----
+// In x's dtype, added up in f32 where that is of 16 bits. keep_axes: what is summed over stays, with extent 1.
 [[nodiscard]] Tensor sum(
     const Tensor& x, const std::vector<int>& axes = {}, bool keep_axes = false, Site at = Site::current());
 // Error where a mean would be that of nothing.
@@ -148,8 +154,8 @@ struct Operand {
     const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
 // x / sqrt(mean(x^2) + epsilon) * weight; weight [c].  (Zhang and Sennrich 2019)
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6, Site at = Site::current());
-// Rotates pairs of x [... t d] by angles [t m] or [b 1 t m], f64, broadcast over leading axes, 2m <= d. Dims from 2m on
-// stay. Pairs (k, k + m), or interleaved (2k, 2k + 1).  (RoPE, Su et al. 2021)
+// Rotates pairs of x [... t d] by angles [t m] or [... t m], f64 without history, leading axes x's or 1, 2m <= d. Dims
+// from 2m on stay. Pairs (k, k + m), or interleaved (2k, 2k + 1).  (RoPE, Su et al. 2021)
 [[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved = false, Site at = Site::current());
 
 // ---- Choices among elements (ops/masked.cpp, ops/dropout.cpp, ops/straight_through.cpp) ----
@@ -161,11 +167,12 @@ struct StripOf {
   index_t first_row = 0, rows = 0, columns = 0;
 };
 // Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream and index; backward draws
-// again. A strip drops an element exactly where the whole tensor does. Error while work is being recorded: each replay
-// would drop the same.
+// again. A strip drops an element exactly where the whole tensor does. p in [0, 1).  (Srivastava et al. 2014) Error
+// while work is being recorded: each replay would drop the same.
 [[nodiscard]] Tensor dropout(
     const Tensor& x, double probability, const Stream& stream, const StripOf& whole = {}, Site at = Site::current());
-// The value of `value` (sharing its storage) with the gradient of x: dy goes to x, `value` has none. Equal shapes.
+// The value of `value` (its storage too, if contiguous) with the gradient of x: dy goes to x, `value` has none. Equal
+// shapes.  (Bengio et al. 2013)
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
 
 // ---- What training runs on a GPU (ops/joined/, ops/norm.cpp). Tests hold each equal to what it joins ----
@@ -176,7 +183,8 @@ struct SumAndNorm {
 // weight, epsilon).
 [[nodiscard]] SumAndNorm add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
     double epsilon, Site at = Site::current());
-// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out); biases may be undefined.
+// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out): x [... in], weight_in [m in], weight_out [out m],
+// bias_in [m], bias_out [out], which may be undefined -> [... out].
 [[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
     const Tensor& weight_out, const Tensor& bias_out, Site at = Site::current());
 struct Heads {
@@ -185,17 +193,17 @@ struct Heads {
 struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
 };
-// x [b t c]: linear(x, weight, bias) by each of the three, with its heads apart, in one product.
+// x [b t c]: linear(x, weight, bias) by each of the three (biases: all or none), heads apart, in one product.
 [[nodiscard]] Heads project_heads(const Tensor& x, const Projection& query, const Projection& key,
     const Projection& value, index_t heads, Site at = Site::current());
-// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j].
+// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j], table [h n].
 [[nodiscard]] Tensor causal_softmax_by_distance(
     const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
 
 // ---- Losses (ops/cross_entropy.cpp) ----
 // logits [..., v], target [...] (index, beside the logits or still on the CPU) -> scalar: mean of
 // -log softmax(logits)[target] over targets that are not `ignored`; 0 when there are none. f32 of 16-bit logits. Shapes
-// must agree exactly: losses never broadcast.
+// must agree exactly: losses never broadcast. Error for a target neither in [0, v) nor a negative `ignored`.
 [[nodiscard]] Tensor cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored = -1, Site at = Site::current());
 // The sum in place of the mean. On a GPU nothing waits, so it can be recorded

@@ -58,8 +58,8 @@ std::vector<Tensor> terms_for_inputs(const Edge& result, const Tensor& dy, const
 // The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);
 
-// The gradients of y at the results of these ids that it depends on, where `start` arrives at y. `release`: what ops saved
-// is forgotten on the way.
+// The gradients of y at the results of these ids that it depends on, where `start` arrives at y. `release`: what ops
+// saved is forgotten on the way.
 std::unordered_map<std::uint64_t, Tensor> gradients_at(
     const Tensor& y, const Tensor& start, Ids targets, bool create_graph, bool release = false);
 

@@ -1,4 +1,4 @@
-// Less memory for more time: backward computes a function's intermediate results again.
+// Less memory for more time: backward computes a function's intermediate results again.  (Chen et al. 2016)
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace whence {
     Site site = Site::current());
 
 // (d f / d inputs)' dy as functions of `inputs` and dy: what a backward that is a kernel returns while it is recorded
-// (create_graph). f is the op as functions of autograd/ops.h, which have gradients themselves. Undefined for inputs that
-// are undefined or have no history; 0 where f does not depend on one.
+// (create_graph). f is the op as functions of autograd/ops.h, which have gradients themselves. Undefined for inputs
+// that are undefined or have no history; 0 where f does not depend on one.
 [[nodiscard]] std::vector<Tensor> gradients_of(
     const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::vector<Tensor>& inputs, const Tensor& dy);
 template <std::size_t N>

@@ -78,8 +78,8 @@ struct NoGrad : RecordingScope {
   NoGrad() : RecordingScope(false) {}
 };
 
-// While alive, every op of this thread checks its result, forward and backward. The first NaN or infinity is an Error
-// that names the op, its line, the index of the number, and the range of each input.
+// While alive, every op of this thread checks its result, forward and backward. The first NaN or infinity is a
+// NotFinite that names the op, its line, the index of the number, and the range of each input.
 struct CheckFinite : Exchange<bool> {
   CheckFinite() : Exchange(detail::check_finite, true) {}
 };

@@ -16,11 +16,12 @@ class Decoding {
  public:
   // `capacity`: how many tokens a sequence may reach, padding included; drawn positions are drawn for as many.
   // `padding`, where given: how many tokens of padding each sequence begins with, so that prompts of different lengths
-  // end at the same place. The model outlives this. Throws Error when the model is not causal or a number is negative.
+  // end at the same place. The model outlives this. Throws Error unless the model is causal, capacity >= 1 and padding
+  // in [0, capacity).
   Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding = {}, Pass pass = {});
 
   // tokens [b n] i64, n >= 1, the next ones -> their logits [b n v]; rows of padding mean nothing. Throws Error when
-  // the capacity would be exceeded or the batch is another; nothing has changed then.
+  // tokens are none or no [b n], the capacity would be exceeded, or the batch is another; nothing has changed then.
   [[nodiscard]] Tensor operator()(const Tensor& tokens);
 
   index_t length() const { return filled_; }  // tokens so far, padding included

@@ -16,12 +16,12 @@ namespace whence {
 // The sizes of the model that a scheme is made for.
 struct SchemeSizes {
   index_t dim = 0, heads = 0;
-  index_t length = 0;  // the longest sequence trained on
+  index_t length = 0;  // the longest sequence trained on, in tokens
   index_t layer = 0;   // of the attention that owns the scheme; 0 for a scheme that the model owns
   index_t head_dim() const { return dim / heads; }
 };
 
-// A scheme's options, checked: every registered option has a value, given or default.
+// A scheme's options, checked: every registered option has a value, given or default. REQUIRES: `name` is registered.
 class SchemeArguments {
  public:
   SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes);
@@ -59,7 +59,8 @@ template <class Scheme> std::unique_ptr<PositionalScheme> make_scheme(const Sche
 
 // The schemes that every layer has for itself, or those that the model has once for all layers. A single scheme's
 // parameters lie directly under the list's path ("position.table"); of several, each under its name
-// ("position.cope.table"). The owner registers root() as its child.
+// ("position.cope.table"). The owner registers root() as its child. Throws what SchemeSpec::make does, and Error when a
+// scheme that embeds tokens is registered for each layer.
 class SchemeList final : public Module {
  public:
   enum class Part { each_layer, shared };

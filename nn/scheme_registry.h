@@ -64,9 +64,9 @@ struct ProbeInfo {
 struct SchemeInfo {
   std::string name;                       // "cope"
   std::vector<std::string> aliases = {};  // accepted, never printed
-  std::string title;                      // "Contextual Position Encoding"
-  std::string paper;                      // "Golovneva et al. 2024, arXiv:2405.18719"
-  std::string equation;                   // one line
+  std::string title = {};                 // "Contextual Position Encoding"
+  std::string paper = {};                 // "Golovneva et al. 2024, arXiv:2405.18719"
+  std::string equation = {};              // one line
   std::vector<SchemeOption> options = {};
   std::vector<ProbeInfo> probes = {};  // every one that its code passes
   bool takes_base = false;             // made over another scheme, named first in the parentheses

@@ -30,7 +30,7 @@ enum class Initialisation : unsigned char {
 struct TransformerOptions {
   index_t vocabulary = 0;
   index_t outputs = 0;  // numbers per token; 0: the vocabulary
-  index_t length = 0;   // the longest sequence trained on
+  index_t length = 0;   // the longest sequence trained on, in tokens; it, vocabulary and the next line's: 1 or more
   index_t dim = 256, layers = 4, heads = 4;
   index_t hidden = 0;  // of the MLP; 0: 4 dim
   Activation activation = Activation::gelu;
@@ -44,7 +44,7 @@ struct TransformerOptions {
   bool attention_bias = true;    // see above
   bool tied = true;              // logits from the embedding's own table, as in GPT-2; false: a table of their own
   bool scale_embedding = false;  // by sqrt(dim)
-  double dropout = 0;            // of embedding, attention's output and MLP's output, in training
+  double dropout = 0;            // in [0, 1), of embedding, attention's output and MLP's output, in training
   double pattern_dropout = 0;    // of the attention patterns
   double hidden_dropout = 0;     // inside the MLP
   // Backward computes each block again instead of keeping what its ops saw: the same bits, less memory, a forward pass
@@ -56,7 +56,7 @@ class Block final : public Module {
  public:
   Block(const TransformerOptions& options, index_t layer, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared);
-  // x [b t c] -> [b t c]
+  // x [b t c] in the parameters' dtype -> [b t c]
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
   const Attention& attention() const { return attention_; }
@@ -76,7 +76,8 @@ class Transformer final : public Module {
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
   explicit Transformer(const TransformerOptions& options);
 
-  // tokens [b t] i64, on the CPU or beside the model -> logits [b t v]. In a causal model row t sees tokens 0 ... t.
+  // tokens [b t] i64 or i32 in [0, vocabulary), else Error, on the CPU or beside the model -> logits [b t v] in
+  // the parameters' dtype. In a causal model row t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
   // The same where some tokens are padding, stand elsewhere, or continue what the caches hold
   // (one per layer, nn/decoding.h).

@@ -1,4 +1,5 @@
-// Adam's step as numbers and entries: what an optimiser (nn/training/optim.h) gives to the kernels of a device.
+// Adam's step (Kingma and Ba 2014, Algorithm 1; AdamW: Loshchilov and Hutter 2017, Algorithm 2) as numbers and entries:
+// what an optimiser (nn/training/optim.h) gives to the kernels of a device.
 #pragma once
 
 #include <array>
@@ -40,7 +41,7 @@ inline std::array<double, control_count> step_controls(const AdamStep& step, dou
       max_norm, std::numeric_limits<double>::quiet_NaN()};
 }
 
-// One parameter of a step: contiguous, of equal extents.
+// One parameter of a step: contiguous, of equal extents, on one device.
 struct AdamEntry {
   Tensor gradient;               // f16, bf16 or f32; f64 where the weight is
   Tensor weight, first, second;  // f32 or f64; written in place

@@ -1,4 +1,4 @@
-// Numbers from one dtype's type to another's with one rounding, the same on every device.
+// Numbers from one dtype's type to another's, the same on every device.
 #pragma once
 
 #include <bit>
@@ -20,8 +20,9 @@ WHENCE_HD inline float odd_float(double value) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1u : 0u)) | 1u);
 }
 
-// One number from one type to another with one rounding. To integers: towards zero, held inside
-// the type's range; NaN becomes 0.
+// One number from one type to another with one rounding; with two from i64 beyond 2^53 to 16 bits. To integers: towards
+// zero, held inside the type's range, NaN becomes 0; from i64 to i32 the lower 32 bits. To bool: whether it is not 0. A
+// dual gives its value.
 template <class To, class From> WHENCE_HD inline To convert(From value) {
   constexpr bool narrow_to = std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>;
   if constexpr (std::is_same_v<To, From>) {

@@ -1,5 +1,5 @@
 // Convolving every row of [b c i j] along its keys: its sizes, and the plain loops, one number at a time, for duals
-// and for shapes that no tile fits.
+// and for shapes that no tile fits.  (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
 //   y[b,o,i,j] = bias[o] + sum_c sum_t w(o,c,t) x[b,c,i,j+t-left]
 //   dw(o,c,t)  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]
 // All ways add the terms of one y in the same order, and y depends on its own row alone. So a strip of

@@ -57,11 +57,11 @@ using compute_t = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_
 // The same of a dtype: f32 for 16 bits.
 constexpr DType compute_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
 
-constexpr bool is_floating(DType dtype) {
+constexpr bool is_floating(DType dtype) {  // dual too
   return visit(dtype, []<class T>(Type<T>) { return !std::is_integral_v<T>; });
 }
 constexpr bool is_index(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
-constexpr std::size_t size_of(DType dtype) {
+constexpr std::size_t size_of(DType dtype) {  // bytes
   return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
 }
 // Whether a float can be every number of the dtype.
@@ -70,10 +70,10 @@ constexpr bool fits_float(DType dtype) { return is_floating(dtype) && size_of(dt
 const char* to_string(DType dtype);  // "f32"
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
-// The distance between 1 and the next number of the dtype. Tolerances are built from it. Throws for integers.
+// The distance between 1 and the next number of the dtype. Tolerances are built from it. Error for integers, bool.
 double epsilon_of(DType dtype);
 
-[[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);
+[[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);  // throws Error
 
 // visit for floating types only; throws Error naming `op` for the others.
 template <class F> decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {

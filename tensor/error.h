@@ -22,7 +22,7 @@ template <class... Parts> std::string to_text(const Parts&... parts) {
   return out.str();
 }
 
-// The engine refused to go on. It changed nothing before it threw this.
+// The engine refused to go on. It changed nothing before it threw this, unless who throws it says so.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

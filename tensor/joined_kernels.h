@@ -11,20 +11,20 @@ class JoinedKernels : public Kernels {
   // from[k] into to[k], for each k
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
-  // before = a b (+ bias), out = gelu(before), the tanh form. A device that does it in one takes gelu of the sum before
-  // rounding it to 16 bit.
+  // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A device that does it in one
+  // takes gelu of the sum before rounding it to 16 bit.
   virtual void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
   // What the backward of a layer asks for: two matrices each, out contiguous.
   // out [m n] = a [m k] b [k n], sums [m] = the sums of a's rows: the gradients of a weight and of its bias
   virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
-  // out [m n] = (a b) gelu'(before), sums [n] = the sums of out's columns (may be undefined). A device that does it in
-  // one rounds a b to 16 bit only behind the product with gelu'.
+  // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined). A
+  // device that does it in one rounds a b to 16 bit only behind the product with gelu'.
   virtual void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
 
-  // softmax where row i of the last two axes has the entries up to first_row + i alone. A device that goes by this fact
-  // reads no others; the default makes a mask of it.
+  // softmax of x [... i j], contiguous, where row i has the entries up to first_row + i alone. A device that goes by
+  // this fact reads no others; the default makes a mask of it.
   virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
   virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
   // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]

@@ -20,7 +20,7 @@ virtual void binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y)
 // y = mask ? x : value; mask is bool, expanded to x's shape.
 virtual void masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) WHENCE_KERNEL;
 
-// out has x's rank, with extent 1 on the reduced axes. A fixed tree over fixed chunks.
+// Floating; out has x's rank, with extent 1 on the reduced axes. A fixed tree over fixed chunks.
 virtual void reduce(Reduction f, const Tensor& x, const Tensor& out) WHENCE_KERNEL;
 // Along the last axis of a contiguous x: index of the first maximum, i64.
 virtual void argmax(const Tensor& x, const Tensor& out) WHENCE_KERNEL;
@@ -80,13 +80,14 @@ virtual void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor&
 // mask[b, 0, i, j], bool: whether j <= first_row + i and present[b, 0, 0, j] (may be undefined)
 virtual void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) WHENCE_KERNEL;
 
-// Rows along their keys (tensor/convolution.h), contiguous; bias may be undefined. `adjoint`: the adjoint of the
-// convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels its o.
+// Rows along their keys (tensor/convolution.h): x [b c i j] -> y [b o i j'], contiguous; bias [o] may be undefined.
+// `adjoint`: the adjoint of the convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels its o.
 virtual void convolve_keys(const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint,
     const Tensor& bias, const Tensor& y) WHENCE_KERNEL;
 virtual void convolve_keys_weight(
     const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) WHENCE_KERNEL;
 
+// out floating and contiguous: element i is number i of the stream, on [low, high) or N(mean, deviation^2).
 virtual void random_uniform(const Tensor& out, const Stream& stream, double low, double high) WHENCE_KERNEL;
 virtual void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) WHENCE_KERNEL;
 

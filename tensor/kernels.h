@@ -24,8 +24,8 @@ class Kernels {
 #define WHENCE_KERNEL = 0
 #include "tensor/kernel_list.h"
 
-  // An index with only allowed numbers. On the CPU that is `index` itself, or an Error at once. A device does not wait:
-  // 0 stands where a number is not allowed, and report_faults throws the Error later.
+  // A contiguous i64 index with only allowed numbers. On the CPU that is `index` itself, or an Error at once. A device
+  // does not wait: 0 stands where a number is not allowed, and report_faults throws the Error later.
   virtual Tensor checked_index(const IndexCheck& check, const Tensor& index) = 0;
   // Throws the Error about an index that the device found not allowed, any one of them if there are several. Called
   // whenever numbers are copied from the device to the CPU.

@@ -1,4 +1,4 @@
-// Where a real-valued position lies between the rows of a table: the same on every device.
+// Where a real-valued position lies between the rows of a table: the same on every device.  (CoPE's Listing 1)
 //   a = floor(p),  c = ceil(p),  w = p - a        p held in [0, rows - 1]; NaN counts as row 0
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace whence {
 
-template <class C> struct Place {
+template <class C> struct PlaceInTable {
   std::int32_t below;  // a
   C share;             // w, of the row above, which is the same row at an integer
-  WHENCE_HD Place(C position, index_t rows) {
+  WHENCE_HD PlaceInTable(C position, index_t rows) {
     const C last = C(static_cast<double>(rows - 1)), above_zero = position > C(0) ? position : C(0);
     const C inside = above_zero < last ? above_zero : last;
     below = static_cast<std::int32_t>(inside);

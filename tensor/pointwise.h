@@ -130,12 +130,12 @@ struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et a
     return s * (T(1) + x * (T(1) - s));
   }
 };
-struct Relu {
+struct Relu {  // Nair and Hinton 2010
   static constexpr UnaryFacts facts{"relu", Saves::output, Flat::dead, {{-infinity, 0}, {-2, 0}, {3, 3}}, {.kinks = {{0, 0}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x <= T(0) ? T(0) : x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y > T(0) ? T(1) : T(0); }
 };
-struct LeakyRelu {  // slope 0 is relu, also at -infinity
+struct LeakyRelu {  // slope 0 is relu, also at -infinity  (Maas et al. 2013)
   static constexpr UnaryFacts facts{"leaky_relu", Saves::input, Flat::leaking, {{-infinity, -infinity}, {-2, -0.02}, {3, 3}},
       {.attributes = {0.01, 0}, .kinks = {{0, 0.01}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) {
@@ -154,7 +154,7 @@ struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s th
     return steep == T(0) ? s : s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(0.134145) * x * x);
   }
 };
-struct GeluErf {  // x Phi(x), Phi the normal distribution function
+struct GeluErf {  // x Phi(x), Phi the normal distribution function  (Hendrycks and Gimpel 2016)
   static constexpr UnaryFacts facts{"gelu_erf", Saves::input, Flat::saturated,
       {{-2, -0.04550026389635842}, {0, 0}, {1, 0.8413447460685429}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {

@@ -55,8 +55,8 @@ struct Stream {
     return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
   }
 
-  // Standard normals number 2n and 2n + 1, the coordinates of one point (Box and Muller, in double, so that each device
-  // rounds the same numbers).
+  // Standard normals number 2n and 2n + 1, the coordinates of one point (Box and Muller 1958, in double, so that each
+  // device rounds the same numbers).
   WHENCE_HD std::array<double, 2> two_normals(std::uint64_t n) const {
     const auto w = philox(key, n, step);
     const double u1 = (static_cast<double>(w[0]) + 0.5) * 0x1p-32, u2 = (static_cast<double>(w[1]) + 0.5) * 0x1p-32;

@@ -16,7 +16,8 @@ namespace whence {
 using index_t = std::int64_t;
 inline constexpr int max_rank = 6;
 
-// `rank` numbers, one per axis. Negative axes count from the end: shape[-1] is the last extent.
+// `rank` numbers, one per axis. Negative axes count from the end: shape[-1] is the last extent. Throws Error beyond
+// max_rank axes; [], leading() and without() check nothing.
 template <class Tag> class PerAxis {
  public:
   constexpr PerAxis() = default;

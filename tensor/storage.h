@@ -13,16 +13,16 @@ namespace whence {
 
 class Storage final : public RefCounted {
  public:
-  // Throws Error when memory is out, or when `device` is not available in this build.
+  // Throws OutOfMemory when memory is out, Error when this build has no such `device`.
   static Ref<Storage> create(std::size_t bytes, Device device);
 
-  // From now on this names `size` bytes of somebody else's on the CPU, which are read and never written. `owner` goes when
-  // the storage does. REQUIRES: made for 0 bytes.
+  // From now on this names `size` bytes of somebody else's on the CPU, which are read and never written. `owner` goes
+  // when the storage does. Throws Error unless made for 0 bytes, without guards.
   void borrow(std::byte* data, std::size_t size, std::shared_ptr<const void> owner);
   bool borrowed() const { return owner_ != nullptr; }
 
   std::byte* bytes() const { return data_; }
-  std::size_t size() const { return size_; }
+  std::size_t size() const { return size_; }  // bytes
   Device device() const { return device_; }
 
   // Every in-place write bumps the version and notes its site. So a saved tensor can tell that
@@ -34,7 +34,8 @@ class Storage final : public RefCounted {
     last_write_ = site;
   }
 
-  // Tests put sentinels around storages made while guards are on, and then ask whether a kernel wrote past its output.
+  // Tests put sentinels around storages that this thread makes on the CPU while guards are on, and then ask whether a
+  // kernel wrote past its output.
   static void set_guards(bool on);
   bool guards_intact() const;
 

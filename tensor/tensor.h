@@ -32,7 +32,7 @@ class Tensor {
  public:
   Tensor() = default;  // no tensor: defined() is false and everything else is an error
 
-  // New tensors. Throw Error when an extent is negative, or memory is out.
+  // New, contiguous, on the CPU unless said. Throw Error when an extent is negative, OutOfMemory when memory is out.
   [[nodiscard]] static Tensor empty(
       const Shape& shape, DType dtype = DType::f32, Device device = {});  // numbers unspecified
   // x's dtype and device; x's shape where none is given.
@@ -42,8 +42,10 @@ class Tensor {
   [[nodiscard]] static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
   [[nodiscard]] static Tensor scalar(double value, DType dtype = DType::f32, Device device = {});
+  // `values` row-major. Error unless there are as many as the shape has elements.
   [[nodiscard]] static Tensor of(const std::vector<double>& values, const Shape& shape, DType dtype = DType::f32);
   [[nodiscard]] static Tensor arange(index_t count, DType dtype = DType::i64);  // 0, 1, ..., count - 1
+  // On [low, high), and N(mean, deviation^2): element i is number i of the stream. Error unless `dtype` is floating.
   [[nodiscard]] static Tensor uniform(
       const Shape& shape, double low, double high, const Stream& stream, DType dtype = DType::f32);
   [[nodiscard]] static Tensor normal(
@@ -53,7 +55,7 @@ class Tensor {
   const Shape& shape() const { return body().shape; }
   const Strides& strides() const { return body().strides; }
   int rank() const { return shape().rank(); }
-  index_t size(int axis) const;  // negative axes count from the end
+  index_t size(int axis) const;  // negative axes count from the end; Error beyond the axes
   index_t numel() const { return whence::numel(shape()); }
   DType dtype() const { return body().dtype; }
   Device device() const { return body().storage->device(); }
@@ -72,7 +74,8 @@ class Tensor {
     return body().storage->bytes() + static_cast<std::size_t>(body().offset) * size_of(dtype());
   }
 
-  // Values as double, for tests, printing and scalars. On a device they are copied first.
+  // Values as double (a dual's value), for tests, printing and scalars. On a device they are copied first, and what
+  // throws then is the Error about an index that a kernel found out of range there.
   double item() const;                                       // the only element; Error when there is not exactly one
   double at(std::initializer_list<index_t> position) const;  // one element; Error when out of range
   std::vector<double> to_vector() const;                     // all elements in row-major order

@@ -1,7 +1,8 @@
 // The head mix of DAPE and CDAPE in tiles: the scores of one head go into the logits of all. As tiled_attention.h, with
 //   A_hij       = S_hij + B_hij + table[h, i-j] + sum_{d,t} W2[h d t] hidden_d[i, j + t - left]
 //   hidden_d[i, c] = leaky_relu(u[e, d, i-c] + sum_{x,t} W1[d x t] X_x[i, c + t - left])
-// u holds b1 and what W1 makes of the part of the base's bias that a table by distance says:
+// Operands: mix_input W1 [d x t], mix_table u [e d n], mix_output W2 [h d t], t < left + 1 + right. u holds b1 and what
+// W1 makes of the part of the base's bias that a table by distance says:
 //   e = min(c - first key that is present, left) columns lie on the left of c       (arXiv:2405.14722 and 2410.04798)
 // B is the part that is piecewise (FIRE), of the same operands as in tiled_attention.h. It is a channel for each head
 // behind those of the scores: X = [S, B] where i sees j, else 0. Without pieces X = S, and B = 0.

@@ -12,7 +12,8 @@ struct OperandInfo {
 };
 
 // Up to piece_offsets of tiled_attention.h and of tiled_mix.h, up to position_slopes of the first alone, then of the
-// second alone. position_keys: z_i = position_scale q_i.e.
+// second alone. position_keys: z_i = position_scale q_i.e. Letters: b batch, h head, i query, j key, d and c dims of
+// keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m as u has them there.
 struct TiledOperands {
   enum Operand : std::size_t {
     query,

@@ -57,9 +57,9 @@ struct GradcheckReport {
   std::string text() const;
 };
 
-// f reads the tensors of `with_respect_to` through its own handles. Their numbers are exchanged while this
-// runs, and put back when it returns or throws. f must be a function of them alone. Throws Error for inputs
-// that are not f64, or not leaves.
+// f reads the tensors of `with_respect_to` through its own handles. Their numbers are exchanged while this runs, and
+// put back when it returns or throws. f must be a function of them alone. Throws Error for inputs that are not f64
+// (unless any_dtype), are results of an op, or are named twice.
 [[nodiscard]] GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
     GradcheckOptions options = {}, Site site = Site::current());
 

@@ -18,12 +18,12 @@ namespace whence {
 
 class Hessian {
  public:
-  // Of the scalar `loss` by `inputs`, leaves or intermediate results; f64 where digits matter. The graph of the gradient
-  // is kept. Throws the Errors of grad(), and where an op has no second derivative.
+  // Of the scalar `loss` by `inputs`, leaves or intermediate results; f64 where digits matter. The graph of the
+  // gradient is kept. Throws the Errors of grad(), and where an op has no second derivative.
   Hessian(const Tensor& loss, std::vector<Tensor> inputs, Site site = Site::current());
 
   [[nodiscard]] const std::vector<Tensor>& gradient() const { return gradient_; }  // one for each input
-  // v and H v have a tensor for each input, of its shape. 0 where the loss is linear.
+  // v and H v have a tensor for each input, of its shape, else Error. 0 where the loss is linear.
   [[nodiscard]] std::vector<Tensor> times(const std::vector<Tensor>& v, Site site = Site::current()) const;
 
   struct Eigenvalue {
@@ -32,15 +32,16 @@ class Hessian {
     int iterations;              // products H v that it took
     std::vector<Tensor> vector;  // v
   };
-  // By power iteration from a vector that `seed` draws, until the residual is below `tolerance`, or for as many products.
+  // By power iteration from a vector that `seed` draws, until the residual is below `tolerance`, or `most` products.
   [[nodiscard]] Eigenvalue largest(double tolerance = 1e-3, int most = 200, std::uint64_t seed = 0) const;
 
  private:
   std::vector<Tensor> inputs_, gradient_;
 };
 
-// d y / d x, a row for each number of y and a column for each of x, in the order in which they lie: a backward pass for
-// each row. x is a leaf (place_of in paths.h) or what passed a probe. Error when y does not depend on it.
+// d y / d x [y.numel() x.numel()], of y's dtype: a row for each number of y and a column for each of x, in the order in
+// which they lie: a backward pass for each row. x is a leaf (place_of in paths.h) or what passed a probe. Error when y
+// does not depend on it.
 [[nodiscard]] Tensor jacobian(const Tensor& y, const Place& x, Site site = Site::current());
 
 }  // namespace whence

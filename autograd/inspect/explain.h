@@ -51,7 +51,7 @@ struct ExplainedGradient {
     const std::vector<Place>& places, std::size_t most = 8);
 
 // How the next places on the way move when what passed at `place` does, by `tangent` (a number for each element,
-// row-major): the tangent of each, by its name. Paths that pass another place end there.
+// row-major, else Error): the tangent of each, by its name. Paths that pass another place end there.
 [[nodiscard]] std::map<std::string, std::vector<double>> moved_by(
     const Tape& tape, const Place& place, const std::vector<double>& tangent, const std::vector<Place>& places);
 

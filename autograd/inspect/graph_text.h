@@ -1,4 +1,4 @@
-// A graph as text, as a picture, and the memory that it holds.
+// A graph as text, as a picture, and the memory that it holds. All throw Error when y has no history.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// By which paths a gradient came. The gradient of y by x is a sum over all chains of edges of the graph that lead from y
-// to x. Those that pass the same named places in the same order are one path. Its part of the gradient is what is left
-// when all other edges are cut: backward, run for each path by itself. The parts add up to the gradient.
+// By which paths a gradient came. The gradient of y by x is a sum over all chains of edges of the graph that lead from
+// y to x. Those that pass the same named places in the same order are one path. Its part of the gradient is what is
+// left when all other edges are cut: backward, run for each path by itself. The parts add up to the gradient.
 //
 //   Capture capture("*");
 //   const Tensor loss = ...;
@@ -15,7 +15,7 @@
 
 namespace whence {
 
-// A leaf, or an intermediate result, as a place.
+// A leaf, or an intermediate result, as a place. Error when it has no history.
 [[nodiscard]] Place place_of(const std::string& name, const Tensor& leaf);
 
 struct GradientPath {
@@ -23,8 +23,8 @@ struct GradientPath {
   Tensor gradient;                 // of x's shape
 };
 
-// All paths from y to x, those with fewer steps first. `seed` as in grad(). Empty where y does not depend on x. The
-// graph stays as it was.
+// All paths from y to x, those with fewer steps first. `seed` and Errors as in grad(); Error also where a Capture edits
+// a gradient on the way. Empty where y does not depend on x. The graph stays as it was.
 [[nodiscard]] std::vector<GradientPath> gradient_paths(
     const Tensor& y, const Tensor& seed, const Place& x, const std::vector<Place>& places, Site site = Site::current());
 

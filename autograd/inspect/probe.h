@@ -61,14 +61,15 @@ class Capture : public Stacked<Capture> {
   explicit Capture(std::vector<std::string> patterns)
       : Stacked(detail::active_capture), patterns_(std::move(patterns)) {}
 
-  // Replaces values in the forward pass: every probe whose name matches gets f(value). f's
-  // ops are differentiated as well.
+  // Replaces values in the forward pass: every probe whose name matches gets f(value), of the value's shape and dtype,
+  // else Error when it is passed. f's ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
   // Replaces gradients in the backward pass: what has arrived at such a probe, once from all its uses, goes on as
-  // f(gradient), scaled, clipped or stopped. With create_graph f's ops are recorded. The probe asks when it is passed
-  // forward; the edit then holds for that graph, and for second derivatives that come by. Backward meets outer captures
-  // before inner ones, and an inner one sees what the outer one left. What comes out is no derivative any more:
-  // gradcheck finds it wrong, and paths.h, zeros.h and explain.h refuse to take it apart.
+  // f(gradient), of its shape and dtype, else Error: scaled, clipped or stopped. With create_graph f's ops are
+  // recorded. The probe asks when it is passed forward; the edit then holds for that graph, and for second derivatives
+  // that come by. Backward meets outer captures before inner ones, and an inner one sees what the outer one left. What
+  // comes out is no derivative any more: gradcheck finds it wrong, and paths.h, zeros.h and explain.h refuse to take it
+  // apart.
   void edit_gradient(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
   std::int64_t passed() const { return passed_; }  // probes so far, those that it does not save included

@@ -6,7 +6,7 @@
 
 namespace whence::tiled {
 
-// y [b h i d+bins]: the output, and beside it the sums by distance.
+// y [b h i c+bins]: the output, and beside it the sums by distance.
 [[nodiscard]] Tensor composed_form(const TiledAttention& at, const TiledAttention::Operands& operands);
 [[nodiscard]] Tensor composed_form(const TiledMix& at, const TiledMix::Operands& operands);
 

@@ -29,8 +29,8 @@ inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
 
-// Kind: `name`; At, what is asked; reads(k), whether operand k is one of its own; extra(at), the numbers of y beside the
-// output; forward and backward, which call the kernels.
+// Kind: `name`; At, what is asked; reads(k), whether operand k is one of its own; extra(at), the numbers of y beside
+// the output; forward and backward, which call the kernels.
 template <class Kind> struct Op {
   using At = typename Kind::At;
   static constexpr const char* name = Kind::name;
@@ -41,7 +41,7 @@ template <class Kind> struct Op {
     SavedTensor y, norms;
   };
 
-  // y [b h i d+extra]
+  // y [b h i c+extra]
   template <class... In> Tensor forward(Saved& saved, const In&... in) const {
     typename At::Operands x{in...};
     for (std::size_t k = 0; k < count; ++k) {
@@ -105,7 +105,7 @@ template <class Kind> Extents check(const typename Kind::At::Operands& x, const 
   return of;
 }
 
-// y [b h i d+extra] of operands that `check` has seen. 16-bit numbers are widened, and what is made of them is rounded
+// y [b h i c+extra] of operands that `check` has seen. 16-bit numbers are widened, and what is made of them is rounded
 // once.
 template <class Kind, class Check>
 Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site, const Check& check_all) {

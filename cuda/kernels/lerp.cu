@@ -19,7 +19,7 @@ template <class T> struct LerpValues {
   WHENCE_HD void operator()(index_t i) const {
     using C = compute_t<T>;
     const T* row = table + width(i).quotient * rows;
-    const Place<C> at(C(position[i]), rows);
+    const PlaceInTable<C> at(C(position[i]), rows);
     y[i] = convert<T>((C(1) - at.share) * C(row[at.below]) + at.share * C(row[at.above()]));
   }
 };
@@ -32,7 +32,7 @@ template <class T> struct PositionGradient {  // dp = (t[c] - t[a]) dy
   WHENCE_HD void operator()(index_t i) const {
     using C = compute_t<T>;
     const T* row = table + width(i).quotient * rows;
-    const Place<C> at(C(position[i]), rows);
+    const PlaceInTable<C> at(C(position[i]), rows);
     dposition[i] = convert<T>((C(row[at.above()]) - C(row[at.below])) * C(dy[i]));
   }
 };
@@ -54,7 +54,7 @@ template <class T> struct TableGradient {
     for (index_t begin = 0; begin < width; begin += Thread::warp_size) {
       const index_t j = begin + t.lane();
       const bool valid = j < width;
-      const Place<Number<C>> at(valid ? load<C>(position, row * width + j) : Number<C>(C(0)), rows);
+      const PlaceInTable<Number<C>> at(valid ? load<C>(position, row * width + j) : Number<C>(C(0)), rows);
       const Number<C> g = valid ? load<C>(dy, row * width + j) : Number<C>(C(0));
       sums.in_turns([&] {
         if (!valid) return;
@@ -75,7 +75,7 @@ template <class T> struct LongTableGradient {
   WHENCE_HD void operator()(index_t row) const {
     C* sum = dtable + row * rows;
     for (index_t i = row * width; i < (row + 1) * width; ++i) {
-      const Place<C> at(C(position[i]), rows);
+      const PlaceInTable<C> at(C(position[i]), rows);
       sum[at.below] += (C(1) - at.share) * C(dy[i]);
       if (at.above() != at.below) sum[at.above()] += at.share * C(dy[i]);
     }

@@ -14,7 +14,7 @@ namespace {
 constexpr int warps = 4;
 
 WHENCE_HD Number<float> interpolated(Global<const float> z, index_t first, index_t entries, Number<float> p) {
-  const Place<Number<float>> at(p, entries);
+  const PlaceInTable<Number<float>> at(p, entries);
   return (1.0f - at.share) * load<float>(z, first + at.below) + at.share * load<float>(z, first + at.above());
 }
 

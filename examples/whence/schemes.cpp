@@ -20,8 +20,9 @@ void print_all() {
 }
 
 std::string description(const SchemeInfo& scheme) {
-  std::string text = scheme.name + ": " + scheme.title + (scheme.paper.empty() ? "" : " (" + scheme.paper + ")") +
-                     "\n    " + scheme.equation + '\n';
+  std::string text = scheme.name + (scheme.title.empty() ? "" : ": " + scheme.title) +
+                     (scheme.paper.empty() ? "" : " (" + scheme.paper + ")") +
+                     (scheme.equation.empty() ? "" : "\n    " + scheme.equation) + '\n';
   for (const SchemeOption& option : scheme.options) {
     const bool is_word = option.kind == SchemeOption::Kind::word;
     text += "    " + option.name + "=" + option.default_text + "  " + option.help;

@@ -1,4 +1,5 @@
-// Multi-head self-attention with positional schemes in its stages.
+// Multi-head self-attention, softmax(q k' / sqrt(d)) v by head (Vaswani et al. 2017, Eq. 1), with positional schemes in
+// its stages.
 #pragma once
 
 #include <memory>
@@ -15,10 +16,10 @@ namespace whence {
 
 struct AttentionOptions {
   index_t dim = 0, heads = 0;
-  index_t length = 0;  // the longest sequence trained on, for schemes that ask
+  index_t length = 0;  // the longest sequence trained on, in tokens, for schemes that ask
   index_t layer = 0;   // its number in the model, for schemes that ask
   std::string executor = "auto";
-  double dropout = 0;                // of the output, in training
+  double dropout = 0;                // of the output, in training; in [0, 1), as the next
   double pattern_dropout = 0;        // of the attention pattern, in training
   bool bias = true;                  // of the four projections
   Init in = Init::normal(0, 0.02);   // query, key and value projections
@@ -43,8 +44,8 @@ class Attention final : public Module {
   Attention(const AttentionOptions& options, const std::vector<SchemeSpec>& specs,
       const std::vector<const PositionalScheme*>& shared = {});
 
-  // x [b t c] -> [b t c]. With a cache, x are the tokens after those in it, and the keys of `sequence` are all of them.
-  // Probes: those of attention_probes(), and the schemes' own.
+  // x [b t c] in the parameters' dtype -> [b t c]. With a cache, x are the tokens after those in it, and the keys of
+  // `sequence` are all of them. Probes: those of attention_probes(), and the schemes' own.
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 

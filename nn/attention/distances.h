@@ -25,10 +25,12 @@ struct Distances {
   [[nodiscard]] bool reads_as(const Distances& other) const;
 };
 
-// In O(i + j + n). Nothing where a position is not a whole number, or where n would exceed 2^24: n counts every step
-// between the least and the greatest, whether a pair has it or not. In causal runs the least is 0.
+// All throw Error where drawn distances (Positions::distances) are fewer than the steps. In O(i + j + n). Nothing where
+// a position is not a whole number, or where n would exceed 2^24: n counts every step between the least and the
+// greatest, whether a pair has it or not. In causal runs the least is 0.
 [[nodiscard]] std::optional<Distances> whole_distances(const AttendContext& context);
-// Of any positions; where they are not whole, or much farther apart than pairs are many, in O(i j) on the host.
+// Of any positions, but whole ones beside drawn distances, else Error; where they are not whole, or much farther apart
+// than pairs are many, in O(i j) on the host.
 [[nodiscard]] Distances distances_of(const AttendContext& context);
 // [1|b 1 i j] f64, beside the scores: how far key j lies behind query i; in causal runs 0 above the diagonal
 [[nodiscard]] Tensor distance_of_pairs(const AttendContext& context);

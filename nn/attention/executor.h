@@ -16,7 +16,7 @@
 namespace whence {
 
 struct PatternDropout {
-  double probability;
+  double probability;  // in [0, 1)
   Stream stream;
 };
 
@@ -34,13 +34,13 @@ class Executor {
   virtual const char* name() const = 0;
   // Why these stages cannot run here, as the end of a sentence; empty when they can.
   virtual std::string refusal(const Stages& stages) const = 0;
-  // [b h i d]. A masked pair adds exactly nothing as long as numbers are finite. Infinity and NaN are not looked for:
-  // 0 x NaN is NaN, so that one in a later token or in padding may reach every row of its sequence.
+  // [b h i d] in the query's dtype. A masked pair adds exactly nothing as long as numbers are finite. Infinity and NaN
+  // are not looked for: 0 x NaN is NaN, so that one in a later token or in padding may reach every row of its sequence.
   [[nodiscard]] virtual Tensor attend(const AttendInputs& inputs, const Stages& stages) const = 0;
 };
 
 const Executor& reference_executor();
-const Executor& tiled_executor();   // f32 and f64 on devices that have tiles; strips for calls that no program fits
+const Executor& tiled_executor();   // f32 and f64 on the CPU; strips for calls that no program fits
 const Executor& strips_executor();  // blocks as large as the caches like
 // Throws Error when there is not one row per block.
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);

@@ -81,11 +81,11 @@ struct BiasesScores {
   virtual ~BiasesScores() = default;
   [[nodiscard]] virtual Tensor bias(const AttendContext& context) const = 0;  // [1|b h i j]
 };
-struct TransformsScores {  // a row sees its own row of its own head
+struct TransformsScores {  // [b h i j] -> [b h i j]; a row sees its own row of its own head
   virtual ~TransformsScores() = default;
   [[nodiscard]] virtual Tensor transform_scores(const Tensor& scores, const AttendContext& context) const = 0;
 };
-struct MapsScores {  // may mix heads and neighbouring keys
+struct MapsScores {  // [b h i j] -> [b h i j]; may mix heads and neighbouring keys
   virtual ~MapsScores() = default;
   [[nodiscard]] virtual Tensor map_scores(const Tensor& scores, const AttendContext& context) const = 0;
 };

@@ -53,10 +53,10 @@ struct Sequence : Visibility {
   Positions positions = {};
 
   static Sequence run(index_t length, bool causal = true);
-  // `present` bool [b t]: false for padding, on the left or on the right. Positions count from the first real token.
+  // `present` bool [b t], else Error: false for padding, left or right. Positions count from the first real token.
   static Sequence padded(const Tensor& present, bool causal = true);
   // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool [b
-  // first_row+rows], or undefined; `capacity` is the length that the run may reach.
+  // first_row+rows], or undefined; `capacity` is the length that the run may reach, else Error.
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
   // The same where the scores are on `device`.
   Sequence on(Device where) const;

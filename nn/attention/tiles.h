@@ -33,7 +33,7 @@ struct TileTerms {
   [[nodiscard]] bool add_by_row_and_distance(
       const Distances& distances, const Tensor& query, const Tensor& keys, double scale);
   // slopes[h, n] a + offsets[h, n] where begins[n] < a <= begins[n + 1], a = row_i distance[m] for m steps. distance
-  // [n] for distances.values, row [b h i], begins [s] ascending, of which the first is never asked, slopes, offsets [h s]
+  // [n] for distances.values, row [b h i], begins [s] ascending (the first is never asked), slopes, offsets [h s]
   [[nodiscard]] bool add_pieces(const Distances& distances, const Tensor& distance, const Tensor& row,
       const Tensor& begins, const Tensor& slopes, const Tensor& offsets);
   // A number for each key, [b h j]. One for each query would do nothing: softmax ignores it.

@@ -36,16 +36,16 @@ struct TrainingState {
 // The right to save under a root, for as long as the object lives.
 class CheckpointFolder {
  public:
-  // Makes the folder, locks it, and removes what interrupted saves left. Keeps the newest `keep` checkpoints; 0: all.
-  // Throws SystemError when another process holds the lock or the place cannot be written.
+  // Makes the folder, locks it, and removes what interrupted saves left. Keeps the newest `keep` checkpoints; 0: all,
+  // below 0: InputError. Throws SystemError when another process holds the lock or the place cannot be written.
   explicit CheckpointFolder(const std::string& root, std::int64_t keep = 2);
   ~CheckpointFolder();
   CheckpointFolder(const CheckpointFolder&) = delete;
   CheckpointFolder& operator=(const CheckpointFolder&) = delete;
 
   // Returns the checkpoint's folder. `weights` are a module's parameters, or their masters. A checkpoint of the same
-  // step is replaced. Throws NotFinite naming the tensor when a weight or moment is not finite, SystemError when
-  // writing fails; earlier checkpoints are then unchanged.
+  // step is replaced. Throws Error unless the optimiser has taken state.updates() steps, NotFinite naming the tensor
+  // when a weight or moment is not finite, SystemError when writing fails; earlier checkpoints are then unchanged.
   std::string save(
       const std::vector<Module::Parameter>& weights, const Optimizer& optimizer, const TrainingState& state) const;
 
@@ -58,7 +58,8 @@ class CheckpointFolder {
   int lock_;
 };
 
-// The folder of the checkpoint with the highest step, or nothing when there is none, or no such root.
+// The folder of the checkpoint with the highest step, or nothing when there is none, or no such root. SystemError when
+// it cannot be listed.
 std::optional<std::string> find_latest(const std::string& root);
 
 // What the weights' metadata hold, proven. Throws as read_safetensors does, FileError when the file is no checkpoint's,

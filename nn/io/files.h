@@ -39,12 +39,13 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts);
 void write_file(const std::string& path, std::string_view text);
 
-// Names of what a folder holds, without "." and "..", in no order; none where it cannot be read. In place of
-// std::filesystem's iterators and remove_all, which end the program where memory ends (libstdc++ 13).
+// Names of what a folder holds, without "." and "..", in no order; none where there is no such folder, SystemError
+// where it cannot be read. In place of std::filesystem's iterators and remove_all, which end the program where memory
+// ends (libstdc++ 13).
 std::vector<std::string> names_in(const std::string& folder);
 
-// Removes a file, a link, or a folder and all that it holds; nothing where there is none.
-// std::filesystem::filesystem_error.
+// Removes a file, a link, or a folder and all that it holds; nothing where there is none. SystemError or
+// std::filesystem::filesystem_error when it cannot.
 void remove_whole(const std::string& path);
 
 // Makes earlier renames and removals in `folder` last through a power failure. SystemError when it cannot.

@@ -29,9 +29,9 @@ class Json {
   using List = std::vector<Json>;
   using Fields = std::vector<Field>;
 
-  // The object that `text` is. FileError "PLACE: ..." when it is none, gives a field twice, holds a NUL (which the parser
-  // would take for its end), or nests deeper than 64. With `each`, which may refuse a field before those behind it are
-  // read, the values are not kept.
+  // The object that `text` is. FileError "PLACE: ..." when it is none, gives a field twice, holds a NUL (which the
+  // parser would take for its end), or nests deeper than 64. With `each`, which may refuse a field before those behind
+  // it are read, the values are not kept.
   using EachField = std::function<void(const std::string& name, const Json& value)>;
   [[nodiscard]] static Json read(std::string_view text, const std::string& place, const EachField& each = {});
 

@@ -41,12 +41,13 @@ struct SafetensorsFile {
 
 // Returns the seal. Atomic (nn/io/files.h). The same content gives the same bytes in whatever order it is listed:
 // metadata is sorted by key, tensors by element size, largest first, then by name, so that numbers are aligned. Throws
-// Error when a name is given twice or a dtype has no name in the format, and what write_file throws.
+// Error when a name is given twice, a dtype has no name in the format or metadata holds a seal, InputError when text is
+// not UTF-8, and what write_file throws.
 std::string write_safetensors(const std::string& path, const SafetensorsFile& content);
 
 // Tensors in the order of their data, on the CPU; F16 BF16 F32 F64 I32 I64 BOOL. Everything in the file is checked
-// before it is believed: its form, and its bytes by the seal if it has one. Throws FileError "FILE: safetensors: what is
-// wrong; the rule", or what refuse_damaged throws with `trust`; SystemError when the file cannot be read.
+// before it is believed: its form, and its bytes by the seal if it has one. Throws FileError "FILE: safetensors: what
+// is wrong; the rule", or what refuse_damaged throws with `trust`; SystemError when the file cannot be read.
 [[nodiscard]] SafetensorsFile read_safetensors(const std::string& path, Trust* trust = nullptr);
 
 }  // namespace whence

@@ -22,7 +22,7 @@ struct SafetensorsHeader {
 // in 64 bits. What the numbers mean is not checked here. Throws FileError "PATH: safetensors: ...".
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json);
 
-// Throws Error when a name is not UTF-8.
+// Throws InputError when a name, a key or a text is not UTF-8.
 std::string safetensors_header_text(const SafetensorsHeader& header);
 
 // A name from a file, fit to print: control characters replaced, cut when long; and the same in quotes.

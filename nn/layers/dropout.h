@@ -16,7 +16,7 @@ struct Pass {
 
 class Dropout final : public Module {
  public:
-  explicit Dropout(double probability);  // in [0, 1)
+  explicit Dropout(double probability);  // in [0, 1), else InputError
 
   [[nodiscard]] bool drops(const Pass& pass) const { return pass.training && probability_ > 0; }
   // In training each number is 0 with the module's probability, else divided by 1 - probability. Otherwise x itself.

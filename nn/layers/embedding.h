@@ -7,10 +7,10 @@ namespace whence {
 
 class Embedding final : public Module {
  public:
-  // table [rows, dim]
+  // weight [rows, dim], 1 or more of each, else Error
   Embedding(index_t rows, index_t dim, Init init = Init::normal(0, 0.02));
 
-  // index [...] in [0, rows) -> [..., dim]
+  // index [...] i64 or i32 in [0, rows), else Error (on a GPU when numbers are next read) -> [..., dim]
   [[nodiscard]] Tensor operator()(const Tensor& index, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }

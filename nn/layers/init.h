@@ -12,6 +12,7 @@ struct Stream;
 struct Init {
   enum class Kind { constant, uniform, normal, truncated_normal };
 
+  // Throw Error for numbers that are not finite, low > high, a deviation below 0, inputs below 1.
   static Init zeros() { return constant(0); }
   static Init ones() { return constant(1); }
   static Init constant(double value);
@@ -23,7 +24,7 @@ struct Init {
   bool random() const { return kind != Kind::constant; }
   std::string text() const;  // "normal(0, 0.02)"
 
-  // Number i is a pure function of (stream, i), drawn in f64 and rounded to `dtype`.
+  // Number i is a pure function of (stream, i), drawn in f64 and rounded to `dtype`, which is floating.
   [[nodiscard]] Tensor draw(const Shape& shape, const Stream& stream, DType dtype = DType::f32) const;
 
   Kind kind = Kind::constant;

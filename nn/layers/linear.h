@@ -7,7 +7,7 @@ namespace whence {
 
 class Linear final : public Module {
  public:
-  // weight [outputs, inputs], bias [outputs]; the bias does not decay.
+  // weight [outputs, inputs], bias [outputs]; the bias does not decay. Error unless both are 1 or more.
   Linear(index_t inputs, index_t outputs, bool bias = true, Init init = Init::normal(0, 0.02),
       Init bias_init = Init::zeros());
   // Weight and bias start uniform on (-1/sqrt(inputs), 1/sqrt(inputs)).
@@ -15,7 +15,7 @@ class Linear final : public Module {
     return Linear(inputs, outputs, true, Init::fan_in(inputs), Init::fan_in(inputs));
   }
 
-  // x [..., inputs] -> [..., outputs]
+  // x [..., inputs] in the weight's dtype, else Error -> [..., outputs]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }

@@ -10,7 +10,7 @@
 
 namespace whence {
 
-// gelu is GPT-2's tanh form; swiglu is the gated one.
+// gelu is GPT-2's tanh form (Hendrycks and Gimpel 2016); swiglu is the gated one.
 enum class Activation : unsigned char { gelu, gelu_erf, relu, swiglu };
 
 // Throws InputError that lists the names when `name` is none of them.
@@ -26,14 +26,14 @@ struct MLPOptions {
       Init::normal(0, 0.02);  // GPT-2 divides the deviation of projections into the residual stream by sqrt(2 layers)
   Init bias_init = Init::zeros();
   bool bias = true;
-  double dropout = 0;  // of the hidden numbers, in training
+  double dropout = 0;  // of the hidden numbers, in training; in [0, 1), else InputError
 };
 
 class MLP final : public Module {
  public:
   explicit MLP(const MLPOptions& options);
 
-  // x [..., dim] -> [..., dim]. Probe: "hidden", after the activation.
+  // x [..., dim] in the parameters' dtype, else Error -> [..., dim]. Probe: "hidden", after the activation.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass = {}, Site site = Site::current()) const;
 
   const Linear& in() const { return in_; }

@@ -48,7 +48,7 @@ class Module {
   // Casts all parameters in place: handles stay valid, gradients so far are dropped. Throws
   // Error when `dtype` is not floating.
   void to(DType dtype);
-  // Moves all parameters in place, likewise.
+  // Moves all parameters in place, likewise. Error when this build has no such device.
   void to(Device device);
   // Parameters whose path matches need no gradient from now on; '*' is any run of
   // characters. Throws Error when none match.
@@ -57,10 +57,11 @@ class Module {
  protected:
   Module() = default;
 
-  // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module.
+  // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module;
+  // else Error, as of child().
   [[nodiscard]] Tensor param(const std::string& name, const Shape& shape, const Init& init, bool decays = true,
       Bounds bounds = {}, Site site = Site::current());
-  // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent.
+  // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent, else Error.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
 

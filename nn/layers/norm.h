@@ -11,10 +11,10 @@ enum class NormKind : unsigned char { layer, rms };
 
 class Norm final : public Module {
  public:
-  // weight [dim] ones, and for layer norm bias [dim] zeros at first; neither decays.
+  // weight [dim] ones, and for layer norm bias [dim] zeros at first; neither decays. Error unless dim, epsilon > 0.
   explicit Norm(index_t dim, NormKind kind = NormKind::layer, double epsilon = 1e-5);
 
-  // x [..., dim] -> [..., dim]
+  // x [..., dim] in the weight's dtype, else Error -> [..., dim]
   [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }

@@ -1,4 +1,5 @@
-// What DAPE and CDAPE share: a base scheme that only rotates or biases. f reads its bias beside the scores.
+// What DAPE (Zheng et al. 2024, arXiv:2405.14722, Eq. 3) and CDAPE (arXiv:2410.04798, Eq. 5) share: a base scheme that
+// only rotates or biases. f reads its bias beside the scores.
 //   X = [S_0 ... S_{H-1}, B_0 ... B_{H-1}]        2H channels; H where the base has no bias: B = 0, and X = S
 // B is the base's own. f does not see what other schemes of a sum add to the logits, nor transforms such as CoPE's.
 #pragma once
@@ -29,8 +30,8 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   // else, or tokens stand elsewhere than they lie.
   [[nodiscard]] std::optional<TileTerms> base_terms(const AttendContext& context) const;
 
-  // f in tiles: hidden [d x k] reads S and, where the base has pieces, those; table [left+1 d n] is what it makes of the
-  // base's table and its bias; output [h d k]. f's last bias [h] is a table by distance that is the same everywhere.
+  // f in tiles: hidden [d x k] reads S and, where the base has pieces, those; table [left+1 d n] is what it makes of
+  // the base's table and its bias; output [h d k]. f's last bias [h] is a table by distance, the same at each.
   struct Network {
     Tensor hidden, table, output, output_bias;
     bool adds_base = true;  // to the logits

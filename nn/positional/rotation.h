@@ -1,4 +1,5 @@
-// What rotary schemes share: how fast each pair of dims turns, and the turning of queries and keys.
+// What rotary schemes share: how fast each pair of dims turns, and the turning of queries and keys.  (RoPE, Su et al.
+// 2021, section 3.2.2)
 #pragma once
 
 #include <vector>
@@ -30,14 +31,14 @@ struct Rotation {
   return multiply(reshape(positions, column, site), theta, site);
 }
 
-// Two rotations in turn are one by the sum of their angles: not two sources of positions.
+// InputError: two rotations in turn are one by the sum of their angles, not two sources of positions.
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
   if (stages.rotates.size() < 2) return;
   throw InputError(
       scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out");
 }
 
-// The options that say which dims turn, and how they are read.
+// The options that say which dims turn, and how they are read; InputError for a width that is odd or above a head's.
 inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
   return {option::number("base", 10000, {least_base, 1e12}, "the slowest pair turns once in about 2 pi base positions"),
       option::words("layout", {"half", "interleaved"}, "which dims make a pair"),

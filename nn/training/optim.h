@@ -25,8 +25,8 @@ struct GradientNorm {
 
 // sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
 // Optimizer::step. Throws Error that names all parameters without a path from the loss, NotFinite that names the first
-// with a gradient that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above 0;
-// infinity clips nothing.
+// with a gradient that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above
+// 0, else Error; infinity clips nothing.  (Pascanu et al. 2013, Algorithm 1)
 // With a loss scale, finite and above 0, the gradients are those of loss_scale times the loss (precision f16 needs
 // this), and `scale` divides by it. Gradients that are not finite are then a result and no error: a loss scale that was
 // too large makes them.
@@ -42,7 +42,8 @@ struct AdamOptions {
   bool masters = false;
 };
 
-// As PyTorch's, without its dampening.
+// As PyTorch's, without its dampening: g += weight_decay w,  m = momentum m + g,  w -= learning_rate m, with nesterov
+// w -= learning_rate (g + momentum m).
 struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;    // takes the step that the momentum will take next, too
@@ -60,7 +61,8 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   // One step from the gradients that backward left, each multiplied by gradient_scale. Throws the errors of
-  // clip_by_global_norm before anything is changed: no parameter is skipped in silence.
+  // clip_by_global_norm, and Error for a rate or scale below 0 or not finite and for parameters cast or moved since,
+  // before anything is changed: no parameter is skipped in silence.
   void step(double learning_rate, double gradient_scale = 1, Site site = Site::current());
   // The same with the result of clip_by_global_norm for the present gradients, so that they are not read again. Throws
   // Error when the norm is not finite: leave such a step out.
@@ -76,7 +78,7 @@ class Optimizer {
   void set_steps(index_t steps) { steps_ = steps; }
 
  protected:
-  // Parameters are f32 or f64, or of 16 bits with `masters`. `moments`: how many are kept of each.
+  // Parameters are f32 or f64, or of 16 bits with `masters`, else Error. `moments`: how many are kept of each.
   Optimizer(const Module& module, int moments, bool masters, const Site& site);
   void require_ready(double learning_rate) const;
   // update() of all parameters at once; then what must stay inside bounds is put back.

@@ -1,13 +1,13 @@
-// Training in 16 bits: f32 masters of a model, and the loss scale that f16 needs.
+// Training in 16 bits: f32 masters of a model, and the loss scale that f16 needs.  (Micikevicius et al. 2017)
 //
 // The policy. A model has one storage dtype: f32, bf16 or f16. Everything in it follows from that:
 //   - Parameters and activations are stored in it. Inside an op all arithmetic is in f32 and is rounded once, when
 //     stored: sums of products, norms, softmax rows, running sums, gradients over a batch. Ops never promote in
-//     silence: mixing dtypes is an error.
+//     silence: mixing dtypes throws Error.
 //   - No parameter of a 16-bit model is f32. A norm's weight in f32 would need its activations in f32, by the rule
 //     above, and the masters already hold what 16 bits cannot.
-//   - The optimiser trains the masters. An update of 1e-4 of a weight is below bf16's resolution (1/256) and half of f16's
-//     (1/2048), and would be lost.
+//   - The optimiser trains the masters. An update of 1e-4 of a weight is below bf16's resolution (1/256) and half of
+//     f16's (1/2048), and would be lost.
 //   - In f32 whatever the storage: masters, moments, a parameter's gradient once it is a sum of several terms
 //     (tied tables, strips of rows, accumulated batches), losses, the norm of the gradients.
 //   - Schemes work out positions, distances, angles and tables in f64 and round once, when they meet the scores. CoPE's
@@ -39,7 +39,7 @@ struct LossScaleOptions {
 // left out and the scale halved.
 class LossScale {
  public:
-  // Throws InputError when an option is no power of two or out of order.
+  // Throws InputError when a scale is no power of two or out of order, or growth_steps below 1.
   explicit LossScale(const LossScaleOptions& options = {});
 
   double value() const { return state_.value; }

@@ -1,5 +1,5 @@
-// The learning rate as a pure function of the step: a linear warm-up, then constant, linear, cosine, or
-// constant and linear in the end (wsd: warm-up, stable, decay; Hu et al. 2024).
+// The learning rate as a pure function of the step: a linear warm-up, then constant, linear, cosine (Loshchilov and
+// Hutter 2016, Eq. 5), or constant and linear in the end (wsd: warm-up, stable, decay; Hu et al. 2024).
 #pragma once
 
 #include <string>
@@ -28,9 +28,9 @@ class Schedule {
   // Throws InputError when an option is out of range or has no effect.
   explicit Schedule(const ScheduleOptions& options);
 
-  // Steps count from 1. During the warm-up: peak step / warm_up. The peak is reached at its last step; without a
-  // warm-up at step 1, as with a warm-up of 1. The floor is reached one step after the run, so that with a floor of 0
-  // no step of the run has rate 0.
+  // Steps count from 1, else Error. During the warm-up: peak step / warm_up. The peak is reached at its last step;
+  // without a warm-up at step 1, as with a warm-up of 1. The floor is reached one step after the run, so that with a
+  // floor of 0 no step of the run has rate 0.
   double operator()(index_t step) const;
 
  private:

@@ -16,8 +16,8 @@ struct TrainingHook {
   std::function<void(std::int64_t step, const StepOutcome& outcome)> run = {};
 };
 
-// Takes steps `first` to `last`, until `enough` says so, which is asked before each; hooks run in their order. The
-// number of the last step that was taken: first - 1 where there was none.
+// Takes steps `first` to `last`, until `enough` says so, which is asked before each; hooks run in their order. Returns
+// the number of the last step that was taken: first - 1 where there was none. Throws what a step or a hook does.
 std::int64_t train(TrainingStep& training, const Schedule& schedule, std::int64_t first, std::int64_t last,
     const std::vector<TrainingHook>& hooks, const std::function<bool()>& enough = {});
 

@@ -62,13 +62,15 @@ class FailedStep : public NotFinite {
 
 class TrainingStep {
  public:
-  // REQUIRES: `precision` and the model outlive this.
+  // REQUIRES: `precision` and the model outlive this. InputError when recorded with SGD or ranks, or `accumulate` is no
+  // multiple of the ranks.
   TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
   ~TrainingStep();
 
   // Step 1, 2, ... NotFinite when its loss or a gradient is not finite, or f16's loss scale is at its least; Error when
-  // it has no target. Nothing but that scale has changed then. A recorded step looks at its gradients alone before it
-  // changes anything, at the loss afterwards.
+  // it has no target. Nothing but that scale has changed then. InputError when a recorded step's batch has other
+  // shapes: the optimiser has counted it then. A recorded step looks at its gradients alone before it changes anything,
+  // at the loss afterwards.
   StepOutcome take(std::int64_t step, double learning_rate);
 
  private:

@@ -23,7 +23,7 @@ template <class T> struct Places {
 
   void find(const T* __restrict table, const T* __restrict position, index_t rows, index_t count) {
     for (index_t j = 0; j < count; ++j) {
-      const Place<C> at(C(position[j]), rows);
+      const PlaceInTable<C> at(C(position[j]), rows);
       below[j] = at.below;
       above[j] = at.above();
       share[j] = at.share;

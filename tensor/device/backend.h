@@ -39,7 +39,7 @@ Backend planned_backend(Device planned);  // counts bytes and computes nothing
 Backend cuda_backend();           // defined in cuda/; empty in a build without CUDA; Error where no GPU can be used
 const DeviceFacts& cuda_facts();  // defined in cuda/; never an Error
 
-// Throw Error when this build has no such device.
+// Throw Error when this build has no such device; runtime_of for the CPU too. launcher_of REQUIRES: not the CPU.
 Allocator& memory_of(Device device);
 DeviceRuntime& runtime_of(Device device);
 IndexLauncher& launcher_of(Device device);

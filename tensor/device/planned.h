@@ -1,5 +1,5 @@
-// What the planned device (tensor/device/planned.cpp) was asked to compute. Moving numbers is not counted, nor is what the
-// tiled executor does, which computes the pairs of attention twice: who wants the operations of a formula asks its
+// What the planned device (tensor/device/planned.cpp) was asked to compute. Moving numbers is not counted, nor is what
+// the tiled executor does, which computes the pairs of attention twice: who wants the operations of a formula asks its
 // composed form.
 #pragma once
 
