@@ -87,13 +87,11 @@ class TrainingStep::Replay {
 
   Adam& optimizer;
 
-  std::vector<Tensor> run(const std::vector<TrainingBatch>& given, double scale, std::int64_t step) {
-    upload(given, step);
+  std::vector<Tensor> run(double scale) {
     raw::copy_into(raw::to_device(Tensor::scalar(scale, seed_.dtype()), device_), seed_);
     return work_.run();
   }
 
- private:
   void upload(const std::vector<TrainingBatch>& given, std::int64_t step) {
     if (inputs_.empty()) {
       inputs_ = given;
@@ -113,6 +111,7 @@ class TrainingStep::Replay {
     }
   }
 
+ private:
   Device device_;
   std::vector<TrainingBatch> inputs_;
   Tensor seed_;
@@ -288,8 +287,9 @@ StepOutcome TrainingStep::run_recorded(Parts& parts, std::int64_t step, double l
   Adam& optimizer = replay_->optimizer;
   std::vector<TrainingBatch> given;
   for (std::int64_t part = parts.begin(); part < parts.end(); ++part) given.push_back(parts.batch(part));
+  replay_->upload(given, step);  // refuses before the optimiser counts the step
   optimizer.prepare_replay(learning_rate, options_.clip, parts.scale() * parts.sum({}).targets);
-  const StepFacts all = parts.sum(replay_->run(given, parts.scale(), step));
+  const StepFacts all = parts.sum(replay_->run(parts.scale()));
   const GradientNorm norm = optimizer.replayed_norm();
   return {all.loss / all.targets, norm.value, all.tokens, !accepted(norm, step), 0};
 }

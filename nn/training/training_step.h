@@ -68,9 +68,8 @@ class TrainingStep {
   ~TrainingStep();
 
   // Step 1, 2, ... NotFinite when its loss or a gradient is not finite, or f16's loss scale is at its least; Error when
-  // it has no target. Nothing but that scale has changed then. InputError when a recorded step's batch has other
-  // shapes: the optimiser has counted it then. A recorded step looks at its gradients alone before it changes anything,
-  // at the loss afterwards.
+  // it has no target. Nothing but that scale has changed then, or after the InputError of a recorded step whose batch has
+  // other shapes. A recorded step looks at its gradients alone before it changes anything, at the loss afterwards.
   StepOutcome take(std::int64_t step, double learning_rate);
 
  private:
