@@ -154,17 +154,18 @@ struct Operand {
     const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
 // x / sqrt(mean(x^2) + epsilon) * weight; weight [c].  (Zhang and Sennrich 2019)
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6, Site at = Site::current());
-// Rotates pairs of x [... t d] by angles [t m] or [... t m], f64 without history, leading axes x's or 1, 2m <= d. Dims
-// from 2m on stay. Pairs (k, k + m), or interleaved (2k, 2k + 1).  (RoPE, Su et al. 2021)
+// Rotates pairs of x [... t d] by angles [... t m], broadcast over leading axes, 2m <= d; dims from 2m on stay. Angles
+// are f64, so that large positions keep their phase, or of x's dtype. Pairs (k, k + m), or interleaved (2k, 2k + 1).
+// (RoPE, Su et al. 2021)
 [[nodiscard]] Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved = false, Site at = Site::current());
 
 // ---- Choices among elements (ops/masked.cpp, ops/dropout.cpp, ops/straight_through.cpp) ----
 // mask ? x : value. mask broadcasts to x.
 [[nodiscard]] Tensor masked(const Tensor& x, const Tensor& mask, double value = 0, Site at = Site::current());
-// Where x [... i j] lies in a larger tensor [... rows columns]: rows [first_row, first_row + i), the first j columns.
-// No rows: x is the whole.
+// Where x [... i j] lies in a larger tensor [... rows columns]: rows [first_row, first_row + i), columns
+// [first_column, first_column + j). No rows: x is the whole.
 struct StripOf {
-  index_t first_row = 0, rows = 0, columns = 0;
+  index_t first_row = 0, rows = 0, columns = 0, first_column = 0;
 };
 // Each element is 0 with probability p, else x / (1 - p). Which are 0 depends on stream and index; backward draws
 // again. A strip drops an element exactly where the whole tensor does. p in [0, 1).  (Srivastava et al. 2014) Error

@@ -8,7 +8,8 @@ namespace whence {
 
 // A mask by causality alone is a fact that kernels go by.
 static bool causal_by_fact(const Sequence& sequence) {
-  return sequence.device.is_gpu() && sequence.causal && !sequence.present.defined() && !sequence.given_mask.defined();
+  return sequence.device.is_gpu() && sequence.causal && sequence.window == 0 && !sequence.present.defined() &&
+         !sequence.given_mask.defined();
 }
 
 // One kernel each way for both.

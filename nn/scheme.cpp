@@ -1,5 +1,7 @@
 #include "nn/scheme.h"
 
+#include <algorithm>
+
 #include "tensor/error.h"
 
 namespace whence {
@@ -31,16 +33,22 @@ bool SchemeSpec::shared() const {
   return !base_.empty() && base_[0].shared();
 }
 
+bool SchemeSpec::takes_part(const SchemeSizes& sizes) const {
+  return !info_->takes_part || info_->takes_part(SchemeArguments(*this, sizes));
+}
+
 std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) const {
   return info_->make(SchemeArguments(*this, sizes));
 }
 
 SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Part part) {
-  std::vector<std::string> names;
+  std::vector<std::string> names;  // empty: not in this layer
   for (const SchemeSpec& spec : specs) {
     if (spec.shared() != (part == Part::shared)) continue;
     schemes_.push_back(spec.make(sizes));
-    names.push_back(spec.info().name);
+    names.push_back(spec.takes_part(sizes) ? spec.part().info().name : "");
+    if (!names.back().empty() && std::ranges::count(names, names.back()) > 1)
+      throw InputError("scheme: ", names.back(), " given twice in layer ", sizes.layer, "; once at most required");
     Stages stages;
     schemes_.back()->join(stages);
     if (part == Part::each_layer && !stages.embeds.empty()) {
@@ -49,7 +57,8 @@ SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& 
           "registration");
     }
   }
-  for (std::size_t k = 0; schemes_.size() > 1 && k < schemes_.size(); ++k) child(names[k], *schemes_[k]);
+  for (std::size_t k = 0; schemes_.size() > 1 && k < schemes_.size(); ++k)
+    if (!names[k].empty()) child(names[k], *schemes_[k]);
 }
 
 std::vector<const PositionalScheme*> SchemeList::all() const {

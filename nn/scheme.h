@@ -28,6 +28,7 @@ class SchemeArguments {
   const SchemeSizes& sizes() const { return sizes_; }
   index_t integer(const std::string& name) const { return static_cast<index_t>(number(name)); }
   double number(const std::string& name) const { return number_in(values_.at(name)); }
+  std::vector<double> numbers(const std::string& name) const { return numbers_in(values_.at(name)); }
   const std::string& word(const std::string& name) const { return values_.at(name); }
   bool yes(const std::string& name) const { return word(name) == "yes"; }
   // An integer, or the training length where it is 0. Throws InputError "SCHEME: no WHAT and a model without a training

@@ -26,12 +26,16 @@ void check_value(const std::string& text, const SchemeOption& option, const std:
     if (std::count(option.choices.begin(), option.choices.end(), value)) return;
     refuse_scheme(text, to_text(option.name, " is '", value, "'", did_you_mean(value, option.choices)));
   }
-  const double number = number_in(value);
-  const bool whole = option.kind != SchemeOption::Kind::integer || number == std::floor(number);
-  if (std::isnan(number) || !whole || number < option.low || number > option.high) {
+  const bool whole = option.kind == SchemeOption::Kind::integer, several = option.kind == SchemeOption::Kind::numbers;
+  const std::vector<double> numbers = numbers_in(value);
+  const bool fit = std::ranges::all_of(
+      numbers, [&](double x) { return x >= option.low && x <= option.high && (!whole || x == std::floor(x)); });
+  if (!fit || (!several && numbers.size() > 1)) {
     refuse_scheme(text, to_text(option.name, " is '", value, "'; ",
-                            option.kind == SchemeOption::Kind::integer ? "a whole number" : "a number", " in [",
-                            option.low, ", ", option.high, "] required"));
+                            whole     ? "a whole number"
+                            : several ? "numbers with a colon between two, each"
+                                      : "a number",
+                            " in [", option.low, ", ", option.high, "] required"));
   }
 }
 
@@ -69,10 +73,10 @@ class Reader {
   void skip_spaces() {
     while (next_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[next_]))) ++next_;
   }
-  // Letters, digits, '_' and '.'; a sign only in front of a number or of its exponent ("-1e+4").
+  // Letters, digits, '_', '.' and ':'; a sign only in front of a number or of its exponent ("-1e+4").
   bool belongs_to_word(std::size_t begin) const {
     const char c = text_[next_];
-    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.') return true;
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || (c == ':' && next_ > begin)) return true;
     if (c != '-' && c != '+') return false;
     if (next_ == begin) return c == '-';
     const bool number = std::isdigit(static_cast<unsigned char>(text_[begin])) || text_[begin] == '-';
@@ -91,6 +95,16 @@ double number_in(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? number : std::nan("");
 }
 
+std::vector<double> numbers_in(const std::string& text) {
+  std::vector<double> numbers;
+  std::size_t begin = 0;
+  for (std::size_t end = 0; end < text.size(); begin = end + 1) {
+    end = std::min(text.find(':', begin), text.size());
+    numbers.push_back(number_in(text.substr(begin, end - begin)));
+  }
+  return numbers;
+}
+
 // The grammar of scheme_grammar.h, top down.
 class SchemeParser {
  public:
@@ -101,8 +115,9 @@ class SchemeParser {
     do {
       SchemeSpec spec = scheme(reader_.word("a scheme's name"), 1);
       for (const SchemeSpec& earlier : specs)
-        if (earlier.info_ == spec.info_)
-          refuse_scheme(text_, to_text(spec.info_->name, " stands in the sum twice; once is what adds a position"));
+        if (earlier.part().info_ == spec.part().info_ && !(earlier.info_->takes_part && spec.info_->takes_part))
+          refuse_scheme(
+              text_, to_text(spec.part().info_->name, " stands in the sum twice; once is what adds a position"));
       specs.push_back(std::move(spec));
     } while (reader_.accept('+'));
     if (!reader_.at_end()) reader_.wrong("'+', '(' or the end");
@@ -119,6 +134,9 @@ class SchemeParser {
                                deepest_scheme, " required"));
     SchemeSpec spec;
     spec.info_ = &scheme_named(name, text_);
+    if (spec.info_->takes_part && depth > 1)
+      refuse_scheme(text_, to_text(name, " inside another scheme given; it is written around that one, as in ", name,
+                               "(shifted(rope, by=1))"));
     bool more = reader_.accept('(') && !reader_.accept(')');
     const bool open = more;
     for (bool first = true; more; first = false, more = reader_.accept(',')) {
@@ -152,6 +170,8 @@ class SchemeParser {
 };
 
 std::vector<SchemeSpec> parse_schemes(const std::string& text) { return SchemeParser(text).sum(); }
+
+const SchemeSpec& SchemeSpec::part() const { return info_->takes_part ? base_[0] : *this; }
 
 std::string SchemeSpec::text() const {
   std::string inside = base_.empty() ? "" : base_[0].text();

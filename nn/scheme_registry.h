@@ -17,11 +17,11 @@ class PositionalScheme;
 class SchemeArguments;
 
 struct SchemeOption {
-  enum class Kind : unsigned char { integer, number, word };
+  enum class Kind : unsigned char { integer, number, numbers, word };
   std::string name;
   Kind kind;
   std::string default_text;          // as the user would write it
-  double low, high;                  // of numbers: both ends allowed
+  double low, high;                  // of a number, or of each of several: both ends allowed
   std::vector<std::string> choices;  // of words
   std::string help;                  // one line, with the unit if there is one
 };
@@ -36,6 +36,10 @@ struct Range {
 }
 [[nodiscard]] inline SchemeOption number(std::string name, double preset, Range range, std::string help) {
   return {std::move(name), SchemeOption::Kind::number, to_text(preset), range.low, range.high, {}, std::move(help)};
+}
+// Several, with a colon between two: "1:1.5:4".
+[[nodiscard]] inline SchemeOption numbers(std::string name, double preset, Range range, std::string help) {
+  return {std::move(name), SchemeOption::Kind::numbers, to_text(preset), range.low, range.high, {}, std::move(help)};
 }
 // The first choice is the default.
 [[nodiscard]] inline SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
@@ -73,6 +77,9 @@ struct SchemeInfo {
   // Whether one instance serves all layers. By default each layer has its own, and a scheme over
   // another does as that one does.
   std::function<bool(const SchemeArguments&)> shared = {};
+  // Of a scheme that only says in which layers the one inside takes part: whether it does in the layer of these sizes. It
+  // stands outermost, and else is what it holds: a sum may have several, and parameters are called by what is inside.
+  std::function<bool(const SchemeArguments&)> takes_part = {};
   // The conformance tests run the bare name and each single option by themselves. They run these texts too:
   // whatever the author worries about.
   std::vector<std::string> variants = {};

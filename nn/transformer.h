@@ -70,7 +70,7 @@ class Block final : public Module {
 };
 
 // Under StrictBroadcast (autograd/recording.h) it runs with 0 axes by itself and with most schemes; rope and kerple
-// need 2, fire and yarn 4, none more.
+// need 2, yarn 3, fire 4, none more.
 class Transformer final : public Module {
  public:
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.

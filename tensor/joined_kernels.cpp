@@ -44,7 +44,7 @@ void JoinedKernels::causal_softmax_by_distance(
 
 void JoinedKernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {
   const Shape pairs{x.size(-2), x.size(-1)};
-  const Tensor seen = raw::causal_mask(pairs[0], pairs[1], first_row, {}, x.device());
+  const Tensor seen = raw::band_mask(pairs[0], pairs[1], {first_row}, {}, x.device());
   softmax(x, raw::expand(raw::reshape(seen, pairs), x.shape()), y);
 }
 void JoinedKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t, const Tensor& dx) {

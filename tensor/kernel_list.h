@@ -77,8 +77,8 @@ virtual void lerp_at_backward(const Tensor& table, const Tensor& position, const
 virtual void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y) WHENCE_KERNEL;
 // The adjoint: dtable[h, n] = the sum of dy over all pairs of that step, rounded once
 virtual void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) WHENCE_KERNEL;
-// mask[b, 0, i, j], bool: whether j <= first_row + i and present[b, 0, 0, j] (may be undefined)
-virtual void causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) WHENCE_KERNEL;
+// mask[b, 0, i, j], bool: whether key j lies in the band of query i and present[b, 0, 0, j] (may be undefined)
+virtual void band_mask(const Band& band, const Tensor& present, const Tensor& mask) WHENCE_KERNEL;
 
 // Rows along their keys (tensor/convolution.h): x [b c i j] -> y [b o i j'], contiguous; bias [o] may be undefined.
 // `adjoint`: the adjoint of the convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels its o.

@@ -12,6 +12,7 @@ struct AdamEntry;
 struct AdamStep;
 struct Convolution;
 struct IndexCheck;
+struct Band;
 struct Steps;
 struct Stream;
 

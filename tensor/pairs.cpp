@@ -57,10 +57,10 @@ Tensor read_by_distance(const Steps& steps, const Tensor& table) {
   return y;
 }
 
-Tensor causal_mask(index_t rows, index_t keys, index_t first_row, const Tensor& present, Device device) {
+Tensor band_mask(index_t rows, index_t keys, const Band& band, const Tensor& present, Device device) {
   const Tensor real = present.defined() ? contiguous(to_device(present, device)) : present;
   const Tensor mask = Tensor::empty({real.defined() ? real.size(0) : 1, 1, rows, keys}, DType::boolean, device);
-  kernels(device).causal_mask(first_row, real, mask);
+  kernels(device).band_mask(band, real, mask);
   return mask;
 }
 

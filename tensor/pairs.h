@@ -23,6 +23,18 @@ struct Steps {
   friend bool operator==(const Steps& a, const Steps& b);
 };
 
+// Query i sees the keys from first_row + i - before to first_row + i + after: all up to its own where it is causal, and
+// none that lies `window` or more away from its own where there is a window.
+struct Band {
+  static constexpr index_t any = index_t(1) << 40;  // farther than runs are long
+  index_t first_row = 0, before = any, after = 0;
+
+  static Band of(index_t first_row, bool causal, index_t window) {
+    const index_t beside = window > 0 ? window - 1 : any;
+    return {first_row, beside, causal ? 0 : beside};
+  }
+};
+
 // Row b of [1|b t], on the CPU
 inline const index_t* row_of(const Tensor& x, index_t b) {
   return x.data<index_t>() + (x.size(0) == 1 ? 0 : b * x.size(1));
@@ -33,9 +45,9 @@ namespace raw {
 // y[b, h, i, j] = table[h, steps of (b, i, j) - lowest]: [h n], any dtype -> [1|b h i j]. REQUIRES: one device
 [[nodiscard]] Tensor read_by_distance(const Steps& steps, const Tensor& table);
 
-// Which keys a query sees, by causality and padding: bool [1|b 1 rows keys] on `device`, true where j <= first_row + i
-// and present[b, 0, 0, j]. present: bool [1|b 1 1 j], or undefined.
-[[nodiscard]] Tensor causal_mask(index_t rows, index_t keys, index_t first_row, const Tensor& present, Device device);
+// Which keys a query sees, by where they lie and by padding: bool [1|b 1 rows keys] on `device`, true for the keys of
+// the band where present[b, 0, 0, j]. present: bool [1|b 1 1 j], or undefined.
+[[nodiscard]] Tensor band_mask(index_t rows, index_t keys, const Band& band, const Tensor& present, Device device);
 
 }  // namespace raw
 }  // namespace whence

@@ -5,8 +5,12 @@
 //   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
 // drop(P) is 0 with probability `dropout`, else P / (1 - dropout). The softmax keeps a running maximum (Milakov and
 // Gimelshein 2018; Dao et al. 2022). A row that sees no key has o = 0. One whose logits are all -inf has NaN, as
-// softmax has. No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs
-// anew, from m and Z.
+// softmax has.
+// Or a stick is broken in place of the softmax (stick-breaking attention), under a causal mask:
+//   P_ij  = beta_ij prod_{j<l<i} (1 - beta_il),  beta_ij = sigmoid(S_ij) where i sees j and j < i
+//   P_ii  = prod_{l<i} (1 - beta_il) where rest_to_self and i sees i, else 0
+// No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew, from m
+// and Z.
 // Each term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient to its own
 // operands. An operand that is undefined leaves its program out.
 //
@@ -21,6 +25,8 @@
 //                        p_ij = sum_{l=j..i} g_il
 //                        scan_ij = (1-w) z_i[floor p'] + w z_i[ceil p'], p' = min(p, n - 1), z [b h i n]
 //                        or slope_h p_ij, slopes [h]
+//
+// A sink [h] is one more logit in every row, of no key and no value: e^{sink_h - m_i} is a part of Z_i.
 #pragma once
 
 #include <array>
@@ -38,6 +44,7 @@ struct TiledFacts : TiledOperands {
   double scale = 1;
   bool causal = true;
   index_t first_row = 0;  // query i is token first_row + i of the keys
+  index_t window = 0;     // query i sees no key that lies so far away or farther; tiles of none are not visited; 0: any
   Tensor present = {};    // bool [b j], contiguous; undefined: no padding. What is present lies together.
   index_t lowest = 0;     // the steps of row 0 of what is read by distance
 
@@ -51,6 +58,7 @@ struct TiledAttention : TiledFacts {
   // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
   double relative_scale = 1, gate_scale = 1, position_scale = 1;
+  bool stick = false, rest_to_self = false;
   Tensor bin_of = {};  // i64 [n]: the bin, below `bins`, of m steps is bin_of[m - lowest]
   index_t bins = 0;
 

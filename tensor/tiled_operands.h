@@ -11,7 +11,7 @@ struct OperandInfo {
   bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
 };
 
-// Up to piece_offsets of tiled_attention.h and of tiled_mix.h, up to position_slopes of the first alone, then of the
+// Up to piece_offsets of tiled_attention.h and of tiled_mix.h, up to sink of the first alone, then of the
 // second alone. position_keys: z_i = position_scale q_i.e. Letters: b batch, h head, i query, j key, d and c dims of
 // keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m as u has them there.
 struct TiledOperands {
@@ -33,6 +33,7 @@ struct TiledOperands {
     position_logits,
     position_keys,
     position_slopes,
+    sink,
     mix_input,
     mix_table,
     mix_output,
@@ -56,6 +57,7 @@ struct TiledOperands {
       {"position_logits", "b h i p", true},
       {"position_keys", "p d", false},
       {"position_slopes", "h", false},
+      {"sink", "h", false},
       {"mix_input", "w x k", false},
       {"mix_table", "e w m", false},
       {"mix_output", "h w k", false},

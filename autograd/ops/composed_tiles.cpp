@@ -32,10 +32,12 @@ struct Pairs {
         query_step(query.defined() ? query : run_from(facts.first_row, queries)),
         key_step(key.defined() ? key : run_from(0, columns)) {}
 
-  // bool [1|b 1 i j]
-  Tensor seen(const Tensor& present) const {
+  // bool [1|b 1 i j]; under a causal mask up to `back` keys in front of the query
+  Tensor seen(const Tensor& present, index_t back = 0) const {
     const Tensor keys = present.defined() ? raw::unsqueeze(raw::unsqueeze(present, 1), 1) : present;
-    return raw::causal_mask(queries, columns, at.causal ? at.first_row : columns, keys, Device::cpu());
+    Band band = Band::of(at.first_row, at.causal, at.window);
+    band.first_row -= back, band.before -= back;
+    return raw::band_mask(queries, columns, band, keys, Device::cpu());
   }
 
   // Each pair's number in rows of which the first is of `lowest` steps, and 0 behind their last: [h n] -> [1|b h i j].
@@ -75,9 +77,28 @@ struct Pairs {
     return of_piece(x[At::piece_slopes]) * a + of_piece(x[At::piece_offsets]);
   }
 
+  // Softmax over what is seen, beside a sink where there is one.
+  Tensor of_logits(const Tensor& logits, const Tensor& sink) const {
+    const Tensor mask = seen(at.present);
+    if (!sink.defined()) return softmax(logits, mask);
+    const Shape column{logits.size(0), logits.size(1), logits.size(2), 1};
+    const Tensor always = Tensor::ones({mask.size(0), 1, mask.size(2), 1}, DType::boolean);
+    const Tensor all = concat_along(3, {logits, expand(reshape(sink, {1, -1, 1, 1}), column)});
+    return slice(softmax(all, concat_along(3, {mask, always})), 3, 0, columns);
+  }
+
+  // Each key breaks its share off what later keys leave of the stick; the rest, where that is wanted, is the row's own.
+  Tensor stick(const Tensor& logits, bool rest_to_self) const {
+    const Tensor before = seen(at.present, 1);
+    const Tensor broken = masked(softplus(logits) * -1.0, before), up_to = reverse_cumulative_sum(broken);
+    const Tensor weights = masked(sigmoid(logits) * exp(up_to - broken), before);
+    if (!rest_to_self) return weights;
+    const Tensor rest = expand(exp(slice(up_to, 3, 0, 1)), logits.shape());
+    return weights + (masked(rest, seen(at.present)) - masked(rest, before));
+  }
+
   // P v, and the weights themselves
-  std::pair<Tensor, Tensor> attend(const Tensor& logits, const Tensor& mask, const Tensor& value) const {
-    Tensor weights = softmax(logits, mask);
+  std::pair<Tensor, Tensor> attend(Tensor weights, const Tensor& value) const {
     if (at.dropout > 0) weights = dropout(weights, at.dropout, at.stream, {at.first_row, at.total_rows, columns});
     return {matmul(weights, value), weights};
   }
@@ -132,7 +153,8 @@ Tensor composed_form(const TiledAttention& at, const Operands& x) {
   if (x[At::column_term].defined()) logits = logits + unsqueeze(x[At::column_term], 2);
   if (x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined())
     logits = logits + scan(at, x, content, seen);
-  const auto [output, weights] = pairs.attend(logits, seen, x[At::value]);
+  const auto [output, weights] = pairs.attend(
+      at.stick ? pairs.stick(logits, at.rest_to_self) : pairs.of_logits(logits, x[At::sink]), x[At::value]);
   if (at.bins == 0) return output;
   const Steps steps{pairs.query_step, pairs.key_step, at.lowest, at.bin_of.numel(), false};
   const Tensor bins = raw::read_by_distance(steps, raw::unsqueeze(at.bin_of, 0));
@@ -162,7 +184,7 @@ Tensor composed_form(const TiledMix& at, const Operands& x) {
       content + convolve_keys(hidden, unsqueeze(x[At::mix_output], 2), Tensor(), at.left, at.right - at.behind);
   if (has_pieces && at.adds_pieces) logits = logits + bias;
   if (x[At::distance_table].defined()) logits = logits + pairs.read(x[At::distance_table], at.lowest);
-  return pairs.attend(logits, seen, x[At::value]).first;
+  return pairs.attend(pairs.of_logits(logits, {}), x[At::value]).first;
 }
 
 }  // namespace whence::tiled

@@ -47,20 +47,20 @@ template <class T> struct Drop {
 };
 
 Numbering numbering(const Shape& x, const StripOf& whole) {
-  const auto& [first, rows, columns] = whole;
+  const auto& [first, rows, columns, first_column] = whole;
   if (rows == 0) return {.count = numel(x)};
   if (x.rank() < 2) fail("dropout", "x is ", x, ", a strip of ", rows, " rows; [... i, j] required");
   const index_t i = x[-2], j = x[-1];
-  if (first < 0 || first + i > rows || j > columns) {
-    fail("dropout", "x is ", x, ", rows [", first, ", ", first + i, ") of [", rows, ",", columns,
-        "]; a strip that lies inside required");
+  if (first < 0 || first + i > rows || first_column < 0 || first_column + j > columns) {
+    fail("dropout", "x is ", x, ", rows [", first, ", ", first + i, "), columns [", first_column, ", ",
+        first_column + j, ") of [", rows, ",", columns, "]; a strip that lies inside required");
   }
   const index_t runs = j == 0 ? 0 : numel(x) / j;
   return {.runs = runs,
       .count = j,
       .stride = rows * columns,
       .step = columns,
-      .offset = first * columns,
+      .offset = first * columns + first_column,
       .rows = {i, runs}};
 }
 
@@ -90,7 +90,7 @@ std::vector<BadInput> refusals() {
               StripOf{}),
       refusal("dropout: x is [2], a strip of 4 rows; [... i, j] required", dropout, draw::zeros(2), 0.5, Stream(),
           StripOf{0, 4, 2}),
-      refusal("dropout: x is [3,2], rows [2, 5) of [4,2]; a strip that lies inside required", dropout,
+      refusal("dropout: x is [3,2], rows [2, 5), columns [0, 2) of [4,2]; a strip that lies inside required", dropout,
           draw::zeros(3, 2), 0.5, Stream(), StripOf{2, 4, 2})};
 }
 

@@ -1,11 +1,13 @@
-// Rotary positions.  (RoPE, Su et al. 2021)    x:[... t d]  angles:[t m] or [b 1 t m], 2m <= d  ->  y:[... t d]
+// Rotary positions.  (RoPE, Su et al. 2021)    x:[... t d]  angles:[t m], [b 1 t m], [b h t m], 2m <= d  ->  y:[... t d]
 //   y_first  = x_first cos a - x_second sin a        half: pairs (k, k + m)    interleaved: pairs (2k, 2k + 1)
 //   y_second = x_first sin a + x_second cos a        dims from 2m on stay
-// A rotation's adjoint is the rotation by -a.
+// A rotation's adjoint is the rotation by -a. The derivative by a is y turned by another 90 degrees:
+//   da       = dy_second y_first - dy_first y_second, summed over the axes that share an angle
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/device/launch.h"
+#include "tensor/math.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tensor/strided_index.h"
@@ -13,13 +15,33 @@
 namespace whence {
 namespace {
 
-// Once per angle, not once per head: in double, then rounded to the type that the rotation is done in.
-template <class C> struct SineTable {
-  const double* angle;
+// Once per angle, not once per head: in the angles' own precision, then rounded to the type that the rotation is done in.
+template <class A, class C> struct SineTable {
+  const A* angle;
   C *cosine, *sine;
   WHENCE_HD void operator()(index_t i) const {
-    cosine[i] = static_cast<C>(::cos(angle[i]));
-    sine[i] = static_cast<C>(::sin(angle[i]));
+    const compute_t<A> a = angle[i];
+    cosine[i] = static_cast<C>(math::cos(a));
+    sine[i] = static_cast<C>(math::sin(a));
+  }
+};
+
+struct Table {
+  Tensor cosine, sine;
+
+  // For x, of which the angles may be few, on the CPU.
+  Table(const Tensor& angles, const Tensor& x)
+      : cosine(Tensor::empty(angles.shape(), compute_dtype(x.dtype()), x.device())), sine(Tensor::like(cosine)) {
+    const Tensor flat = raw::to_device(raw::contiguous(angles), x.device());
+    const auto fill = [&]<class A, class C>(Type<A>, Type<C>) {
+      launch("rotary", x.device(), flat.numel(), SineTable<A, C>{flat.data<A>(), cosine.data<C>(), sine.data<C>()}, 32);
+    };
+    visit_floating("rotary", angles.dtype(), [&]<class A>(Type<A> from) {
+      if constexpr (std::is_same_v<A, double>)
+        visit_floating("rotary", x.dtype(), [&]<class T>(Type<T>) { fill(from, Type<compute_t<T>>{}); });
+      else
+        fill(from, Type<compute_t<A>>{});
+    });
   }
 };
 
@@ -73,7 +95,31 @@ template <class T> struct RotatePair {
   }
 };
 
-// The op proper takes the table, so that backward has it without a sine.
+// Pairs of x [... t d], turned by the angles of a table [... t m].
+Tensor turned(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved, bool inverse) {
+  const Tensor from = raw::contiguous(x), y = Tensor::like(x);
+  const index_t pairs = cosine.size(-1), width = x.size(-1);
+  const Shape rows = x.shape().leading(-1);
+  Shape per_row = rows;
+  per_row.push_back(pairs);
+  const Strides stride = raw::expand(cosine, per_row).strides();
+  const Pairing at{{rows, {stride}}, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
+  visit_floating("rotary", x.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    if (x.device().is_cpu()) {
+      launch("rotary", x.device(), numel(rows),
+          RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse}, width);
+    } else {
+      const index_t count = numel(rows) * (width - pairs);
+      launch("rotary", x.device(), count,
+          RotatePair<T>{
+              from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, {width - pairs, count}, inverse});
+    }
+  });
+  return y;
+}
+
+// By constant angles: the op takes the table, so that backward has it without a sine.
 struct Rotary {
   static constexpr const char* name = "rotary";
   bool interleaved, inverse = false;
@@ -84,26 +130,7 @@ struct Rotary {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& cosine, const Tensor& sine) const {
     saved.cosine = cosine;
     saved.sine = sine;
-    const Tensor from = raw::contiguous(x), y = Tensor::like(x);
-    const index_t pairs = cosine.size(-1), width = x.size(-1);
-    const Shape rows = x.shape().leading(-1);
-    Shape per_row = rows;
-    per_row.push_back(pairs);
-    const Strides stride = raw::expand(cosine, per_row).strides();
-    const Pairing at{{rows, {stride}}, pairs, width, interleaved ? 2 : 1, interleaved ? 1 : pairs};
-    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
-      using C = compute_t<T>;
-      if (x.device().is_cpu()) {
-        launch(name, x.device(), numel(rows),
-            RotateRow<T>{from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, inverse}, width);
-      } else {
-        const index_t count = numel(rows) * (width - pairs);
-        launch(name, x.device(), count,
-            RotatePair<T>{
-                from.data<T>(), cosine.data<C>(), sine.data<C>(), y.data<T>(), at, {width - pairs, count}, inverse});
-      }
-    });
-    return y;
+    return turned(x, cosine, sine, interleaved, inverse);
   }
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3>) const {
     return {apply(Rotary{interleaved, !inverse}, Site::current(), dy, saved.cosine.get(), saved.sine.get()), Tensor(),
@@ -111,11 +138,54 @@ struct Rotary {
   }
 };
 
+// By angles that have a gradient.
+struct RotaryByAngles {
+  static constexpr const char* name = Rotary::name;
+  bool interleaved, inverse = false;
+  struct Saved {
+    SavedTensor y, angles, cosine, sine;
+  };
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& angles) const {
+    const Table table(angles, x);
+    const Tensor y = turned(x, table.cosine, table.sine, interleaved, inverse);
+    saved.y.output(y);
+    saved.angles = angles;
+    saved.cosine = table.cosine;
+    saved.sine = table.sine;
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+    const Tensor angles = saved.angles.get();
+    Grads<2> gradients;
+    if (needs[0] && recording())
+      gradients[0] = apply(RotaryByAngles{interleaved, !inverse}, Site::current(), dy, angles);
+    else if (needs[0])
+      gradients[0] = turned(dy, saved.cosine.get(), saved.sine.get(), interleaved, !inverse);
+    if (needs[1]) {
+      const Tensor y = saved.y.get();
+      const index_t pairs = angles.size(-1);
+      const Tensor turning =
+          sum_to(half(dy, 1, pairs) * half(y, 0, pairs) - half(dy, 0, pairs) * half(y, 1, pairs), angles.shape());
+      gradients[1] = cast(inverse ? -turning : turning, angles.dtype());
+    }
+    return gradients;
+  }
+  // The first or second dims of all pairs, in the type that sums are made in.
+  Tensor half(const Tensor& x, index_t which, index_t pairs) const {
+    return cast(interleaved ? slice(x, -1, which, 2 * pairs, 2) : slice(x, -1, which * pairs, (which + 1) * pairs),
+        compute_dtype(x.dtype()));
+  }
+};
+
 void check(const Tensor& x, const Tensor& angles) {
   raw::require_floating(Rotary::name, "x", x);
-  if (angles.dtype() != DType::f64)
-    fail(Rotary::name, "angles are ", angles.dtype(), "; f64 required: large positions lose their phase");
-  if (tracked(angles)) fail(Rotary::name, "angles with history given; rotary has no gradient for them; detach them");
+  raw::require_floating(Rotary::name, "angles", angles);
+  const DType wide = compute_dtype(angles.dtype());
+  if (wide != DType::f64 && wide != DType::dual && wide != compute_dtype(x.dtype()))
+    fail(Rotary::name, "x is ", x.dtype(), ", angles are ", angles.dtype(), "; angles of f64 or of x's dtype required");
+  if (tracked(angles) && angles.device() != x.device())
+    fail(Rotary::name, "x and angles with history on different devices given; one device required");
   bool agree = x.rank() >= 2 && angles.rank() >= 2 && angles.rank() <= x.rank() && 2 * angles.size(-1) <= x.size(-1) &&
                angles.size(-2) == x.size(-2);
   for (int axis = -3; agree && axis >= -angles.rank(); --axis)
@@ -126,11 +196,26 @@ void check(const Tensor& x, const Tensor& angles) {
   }
 }
 
-// Angles are no input of the check: they have no gradient.
-Tensor angles_of(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stream(1, "angles"), DType::f64); }
+Tensor constant_angles(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stream(1, "angles"), DType::f64); }
 
 Tensor rotated(const Tensor& x, const Shape& angles, bool interleaved, Site at) {
-  return rotary(x, angles_of(angles), interleaved, at);
+  return rotary(x, constant_angles(angles), interleaved, at);
+}
+
+std::vector<CheckedSample> samples() {
+  auto all = drawn<Shape, bool>(
+      rotated, {{"halves", {2, 3, 5, 4}, {Shape{5, 2}, false}}, {"interleaved", {2, 3, 5, 4}, {Shape{5, 2}, true}},
+                   {"angles per sequence, some dims stay", {2, 3, 4, 7}, {Shape{2, 1, 4, 2}, false}},
+                   {"no rows", {0, 4}, {Shape{0, 2}, true}}})();
+  const auto learned = [&](const char* called, const Shape& x, const Shape& angles, bool interleaved) {
+    all.push_back({called, false, {draw::normal(x), draw::uniform(angles, -9, 9)},
+        [=](const std::vector<Tensor>& in) { return rotary(in[0], in[1], interleaved); }});
+  };
+  learned("learned angles", {2, 3, 5, 4}, {5, 2}, false);
+  learned("learned angles of each sequence, interleaved, some dims stay", {2, 3, 4, 7}, {2, 1, 4, 2}, true);
+  learned("learned angles of each head", {2, 3, 4, 6}, {2, 3, 4, 3}, false);
+  learned("learned angles of each head, shared by sequences", {2, 3, 4, 5}, {1, 3, 4, 2}, true);
+  return all;
 }
 
 std::vector<BadInput> bad_inputs() {
@@ -138,39 +223,26 @@ std::vector<BadInput> bad_inputs() {
       refusal("rotary: x is [3,4], angles are [3,3]; x [... t d] and angles [t m] or [... t m] with 2m <= d required, "
               "leading axes equal or 1",
           rotary, draw::zeros(3, 4), Tensor::zeros({3, 3}, DType::f64), false),
-      refusal("rotary: angles are f32; f64 required: large positions lose their phase", rotary, draw::zeros(3, 4),
-          draw::zeros(3, 2), false)};
+      refusal("rotary: x is f64, angles are f32; angles of f64 or of x's dtype required", rotary,
+          Tensor::zeros({3, 4}, DType::f64), draw::zeros(3, 2), false)};
 }
 
 // The first sample.
 Tensor reference(const std::vector<Tensor>& in) {
-  const Tensor a = angles_of({5, 2}), first = slice(in[0], -1, 0, 2), second = slice(in[0], -1, 2, 4);
+  const Tensor a = constant_angles({5, 2}), first = slice(in[0], -1, 0, 2), second = slice(in[0], -1, 2, 4);
   return concat_along(-1, {first * cos(a) - second * sin(a), first * sin(a) + second * cos(a)});
 }
 
-const CheckedEntry checked({Rotary::name, false,
-    drawn<Shape, bool>(
-        rotated, {{"halves", {2, 3, 5, 4}, {Shape{5, 2}, false}}, {"interleaved", {2, 3, 5, 4}, {Shape{5, 2}, true}},
-                     {"angles per sequence, some dims stay", {2, 3, 4, 7}, {Shape{2, 1, 4, 2}, false}},
-                     {"no rows", {0, 4}, {Shape{0, 2}, true}}}),
-    bad_inputs, reference});
+const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference});
 
 }  // namespace
 
 Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved, Site at) {
   const CallSite place(at);
   check(x, angles);
-  const Tensor flat =
-      raw::to_device(raw::contiguous(angles), x.device());  // few numbers, wherever they were worked out
-  Tensor cosine, sine;
-  visit_floating(Rotary::name, x.dtype(), [&]<class T>(Type<T>) {
-    using C = compute_t<T>;
-    cosine = Tensor::empty(angles.shape(), dtype_of<C>, x.device()),
-    sine = Tensor::empty(angles.shape(), dtype_of<C>, x.device());
-    launch(Rotary::name, x.device(), flat.numel(), SineTable<C>{flat.data<double>(), cosine.data<C>(), sine.data<C>()},
-        32);
-  });
-  return apply(Rotary{interleaved}, at, x, cosine, sine);
+  if (tracked(angles) || angles.dtype() == DType::dual) return apply(RotaryByAngles{interleaved}, at, x, angles);
+  const Table table(angles, x);
+  return apply(Rotary{interleaved}, at, x, table.cosine, table.sine);
 }
 
 }  // namespace whence

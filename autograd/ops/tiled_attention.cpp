@@ -48,6 +48,13 @@ std::vector<Case<At>> cases() {
   list.push_back(of<At>("not causal, two tiles of keys", 1, 1, 3, 70, 2));
   list.back().at.causal = false, list.back().at.first_row = 0;
   list.push_back(of<At>("two blocks of queries", 1, 1, 67, 67, 2));
+  list.push_back(of<At>("a window, two tiles of keys outside", 1, 2, 3, 140, 1));
+  list.back().at.window = 5;
+  list.push_back(of<At>("a window on both sides, two blocks of queries", 1, 1, 67, 67, 1));
+  list.back().at.causal = false, list.back().at.window = 3;
+  list.push_back(of<At>("a window, padding", 2, 1, 6, 6, 3));
+  list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
+  list.back().at.window = 2;
   list.push_back(of<At>("padding", 2, 1, 6, 6, 3));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
   list.push_back(of<At>("dropout", 1, 2, 6, 6, 3));
@@ -74,13 +81,23 @@ std::vector<Case<At>> cases() {
   list.push_back(with(of<At>("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));
   list.back().at.position_scale = 0.8;
   list.push_back(with(of<At>("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));
+  list.push_back(with(of<At>("row scan in a window", 1, 2, 9, 20, 2), At::position_logits, draw::normal({1, 2, 9, 5})));
+  list.back().at.window = 3;
   list.push_back(with(of<At>("row scan by slopes", 1, 2, 6, 6, 3), At::position_slopes, draw::normal({2})));
   list.push_back(
       with(with(with(of<At>("row scan, other gates", 1, 2, 6, 6, 3), At::gate_query, draw::normal({1, 2, 6, 3})),
                At::gate_key, draw::normal({1, 2, 6, 3})),
           At::position_logits, draw::normal({1, 2, 6, 4})));
   list.back().at.gate_scale = 0.5;
+  list.push_back(with(of<At>("sink", 2, 2, 6, 6, 3), At::sink, draw::normal({2})));
+  list.push_back(with(with(of<At>("sink beside gates", 1, 2, 5, 7, 3), At::position_slopes, draw::normal({2})),
+      At::sink, draw::normal({2})));
+  for (const bool rest_to_self : {false, true}) {
+    list.push_back(of<At>(rest_to_self ? "stick, its rest to the row's own value" : "stick", 2, 2, 6, 6, 3));
+    list.back().at.stick = true, list.back().at.rest_to_self = rest_to_self;
+  }
   list.push_back(of<At>("bins", 1, 2, 6, 6, 3));
+  list.back().at.window = 4;
   list.back().at.bins = 3, list.back().at.bin_of = Tensor::of({2, 1, 1, 0, 0, 0}, {6}, DType::i64);
   return list;
 }
@@ -140,6 +157,13 @@ std::string tiled_refusal(const At& at, const At::Operands& x) {
   }
   if (x[At::relative_query].defined() && at.query_step.defined())
     return "relative_query with steps given; distances first_row + i - j required";
+  if (x[At::column_term].defined() && x[At::sink].defined())  // columns are known up to a number of each row
+    return "column_term given beside a sink, to which a row's own number matters; one of them required";
+  if (at.stick && !at.causal) return "a stick to break without a causal mask given; causal required";
+  for (std::size_t k = At::value + 1; k < x.size(); ++k)
+    if (at.stick && x[k].defined())
+      return to_text(At::info[k].name, " given with a stick to break; the scores alone required");
+  if (at.stick && at.bins > 0) return "bins given with a stick to break; the scores alone required";
   return {};
 }
 

@@ -32,6 +32,9 @@ void check_all(const At& at, const At::Operands& x) {
   if (at.left + at.right != kernel - 1 || at.right > at.left)
     fail(Mix::name, kernel, " taps with ", at.left, " on the left and ", at.right,
         " on the right given; kernel - 1 together, and no more on the right than on the left, required");
+  if (at.window > 0 && kernel > 1)
+    fail(
+        Mix::name, kernel, " taps in a window given; one tap required: what is read beside it differs from row to row");
 }
 
 // ---- samples ----
@@ -47,6 +50,8 @@ Case<At> with_mix(Case<At> c, index_t width, index_t kernel, index_t right, inde
 std::vector<Case<At>> cases() {
   std::vector<Case<At>> list;
   list.push_back(with_mix(of<At>("one tap", 2, 3, 5, 5, 2), 4, 1, 0, 3, 5));
+  list.push_back(with_mix(of<At>("one tap, a window", 1, 2, 22, 22, 2), 3, 1, 0, 2, 22));
+  list.back().at.window = 3;
   list.push_back(with_mix(of<At>("3 taps", 1, 2, 7, 7, 2), 3, 3, 1, 2, 7));
   list.back().at.behind = 1;
   list.push_back(with(

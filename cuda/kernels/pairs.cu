@@ -70,18 +70,21 @@ template <class T> struct SumByDistance {
 };
 
 // A block for each row.
-// Per pair: 1 byte written (`present` is in a cache), 2 comparisons: memory; with `present` its reads, byte by byte.
-template <int pack> struct CausalMask {
-  static constexpr const char* name = "causal_mask";
+// Per pair: 1 byte written (`present` is in a cache), 3 comparisons: memory; with `present` its reads, byte by byte.
+template <int pack> struct BandMask {
+  static constexpr const char* name = "band_mask";
   static constexpr int threads = pair_threads;
   Global<const bool> present;  // null: all
   Global<bool> mask;
-  index_t rows, keys, first_row;
+  index_t rows, keys;
+  Band band;
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t row = t.block(), b = row / rows, seen = first_row + row - b * rows + 1;
+    const index_t row = t.block(), b = row / rows, own = band.first_row + row - b * rows;
+    const index_t first = own - band.before, last = own + band.after;
     for (index_t j = static_cast<index_t>(t.index()) * pack; j < keys; j += threads * pack) {
       Pack<bool, pack> allowed;
-      for (int k = 0; k < pack; ++k) allowed.of[k] = j + k < seen && (!present || present[b * keys + j + k]);
+      for (int k = 0; k < pack; ++k)
+        allowed.of[k] = j + k >= first && j + k <= last && (!present || present[b * keys + j + k]);
       store_pack<pack>(mask, row * keys + j, allowed);
     }
   }
@@ -138,11 +141,11 @@ void CudaKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Te
   });
 }
 
-void CudaKernels::causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) {
+void CudaKernels::band_mask(const Band& band, const Tensor& present, const Tensor& mask) {
   if (mask.numel() == 0) return;
   const index_t rows = mask.size(2), keys = mask.size(3);
   const auto run = [&]<int pack>(std::integral_constant<int, pack>) {
-    launch_kernel(CausalMask<pack>{global<const bool>(present), global<bool>(mask), rows, keys, first_row},
+    launch_kernel(BandMask<pack>{global<const bool>(present), global<bool>(mask), rows, keys, band},
         {.blocks = mask.numel() / keys});
   };
   if (keys % 16 == 0 && begins_with_pack(mask, 16))

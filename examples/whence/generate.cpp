@@ -63,7 +63,7 @@ void declare_options(CommandLine& line, Options& options) {
 index_t own_context(const TransformerOptions& model) {
   index_t longest = Claims::any_length;
   for (const SchemeSpec& spec : parse_schemes(model.scheme))
-    longest = std::min(longest, spec.make({model.dim, model.heads, model.length})->claims().longest);
+    longest = std::min(longest, spec.part().make({model.dim, model.heads, model.length})->claims().longest);
   return longest == Claims::any_length ? 0 : std::min(longest, model.length);
 }
 

@@ -1,5 +1,7 @@
 #include "nn/attention/attention.h"
 
+#include <algorithm>
+
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
 #include "nn/fused.h"
@@ -33,6 +35,19 @@ Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, ind
   const index_t end = filled + added.size(axis);
   raw::copy_into(added.detach(), slice(buffer, axis, filled, end));
   return slice(buffer, axis, 0, end);
+}
+
+bool rows_stand_alone(const Stages& stages) {
+  return std::ranges::all_of(stages.schemes, [](const PositionalScheme* scheme) { return scheme->claims().row_local; });
+}
+
+// The same tokens, with all of their rows as queries.
+Sequence with_all_rows(Sequence sequence) {
+  sequence.rows = sequence.keys;
+  sequence.first_row = 0;
+  sequence.positions.query = sequence.positions.key;
+  sequence.keep_apart();  // the masks of the last rows are those of other layers
+  return sequence;
 }
 
 }  // namespace
@@ -81,11 +96,18 @@ Tensor Attention::operator()(
     inputs.key = append(cache->key, inputs.key, 2, cache->filled, capacity);
     inputs.value = append(cache->value, inputs.value, 2, cache->filled, capacity);
     cache->filled += x.size(1);
+    if (!rows_stand_alone(stages_)) {  // earlier rows are computed again, for the new ones to read
+      const Tensor query = query_(inputs.x);
+      inputs.query = permute(reshape(query, {query.size(0), query.size(1), options_.heads, -1}), {0, 2, 1, 3});
+      inputs.sequence = with_all_rows(sequence);
+    }
   }
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
-  const Tensor mixed = probe("output", executor_for(executor_, inputs, stages_).attend(inputs, stages_));  // [b h t d]
-  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());                                  // [b t c]
+  Tensor mixed = executor_for(executor_, inputs, stages_).attend(inputs, stages_);  // [b h t d]
+  if (mixed.size(2) > x.size(1)) mixed = slice(mixed, 2, mixed.size(2) - x.size(1), mixed.size(2));
+  mixed = probe("output", mixed);
+  const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
   return dropout_(output_(merged), pass);
 }
 

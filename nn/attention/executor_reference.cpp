@@ -60,6 +60,7 @@ Tensor pattern_of(const Tensor& logits, const AttendContext& context, const Stag
 AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) {
   AttendContext context;
   static_cast<Sequence&>(context) = inputs.sequence.on(inputs.query.device());
+  context.window = Stages::narrower(context.window, stages.window);
   context.x = inputs.x;
   context.query = context.unrotated_query = probe("q", inputs.query);
   context.key = probe("k", inputs.key);

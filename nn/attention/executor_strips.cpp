@@ -37,17 +37,19 @@ Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
   return x.defined() && x.rank() + axis >= 0 && x.size(axis) > 1 ? slice(x, axis, begin, end) : x;
 }
 
-// The keys that come first: under a causal mask a block needs none behind its last row, as in decoding.
-void leave_keys(AttendContext& context, index_t count) {
-  const index_t left_out = context.key.size(2) - count;
+// The keys [first, end): under a causal mask a block needs none behind its last row, as in decoding, and none that lie
+// before the window of its first one.
+void leave_keys(AttendContext& context, index_t first, index_t end) {
+  const index_t left_out = context.key.size(2) - end;
   context.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - context.keys_behind);
-  context.key = slice(context.key, 2, 0, count);  // [b h count d]
-  context.value = slice(context.value, 2, 0, count);
-  if (context.x.defined()) context.x = slice(context.x, 1, 0, count);
-  context.keys = count;
-  context.given_mask = part(context.given_mask, -1, 0, count);
-  context.present = part(context.present, -1, 0, count);
-  context.positions.key = slice(context.positions.key, -1, 0, count);
+  context.key = slice(context.key, 2, first, end);  // [b h keys d]
+  context.value = slice(context.value, 2, first, end);
+  if (context.x.defined()) context.x = slice(context.x, 1, first, end);
+  context.keys = end - first;
+  context.given_mask = part(context.given_mask, -1, first, end);
+  context.present = part(context.present, -1, first, end);
+  context.positions.key = slice(context.positions.key, -1, first, end);
+  context.first_row -= first;
 }
 
 AttendContext queries_of(const AttendContext& context, index_t begin, index_t end) {
@@ -84,6 +86,11 @@ bool earlier_keys_suffice(const AttendContext& all, const Stages& stages) {
   });
 }
 
+// What makes scores, or maps them, may read what lies before the window.
+bool window_suffices(const AttendContext& all, const Stages& stages) {
+  return all.window > 0 && stages.scores.empty() && stages.maps.empty() && earlier_keys_suffice(all, stages);
+}
+
 class StripsExecutor final : public Executor {
  public:
   explicit StripsExecutor(index_t rows_per_block) : rows_per_block_(rows_per_block) {}  // 0: by size
@@ -101,11 +108,14 @@ class StripsExecutor final : public Executor {
     std::vector<Tensor> outputs;
     for (index_t begin = 0; begin < rows; begin += block) {
       AttendContext context = rows_of(all, stages, begin, std::min(begin + block, rows));
+      if (window_suffices(all, stages))
+        leave_keys(context, std::max<index_t>(context.first_row + 1 - all.window, 0), context.keys);
       const Operands operands(context, stages);
       // The function outlives this call: it must not keep the history of what it gets as operands.
       context.query = context.unrotated_query = context.key = context.value = Tensor();
       if (context.x.defined()) context.x = context.x.detach();
-      const StripOf whole{context.first_row, all.first_row + rows, all.key.size(2)};
+      const index_t first_row = all.first_row + begin;
+      const StripOf whole{first_row, all.first_row + rows, all.key.size(2), first_row - context.first_row};
       const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
         AttendContext now = context;
         now.keep_apart();  // masks of all blocks together would be those of all pairs
@@ -126,7 +136,7 @@ class StripsExecutor final : public Executor {
 AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end) {
   AttendContext context = queries_of(all, begin, end);
   if (earlier_keys_suffice(all, stages))
-    leave_keys(context, std::min(context.first_row + context.query.size(2), context.key.size(2)));
+    leave_keys(context, 0, std::min(context.first_row + end - begin, context.key.size(2)));
   return context;
 }
 

@@ -54,9 +54,10 @@ Tensor both(const Tensor& a, const Tensor& b) {
   return result;
 }
 
-// By causality and padding alone; undefined where neither hides anything.
+// By causality, window and padding alone; undefined where none of them hides anything.
 Tensor hidden_by_facts(const Visibility& of, Device device) {
-  if (of.causal) return raw::causal_mask(of.rows, of.keys, of.first_row, of.present, device);
+  if (of.causal || of.window > 0)
+    return raw::band_mask(of.rows, of.keys, Band::of(of.first_row, of.causal, of.window), of.present, device);
   return of.present.defined() ? raw::to_device(of.present, device) : of.present;
 }
 
@@ -113,8 +114,8 @@ struct KeptOfSequence {
 
 bool operator==(const Visibility& a, const Visibility& b) {
   return a.rows == b.rows && a.keys == b.keys && a.causal == b.causal && a.first_row == b.first_row &&
-         a.present.identity() == b.present.identity() && a.given_mask.identity() == b.given_mask.identity() &&
-         a.device == b.device;
+         a.window == b.window && a.present.identity() == b.present.identity() &&
+         a.given_mask.identity() == b.given_mask.identity() && a.device == b.device;
 }
 
 Sequence::Sequence() { keep_apart(); }
@@ -167,7 +168,7 @@ Sequence Sequence::on(Device where) const {
 }
 
 Tensor Sequence::mask() const {
-  if (!causal && !present.defined() && !given_mask.defined()) return {};
+  if (!causal && window == 0 && !present.defined() && !given_mask.defined()) return {};
   return kept->masks.get(*this, [&] { return mask_of(*this); });
 }
 

@@ -32,6 +32,7 @@ struct Visibility {
   index_t rows = 0, keys = 0;  // how many queries and keys there are
   bool causal = true;          // query i sees keys up to first_row + i
   index_t first_row = 0;       // query i is token first_row + i of the keys
+  index_t window = 0;          // a query sees no key that lies this far away from its own, or farther; 0: any distance
   Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which no query sees; undefined: nowhere
   // bool, broadcasts to [b h i j]: false where query i must not see key j, causality and padding apart; undefined:
   // nowhere

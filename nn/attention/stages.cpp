@@ -45,6 +45,7 @@ void Stages::enter_moved(const Stages& inner, const MovesPositions& mover) {
     }
   };
   for_each_stage(enter_one, *this, inner);
+  see_within(inner.window);
 }
 
 Stages Stages::of(const std::vector<const PositionalScheme*>& schemes) {

@@ -1,6 +1,7 @@
 // The schemes of one attention, sorted into the stages that they take part in (nn/attention/position.h).
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -54,11 +55,15 @@ struct Stages {
   std::vector<StageOf<MixesValues>> mixes;
   std::vector<StageOf<MapsOutput>> outputs;
   std::vector<StageOf<RunsInTiles>> tiled;  // all of stages 4 to 8 over again, as tile programs
+  index_t window = 0;                       // Visibility::window, by the narrowest of the schemes that say one; 0: none
 
   // All of these. Throws InputError when two of them do not go together.
   static Stages of(const std::vector<const PositionalScheme*>& schemes);
   void enter(const PositionalScheme& scheme);  // by the interfaces that the scheme's class inherits
   void enter_moved(const Stages& inner, const MovesPositions& mover);  // all of `inner`, at moved positions
+  void see_within(index_t keys) { window = narrower(window, keys); }   // REQUIRES: keys >= 0; 0: any
+
+  static index_t narrower(index_t a, index_t b) { return a == 0 || b == 0 ? a + b : std::min(a, b); }
 };
 
 }  // namespace whence

@@ -21,6 +21,7 @@ TileTerms::TileTerms(const AttendContext& context) {
   operands[TiledAttention::key] = context.key;
   operands[TiledAttention::value] = context.value;
   facts.scale = context.scale, facts.causal = context.causal, facts.first_row = context.first_row;
+  facts.window = context.window;
   facts.present = present_by_batch(context);
   facts.total_rows = context.first_row + context.query.size(2);
 }
@@ -46,9 +47,13 @@ bool TileTerms::add_by_distance(const Distances& distances, const Tensor& table)
   return true;
 }
 
+bool TileTerms::as_wide_as_queries(const Tensor& query) const {
+  return query.size(-1) == operands[TiledAttention::query].size(-1);
+}
+
 bool TileTerms::add_by_row_and_distance(
     const Distances& distances, const Tensor& query, const Tensor& keys, double scale) {
-  if (has(TiledAttention::relative_query) || !read_steps(distances)) return false;
+  if (has(TiledAttention::relative_query) || !as_wide_as_queries(query) || !read_steps(distances)) return false;
   operands[TiledAttention::relative_query] = query, operands[TiledAttention::relative_keys] = keys;
   facts.relative_scale = scale;
   return true;
@@ -73,6 +78,7 @@ bool TileTerms::add_gates(const Tensor& query, const Tensor& key, double scale) 
   for (const auto other :
       {TiledAttention::position_logits, TiledAttention::position_keys, TiledAttention::position_slopes})
     if (has(other)) return false;
+  if (query.defined() && !as_wide_as_queries(query)) return false;
   operands[TiledAttention::gate_query] = query, operands[TiledAttention::gate_key] = key;
   facts.gate_scale = scale;
   return true;
@@ -84,12 +90,25 @@ bool TileTerms::add_bins(const Distances& distances, const Tensor& bins, const T
   return true;
 }
 
+void TileTerms::scale_queries(const Tensor& factor) {
+  operands[TiledAttention::query] = operands[TiledAttention::query] * factor;
+  scaled_ = true;
+}
+
+bool TileTerms::adds_to_scores() const {
+  for (std::size_t k = TiledAttention::value + 1; k < TiledAttention::sink; ++k)
+    if (operands[k].defined()) return true;
+  return mix.has_value();
+}
+
 std::optional<TiledResult> TileTerms::run(const std::optional<PatternDropout>& dropout) {
+  if (scaled_ && adds_to_scores()) return std::nullopt;
   if (dropout) facts.dropout = dropout->probability, facts.stream = dropout->stream;
   if (!mix)
     return tiled_refusal(facts, operands).empty() ? std::optional(tiled_attention(facts, operands)) : std::nullopt;
-  // A mix reads distances in a row.
-  if (facts.query_step.defined() || facts.bins > 0 || has_more_than_pieces()) return std::nullopt;
+  // A mix reads distances in a row. Where it reads neighbours, those outside of the window are others for each row.
+  const bool cut = facts.window > 0 && mix->left + mix->right > 0;
+  if (cut || facts.query_step.defined() || facts.bins > 0 || facts.stick || has_more_than_pieces()) return std::nullopt;
   static_cast<TiledFacts&>(*mix) = facts;
   return TiledResult{tiled_mix(*mix, operands), {}};
 }

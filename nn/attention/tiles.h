@@ -22,6 +22,7 @@ struct TileTerms {
   Tensor& operator[](TiledAttention::Operand which) { return operands[which]; }
   bool has(TiledAttention::Operand which) const { return operands[which].defined(); }
   bool has_more_than_pieces() const;  // an operand that a mix does not know
+  bool adds_to_scores() const;
   // What all that is read by distance reads; nothing: nothing is.
   const std::optional<Distances>& distances() const { return distances_; }
   // Reads these steps from now on. False where others are read already.
@@ -42,11 +43,17 @@ struct TileTerms {
   [[nodiscard]] bool add_gates(const Tensor& query, const Tensor& key, double scale);
   // bins[m]: which of `count` the distance of m steps belongs to, i64 [n]; values [count d]
   [[nodiscard]] bool add_bins(const Distances& distances, const Tensor& bins, const Tensor& values);
+  // All logits of a query times a number of its own, [b h i 1]. Where something is added to the scores no program does it.
+  void scale_queries(const Tensor& factor);
   // Nothing where what was added is no program's, or not something that programs do together.
   [[nodiscard]] std::optional<TiledResult> run(const std::optional<PatternDropout>& dropout);
 
  private:
+  // The programs read all queries of one width; a rotation may have made those of the scores wider.
+  bool as_wide_as_queries(const Tensor& query) const;
+
   std::optional<Distances> distances_;
+  bool scaled_ = false;
 };
 
 // A scheme that runs in tiles too: what its stages make of all pairs, by programs. `context` has queries and keys,

@@ -16,12 +16,13 @@ Adaptive::Adaptive(const char* name, std::unique_ptr<PositionalScheme> base) : b
                            : !inner_.patterns.empty()   ? "stands for the softmax"
                            : !inner_.mixes.empty()      ? "adds to the values"
                            : !inner_.outputs.empty()    ? "maps the output"
+                           : inner_.window > 0          ? "hides what lies far away"
                                                         : nullptr;
   if (!does) return;
   throw InputError(name, ": the scheme inside ", does,
       "; one that only rotates or biases is required (none, rope, alibi, ...); write the other "
       "one as a sum, as in absolute + ",
-      name, "(none)");
+      name, "(none), or around, as in window(", name, "(none))");
 }
 
 void Adaptive::join(Stages& stages) const {

@@ -2,6 +2,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/positional/rotation.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -61,9 +62,19 @@ PositionQuery::PositionQuery(const SchemeArguments& arguments)
     : scaled(arguments.word("z_scale") == "head"), rotated(arguments.word("z_from") == "rotated") {}
 
 void PositionQuery::check_company(const char* scheme, const Stages& stages) const {
-  if (!rotated || !stages.rotates.empty()) return;
-  throw InputError(
-      scheme, ": z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
+  if (!rotated) return;
+  if (stages.rotates.empty()) {
+    throw InputError(
+        scheme, ": z_from=rotated given without a scheme that rotates; it has no effect; add rope, or leave it out");
+  }
+  for (const auto& stage : stages.rotates) {
+    if (dynamic_cast<const DoublesDims*>(stage.scheme)) {
+      throw InputError(scheme,
+          ": z_from=rotated given beside a scheme that doubles the query's dims; positions are vectors of a head's "
+          "dims; "
+          "leave it out");
+    }
+  }
 }
 
 }  // namespace whence

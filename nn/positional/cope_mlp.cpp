@@ -62,28 +62,21 @@ class CopeMLP final : public Contextual {
   Linear hidden_, output_;  // w1 [n 1], b1 [n]; W2 [d n], b2 [d], or [h n], [h]
 };
 
-// In a model whose first layer alone has positions, the others have none.
-std::unique_ptr<PositionalScheme> make(const SchemeArguments& arguments) {
-  const bool here = arguments.word("layers") == "all" || arguments.sizes().layer == 0;
-  return here ? make_scheme<CopeMLP>(arguments) : parse_schemes("none")[0].make(arguments.sizes());
-}
-
 const RegisterScheme registered{{.name = "cope_mlp",
     .title = "Contextual Position Encoding by a network",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
     .equation = "A_ij = S_ij + q_i.(W2 relu(w1 p_ij + b1) + b2),  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
     .options = {option::integer("width", 64, {1, 65536}, "hidden numbers of the network"),
         option::words("output", {"vector", "head"}, "a vector for q to meet, or a bias per head"),
-        option::words("layers", {"all", "first"}, "first: the other layers have no positions"),
         Contextual::gates_option(), PositionQuery::scale_option(), PositionQuery::from_option()},
     .probes = Contextual::probes("p_ij = sum_{l=j..i} g_il  (CoPE, Eq. 4)", "",
         {{"mlp_hidden", "b h i j n", "hidden units of the network that reads the position",
              "relu(w1 p_ij + b1)  (CoPE, appendix C)", ProbeInfo::sequential},
             {"position_logit", "b h i j", "what the position adds to the logit",
                 "q_i.(W2 relu(w1 p_ij + b1) + b2), or without q_i: output=head  (CoPE, appendix C)"}}),
-    .variants = {"cope_mlp(width=3)", "cope_mlp(width=3, output=head)", "cope_mlp(width=3, layers=first)",
-        "cope_mlp(width=3, output=head, z_scale=head)", "cope_mlp(width=3, z_from=rotated) + rope"},
-    .make = make}};
+    .variants = {"cope_mlp(width=3)", "cope_mlp(width=3, output=head)", "cope_mlp(width=3, output=head, z_scale=head)",
+        "cope_mlp(width=3, z_from=rotated) + rope"},
+    .make = make_scheme<CopeMLP>}};
 
 }  // namespace
 }  // namespace whence

@@ -3,43 +3,116 @@
 //   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   pair m is rotated by t theta_m;   values stay
 //   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1)
 //   d' = width <= d dims rotate, the rest stay.
+// keep: the slowest pairs do not turn, theta_m = 0 from m = floor(keep d'/2) on: channels of content that no distance
+// blurs                                                                     (p-RoPE, Barbero et al. 2024, arXiv:2410.06205)
+// scaling, for runs kappa = factor times longer than the L = original tokens trained on, in the words of Hugging Face:
+//   ntk       base' = base kappa^(d'/(d'-2)): the slowest pair is interpolated, the fastest stays
+//   dynamic   the same with kappa T/L - (kappa - 1) in place of kappa, for a run of T > L tokens
+//   llama3    theta' = theta s + (theta / kappa)(1 - s),  s = clip((r - low) / (high - low), 0, 1),  r = L theta / 2 pi:
+//             how many times a pair turns within L
+//   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; turned dims of q and k times
+//             sqrt(1 + ln kappa / ln L) in both                                       (Ding et al. 2024, arXiv:2402.13753)
+#include <numbers>
+
 #include "nn/positional/rotation.h"
 
 namespace whence {
 namespace {
 
-class Rope final : public PositionalScheme, public RotatesQueryKey {
+class Rope final : public Rotating {
  public:
   explicit Rope(const SchemeArguments& arguments)
-      : rotation_(rotation_of(arguments)),
-        theta_(Tensor::of(
-            rotation_frequencies(rotation_.width, arguments.number("base")), {rotation_.width / 2}, DType::f64)) {}
-
-  Claims claims() const override { return {.shift_invariant = true}; }
-  void check_company(const Stages& stages) const override { require_one_rotation("rope", stages); }
-
-  // q:[b h i d], k:[b h j d]
-  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
-    const Positions& positions = context.positions;
-    const Tensor of_query = rotation_angles(positions.query, theta_), of_key = rotation_angles(positions.key, theta_);
-    query = probe("rotated_q", rotary(query, of_query, rotation_.interleaved));  // [b h i d]
-    key = probe("rotated_k", rotary(key, of_key, rotation_.interleaved));        // [b h j d]
+      : Rotating(arguments, follows_run(arguments)),
+        scaling_(arguments.word("scaling")),
+        base_(arguments.number("base")),
+        factor_(arguments.number("factor")),
+        low_(arguments.number("low_freq_factor")),
+        high_(arguments.number("high_freq_factor")),
+        turn_(static_cast<std::size_t>(arguments.number("keep") * static_cast<double>(pairs()))) {
+    const auto refuse_unless = [&](bool read, const char* option, const char* without) {
+      if (!read) arguments.refuse_if_given(option, to_text("without ", without));
+    };
+    const bool llama3 = scaling_ == "llama3", longrope = scaling_ == "longrope";
+    refuse_unless(scaling_ != "none", "factor", "a scaling");
+    refuse_unless(scaling_ != "none" && scaling_ != "ntk", "original", "a scaling that reads it");
+    for (const char* option : {"low_freq_factor", "high_freq_factor"}) refuse_unless(llama3, option, "scaling=llama3");
+    for (const char* option : {"short_factor", "long_factor"}) refuse_unless(longrope, option, "scaling=longrope");
+    if (scaling_ != "none" && scaling_ != "ntk")
+      original_ = static_cast<double>(arguments.or_length("original", "original length"));
+    if (turn_ < 1)
+      throw InputError("rope: keep ", arguments.number("keep"), " of ", pairs(),
+          " pairs given; at least one pair required; none has no positions");
+    if (low_ >= high_)
+      throw InputError("rope: low_freq_factor ", low_, " and high_freq_factor ", high_, " given; low < high required");
+    if (longrope && original_ < 2) throw InputError("rope: original 1 given; 2 or more required, as ln 1 = 0");
+    short_ = by_pair(arguments, "short_factor"), long_ = by_pair(arguments, "long_factor");
   }
 
  private:
-  Rotation rotation_;
-  Tensor theta_;  // [width/2] f64
+  static bool follows_run(const SchemeArguments& arguments) {
+    const std::string& scaling = arguments.word("scaling");
+    return scaling == "dynamic" ||
+           (scaling == "longrope" && arguments.numbers("short_factor") != arguments.numbers("long_factor"));
+  }
+
+  std::vector<double> by_pair(const SchemeArguments& arguments, const char* option) const {
+    std::vector<double> numbers = arguments.numbers(option);
+    const auto count = static_cast<index_t>(numbers.size());
+    if (count == 1) numbers.resize(static_cast<std::size_t>(pairs()), numbers[0]);
+    if (count != 1 && count != pairs())
+      throw InputError("rope: ", option, " of ", count, " numbers for ", pairs(),
+          " pairs given; one for all, or one for each, required");
+    return numbers;
+  }
+
+  Turning turning(double tokens) const override {
+    const double d = static_cast<double>(width());
+    double wider = scaling_ == "ntk" ? factor_ : 1;
+    if (scaling_ == "dynamic") wider = factor_ * std::max(tokens / original_, 1.0) - (factor_ - 1);
+    Turning run{rotation_frequencies(width(), base_ * std::pow(wider, d / (d - 2)))};
+    for (std::size_t m = 0; m < run.theta.size(); ++m) {
+      double& theta = run.theta[m];
+      const double turns = original_ * theta / (2 * std::numbers::pi),
+                   stays = scaling_ == "llama3" ? std::clamp((turns - low_) / (high_ - low_), 0.0, 1.0) : 1;
+      theta = theta * stays + theta / factor_ * (1 - stays);
+      if (scaling_ == "longrope") theta /= tokens > original_ ? long_[m] : short_[m];
+      if (m >= turn_) theta = 0;
+    }
+    if (scaling_ == "longrope") run.magnitude = std::sqrt(1 + std::log(factor_) / std::log(original_));
+    return run;
+  }
+
+  std::string scaling_;
+  double base_, factor_, low_, high_, original_ = 0;  // original: L where it is read
+  std::size_t turn_;                                  // this many pairs do
+  std::vector<double> short_, long_;
 };
+
+std::vector<SchemeOption> options() {
+  std::vector<SchemeOption> all = rotation_options();
+  for (SchemeOption& option :
+      std::vector<SchemeOption>{option::number("keep", 1, {0, 1}, "share of the pairs that turn, the fastest ones"),
+          option::words("scaling", {"none", "ntk", "dynamic", "llama3", "longrope"}, "for runs longer than trained on"),
+          option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
+          option::integer("original", 0, {0, 1e9}, "L, tokens trained on before; 0: the training length"),
+          option::number("low_freq_factor", 1, {1e-3, 1e6}, "turns within L up to which llama3 interpolates a pair"),
+          option::number("high_freq_factor", 4, {1e-3, 1e6}, "turns within L from which on llama3 leaves it"),
+          option::numbers("short_factor", 1, {1e-6, 1e9}, "longrope's divisor of each pair in runs up to L"),
+          option::numbers("long_factor", 1, {1e-6, 1e9}, "in longer ones; one number: for all pairs")})
+    all.push_back(std::move(option));
+  return all;
+}
 
 const RegisterScheme registered{{.name = "rope",
     .aliases = {"rotary"},
     .title = "rotary position embedding",
     .paper = "Su et al. 2021, arXiv:2104.09864",
     .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
-    .options = rotation_options(),
-    .probes = {{"rotated_q", "b h i d", "queries, each pair turned by its position", "R_i q_i  (RoPE)"},
-        {"rotated_k", "b h j d", "keys, each pair turned by its position", "R_j k_j  (RoPE)"}},
-    .variants = {"rope(layout=interleaved, width=2)"},
+    .options = options(),
+    .probes = Rotating::probes("  (RoPE)"),
+    .variants = {"rope(layout=interleaved, width=2)", "rope(keep=0.5)", "rope(keep=0.75, scaling=ntk)",
+        "rope(scaling=dynamic, factor=2, original=4)", "rope(scaling=llama3, factor=8, original=6)",
+        "rope(layout=interleaved, width=4, scaling=longrope, original=9, short_factor=1:2, long_factor=1.5:4)"},
     .make = make_scheme<Rope>}};
 
 }  // namespace

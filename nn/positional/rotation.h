@@ -2,6 +2,7 @@
 // 2021, section 3.2.2)
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "autograd/inspect/probe.h"
@@ -9,6 +10,7 @@
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace whence {
 
@@ -31,11 +33,51 @@ struct Rotation {
   return multiply(reshape(positions, column, site), theta, site);
 }
 
+// What schemes of the rotation stage say of themselves by inheriting it. Queries and keys leave with twice their dims:
+struct DoublesDims {
+  virtual ~DoublesDims() = default;
+};
+// They are not turned:
+struct KeepsAngles {
+  virtual ~KeepsAngles() = default;
+};
+
+// How fast each pair turns, and by what turned dims are multiplied.
+struct Turning {
+  std::vector<double> theta;
+  double magnitude = 1;
+};
+
+// Of the rotation stage, those that turn.
+[[nodiscard]] inline index_t rotations(const Stages& stages) {
+  const auto turns = [](const auto& stage) { return !dynamic_cast<const KeepsAngles*>(stage.scheme); };
+  return std::ranges::count_if(stages.rotates, turns);
+}
+
 // InputError: two rotations in turn are one by the sum of their angles, not two sources of positions.
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
-  if (stages.rotates.size() < 2) return;
+  if (rotations(stages) < 2) return;
   throw InputError(
       scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out");
+}
+
+// Of angles or positions of all keys, [b h j m], those of the queries, which are the keys from first_row on: [b h i m].
+[[nodiscard]] inline Tensor of_queries(
+    const Tensor& of_keys, const AttendContext& context, Site site = Site::current()) {
+  return slice(of_keys, 2, context.first_row, context.first_row + context.query.size(2), 1, site);
+}
+
+// x [b h j n], 0 where key j is padding.
+[[nodiscard]] inline Tensor without_padding(
+    const Tensor& x, const AttendContext& context, Site site = Site::current()) {
+  return context.present.defined() ? masked(x, context.on_device(raw::transpose(context.present)), 0, site) : x;
+}
+
+// d/2. Throws InputError where heads have an odd number of dims.
+[[nodiscard]] inline index_t pairs_of_head(const char* scheme, const SchemeArguments& arguments) {
+  const index_t head_dim = arguments.sizes().head_dim();
+  if (head_dim % 2) throw InputError(scheme, ": heads of ", head_dim, " dims given; an even number required");
+  return head_dim / 2;
 }
 
 // The options that say which dims turn, and how they are read; InputError for a width that is odd or above a head's.
@@ -54,5 +96,32 @@ inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
   }
   return {width, arguments.word("layout") == "interleaved"};
 }
+
+// Pair m of a token at t turns by t theta_m, with theta the same for all runs or as the length of the run says. What
+// follows the run counts its tokens, whatever their positions: rows change while it grows.
+class Rotating : public PositionalScheme, public RotatesQueryKey {
+ public:
+  Claims claims() const override { return {.shift_invariant = true, .prefix_consistent = !follows_run_}; }
+  void check_company(const Stages& stages) const override { require_one_rotation(name_, stages); }
+  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override;
+
+  // Shown by every scheme of the kind; `more`: what stands behind R q, as an equation.
+  static std::vector<ProbeInfo> probes(const std::string& more);
+
+ protected:
+  Rotating(const SchemeArguments& arguments, bool follows_run)
+      : name_(arguments.spec().info().name.c_str()), follows_run_(follows_run), rotation_(rotation_of(arguments)) {}
+
+  index_t width() const { return rotation_.width; }
+  index_t pairs() const { return rotation_.width / 2; }
+
+ private:
+  // Of a sequence of so many tokens.
+  [[nodiscard]] virtual Turning turning(double tokens) const = 0;
+
+  const char* name_;
+  bool follows_run_;
+  Rotation rotation_;
+};
 
 }  // namespace whence

@@ -10,72 +10,44 @@
 #include <numbers>
 
 #include "nn/positional/rotation.h"
-#include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-class Yarn final : public PositionalScheme, public RotatesQueryKey {
+class Yarn final : public Rotating {
  public:
   explicit Yarn(const SchemeArguments& arguments)
-      : rotation_(rotation_of(arguments)),
+      : Rotating(arguments, arguments.yes("dynamic")),
         dynamic_(arguments.yes("dynamic")),
         base_(arguments.number("base")),
         factor_(arguments.number("factor")),
         original_(static_cast<double>(arguments.or_length("original", "original length"))),
-        theta_(rotation_frequencies(rotation_.width, base_)) {
+        theta_(rotation_frequencies(width(), base_)) {
     if (dynamic_) arguments.refuse_if_given("factor", "with dynamic=yes, which works it out from the run");
     const double fast = arguments.number("beta_fast"), slow = arguments.number("beta_slow");
     if (fast <= slow)
       throw InputError("yarn: beta_fast ", fast, " and beta_slow ", slow, " given; beta_fast > beta_slow required");
     const double low = std::max(std::floor(pair_of(fast)), 0.0);
-    double high = std::min(std::ceil(pair_of(slow)), static_cast<double>(rotation_.width) - 1);
+    double high = std::min(std::ceil(pair_of(slow)), static_cast<double>(width()) - 1);
     if (high <= low) high = low + 0.001;
     for (std::size_t m = 0; m < theta_.size(); ++m)
       keep_.push_back(1 - std::clamp((static_cast<double>(m) - low) / (high - low), 0.0, 1.0));
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .prefix_consistent = !dynamic_}; }
-  void check_company(const Stages& stages) const override { require_one_rotation("yarn", stages); }
-
-  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
-    const Positions& positions = context.positions;
-    const std::vector<double> factors = dynamic_ ? factors_of(positions) : std::vector<double>{factor_};
-    query = probe("rotated_q", stretched(query, positions.query, factors));  // [b h i d]
-    key = probe("rotated_k", stretched(key, positions.key, factors));        // [b h j d]
-  }
-
  private:
   // cd(turns)
   double pair_of(double turns) const {
-    return static_cast<double>(rotation_.width) * std::log(original_ / (2 * std::numbers::pi * turns)) /
-           (2 * std::log(base_));
+    return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * turns)) / (2 * std::log(base_));
   }
 
-  // kappa of every sequence of the batch, or of all at once
-  std::vector<double> factors_of(const Positions& positions) const {
-    std::vector<index_t> tokens = positions.tokens;
-    if (tokens.empty()) tokens = {positions.key.size(-1)};
-    std::vector<double> factors;
-    for (const index_t count : tokens) factors.push_back(std::max(1.0, static_cast<double>(count) / original_));
-    return factors;
+  Turning turning(double tokens) const override {
+    const double kappa = dynamic_ ? std::max(1.0, tokens / original_) : factor_;
+    Turning run{.theta = {}, .magnitude = 0.1 * std::log(kappa) + 1};
+    for (std::size_t m = 0; m < theta_.size(); ++m)
+      run.theta.push_back(theta_[m] * keep_[m] + theta_[m] / kappa * (1 - keep_[m]));
+    return run;
   }
 
-  // x:[b h t d], one factor or b of them
-  Tensor stretched(const Tensor& x, const Tensor& positions, const std::vector<double>& factors) const {
-    const auto sequences = static_cast<index_t>(factors.size()), width = rotation_.width;
-    std::vector<double> theta, magnitude;
-    for (const double factor : factors) {
-      for (std::size_t m = 0; m < theta_.size(); ++m)
-        theta.push_back(theta_[m] * keep_[m] + theta_[m] / factor * (1 - keep_[m]));
-      for (index_t dim = 0; dim < x.size(-1); ++dim) magnitude.push_back(dim < width ? 0.1 * std::log(factor) + 1 : 1);
-    }
-    const Tensor speeds = Tensor::of(theta, {sequences, 1, 1, width / 2}, DType::f64);           // [1|b 1 1 m]
-    const Tensor turned = rotary(x, rotation_angles(positions, speeds), rotation_.interleaved);  // [b h t d]
-    return turned * raw::to_device(Tensor::of(magnitude, {sequences, 1, 1, x.size(-1)}, x.dtype()), x.device());
-  }
-
-  Rotation rotation_;
   bool dynamic_;
   double base_, factor_, original_;  // factor: kappa where it does not follow the run; original: L
   std::vector<double> theta_, keep_;
@@ -97,9 +69,7 @@ const RegisterScheme registered{{.name = "yarn",
     .paper = "Peng et al. 2023, arXiv:2309.00071",
     .equation = "rope with theta_m keep_m + theta_m / kappa (1 - keep_m), times 0.1 ln kappa + 1",
     .options = options(),
-    .probes = {{"rotated_q", "b h i d", "queries, each pair turned by its stretched position",
-                   "R'_i q_i (0.1 ln kappa + 1)"},
-        {"rotated_k", "b h j d", "keys, each pair turned by its stretched position", "R'_j k_j (0.1 ln kappa + 1)"}},
+    .probes = Rotating::probes(" (0.1 ln kappa + 1)"),
     .variants = {"yarn(factor=2, original=4)", "yarn(original=4, dynamic=yes, layout=interleaved)",
         "yarn(original=4, width=2)"},
     .make = make_scheme<Yarn>}};

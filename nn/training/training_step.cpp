@@ -21,7 +21,7 @@ std::string not_recordable(const TransformerOptions& model) {
   if (model.dropout > 0 || model.pattern_dropout > 0 || model.hidden_dropout > 0)
     return "given with dropout, which a recorded step would drop the same way each time; dropout 0 required";
   for (const SchemeSpec& spec : parse_schemes(model.scheme)) {
-    if (!spec.make({model.dim, model.heads, model.length})->claims().drawn_each_step) continue;
+    if (!spec.part().make({model.dim, model.heads, model.length})->claims().drawn_each_step) continue;
     return to_text("given with ", spec.text(), ", which draws positions at each step; a scheme that does not required");
   }
   return {};

@@ -58,16 +58,19 @@ void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Ten
   });
 }
 
-void CpuKernels::causal_mask(index_t first_row, const Tensor& present, const Tensor& mask) {
+void CpuKernels::band_mask(const Band& band, const Tensor& present, const Tensor& mask) {
   const index_t rows = mask.size(2), keys = mask.size(3);
   if (mask.numel() == 0) return;
   parallel_for(mask.numel() / keys, rows_per_chunk(keys), [&](index_t begin, index_t end) {
     for (index_t row = begin; row < end; ++row) {
       bool* allowed = mask.data<bool>() + row * keys;
-      const index_t seen = std::min(first_row + row % rows + 1, keys);
-      std::fill(allowed, allowed + seen, true);
-      if (present.defined()) std::copy_n(present.data<bool>() + row / rows * keys, seen, allowed);
-      std::fill(allowed + seen, allowed + keys, false);
+      const index_t own = band.first_row + row % rows, first = std::clamp<index_t>(own - band.before, 0, keys),
+                    last = std::clamp(own + band.after + 1, first, keys);
+      std::fill(allowed, allowed + first, false);
+      std::fill(allowed + first, allowed + last, true);
+      if (present.defined())
+        std::copy_n(present.data<bool>() + row / rows * keys + first, last - first, allowed + first);
+      std::fill(allowed + last, allowed + keys, false);
     }
   });
 }

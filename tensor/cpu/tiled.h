@@ -11,6 +11,7 @@
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/tiles/problem.h"
 #include "tensor/operands.h"
+#include "tensor/pairs.h"
 #include "tensor/parallel.h"
 
 namespace whence::tiles {
@@ -140,7 +141,9 @@ Extents enter_facts(const char* op, const At& at, const typename At::Operands& x
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
   for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
   p.distances = std::max<index_t>(of['n'], 0);
-  p.scale = T(static_cast<T>(at.scale)), p.causal = at.causal, p.first_row = at.first_row, p.lowest = at.lowest;
+  p.scale = T(static_cast<T>(at.scale)), p.lowest = at.lowest;
+  const Band band = Band::of(at.first_row, at.causal, at.window);
+  p.first_row = band.first_row, p.before = band.before, p.after = band.after;
   p.present = at.present.defined() ? at.present.template data<bool>() : nullptr;
   if (at.dropout > 0) p.draw = Drop::row<T>, p.stream = &drop;
   return of;

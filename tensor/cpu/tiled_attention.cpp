@@ -12,6 +12,7 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
   Problem<T> p{};
   const Extents of = enter_facts("tiled_attention", at, x, drop, p);
   if (at.bin_of.defined()) p.distances = at.bin_of.numel(), p.bin_of = at.bin_of.data<std::int64_t>();
+  p.stick = at.stick, p.rest_to_self = at.rest_to_self;
   p.bins = at.bins, p.positions = std::max<index_t>(of['p'], 1);
   p.relative_scale = T(static_cast<T>(at.relative_scale)), p.gate_scale = T(static_cast<T>(at.gate_scale));
   p.position_scale = T(static_cast<T>(at.position_scale));

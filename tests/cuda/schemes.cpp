@@ -28,8 +28,8 @@ void expect_same_on_device(
 const std::vector<std::string>& main_sums() {
   static const std::vector<std::string> sums{"cope(p_max=3) + rope", "cope(p_max=2, z_from=rotated) + rope",
       "dape(kerple, width=3)", "dape(rope, width=3)", "cdape(kerple, width=3)", "cdape(rope, width=2, kernel=1)",
-      "randomised(alibi, length=9)", "absolute + hard_attention", "interpolated(rope, factor=2)",
-      "cope(p_max=3, gates=separate_keys)"};
+      "randomised(alibi, length=9)", "absolute + hard_attention", "stick_breaking(rest=self)",
+      "interpolated(rope, factor=2)", "cope(p_max=3, gates=separate_keys)"};
   return sums;
 }
 

@@ -83,10 +83,12 @@ TEST_CASE("unknown names, with the nearest one where there is one") {
   CHECK(refusal("coep") == "scheme 'coep': 'coep' is no scheme; did you mean 'cope'?");
   CHECK(refusal("rope + alibbi") == "scheme 'rope + alibbi': 'alibbi' is no scheme; did you mean 'alibi'?");
   CHECK(refusal("CoPE") == "scheme 'CoPE': 'CoPE' is no scheme; did you mean 'cope'?");
-  CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, cdape, cope, ") == 0);
+  CHECK(refusal("xyzzyx").find("scheme 'xyzzyx': 'xyzzyx' is no scheme; known: absolute, alibi, ") == 0);
   CHECK(refusal("cope(pmax=3)") == "scheme 'cope(pmax=3)': 'pmax' is no option of cope; did you mean 'p_max'?");
   CHECK(refusal("rope(frequency=3)") ==
-        "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width");
+        "scheme 'rope(frequency=3)': 'frequency' is no option of rope; known: base, layout, width, keep, scaling, "
+        "factor, "
+        "original, low_freq_factor, high_freq_factor, short_factor, long_factor");
   CHECK(refusal("none(p_max=3)") == "scheme 'none(p_max=3)': option 'p_max' given; none has no options");
   CHECK(refusal("cope(gates=key)") == "scheme 'cope(gates=key)': gates is 'key'; did you mean 'keys'?");
   CHECK(refusal("cope(z_scale=2)") == "scheme 'cope(z_scale=2)': z_scale is '2'; known: 1, head");
@@ -115,6 +117,9 @@ TEST_CASE("what a sum refuses") {
   CHECK(refusal("ape + rope + learned").find("absolute stands in the sum twice") != std::string::npos);
   CHECK(refusal("none + rope") == "scheme 'none + rope': none adds nothing to a sum; leave it out");
   CHECK(refusal("rope + nope") == "scheme 'rope + nope': none adds nothing to a sum; leave it out");
+  CHECK(refusal("layers(cope, count=1) + cope").find("cope stands in the sum twice") != std::string::npos);
+  CHECK(refusal("dape(layers(rope))").find("layers inside another scheme given; it is written around") !=
+        std::string::npos);
   CHECK(refusal("cope(p_max=3, p_max=3)") == "scheme 'cope(p_max=3, p_max=3)': option 'p_max' given twice");
 }
 
@@ -130,6 +135,12 @@ TEST_CASE("numbers: which are read, and their ranges") {
   CHECK(refusal("rope(base=0.5)") == "scheme 'rope(base=0.5)': base is '0.5'; a number in [1, 1e+12] required");
   CHECK(refusal("rope(base=+4)") == "scheme 'rope(base=+4)': at character 11: '+' found; a value expected");
   CHECK(refusal("cope(p_max=1+rope)") != "");
+  for (const std::string value : {"1", "1:2.5", "1e-2:3:4"}) CHECK(refusal("rope(long_factor=" + value + ")") == "");
+  for (const std::string value : {"1:", "1::2", "1:x", "0:1"})
+    CHECK(refusal("rope(long_factor=" + value + ")") ==
+          to_text("scheme 'rope(long_factor=", value, ")': long_factor is '", value,
+              "'; numbers with a colon between two, each in [1e-06, 1e+09] required"));
+  CHECK(refusal("rope(base=2:3)") == "scheme 'rope(base=2:3)': base is '2:3'; a number in [1, 1e+12] required");
 }
 
 TEST_CASE("options that do not fit the sizes are refused when a scheme is made") {

@@ -160,7 +160,7 @@ TEST_CASE("strict broadcasts: the model stretches no axis, a scheme four at most
     CHECK(runs({.scheme = scheme}, 0) == "");
   CHECK(runs({.scheme = "rope"}, 1).find("at most 1 allowed under StrictBroadcast") != std::string::npos);
   CHECK(runs({.scheme = "rope"}, 2) == "");
-  CHECK(runs({.scheme = "yarn"}, 3).find("at most 3 allowed") != std::string::npos);
+  CHECK(runs({.scheme = "yarn"}, 2).find("at most 2 allowed") != std::string::npos);
   for (const SchemeInfo& info : registered_schemes()) {
     std::vector<std::string> texts = info.variants;
     texts.push_back(info.takes_base ? info.name + "(kerple)" : info.name);

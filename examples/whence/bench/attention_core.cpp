@@ -28,7 +28,9 @@ void make_sparse(const AttendInputs& inputs) {
   }
 }
 
-bool has_gates(const std::string& scheme) { return scheme.find("cope") != std::string::npos; }
+bool has_gates(const std::string& scheme) {
+  return scheme.find("cope") != std::string::npos || scheme.find("stick_breaking") != std::string::npos;
+}
 
 double bytes_of(const Tensor& tensor) {
   return static_cast<double>(tensor.numel()) * static_cast<double>(size_of(tensor.dtype()));
@@ -41,7 +43,7 @@ void declare(CommandLine& line, CoreOptions& options) {
       .text("executors", &options.executors, {"how attention is computed: names, or all"})
       .text("lengths", &options.lengths, {"of the sequence", "tokens"})
       .choice("gates", &options.gates, {"initial", "sparse", "both"},
-          {"CoPE's: around 1/2, as before training, or around 0.02, as in trained models"})
+          {"of CoPE and sticks: around 1/2, as before training, or around 0.02, as in trained models"})
       .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"});
@@ -94,9 +96,12 @@ AttentionCore::AttentionCore(const CoreCase& what, Device device)
 }
 
 void AttentionCore::count_operations() {
-  const auto length = static_cast<double>(what_.length);
-  const double positions =  // pairs of one head
-      static_cast<double>(what_.batch) * (what_.causal ? length * (length + 1) / 2 : length * length);
+  const auto length = static_cast<double>(what_.length),
+             seen = static_cast<double>(Stages::narrower(scheme_.stages().window, what_.length));
+  const double causal =
+      std::min(seen, length) * (length - (std::min(seen, length) - 1) / 2);  // min(i + 1, seen) of row i
+  const double positions =
+      static_cast<double>(what_.batch) * (what_.causal ? causal : 2 * causal - length);  // of a head
   const double pairs = positions * static_cast<double>(what_.heads), dim = static_cast<double>(what_.head_dim);
   double mix = 0;  // of one position, all heads
   for (const auto& [name, tensor] : leaves_) {

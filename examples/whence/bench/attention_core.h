@@ -11,10 +11,10 @@
 
 namespace whence::bench {
 
-// CoPE's cost depends on its gates, so it is measured with two kinds of them.
+// What CoPE and stick-breaking attention cost depends on their gates, so they are measured with two kinds of them.
 enum class Gates : unsigned char {
-  initial,  // around 1/2, as before training: positions reach p_max after a hundred keys or two
-  sparse    // sigmoid(-4), as trained models have them: positions hardly ever reach p_max
+  initial,  // around 1/2, as before training: after a hundred keys or two positions reach p_max, and a stick is used up
+  sparse    // sigmoid(-4), as trained models have them: hardly ever
 };
 
 struct CoreCase {
@@ -54,7 +54,8 @@ class AttentionCore {
   [[nodiscard]] CoreRun run();
   // Multiply-adds that the formulas need, two operations each, for the pairs that are seen and no others: 4 d per pair
   // forward and 10 d backward, which computes the scores again, and the networks of DAPE and CDAPE (whose part that
-  // reads the bias is a table over distances).
+  // reads the bias is a table over distances). Tiles behind the end of a stick are never computed: that is faster than
+  // these count.
   [[nodiscard]] double forward_operations() const { return forward_operations_; }
   [[nodiscard]] double backward_operations() const { return backward_operations_; }
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/language/hugging_face_config.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/io/json.h"
@@ -88,30 +88,6 @@ Tensor part_of(Kind kind, const Place& place, const Tensor& whole, index_t heads
 
 // ---- config.json
 
-// Where null is as good as nothing.
-class Config {
- public:
-  explicit Config(const std::string& path) : json_(Json::read(read_file(path), path)) {}
-
-  bool has(const char* name) const { return json_.has(name) && !json_.find(name)->is_null(); }
-  [[noreturn]] void refuse(const char* name, const std::string& required) const {
-    const std::string found = has(name) ? in_quotes(json_.find(name)->line()) : "nothing";
-    throw FileError(json_.place(), ": ", name, ": ", found, " found; ", required, " required");
-  }
-  void require(const char* name, bool holds, const std::string& required) const {
-    if (!holds) refuse(name, required);
-  }
-  double number(const char* name, double otherwise) const { return has(name) ? json_.number(name) : otherwise; }
-  bool yes(const char* name, bool otherwise) const { return has(name) ? json_.truth(name) : otherwise; }
-  std::string word(const char* name, const std::string& otherwise) const {
-    return has(name) ? json_.text(name) : otherwise;
-  }
-  const Json& json() const { return json_; }
-
- private:
-  Json json_;
-};
-
 // How config.json names our sizes, and what else it always names.
 constexpr index_t TransformerOptions::*sizes[] = {&TransformerOptions::vocabulary, &TransformerOptions::length,
     &TransformerOptions::dim, &TransformerOptions::layers, &TransformerOptions::heads, &TransformerOptions::hidden};
@@ -153,39 +129,13 @@ TransformerOptions gpt2_options(const Config& config) {
   return options;
 }
 
-// What newer versions of transformers keep in rope_parameters, older ones as fields of their own.
-double of_rope(const Config& config, const char* newer, const char* older, double otherwise) {
-  if (config.has("rope_parameters")) {
-    const Json& rope = config.json().object("rope_parameters");
-    for (const auto& [name, value] : rope.fields()) {
-      const auto* type = value.as<std::string>();
-      const bool plain = (name == "rope_type" || name == "type") && type && *type == "default";
-      if (!plain && name != "rope_theta" && name != "partial_rotary_factor")
-        config.refuse("rope_parameters", "rope_type default, rope_theta and partial_rotary_factor alone");
-    }
-    if (rope.has(newer)) return rope.number(newer);
-  }
-  return config.number(older, config.number(newer, otherwise));
-}
-
 TransformerOptions neox_options(const Config& config) {
   TransformerOptions options = common_options(config, neox);
   config.require("attention_bias", config.yes("attention_bias", true), "true");
-  config.require("rope_scaling", !config.has("rope_scaling"), "no scaling");
   options.norm_place = config.yes("use_parallel_residual", true) ? NormPlace::parallel : NormPlace::before;
   options.initialisation = Initialisation::neox;
   if (options.dim % options.heads != 0) config.refuse("num_attention_heads", "a divisor of hidden_size");
-  const index_t head_dim = options.dim / options.heads;
-  const double share = of_rope(config, "partial_rotary_factor", "rotary_pct", 0.25),
-               base = of_rope(config, "rope_theta", "rotary_emb_base", 10000);
-  config.require("rotary_emb_base", base >= 1 && base <= 1e12, "1 to 1e12");
-  const double rotated = static_cast<double>(head_dim) * share;
-  config.require("rotary_pct", rotated >= 1 && share <= 1, "a share of each head, one dimension or more,");
-  const auto width = static_cast<index_t>(rotated);
-  std::string given;
-  if (base != 10000) given = "base=" + exact(base);
-  if (width != head_dim) given += to_text(given.empty() ? "" : ", ", "width=", width);
-  options.scheme = given.empty() ? "rope" : "rope(" + given + ")";
+  options.scheme = rope_scheme_of(config, options.dim / options.heads, options.length);
   return options;
 }
 
@@ -288,7 +238,10 @@ Kind kind_for(const TransformerOptions& options) {
   };
   const std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
   const std::string name = specs.size() == 1 ? specs[0].info().name : "";
-  require(name == "absolute" || name == "rope", "scheme", options.scheme, "absolute or rope");
+  const std::string rotation = name == "absolute"  ? std::string()
+                               : specs.size() == 1 ? rope_refusal(specs[0])
+                                                   : "one of absolute and rope";
+  require(rotation.empty(), "scheme", options.scheme, rotation.c_str());
   require(options.norm == NormKind::layer, "norm", "rms", "layer norm");
   require(options.norm_place != NormPlace::after, "norms", "behind", "norms before attention and MLP");
   require(options.activation != Activation::swiglu, "activation", "swiglu", "gelu, gelu_erf or relu");
@@ -300,8 +253,6 @@ Kind kind_for(const TransformerOptions& options) {
     require(options.norm_place == NormPlace::before, "norms", "parallel", "norms before, with scheme absolute,");
     return gpt2;
   }
-  const auto& given = specs[0].given();
-  require(!given.contains("layout") || given.at("layout") == "half", "scheme", options.scheme, "layout=half");
   return neox;
 }
 
@@ -313,13 +264,7 @@ Json config_of(Kind kind, TransformerOptions options) {
   const auto activation = std::ranges::find(activations, options.activation, &ActivationName::second);
   config.add(activation_fields[kind], activation->first);
   if (kind == neox) {
-    const auto given = parse_schemes(options.scheme)[0].given();
-    const auto number = [&](const char* name, double otherwise) {
-      const auto found = given.find(name);
-      return found == given.end() ? otherwise : parse_number<double>(found->second).value_or(otherwise);
-    };
-    const double width = number("width", 0), head_dim = static_cast<double>(options.dim / options.heads);
-    config.add("rotary_pct", width == 0 ? 1.0 : width / head_dim).add("rotary_emb_base", number("base", 10000));
+    add_rope(config, parse_schemes(options.scheme)[0], {options.dim, options.heads, options.length});
     config.add("use_parallel_residual", options.norm_place == NormPlace::parallel);
   }
   config.add(epsilon_fields[kind], 1e-5);
@@ -336,7 +281,8 @@ Json config_of(Kind kind, TransformerOptions options) {
 bool is_hugging_face(const std::string& folder) { return fs::exists(fs::path(folder) / "config.json"); }
 
 ForeignModel read_hugging_face(const std::string& folder) {
-  const Config config((fs::path(folder) / "config.json").string());
+  const std::string page = (fs::path(folder) / "config.json").string();
+  const Config config(Json::read(read_file(page), page));
   const Kind kind = kind_of(config);
   ForeignModel found{kind == gpt2 ? gpt2_options(config) : neox_options(config), {}, {}};
   const std::map<std::string, Tensor> theirs = read_tensors(folder, kind, found.ignored);

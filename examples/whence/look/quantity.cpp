@@ -26,8 +26,8 @@ struct FoundProbe {
   const ProbeInfo* probe = nullptr;
 };
 FoundProbe probe_in(const SchemeSpec& spec, std::string path) {
-  const SchemeSpec* inner = &spec;
-  if (path.starts_with(spec.info().name + ".")) path = path.substr(spec.info().name.size() + 1);
+  const SchemeSpec* inner = &spec.part();
+  if (const std::string name = inner->info().name + "."; path.starts_with(name)) path = path.substr(name.size());
   for (; inner->base() && path.starts_with("base."); path = path.substr(5)) inner = inner->base();
   return {inner, probe_named(inner->info().probes, path)};
 }

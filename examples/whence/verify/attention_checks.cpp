@@ -99,6 +99,7 @@ Tensor part(const Tensor& x, index_t b, index_t begin, index_t end) {
 struct Hidden {
   std::vector<Tensor> outputs;    // of tokens before `at`, and of the second sequence
   std::vector<Tensor> gradients;  // of their queries, and of the second sequence's other operands
+  Tensor earlier_queries;         // their gradient, where rows read other rows' queries
   Tensor row;                     // of `at`
 };
 
@@ -119,7 +120,8 @@ Hidden hidden_run(
   const index_t seen = subject.claims.sees_no_future ? at : 0;
   const Tensor &output = results[0].tensor, &of_queries = results[1].tensor;
   Hidden found{.outputs = {part(output, 0, 0, seen), part(output, 1, 0, real)},
-      .gradients = {part(of_queries, 0, 0, seen)},
+      .gradients = {part(of_queries, 0, 0, subject.claims.row_local ? seen : 0)},
+      .earlier_queries = part(of_queries, 0, 0, at),
       .row = part(output, 0, at, at + 1)};
   const std::size_t operands = inputs.x.defined() ? 4 : 3;
   for (std::size_t k = 1; k <= operands; ++k) found.gradients.push_back(part(results[k].tensor, 1, 0, real));
@@ -139,16 +141,22 @@ Cell hidden(const Subject& subject, const BareAttention& scheme) {
     if (!executor->refusal(scheme.stages()).empty()) continue;
     constexpr std::size_t nothing = 5;
     const Hidden before = hidden_run(subject, scheme, *executor, nothing, 0);
-    double own_row = 0;
+    double own_row = 0, of_other_rows = 0;
     for (const double other : {-3.0, 1e30}) {
       for (std::size_t changed = 0; changed < nothing; ++changed) {
         const Hidden found = hidden_run(subject, scheme, *executor, changed, other);
         own_row = std::max(own_row, largest_difference(before.row, found.row));
+        if (changed == 4)
+          of_other_rows = std::max(of_other_rows, largest_difference(before.earlier_queries, found.earlier_queries));
         largest = std::max(largest, largest_difference_of_any(before.outputs, found.outputs));
         largest_gradient = std::max(largest_gradient, largest_difference_of_any(before.gradients, found.gradients));
       }
     }
     if (own_row == 0) return Cell::failed(0, to_text(executor->name(), ": a token's own row does not depend on it"));
+    if ((of_other_rows > rounding) == subject.claims.row_local)
+      return Cell::failed(of_other_rows,
+          to_text(executor->name(), ": a row's gradient ", subject.claims.row_local ? "reaches" : "does not reach",
+              " the queries of earlier rows, and the scheme claims otherwise"));
   }
   if (largest_gradient > rounding)
     return Cell::failed(largest_gradient, "gradients of earlier queries, or of another sequence, moved");

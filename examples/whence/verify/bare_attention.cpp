@@ -54,7 +54,8 @@ BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) 
   root_ = schemes_[0].get();
   if (specs.size() > 1) {
     auto sum = std::make_unique<SumOfSchemes>();
-    for (std::size_t k = 0; k < specs.size(); ++k) sum->child(specs[k].info().name, *schemes_[k]);
+    for (std::size_t k = 0; k < specs.size(); ++k)
+      if (specs[k].takes_part(sizes)) sum->child(specs[k].part().info().name, *schemes_[k]);
     root_ = sum.get();
     sum_ = std::move(sum);
   }
@@ -84,7 +85,7 @@ Claims BareAttention::claims() const {
 bool BareAttention::attends() const {
   return stages_.embeds.empty() || !stages_.rotates.empty() || !stages_.scores.empty() || !stages_.biases.empty() ||
          !stages_.transforms.empty() || !stages_.maps.empty() || !stages_.patterns.empty() || !stages_.mixes.empty() ||
-         !stages_.outputs.empty();
+         !stages_.outputs.empty() || stages_.window > 0;
 }
 
 bool BareAttention::reads_x() const {
@@ -127,6 +128,7 @@ void draw_parameters(const Module& module, std::uint64_t seed) {
 
 BareAttention::Result BareAttention::run(AttendInputs inputs, const Executor& executor) const {
   inputs.sequence = inputs.sequence.on((attends() ? inputs.query : inputs.x).device());
+  inputs.sequence.window = Stages::narrower(inputs.sequence.window, stages_.window);
   Result result;
   for (const auto& stage : stages_.embeds) {
     const Scope scope(*stage.path);

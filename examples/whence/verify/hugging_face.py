@@ -25,6 +25,12 @@ def models():
     yield "gpt_neox", GPTNeoXForCausalLM(GPTNeoXConfig(**neox, hidden_size=64, num_attention_heads=4, intermediate_size=256))
     yield "gpt_neox, all dims rotate, one after the other", GPTNeoXForCausalLM(GPTNeoXConfig(
         **neox, hidden_size=48, num_attention_heads=3, intermediate_size=96, rotary_pct=1.0, use_parallel_residual=False, hidden_act="gelu_new"))
+    stretched = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}
+    lists = {"short_factor": [1.0, 1.5, 2.0, 4.0], "long_factor": [1.0, 3.0, 8.0, 20.0], "original_max_position_embeddings": 8}
+    for kind, more in {"linear": {}, "dynamic": {}, "proportional": {"partial_rotary_factor": 0.7}, "llama3": stretched, "longrope": lists, "yarn": {"original_max_position_embeddings": 8}}.items():
+        parameters = {"rope_type": kind, "rope_theta": 100.0, "factor": 3.0, "partial_rotary_factor": 0.5, **more}
+        yield f"gpt_neox, rope_type {kind}", GPTNeoXForCausalLM(GPTNeoXConfig(
+            **{**neox, "max_position_embeddings": 16}, hidden_size=32, num_attention_heads=2, intermediate_size=64, rope_parameters=parameters))
     yield "gpt_neox, tied", GPTNeoXForCausalLM(GPTNeoXConfig(**neox, hidden_size=32, num_attention_heads=2, intermediate_size=64, rotary_pct=0.5, tie_word_embeddings=True))
 
 

@@ -219,6 +219,7 @@ ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, 
   input.has_positions = positions.defined();
   if (input.has_positions) sequence.positions.query = sequence.positions.key = positions;
   sequence.given_mask = file.get("mask");
+  sequence.window = input.scheme->stages().window;
   for (const std::string& name : input.scheme->draw_names())
     input.draws.emplace_back(name, file.has(name) ? file.draw(name) : Tensor());
   input.cotangent = file.numbers("cotangent", wanted);

@@ -2,10 +2,12 @@
 //   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax,  o += x' V
 //   backward  the same tiles again:  P = share e^{x - top},  dx = P (V do' - o.do),  programs backward,
 //             dv += P do,  dk += dx q,  dq += dx' K
+// A stick that is broken takes the place of the softmax where one is asked for (stick.h).
 // Backward sums dk and dv of a head over its blocks in their order, so that bits do not depend on who runs what.
 #pragma once
 
 #include "tensor/cpu/tiles/programs.h"
+#include "tensor/cpu/tiles/stick.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
@@ -17,6 +19,7 @@ template <class T> struct Forward {
   Pairing<T> scores;
   Programs<T> programs;
   RunningSoftmax<T> softmax;
+  Stick<T> stick;
   T *values, *x, *output;
 
   Forward(const Problem<T>& problem, extent batch, extent head)
@@ -28,14 +31,14 @@ template <class T> struct Forward {
     values = cut.take(p.keys * value_width);
     x = cut.take(tile_keys<T> * block_rows<T>);
     output = cut.take(block_rows<T> * value_width);
-    softmax.take(cut);
+    softmax.take(cut), stick.take(cut, p, false);
     programs.take(cut, p, false);
     return cut.taken;
   }
 
   void run(extent first_query, extent queries, T* scratch) {
     layout(scratch);
-    const extent seen = p.causal ? least(p.keys, p.first_row + first_query + queries) : p.keys;
+    const extent seen = least(p.keys, p.first_row + first_query + queries + p.after);
     pack_rows(p.in[At::value].of(b, h), p.in[At::value].row, seen, p.value_dim, value_width, values);
     scores.head(p, b, h), programs.head(p, b, h);
     for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
@@ -43,18 +46,22 @@ template <class T> struct Forward {
   }
 
   void block_of(const Block<T>& block) {
-    scores.block(block), softmax.begin(), programs.block(block);
+    scores.block(block), softmax.begin(p.in[At::sink].of(0, h)), stick.begin(block), programs.block(block);
     clear(output, block_rows<T> * value_width);
-    tiles_down<T>(block.keys(), [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
+    tiles_down<T>(block, [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
+    if (p.stick) return stick.write(block, output, value_width);
     softmax.write(block, output, value_width);
     programs.write(block, softmax);
   }
 
   void tile_of(const Tile<T>& tile) {
     const Block<T>& block = tile.block;
+    if (stick.used_up) return;
     scores.products(tile, x);
     programs.add(tile, x);
-    if (softmax.add(tile, x)) {
+    if (p.stick) {
+      stick.add(tile, x);
+    } else if (softmax.add(tile, x)) {
       softmax.fade(block.rows, value_width, output);
       programs.fade(block, softmax);
     }
@@ -79,6 +86,7 @@ template <class T> struct Backward {
   Programs<T> programs;
   T *x, *dx;
   RowNumbers<T> row_numbers;
+  Stick<T> stick;
 
   Backward(const Problem<T>& problem, extent batch, extent head) : p(problem), b(batch), h(head) {}
 
@@ -87,7 +95,7 @@ template <class T> struct Backward {
     scores.take(cut, p, At::query, At::key, p.scale, true);
     outputs.take(cut, p, p.output_gradient, {}, At::value, p.value_dim, T(1), true);
     x = cut.take(tile_keys<T> * block_rows<T>), dx = cut.take(tile_keys<T> * block_rows<T>);
-    row_numbers.take(cut, block_rows<T>);
+    row_numbers.take(cut, block_rows<T>), stick.take(cut, p, true);
     programs.take(cut, p, true);
     return cut.taken;
   }
@@ -102,14 +110,17 @@ template <class T> struct Backward {
 
   void block_of(const Block<T>& block) {
     scores.block(block), outputs.block(block), programs.block(block);
-    row_numbers.read(block);
+    row_numbers.read(block), stick.begin(block);
     programs.add_output_dot(block, row_numbers.output_dot);
-    tiles_down<T>(block.keys(), [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
+    if (const Rows<T> to = p.d[At::sink]) *to.of(b, h) += row_numbers.of_sink(block, *p.in[At::sink].of(0, h));
+    tiles_down<T>(block, [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
+    if (p.stick) stick.finish(block, scores);
     programs.finish(block, scores);
     scores.finish(block);
   }
 
   void tile_of(const Tile<T>& tile) {
+    if (p.stick) return tile_of_stick(tile);
     scores.products(tile, x);
     programs.add(tile, x);
     outputs.products(tile, dx);
@@ -120,6 +131,14 @@ template <class T> struct Backward {
     if (programs.keeps(tile, dx)) return;
     scale_tile(tile, p.scale, dx);
     scores.gather(tile, dx);
+  }
+  void tile_of_stick(const Tile<T>& tile) {
+    if (stick.used_up) return;
+    scores.products(tile, x);
+    stick.add(tile, x);
+    outputs.products(tile, dx);
+    stick.add_gradient(tile, x, dx);
+    outputs.gather(tile, x);
   }
 };
 

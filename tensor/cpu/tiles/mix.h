@@ -27,6 +27,9 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> inline constexpr extent mix_block = has_vectors<T> ? block_rows<T> / 2 : 2;
 template <class T> inline constexpr extent segment_pairs = has_vectors<T> ? 1024 : 8;
 
+// Keys of a step of backward: X, dA and P of it stay in the cache from the scores to the products.
+template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
+
 // Numbers [row, key, lane] of the keys from `first` on.
 template <class T> struct Columns {
   T* at;
@@ -40,6 +43,7 @@ template <class T> struct Part {
   Block<T> block;  // of head 0: which queries
   extent wide, keys;
   extent first_seen, hidden_end;  // columns where hidden is computed, those behind everybody's reach left out
+  extent first_step;              // of backward: a window leaves whole steps out
 
   Part(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
@@ -52,6 +56,8 @@ template <class T> struct Part {
       while (first_seen < p.keys && !present[first_seen]) ++first_seen;
       while (end > first_seen && !present[end - 1]) --end;
     }
+    first_step = most(block.first_key() - first_seen, 0) / step_keys<T>;  // REQUIRES: no taps on either side
+    first_seen += first_step * step_keys<T>;
     hidden_end = least(end == p.keys ? p.keys + p.behind : end, keys + p.right);
   }
   extent segment() const { return most(1, segment_pairs<T> / wide); }
@@ -72,7 +78,7 @@ template <class T> struct Part {
                                       : nullptr;
   }
   // Lanes from here on see column c, were it a key.
-  extent first_lane(extent c) const { return p.causal ? least(wide, most(0, c - block.first_token())) : 0; }
+  extent first_lane(extent c) const { return least(wide, most(0, c - block.first_token() - p.after)); }
   Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
 
   // Blanks what is not seen of the columns [begin, end) of a head.
@@ -250,9 +256,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
 
 // ---- backward ----
 
-// Keys of a step, and of a piece of it: X, dA and P of a step stay in the cache from the scores to the products, hidden
-// and dpre of a piece from one convolution to the next.
-template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
+// Keys of a piece of a step: hidden and dpre of it stay in the cache from one convolution to the next.
 template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 
 // Sums of the columns [begin, end) along their diagonals, which then go to the rows of a table of distances: a sum over
@@ -326,7 +330,7 @@ template <class T> struct MixBackward {
   void run(T* scratch) {
     layout(scratch);
     begin();
-    for (extent first = part.first_seen, count = 0; first < part.keys; first += step_keys<T>, ++count)
+    for (extent first = part.first_seen, count = part.first_step; first < part.keys; first += step_keys<T>, ++count)
       step(first, count);
     write_queries();
     p.enter(p.turns, b, number, last_step);

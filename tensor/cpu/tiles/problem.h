@@ -28,10 +28,11 @@ template <class T> struct Problem {
   extent size(char letter) const { return sizes[letter - 'a']; }
   Rows<const T> in[At::operand_count];  // null where there is none
   T scale, relative_scale, gate_scale, position_scale;
-  bool causal;
-  extent first_row;
-  const bool* present;    // [b j] or null
-  Rows<T> output, norms;  // norms: top and share, the largest logit m of a row and 1 / sum_j e^{A_ij - m}
+  bool stick, rest_to_self;
+  extent first_row, before, after;  // as in Band (tensor/pairs.h)
+  const bool* present;              // [b j] or null
+  // norms: top and share, the largest logit m of a row and 1 / sum_j e^{A_ij - m}; of a stick its rest, and 1
+  Rows<T> output, norms;
 
   extent lowest;                              // steps of row 0 of what distances read
   const std::int64_t *query_step, *key_step;  // null: first_row + i, j

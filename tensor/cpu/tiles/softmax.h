@@ -23,8 +23,9 @@ template <class T> struct RunningSoftmax {
   void take(Cutter<T>& cut) {
     top = cut.take(block_rows<T>), total = cut.take(block_rows<T>), factor = cut.take(block_rows<T>);
   }
-  void begin() {
-    for (extent i = 0; i < block_rows<T>; ++i) top[i] = nothing<T>(), total[i] = T(0);
+  // sink: one more logit of each row, or null
+  void begin(const T* sink = nullptr) {
+    for (extent i = 0; i < block_rows<T>; ++i) top[i] = sink ? *sink : nothing<T>(), total[i] = T(sink ? 1 : 0);
   }
   // x becomes e^{x - top}, 0 where not seen. Returns whether an earlier top has risen.
   bool add(const Tile<T>& tile, T* x) const {
@@ -127,6 +128,13 @@ template <class T> struct RowNumbers {
       output_dot[i] = dot<T>(p.output.of(block.b, block.h) + row * p.output.row,
           p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row, p.value_dim);
     }
+  }
+  // The gradient of a sink, whose dP is 0.
+  T of_sink(const Block<T>& block, T sink) const {
+    T sum = T(0);
+    for (extent n = 0; n < block.columns; n += lanes<T>)
+      sum += sum_of_lanes<T>(exponential<T>(splat(sink) - load(top + n)) * load(share + n) * load(output_dot + n));
+    return T(0) - sum;
   }
 };
 

@@ -24,13 +24,14 @@ template <class T> struct Block {
       : p(problem), b(batch), h(head), first_query(first), rows(count), columns(wide) {}
   extent packs() const { return columns / lanes<T>; }
   extent first_token() const { return p.first_row + first_query; }  // of the keys
-  // The keys that the block's last row sees: the others are not looked at.
-  extent keys() const { return p.causal ? least(p.keys, first_token() + rows) : p.keys; }
+  // Where the keys begin that the block's first row sees, and end that its last one does: others are not looked at.
+  extent first_key() const { return most(first_token() - p.before, 0); }
+  extent keys() const { return least(p.keys, first_token() + rows + p.after); }
   const bool* present() const { return p.present ? p.present + b * p.keys : nullptr; }
   bool sees_any(extent i) const {
-    const extent seen = p.causal ? least(p.keys, first_token() + i + 1) : p.keys;
-    if (!p.present) return seen > 0;
-    for (extent key = 0; key < seen; ++key)
+    const extent own = first_token() + i, first = most(own - p.before, 0), seen = least(p.keys, own + p.after + 1);
+    if (!p.present) return seen > first;
+    for (extent key = first; key < seen; ++key)
       if (present()[key]) return true;
     return false;
   }
@@ -42,24 +43,28 @@ template <class T> struct Tile {
   bool edge;  // some pair of it is not seen
 
   Tile(const Block<T>& of, extent first, extent count) : block(of), first_key(first), keys(count) {
-    edge = of.p.causal && first + count - 1 > of.first_token();
+    edge = first + count - 1 > of.first_token() + of.p.after || first < of.first_token() + of.rows - 1 - of.p.before;
     if (const bool* present = of.present())
       for (extent k = 0; k < count; ++k) edge |= !present[first + k];
   }
-  // Lanes from here on see key number k of the tile.
-  extent first_lane(extent k) const {
+  // Lanes from here on see key number k of the tile, were it present.
+  extent first_lane(extent k) const { return most(first_key + k - block.first_token() - block.p.after, 0); }
+  // Lanes from here on do not see it any more.
+  extent end_lane(extent k) const {
     const bool* present = block.present();
-    if (present && !present[first_key + k]) return block.columns;
-    return block.p.causal ? most(first_key + k - block.first_token(), 0) : 0;
+    if (present && !present[first_key + k]) return 0;
+    return least(first_key + k - block.first_token() + block.p.before + 1, block.columns);
   }
   Mask<T> seen(extent k, extent pack) const {
-    return count_up<T>() >= splat(number<T>(first_lane(k) - pack * lanes<T>));
+    const extent lane = pack * lanes<T>;
+    return (count_up<T>() >= splat(number<T>(first_lane(k) - lane))) &
+           (count_up<T>() < splat(number<T>(end_lane(k) - lane)));
   }
 };
 
-// f(first key of the tile, keys) from the last key of the block down to its first, or the other way.
-template <class T, class F> static inline void tiles_down(extent keys, const F& f) {
-  for (extent end = keys; end > 0;) {
+// f(first key of the tile, keys) from the last key that the block sees down to the tile of its first.
+template <class T, class F> static inline void tiles_down(const Block<T>& block, const F& f) {
+  for (extent end = block.keys(); end > block.first_key();) {
     const extent begin = (end - 1) / tile_keys<T> * tile_keys<T>;
     f(begin, end - begin);
     end = begin;
@@ -75,8 +80,7 @@ static void products_of_pairs(const Tile<T>& tile, extent depth, const T* a, ext
     return;
   }
   for (extent k = 0; k < tile.keys; k += lanes<T>) {
-    const extent from = tile.block.p.causal ? most(tile.first_key + k - tile.block.first_token(), 0) : 0;
-    const extent skip = from / lanes<T> * lanes<T>;
+    const extent skip = tile.first_lane(k) / lanes<T> * lanes<T>;
     if (skip >= columns) continue;
     multiply<T>(least(lanes<T>, tile.keys - k), columns - skip, {depth}, {a + k * a_row, a_row, 1}, b + skip, columns,
         x + k * columns + skip, columns, Start::zero);
@@ -88,7 +92,7 @@ template <class T>
 static void sum_over_queries(const Tile<T>& tile, const T* x, const T* rows, extent width, T* to, extent to_row) {
   const extent columns = tile.block.columns;
   for (extent k = 0, step = tile.edge ? lanes<T> : tile.keys; k < tile.keys; k += step) {
-    const extent from = tile.edge && tile.block.p.causal ? most(tile.first_key + k - tile.block.first_token(), 0) : 0;
+    const extent from = tile.edge ? tile.first_lane(k) : 0;
     if (from >= tile.block.rows) continue;
     multiply<T>(least(step, tile.keys - k), width, {tile.block.rows - from}, {x + k * columns + from, columns, 1},
         rows + from * width, width, to + k * to_row, to_row, Start::given);
@@ -101,7 +105,7 @@ static void sum_over_keys(const Tile<T>& tile, const T* x, const T* rows, extent
   const extent columns = tile.block.columns;
   for (extent i = 0, step = tile.edge ? lanes<T> : tile.block.rows; i < tile.block.rows; i += step) {
     const extent last = least(i + step, tile.block.rows) - 1 + tile.block.first_token();
-    const extent keys = tile.edge && tile.block.p.causal ? least(tile.keys, last + 1 - tile.first_key) : tile.keys;
+    const extent keys = least(tile.keys, last + tile.block.p.after + 1 - tile.first_key);
     if (keys <= 0) continue;
     multiply<T>(least(step, tile.block.rows - i), width, {keys}, {x + i, 1, columns}, rows, rows_row, to + i * width,
         width, Start::given);

@@ -9,6 +9,7 @@
 #include "examples/whence/language/first_weights.h"
 #include "examples/whence/language/hugging_face.h"
 #include "nn/io/safetensors.h"
+#include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -60,6 +61,57 @@ TEST_CASE("convert: models that PyTorch wrote give its logits, and come back fro
       for (const auto& other : one.tensors)
         if (ours.first == other.first) CHECK_MESSAGE(bytes_of(ours.second) == bytes_of(other.second), ours.first);
   }
+}
+
+TEST_CASE("convert: rotations that configurations stretch or thin out become schemes, and come back from us") {
+  const Scratch scratch("convert-rope");
+  const auto lists = [](const char* name) { return nlohmann::json{{name, {1.0, 2.5}}}; };
+  nlohmann::json longrope{{"rope_type", "longrope"}, {"factor", 4.0}, {"original_max_position_embeddings", 8},
+      {"partial_rotary_factor", 1.0}};
+  longrope.update(lists("short_factor")), longrope.update(lists("long_factor"));
+  const std::pair<nlohmann::json, std::string> rotations[] = {
+      {{{"rope_type", "linear"}, {"factor", 2.0}}, "interpolated(rope(width=2), factor=2)"},
+      {{{"rope_type", "proportional"}, {"partial_rotary_factor", 0.5}}, "rope(keep=0.5)"},
+      {{{"rope_type", "proportional"}, {"partial_rotary_factor", 0.5}, {"factor", 3.0}},
+          "interpolated(rope(keep=0.5), factor=3)"},
+      {{{"type", "dynamic"}, {"factor", 3.0}, {"rope_theta", 500.0}},
+          "rope(base=500, width=2, scaling=dynamic, factor=3, original=16)"},
+      {{{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}},
+          "rope(width=2, scaling=llama3, factor=8, original=16, low_freq_factor=1, high_freq_factor=4)"},
+      {longrope, "rope(scaling=longrope, factor=4, original=8, short_factor=1:2.5, long_factor=1:2.5)"},
+      {{{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 4}},
+          "yarn(factor=4, original=4, beta_fast=32, beta_slow=1, width=2)"}};
+  for (const char* place : {"rope_parameters", "rope_scaling"})
+    for (const auto& each : rotations) {
+      const auto& rope = each.first;
+      const std::string& text = each.second;
+      CAPTURE(rope.dump());
+      const std::string theirs = scratch / "theirs", back = scratch / "back";
+      fs::create_directories(back);
+      fs::copy(golden("gpt_neox"), theirs, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+      auto config = json_of(text_of(theirs + "/config.json"));
+      config.erase("rope_parameters"), config["rotary_pct"] = 0.5;
+      config[place] = rope;
+      std::ofstream(theirs + "/config.json") << config.dump();
+      const ForeignModel read = read_hugging_face(theirs);
+      CHECK(Transformer(read.options).scheme() == text);
+      Transformer model(read.options);
+      model.initialise(1);
+      write_hugging_face(back, read.options, model.parameters());
+      CHECK(Transformer(read_hugging_face(back).options).scheme() == text);
+    }
+  const auto refusal = [&](const std::string& scheme) {
+    TransformerOptions options = read_hugging_face(golden("gpt_neox")).options;
+    options.scheme = scheme;
+    const Transformer model(options);
+    return error_text([&] { write_hugging_face(scratch / "back", options, model.parameters()); });
+  };
+  for (const char* scheme : {"rope(scaling=ntk)", "interpolated(rope(scaling=ntk), factor=2)", "window(rope)", "alibi",
+           "rope(keep=0.5, width=4)"})
+    CHECK(has(refusal(scheme), "absolute, or rope (with keep over all dims of a head, or scaling=dynamic, "));
+  CHECK(has(refusal("yarn(dynamic=yes)"), "dynamic=no"));
+  CHECK(has(refusal("rope(layout=interleaved)"), "layout=half"));
+  CHECK(has(refusal("rope(scaling=dynamic, original=7)"), "original 7 in a model of 16 tokens given"));
 }
 
 TEST_CASE("convert: a run of ours becomes theirs and a run again, with its logits; a training begins with any") {

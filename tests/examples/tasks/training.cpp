@@ -105,7 +105,7 @@ TEST_CASE("training step: a recorded one refuses a batch of another shape, and h
   TrainingStep step(precision, batch, job.loss_of, {.recorded = true});
   (void)step.take(1, 1e-2);
   const std::vector<double> before = numbers_of(model);
-  CHECK(error_text([&] { (void)step.take(2, 1e-2); }).find("equal shapes required") != std::string::npos);
+  CHECK(test::error_text([&] { (void)step.take(2, 1e-2); }).find("equal shapes required") != std::string::npos);
   CHECK(precision.optimizer().steps() == 1);
   CHECK(numbers_of(model) == before);
 }

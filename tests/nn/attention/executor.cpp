@@ -16,7 +16,8 @@ const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, le
     "fire(width=5, init_length=40)", "randomised(fire(width=5, init_length=40), length=200)", "transformer_xl",
     "forgetting", "cope(p_max=5)", "cope(p_max=3, gates=separate_keys)", "cope_alibi", "dape(kerple, width=5)",
     "cdape(kerple, width=5)", "cdape(alibi, width=3, kernel=4, pad=left)",
-    "dape(fire(width=5, init_length=40), width=5)", "cdape(fire(width=5, init_length=40), width=5)"};
+    "dape(fire(width=5, init_length=40), width=5)", "cdape(fire(width=5, init_length=40), width=5)", "stick_breaking",
+    "stick_breaking(rest=self)", "sink", "shaw(clip=3) + sink", "ssmax"};
 
 // Output and gradients of all operands and parameters for a cotangent drawn at random.
 std::vector<Named> outcome_of(const std::string& text, const Executor& executor, DType dtype, index_t tokens,
@@ -99,6 +100,12 @@ TEST_CASE("tiles: a caller's mask and schemes without a program go another way, 
   for (index_t n = 0; n < 36; ++n) allowed.push_back(n % 7 != 3);
   inputs.sequence.given_mask = Tensor::of(allowed, {1, 1, 6, 6}, DType::boolean);
   CHECK(distance(scheme.run(inputs, tiled_executor()).output, scheme.run(inputs, reference_executor()).output) < 1e-13);
+  for (const char* text : {"forgetting + sink", "transformer_xl + sink", "alibi + stick_breaking",
+           "dape(kerple) + sink", "ssmax + alibi"}) {
+    CAPTURE(text);
+    CHECK(apart(outcome_of(text, tiled_executor(), DType::f64, 70),
+              outcome_of(text, reference_executor(), DType::f64, 70)) < 1e-12);
+  }
   for (const char* text : {"cope_mlp", "absolute + hard_attention"})
     CHECK(tiled_executor().refusal(BareAttention(text, {8, 2, 6}).stages()).find("a scheme here does something else") !=
           std::string::npos);
@@ -202,7 +209,7 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
     return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // beside o, dq, dk and dv
   };
   for (const std::string text : {"none", "alibi", "kerple", "fire", "cope", "dape(kerple)", "cdape(kerple)",
-           "dape(fire)", "dape(fire, form=f_of_bias)", "cdape(fire)"}) {
+           "dape(fire)", "dape(fire, form=f_of_bias)", "cdape(fire)", "stick_breaking(rest=self)"}) {
     const double at_2048 = at_work(text, 2048), at_16384 = at_work(text, 16384);
     MESSAGE(text << ": " << at_2048 << " MiB at 2048, " << at_16384 << " at 16384");
     CHECK(at_2048 < 12);

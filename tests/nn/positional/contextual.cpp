@@ -140,7 +140,7 @@ TEST_CASE("contextual: one table for all layers has the gradients of all; the fi
       {parameter(*each, "blocks.0.attention.position.table"), parameter(*each, "blocks.1.attention.position.table")});
   CHECK(distance(together, (apart[0] + apart[1]).detach()) < 1e-12);
 
-  const auto first = random_decoder(small("cope_mlp(width=3, layers=first)"));
+  const auto first = random_decoder(small("layers(cope_mlp(width=3), count=1)"));
   std::vector<std::string> paths;
   for (const Module::Parameter& parameter : first->parameters())
     if (parameter.path.find("position") != std::string::npos) paths.push_back(parameter.path);

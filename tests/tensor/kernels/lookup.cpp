@@ -128,12 +128,12 @@ KernelCases by_distance(const Steps& steps, index_t heads, index_t first_row) {
             k.causal_softmax_by_distance(in[0], by, in[1], first_row, y);
           })};
 }
-KernelCase causal_mask(const Shape& seen, index_t first_row, bool padded) {
-  return {.kernel = "causal_mask",
-      .name = to_text(seen, padded ? ", padded" : ""),
+KernelCase band_mask(const Shape& seen, const Band& band, bool padded) {
+  return {.kernel = "band_mask",
+      .name = to_text(seen, padded ? ", padded" : "", ", before ", band.before, ", after ", band.after),
       .in = {padded ? mask({seen[0], 1, 1, seen[3]}) : none()},
       .out = {mask(seen)},
-      .call = [=](JoinedKernels& k, In in, In out) { k.causal_mask(first_row, in[0], out[0]); },
+      .call = [=](JoinedKernels& k, In in, In out) { k.band_mask(band, in[0], out[0]); },
       .dtypes = {DType::boolean}};
 }
 void add_pairs(KernelCases& table) {
@@ -146,8 +146,11 @@ void add_pairs(KernelCases& table) {
     for (const KernelCase& row : by_distance(steps, 3, steps.key.size(1) - steps.query.size(1))) table.push_back(row);
   for (const KernelCase& row : by_distance(Steps::of(from(448, 512), from(0, 512), true), 12, 448))
     table.push_back(row.counted(row.kernel == "sum_by_distance" ? 0 : 1));
-  for (const bool padded : {false, true}) table.push_back(causal_mask({2, 1, 5, 33}, 28, padded));
-  table.push_back(causal_mask({1, 1, 64, 512}, 448, false).counted(1));
+  for (const bool padded : {false, true})
+    for (const bool causal : {false, true})
+      for (const index_t window : {0, 1, 20})
+        table.push_back(band_mask({2, 1, 5, 33}, Band::of(28, causal, window), padded));
+  table.push_back(band_mask({1, 1, 64, 512}, {448}, false).counted(1));
 }
 
 // ---- Along keys.

@@ -40,7 +40,9 @@ TEST_CASE("worked examples: the schemes that came after the papers") {
       CAPTURE(executor->name());
       if (!executor->refusal(input.scheme->stages()).empty()) continue;
       const NamedTensors made = run_probe(input, *executor).tensors;
-      for (const auto& [name, wanted] : tensors_of(each.at("expected"))) {
+      for (const auto& expected : tensors_of(each.at("expected"))) {
+        const std::string& name = expected.first;
+        const Tensor& wanted = expected.second;
         CAPTURE(name);
         const Tensor* const ours = named(name, made);
         if (executor != &reference_executor() && !ours) continue;  // pairs are seen by the reference alone

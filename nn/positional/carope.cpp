@@ -1,0 +1,65 @@
+// CARoPE: rope whose base speed each token chooses, head by head.              Veisi et al. 2025, arXiv:2507.23083
+//   f_h(x_t) = 1 / (softplus(w_h.x_t + b_h) + 1)            in (0, 1)                                    (section 2)
+//   angle_m(t) = sum_{l<=t} f_h(x_l)^m,  m = 0 ... d/2 - 1;   pair m of q_t and k_t turns by angle_m(t)
+// Rope is f = base^(-2/d) everywhere, for then f^m = base^(-2m/d). b, which the paper's formula does not have, starts it
+// near there, as its text asks for (nn/README.md, D16). Pair 0 counts tokens, whatever they are.
+// Where gradients die: in pair 0; in slow pairs, by m f^(m-1); where f is near 0, as df = -f^2 sigmoid, and where the
+// sigmoid is, as f is near 1. All pairs of a head share one number per token: they cannot go different ways.
+#include "nn/layers/linear.h"
+#include "nn/positional/rotation.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+class CARoPE final : public PositionalScheme, public RotatesQueryKey {
+ public:
+  explicit CARoPE(const SchemeArguments& arguments)
+      : pairs_(pairs_of_head("carope", arguments)),
+        frequency_(arguments.sizes().dim, arguments.sizes().heads, true, Init::normal(0, 0.02),
+            Init::constant(bias_of(wave_frequency(1, 2 * pairs_, arguments.number("base"))))) {
+    child("frequency", frequency_);
+  }
+
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  void check_company(const Stages& stages) const override { require_one_rotation("carope", stages); }
+
+  // q:[b h i d], k:[b h j d]
+  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
+    if (!context.x.defined())
+      fail("carope", "no layer input given; x [batch, key, dim] required, as the angles are made of it");
+    const Tensor z = transpose(cast(frequency_(context.x), compute_dtype(context.x.dtype())));  // [b h j]
+    const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));                         // [b h j]
+    const Tensor exponents = context.on_device(raw::cast(Tensor::arange(pairs_, DType::f64), z.dtype()));
+    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                 // f^m, [b h j m]
+    const Tensor angles = probe("angles", cumulative_sum(without_padding(steps, context), 2));  // [b h j m]
+    query = probe("rotated_q", rotary(query, of_queries(angles, context)));
+    key = probe("rotated_k", rotary(key, angles));
+  }
+
+ private:
+  // b of which 1 / (softplus(b) + 1) is `frequency`
+  static double bias_of(double frequency) {
+    const double slowness = 1 / frequency - 1;
+    return slowness > 30 ? slowness : std::log(std::expm1(slowness));
+  }
+
+  index_t pairs_;
+  Linear frequency_;  // weight [h c], bias [h]
+};
+
+const RegisterScheme registered{{.name = "carope",
+    .title = "rope at speeds that each token chooses",
+    .paper = "Veisi et al. 2025, arXiv:2507.23083",
+    .equation = "S_ij = (R(angle_i) q_i).(R(angle_j) k_j) / sqrt(d),  angle_m(t) = sum_{l<=t} f_h(x_l)^m",
+    .options = {option::number("base", 10000, {1.001, 1e12}, "of the rope that it starts as")},
+    .probes = {{"frequency", "b h t", "how fast token t turns pair 1", "f_h(x_t) = 1 / (softplus(w_h.x_t + b_h) + 1)",
+                   ProbeInfo::unit},
+        {"angles", "b h t m", "where token t stands, for each pair of dims", "sum_{l<=t} f_h(x_l)^m  (CARoPE)"},
+        {"rotated_q", "b h i d", "queries, each pair turned by its angle", "R(angle_i) q_i  (CARoPE)"},
+        {"rotated_k", "b h j d", "keys, each pair turned by its angle", "R(angle_j) k_j  (CARoPE)"}},
+    .variants = {"carope(base=4)"},
+    .make = make_scheme<CARoPE>}};
+
+}  // namespace
+}  // namespace whence

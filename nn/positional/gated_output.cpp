@@ -1,0 +1,53 @@
+// A gate on what attention hands on: each head's result, times a sigmoid of what the query's token says.
+//                                                                              Qiu et al. 2025, arXiv:2505.06708
+//   o_i <- o_i * sigmoid(W x_i)       per=element: W [h d c], a gate for each number; per=head: W [h c], one a head
+// No position in it: a companion of the others, written as a sum (path + forgetting + gated_output). A head can hand on
+// nothing, for which plain attention needs a token to look away to; and value and output projection, one linear map
+// without it, have something between them that is not linear.
+// Where gradients die: in shut gates, for all that the head read, and in open ones for x. At first all are about 1/2.
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/layers/linear.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+class GatedOutput final : public PositionalScheme, public MapsOutput {
+ public:
+  explicit GatedOutput(const SchemeArguments& arguments)
+      : heads_(arguments.sizes().heads),
+        gate_(arguments.sizes().dim, arguments.word("per") == "head" ? heads_ : arguments.sizes().dim, false) {
+    child("gate", gate_);
+  }
+
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+
+  // o:[b h i d]   ->   o * gate:[b h i d]
+  Tensor map_output(const Tensor& output, const AttendContext& context) const override {
+    if (!context.x.defined())
+      fail("gated_output", "no layer input given; x [batch, key, dim] required, as the gates read it");
+    const index_t first = context.first_row, rows = output.size(2);
+    const Tensor logits = gate_(slice(context.x, 1, first, first + rows));  // [b i h] or [b i h d]
+    const Tensor gate = sigmoid(permute(reshape(logits, {logits.size(0), rows, heads_, -1}), {0, 2, 1, 3}));
+    return output * probe("output_gate", gate);  // [b h i 1|d]
+  }
+
+ private:
+  index_t heads_;
+  Linear gate_;  // [h c] or [h d c]
+};
+
+const RegisterScheme registered{{.name = "gated_output",
+    .title = "a sigmoid gate on what attention hands on",
+    .paper = "Qiu et al. 2025, arXiv:2505.06708",
+    .equation = "o_i <- o_i * sigmoid(W x_i)",
+    .options = {option::words("per", {"element", "head"}, "a gate for each number of a head, or one for the head")},
+    .probes = {{"output_gate", "b h i d", "how much of what it found query i hands on",
+        "sigmoid(W x_i), the last axis 1 with per=head  (gated attention)", ProbeInfo::unit}},
+    .variants = {"gated_output + alibi", "gated_output(per=head) + cope(p_max=3)"},
+    .make = make_scheme<GatedOutput>}};
+
+}  // namespace
+}  // namespace whence

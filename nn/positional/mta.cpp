@@ -1,0 +1,119 @@
+// Multi-token attention: a score also depends on its neighbours', those of earlier queries and of keys on both sides.
+//                                                                         Golovneva et al. 2025, arXiv:2504.00927
+//   A_ij = sum_{a<cq} sum_{c<ck} theta_h[a, c] S_{i-cq+1+a, j-ck/2+c}      S is 0 where masked and outside
+//   P    = softmax of A where the mask allows;   P_o <- sum_c m_oc P_c over the heads of a group    (head convolution)
+// "Where did Alice see the rabbit": one query finds Alice, the one before it the rabbit, and the key that both like is
+// near both. theta and m begin as the identity: parameters are what differs from it, 0 at first. convolve=pattern and
+// mix_scores=yes are the paper's other places for the same two things. The authors' group norm and gate behind the
+// attention have nothing to do with where tokens stand: left out (gated_output is such a gate).
+// A row needs the cq - 1 query rows before it: no strips, and decoding computes earlier rows again. A row of earlier
+// queries is masked by its own mask, so that no later token comes in.
+// Where gradients die: nowhere of its own. A score that is masked in its row has none, whatever reads it.
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/fused.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+
+namespace whence {
+namespace {
+
+class Mta final : public PositionalScheme, public MapsScores, public MakesPattern {
+ public:
+  explicit Mta(const SchemeArguments& arguments)
+      : queries_(arguments.integer("queries")),
+        keys_(arguments.integer("keys")),
+        group_(arguments.integer("heads") ? arguments.integer("heads") : arguments.sizes().heads) {
+    const index_t heads = arguments.sizes().heads;
+    if (keys_ % 2 == 0) throw InputError("mta: keys ", keys_, " given; an odd number required, as many on both sides");
+    if (heads % group_)
+      throw InputError("mta: heads ", group_, " given, in a model of ", heads, "; groups of equal size required");
+    const std::string& where = arguments.word("convolve");
+    const Shape kernel{heads, 1, queries_, keys_};
+    if (where != "pattern") of_scores_ = param("convolution", kernel, Init::zeros(), false);
+    if (where != "scores") of_pattern_ = param("pattern_convolution", kernel, Init::zeros(), false);
+    if (arguments.yes("mix_scores")) scores_mix_ = param("scores_mix", {1, heads, heads}, Init::zeros(), false);
+    if (group_ > 1) pattern_mix_ = param("pattern_mix", {heads / group_, group_, group_}, Init::zeros(), false);
+  }
+
+  Claims claims() const override {
+    return {.causal_only = true,
+        .shift_invariant = true,
+        .row_local = queries_ == 1,
+        .mask_per_head = !mixes_heads(),
+        .uses_positions = false};
+  }
+
+  // a:[b h i j]   ->   conv(a):[b h i j]
+  Tensor map_scores(const Tensor& a, const AttendContext& context) const override {
+    require_one_mask(context);
+    Tensor x = context.masked(a);
+    if (of_scores_.defined()) x = probe("convolved", x + convolved(x, of_scores_));
+    return scores_mix_.defined() ? probe("mixed_scores", x + mixed(x, scores_mix_)) : x;
+  }
+
+  // [b h i j]
+  Tensor pattern(const Tensor& logits, const AttendContext& context) const override {
+    Tensor p = probe("softmax", softmax_of_visible(logits, context));
+    if (of_pattern_.defined()) p = probe("convolved_pattern", context.masked(p + convolved(p, of_pattern_)));
+    return pattern_mix_.defined() ? p + mixed(p, pattern_mix_) : p;
+  }
+
+ private:
+  bool mixes_heads() const { return scores_mix_.defined() || pattern_mix_.defined(); }
+  void require_one_mask(const AttendContext& context) const {
+    if (!mixes_heads() || !context.given_mask.defined() || context.given_mask.rank() < 3 ||
+        context.given_mask.size(-3) == 1)
+      return;
+    throw InputError("mta: a mask of ", context.given_mask.shape(),
+        " given; one for all heads, [1|b 1 i j], required, ", "as the heads are mixed; or heads=1");
+  }
+
+  // Each head by itself: its cq earlier rows are channels of a convolution along the keys. [b h i j]
+  Tensor convolved(const Tensor& x, const Tensor& theta) const {
+    const index_t rows = x.size(2), side = keys_ / 2;
+    const Tensor above = Tensor::zeros({x.size(0), x.size(1), queries_ - 1, x.size(3)}, x.dtype(), x.device());
+    const Tensor whole = concat_along(2, {above, x});
+    std::vector<Tensor> heads;
+    for (index_t h = 0; h < x.size(1); ++h) {
+      std::vector<Tensor> earlier;
+      for (index_t a = 0; a < queries_; ++a)
+        earlier.push_back(slice(slice(whole, 1, h, h + 1), 2, a, a + rows));  // rows i - cq + 1 + a, [b 1 i j]
+      const Tensor kernel = reshape(select(theta, 0, h), {1, queries_, 1, keys_});
+      heads.push_back(convolve_keys(concat_along(1, earlier), kernel, {}, side, side));
+    }
+    return concat_along(1, heads);
+  }
+  // x [b h i j] by m [groups out in]
+  static Tensor mixed(const Tensor& x, const Tensor& m) {
+    return reshape(matmul(m, reshape(x, {x.size(0), m.size(0), m.size(1), x.size(2) * x.size(3)})), x.shape());
+  }
+
+  index_t queries_, keys_, group_;
+  Tensor of_scores_, of_pattern_;    // theta less the identity, [h 1 cq ck]
+  Tensor scores_mix_, pattern_mix_;  // m less the identity, [groups out in]
+};
+
+const RegisterScheme registered{{.name = "mta",
+    .aliases = {"multi_token_attention"},
+    .title = "multi-token attention: scores of neighbours together",
+    .paper = "Golovneva et al. 2025, arXiv:2504.00927",
+    .equation = "A = conv(S masked to 0) over cq queries and ck keys,  P <- m softmax(A) over groups of heads",
+    .options = {option::integer("queries", 6, {1, 64}, "query rows that a score depends on, its own the last"),
+        option::integer("keys", 11, {1, 63}, "keys that it depends on, its own in the middle; odd"),
+        option::integer("heads", 0, {0, 1024}, "heads mixed behind the softmax, in groups of so many; 0: all, 1: none"),
+        option::words("convolve", {"scores", "pattern", "both"}, "before the softmax, behind it, or both"),
+        option::yes_no("mix_scores", "yes: all heads are mixed before the softmax too")},
+    .probes = {{"convolved", "b h i j", "scores with those of neighbouring queries and keys in them",
+                   "A_ij = sum theta[a, c] S_{i-cq+1+a, j-ck/2+c}  (MTA)"},
+        {"mixed_scores", "b h i j", "scores with those of other heads in them", "A_o + sum_c m_oc A_c  (MTA)"},
+        {"softmax", "b h i j", "the pattern of each head for itself", "softmax over j of A_ij  (MTA)", ProbeInfo::unit},
+        {"convolved_pattern", "b h i j", "patterns with those of neighbours in them",
+            "conv(P), 0 where masked  (MTA)"}},
+    .variants = {"mta(queries=2, keys=3)", "mta(queries=1, keys=3, heads=1)",
+        "mta(queries=3, keys=1, convolve=both, mix_scores=yes)", "mta(queries=2, keys=3, heads=1, convolve=pattern)",
+        "mta(queries=2, keys=3) + rope"},
+    .make = make_scheme<Mta>}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,150 @@
+// PaTH: on the way from a key to a query, every token turns what the key says by a reflection of its own making.
+//                                                                           Yang et al. 2025, arXiv:2505.16381
+//   H_t  = I - beta_t w_t w_t',  |w_t| = 1,  beta_t = 2 sigmoid(u_h.x_t + b_h)       1 forgets w_t, 2 is a mirror
+//   S_ij = q_i' H_i H_{i-1} ... H_{j+1} k_j / sqrt(d)                          a key meets later tokens in their order
+//   w    = unit(silu(convolution(W2 W1 x)))      as the authors' layer has it (flash-linear-attention, PaTHAttention):
+//          W1 to `rank` numbers, a convolution of each channel over the last tokens, heads of unit length
+// The product is computed in blocks of tokens, the last one first: O(T^2 d) work. In a block of tokens a to b
+//   U = (I + strictLower(beta W W'))^-1 beta W,       H_b ... H_a = I - W' U                          (UT transform)
+// and U's rows are u_t = beta_t (w_t - sum_{a<=s<t} w_t.w_s u_s). A block's scores are taken before its product turns
+// the queries. The inverse is made by halves and not as a power series, whose powers grow beyond f32 where tokens are
+// alike. It and the convolution, which no other scheme has, are why this file has more than 120 lines.
+// Where gradients die: in w where beta is 0; in beta's sigmoid at both ends, a mirror being one; in the length of W2's
+// result, which unit() drops. A rotation beside it would make S depend on where the query stands: refused.
+#include <algorithm>
+#include <utility>
+
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/layers/linear.h"
+#include "nn/positional/rotation.h"
+#include "nn/scheme.h"
+#include "tensor/error.h"
+#include "tensor/pairs.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// bool [rows columns]: true on the diagonal, and in so many columns before it
+Tensor up_to_diagonal(index_t rows, index_t columns, index_t before, Device device) {
+  return raw::reshape(raw::band_mask(rows, columns, {.before = before}, {}, device), {rows, columns});
+}
+
+// x with zeros before and behind it along an axis
+Tensor widened(const Tensor& x, int axis, index_t before, index_t behind) {
+  const auto zeros = [&](index_t count) {
+    Shape shape = x.shape();
+    shape[axis] = count;
+    return Tensor::zeros(shape, x.dtype(), x.device());
+  };
+  return concat_along(axis, {zeros(before), x, zeros(behind)});
+}
+
+// (I + L)^-1 of a strictly lower L [... n n]: that of [A 0; B D] is [A^-1 0; -D^-1 B A^-1 D^-1].
+Tensor inverse(const Tensor& lower) {
+  const index_t n = lower.size(-1), half = n / 2;
+  if (n <= 4) {  // I - L + L^2 - L^3: all later powers are 0
+    const Tensor one =
+        masked(Tensor::ones({n, n}, lower.dtype(), lower.device()), up_to_diagonal(n, n, 0, lower.device()));
+    return matmul(one - lower, matmul(lower, lower) + one);
+  }
+  const Tensor above = slice(lower, -2, 0, half), below = slice(lower, -2, half, n);
+  const Tensor a = inverse(slice(above, -1, 0, half)), d = inverse(slice(below, -1, half, n));
+  const Tensor b = matmul(matmul(d, slice(below, -1, 0, half)), a, -1);
+  return concat_along(-2, {widened(a, -1, 0, n - half), concat_along(-1, {b, d})});
+}
+
+class Path final : public PositionalScheme, public ScoresPairs {
+ public:
+  explicit Path(const SchemeArguments& arguments)
+      : heads_(arguments.sizes().heads),
+        taps_(arguments.integer("convolution")),
+        down_(arguments.sizes().dim, arguments.integer("rank"), false),
+        up_(arguments.integer("rank"), arguments.sizes().dim, false),
+        beta_(arguments.sizes().dim, heads_) {
+    child("down", down_), child("up", up_), child("beta", beta_);
+    if (taps_) convolution_ = param("convolution", {arguments.sizes().dim, taps_}, Init::fan_in(taps_));
+  }
+
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+  void check_company(const Stages& stages) const override {
+    if (rotations(stages) == 0) return;
+    throw InputError("path: given beside a scheme that rotates; scores would depend on where the query stands, as ",
+        "rotations and reflections do not commute; leave one of them out");
+  }
+
+  // [b h i j]
+  Tensor scores(const AttendContext& context) const override {
+    if (!context.x.defined())
+      fail("path", "no layer input given; x [batch, key, dim] required, as the reflections are made of it");
+    const DType dtype = compute_dtype(context.dtype());
+    const Tensor query = cast(context.query, dtype), key = cast(context.key, dtype);             // [b h i d], [b h j d]
+    const Tensor w = probe("w", directions(context, dtype));                                     // [b h j d]
+    const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(context.x), dtype)) * 2.0));  // [b h j]
+    const index_t first = context.first_row, rows = query.size(2), keys = key.size(2);
+    const index_t block = std::min<index_t>(64, keys), blocks = (keys + block - 1) / block;
+    const auto in_blocks = [&](const Tensor& x) {  // [b h j d] -> [b h n c d]
+      return reshape(widened(x, 2, 0, blocks * block - keys), {x.size(0), x.size(1), blocks, block, x.size(3)});
+    };
+    const Tensor met = up_to_diagonal(first + rows, block, Band::any, context.device),
+                 earlier =
+                     raw::reshape(raw::band_mask(block, block, {.first_row = -1}, {}, context.device), {block, block});
+    const Tensor k = in_blocks(key), ws = in_blocks(w), bw = in_blocks(unsqueeze(beta, 3) * w);  // [b h n c d]
+    const Tensor solved = inverse(masked(matmul(bw, transpose(ws)), earlier));                   // [b h n c c]
+    const Tensor u = probe("u", slice(reshape(matmul(solved, bw), {w.size(0), heads_, -1, w.size(3)}), 2, 0, keys));
+    const Tensor us = in_blocks(u), within = matmul(solved, masked(matmul(bw, transpose(k)), earlier));  // [b h n c c]
+    std::vector<Tensor> columns;
+    Tensor turned = slice(query, 2, rows, rows);  // queries from block n on, turned by the blocks behind it
+    for (index_t n = blocks - 1, reached = rows; n >= 0; --n) {
+      const index_t begin = std::clamp<index_t>(n * block - first, 0, rows);
+      const index_t since = std::max<index_t>(first - n * block, 0);  // tokens of the block before the first of them
+      turned = concat_along(2, {slice(query, 2, begin, std::exchange(reached, begin)), turned});
+      const Tensor along = masked(matmul(turned, transpose(select(ws, 2, n))),
+          slice(met, 0, since, since + rows - begin));  // q.w of the tokens met, [b h i c]
+      const Tensor column = matmul(turned, transpose(select(k, 2, n))) - matmul(along, select(within, 2, n));
+      columns.insert(columns.begin(), widened(column, 2, begin, 0));
+      turned = turned - matmul(along, select(us, 2, n));
+    }
+    return cast(slice(concat_along(3, columns), 3, 0, keys) * context.scale, context.dtype());
+  }
+
+ private:
+  // w, [b h j d]
+  Tensor directions(const AttendContext& context, DType dtype) const {
+    Tensor w = up_(down_(context.x));  // [b j c]
+    if (context.present.defined())     // the convolution finds nothing before the first token
+      w = masked(w, context.on_device(transpose(select(context.present, 1, 0))));
+    if (taps_) {
+      const Tensor before = widened(w, 1, taps_ - 1, 0);
+      for (index_t tap = 0; tap < taps_; ++tap) {
+        const Tensor term = slice(before, 1, tap, tap + context.x.size(1)) * select(convolution_, 1, tap);
+        w = tap ? w + term : term;
+      }
+      w = silu(w);
+    }
+    const Tensor by_head = permute(reshape(cast(w, dtype), {w.size(0), w.size(1), heads_, -1}), {0, 2, 1, 3});
+    return by_head / sqrt(sum(square(by_head), {3}, true) + 1e-6);
+  }
+
+  index_t heads_, taps_;
+  Linear down_, up_, beta_;  // [r c], [c r], [h c] and [h]
+  Tensor convolution_;       // [c taps], the last tap for the token itself
+};
+
+const RegisterScheme registered{{.name = "path",
+    .title = "PaTH: products of reflections along the way",
+    .paper = "Yang et al. 2025, arXiv:2505.16381",
+    .equation = "S_ij = q_i' H_i ... H_{j+1} k_j / sqrt(d),  H_t = I - beta_t w_t w_t',  beta, w made of x_t",
+    .options = {option::integer("rank", 32, {1, 65536}, "numbers between the two maps that make w"),
+        option::integer("convolution", 3, {0, 63}, "tokens that w is made of; 0: of its own alone, without silu")},
+    .probes = {{"w", "b h t d", "the direction that token t reflects", "w_t, of unit length  (PaTH)"},
+        {"beta", "b h t", "how far it reflects: 1 forgets the direction, 2 mirrors it",
+            "beta_t = 2 sigmoid(u.x_t + b)  (PaTH)", ProbeInfo::sequential},
+        {"u", "b h t d", "what the product of a block subtracts along w_t",
+            "u_t = beta_t (w_t - sum_{s<t} w_t.w_s u_s), s in t's block of 64  (PaTH)"}},
+    .variants = {"path(rank=2)", "path(rank=3, convolution=0)", "path + forgetting"},
+    .make = make_scheme<Path>}};
+
+}  // namespace
+}  // namespace whence

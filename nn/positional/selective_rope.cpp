@@ -1,0 +1,108 @@
+// Selective RoPE: rotary angles that the text makes. Each token decides how far all that comes after it is turned.
+//                                                                           Movahedi et al. 2025, arXiv:2511.17388
+//   u_t     = x_t / |x_t|                                    of each head's slice of the layer's input
+//   phi_t   = B A u_t                                        a low-rank map, one number per head h and pair m
+//   omega_t = sum_{l < kernel} filter_hml phi_{t-l}          a short causal convolution
+//           ... sigmoid(w_h.u_t + b_h)                       gate=yes: how much of it counts
+//   angle_t = theta_m sum_{l<=t} omega_l,   theta_m = base^(-2m/d);   pair m of q_t and k_t turns by angle_t
+// The paper's formulas could not be read whole: these lines are the authors' released code and its defaults
+// (nn/README.md, D1). omega = 1 would be RoPE. Padding adds nothing to the sum.
+// A token's omega gets the gradient of every pair of which it stands between query and key; of others it turns both or
+// neither. Where gradients die: in slow pairs, by the factor theta_m; where q's and k's pair point the same way, as the
+// cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open.
+#include "nn/layers/linear.h"
+#include "nn/positional/rotation.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
+ public:
+  explicit SelectiveRope(const SchemeArguments& arguments)
+      : heads_(arguments.sizes().heads),
+        pairs_(pairs_of_head("selective_rope", arguments)),
+        kernel_(arguments.integer("kernel")),
+        theta_(Tensor::of(rotation_frequencies(2 * pairs_, arguments.number("base")), {pairs_}, DType::f64)),
+        down_(arguments.sizes().dim, arguments.integer("rank"), false, Init::fan_in(arguments.sizes().dim)),
+        up_(arguments.integer("rank"), heads_ * pairs_, false, Init::fan_in(arguments.integer("rank"))),
+        filter_(param("filter", {heads_, pairs_, kernel_}, Init::fan_in(kernel_))) {
+    child("down", down_);
+    child("up", up_);
+    if (!arguments.yes("gate")) return;
+    const Init drawn = Init::fan_in(arguments.sizes().dim);
+    gate_ = std::make_unique<Linear>(arguments.sizes().dim, heads_, true, drawn, drawn);
+    child("gate", *gate_);
+  }
+
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  void check_company(const Stages& stages) const override { require_one_rotation("selective_rope", stages); }
+
+  // q:[b h i d], k:[b h j d]
+  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
+    const Tensor angles = angles_of(context);  // [b h j m]
+    query = probe("rotated_q", rotary(query, of_queries(angles, context)));
+    key = probe("rotated_k", rotary(key, angles));
+  }
+
+ private:
+  // [b h j m]
+  Tensor angles_of(const AttendContext& context) const {
+    if (!context.x.defined())
+      fail("selective_rope", "no layer input given; x [batch, key, dim] required, as the angles are made of it");
+    const DType dtype = context.x.dtype(), wide = compute_dtype(dtype);
+    const Tensor x = by_head(cast(context.x, wide));                                    // [b h j d]
+    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);  // [b j c]
+    Tensor omega = convolved(without_padding(by_head(up_(down_(u))), context));         // [b h j m]
+    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u))));           // [b h j 1]
+    omega = cast(probe("steps", omega), wide);
+    return probe("angles", cumulative_sum(omega, 2) * context.on_device(raw::cast(theta_, omega.dtype())));
+  }
+
+  // [b h j m], each pair along its own tokens; before the first there is nothing.
+  Tensor convolved(const Tensor& phi) const {
+    Tensor total = phi * tap(0);
+    const index_t tokens = phi.size(2);
+    for (index_t lag = 1; lag < std::min(kernel_, tokens); ++lag) {
+      const Tensor nothing = Tensor::zeros(slice(phi, 2, 0, lag).shape(), phi.dtype(), phi.device());
+      total = total + concat_along(2, {nothing, slice(phi, 2, 0, tokens - lag)}) * tap(lag);
+    }
+    return total;
+  }
+  Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, lag), 1); }  // [h 1 m]
+
+  Tensor by_head(const Tensor& x) const {  // [b j (h n)] -> [b h j n]
+    return permute(reshape(x, {x.size(0), x.size(1), heads_, -1}), {0, 2, 1, 3});
+  }
+  static Tensor joined(const Tensor& x) {  // and back
+    return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), -1});
+  }
+
+  index_t heads_, pairs_, kernel_;
+  Tensor theta_;                  // [m] f64
+  Linear down_, up_;              // A [rank c], B [h m, rank]
+  Tensor filter_;                 // [h m kernel], the token itself first
+  std::unique_ptr<Linear> gate_;  // weight [h c], bias [h]; none without gate=yes
+};
+
+const RegisterScheme registered{{.name = "selective_rope",
+    .title = "rotary angles that the text makes",
+    .paper = "Movahedi et al. 2025, arXiv:2511.17388",
+    .equation = "S_ij = (R(angle_i) q_i).(R(angle_j) k_j) / sqrt(d),  angle_t = base^(-2m/d) sum_{l<=t} omega_m(x_l)",
+    .options = {option::number("base", 500000, {1, 1e12}, "how much slower the last pairs turn than the first"),
+        option::integer("rank", 16, {1, 65536}, "of the map from the layer's input to the angles"),
+        option::integer("kernel", 4, {1, 1024}, "tokens that a step is made of, the last ones"),
+        option::yes_no("gate", "whether each head has a gate that says how much of a token's step counts")},
+    .probes = {{"gates", "b h t n", "how much of token t's step counts", "sigmoid(w_h.u_t + b_h)  (Selective RoPE)",
+                   ProbeInfo::unit},
+        {"steps", "b h t m", "how far token t turns all from it on, before the pair's speed",
+            "omega_t  (Selective RoPE)"},
+        {"angles", "b h t m", "where token t stands, for each pair of dims",
+            "base^(-2m/d) sum_{l<=t} omega_l  (Selective RoPE)"},
+        {"rotated_q", "b h i d", "queries, each pair turned by its angle", "R(angle_i) q_i  (Selective RoPE)"},
+        {"rotated_k", "b h j d", "keys, each pair turned by its angle", "R(angle_j) k_j  (Selective RoPE)"}},
+    .variants = {"selective_rope(rank=2, kernel=1)", "selective_rope(base=10, rank=3, gate=yes)"},
+    .make = make_scheme<SelectiveRope>}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,67 @@
+// A sink: each head has one more logit, of no key and no value, so that its rows need not add up to 1.
+//                                           gpt-oss (OpenAI 2025); Miller 2023, "Attention is off by one"
+//   P_ij   = e^{A_ij} / (e^{s_h} + sum_l e^{A_il})           what goes to the sink is 1 - sum_j P_ij
+//   s = 0, fixed=yes is softmax plus one; s -> -infinity is the softmax
+// Backward, with G the gradient at P and p_i = e^{s_h} / (e^{s_h} + sum_l e^{A_il}) the sink's part of row i:
+//   dA_ij = P_ij (G_ij - sum_l P_il G_il),   ds_h = -sum_i p_i sum_l P_il G_il
+// Where gradients die: in s, where no row gives the sink anything, or all rows give it everything; and in such a row's
+// A, as every P of it is 0. In between a sink lets a head do nothing: a row without something to find needs no first
+// token to look at instead.
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/attention/tiles.h"
+#include "nn/scheme.h"
+
+namespace whence {
+namespace {
+
+class Sink final : public PositionalScheme, public MakesPattern, public RunsInTiles {
+ public:
+  explicit Sink(const SchemeArguments& arguments) {
+    const index_t heads = arguments.sizes().heads;
+    const double start = arguments.number("start");
+    logit_ = arguments.yes("fixed") ? Tensor::full({heads}, start, DType::f64)
+                                    : param("logit", {heads}, Init::constant(start), false);
+  }
+
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+
+  // a:[b h i j]   ->   P:[b h i j]
+  Tensor pattern(const Tensor& a, const AttendContext& context) const override {
+    const index_t keys = a.size(3);
+    const Tensor sinks = expand(reshape(logit_in(a.dtype(), context), {1, -1, 1, 1}), column_of(a.shape()));
+    Tensor seen = context.mask();  // the sink is seen by every row
+    if (seen.defined())
+      seen = concat_along(3, {seen, Tensor::ones(column_of(seen.shape()), DType::boolean, seen.device())});
+    const Tensor all = softmax(concat_along(3, {a, sinks}), seen);  // [b h i j+1]
+    (void)probe("sink_weight", slice(all, 3, keys, keys + 1));      // [b h i 1]
+    return slice(all, 3, 0, keys);
+  }
+
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    terms[TiledAttention::sink] = logit_in(context.dtype(), context);
+    return true;
+  }
+
+ private:
+  static Shape column_of(const Shape& pairs) { return {pairs[0], pairs[1], pairs[2], 1}; }
+  Tensor logit_in(DType dtype, const AttendContext& context) const { return cast(context.on_device(logit_), dtype); }
+
+  Tensor logit_;  // s: [h], a parameter or f64
+};
+
+const RegisterScheme registered{{.name = "sink",
+    .aliases = {"softmax1"},
+    .title = "a learned sink beside the keys",
+    .paper = "gpt-oss, OpenAI 2025; Miller 2023, evanmiller.org/attention-is-off-by-one.html",
+    .equation = "P_ij = e^{A_ij} / (e^{s_h} + sum_l e^{A_il})",
+    .options = {option::number("start", 0, {-30, 30}, "the sink's logit at first; larger takes more"),
+        option::yes_no("fixed", "the logit stays where it starts; at 0 that is softmax plus one")},
+    .probes = {{"sink_weight", "b h i o", "how much of a row goes to the sink; for reading only",
+        "e^{s_h} / (e^{s_h} + sum_l e^{A_il})", ProbeInfo::unit}},
+    .variants = {"sink(start=1, fixed=yes)", "sink + rope", "alibi + sink(start=-2)", "cope(p_max=3) + sink",
+        "dape(kerple, width=3) + sink"},
+    .make = make_scheme<Sink>}};
+
+}  // namespace
+}  // namespace whence

@@ -1,0 +1,76 @@
+// Stick-breaking attention: from the query backwards each key breaks its share off what is left of a stick.
+//                                                                          Tan et al. 2024, arXiv:2410.17980
+//   beta_ij = sigmoid(A_ij)                                     what key j breaks off of what is left
+//   P_ij    = beta_ij prod_{j<l<i} (1 - beta_il),  j < i        the product as a sum of logarithms            (Eq. 1)
+//   rest_i  = prod_{l<i} (1 - beta_il) = 1 - sum_j P_ij         rest=nowhere: lost; rest=self: P_ii, v_i takes it
+// In place of the softmax, and of a position: of equal keys the nearest takes most. Backward, with G the gradient at P:
+//   dA_ij = P_ij G_ij (1 - beta_ij) - beta_ij (rest_i G_ii + sum_{l<j} P_il G_il)
+// that is, what j would gain, less what it takes from the keys behind it. Where gradients die: where beta is 1, as no
+// other key matters to A_ij and its own factor is 0; where it is 0; and behind keys that took the whole stick, as P and
+// all that stands behind are 0 there.
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
+#include "nn/attention/tiles.h"
+#include "nn/scheme.h"
+
+namespace whence {
+namespace {
+
+class StickBreaking final : public PositionalScheme, public MakesPattern, public RunsInTiles {
+ public:
+  explicit StickBreaking(const SchemeArguments& arguments) : rest_to_self_(arguments.word("rest") == "self") {}
+
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+
+  // a:[b h i j]   ->   P:[b h i j]
+  Tensor pattern(const Tensor& a, const AttendContext& context) const override {
+    Sequence in_front = context;  // of the query, which is not one of its own keys
+    in_front.causal = true, in_front.first_row -= 1, in_front.window = 0;
+    const auto before = [&](const Tensor& x) { return in_front.masked(context.window > 0 ? context.masked(x) : x); };
+    const Tensor logits = cast(a, compute_dtype(a.dtype()));
+    const Tensor shares = probe("shares", before(sigmoid(logits)));                              // beta, [b h i j]
+    const Tensor broken = probe("log_break", before(softplus(logits) * -1.0));                   // log(1 - beta)
+    const Tensor left = probe("stick_left", exp(reverse_cumulative_sum(one_key_back(broken))));  // [b h i j]
+    const Tensor weights = shares * left;
+    if (!rest_to_self_) return cast(weights, a.dtype());
+    const Tensor rest = probe("rest", exp(sum(broken, {-1}, true)));  // [b h i 1]
+    const Tensor all = expand(rest, logits.shape());
+    return cast(weights + (context.masked(all) - before(all)), a.dtype());  // what i sees beside the keys before
+  }
+
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    terms.facts.stick = true, terms.facts.rest_to_self = rest_to_self_;
+    return context.causal;
+  }
+
+ private:
+  // Each key has what stands at the next one, the last has 0: [b h i j]
+  static Tensor one_key_back(const Tensor& x) {
+    const index_t keys = x.size(3);
+    if (keys == 0) return x;
+    const Tensor last = Tensor::zeros({x.size(0), x.size(1), x.size(2), 1}, x.dtype(), x.device());
+    return concat_along(3, {slice(x, 3, 1, keys), last});
+  }
+
+  bool rest_to_self_;
+};
+
+const RegisterScheme registered{{.name = "stick_breaking",
+    .aliases = {"stickbreaking"},
+    .title = "stick-breaking attention",
+    .paper = "Tan et al. 2024, arXiv:2410.17980",
+    .equation = "P_ij = beta_ij prod_{j<l<i} (1 - beta_il),  beta = sigmoid(A),  j < i",
+    .options = {option::words("rest", {"nowhere", "self"}, "where the rest of the stick goes: nowhere, or to v_i")},
+    .probes = {{"shares", "b h i j", "what key j breaks off of what is left of the stick",
+                   "beta_ij = sigmoid(A_ij), 0 where not j < i  (stick-breaking, Eq. 1)", ProbeInfo::unit},
+        {"log_break", "b h i j", "by what factor key j shortens the stick, in logarithms",
+            "log(1 - beta_ij) = -softplus(A_ij)  (stick-breaking)"},
+        {"stick_left", "b h i j", "what the keys between j and the query leave of the stick",
+            "prod_{j<l<i} (1 - beta_il)  (stick-breaking, Eq. 1)", ProbeInfo::unit},
+        {"rest", "b h i o", "what no key took, with rest=self", "prod_{l<i} (1 - beta_il)  (stick-breaking)",
+            ProbeInfo::unit}},
+    .variants = {"stick_breaking(rest=self)", "stick_breaking + rope", "stick_breaking(rest=self) + alibi"},
+    .make = make_scheme<StickBreaking>}};
+
+}  // namespace
+}  // namespace whence

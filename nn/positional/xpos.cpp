@@ -1,0 +1,90 @@
+// xPos: rope whose pairs also fade with the distance, fast ones first.            Sun et al. 2022, arXiv:2212.10554
+//   zeta_m = (2m/d' + gamma) / (1 + gamma),  m = 0 ... d'/2 - 1      between gamma / (1 + gamma) and 1
+//   S_ij   = sum of the pairs' products, turned by (i - j) theta_m as in rope and times zeta_m^((i - j) / B)
+//   q_i is multiplied by zeta^((i - c) / B), k_j by zeta^((c - j) / B): any c gives these products, and the middle of the
+//   keys keeps both near 1. B = 512: 150 at 4096 tokens, 22 000 at 8192; what a dtype cannot hold is refused.
+// gamma = 0.4 is the paper's, B = scale_base = 512 the authors' code's. Causal alone: for later keys zeta^(i - j) grows.
+// Nothing is learned. A pair's gradient fades as the pair does: tokens far apart teach the fast dims nothing.
+#include <algorithm>
+#include <limits>
+
+#include "nn/positional/rotation.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+class XPos final : public PositionalScheme, public RotatesQueryKey {
+ public:
+  explicit XPos(const SchemeArguments& arguments)
+      : rotation_(rotation_of(arguments)),
+        theta_(Tensor::of(
+            rotation_frequencies(rotation_.width, arguments.number("base")), {rotation_.width / 2}, DType::f64)) {
+    const index_t dims = arguments.sizes().head_dim(), pairs = rotation_.width / 2;
+    const double gamma = arguments.number("gamma");
+    std::vector<double> log_zeta(static_cast<std::size_t>(dims), 0.0);
+    for (index_t dim = 0; dim < rotation_.width; ++dim) {
+      const index_t m = rotation_.interleaved ? dim / 2 : dim % pairs;
+      const double zeta = (static_cast<double>(m) / static_cast<double>(pairs) + gamma) / (1 + gamma);
+      log_zeta[static_cast<std::size_t>(dim)] = std::log(zeta) / arguments.number("scale_base");
+    }
+    log_zeta_ = Tensor::of(log_zeta, {dims}, DType::f64);
+  }
+
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = true}; }
+  void check_company(const Stages& stages) const override { require_one_rotation("xpos", stages); }
+
+  // q:[b h i d], k:[b h j d]
+  void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
+    const Positions& positions = context.positions;
+    const std::vector<double> all = positions.key.to_vector();
+    const double first = std::ranges::min(all), last = std::ranges::max(all), middle = (first + last) / 2;
+    require_held(last - first, query.dtype());
+    query = probe("rotated_q", faded(query, positions.query, positions.query - middle, context));
+    key = probe("rotated_k", faded(key, positions.key, (positions.key - middle) * -1.0, context));
+  }
+
+ private:
+  Tensor faded(const Tensor& x, const Tensor& at, const Tensor& distance, const AttendContext& context) const {
+    const Tensor turned = rotary(x, rotation_angles(at, theta_), rotation_.interleaved);
+    const Tensor factors = raw::unary(functions::Exp{}, rotation_angles(distance, log_zeta_));  // [t d] or [b 1 t d]
+    return turned * context.on_device(raw::cast(factors, x.dtype()));
+  }
+
+  // Half of a dtype's range, in logarithms, is left for queries and keys.
+  void require_held(double span, DType dtype) const {
+    const double largest = dtype == DType::f16                             ? 65504
+                           : size_of(compute_dtype(dtype)) > sizeof(float) ? std::numeric_limits<double>::max()
+                                                                           : std::numeric_limits<float>::max();
+    const double longest = std::log(largest) / -std::ranges::min(log_zeta_.to_vector());
+    if (span <= longest) return;
+    throw InputError("xpos: positions ", span, " apart in ", dtype, " given, whose factors it cannot hold; at most ",
+        std::floor(longest), " required; a larger scale_base, or another dtype");
+  }
+
+  Rotation rotation_;
+  Tensor theta_, log_zeta_;  // [d'/2] f64; [d] f64, of zeta^(1 / B), 0 for dims that stay
+};
+
+std::vector<SchemeOption> options() {
+  std::vector<SchemeOption> all{
+      option::number("gamma", 0.4, {1e-3, 1e6}, "larger fades less, and all pairs more alike"),
+      option::number("scale_base", 512, {1, 1e12}, "B: the distance over which pair m fades by zeta_m")};
+  for (SchemeOption& option : rotation_options()) all.push_back(std::move(option));
+  return all;
+}
+
+const RegisterScheme registered{{.name = "xpos",
+    .title = "rotary positions that fade with the distance",
+    .paper = "Sun et al. 2022, arXiv:2212.10554",
+    .equation = "rope, pair m times ((2m/d + gamma) / (1 + gamma))^((i - j) / scale_base)",
+    .options = options(),
+    .probes = {{"rotated_q", "b h i d", "queries, each pair turned and scaled by its position",
+                   "R_i q_i zeta^((i - c) / B)  (xPos)"},
+        {"rotated_k", "b h j d", "keys, each pair turned and scaled the other way",
+            "R_j k_j zeta^((c - j) / B)  (xPos)"}},
+    .variants = {"xpos(scale_base=4, layout=interleaved, width=2)", "xpos(gamma=1, scale_base=8)"},
+    .make = make_scheme<XPos>}};
+
+}  // namespace
+}  // namespace whence

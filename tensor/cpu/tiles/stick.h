@@ -1,0 +1,151 @@
+// What stands for the softmax in stick-breaking attention: P = beta left, from the last key down.
+//   beta = sigmoid(x), 0 where the key is not before the query      left_k = left_{k+1} (1 - beta_{k+1})
+//   rest = what is left at the end; where it goes to v_i it is the weight of the row's own key, which breaks nothing
+// P sums to 1 or less by itself: there is no largest logit, no sum to divide by, and no o.do. The products stand for
+// the paper's sums of logarithms: 1 - beta is computed as beta e^-x, and what is left below `nothing_left` is 0, as all
+// behind it is then, exactly. Once that holds for all rows of a block, its other tiles are not looked at.
+// Backward, with dx = P dP at log P:
+//   dscore_k = dx_k - beta_k (dx_k + drest + sum_{l<k} dx_l)
+// The sum runs up the keys, against the first: beta and dx wait for it.
+#pragma once
+
+#include "tensor/cpu/tiles/pairing.h"
+
+namespace whence::tiles::WHENCE_TILES_TARGET {
+
+template <class T> struct Stick {
+  static constexpr double nothing_left = 1e-30;  // beside 1; not so small that products with it are denormal
+  bool backward, used_up;
+  extent first_broken;      // keys from here on lie in tiles that were looked at
+  T *left, *rest, *behind;  // per lane: so far; at the end (backward); drest and the sum of dx
+  T *kept_beta, *kept_dx;   // backward, [keys, block rows]
+
+  void take(Cutter<T>& cut, const Problem<T>& p, bool with_gradient) {
+    used_up = false, backward = with_gradient;
+    if (!p.stick) return;
+    left = cut.take(block_rows<T>), rest = cut.take(block_rows<T>), behind = cut.take(block_rows<T>);
+    const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
+    kept_beta = cut.take(kept), kept_dx = cut.take(kept);
+  }
+  void begin(const Block<T>& block) {
+    const Problem<T>& p = block.p;
+    if (!p.stick) return;
+    used_up = false, first_broken = block.keys();
+    for (extent i = 0; i < block.columns; ++i) {
+      left[i] = T(i < block.rows ? 1 : 0), behind[i] = T(0);
+      if (backward && i < block.rows) rest[i] = p.norms.of(block.b, block.h)[(block.first_query + i) * p.norms.row];
+    }
+  }
+
+  // Logits x become P.
+  void add(const Tile<T>& tile, T* x) {
+    using V = Vector<T>;
+    const Block<T>& block = tile.block;
+    const extent columns = block.columns;
+    const bool edge = tile.edge || tile.first_key + tile.keys > block.first_token();
+    used_up = true;
+    for (extent n = 0; n < columns; n += lanes<T>) {
+      V rest_of_stick = load(left + n);
+      for (extent k = tile.keys - 1; k >= 0; --k) {
+        const extent at = k * columns + n;
+        const V score = load(x + at);
+        V beta = sigmoid<T>(score), remains = one_less_sigmoid(score, beta);
+        if (edge) {
+          const extent first_lane = most(tile.first_lane(k), tile.first_key + k - block.first_token() + 1);
+          const Mask<T> before = (count_up<T>() >= splat(number<T>(first_lane - n))) &
+                                 (count_up<T>() < splat(number<T>(tile.end_lane(k) - n)));
+          beta = before ? beta : zero<T>(), remains = before ? remains : splat(T(1));
+        }
+        store<T>(x + at, rest_of_stick * beta);
+        if (backward) store<T>(kept_beta + tile.first_key * columns + at, beta);
+        rest_of_stick = rest_of_stick * remains;
+        rest_of_stick = rest_of_stick < splat(T(nothing_left)) ? zero<T>() : rest_of_stick;
+      }
+      store<T>(left + n, rest_of_stick);
+      used_up = used_up && bits<T>(rest_of_stick != zero<T>()) == 0;
+    }
+    if (backward) each_own(tile, [&](extent i, extent at) { x[at] = rest[i]; });
+  }
+
+  // The output, and what backward needs: the rest. sums: of values [rows, width]
+  void write(const Block<T>& block, const T* sums, extent width) const {
+    const Problem<T>& p = block.p;
+    for (extent i = 0; i < block.rows; ++i) {
+      const extent row = block.first_query + i, token = p.first_row + row;
+      T own = T(0);
+      if (p.rest_to_self && sees_itself(block, i)) {
+        own = T(1);
+        if (p.draw) p.draw(p.stream, block.b, block.h, row, token, 1, &own);
+        own = own * left[i];
+      }
+      T* to = p.output.of(block.b, block.h) + row * p.output.row;
+      const T* value = p.in[At::value].of(block.b, block.h) + token * p.in[At::value].row;
+      for (extent c = 0; c < p.value_dim; ++c) to[c] = sums[i * width + c];
+      for (extent c = 0; own != T(0) && c < p.value_dim; ++c) to[c] += own * value[c];
+      T* norm = p.norms.of(block.b, block.h) + row * p.norms.row;
+      norm[0] = left[i], norm[1] = T(1);
+    }
+  }
+
+  // P and dP become P and dx, with the factors of dropout; dx is kept.
+  void add_gradient(const Tile<T>& tile, T* x, T* dx) {
+    const extent columns = tile.block.columns;
+    T* const kept = kept_dx + tile.first_key * columns;
+    first_broken = tile.first_key;
+    drop(tile, dx);
+    for (extent k = 0; k < tile.keys; ++k) {
+      for (extent n = 0; n < columns; n += lanes<T>) {
+        const extent at = k * columns + n;
+        Vector<T> gradient = load(x + at) * load(dx + at);
+        if (tile.edge) gradient = tile.seen(k, n / lanes<T>) ? gradient : zero<T>();
+        store<T>(kept + at, gradient);
+      }
+    }
+    drop(tile, x);
+    each_own(tile, [&](extent i, extent at) { behind[i] = kept[at], kept[at] = T(0); });
+  }
+
+  // Up the keys: dscore to queries and keys.
+  void finish(const Block<T>& block, Pairing<T>& scores) {
+    using V = Vector<T>;
+    const extent columns = block.columns;
+    for (extent first = first_broken; first < block.keys(); first += tile_keys<T>) {
+      const Tile<T> tile(block, first, least(tile_keys<T>, block.keys() - first));
+      T* const dx = kept_dx + first * columns;
+      const T* const betas = kept_beta + first * columns;
+      for (extent n = 0; n < columns; n += lanes<T>) {
+        const V before = load(behind + n);
+        V sum = zero<T>();  // of this tile
+        for (extent at = n; at < tile.keys * columns; at += columns) {
+          const V gradient = load(dx + at);
+          store<T>(dx + at, splat(scores.scale) * (gradient - load(betas + at) * (gradient + (before + sum))));
+          sum = sum + gradient;
+        }
+        store<T>(behind + n, before + sum);
+      }
+      scores.gather(tile, dx);
+    }
+  }
+
+ private:
+  // e^-x / (1 + e^-x), which 1 - beta would round
+  static Vector<T> one_less_sigmoid(Vector<T> x, Vector<T> beta) {
+    if constexpr (has_vectors<T>)
+      return beta * exponential<T>(-x);
+    else
+      return sigmoid<T>(-x);
+  }
+  static bool sees_itself(const Block<T>& block, extent i) {
+    return !block.present() || block.present()[block.first_token() + i];
+  }
+  // f(i, place in the tile) for the rows whose own key, which takes the rest, lies in it.
+  template <class F> static void each_own(const Tile<T>& tile, const F& f) {
+    const Block<T>& block = tile.block;
+    const extent first = most(0, tile.first_key - block.first_token());
+    for (extent i = first; block.p.rest_to_self && i < least(block.rows, first + tile.keys); ++i)
+      if (const extent k = block.first_token() + i - tile.first_key; k < tile.keys && sees_itself(block, i))
+        f(i, k * block.columns + i);
+  }
+};
+
+}  // namespace whence::tiles::WHENCE_TILES_TARGET

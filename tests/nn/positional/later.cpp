@@ -1,0 +1,237 @@
+// What must hold of the schemes that came after the papers beside their worked numbers (worked/later.cpp).
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+// What PaTH says, token by token: each key so far meets the reflection of the next token.
+Tensor path_scores(const AttendInputs& inputs, const Tensor& w, const Tensor& beta) {
+  std::vector<Tensor> rows;
+  Tensor keys = slice(inputs.key, 2, 0, 0);
+  const index_t length = inputs.key.size(2);
+  for (index_t t = 0; t < length; ++t) {
+    const Tensor own = slice(w, 2, t, t + 1), strength = unsqueeze(slice(beta, 2, t, t + 1), 3);
+    keys = keys - matmul(keys, transpose(own)) * (strength * own);
+    keys = concat_along(2, {keys, slice(inputs.key, 2, t, t + 1)});
+    const Tensor row = matmul(slice(inputs.query, 2, t, t + 1), transpose(keys), 0.5);  // 1 / sqrt(d)
+    rows.push_back(concat_along(3, {row, Tensor::zeros({1, 2, 1, length - t - 1}, DType::f64)}));
+  }
+  return concat_along(2, rows);  // [b h i j]
+}
+
+}  // namespace
+
+TEST_CASE("path: blocks give what the reflections give one by one, in value and gradients") {
+  const AttendInputs inputs = random_inputs(150);  // two blocks of 64 and a part of one
+  const Bare path("path(rank=3)");
+  const Capture capture("w", "beta");
+  const Tensor logits = path.logits(inputs), cotangent = normal(logits.shape(), 7);
+  const std::vector<Tensor> found = grad(sum(logits * cotangent), {}, {inputs.query, inputs.key, inputs.x});
+  const Tensor w = requires_grad(capture["w"].value().detach()), beta = requires_grad(capture["beta"].value().detach());
+  const Tensor one_by_one = path_scores(inputs, w, beta);
+  CHECK(distance(logits, one_by_one) < 1e-12);
+  const std::vector<Tensor> wanted = grad(sum(one_by_one * cotangent), {}, {inputs.query, inputs.key, w, beta});
+  CHECK(distance(found[0], wanted[0]) < 1e-11);
+  CHECK(distance(found[1], wanted[1]) < 1e-11);
+  CHECK(distance(capture["w"].gradient(), wanted[2]) < 1e-11);
+  CHECK(distance(capture["beta"].gradient(), wanted[3]) < 1e-11);
+  const Tensor whole = path.output(inputs);
+  for (const index_t rows : {1, 40, 64, 149})  // queries that begin anywhere in a block
+    CHECK(distance(path.output(inputs, *strips_executor_of(rows)), whole) < 1e-12);
+}
+
+TEST_CASE("path: mirrors that are all alike stay exact in 32 bits, and 8192 tokens finite") {
+  const auto alike = [](index_t length, DType dtype) {  // one token over and over: the worst that an inverse can meet
+    AttendInputs inputs{.x = expand(normal({1, 1, 4}, 1, dtype), {1, length, 4}),
+        .query = normal({1, 1, length, 4}, 2, dtype),
+        .key = normal({1, 1, length, 4}, 3, dtype),
+        .value = normal({1, 1, length, 4}, 4, dtype),
+        .sequence = Sequence::run(length)};
+    return inputs;
+  };
+  const Bare exact("path", 1), path("path", 1);
+  for (const Bare* each : {&exact, &path}) each->fill("beta.bias", 9);  // beta is 1.9998
+  path.root().to(DType::f32);
+  const NoGrad values_only;
+  AttendInputs single = alike(300, DType::f64);
+  const Tensor wanted = exact.output(single);
+  for (Tensor* each : {&single.x, &single.query, &single.key, &single.value}) *each = cast(*each, DType::f32);
+  CHECK(distance(cast(path.output(single), DType::f64), wanted) < 1e-3);  // a power series is off by more than 1e20
+  const Tensor output = path.output(alike(8192, DType::f32), strips_executor());
+  CHECK(std::isfinite(largest(output)));
+  CHECK(largest(output) < 6);  // no more than the largest of the values
+}
+
+TEST_CASE("path: without reflections it is no position, and a rotation beside it is refused") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare path("path"), none("none");
+  path.fill("beta.weight", 0), path.fill("beta.bias", -800);  // beta is 0
+  CHECK(distance(path.logits(inputs), none.logits(inputs)) < 1e-15);
+  CHECK(error_text([] { (void)Bare("path + rope"); }).find("do not commute") != std::string::npos);
+  AttendInputs bare = inputs;
+  bare.x = Tensor();
+  CHECK(error_text([&] { (void)path.output(bare); }).find("no layer input given") != std::string::npos);
+}
+
+TEST_CASE("mta: nothing but softmax at first, and the one-row kernel is CDAPE's convolution of a head") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare mta("mta(queries=1, keys=3, heads=1)"), none("none");
+  const Tensor kernel = mta["convolution"].detach(), scores = none.logits(inputs);  // [h 1 1 3]
+  Tensor wanted = scores;
+  for (index_t tap = 0; tap < 3; ++tap) {  // its left neighbour, itself, its right one
+    const Tensor edge = Tensor::zeros({1, 2, 9, 1}, DType::f64), wide = concat_along(3, {edge, scores, edge});
+    wanted = wanted + slice(wide, 3, tap, tap + 9) * reshape(slice(kernel, 3, tap, tap + 1), {1, 2, 1, 1});
+  }
+  CHECK(distance(mta.logits(inputs), masked(wanted, inputs.sequence.mask())) < 1e-12);
+  Bare first("mta");
+  first.root().initialise(3);
+  CHECK(distance(first.output(inputs), none.output(inputs)) < 1e-15);
+}
+
+TEST_CASE("mta: rows need earlier queries, so that strips refuse; sizes that do not fit are refused") {
+  CHECK(!strips_executor().refusal(Bare("mta").stages()).empty());
+  CHECK(strips_executor().refusal(Bare("mta(queries=1)").stages()).empty());
+  CHECK(error_text([] { (void)Bare("mta(keys=4)"); }).find("an odd number required") != std::string::npos);
+  CHECK(error_text([] { (void)Bare("mta(heads=3)"); }).find("groups of equal size") != std::string::npos);
+  CHECK(error_text([] { (void)Bare("mta + hard_attention"); }).find("stand for the softmax") != std::string::npos);
+}
+
+TEST_CASE("forgetting: gates of pairs that do not look at the query are those of tokens") {
+  AttendInputs inputs = random_inputs(9);
+  const Tensor one = Tensor::ones({1, 9, 1}, DType::f64);
+  inputs.x = concat_along(2, {one, slice(inputs.x, 2, 1, 8)});
+  const Bare pairs("forgetting(gates=pairs, width=1)"), tokens("forgetting");
+  // q' is 1, whoever asks; k' is what the token's gate reads.
+  pairs.set(
+      "gate_query.weight", concat_along(1, {Tensor::ones({2, 1}, DType::f64), Tensor::zeros({2, 7}, DType::f64)}));
+  pairs.set("gate_key.weight", tokens["gate.weight"]);
+  tokens.fill("gate.bias", 0);
+  CHECK(distance(pairs.logits(inputs), tokens.logits(inputs)) < 1e-13);
+  CHECK(error_text([] { (void)Bare("forgetting(gates=pairs, bias=1)"); }).find("no effect with gates=pairs") !=
+        std::string::npos);
+  CHECK(
+      error_text([] { (void)Bare("forgetting(width=4)"); }).find("no effect without gates=pairs") != std::string::npos);
+}
+
+TEST_CASE("cable: the forgetting transformer with its gates' signs the other way round") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare cable("cable"), forgetting("forgetting");
+  forgetting.set("gate.weight", cable["step.weight"] * -1.0);
+  forgetting.set("gate.bias", cable["step.bias"] * -1.0);
+  for (const Executor* executor : executors())
+    CHECK(distance(cable.output(inputs, *executor), forgetting.output(inputs, *executor)) < 1e-13);
+}
+
+TEST_CASE("gated_output: half of what attention hands on at a gate of 0, by every executor") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare gated("gated_output + alibi"), plain("alibi");
+  gated.fill("gate.weight", 0);
+  for (const Executor* executor : executors())
+    CHECK(distance(gated.output(inputs, *executor) * 2.0, plain.output(inputs, *executor)) < 1e-14);
+}
+
+// Group Representational Position Encoding (arXiv:2512.07805): a key that is t steps back has met t elements of a
+// group, exponentials of generators. RoPE, ALiBi and forgetting are three choices of them.
+namespace {
+
+// [n n], `value` at each of these places
+Tensor matrix(index_t n, const std::vector<std::pair<std::pair<index_t, index_t>, double>>& places) {
+  const Tensor made = Tensor::zeros({n, n}, DType::f64);
+  for (const auto& [at, value] : places) made.data<double>()[at.first * n + at.second] = value;
+  return made;
+}
+
+// The exponential's series; the generators [.. n n] here have norms of at most 1, or squares of 0.
+Tensor exponential(const Tensor& generator) {
+  const index_t n = generator.size(-1);
+  Tensor term = Tensor::zeros({n, n}, DType::f64);
+  for (index_t k = 0; k < n; ++k) term.data<double>()[k * n + k] = 1;
+  Tensor total = term;
+  for (int k = 1; k < 25; ++k) {
+    term = matmul(term, generator, 1.0 / k);
+    total = total + term;
+  }
+  return total;
+}
+
+// q_i' G_i ... G_{j+1} k_j of queries and keys [1 h t n], 0 for later keys; element(t) is G_t, [h n n]
+Tensor group_scores(const Tensor& query, const Tensor& key, const std::function<Tensor(index_t)>& element) {
+  std::vector<Tensor> rows;
+  Tensor keys = slice(key, 2, 0, 0);
+  const index_t length = key.size(2);
+  for (index_t t = 0; t < length; ++t) {
+    keys = concat_along(2, {matmul(keys, transpose(element(t))), slice(key, 2, t, t + 1)});
+    const Tensor later = Tensor::zeros({1, key.size(1), 1, length - t - 1}, DType::f64);
+    rows.push_back(concat_along(3, {matmul(slice(query, 2, t, t + 1), transpose(keys)), later}));
+  }
+  return concat_along(2, rows);  // [b h i j]
+}
+
+// The same logits, and the same gradients of queries and keys.
+void check_case(const std::string& text, const std::function<Tensor(const Bare&, const AttendInputs&)>& of_group) {
+  CAPTURE(text);
+  const AttendInputs inputs = random_inputs(9);
+  const Bare scheme(text);
+  const Tensor wanted = scheme.logits(inputs), found = of_group(scheme, inputs), weights = normal(wanted.shape(), 8);
+  CHECK(distance(found, wanted) < 1e-12);
+  const std::vector<Tensor> of_found = grad(sum(found * weights), {}, {inputs.query, inputs.key}),
+                            of_wanted = grad(sum(wanted * weights), {}, {inputs.query, inputs.key});
+  for (std::size_t k = 0; k < 2; ++k) CHECK(distance(of_found[k], of_wanted[k]) < 1e-12);
+}
+
+// q and k with two numbers more each, which the nilpotent generator e_5 e_4' joins: [q / sqrt(d), 0, 1] and [k, 1, 0]
+Tensor additive_scores(const AttendInputs& inputs, const std::function<Tensor(index_t)>& steps) {
+  const Tensor one = Tensor::ones({1, 2, 9, 1}, DType::f64), zero = Tensor::zeros({1, 2, 9, 1}, DType::f64);
+  const Tensor joins = matrix(6, {{{5, 4}, 1}});
+  return group_scores(
+      concat_along(3, {inputs.query * 0.5, zero, one}), concat_along(3, {inputs.key, one, zero}), [&](index_t t) {
+        return exponential(reshape(steps(t), {2, 1, 1}) * joins);
+      });  // steps [h]
+}
+
+}  // namespace
+
+TEST_CASE("GRAPE: RoPE is a product of rotations, ALiBi and forgetting of shears") {
+  check_case("rope", [](const Bare&, const AttendInputs& inputs) {  // two commuting skew generators of rank 2
+    const Tensor fast = matrix(4, {{{0, 2}, 1}, {{2, 0}, -1}}), slow = matrix(4, {{{1, 3}, 0.01}, {{3, 1}, -0.01}});
+    const Tensor turn = matmul(exponential(fast), exponential(slow));
+    return group_scores(inputs.query * 0.5, inputs.key, [&](index_t) { return turn; });
+  });
+  check_case("alibi", [](const Bare&, const AttendInputs& inputs) {
+    return additive_scores(inputs, [](index_t) { return Tensor::of({-0x1p-4, -0x1p-8}, {2}, DType::f64); });
+  });
+  check_case("forgetting", [](const Bare& scheme, const AttendInputs& inputs) {
+    const Capture capture("log_kept");
+    (void)scheme.logits(inputs);
+    const Tensor kept = capture["log_kept"].value().detach();  // [b h t]
+    return additive_scores(inputs, [kept](index_t t) {
+      const Tensor now = select(select(kept, 2, t), 0, 0);
+      return t ? now - select(select(kept, 2, t - 1), 0, 0) : now;  // log f_t
+    });
+  });
+}
+
+TEST_CASE("later schemes: whatever the padding on the left holds changes no bit of the tokens behind it") {
+  for (const char* text :
+      {"forgetting", "forgetting(gates=pairs)", "cable", "path", "mta(queries=2, keys=3)", "gated_output"}) {
+    CAPTURE(text);
+    const Bare scheme(text);
+    const Sequence padded = Sequence::padded(present_but(9, 3, true));  // the second sequence's
+    const AttendInputs plain = random_inputs(9, padded, 2);
+    AttendInputs odd = plain;
+    for (Tensor* each : {&odd.x, &odd.key, &odd.value}) {
+      *each = raw::contiguous(each->detach() * 1.0);
+      kernels({}).fill(slice(slice(*each, 0, 1, 2), each->rank() - 2, 0, 3), 1e30);
+    }
+    for (const Executor* executor : executors()) {
+      if (!executor->refusal(scheme.stages()).empty()) continue;
+      CAPTURE(executor->name());
+      const auto behind = [&](const AttendInputs& inputs) {
+        return raw::contiguous(slice(scheme.output(inputs, *executor).detach(), 2, 3, 9));
+      };
+      CHECK(same_bits(behind(plain), behind(odd)));
+    }
+  }
+}

@@ -1,0 +1,97 @@
+// What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+#include <numbers>
+
+#include "autograd/ops.h"
+#include "tensor/raw.h"
+#include "tests/support/schemes.h"
+
+using namespace whence;
+using namespace whence::test;
+
+TEST_CASE("later: where each token takes one step, selective_rope is rope") {
+  AttendInputs inputs = random_inputs(9);
+  inputs.x = Tensor::full({1, 9, 8}, 1e6, DType::f64);  // each u is 1/2, whatever keeps its division safe
+  const Bare selective("selective_rope(rank=1, base=10000)"), rope("rope");
+  selective.fill("down.weight", 0.25);
+  selective.fill("up.weight", 1);
+  selective.set("filter", Tensor::of({1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, {2, 2, 4}, DType::f64));
+  CHECK(distance(selective.logits(inputs), rope.logits(inputs)) < 1e-12);
+  selective.fill("filter", 0.25);  // three more tokens make a step: the first ones take less
+  CHECK(distance(selective.logits(inputs), rope.logits(inputs)) > 1e-3);
+}
+
+TEST_CASE("later: carope at one frequency for all tokens is rope, and starts there") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare carope("carope"), rope("rope");
+  carope.fill("frequency.weight", 0);
+  carope.fill("frequency.bias", carope.root().parameters()[1].init.first);
+  CHECK(distance(carope.logits(inputs), rope.logits(inputs)) < 1e-12);
+  carope.fill("frequency.bias", 0);
+  CHECK(distance(carope.logits(inputs), rope.logits(inputs)) > 1e-3);
+}
+
+TEST_CASE("later: repo at positions that grow by one is rope, at one position for all it is none") {
+  AttendInputs inputs = random_inputs(9);
+  std::vector<double> x;
+  for (int t = 0; t < 9; ++t) {
+    x.insert(x.end(), {1000.0, t / 1000.0});  // silu(1000) is 1000
+    x.insert(x.end(), 6, 0.0);
+  }
+  inputs.x = Tensor::of(x, {1, 9, 8}, DType::f64);
+  const Bare repo("repo(width=1)"), rope("rope"), none("none");
+  repo.set("gate.weight", Tensor::of({1, 0, 0, 0, 0, 0, 0, 0}, {1, 8}, DType::f64));
+  repo.set("content.weight", Tensor::of({0, 1, 0, 0, 0, 0, 0, 0}, {1, 8}, DType::f64));
+  repo.fill("position.weight", 1);
+  CHECK(distance(repo.logits(inputs), rope.logits(inputs)) < 1e-12);
+  repo.fill("position.weight", 0);
+  CHECK(distance(repo.logits(inputs), none.logits(inputs)) == 0);
+}
+
+TEST_CASE("later: pope fits best at the distance of its phase, whatever queries and keys are") {
+  const Bare pope("pope", 1, 1);
+  pope.fill("phase", 3 - 2 * std::numbers::pi);
+  const AttendInputs inputs = random_inputs(9, Sequence::run(9), 1, 1, 1);
+  const Tensor fit = softplus(inputs.query) * transpose(softplus(inputs.key)), logits = pope.logits(inputs);
+  for (index_t i = 0; i < 9; ++i)
+    for (index_t j = 0; j <= i; ++j)
+      CHECK(
+          std::fabs(logits.at({0, 0, i, j}) / fit.at({0, 0, i, j}) - std::cos(static_cast<double>(i - j) - 3)) < 1e-12);
+}
+
+TEST_CASE("later: a step that leads out of a phase's turn is put back to its end") {
+  const Bare pope("pope(phase=uniform)");
+  const Module::Parameter phase = pope.root().parameters()[0];
+  const double turn = -2 * std::numbers::pi;
+  raw::copy_into(Tensor::of({1, -1, -7, turn, 0, 0, 0, 0}, phase.tensor.shape(), DType::f64), phase.tensor);
+  phase.put_inside_bounds();
+  CHECK(phase.tensor.to_vector() == std::vector<double>{0, -1, turn, turn, 0, 0, 0, 0});
+}
+
+TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite over 8192 tokens in f32") {
+  const AttendInputs inputs = random_inputs(9);
+  CHECK(distance(Bare("xpos(scale_base=1e12)").logits(inputs), Bare("rope").logits(inputs)) < 1e-10);
+  AttendInputs far = random_inputs(8192, Sequence::run(8192), 1, 1, 4);
+  for (Tensor* each : {&far.query, &far.key, &far.value}) *each = cast(*each, DType::f32).detach();
+  far.x = {};
+  const Bare xpos("xpos", 1, 4);
+  double largest = 0;
+  for (const double number : xpos.output(far, tiled_executor()).to_vector())
+    largest = std::isfinite(number) ? std::max(largest, std::fabs(number)) : std::numeric_limits<double>::infinity();
+  CHECK(largest < 10);
+  CHECK_THROWS_WITH_AS((void)Bare("xpos(scale_base=64)", 1, 4).output(far, tiled_executor()),
+      doctest::Contains("8191 apart in f32"), InputError);
+}
+
+TEST_CASE("later: qk_norm bounds scores, makes lengths of no account, and is not a second rotation") {
+  const AttendInputs inputs = random_inputs(9);
+  AttendInputs longer = inputs;
+  longer.query = inputs.query * 1e4, longer.key = inputs.key * 1e4;
+  const Bare bounded("qk_norm(weight=none) + rope");
+  CHECK(distance(bounded.logits(inputs), bounded.logits(longer)) < 1e-4);
+  for (const double logit : bounded.logits(longer).to_vector()) CHECK(std::fabs(logit) <= 2);  // sqrt(d)
+  // A rotation does not change lengths.
+  CHECK(distance(bounded.logits(inputs), Bare("rope + qk_norm(weight=none)").logits(inputs)) < 1e-12);
+  CHECK_THROWS_WITH_AS(Bare("rope + qk_norm"), doctest::Contains("learned weights behind a rotation"), InputError);
+  CHECK_THROWS_WITH_AS(
+      Bare("rope + qk_norm(weight=none) + yarn"), doctest::Contains("another scheme that rotates"), InputError);
+}
