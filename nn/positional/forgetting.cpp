@@ -7,7 +7,8 @@
 // text decides how far apart two tokens are.
 //   gates=pairs:  f_il = sigmoid(q'_i.k'_l / sqrt(d'))       every query has gates of its own, as CoPE's have
 //   A_ij = S_ij + sum_{l=j+1..i} log f_il                    (x-transformers, PerRowDataDependentAlibi; no paper)
-// Those are a number for each pair, which no program by column makes: they run in strips.
+// Those are a number for each pair, which no program by column makes: they run in strips. One name for both, as one
+// equation, is why this file has more than 120 lines.
 #include <cmath>
 
 #include "autograd/inspect/probe.h"
@@ -119,7 +120,7 @@ const RegisterScheme registered{{.name = "forgetting",
     .options = {option::words("gates", {"tokens", "pairs"}, "a gate of each token, or of each query and token"),
         option::number("bias", 0, {-20, 20}, "of every token's gate at first; larger forgets less"),
         option::integer("width", 8, {1, 4096}, "numbers of the queries and keys that make the gates of pairs")},
-    .probes = {{"gate_logits", "b h i j", "how gladly query i leaves open the gate of token j", "q'_i.k'_j / sqrt(d')"},
+    .probes = {{"gate_logits", "b h i j", "how gladly query i leaves open the gate of token j", "q'_i.k'_j / sqrt(d'), with gates=pairs"},
         {"log_kept", "b h t", "how much of the start is still there at token t",
             "c_t = sum_{l<=t} log f_l  (FoX, Eq. 3)"},
         {"bias", "b h i j", "how far key j has faded for query i", "c_i - c_j = sum_{l=j+1..i} log f_l  (FoX, Eq. 3)"}},

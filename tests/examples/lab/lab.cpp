@@ -90,6 +90,20 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, wh
   CHECK_FALSE(fs::exists("grid/rope.1/weights.safetensors"));
 }
 
+TEST_CASE("lab: --maps shows the first seed of each scheme on one sequence, and why its gradients are zero") {
+  const test::Workplace here("lab-maps");
+  const std::vector<std::string> asked{"flip_flop", "--schemes", "cope(p_max=8),forgetting", "--seeds", "2", "--maps",
+      "--quiet", "--set", "length=16 dim=8 layers=1 heads=2 steps=4 batch=2 test-sequences=2 look-every=2"};
+  const test::Outcome outcome = lab(asked, "grid");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string page = read_file("grid/report.html");
+  for (const char* text : {"cope(p_max=8.0): layer 0, head ", "gates, ", "dLoss/dgates, up to ",
+           "forgetting: layer 0, head ", "dLoss/dbias, up to ", ": dLoss/dlog_kept", "Why are gradients zero?",
+           "position.positions", ">step 0<", ">step 2<", ">step 4<", "table flat "})
+    CHECK_MESSAGE(has(page, text), text);
+  CHECK(lab({"flip_flop", "--maps", "--plan"}, "plan").code == 2);
+}
+
 TEST_CASE("lab: no two schemes have one folder, a minus sign is written out, and long names are cut") {
   const std::string digits(220, '0'), longer = "forgetting(bias=1." + digits + "1)",
                                       other = "forgetting(bias=1." + digits + "2)";
