@@ -52,8 +52,7 @@ template <class T> struct Stick {
         V beta = sigmoid<T>(score), remains = one_less_sigmoid(score, beta);
         if (edge) {
           const extent first_lane = most(tile.first_lane(k), tile.first_key + k - block.first_token() + 1);
-          const Mask<T> before = (count_up<T>() >= splat(number<T>(first_lane - n))) &
-                                 (count_up<T>() < splat(number<T>(tile.end_lane(k) - n)));
+          const Mask<T> before = lanes_between<T>(first_lane - n, tile.end_lane(k) - n);
           beta = before ? beta : zero<T>(), remains = before ? remains : splat(T(1));
         }
         store<T>(x + at, rest_of_stick * beta);

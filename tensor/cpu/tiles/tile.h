@@ -13,6 +13,12 @@ template <class T> static inline T number(extent n) { return static_cast<T>(stat
 // Stands for minus infinity: below any logit, and subtracting a logit from it cannot overflow.
 template <class T> static inline T nothing() { return T(-1e30); }
 
+// Lanes of a vector from `first` on, before `end`.
+template <class T> static inline Mask<T> lanes_between(extent first, extent end) {
+  const Mask<T> begun = count_up<T>() >= splat(number<T>(first)), open = count_up<T>() < splat(number<T>(end));
+  return begun & open;
+}
+
 // Some queries of one head: first_query + lane, the last of `columns` lanes may stand for none.
 template <class T> struct Block {
   const Problem<T>& p;
@@ -57,8 +63,7 @@ template <class T> struct Tile {
   }
   Mask<T> seen(extent k, extent pack) const {
     const extent lane = pack * lanes<T>;
-    return (count_up<T>() >= splat(number<T>(first_lane(k) - lane))) &
-           (count_up<T>() < splat(number<T>(end_lane(k) - lane)));
+    return lanes_between<T>(first_lane(k) - lane, end_lane(k) - lane);
   }
 };
 

@@ -97,7 +97,7 @@ TEST_CASE("lab: --maps shows the first seed of each scheme on one sequence, and 
   const test::Outcome outcome = lab(asked, "grid");
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   const std::string page = read_file("grid/report.html");
-  for (const char* text : {"cope(p_max=8.0): layer 0, head ", "gates, ", "dLoss/dgates, up to ",
+  for (const char* text : {"cope(p_max=8): layer 0, head ", "gates, ", "dLoss/dgates, up to ",
            "forgetting: layer 0, head ", "dLoss/dbias, up to ", ": dLoss/dlog_kept", "Why are gradients zero?",
            "position.positions", ">step 0<", ">step 2<", ">step 4<", "table flat "})
     CHECK_MESSAGE(has(page, text), text);
