@@ -62,7 +62,7 @@ void write_findings(const std::filesystem::path& folder, const std::string& titl
       found.scores});
   page.tables.push_back({"What makes a difference?",
       "Pairs that differ in one thing. " + about_the_test(found) + " Few seeds can show large differences only.",
-      found.differences});
+      found.differences, found.differences.rows().size() > readable});
   if (found.causes)
     page.tables.push_back({"Why are gradients zero?",
         "Of each quantity's entries that the mask does not hide, in percent, over all layers and heads; first seeds, "

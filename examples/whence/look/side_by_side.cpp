@@ -78,7 +78,8 @@ SideBySide side_by_side(const std::vector<SubjectOptions>& runs) {
     const bool causal = subject.model->options().causal;
     std::vector<report::HeatMap> maps;
     for (const Quantity& quantity : inspection.quantities()) {
-      if (quantity.layer != head.layer || !quantity.probe || (quantity.scheme.empty() && quantity.name != "pattern"))
+      if (quantity.layer != head.layer || !quantity.probe ||
+          (quantity.scheme.empty() && quantity.name != "scores" && quantity.name != "pattern"))
         continue;
       const std::string name = quantity.name.substr(quantity.name.rfind('.') + 1);
       if (quantity.probe->axes == "b h t") {
