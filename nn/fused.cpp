@@ -3,6 +3,7 @@
 #include "autograd/inspect/probe.h"
 #include "nn/attention/by_distance.h"
 #include "nn/attention/executor.h"
+#include "nn/attention/layer_input.h"
 
 namespace whence {
 
@@ -28,12 +29,8 @@ Heads project(const Tensor& x, const Linear& query, const Linear& key, const Lin
     const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
     return project_heads(x, both(query), both(key), both(value), heads, site);
   }
-  const auto by_head = [&](const Linear& layer) {
-    const Tensor y = layer(x, site);
-    return permute(
-        reshape(y, {y.size(0), y.size(1), heads, y.size(2) / heads}), {0, 2, 1, 3});  // [b t h d] -> [b h t d]
-  };
-  return {by_head(query), by_head(key), by_head(value)};
+  const auto of_heads = [&](const Linear& layer) { return by_head(layer(x, site), heads); };  // [b h t d]
+  return {of_heads(query), of_heads(key), of_heads(value)};
 }
 
 Tensor softmax_of_visible(const Tensor& logits, const Sequence& sequence) {

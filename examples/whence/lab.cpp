@@ -75,7 +75,8 @@ void declare_options(CommandLine& line, Options& options) {
       .text("columns", &options.columns, {"axis of their columns"})
       .text("out", &options.out, {"folder; runs/lab_TASK if left out. The same command goes on with what is there"})
       .flag("maps", &options.maps,
-          {"on the page also the models of the first seed side by side on one sequence: maps of what each scheme makes "
+          {"on the page also the models of the first seed side by side on 128 tokens at most: maps of what each scheme "
+           "makes "
            "and of its gradients, and where --set look-every=N keeps them, causes of zeros over the training"})
       .flag("quiet", &options.quiet, {"no progress"});
   declare_json(line, &options.json);
@@ -237,7 +238,7 @@ void add_maps(Findings& found, const std::vector<Grid>& grids) {
   for (const Grid& grid : grids) {
     for (const GridCell& cell : grid.cells) {
       if (cell.seed != 0 || !cell.failure.empty()) continue;
-      subjects.push_back({.run = cell.folder.string()});
+      subjects.push_back({.run = cell.folder.string(), .length = 128});  // longer maps are large files
       runs.emplace_back(cell.name, cell.folder);
     }
   }

@@ -4,6 +4,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/attention/layer_input.h"
 #include "nn/fused.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -97,8 +98,7 @@ Tensor Attention::operator()(
     inputs.value = append(cache->value, inputs.value, 2, cache->filled, capacity);
     cache->filled += x.size(1);
     if (!rows_stand_alone(stages_)) {  // earlier rows are computed again, for the new ones to read
-      const Tensor query = query_(inputs.x);
-      inputs.query = permute(reshape(query, {query.size(0), query.size(1), options_.heads, -1}), {0, 2, 1, 3});
+      inputs.query = by_head(query_(inputs.x), options_.heads);
       inputs.sequence = with_all_rows(sequence);
     }
   }

@@ -7,42 +7,25 @@
 // a sigmoid; long ones always learn. No position is read.
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
-#include "nn/scheme.h"
-#include "tensor/error.h"
+#include "nn/positional/fading.h"
 
 namespace whence {
 namespace {
 
-class Cable final : public PositionalScheme, public BiasesScores, public RunsInTiles {
+class Cable final : public Fading {
  public:
   explicit Cable(const SchemeArguments& arguments) : step_(arguments.sizes().dim, arguments.sizes().heads) {
     child("step", step_);
   }
 
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
-
-  // [b h i j]
-  Tensor bias(const AttendContext& context) const override {
-    const Tensor c = places(context);
-    const Tensor query = slice(c, 2, context.first_row, context.first_row + context.query.size(2));
-    const Tensor back = unsqueeze(c, 2) - unsqueeze(query, 3);        // c_j - c_i, [b h i j]
-    return probe("bias", cast(clamp_max(back, 0), context.dtype()));  // masked keys are no nearer than the query
-  }
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    return terms.add_column(cast(places(context), context.dtype()));  // c_i moves whole rows, which softmax ignores
-  }
-
  private:
-  // c, [b h j]
-  Tensor places(const AttendContext& context) const {
-    if (!context.x.defined())
-      fail("cable", "no layer input given; x [batch, key, dim] required, as the steps are made of it");
-    Tensor steps = transpose(cast(softplus(step_(context.x)), compute_dtype(context.dtype())));  // [b h j]
-    if (context.present.defined())
-      steps = masked(steps, context.on_device(select(context.present, 1, 0)));  // padding takes no step
-    return probe("places", cumulative_sum(steps));
+  // -c
+  Tensor running_sum(const AttendContext& context) const override {
+    const Tensor z = step_(layer_input("cable", context));                              // [b j h]
+    const Tensor steps = transpose(cast(softplus(z), compute_dtype(context.dtype())));  // [b h j]
+    return probe("places", cumulative_sum(without_padding(steps, 2, context))) * -1.0;
   }
 
   Linear step_;  // weight [h c], bias [h]

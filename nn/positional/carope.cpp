@@ -5,6 +5,7 @@
 // near there, as its text asks for (nn/README.md, D16). Pair 0 counts tokens, whatever they are.
 // Where gradients die: in pair 0; in slow pairs, by m f^(m-1); where f is near 0, as df = -f^2 sigmoid, and where the
 // sigmoid is, as f is near 1. All pairs of a head share one number per token: they cannot go different ways.
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
 #include "tensor/raw.h"
@@ -26,14 +27,13 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
 
   // q:[b h i d], k:[b h j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
-    if (!context.x.defined())
-      fail("carope", "no layer input given; x [batch, key, dim] required, as the angles are made of it");
-    const Tensor z = transpose(cast(frequency_(context.x), compute_dtype(context.x.dtype())));  // [b h j]
-    const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));                         // [b h j]
+    const Tensor& x = layer_input("carope", context);
+    const Tensor z = transpose(cast(frequency_(x), compute_dtype(x.dtype())));  // [b h j]
+    const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));         // [b h j]
     const Tensor exponents = context.on_device(raw::cast(Tensor::arange(pairs_, DType::f64), z.dtype()));
-    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                 // f^m, [b h j m]
-    const Tensor angles = probe("angles", cumulative_sum(without_padding(steps, context), 2));  // [b h j m]
-    query = probe("rotated_q", rotary(query, of_queries(angles, context)));
+    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                    // f^m, [b h j m]
+    const Tensor angles = probe("angles", cumulative_sum(without_padding(steps, 2, context), 2));  // [b h j m]
+    query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
     key = probe("rotated_k", rotary(key, angles));
   }
 

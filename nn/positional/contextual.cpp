@@ -2,6 +2,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/attention/layer_input.h"
 #include "nn/positional/rotation.h"
 #include "tensor/error.h"
 
@@ -54,8 +55,7 @@ Tensor Contextual::kappa(const AttendContext& context) const {
   if (from_ == "values") return context.value;
   if (!context.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
-  const Tensor gate_key = (*gate_key_)(context.x);  // [b j c]
-  return permute(reshape(gate_key, {gate_key.size(0), gate_key.size(1), heads_, -1}), {0, 2, 1, 3});
+  return by_head((*gate_key_)(context.x), heads_);
 }
 
 PositionQuery::PositionQuery(const SchemeArguments& arguments)

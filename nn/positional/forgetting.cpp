@@ -7,28 +7,21 @@
 // text decides how far apart two tokens are.
 //   gates=pairs:  f_il = sigmoid(q'_i.k'_l / sqrt(d'))       every query has gates of its own, as CoPE's have
 //   A_ij = S_ij + sum_{l=j+1..i} log f_il                    (x-transformers, PerRowDataDependentAlibi; no paper)
-// Those are a number for each pair, which no program by column makes: they run in strips. One name for both, as one
-// equation, is why this file has more than 120 lines.
+// Those are a number for each pair, which no program by column makes: they run in strips.
 #include <cmath>
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
-#include "nn/scheme.h"
-#include "tensor/error.h"
+#include "nn/positional/fading.h"
 
 namespace whence {
 namespace {
 
 Tensor log_sigmoid(const Tensor& z) { return softplus(z * -1.0) * -1.0; }
 
-void require_input(const AttendContext& context) {
-  if (!context.x.defined())
-    fail("forgetting", "no layer input given; x [batch, key, dim] required, as the gates read it");
-}
-
-class Forgetting final : public PositionalScheme, public BiasesScores, public RunsInTiles {
+class Forgetting final : public Fading {
  public:
   // b: 0 in the paper, so that at first each token forgets half; larger forgets less.
   explicit Forgetting(const SchemeArguments& arguments)
@@ -37,34 +30,11 @@ class Forgetting final : public PositionalScheme, public BiasesScores, public Ru
     child("gate", gate_);
   }
 
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
-
-  // [b h i j]
-  Tensor bias(const AttendContext& context) const override {
-    const Tensor kept = log_kept(context);
-    const Tensor faded = unsqueeze(of_query(kept, context), 3) - unsqueeze(kept, 2);  // c_i - c_j, [b h i j]
-    // Above the diagonal the sum is empty: 0, not above 0.
-    return probe("bias", cast(clamp_max(faded, 0), context.dtype()));
-  }
-
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    return terms.add_column(
-        cast(log_kept(context), context.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
-  }
-
  private:
-  // c, [b h j]
-  Tensor log_kept(const AttendContext& context) const {
-    require_input(context);
-    const DType dtype = compute_dtype(context.dtype());
-    Tensor log_gate = transpose(cast(log_sigmoid(gate_(context.x)), dtype));  // log f, [b h j]
-    if (context.present.defined())
-      log_gate = masked(log_gate, context.on_device(select(context.present, 1, 0)));  // padding forgets nothing
-    return probe("log_kept", cumulative_sum(log_gate));
-  }
-  // c_i, [b h i]
-  static Tensor of_query(const Tensor& kept, const AttendContext& context) {
-    return slice(kept, 2, context.first_row, context.first_row + context.query.size(2));
+  Tensor running_sum(const AttendContext& context) const override {
+    const Tensor z = gate_(layer_input("forgetting", context));                               // [b j h]
+    const Tensor log_gate = transpose(cast(log_sigmoid(z), compute_dtype(context.dtype())));  // log f, [b h j]
+    return probe("log_kept", cumulative_sum(without_padding(log_gate, 2, context)));
   }
 
   Linear gate_;  // weight [h c], bias [h]
@@ -85,11 +55,11 @@ class PairForgetting final : public PositionalScheme, public BiasesScores {
 
   // [b h i j]
   Tensor bias(const AttendContext& context) const override {
-    require_input(context);
-    const index_t first = context.first_row, keys = context.key.size(2);
-    const Tensor query = by_head(query_(slice(context.x, 1, first, first + context.query.size(2))));  // [b h i d']
+    const Tensor& x = layer_input("forgetting", context);
+    const index_t keys = context.key.size(2);
+    const Tensor query = by_head(query_(of_queries(x, 1, context)), heads_);  // [b h i d']
     const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
-    const Tensor z = probe("gate_logits", matmul(query, transpose(by_head(key_(context.x))), scale));
+    const Tensor z = probe("gate_logits", matmul(query, transpose(by_head(key_(x), heads_)), scale));
     const Tensor log_gates = context.masked(log_sigmoid(cast(z, compute_dtype(context.dtype()))));
     const Tensor kept = reverse_cumulative_sum(log_gates);  // sum_{l=j..i} log f_il, [b h i j]
     const Tensor own = Tensor::zeros({kept.size(0), heads_, kept.size(2), 1}, kept.dtype(), kept.device());
@@ -97,11 +67,6 @@ class PairForgetting final : public PositionalScheme, public BiasesScores {
   }
 
  private:
-  // x [b t h d'] -> [b h t d']
-  Tensor by_head(const Tensor& x) const {
-    return permute(reshape(x, {x.size(0), x.size(1), heads_, -1}), {0, 2, 1, 3});
-  }
-
   index_t heads_;
   Linear query_, key_;  // [h d' c]
 };

@@ -6,10 +6,9 @@
 // without it, have something between them that is not linear.
 // Where gradients die: in shut gates, for all that the head read, and in open ones for x. At first all are about 1/2.
 #include "autograd/inspect/probe.h"
-#include "autograd/ops.h"
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/scheme.h"
-#include "tensor/error.h"
 
 namespace whence {
 namespace {
@@ -26,11 +25,9 @@ class GatedOutput final : public PositionalScheme, public MapsOutput {
 
   // o:[b h i d]   ->   o * gate:[b h i d]
   Tensor map_output(const Tensor& output, const AttendContext& context) const override {
-    if (!context.x.defined())
-      fail("gated_output", "no layer input given; x [batch, key, dim] required, as the gates read it");
-    const index_t first = context.first_row, rows = output.size(2);
-    const Tensor logits = gate_(slice(context.x, 1, first, first + rows));  // [b i h] or [b i h d]
-    const Tensor gate = sigmoid(permute(reshape(logits, {logits.size(0), rows, heads_, -1}), {0, 2, 1, 3}));
+    const Tensor logits =
+        gate_(of_queries(layer_input("gated_output", context), 1, context));  // [b i h] or [b i (h d)]
+    const Tensor gate = sigmoid(by_head(logits, heads_));
     return output * probe("output_gate", gate);  // [b h i 1|d]
   }
 

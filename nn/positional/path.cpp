@@ -16,6 +16,7 @@
 
 #include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
 #include "nn/scheme.h"
@@ -76,16 +77,15 @@ class Path final : public PositionalScheme, public ScoresPairs {
 
   // [b h i j]
   Tensor scores(const AttendContext& context) const override {
-    if (!context.x.defined())
-      fail("path", "no layer input given; x [batch, key, dim] required, as the reflections are made of it");
+    const Tensor& x = layer_input("path", context);
     const DType dtype = compute_dtype(context.dtype());
-    const Tensor query = cast(context.query, dtype), key = cast(context.key, dtype);             // [b h i d], [b h j d]
-    const Tensor w = probe("w", directions(context, dtype));                                     // [b h j d]
-    const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(context.x), dtype)) * 2.0));  // [b h j]
+    const Tensor query = cast(context.query, dtype), key = cast(context.key, dtype);     // [b h i d], [b h j d]
+    const Tensor w = probe("w", directions(x, context, dtype));                          // [b h j d]
+    const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(x), dtype)) * 2.0));  // [b h j]
     const index_t first = context.first_row, rows = query.size(2), keys = key.size(2);
     const index_t block = std::min<index_t>(64, keys), blocks = (keys + block - 1) / block;
-    const auto in_blocks = [&](const Tensor& x) {  // [b h j d] -> [b h n c d]
-      return reshape(widened(x, 2, 0, blocks * block - keys), {x.size(0), x.size(1), blocks, block, x.size(3)});
+    const auto in_blocks = [&](const Tensor& all) {  // [b h j d] -> [b h n c d]
+      return reshape(widened(all, 2, 0, blocks * block - keys), {all.size(0), all.size(1), blocks, block, all.size(3)});
     };
     const Tensor met = up_to_diagonal(first + rows, block, Band::any, context.device),
                  earlier =
@@ -111,20 +111,19 @@ class Path final : public PositionalScheme, public ScoresPairs {
 
  private:
   // w, [b h j d]
-  Tensor directions(const AttendContext& context, DType dtype) const {
-    Tensor w = up_(down_(context.x));  // [b j c]
-    if (context.present.defined())     // the convolution finds nothing before the first token
-      w = masked(w, context.on_device(transpose(select(context.present, 1, 0))));
+  Tensor directions(const Tensor& x, const AttendContext& context, DType dtype) const {
+    // The convolution finds nothing before the first token.
+    Tensor w = without_padding(up_(down_(x)), 1, context);  // [b j c]
     if (taps_) {
       const Tensor before = widened(w, 1, taps_ - 1, 0);
       for (index_t tap = 0; tap < taps_; ++tap) {
-        const Tensor term = slice(before, 1, tap, tap + context.x.size(1)) * select(convolution_, 1, tap);
+        const Tensor term = slice(before, 1, tap, tap + x.size(1)) * select(convolution_, 1, tap);
         w = tap ? w + term : term;
       }
       w = silu(w);
     }
-    const Tensor by_head = permute(reshape(cast(w, dtype), {w.size(0), w.size(1), heads_, -1}), {0, 2, 1, 3});
-    return by_head / sqrt(sum(square(by_head), {3}, true) + 1e-6);
+    const Tensor of_heads = by_head(cast(w, dtype), heads_);
+    return of_heads / sqrt(sum(square(of_heads), {3}, true) + 1e-6);
   }
 
   index_t heads_, taps_;

@@ -7,6 +7,7 @@
 // rope in its first layers. Where gradients die: at 0, where r or w_h is 0; in slow pairs, by their speed; where q's and
 // k's pair point the same way, as the cosine is flat there; in W_c and w_h where silu's gate is shut, x_t W_g far below
 // 0. Where z changes by many turns of the fast pairs the loss has as many hills: positions learn while they are small.
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
 #include "tensor/raw.h"
@@ -32,14 +33,13 @@ class RePo final : public PositionalScheme, public RotatesQueryKey {
 
   // q:[b h i d], k:[b h j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
-    if (!context.x.defined())
-      fail("repo", "no layer input given; x [batch, key, dim] required, as the positions are made of it");
-    const Tensor r = silu(gate_(context.x)) * content_(context.x);  // [b j n]
-    const DType wide = compute_dtype(r.dtype());                    // 16 bits would round far positions
+    const Tensor& x = layer_input("repo", context);
+    const Tensor r = silu(gate_(x)) * content_(x);  // [b j n]
+    const DType wide = compute_dtype(r.dtype());    // 16 bits would round far positions
     const Tensor z =
         probe("positions", transpose(linear(cast(r, wide), cast(position_.weight(), wide), {})));  // [b h j]
     const Tensor angles = unsqueeze(z, 3) * context.on_device(raw::cast(theta_, z.dtype()));       // [b h j m]
-    query = probe("rotated_q", rotary(query, of_queries(angles, context)));
+    query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
     key = probe("rotated_k", rotary(key, angles));
   }
 

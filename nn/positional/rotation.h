@@ -61,18 +61,6 @@ inline void require_one_rotation(const char* scheme, const Stages& stages) {
       scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out");
 }
 
-// Of angles or positions of all keys, [b h j m], those of the queries, which are the keys from first_row on: [b h i m].
-[[nodiscard]] inline Tensor of_queries(
-    const Tensor& of_keys, const AttendContext& context, Site site = Site::current()) {
-  return slice(of_keys, 2, context.first_row, context.first_row + context.query.size(2), 1, site);
-}
-
-// x [b h j n], 0 where key j is padding.
-[[nodiscard]] inline Tensor without_padding(
-    const Tensor& x, const AttendContext& context, Site site = Site::current()) {
-  return context.present.defined() ? masked(x, context.on_device(raw::transpose(context.present)), 0, site) : x;
-}
-
 // d/2. Throws InputError where heads have an odd number of dims.
 [[nodiscard]] inline index_t pairs_of_head(const char* scheme, const SchemeArguments& arguments) {
   const index_t head_dim = arguments.sizes().head_dim();

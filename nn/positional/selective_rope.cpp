@@ -10,6 +10,7 @@
 // A token's omega gets the gradient of every pair of which it stands between query and key; of others it turns both or
 // neither. Where gradients die: in slow pairs, by the factor theta_m; where q's and k's pair point the same way, as the
 // cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open.
+#include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
 #include "tensor/raw.h"
@@ -41,20 +42,19 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
   // q:[b h i d], k:[b h j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Tensor angles = angles_of(context);  // [b h j m]
-    query = probe("rotated_q", rotary(query, of_queries(angles, context)));
+    query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
     key = probe("rotated_k", rotary(key, angles));
   }
 
  private:
   // [b h j m]
   Tensor angles_of(const AttendContext& context) const {
-    if (!context.x.defined())
-      fail("selective_rope", "no layer input given; x [batch, key, dim] required, as the angles are made of it");
-    const DType dtype = context.x.dtype(), wide = compute_dtype(dtype);
-    const Tensor x = by_head(cast(context.x, wide));                                    // [b h j d]
-    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);  // [b j c]
-    Tensor omega = convolved(without_padding(by_head(up_(down_(u))), context));         // [b h j m]
-    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u))));           // [b h j 1]
+    const Tensor& input = layer_input("selective_rope", context);
+    const DType dtype = input.dtype(), wide = compute_dtype(dtype);
+    const Tensor x = by_head(cast(input, wide), heads_);                                    // [b h j d]
+    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);      // [b j c]
+    Tensor omega = convolved(without_padding(by_head(up_(down_(u)), heads_), 2, context));  // [b h j m]
+    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), heads_));       // [b h j 1]
     omega = cast(probe("steps", omega), wide);
     return probe("angles", cumulative_sum(omega, 2) * context.on_device(raw::cast(theta_, omega.dtype())));
   }
@@ -71,10 +71,7 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
   }
   Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, lag), 1); }  // [h 1 m]
 
-  Tensor by_head(const Tensor& x) const {  // [b j (h n)] -> [b h j n]
-    return permute(reshape(x, {x.size(0), x.size(1), heads_, -1}), {0, 2, 1, 3});
-  }
-  static Tensor joined(const Tensor& x) {  // and back
+  static Tensor joined(const Tensor& x) {  // [b h j n] -> [b j (h n)]
     return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), -1});
   }
 

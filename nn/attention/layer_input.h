@@ -1,0 +1,38 @@
+// What schemes that read the layer's input x make of it: heads apart, rows of the queries, padding blanked.
+#pragma once
+
+#include "autograd/ops.h"
+#include "nn/attention/position.h"
+#include "tensor/error.h"
+#include "tensor/raw.h"
+
+namespace whence {
+
+// x, [b j c]. Error where attention runs on bare queries, keys and values.
+[[nodiscard]] inline const Tensor& layer_input(const char* scheme, const AttendContext& context) {
+  if (!context.x.defined()) fail(scheme, "no layer input given; x [batch, key, dim] required, as the scheme reads it");
+  return context.x;
+}
+
+// [b t (h n)] -> [b h t n]
+[[nodiscard]] inline Tensor by_head(const Tensor& x, index_t heads, Site site = Site::current()) {
+  return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}, site), {0, 2, 1, 3}, site);
+}
+
+// Of what all keys have along `axis`, the queries' part: queries are the keys from first_row on.
+[[nodiscard]] inline Tensor of_queries(
+    const Tensor& of_keys, int axis, const AttendContext& context, Site site = Site::current()) {
+  return slice(of_keys, axis, context.first_row, context.first_row + context.query.size(2), 1, site);
+}
+
+// 0 where a token, counted along `axis`, is padding. x [b ...].
+[[nodiscard]] inline Tensor without_padding(
+    const Tensor& x, int axis, const AttendContext& context, Site site = Site::current()) {
+  if (!context.present.defined()) return x;
+  Shape shape = x.shape();
+  for (int each = 0; each < x.rank(); ++each) shape[each] = 1;
+  shape[0] = context.present.size(0), shape[axis] = context.present.size(3);
+  return masked(x, context.on_device(raw::reshape(context.present, shape)), 0, site);
+}
+
+}  // namespace whence

@@ -1,0 +1,22 @@
+// Keys that fade by what every token between them and the query takes off, where a token says that once for all queries:
+//   A_ij = S_ij + c_i - c_j,  c_t = sum_{l<=t} of a number <= 0 that token l makes, for each head
+// Of `forgetting` and `cable`.
+#pragma once
+
+#include "nn/attention/tiles.h"
+#include "nn/scheme.h"
+
+namespace whence {
+
+class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles {
+ public:
+  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+  Tensor bias(const AttendContext& context) const override;  // [b h i j]
+  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
+
+ private:
+  // c, [b h j], in the type that sums are made in; padding takes nothing off.
+  [[nodiscard]] virtual Tensor running_sum(const AttendContext& context) const = 0;
+};
+
+}  // namespace whence
