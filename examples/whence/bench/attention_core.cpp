@@ -178,9 +178,17 @@ Row row_of(const CoreCase& what, const std::string& engine) {
 }
 
 std::vector<std::string> peer_ways_of(const std::string& scheme) {
-  if (scheme == "none" || scheme == "alibi" || scheme == "kerple") return {"eager", "compile", "sdpa", "flex"};
-  for (const char* known : {"cope", "dape(alibi)", "dape(kerple)", "cdape(alibi)", "cdape(kerple)"})
-    if (scheme == known) return {"eager", "compile"};
+  const auto is_among = [&](std::initializer_list<const char*> known) {
+    return std::ranges::find(known, scheme) != known.end();
+  };
+  if (is_among({"none", "alibi", "kerple"}) || scheme.starts_with("window(alibi,"))
+    return {"eager", "compile", "sdpa", "flex"};
+  if (is_among({"rope", "xpos", "carope", "repo", "selective_rope", "pope", "ssmax", "qk_norm", "gated_output",
+          "forgetting", "forgetting(gates=pairs)", "cable"}))
+    return {"eager", "compile", "sdpa"};
+  if (is_among({"cope", "dape(alibi)", "dape(kerple)", "cdape(alibi)", "cdape(kerple)", "stick_breaking", "sink",
+          "path", "mta"}))
+    return {"eager", "compile"};
   return {};
 }
 

@@ -69,18 +69,23 @@ def timed(function):
 
 
 class Formulas:
-    """Attention with a scheme, in the listing of its paper, from the tensors by name: q, k, v and the scheme's own."""
+    """Attention with a scheme, in the listing of its paper, from the tensors by name: q, k, v, x where it reads the layer's input, and the
+    scheme's own. What is more than queries, keys and a bias, composed() has alone."""
 
     def __init__(self, scheme, heads, length, head_dim, device):
-        self.scheme, self.scale = scheme, 1 / math.sqrt(head_dim)
-        at = torch.arange(length, device=device)
+        self.scheme, self.scale, self.window = scheme, 1 / math.sqrt(head_dim), length
+        if scheme.startswith("window("):
+            self.scheme, self.window = scheme[len("window("):scheme.index(",")], int(scheme[scheme.index("n=") + 2:-1])
+        self.at = torch.arange(length, device=device)
         self.mask = torch.full((length, length), -math.inf, device=device).triu(1)
-        self.distance = (at[:, None] - at[None, :]).clamp(min=0).float()
+        self.mask.masked_fill_(self.at[:, None] - self.at >= self.window, -math.inf)
+        self.distance = (self.at[:, None] - self.at[None, :]).clamp(min=0).float()
         power = 2 ** int(math.log2(heads))
         slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)] + [2 ** (-8 * (2 * h + 1) / (2 * power)) for h in range(heads - power)]
         self.slopes = torch.tensor(slopes, device=device)
         self.alibi = -self.slopes[None, :, None, None] * self.distance
-        self.angles = at[:, None] * 10000.0 ** (-torch.arange(0, head_dim, 2, device=device) / head_dim)
+        self.pairs = torch.arange(0, head_dim, 2, device=device) / head_dim
+        self.angles = self.at[:, None] * 10000.0 ** -self.pairs
 
     def bias(self, x, base):
         if base == "alibi":
@@ -88,15 +93,87 @@ class Formulas:
         rate, strength = (next(tensor for name, tensor in x.items() if name.endswith(end)) for end in ("rate", "strength"))
         return -strength[None, :, None, None] * torch.log1p(rate[None, :, None, None] * self.distance)
 
-    def rotated(self, x):
+    def rotated(self, x, angles):
         first, second = x.chunk(2, -1)
-        cos, sin = self.angles.cos(), self.angles.sin()
+        cos, sin = angles.cos(), angles.sin()
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
 
-    def composed(self, x):
-        s = torch.matmul(x["q"], x["k"].transpose(-1, -2)) * self.scale
+    def learned_angles(self, x):
+        heads = x["q"].shape[1]
+        if self.scheme == "carope":
+            frequency = (1 / (F.softplus(F.linear(x["x"], x["frequency.weight"], x["frequency.bias"])) + 1)).transpose(1, 2)
+            return (frequency.unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
+        if self.scheme == "repo":
+            representation = F.silu(F.linear(x["x"], x["gate.weight"])) * F.linear(x["x"], x["content.weight"])
+            return F.linear(representation, x["position.weight"]).transpose(1, 2).unsqueeze(-1) * 10000.0 ** -self.pairs
+        slices = x["x"].unflatten(-1, (heads, -1))
+        u = (slices * (slices.square().sum(-1, keepdim=True) + 1e-6).rsqrt()).flatten(2)
+        phi = F.linear(F.linear(u, x["down.weight"]), x["up.weight"])
+        taps = x["filter"].flatten(0, 1).flip(-1)
+        steps = F.conv1d(F.pad(phi.transpose(1, 2), (taps.shape[-1] - 1, 0)), taps.unsqueeze(1), groups=phi.shape[-1])
+        return 500000.0 ** -self.pairs * steps.unflatten(1, (heads, -1)).transpose(2, 3).cumsum(2)
+
+    def prepared(self, x):
+        """Queries, keys, and a bias or None."""
+        q, k, bias = x["q"], x["k"], None
         if self.scheme in ("alibi", "kerple"):
-            s = s + self.bias(x, self.scheme)
+            bias = self.bias(x, self.scheme)
+        elif self.scheme == "rope":
+            q, k = self.rotated(q, self.angles), self.rotated(k, self.angles)
+        elif self.scheme == "xpos":
+            power = torch.log((self.pairs + 0.4) / 1.4) * self.at[:, None] / 512
+            grown = torch.cat((power, power), -1).exp()
+            q, k = self.rotated(q, self.angles) * grown, self.rotated(k, self.angles) / grown
+        elif self.scheme in ("carope", "repo", "selective_rope"):
+            angles = self.learned_angles(x)
+            q, k = self.rotated(q, angles), self.rotated(k, angles)
+        elif self.scheme == "pope":
+            where = self.at[:, None] * 10000.0 ** (-torch.arange(q.shape[-1], device=q.device) / q.shape[-1])
+            q, k, at_k = F.softplus(q), F.softplus(k), where + x["phase"]
+            q, k = torch.cat((q * where.cos(), q * where.sin()), -1), torch.cat((k * at_k.cos(), k * at_k.sin()), -1)
+        elif self.scheme == "ssmax":
+            q = q * (x["strength"][:, None, None] * torch.log(self.at[:, None] + 1.0))
+        elif self.scheme == "qk_norm":
+            q, k = (F.rms_norm(both, both.shape[-1:], x[weight], 1e-6) for both, weight in ((q, "query_weight"), (k, "key_weight")))
+        elif self.scheme in ("forgetting", "cable"):
+            name, rate = ("gate", F.logsigmoid) if self.scheme == "forgetting" else ("step", lambda z: -F.softplus(z))
+            kept = rate(F.linear(x["x"], x[name + ".weight"], x[name + ".bias"])).transpose(1, 2).cumsum(-1)
+            bias = kept.unsqueeze(-1) - kept.unsqueeze(-2)
+        elif self.scheme == "forgetting(gates=pairs)":
+            query, key = (F.linear(x["x"], x[name]).unflatten(-1, (q.shape[1], -1)).transpose(1, 2) for name in ("gate_query.weight", "gate_key.weight"))
+            kept = F.logsigmoid(query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).tril()
+            bias = kept.flip(-1).cumsum(-1).flip(-1) - kept
+        return q, k, bias
+
+    def path_scores(self, x):
+        """All keys' reflections at once: a product of them is I - W' (I + beta tril(W W'))^-1 beta W."""
+        q, k, heads = x["q"], x["k"], x["q"].shape[1]
+        w, taps = F.linear(F.linear(x["x"], x["down.weight"]), x["up.weight"]).transpose(1, 2), x["convolution"]
+        w = F.silu(F.conv1d(F.pad(w, (taps.shape[-1] - 1, 0)), taps.unsqueeze(1), groups=taps.shape[0]))
+        w = w.unflatten(1, (heads, -1)).transpose(2, 3)
+        w = w * (w.square().sum(-1, keepdim=True) + 1e-6).rsqrt()
+        beta = 2 * F.linear(x["x"], x["beta.weight"], x["beta.bias"]).sigmoid().transpose(1, 2).unsqueeze(-1)
+        behind = (beta * (w @ w.transpose(-1, -2))).tril(-1)
+        taken = torch.linalg.solve_triangular(behind, beta * (w @ k.transpose(-1, -2)).tril(-1), upper=False, unitriangular=True)
+        return (q @ k.transpose(-1, -2) - (q @ w.transpose(-1, -2)).tril() @ taken) * self.scale
+
+    def mta_pattern(self, x, s):
+        kernel, mix = x["convolution"], x["pattern_mix"]
+        rows, keys = kernel.shape[-2:]
+        s = s.tril()
+        s = s + F.conv2d(F.pad(s, (keys // 2, keys - 1 - keys // 2, rows - 1, 0)), kernel, groups=kernel.shape[0])
+        pattern = torch.softmax(s + self.mask, -1)
+        return pattern + torch.einsum("goc,bgcij->bgoij", mix, pattern.unflatten(1, (mix.shape[0], -1))).flatten(1, 2)
+
+    def stick_pattern(self, s):
+        breaks = F.logsigmoid(-s).tril(-1)
+        return (F.logsigmoid(s) + breaks.flip(-1).cumsum(-1).flip(-1) - breaks).exp().tril(-1)
+
+    def composed(self, x):
+        q, k, bias = self.prepared(x)
+        s = self.path_scores(x) if self.scheme == "path" else torch.matmul(q, k.transpose(-1, -2)) * self.scale
+        if bias is not None:
+            s = s + bias
         elif self.scheme == "cope":
             s = s + self.mask
             last = x["table"].shape[0] - 1
@@ -117,14 +194,29 @@ class Formulas:
                 hidden = F.leaky_relu(F.conv2d(torch.tril(both), weights[0], weights[1], padding=pad))
                 mixed = F.conv2d(hidden, weights[2], weights[3], padding=pad)
             s = s + bias + mixed
-        return torch.matmul(torch.softmax(s + self.mask, -1).to(x["v"].dtype), x["v"])
+        if self.scheme == "stick_breaking":
+            pattern = self.stick_pattern(s)
+        elif self.scheme == "mta":
+            pattern = self.mta_pattern(x, s)
+        elif self.scheme == "sink":
+            column = x["logit"][None, :, None, None].expand(*s.shape[:3], 1)
+            pattern = torch.softmax(torch.cat((s + self.mask, column), -1), -1)[..., :-1]
+        else:
+            pattern = torch.softmax(s + self.mask, -1)
+        return self.behind(x, torch.matmul(pattern.to(x["v"].dtype), x["v"]))
+
+    def behind(self, x, output):
+        if self.scheme == "gated_output":
+            output = output * F.linear(x["x"], x["gate.weight"]).sigmoid().unflatten(-1, (output.shape[1], -1)).transpose(1, 2)
+        return output
 
     def sdpa(self, x):
-        if self.scheme in ("none", "absolute"):
-            return F.scaled_dot_product_attention(x["q"], x["k"], x["v"], is_causal=True)
-        if self.scheme == "rope":
-            return F.scaled_dot_product_attention(self.rotated(x["q"]), self.rotated(x["k"]), x["v"], is_causal=True)
-        return F.scaled_dot_product_attention(x["q"], x["k"], x["v"], attn_mask=(self.bias(x, self.scheme) + self.mask).to(x["q"].dtype))
+        q, k, bias = self.prepared(x)
+        if bias is None:
+            output = F.scaled_dot_product_attention(q, k, x["v"], is_causal=True, scale=self.scale)
+        else:
+            output = F.scaled_dot_product_attention(q, k, x["v"], attn_mask=(bias + self.mask).to(q.dtype), scale=self.scale)
+        return self.behind(x, output)
 
 
 class Attention:
@@ -142,14 +234,15 @@ class Attention:
         if self.way == "flex":
             from torch.nn.attention.flex_attention import create_block_mask, flex_attention
             self.attend = torch.compile(flex_attention, dynamic=False)
-            self.block_mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, q.shape[2], q.shape[2], device=q.device.type)
+            window = self.formulas.window
+            self.block_mask = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < window), None, None, q.shape[2], q.shape[2], device=q.device.type)
 
     def flex(self, x):
         score = None
-        if self.scheme == "alibi":
+        if self.formulas.scheme == "alibi":
             slopes = self.formulas.slopes
             score = lambda s, b, h, i, j: s - slopes[h] * (i - j)
-        elif self.scheme == "kerple":
+        elif self.formulas.scheme == "kerple":
             strength, rate = x["strength"], x["rate"]
             score = lambda s, b, h, i, j: s - strength[h] * torch.log1p(rate[h] * (i - j))
         return self.attend(x["q"], x["k"], x["v"], score_mod=score, block_mask=self.block_mask)
