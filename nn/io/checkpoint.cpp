@@ -237,6 +237,18 @@ NamedTensors read_moments(const std::string& folder, const WeightsFile& weights,
   return std::move(file.tensors);
 }
 
+// A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
+void publish(const fs::path& temporary, const fs::path& folder) {
+#ifdef RENAME_EXCHANGE
+  const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0)
+    throw SystemError(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno));
+#else
+  fs::remove_all(folder);
+  fs::rename(temporary, folder);
+#endif
+}
+
 }  // namespace
 
 CheckpointFolder::CheckpointFolder(const std::string& root, std::int64_t keep) : root_(root), keep_(keep) {
@@ -290,10 +302,7 @@ std::string CheckpointFolder::save(
         (temporary / optimizer_file).string(), {moments_of(optimizer), {{step_key, std::to_string(state.step)}}});
     write_safetensors((temporary / weights_file).string(), {named(weights), metadata_of(state, seal)});
     sync_folder(temporary.string());
-    // A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
-    const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
-    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), exchange) != 0)
-      throw SystemError(folder.string(), ": checkpoint: cannot publish: ", std::strerror(errno));
+    publish(temporary, folder);
     remove_whole(temporary.string());  // after an exchange: the old one
     sync_folder(root_);
     remove_old(folder.string());

@@ -120,7 +120,9 @@ void write_file(const std::string& path, const std::vector<std::span<const std::
   sync_folder(std::filesystem::path(path).parent_path().string());
 }
 
-void write_file(const std::string& path, std::string_view text) { write_file(path, {std::as_bytes(std::span(text))}); }
+void write_file(const std::string& path, std::string_view text) {
+  write_file(path, {std::as_bytes(std::span(text.data(), text.size()))});
+}
 
 void sync_folder(const std::string& folder) {
   const std::string path = folder.empty() ? "." : folder;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <unordered_map>
 
@@ -159,7 +160,8 @@ void Allocator::refuse(std::size_t bytes) const {
 }
 
 void* Allocator::allocate(std::size_t bytes) {
-  if (bytes > (std::size_t{1} << 60)) fail("allocate", bytes, " bytes asked; no machine has them; check the shape");
+  if (bytes > std::numeric_limits<std::size_t>::max() / 16)
+    fail("allocate", bytes, " bytes asked; no machine has them; check the shape");
   const std::size_t block = block_size(bytes);
   std::unique_lock lock(mutex_);
   void* memory = find(block);

@@ -112,7 +112,7 @@ class Addresses final : public BlockSource {
   void copy_from_cpu(const void*, void*, std::size_t) override {}
 
  private:
-  std::uintptr_t next_ = std::uintptr_t{1} << 44;
+  std::uintptr_t next_ = std::uintptr_t{1} << (sizeof(std::uintptr_t) == 8 ? 44 : 28);
 };
 
 class PlannedRuntime final : public DeviceRuntime {

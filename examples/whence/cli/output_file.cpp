@@ -55,7 +55,7 @@ OutputFile::OutputFile(const std::string& path, Mode mode)
 OutputFile::~OutputFile() { ::close(descriptor_); }
 
 void OutputFile::append(std::string_view bytes) const {
-  write_all(descriptor_, std::as_bytes(std::span(bytes)), path_);
+  write_all(descriptor_, std::as_bytes(std::span(bytes.data(), bytes.size())), path_);
 }
 
 void remove_leftovers(const std::string& folder) {

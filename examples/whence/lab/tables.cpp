@@ -178,7 +178,7 @@ std::vector<CrossTable> cross_tables(const Outcome& outcome, const std::string& 
         const auto entry = found.find({t, r, c});
         row.push_back(entry == found.end() ? "-" : outcome.text(entry->second.second, entry->second.first));
       }
-      if (std::ranges::any_of(row.begin() + 1, row.end(), [](const std::string& text) { return text != "-"; }))
+      if (std::any_of(row.begin() + 1, row.end(), [](const std::string& text) { return text != "-"; }))
         cross.table.row(std::move(row));
     }
     if (!cross.table.rows().empty()) tables.push_back(std::move(cross));

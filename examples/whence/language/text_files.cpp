@@ -122,7 +122,7 @@ void TextFile::read() {
   const auto written = fs::last_write_time(path_, gone);
   size_ = static_cast<std::size_t>(file.size());
   if (size_ == 0) throw FileError(path_, ": an empty file given; some text required; leave it out");
-  bytes_ = std::make_unique_for_overwrite<char[]>(size_);
+  bytes_.reset(new char[size_]);
   bool whole = true;
   try {
     for (std::size_t done = 0; done < size_; done += piece_bytes) {

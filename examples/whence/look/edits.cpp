@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/backward.h"
+#include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -36,8 +37,12 @@ Edit edit_of(const Inspection& inspection, const std::string& text) {
   return {trimmed(text), place_named(inspection, place, "--edit"), change, *number};
 }
 
-// New numbers minus old ones, which are of the quantity's shape: its values, or its gradient.
-Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& given) {
+// What an edit makes of a quantity's numbers x, its values or its gradient: factor x + offset, one of each for every entry.
+struct Linear {
+  std::vector<double> factor, offset;
+};
+
+Linear linear_of(const Inspection& inspection, const Edit& edit) {
   const Quantity& quantity = *edit.place.quantity;
   const Axes axes(quantity);
   const auto is_meant = [&](std::size_t e) {
@@ -45,15 +50,42 @@ Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& g
            std::ranges::equal(axes.position(e), edit.place.ranges,
                [](index_t at, const auto& range) { return range.first <= at && at <= range.second; });
   };
-  std::vector<double> old = given.to_vector(), change(old.size());
-  for (std::size_t e = 0; e < old.size(); ++e) {
+  const auto entries = static_cast<std::size_t>(quantity.value.numel());
+  Linear made{std::vector<double>(entries, 1), std::vector<double>(entries)};
+  for (std::size_t e = 0; e < entries; ++e) {
     if (!is_meant(e)) continue;
-    change[e] = edit.change == Change::set     ? edit.number - old[e]
-                : edit.change == Change::scale ? edit.number * old[e] - old[e]
-                                               : edit.number;
+    if (edit.change != Change::add) made.factor[e] = edit.change == Change::set ? 0 : edit.number;
+    if (edit.change != Change::scale) made.offset[e] = edit.number;
   }
+  return made;
+}
+
+// New numbers minus old ones.
+Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& given) {
+  const Linear edited = linear_of(inspection, edit);
+  std::vector<double> change = given.to_vector();
+  for (std::size_t e = 0; e < change.size(); ++e)
+    change[e] = edited.factor[e] * change[e] + edited.offset[e] - change[e];
   return Tensor::of(change, given.shape(), given.dtype());
 }
+
+// While it lives the parameter has other numbers under its name: nothing is written over, and a graph keeps those that
+// it saw.
+class EditedParameter {
+ public:
+  EditedParameter(const Subject& subject, const std::string& path, const Tensor& change) {
+    for (const Module::Parameter& parameter : subject.model->parameters())
+      if (parameter.path == path) tensor_ = parameter.tensor, before_ = tensor_.detach();
+    if (!before_.defined()) fail("edit", path, " is no parameter of the model");
+    tensor_.replace(raw::add(before_, change));
+  }
+  ~EditedParameter() { tensor_.replace(before_); }
+  EditedParameter(const EditedParameter&) = delete;
+  EditedParameter& operator=(const EditedParameter&) = delete;
+
+ private:
+  Tensor tensor_, before_;
+};
 
 double loss_with(const Subject& subject, const Quantity& quantity, const Tensor& change) {
   const NoGrad values_only;
@@ -62,29 +94,49 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
     capture.edit(quantity.path, [&](const Tensor& value) { return raw::add(value, change); });
     return subject.loss().item();
   }
-  for (const Module::Parameter& parameter : subject.model->parameters()) {
-    if (parameter.path != quantity.path) continue;
-    // Other numbers under the same name: nothing is written over, and the graph keeps those that it saw.
-    const Tensor before = parameter.tensor.detach();
-    parameter.tensor.replace(raw::add(before, change));
-    const double loss = subject.loss().item();
-    parameter.tensor.replace(before);
-    return loss;
-  }
-  fail("edit", quantity.path, " is no parameter of the model");
+  const EditedParameter edited(subject, quantity.path, change);
+  return subject.loss().item();
+}
+
+Edit value_edit_of(const Inspection& inspection, const std::string& text) {
+  const Edit edit = edit_of(inspection, text);
+  if (edit.place.gradient)
+    throw InputError("--edit: ", in_quotes(text), ": a gradient given; a number of the pass required");
+  return edit;
 }
 
 }  // namespace
 
 EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
-  const Edit edit = edit_of(inspection, text);
-  if (edit.place.gradient)
-    throw InputError("--edit: ", in_quotes(text), ": a gradient given; a number of the pass required");
+  const Edit edit = value_edit_of(inspection, text);
   const Quantity& quantity = *edit.place.quantity;
   const Tensor change = change_of(inspection, edit, quantity.value);
   std::optional<double> predicted;
   if (quantity.gradient.defined()) predicted = dot(quantity.gradient, change);
   return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
+}
+
+std::unique_ptr<Inspection> inspection_with(
+    const Inspection& inspection, const std::vector<std::string>& edits, bool explains) {
+  std::vector<Edit> all;
+  for (const std::string& text : edits) all.push_back(value_edit_of(inspection, text));
+  std::vector<std::unique_ptr<EditedParameter>> parameters;
+  for (const Edit& edit : all)
+    if (const Quantity& quantity = *edit.place.quantity; quantity.is_parameter)
+      parameters.push_back(std::make_unique<EditedParameter>(
+          inspection.subject(), quantity.path, change_of(inspection, edit, quantity.value)));
+  return std::make_unique<Inspection>(inspection.subject(), explains, [&](Capture& capture) {
+    for (const Edit& edit : all) {
+      const Quantity& quantity = *edit.place.quantity;
+      if (quantity.is_parameter) continue;
+      const Linear edited = linear_of(inspection, edit);
+      const auto tensor = [&](const std::vector<double>& numbers) {
+        return Tensor::of(numbers, quantity.value.shape(), quantity.value.dtype());
+      };
+      capture.edit(quantity.path, [factor = tensor(edited.factor), offset = tensor(edited.offset)](
+                                      const Tensor& value) { return value * factor + offset; });
+    }
+  });
 }
 
 bool is_of_gradient(const std::string& edit) { return trimmed(edit).starts_with("dLoss/d"); }

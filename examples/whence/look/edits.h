@@ -1,6 +1,7 @@
 // Numbers changed in the middle of a pass: how much the gradient says that the loss will change, and how much it does.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ struct EditOutcome {
 // Of "gates layer=0 head=2 = 0", a place (place.h) and its change: every entry there that the mask does not hide. "= X"
 // sets, "*= X" scales, "+= X" adds. InputError: what cannot be read or is not there.
 [[nodiscard]] EditOutcome outcome_of(const Inspection& inspection, const std::string& edit);
+
+// The pass once more with all of these edits in force: what is set passes no gradient on. REQUIRES: as of an Inspection
+[[nodiscard]] std::unique_ptr<Inspection> inspection_with(
+    const Inspection& inspection, const std::vector<std::string>& edits, bool explains = true);
 
 // Of an edit of a gradient on its way back, "dLoss/dgates layer=0 head=2 *= 0": the norms of the parameters' gradients
 // that it changes, what it changes the most first.

@@ -63,11 +63,12 @@ std::string require_memory(const Subject& subject) {
   return to_text(line, "; up to ", for_causes, " times that is taken while the causes of zeros are found");
 }
 
-Inspection::Inspection(const Subject& subject, bool explains)
+Inspection::Inspection(const Subject& subject, bool explains, const std::function<void(Capture&)>& prepare)
     : subject_(subject),
       specs_(parse_schemes(subject.model->scheme())),
       tape_(explains ? std::make_unique<Tape>() : nullptr),
       capture_(std::make_unique<Capture>("*")) {
+  if (prepare) prepare(*capture_);
   loss_ = subject.loss();
   loss_value_ = loss_.item();
   if (tape_) tape_->stop();

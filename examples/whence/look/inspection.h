@@ -2,6 +2,7 @@
 // causes of zeros; and the paths by which the gradients of queries, keys, values and inputs arrived.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,8 +41,8 @@ struct PathsTo {
 class Inspection {
  public:
   // Runs the subject forward and backward. `explains`: keeps what every op read and made, for the two functions of that
-  // name. REQUIRES: `subject` outlives this.
-  explicit Inspection(const Subject& subject, bool explains = true);
+  // name. `prepare`: may have the capture edit values. REQUIRES: `subject` outlives this.
+  explicit Inspection(const Subject& subject, bool explains = true, const std::function<void(Capture&)>& prepare = {});
 
   const Subject& subject() const { return subject_; }
   bool explains() const { return tape_ != nullptr; }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <ranges>
 #include <set>
+#include <tuple>
 
 #include "tensor/random.h"
 
@@ -23,7 +24,7 @@ struct Colouring {
   std::string apart;
   bool near = false;
 
-  friend auto operator<=>(const Colouring&, const Colouring&) = default;
+  bool operator<(const Colouring& other) const { return std::tie(apart, near) < std::tie(other.apart, other.near); }
 };
 
 class Mover {

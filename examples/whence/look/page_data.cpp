@@ -193,16 +193,6 @@ Json graph_json(const Inspection& inspection) {
 }
 
 // 256 colours each, six digits after another.
-Json palettes_json() {
-  const auto palette = [](report::Scale scale) {
-    std::string colours;
-    for (int stop = 0; stop < 256; ++stop) colours += report::colour_of(scale, stop / 255.0);
-    return colours;
-  };
-  return {{"sequential", palette(report::Scale::sequential)}, {"day", palette(report::Scale::diverging_by_day)},
-      {"night", palette(report::Scale::diverging_by_night)}};
-}
-
 Json prediction_json(const Prediction& prediction) {
   const auto pair = [](const Prediction::Answer& answer) { return Json::List{answer.text, answer.probability}; };
   Json::List likeliest;
@@ -260,6 +250,16 @@ Json windows_json(const std::vector<Window>& windows, PageNumbers& numbers) {
 }
 
 }  // namespace
+
+Json palettes_json() {
+  const auto palette = [](report::Scale scale) {
+    std::string colours;
+    for (int stop = 0; stop < 256; ++stop) colours += report::colour_of(scale, stop / 255.0);
+    return colours;
+  };
+  return {{"sequential", palette(report::Scale::sequential)}, {"day", palette(report::Scale::diverging_by_day)},
+      {"night", palette(report::Scale::diverging_by_night)}};
+}
 
 Json PageNumbers::add(const Tensor& x) {
   if (!x.defined()) return {};

@@ -23,8 +23,8 @@ class PageNumbers {
     return place_of({reinterpret_cast<const std::uint8_t*>(array.data()), array.size() * sizeof(T)});
   }
   Json add(const Tensor& x);  // null where it is undefined
-  // Deflated, as base64.
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] const std::vector<std::uint8_t>& block() const { return block_; }
+  [[nodiscard]] std::string text() const;  // the block deflated, as base64
 
  private:
   Json place_of(std::span<const std::uint8_t> array);
@@ -33,6 +33,7 @@ class PageNumbers {
   std::multimap<std::size_t, std::pair<std::size_t, std::size_t>> places_;  // by the hash of what stands there
 };
 
+[[nodiscard]] Json palettes_json();  // 256 colours each, "440154..."
 [[nodiscard]] std::string json_of(
     const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits = {});
 // Of another checkpoint of the same run: without links, paths, graph and edits.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "examples/whence/cli/unicode.h"
+#include "tensor/error.h"
 
 namespace whence::report {
 namespace {
@@ -51,10 +52,12 @@ std::string safe_in_script(std::string_view json) {
   return safe;
 }
 
-std::string document(std::string_view title, std::string_view style, std::string_view body, std::string_view scripts) {
+std::string document(std::string_view title, std::string_view style, std::string_view body, std::string_view scripts,
+    std::string_view allowed) {
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; ";
-  out += "script-src 'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  out += to_text("script-src 'unsafe-inline'", allowed,
+      "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
   out += "<title>" + escape(title) + "</title>\n<style>" + std::string(style) + "</style>\n</head>\n<body>\n";
   out += "<div class=\"top\"><h1>" + escape(title) + "</h1><div id=\"theme\"></div></div>\n";
   out += body;

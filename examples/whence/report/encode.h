@@ -20,9 +20,9 @@ namespace whence::report {
 [[nodiscard]] std::string safe_in_script(std::string_view json);
 
 // A document that refers to nothing outside: its policy makes the browser itself refuse that. `style` is CSS, `body`
-// and `scripts` are HTML.
-[[nodiscard]] std::string document(
-    std::string_view title, std::string_view style, std::string_view body, std::string_view scripts);
+// and `scripts` are HTML; `allowed`: what the policy lets the scripts do besides.
+[[nodiscard]] std::string document(std::string_view title, std::string_view style, std::string_view body,
+    std::string_view scripts, std::string_view allowed = "");
 
 // RFC 4648 base64 with padding, what the browser's atob() reads.
 [[nodiscard]] std::string base64(std::span<const std::uint8_t> bytes);

@@ -1,0 +1,240 @@
+#include "examples/whence/playground/session.h"
+
+#include <limits>
+#include <new>
+#include <optional>
+
+#include "autograd/recording.h"
+#include "examples/whence/look/edits.h"
+#include "examples/whence/look/explained.h"
+#include "examples/whence/look/page.h"
+#include "examples/whence/look/page_data.h"
+#include "examples/whence/look/place.h"
+#include "examples/whence/run/training.h"
+#include "examples/whence/tasks/task.h"
+#include "nn/io/json.h"
+#include "nn/scheme.h"
+#include "nn/training/schedule.h"
+#include "tensor/error.h"
+
+namespace whence::playground {
+namespace {
+
+// What a page can learn in minutes and look at whole.
+struct Sizes {
+  std::string task = "flip_flop", scheme = "cope";
+  std::int64_t length = 32, asked_length = 0, dim = 32, layers = 2, heads = 2, batch = 16, steps = 1500, seed = 0;
+  double rate = 1e-3;
+};
+
+Sizes sizes_of(const Json& question) {
+  Sizes sizes;
+  const auto whole = [&](const char* name, std::int64_t& value, std::int64_t low, std::int64_t high) {
+    if (question.has(name)) value = question.whole(name, low, high);
+  };
+  if (question.has("task")) sizes.task = question.text("task");
+  if (question.has("scheme")) sizes.scheme = question.text("scheme");
+  if (question.has("rate")) sizes.rate = question.number("rate");
+  whole("length", sizes.length, 4, 128), sizes.asked_length = sizes.length;
+  whole("asked_length", sizes.asked_length, 4, 128), whole("dim", sizes.dim, 4, 128),
+      whole("layers", sizes.layers, 1, 6);
+  whole("heads", sizes.heads, 1, 8), whole("batch", sizes.batch, 1, 64), whole("steps", sizes.steps, 1, 100000);
+  whole("seed", sizes.seed, 0, std::numeric_limits<std::int32_t>::max());
+  return sizes;
+}
+
+TransformerOptions model_of(const tasks::Task& task, const Sizes& sizes) {
+  TransformerOptions model = task.model();
+  model.dim = sizes.dim, model.layers = sizes.layers, model.heads = sizes.heads, model.scheme = sizes.scheme;
+  return model;
+}
+
+TrainingBatch batch_of(const tasks::Batch& batch) {
+  return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
+}
+
+std::int64_t parameters_of(const Transformer& model) {
+  std::int64_t count = 0;
+  for (const Module::Parameter& parameter : model.parameters()) count += parameter.tensor.numel();
+  return count;
+}
+
+Json schemes() {
+  Json::List all;
+  for (const SchemeInfo& info : registered_schemes())
+    all.push_back(Json{{"name", info.name}, {"title", info.title}, {"takes_scheme", info.takes_base}});
+  return {{"schemes", all}, {"palettes", look::palettes_json()}};
+}
+
+}  // namespace
+
+// One model and its training, with the recipe of `train` (task.recipe()).
+class Learner {
+ public:
+  explicit Learner(const Sizes& sizes)
+      : sizes_(sizes),
+        task_(tasks::make_task(sizes.task, {"--length", std::to_string(sizes.length)})),
+        asked_(tasks::make_task(sizes.task, {"--length", std::to_string(sizes.asked_length)})),
+        seed_(static_cast<std::uint64_t>(sizes.seed)),
+        model_(initialised(model_of(*task_, sizes), seed_)),
+        schedule_({.peak = sizes.rate,
+            .steps = sizes.steps,
+            .warm_up = std::min(task_->recipe().warm_up, sizes.steps),
+            .decay = decay_of(task_->recipe().decay)}),
+        precision_(*model_, DType::f32, {.weight_decay = task_->recipe().weight_decay}),
+        step_(
+            precision_,
+            [this](std::int64_t part) { return batch_of(task_->training_batch(seed_, part, sizes_.batch)); },
+            token_loss(*model_, seed_)) {}
+
+  Json begun() const {
+    Json::List symbols;
+    for (std::int64_t token = 0; token < model_->options().vocabulary; ++token) symbols.push_back(task_->text(token));
+    return {{"scheme", model_->scheme()}, {"parameters", parameters_of(*model_)}, {"steps", sizes_.steps},
+        {"symbols", symbols}, {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
+  }
+
+  // Up to the last step of the schedule.
+  Json train(std::int64_t steps) {
+    std::vector<double> losses, norms;
+    for (; steps > 0 && done_ < sizes_.steps; --steps) {
+      const StepOutcome outcome = step_.take(done_ + 1, schedule_(done_ + 1));
+      ++done_, losses.push_back(outcome.loss), norms.push_back(outcome.gradient_norm);
+    }
+    looked_at_.reset(), plain_.reset(), subject_.reset();
+    return {{"step", done_}, {"losses", losses}, {"gradient_norms", norms}};
+  }
+
+  Json errors(std::int64_t sequences) const {
+    const NoGrad no_grad;
+    Json::List sets, percent;
+    for (std::size_t set = 0; set < asked_->test_sets().size(); ++set) {
+      tasks::Errors errors;
+      for (std::int64_t first = 0; first < sequences; first += sizes_.batch) {
+        const tasks::Batch batch = asked_->test_batch(set, seed_, first, std::min(sizes_.batch, sequences - first));
+        errors.add(batch, asked_->answers((*model_)(batch.input_tensor())));
+      }
+      sets.emplace_back(asked_->test_sets()[set].name), percent.emplace_back(errors.token_percent());
+    }
+    return {{"step", done_}, {"sets", sets}, {"percent", percent}};
+  }
+
+  Json look(std::int64_t sample, const std::vector<std::string>& edits, bool whole) {
+    auto subject = std::make_unique<look::Subject>(look::task_subject(model_, *asked_, seed_, sample));
+    subject->title = to_text(model_->scheme(), " on ", sizes_.task), subject->label = to_text("step ", done_);
+    subject->asks = tasks::find_task(sizes_.task).rule;
+    std::shared_ptr<look::Inspection> plain = std::make_shared<look::Inspection>(*subject, whole && edits.empty());
+    std::shared_ptr<look::Inspection> shown = edits.empty() ? plain : look::inspection_with(*plain, edits, whole);
+    look::PageNumbers numbers;
+    const std::string page = whole ? look::json_of(*shown, numbers) : look::checkpoint_json_of(*shown, numbers);
+    Json answer{{"step", done_}, {"loss", shown->loss()}, {"loss_without_edits", plain->loss()},
+        {"page", Json::read(page, "page")}};
+    looked_at_ = std::move(shown), plain_ = std::move(plain);
+    subject_ = std::move(subject), numbers_ = std::move(numbers);
+    return answer;
+  }
+  std::span<const std::uint8_t> numbers() const { return numbers_.block(); }
+
+  Json value(const std::string& what) const {
+    const look::NamedPlace place = look::place_named(looked_at(), what, "what");
+    const look::Quantity& quantity = *place.quantity;
+    const std::size_t element = look::Axes(quantity).element(place.single("what"));
+    const Stop stop = looked_at().stop_of(quantity, element);
+    Json answer{{"value", quantity.value.to_vector()[element]}};
+    answer.add("gradient", quantity.gradient.defined() ? Json(quantity.gradient.to_vector()[element]) : Json());
+    return answer.add("cause", stop == Stop::nothing ? Json() : Json(to_string(stop)));
+  }
+
+  Json explain(const std::string& what) const {
+    if (!looked_at().explains()) throw InputError("the last look was not whole; \"whole\": true required");
+    return {{"text", look::explained(looked_at(), what)}};
+  }
+
+  // Each alone, of the pass without edits.
+  Json edit(const std::vector<std::string>& edits) const {
+    Json::List outcomes;
+    (void)looked_at();
+    for (const std::string& edit : edits) {
+      const look::EditOutcome outcome = look::outcome_of(*plain_, edit);
+      outcomes.push_back(Json{{"edit", outcome.text},
+          {"predicted", outcome.predicted ? Json(*outcome.predicted) : Json()}, {"real", outcome.real}});
+    }
+    return {{"edits", outcomes}};
+  }
+
+  Json inspect() const { return {{"html", look::page_of(looked_at())}}; }
+
+ private:
+  static std::shared_ptr<Transformer> initialised(const TransformerOptions& options, std::uint64_t seed) {
+    auto model = std::make_shared<Transformer>(options);
+    constexpr std::int64_t most = 4'000'000;
+    if (const std::int64_t count = parameters_of(*model); count > most)
+      throw InputError(model->scheme(), " makes a model of ", count, " parameters; ", most, " at most required");
+    model->initialise(seed);
+    return model;
+  }
+
+  const look::Inspection& looked_at() const {
+    if (!looked_at_) throw InputError("nothing was looked at since this model last changed; \"look\" first");
+    return *looked_at_;
+  }
+
+  Sizes sizes_;
+  std::unique_ptr<tasks::Task> task_, asked_;  // trained on; asked after
+  std::uint64_t seed_;
+  std::shared_ptr<Transformer> model_;
+  Schedule schedule_;
+  MixedPrecision precision_;
+  TrainingStep step_;
+  std::int64_t done_ = 0;
+  std::unique_ptr<look::Subject> subject_;
+  std::shared_ptr<look::Inspection> plain_, looked_at_;  // without edits, and with those of the last look
+  look::PageNumbers numbers_;
+};
+
+Session::Session() = default;
+Session::~Session() = default;
+
+std::span<const std::uint8_t> Session::numbers() const { return numbers_; }
+
+std::string Session::answer(const std::string& line) {
+  const auto error = [](std::string sentence) {
+    for (const std::string option : {"--edit: ", "--explain: "})  // of `look`, whose words they are
+      if (sentence.starts_with(option)) sentence.erase(0, option.size());
+    return Json{{"error", sentence}}.line();
+  };
+  try {
+    const Json question = Json::read(line, "question");
+    const std::string& ask = question.text("ask");
+    if (ask == "schemes") return schemes().line();
+    const std::int64_t number = question.whole("model", 0, 7);
+    if (ask == "begin") {
+      auto learner = std::make_unique<Learner>(sizes_of(question));
+      const Json begun = learner->begun();
+      learners_[number] = std::move(learner), numbers_ = {};
+      return begun.line();
+    }
+    const auto found = learners_.find(number);
+    if (found == learners_.end()) throw InputError("no model ", number, " yet; \"begin\" first");
+    Learner& learner = *found->second;
+    if (ask == "train") return learner.train(question.whole("steps", 1, 1000)).line();
+    if (ask == "errors") return learner.errors(question.whole("sequences", 1, 10000)).line();
+    if (ask == "look") {
+      const Json page = learner.look(question.has("sample") ? question.whole("sample", 0, 1000000) : 0,
+          question.has("edits") ? question.texts("edits") : std::vector<std::string>(),
+          question.has("whole") && question.truth("whole"));
+      numbers_ = learner.numbers();
+      return page.line();
+    }
+    if (ask == "value") return learner.value(question.text("what")).line();
+    if (ask == "explain") return learner.explain(question.text("what")).line();
+    if (ask == "edit") return learner.edit(question.texts("edits")).line();
+    if (ask == "inspect") return learner.inspect().line();
+    throw InputError(
+        "'", ask, "' asked; schemes, begin, train, errors, look, value, explain, edit or inspect required");
+  } catch (const std::bad_alloc&) {
+    return error("there is no memory left for this; a smaller model required");
+  } catch (const std::exception& problem) { return error(problem.what()); }
+}
+
+}  // namespace whence::playground

@@ -1,0 +1,40 @@
+// What the playground's page asks the engine for: models that learn a task while one looks. Questions and answers are
+// lines of JSON; what a page draws of a pass is that of `look` (examples/whence/look/page_data.h).
+//   {"ask": "schemes"}                                        {"schemes": [{"name": "cope", "title": "..."}, ...], "palettes": {...}}
+//   {"ask": "begin", "model": 0, "scheme": "cope", "length": 32, "asked_length": 64}   {"parameters": 27712, "steps": 1500, ...}
+//   {"ask": "train", "model": 0, "steps": 5}                  {"step": 5, "losses": [1.73, ...]}
+//   {"ask": "errors", "model": 0, "sequences": 64}            {"sets": ["in distribution", ...], "percent": [...]}
+//   {"ask": "look", "model": 0, "sample": 3, "edits": [...], "whole": true}   {"loss": 0.31, "page": {...}}
+// and of that look, which is whole where its ways, paths and graph are asked for too; edits, of the pass without any,
+//   {"ask": "value", "model": 0, "what": "gates layer=0 head=0 i=9 j=3"}     {"value": 0.7, "gradient": 0, "cause": "clamped"}
+//   {"ask": "explain", "model": 0, "what": "dLoss/dgates layer=0 head=0 i=9 j=3"}     {"text": "..."}
+//   {"ask": "edit", "model": 0, "edits": ["gates layer=0 = 0"]}   {"edits": [{"predicted": ..., "real": ...}]}
+//   {"ask": "inspect", "model": 0}                            {"html": "..."}, the page of `look`
+// and {"error": "..."}, a sentence, where there is no answer; nothing has changed then.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace whence::playground {
+
+class Learner;
+
+class Session {
+ public:
+  Session();
+  ~Session();
+
+  [[nodiscard]] std::string answer(const std::string& question);
+  // Of the last answer to "look": the block that its page refers to.
+  [[nodiscard]] std::span<const std::uint8_t> numbers() const;
+
+ private:
+  std::map<std::int64_t, std::unique_ptr<Learner>> learners_;
+  std::span<const std::uint8_t> numbers_;
+};
+
+}  // namespace whence::playground

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Uses the playground's page in Chromium as a reader would: every lesson, training, edits, links, hostile texts; its numbers are those of the
+program. With a folder, pictures of it are left there.
+Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 where there is no Chromium or no module"""
+import argparse
+import base64
+import json
+import math
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "look")]
+from lessons import LESSONS, answers  # noqa: E402
+from page_driver import Browser  # noqa: E402
+
+
+class Playground(Browser):
+    """The page, with what goes wrong and what it asks the network for kept."""
+
+    def show(self, path, fragment="", width=1500, height=950, scheme="light"):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Page.navigate", url=f"{path.as_uri()}?{self.count}#{fragment}")
+        self.until("document.querySelectorAll('.pairs canvas').length > 0 && document.querySelector('.status').textContent !== 'The engine is starting.'")
+
+    def until(self, script, seconds=120):
+        end = time.monotonic() + seconds
+        while not self.get(f"Boolean({script})"):
+            assert time.monotonic() < end, f"{script}: not within {seconds} s: {self.texts('.status, .problem')}"
+            time.sleep(0.05)
+
+    def type(self, selector, text):
+        self.get(f"""(() => {{ const e = document.querySelector({json.dumps(selector)}); e.focus(); e.value = {json.dumps(text)};
+                     e.dispatchEvent(new Event("change", {{ bubbles: true }})); e.form?.requestSubmit(); }})()""")
+
+    def steps(self):
+        return [int(text.split()[1]) for text in self.get("[...document.querySelectorAll('.column')].map((each) => each.querySelector('.facts').textContent)")]
+
+    def picture(self, folder, name):
+        if folder:
+            (folder / f"{name}.png").write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+
+    def narrow_enough(self):
+        found = self.get("[document.documentElement.scrollWidth, innerWidth]")
+        assert found[0] <= found[1], f"wider than the window: {found}"
+
+
+def check_start(page, path, program):
+    """The engine's numbers of the untrained models are those of the program."""
+    start = time.monotonic()
+    page.show(path)
+    print(f"first picture after {time.monotonic() - start:.1f} s")
+    place = "gates layer=0 head=0 i=28 j=8"
+    ours = answers([program, "playground", "--answer"], [{"ask": "begin", "model": 0, "scheme": "cope", "dim": 32}, {"ask": "look", "model": 0},
+                                                        {"ask": "value", "model": 0, "what": place}])
+    page.show(path, "i=28&j=8&quantity=gates")
+    page.until("document.querySelector('aside tbody tr')")
+    shown = page.get("[...document.querySelectorAll('aside tbody tr')].find((row) => row.textContent.includes('1 gates')).children[1].textContent")
+    assert math.isclose(float(shown), ours[2]["value"], rel_tol=1e-3), f"{place}: {shown} on the page, {ours[2]} by the program"
+
+
+def check_training(page, path):
+    page.show(path)
+    start = time.monotonic()
+    page.click(".play")
+    page.until("document.querySelector('.column .errors dd').textContent === '0.0'")
+    print(f"CoPE makes no error any more after {time.monotonic() - start:.1f} s, {page.steps()} steps of three models")
+    page.click(".play")
+    page.until("document.querySelector('.play').textContent === 'Play'")
+    steps = page.steps()
+    page.click("[data-focus=step]")
+    page.until(f"document.querySelector('.column > .facts').textContent.startsWith('step {steps[0] + 1} ')")
+
+
+def check_edits(page):
+    page.click("[data-focus=shut]")
+    page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
+    page.type("[data-focus='edit text']", "blocks.0.attention.position.table 0=3 = 0")
+    page.until("document.querySelectorAll('.in-force tbody tr').length === 2")
+    page.until("!document.querySelector('.in-force tbody tr:last-child').textContent.includes('none')")
+    link = page.get("new Promise((done) => setTimeout(() => done(location.hash), 900))")
+    page.type("[data-focus='edit text']", "nonsense layer=0 = 0")
+    page.until("document.querySelector('#edit-problem').textContent.includes('nonsense')")
+    page.click("[data-focus='undo 0']")
+    page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
+    assert "edit=" in link and "step=" in link, link
+    return link.lstrip("#")
+
+
+def check_hostile(page, path):
+    for scheme in ("bogus(p=3)", "cope(p_max=999999)", "(" * 5000, "cope + cope", "layers(" * 300):
+        page.type("[data-focus='scheme 1']", scheme)
+        page.until("document.querySelector('#problem-1').textContent.includes('The model stays')")
+        page.type("[data-focus='scheme 1']", "rope")
+        page.until("!document.querySelector('#problem-1').textContent")
+    page.show(path, "bogus=1&step=xx&i=-3&model=cope&head=77&quantity=none&lesson=no&__proto__=1&edit=9:x")
+    page.type("[data-focus='scheme 0']", "rope")
+    page.until("document.querySelector('.column h2 input').value === 'rope'")
+
+
+def check_lessons(page, path, pictures):
+    page.show(path)
+    for lesson in json.loads(LESSONS.read_text()):
+        page.click(f"[data-focus='lesson {lesson['key']}']")
+        page.until(f"document.querySelector('.lesson h3').textContent === {json.dumps(lesson['title'])}")
+        page.until(f"document.querySelectorAll('.column').length === {len(lesson['models'])}")
+        page.until(f"[...document.querySelectorAll('.column')].every((each) => each.querySelector('.facts').textContent.startsWith('step "
+                   f"{lesson['steps']} ')) && document.querySelector('.play').textContent === 'Play'")
+        page.until("document.querySelectorAll('aside tbody tr').length > 0")
+        page.picture(pictures, f"{lesson['key']}-before")
+        before = page.get("document.querySelector('aside').textContent")
+        page.click("[data-focus=try]")
+        page.until(f"document.querySelectorAll('.in-force tbody tr').length === {len(lesson['edits'])}")
+        page.until("[...document.querySelectorAll('.in-force tbody tr')].every((row) => !/^.*none$/.test(row.children[2].textContent))")
+        page.until("document.querySelector('.edits p[role=status]').textContent.startsWith('Loss')")
+        assert page.get("document.querySelector('aside').textContent") != before, f"{lesson['key']}: nothing changes"
+        assert not any(page.texts(".problem")), f"{lesson['key']}: {page.texts('.problem')}"
+        page.narrow_enough()
+        page.picture(pictures, lesson["key"])
+
+
+def main():
+    line = argparse.ArgumentParser()
+    line.add_argument("whence")
+    line.add_argument("--module")
+    line.add_argument("--pictures", type=pathlib.Path)
+    options = line.parse_args()
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not chromium:
+        print("playground: SKIPPED: no chromium in PATH; no page was opened")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path = pathlib.Path(folder) / "playground.html"
+        module = ["--module", options.module] if options.module else []
+        made = subprocess.run([options.whence, "playground", "--out", path, *module], capture_output=True, text=True)
+        if made.returncode == 2 and "no module of WebAssembly" in made.stderr:
+            print(f"playground: SKIPPED: {made.stderr.strip()}")
+            sys.exit(77)
+        assert made.returncode == 0, made.stderr
+        print(f"{path.stat().st_size} bytes")
+        assert path.stat().st_size < 5e6
+        page = Playground(chromium, pathlib.Path(folder) / "profile")
+        page.call("Network.enable")
+        try:
+            check_start(page, path, options.whence)
+            check_training(page, path)
+            link = check_edits(page)
+            page.picture(options.pictures, "edited-light-1500")
+            for width, scheme in ((1500, "dark"), (390, "light"), (390, "dark")):
+                page.show(path, link, width=width, height=844, scheme=scheme)
+                page.until("document.querySelectorAll('.in-force tbody tr').length === 2")
+                page.narrow_enough()
+                page.picture(options.pictures, f"linked-{scheme}-{width}")
+            check_hostile(page, path)
+            check_lessons(page, path, options.pictures)
+        finally:
+            page.close()
+        assert not page.errors, page.errors
+        asked = [url for url in page.requests if not url.startswith((path.as_uri(), "blob:", "data:"))]
+        assert not asked, f"the page asks the network: {asked}"
+    print("playground: the page learns, edits, teaches its lessons and keeps its numbers to the program's")
+
+
+if __name__ == "__main__":
+    main()

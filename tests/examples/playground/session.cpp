@@ -1,0 +1,110 @@
+// The playground's session: it learns as `train` does, shows edits in force, and answers whatever it is asked with a
+// sentence.
+#include "examples/whence/playground/session.h"
+
+#include <doctest/doctest.h>
+#include <cmath>
+#include <cstring>
+
+#include "nn/io/json.h"
+#include "tests/support/programs.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+Json asked(playground::Session& session, const std::string& question) {
+  return Json::read(session.answer(question), question);
+}
+
+// Of a quantity of the last look: its numbers in layer 0, or those of its gradient.
+std::vector<double> numbers_of(
+    const playground::Session& session, const Json& look, const std::string& name, const char* field) {
+  for (const Json& quantity : look.object("page").objects("quantities")) {
+    if (quantity.text("name") != name) continue;
+    const Json& place = quantity.objects("layers")[0].object(field);
+    std::vector<double> numbers;
+    for (std::int64_t at = place.whole("at"), end = at + place.whole("bytes"); at < end; at += 4) {
+      float number;
+      std::memcpy(&number, session.numbers().data() + at, sizeof number);
+      numbers.push_back(static_cast<double>(number));
+    }
+    return numbers;
+  }
+  FAIL("no quantity " << name);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("playground: a session's losses are those of `train`, to the bit") {
+  const Scratch scratch("playground");
+  done(
+      "train flip_flop --scheme cope --length 32 --dim 32 --layers 2 --heads 2 --batch 16 --steps 20 --lr 1e-3 "
+      "--log-every 1 "
+      "--test-sequences 4 --quiet --out " +
+      scratch.folder.string());
+  playground::Session session;
+  (void)asked(session, R"({"ask": "begin", "model": 0, "scheme": "cope", "length": 32, "steps": 20})");
+  std::vector<double> losses;
+  for (int slice = 0; slice < 4; ++slice)
+    for (const double loss : asked(session, R"({"ask": "train", "model": 0, "steps": 5})").numbers("losses"))
+      losses.push_back(loss);
+  std::vector<double> of_train;
+  for (const std::string& line : lines_of(text_of((scratch.folder / "metrics.jsonl").string())))
+    of_train.push_back(Json::read(line, "metrics.jsonl").number("loss"));
+  CHECK(losses.size() == 20);
+  CHECK(losses == of_train);
+  CHECK(asked(session, R"({"ask": "train", "model": 0, "steps": 5})").numbers("losses").empty());  // the run is over
+}
+
+TEST_CASE("playground: a look with edits has their numbers, their loss, and no gradient past what was set") {
+  playground::Session session;
+  (void)asked(session, R"q({"ask": "begin", "model": 2, "scheme": "cope(p_max=4)", "length": 16, "heads": 2})q");
+  (void)asked(session, R"({"ask": "train", "model": 2, "steps": 40})");
+  const Json before = asked(session, R"({"ask": "look", "model": 2, "whole": true})");
+  CHECK(before.number("loss") == before.number("loss_without_edits"));
+  CHECK(asked(session, R"({"ask": "explain", "model": 2, "what": "gates layer=0 head=1 i=9 j=3"})").has("text"));
+  CHECK(asked(session, R"({"ask": "inspect", "model": 2})").text("html").starts_with("<!DOCTYPE html>"));
+  const Json outcome =
+      asked(session, R"({"ask": "edit", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
+  const Json after = asked(session,
+      R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25", "blocks.1.attention.position.table 0=2 *= 3"]})");
+  CHECK(after.number("loss_without_edits") == before.number("loss"));
+  CHECK(after.number("loss") != before.number("loss"));
+  const std::size_t tokens = 15, row = (1 * tokens + 9) * tokens;  // head 1, query 9
+  const std::vector<double> positions = numbers_of(session, after, "positions", "value"),
+                            gates = numbers_of(session, after, "gates", "gradient");
+  for (std::size_t key = 0; key <= 9; ++key) {
+    CHECK(positions[row + key] == 0.25);
+    CHECK(gates[row + key] == 0);
+  }
+  const Json alone = asked(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
+  const double real = outcome.objects("edits")[0].number("real");
+  CHECK(std::abs(alone.number("loss") - before.number("loss") - real) < 1e-6);
+  const Json weights = asked(session, R"({"ask": "look", "model": 2})");  // an edit of a parameter is over
+  CHECK(weights.number("loss") == before.number("loss"));
+}
+
+TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
+  playground::Session session;
+  const auto refusal = [&](const std::string& question) { return asked(session, question).text("error"); };
+  CHECK(has(refusal("{"), "question"));
+  CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "no model 0 yet"));
+  CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=-1)"})q"), "p_max is '-1'"));
+  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "scheme": "((((((((("})"), "scheme"));
+  CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=999999)"})q"), "4000000 at most"));
+  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 100000})"), "4 to 128 required"));
+  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 31})"), "even number"));
+  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "heads": 3})"), "heads"));
+  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "rate": -1})"), "rate"));
+  CHECK(asked(session, R"({"ask": "begin", "model": 0, "length": 8})").whole("parameters") > 0);
+  CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "'fly' asked"));
+  CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates"})"), "\"look\" first"));
+  CHECK(has(refusal(R"({"ask": "look", "model": 0, "edits": ["gates = x"]})"), "NUMBER required"));
+  CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
+  CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates i=1 j=1"})"), "not whole"));
+  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").size() == 3);
+  CHECK(asked(session, R"({"ask": "schemes"})").objects("schemes").size() > 30);
+}
