@@ -9,7 +9,9 @@ export const lessons = JSON.parse(document.getElementById("lessons")?.textConten
 export const lesson_of = (key) => lessons.find((each) => each.key === key);
 
 // ---- Opening one
-export async function open_lesson(key, { move = true } = {}) {
+let opened = Promise.resolve();
+export const open_lesson = (key, options) => opened = open(key, options);
+async function open(key, { move = true } = {}) {
   const lesson = lesson_of(key), { layer = 0, head = 0, ...show } = lesson.show ?? {};
   await pause();
   choose({ lesson: key, said: "" });
@@ -32,6 +34,7 @@ function show_pair() {
 }
 
 async function try_edits(lesson) {
+  await opened;  // what opens drops edits
   const edited = (lesson.edited_models ?? [lesson.show.model]).map((index) => learners[index]);
   await pause();
   if (edited.some((learner) => learner.step < lesson.steps) && !await run(() => lesson.steps)) return;
