@@ -25,10 +25,7 @@ std::string folder_of_module(const std::string& given) {
                                               : std::vector{fs::path(given)})
     if (fs::exists(folder / "playground.wasm", none)) return folder.lexically_normal().string();
   throw InputError("--module: ", given.empty() ? "no module of WebAssembly found" : to_text("none in ", given),
-      "; cmake --preset playground && cmake --build build/playground --target playground makes it, with emscripten "
-      "(Debian: apt-get "
-      "install "
-      "emscripten)");
+      "; cmake --preset playground && cmake --build build/playground --target playground makes it, with emscripten");
 }
 
 std::string element(const std::string& id, const char* type, std::string_view content) {

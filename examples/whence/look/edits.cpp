@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -73,11 +74,11 @@ Tensor change_of(const Inspection& inspection, const Edit& edit, const Tensor& g
 // it saw.
 class EditedParameter {
  public:
-  EditedParameter(const Subject& subject, const std::string& path, const Tensor& change) {
+  EditedParameter(const Subject& subject, const std::string& path, const Tensor& edited) {
     for (const Module::Parameter& parameter : subject.model->parameters())
       if (parameter.path == path) tensor_ = parameter.tensor, before_ = tensor_.detach();
     if (!before_.defined()) fail("edit", path, " is no parameter of the model");
-    tensor_.replace(raw::add(before_, change));
+    tensor_.replace(edited);
   }
   ~EditedParameter() { tensor_.replace(before_); }
   EditedParameter(const EditedParameter&) = delete;
@@ -94,7 +95,7 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
     capture.edit(quantity.path, [&](const Tensor& value) { return raw::add(value, change); });
     return subject.loss().item();
   }
-  const EditedParameter edited(subject, quantity.path, change);
+  const EditedParameter edited(subject, quantity.path, raw::add(quantity.value, change));
   return subject.loss().item();
 }
 
@@ -120,20 +121,24 @@ std::unique_ptr<Inspection> inspection_with(
     const Inspection& inspection, const std::vector<std::string>& edits, bool explains) {
   std::vector<Edit> all;
   for (const std::string& text : edits) all.push_back(value_edit_of(inspection, text));
-  std::vector<std::unique_ptr<EditedParameter>> parameters;
-  for (const Edit& edit : all)
-    if (const Quantity& quantity = *edit.place.quantity; quantity.is_parameter)
-      parameters.push_back(std::make_unique<EditedParameter>(
-          inspection.subject(), quantity.path, change_of(inspection, edit, quantity.value)));
+  std::map<std::string, Tensor> numbers;  // of parameters, one edit after the other
+  for (const Edit& edit : all) {
+    if (!edit.place.quantity->is_parameter) continue;
+    Tensor& now = numbers.try_emplace(edit.place.quantity->path, edit.place.quantity->value).first->second;
+    now = raw::add(now, change_of(inspection, edit, now));
+  }
+  std::vector<std::unique_ptr<EditedParameter>> edited;
+  for (const auto& [path, now] : numbers)
+    edited.push_back(std::make_unique<EditedParameter>(inspection.subject(), path, now));
   return std::make_unique<Inspection>(inspection.subject(), explains, [&](Capture& capture) {
     for (const Edit& edit : all) {
       const Quantity& quantity = *edit.place.quantity;
       if (quantity.is_parameter) continue;
-      const Linear edited = linear_of(inspection, edit);
-      const auto tensor = [&](const std::vector<double>& numbers) {
-        return Tensor::of(numbers, quantity.value.shape(), quantity.value.dtype());
+      const Linear made = linear_of(inspection, edit);
+      const auto tensor = [&](const std::vector<double>& each) {
+        return Tensor::of(each, quantity.value.shape(), quantity.value.dtype());
       };
-      capture.edit(quantity.path, [factor = tensor(edited.factor), offset = tensor(edited.offset)](
+      capture.edit(quantity.path, [factor = tensor(made.factor), offset = tensor(made.offset)](
                                       const Tensor& value) { return value * factor + offset; });
     }
   });

@@ -11,6 +11,7 @@
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/place.h"
 #include "examples/whence/run/training.h"
+#include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/io/json.h"
 #include "nn/scheme.h"
@@ -49,10 +50,6 @@ TransformerOptions model_of(const tasks::Task& task, const Sizes& sizes) {
   return model;
 }
 
-TrainingBatch batch_of(const tasks::Batch& batch) {
-  return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
-}
-
 std::int64_t parameters_of(const Transformer& model) {
   std::int64_t count = 0;
   for (const Module::Parameter& parameter : model.parameters()) count += parameter.tensor.numel();
@@ -61,8 +58,7 @@ std::int64_t parameters_of(const Transformer& model) {
 
 Json schemes() {
   Json::List all;
-  for (const SchemeInfo& info : registered_schemes())
-    all.push_back(Json{{"name", info.name}, {"title", info.title}, {"takes_scheme", info.takes_base}});
+  for (const SchemeInfo& info : registered_schemes()) all.push_back(Json{{"name", info.name}, {"title", info.title}});
   return {{"schemes", all}, {"palettes", look::palettes_json()}};
 }
 
@@ -88,21 +84,19 @@ class Learner {
             token_loss(*model_, seed_)) {}
 
   Json begun() const {
-    Json::List symbols;
-    for (std::int64_t token = 0; token < model_->options().vocabulary; ++token) symbols.push_back(task_->text(token));
     return {{"scheme", model_->scheme()}, {"parameters", parameters_of(*model_)}, {"steps", sizes_.steps},
-        {"symbols", symbols}, {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
+        {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
   }
 
   // Up to the last step of the schedule.
   Json train(std::int64_t steps) {
-    std::vector<double> losses, norms;
+    std::vector<double> losses;
     for (; steps > 0 && done_ < sizes_.steps; --steps) {
       const StepOutcome outcome = step_.take(done_ + 1, schedule_(done_ + 1));
-      ++done_, losses.push_back(outcome.loss), norms.push_back(outcome.gradient_norm);
+      ++done_, losses.push_back(outcome.loss);
     }
     looked_at_.reset(), plain_.reset(), subject_.reset();
-    return {{"step", done_}, {"losses", losses}, {"gradient_norms", norms}};
+    return {{"step", done_}, {"losses", losses}};
   }
 
   Json errors(std::int64_t sequences) const {

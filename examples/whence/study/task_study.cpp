@@ -21,10 +21,6 @@ namespace {
 
 using tasks::Task;
 
-TrainingBatch batch_of(const tasks::Batch& batch) {
-  return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
-}
-
 // One line of results.jsonl.
 Json record_of(const Task& task, const SetScore& score, const std::string& scheme, const TrainingResult& trained,
     std::uint64_t seed) {
@@ -79,6 +75,10 @@ void append(std::string& bytes, const tasks::Batch& batch) {
 }
 
 }  // namespace
+
+TrainingBatch batch_of(const tasks::Batch& batch) {
+  return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
+}
 
 void TaskStudy::declare(CommandLine& line) {
   using Count = Range<std::int64_t>;

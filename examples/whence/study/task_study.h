@@ -24,6 +24,9 @@ struct SetScore {
   std::string refused = {};  // the model's reason not to read this set; it has no errors then, right or wrong
 };
 
+// What token_loss() is taken of.
+[[nodiscard]] TrainingBatch batch_of(const tasks::Batch& batch);
+
 class TaskStudy final : public Study {
  public:
   explicit TaskStudy(tasks::TaskInfo info) : info_(std::move(info)) {}

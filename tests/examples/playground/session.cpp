@@ -83,6 +83,8 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
   const Json alone = asked(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
   const double real = outcome.objects("edits")[0].number("real");
   CHECK(std::abs(alone.number("loss") - before.number("loss") - real) < 1e-6);
+  (void)asked(session,  // two of one parameter
+      R"({"ask": "look", "model": 2, "edits": ["blocks.1.attention.position.table 0=1 = 9", "blocks.1.attention.position.table 0=2 = 9"]})");
   const Json weights = asked(session, R"({"ask": "look", "model": 2})");  // an edit of a parameter is over
   CHECK(weights.number("loss") == before.number("loss"));
 }
