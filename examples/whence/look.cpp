@@ -4,12 +4,15 @@
 #include <sstream>
 
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/figures.h"
 #include "examples/whence/look/subject.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/look/write_page.h"
+#include "examples/whence/playground/write_page.h"
 #include "examples/whence/run/loading.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -20,7 +23,7 @@ struct Options {
   std::vector<std::string> runs;
   look::PageRequest page;
   std::string explain, edit, dtype = "f32";
-  bool causes = false, paths = false;
+  bool causes = false, paths = false, playground = false;
   int threads = whence::threads();
 };
 
@@ -53,6 +56,8 @@ void declare_output(CommandLine& line, Options& options) {
   line.heading("What is made of it")
       .text("out", &options.page.out,
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
+      .flag("playground", &options.playground,
+          {"the page of `whence playground` with this run in it: the engine computes whatever is edited"})
       .text("at", &options.page.at,
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
            "';' between them"})
@@ -93,22 +98,28 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
 }
 
 // What would do nothing is refused: some options are of a page or a figure, some of a run or a scheme.
-void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints) {
+void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints, bool playground) {
   const bool figure = !page.figure.empty(), drawn = !look::is_folder(page.subject.run);
   const struct {
     std::vector<const char*> names;
     bool has_effect;
     const char* required;
-  } rules[] = {
-      {{"causes", "paths", "explain", "edit"}, !figure, "a pass that is shown whole; --figure draws one picture"},
-      {{"out"}, figure || !prints, "a page or a figure"},
-      {{"numbers", "edits", "beside", "checkpoints", "at"}, !figure && !prints, "a page"},
+  } rules[] = {{{"causes", "paths", "explain", "edit"}, !figure && !playground,
+                   "a pass that is shown whole; --figure draws one picture, and the playground is asked itself"},
+      {{"figure"}, !playground, "a figure"}, {{"out"}, figure || !prints, "a page or a figure"},
+      {{"numbers", "edits", "beside", "checkpoints", "at"}, !figure && !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length", "figure"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
       {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"}};
   for (const auto& rule : rules)
     for (const char* name : rule.names) line.refuse_unless(name, rule.has_effect, rule.required);
+}
+
+void write_playground(const look::PageRequest& page) {
+  const std::string file = file_to_write(page, "playground.html").string();
+  write_file(file, playground::page_with("", &page.subject));
+  std::cout << "written: " << one_line(file) << '\n';
 }
 
 void print(const look::Subject& subject, const Options& options) {
@@ -136,9 +147,11 @@ int run(CommandLine& line) {
   page.subject.run = options.runs[0];
   page.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   const bool prints = options.causes || options.paths || !options.explain.empty() || !options.edit.empty();
-  refuse_idle_options(line, page, prints);
+  refuse_idle_options(line, page, prints, options.playground);
   set_threads(options.threads);
-  if (!page.figure.empty())
+  if (options.playground)
+    write_playground(page);
+  else if (!page.figure.empty())
     look::write_figure(page);
   else if (const look::Subject subject = look::subject_of(page.subject); prints)
     print(subject, options);

@@ -93,10 +93,10 @@ double loss_with(const Subject& subject, const Quantity& quantity, const Tensor&
   Capture capture("*");  // so that attention is computed as it was when it was looked at
   if (!quantity.is_parameter) {
     capture.edit(quantity.path, [&](const Tensor& value) { return raw::add(value, change); });
-    return subject.loss().item();
+    return subject.pass().loss.item();
   }
   const EditedParameter edited(subject, quantity.path, raw::add(quantity.value, change));
-  return subject.loss().item();
+  return subject.pass().loss.item();
 }
 
 Edit value_edit_of(const Inspection& inspection, const std::string& text) {
@@ -117,8 +117,7 @@ EditOutcome outcome_of(const Inspection& inspection, const std::string& text) {
   return {edit.text, predicted, loss_with(inspection.subject(), quantity, change) - inspection.loss()};
 }
 
-std::unique_ptr<Inspection> inspection_with(
-    const Inspection& inspection, const std::vector<std::string>& edits, bool explains) {
+std::unique_ptr<Inspection> inspection_with(const Inspection& inspection, const std::vector<std::string>& edits) {
   std::vector<Edit> all;
   for (const std::string& text : edits) all.push_back(value_edit_of(inspection, text));
   std::map<std::string, Tensor> numbers;  // of parameters, one edit after the other
@@ -130,7 +129,7 @@ std::unique_ptr<Inspection> inspection_with(
   std::vector<std::unique_ptr<EditedParameter>> edited;
   for (const auto& [path, now] : numbers)
     edited.push_back(std::make_unique<EditedParameter>(inspection.subject(), path, now));
-  return std::make_unique<Inspection>(inspection.subject(), explains, [&](Capture& capture) {
+  return std::make_unique<Inspection>(inspection.subject(), true, [&](Capture& capture) {
     for (const Edit& edit : all) {
       const Quantity& quantity = *edit.place.quantity;
       if (quantity.is_parameter) continue;
@@ -160,7 +159,7 @@ std::vector<GradientOutcome> gradients_with(const Inspection& inspection, const 
     if (parameter.frozen) continue;
     tensors.push_back(parameter.tensor), all.push_back({parameter.path, 0, 0});
   }
-  const std::vector<Tensor> after = grad(inspection.subject().loss(), {}, tensors, {.allow_unused = true});
+  const std::vector<Tensor> after = grad(inspection.subject().pass().loss, {}, tensors, {.allow_unused = true});
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (after[k].defined()) all[k].after = std::sqrt(dot(after[k], after[k]));
     for (const Quantity& before : inspection.parameters())

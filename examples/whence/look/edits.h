@@ -22,7 +22,7 @@ struct EditOutcome {
 
 // The pass once more with all of these edits in force: what is set passes no gradient on. REQUIRES: as of an Inspection
 [[nodiscard]] std::unique_ptr<Inspection> inspection_with(
-    const Inspection& inspection, const std::vector<std::string>& edits, bool explains = true);
+    const Inspection& inspection, const std::vector<std::string>& edits);
 
 // Of an edit of a gradient on its way back, "dLoss/dgates layer=0 head=2 *= 0": the norms of the parameters' gradients
 // that it changes, what it changes the most first.

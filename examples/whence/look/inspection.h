@@ -47,6 +47,7 @@ class Inspection {
   const Subject& subject() const { return subject_; }
   bool explains() const { return tape_ != nullptr; }
   double loss() const { return loss_value_; }
+  const std::vector<std::optional<Prediction>>& predictions() const { return predictions_; }
   const std::vector<Quantity>& quantities() const { return quantities_; }
   const std::vector<Quantity>& parameters() const { return parameters_; }
   const std::vector<Cause>& causes() const { return causes_; }
@@ -82,6 +83,7 @@ class Inspection {
   std::unique_ptr<Capture> capture_;
   Tensor loss_;
   double loss_value_ = 0;
+  std::vector<std::optional<Prediction>> predictions_;
   std::vector<Place> places_;
   std::vector<Quantity> quantities_, parameters_;
   std::vector<Cause> causes_;

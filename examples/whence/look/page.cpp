@@ -16,12 +16,13 @@ namespace {
 
 using report::PageTable;
 
-std::string script_element(const char* attributes, const std::string& content) {
-  return to_text("<script ", attributes, ">", report::safe_in_script(content), "</script>\n");
+std::string data_element(const char* attributes, const Json& data) {
+  return to_text("<script type=\"application/json\" ", attributes, ">",
+      report::safe_in_script(data.line(Json::Utf8::escaped)), "</script>\n");
 }
 
 std::string document_of(const Subject& subject, double loss, const std::vector<PageTable>& tables,
-    const Besides& besides, const std::string& data) {
+    const Besides& besides, const Json& data) {
   Table facts({"fact", ""});
   for (const auto& [name, value] : subject.facts) facts.row({name, value});
   facts.row({"loss", digits(loss, 6)});
@@ -31,10 +32,10 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
       "the tables below.</p></noscript>\n<div id=\"look\"></div>\n";
   for (const PageTable& table : tables) body += report::table_html(table);
   if (!besides.history.empty()) body += "<h2>Over the training</h2>\n" + report::plots_html(besides.history);
-  std::string scripts = script_element("type=\"application/json\" id=\"look-data\"", data);
-  for (const std::string& beside : besides.beside)
-    scripts += script_element("type=\"application/json\" class=\"look-beside\"", beside);
-  scripts += script_element("type=\"application/octet-stream\" id=\"look-numbers\"", besides.numbers.text());
+  std::string scripts = data_element("id=\"look-data\"", data);
+  for (const Json& beside : besides.beside) scripts += data_element("class=\"look-beside\"", beside);
+  scripts +=
+      to_text("<script type=\"application/octet-stream\" id=\"look-numbers\">", besides.numbers.text(), "</script>\n");
   scripts += "<script>\n\"use strict\";\n(async () => {\n";
   for (const std::string_view script : report::look_scripts) scripts += script;
   scripts += "})();\n</script>\n";
@@ -99,12 +100,12 @@ std::string page_of(const Inspection& inspection, Besides besides) {
           "part on the whole gradient; the paths of one gradient add up to 100.",
       .table = paths_table(inspection),
       .folded = true};
-  const std::string data = json_of(inspection, besides.numbers, besides.edits);
+  const Json data = json_of(inspection, besides.numbers, besides.edits);
   return document_of(inspection.subject(), inspection.loss(), {causes, paths}, besides, data);
 }
 
 std::string page_of(const Overview& overview, const Rows& rows, Besides besides) {
-  const std::string data = json_of(overview, rows, besides.numbers);
+  const Json data = json_of(overview, rows, besides.numbers);
   return document_of(rows.subject(), rows.loss(), {strongest_table(overview)}, besides, data);
 }
 

@@ -17,7 +17,7 @@ namespace whence::look {
 struct Besides {
   std::vector<report::Plot> history = {};
   std::vector<EditOutcome> edits = {};
-  std::vector<std::string> beside = {};
+  std::vector<Json> beside = {};
   PageNumbers numbers = {};  // of those in `beside`
 };
 // Of numbers that browsers still open quickly. InputError where a page would have more, with the length that fits.

@@ -201,14 +201,15 @@ Json prediction_json(const Prediction& prediction) {
 }
 
 // What every page begins with.
-Json json_of_subject(const Subject& subject, double loss) {
+template <class Looked> Json json_of_subject(const Looked& looked) {
+  const Subject& subject = looked.subject();
   const TransformerOptions& model = subject.model->options();
   Json::List facts, targets;
   for (const auto& [name, value] : subject.facts) facts.push_back(Json::List{name, value});
-  facts.push_back(Json::List{"loss", digits(loss, 6)});
+  facts.push_back(Json::List{"loss", digits(looked.loss(), 6)});
   for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json());
   Json::List predictions;
-  for (const auto& each : subject.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
+  for (const auto& each : looked.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
       {"asks", subject.asks}, {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts},
       {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
@@ -216,7 +217,7 @@ Json json_of_subject(const Subject& subject, double loss) {
 
 // What is there of every pass, whatever its weights.
 Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
-  return json_of_subject(inspection.subject(), inspection.loss())
+  return json_of_subject(inspection)
       .add("causes", causes_json(inspection))
       .add("quantities", quantities_of(inspection, numbers))
       .add("parameters", parameters_of(inspection, numbers))
@@ -284,7 +285,7 @@ Json PageNumbers::place_of(std::span<const std::uint8_t> array) {
 
 std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
 
-std::string json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits) {
+Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits) {
   Json::List changed;
   for (const EditOutcome& each : edits)
     changed.push_back(
@@ -299,22 +300,22 @@ std::string json_of(const Inspection& inspection, PageNumbers& numbers, const st
     data.add("links", links_json(links, inspection.subject().dtype(), numbers));
     data.add("link_rows", links.rows).add("left_out", left_out);
   }
-  return data.line(Json::Utf8::escaped);
+  return data;
 }
 
-std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers) {
-  return json_of_pass(inspection, numbers).line(Json::Utf8::escaped);
+Json checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers) {
+  return json_of_pass(inspection, numbers);
 }
 
-std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
-  Json data = json_of_subject(rows.subject(), rows.loss());
+Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
+  Json data = json_of_subject(rows);
   for (const char* none : {"causes", "quantities", "parameters", "shares", "edits"}) data.add(none, Json::List());
   data.add("palettes", palettes_json());
   data.add("overview",
       {{"tokens", overview.tokens}, {"cell", overview.cell}, {"cells", overview.cells},
           {"quantities", pools_json(rows.subject().model->options(), overview, numbers)},
           {"windows", windows_json(overview.windows, numbers)}, {"strips", windows_json(overview.strips, numbers)}});
-  return data.line(Json::Utf8::escaped);
+  return data;
 }
 
 }  // namespace whence::look

@@ -34,11 +34,11 @@ class PageNumbers {
 };
 
 [[nodiscard]] Json palettes_json();  // 256 colours each, "440154..."
-[[nodiscard]] std::string json_of(
+[[nodiscard]] Json json_of(
     const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits = {});
 // Of another checkpoint of the same run: without links, paths, graph and edits.
-[[nodiscard]] std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers);
+[[nodiscard]] Json checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers);
 // Of a long text: pools, windows and strips.
-[[nodiscard]] std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);
+[[nodiscard]] Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);
 
 }  // namespace whence::look

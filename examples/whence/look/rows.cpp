@@ -41,11 +41,11 @@ Rows::Rows(const Subject& subject, bool gradients) : subject_(subject), specs_(p
         " given; its rows need each other, so that it is looked at whole; fewer tokens required: --length");
   const RecordingScope recording(gradients);
   Capture capture(operands_of(layers));
-  const Tensor loss = subject.loss();
-  loss_ = loss.item();
+  const Subject::Pass pass = subject.pass();
+  loss_ = pass.loss.item(), predictions_ = subject.predictions(pass.logits);
   capture.stop();
   if (gradients) {
-    backward(loss);
+    backward(pass.loss);
     clear_gradients(*subject.model);
   }
   for (index_t layer = 0; layer < layers; ++layer) {

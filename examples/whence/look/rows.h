@@ -20,6 +20,7 @@ class Rows {
 
   const Subject& subject() const { return subject_; }
   double loss() const { return loss_; }
+  const std::vector<std::optional<Prediction>>& predictions() const { return predictions_; }
 
   // What attention of `layer` passes to probes for queries [begin, end): pairs are [b h end-begin keys], with keys up
   // to `end` alone in a causal model where the schemes allow that; q, k and v are whole, their gradients those by these
@@ -34,6 +35,7 @@ class Rows {
   const Subject& subject_;
   std::vector<SchemeSpec> specs_;
   double loss_ = 0;
+  std::vector<std::optional<Prediction>> predictions_;
   std::vector<Layer> layers_;
 };
 

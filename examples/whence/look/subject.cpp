@@ -343,19 +343,19 @@ bool is_folder(const std::string& run) {
   return fs::is_directory(run, none);
 }
 
-Tensor Subject::loss() const {
-  return given ? loss_of_given(*model, *given) : cross_entropy((*model)(tokens), targets);
+Subject::Pass Subject::pass() const {
+  if (given) return {loss_of_given(*model, *given), {}};
+  const Tensor logits = (*model)(tokens);
+  return {cross_entropy(logits, targets), logits};
 }
 
-std::vector<std::optional<Prediction>> Subject::predictions() const {
+std::vector<std::optional<Prediction>> Subject::predictions(const Tensor& logits) const {
   std::vector<std::optional<Prediction>> all(texts.size());
   if (given) return all;
-  const NoGrad no_grad;
-  const Tensor logits = raw::select((*model)(tokens), 0, 0);  // [t answers]
   constexpr std::size_t most = 4;
   for (std::size_t t = 0; t < all.size(); ++t) {
     if (!answers[t]) continue;
-    std::vector<double> shares = raw::select(logits, 0, static_cast<index_t>(t)).to_vector();
+    std::vector<double> shares = raw::select(raw::select(logits, 0, 0), 0, static_cast<index_t>(t)).to_vector();
     const double largest = *std::ranges::max_element(shares);
     double sum = 0;
     for (double& each : shares) sum += each = std::exp(each - largest);
@@ -390,6 +390,27 @@ Subject subject_of(const SubjectOptions& options) {
   Subject subject = is_folder(options.run) ? of_run(options) : of_scheme(options);
   subject.command = command_of(options);
   return subject;
+}
+
+std::map<std::string, std::string> files_of(const SubjectOptions& options) {
+  std::map<std::string, std::string> files;
+  const auto keep = [&](const fs::path& file, std::size_t most = std::string::npos) {
+    files[file.string()] = read_file(file.string()).substr(0, most);
+  };
+  if (!options.given.empty()) keep(options.given);
+  if (!is_folder(options.run)) return files;
+  const fs::path run = options.run;
+  const RunRecord record = read_record(run);
+  keep(run / "run.json");
+  keep(weights_of(options).file());
+  if (record.subject == "lm") {
+    keep(run / language::tokeniser_file);
+    if (options.prompt.empty()) keep(text_file(options, record), 1 << 16);
+  } else {
+    for (const auto& [name, value] : record.options)
+      if (fs::is_regular_file(value)) keep(value);  // a task's own
+  }
+  return files;
 }
 
 }  // namespace whence::look

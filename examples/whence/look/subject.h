@@ -57,10 +57,14 @@ struct Subject {
 
   std::optional<Given> given = {};  // takes the place of what the model makes of the tokens
 
-  // The graph of one pass: the loss, a scalar. Of what is given it is the sum of output times cotangent.
-  [[nodiscard]] Tensor loss() const;
+  // The graph of one pass: the loss, a scalar, and the logits of the answers [1 t answers]. Of what is given the loss is
+  // the sum of output times cotangent, and there are no logits.
+  struct Pass {
+    Tensor loss, logits;
+  };
+  [[nodiscard]] Pass pass() const;
   // One for each token; of those without a target, and of what is given, nothing.
-  [[nodiscard]] std::vector<std::optional<Prediction>> predictions() const;
+  [[nodiscard]] std::vector<std::optional<Prediction>> predictions(const Tensor& logits) const;
   [[nodiscard]] DType dtype() const { return model->parameters().front().tensor.dtype(); }
 };
 
@@ -82,5 +86,8 @@ struct Subject {
 
 // InputError when the run cannot be read, is damaged, or does not have what is asked for.
 [[nodiscard]] Subject subject_of(const SubjectOptions& options);
+
+// The bytes of the files that subject_of reads, by their names; of a text its first 64 KiB.
+[[nodiscard]] std::map<std::string, std::string> files_of(const SubjectOptions& options);
 
 }  // namespace whence::look

@@ -37,13 +37,6 @@ std::optional<Subject> subject_beside(const Subject& subject, const PageRequest&
   return beside;
 }
 
-// RUN/ENDING, or ENDING here for a scheme; or --out.
-std::filesystem::path file_to_write(const PageRequest& request, const std::string& ending) {
-  if (!request.out.empty()) return request.out;
-  return is_folder(request.subject.run) ? std::filesystem::path(request.subject.run) / ending
-                                        : std::filesystem::path(ending);
-}
-
 template <class Contents> void write(const std::string& file, const Contents& contents) {
   if constexpr (std::is_same_v<Contents, SafetensorsFile>)
     write_safetensors(file, contents);
@@ -142,6 +135,12 @@ bool write_overview(const Subject& subject, const PageRequest& request) {
 }
 
 }  // namespace
+
+std::filesystem::path file_to_write(const PageRequest& request, const std::string& ending) {
+  if (!request.out.empty()) return request.out;
+  return is_folder(request.subject.run) ? std::filesystem::path(request.subject.run) / ending
+                                        : std::filesystem::path(ending);
+}
 
 std::string title_line(const Subject& subject, double loss) {
   std::string line = to_text(subject.title, ", loss ", loss);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include "examples/whence/look/subject.h"
@@ -18,6 +19,9 @@ struct PageRequest {
   std::string figure;            // "cope/4"
   bool numbers = false;          // as safetensors, and tables as CSV
 };
+
+// RUN/ENDING, or ENDING here for a scheme; or --out.
+[[nodiscard]] std::filesystem::path file_to_write(const PageRequest& request, const std::string& ending);
 
 // "cope on flip_flop, loss 0.01; run runs/a; tokens 64"
 [[nodiscard]] std::string title_line(const Subject& subject, double loss);

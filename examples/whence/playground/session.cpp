@@ -10,6 +10,7 @@
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/place.h"
+#include "examples/whence/run/run_record.h"
 #include "examples/whence/run/training.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/task.h"
@@ -50,10 +51,43 @@ TransformerOptions model_of(const tasks::Task& task, const Sizes& sizes) {
   return model;
 }
 
+// InputError where a page would not hold as many.
 std::int64_t parameters_of(const Transformer& model) {
+  constexpr std::int64_t most = 4'000'000;
   std::int64_t count = 0;
   for (const Module::Parameter& parameter : model.parameters()) count += parameter.tensor.numel();
+  if (count > most)
+    throw InputError(model.scheme(), " makes a model of ", count, " parameters; ", most, " at most required");
   return count;
+}
+
+look::SubjectOptions opened_by(const Json& question) {
+  return {.run = question.text("run"),
+      .text = question.text("text"),
+      .prompt = question.text("prompt"),
+      .given = question.text("given"),
+      .sample = question.whole("sample"),
+      .length = question.whole("length"),
+      .step = question.whole("step"),
+      .seed = static_cast<std::uint64_t>(question.whole("seed")),
+      .bidirectional = question.truth("bidirectional"),
+      .dtype = question.truth("doubles") ? DType::f64 : DType::f32,
+      .accept_damaged = question.truth("accept_damaged")};
+}
+
+Json errors_of(const Transformer& model, const tasks::Task& task, std::uint64_t seed, std::int64_t sequences) {
+  const NoGrad no_grad;
+  constexpr std::int64_t batch = 16;
+  Json::List sets, percent;
+  for (std::size_t set = 0; set < task.test_sets().size(); ++set) {
+    tasks::Errors errors;
+    for (std::int64_t first = 0; first < sequences; first += batch) {
+      const tasks::Batch part = task.test_batch(set, seed, first, std::min(batch, sequences - first));
+      errors.add(part, task.answers(model(part.input_tensor())));
+    }
+    sets.emplace_back(task.test_sets()[set].name), percent.emplace_back(errors.token_percent());
+  }
+  return {{"sets", sets}, {"percent", percent}};
 }
 
 Json schemes() {
@@ -64,67 +98,29 @@ Json schemes() {
 
 }  // namespace
 
-// One model and its training, with the recipe of `train` (task.recipe()).
+// A model, and what was last looked at.
 class Learner {
  public:
-  explicit Learner(const Sizes& sizes)
-      : sizes_(sizes),
-        task_(tasks::make_task(sizes.task, {"--length", std::to_string(sizes.length)})),
-        asked_(tasks::make_task(sizes.task, {"--length", std::to_string(sizes.asked_length)})),
-        seed_(static_cast<std::uint64_t>(sizes.seed)),
-        model_(initialised(model_of(*task_, sizes), seed_)),
-        schedule_({.peak = sizes.rate,
-            .steps = sizes.steps,
-            .warm_up = std::min(task_->recipe().warm_up, sizes.steps),
-            .decay = decay_of(task_->recipe().decay)}),
-        precision_(*model_, DType::f32, {.weight_decay = task_->recipe().weight_decay}),
-        step_(
-            precision_,
-            [this](std::int64_t part) { return batch_of(task_->training_batch(seed_, part, sizes_.batch)); },
-            token_loss(*model_, seed_)) {}
+  Learner() = default;
+  Learner(const Learner&) = delete;
+  Learner& operator=(const Learner&) = delete;
+  virtual ~Learner() = default;
 
-  Json begun() const {
-    return {{"scheme", model_->scheme()}, {"parameters", parameters_of(*model_)}, {"steps", sizes_.steps},
-        {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
-  }
+  virtual Json begun() const = 0;
+  virtual Json train(std::int64_t steps) = 0;
+  virtual Json errors(std::int64_t sequences) const = 0;
 
-  // Up to the last step of the schedule.
-  Json train(std::int64_t steps) {
-    std::vector<double> losses;
-    for (; steps > 0 && done_ < sizes_.steps; --steps) {
-      const StepOutcome outcome = step_.take(done_ + 1, schedule_(done_ + 1));
-      ++done_, losses.push_back(outcome.loss);
+  Json look(std::int64_t sample, const std::vector<std::string>& edits) {
+    if (!plain_ || sample != sample_) {
+      auto subject = std::make_unique<look::Subject>(subject_at(sample));
+      auto plain = std::make_shared<look::Inspection>(*subject);
+      plain_ = looked_at_ = std::move(plain), subject_ = std::move(subject), sample_ = sample;
     }
-    looked_at_.reset(), plain_.reset(), subject_.reset();
-    return {{"step", done_}, {"losses", losses}};
-  }
-
-  Json errors(std::int64_t sequences) const {
-    const NoGrad no_grad;
-    Json::List sets, percent;
-    for (std::size_t set = 0; set < asked_->test_sets().size(); ++set) {
-      tasks::Errors errors;
-      for (std::int64_t first = 0; first < sequences; first += sizes_.batch) {
-        const tasks::Batch batch = asked_->test_batch(set, seed_, first, std::min(sizes_.batch, sequences - first));
-        errors.add(batch, asked_->answers((*model_)(batch.input_tensor())));
-      }
-      sets.emplace_back(asked_->test_sets()[set].name), percent.emplace_back(errors.token_percent());
-    }
-    return {{"step", done_}, {"sets", sets}, {"percent", percent}};
-  }
-
-  Json look(std::int64_t sample, const std::vector<std::string>& edits, bool whole) {
-    auto subject = std::make_unique<look::Subject>(look::task_subject(model_, *asked_, seed_, sample));
-    subject->title = to_text(model_->scheme(), " on ", sizes_.task), subject->label = to_text("step ", done_);
-    subject->asks = tasks::find_task(sizes_.task).rule;
-    std::shared_ptr<look::Inspection> plain = std::make_shared<look::Inspection>(*subject, whole && edits.empty());
-    std::shared_ptr<look::Inspection> shown = edits.empty() ? plain : look::inspection_with(*plain, edits, whole);
+    std::shared_ptr<look::Inspection> shown = edits.empty() ? plain_ : look::inspection_with(*plain_, edits);
     look::PageNumbers numbers;
-    const std::string page = whole ? look::json_of(*shown, numbers) : look::checkpoint_json_of(*shown, numbers);
-    Json answer{{"step", done_}, {"loss", shown->loss()}, {"loss_without_edits", plain->loss()},
-        {"page", Json::read(page, "page")}};
-    looked_at_ = std::move(shown), plain_ = std::move(plain);
-    subject_ = std::move(subject), numbers_ = std::move(numbers);
+    Json answer{{"loss", shown->loss()}, {"loss_without_edits", plain_->loss()},
+        {"page", look::checkpoint_json_of(*shown, numbers)}};
+    looked_at_ = std::move(shown), numbers_ = std::move(numbers);
     return answer;
   }
   std::span<const std::uint8_t> numbers() const { return numbers_.block(); }
@@ -139,10 +135,7 @@ class Learner {
     return answer.add("cause", stop == Stop::nothing ? Json() : Json(to_string(stop)));
   }
 
-  Json explain(const std::string& what) const {
-    if (!looked_at().explains()) throw InputError("the last look was not whole; \"whole\": true required");
-    return {{"text", look::explained(looked_at(), what)}};
-  }
+  Json explain(const std::string& what) const { return {{"text", look::explained(looked_at(), what)}}; }
 
   // Each alone, of the pass without edits.
   Json edit(const std::vector<std::string>& edits) const {
@@ -158,19 +151,75 @@ class Learner {
 
   Json inspect() const { return {{"html", look::page_of(looked_at())}}; }
 
+ protected:
+  void forget_look() { looked_at_.reset(), plain_.reset(), subject_.reset(); }
+
  private:
-  static std::shared_ptr<Transformer> initialised(const TransformerOptions& options, std::uint64_t seed) {
-    auto model = std::make_shared<Transformer>(options);
-    constexpr std::int64_t most = 4'000'000;
-    if (const std::int64_t count = parameters_of(*model); count > most)
-      throw InputError(model->scheme(), " makes a model of ", count, " parameters; ", most, " at most required");
-    model->initialise(seed);
-    return model;
-  }
+  virtual look::Subject subject_at(std::int64_t sample) const = 0;
 
   const look::Inspection& looked_at() const {
     if (!looked_at_) throw InputError("nothing was looked at since this model last changed; \"look\" first");
     return *looked_at_;
+  }
+
+  std::int64_t sample_ = 0;
+  std::unique_ptr<look::Subject> subject_;
+  std::shared_ptr<look::Inspection> plain_, looked_at_;  // without edits, and with those of the last look
+  look::PageNumbers numbers_;
+};
+
+namespace {
+
+// It learns by the recipe of `train` (task.recipe()).
+class Begun final : public Learner {
+ public:
+  explicit Begun(const Sizes& sizes)
+      : sizes_(sizes),
+        task_(tasks::make_task(sizes.task, {"--length", std::to_string(sizes.length)})),
+        asked_(tasks::make_task(sizes.task, {"--length", std::to_string(sizes.asked_length)})),
+        seed_(static_cast<std::uint64_t>(sizes.seed)),
+        model_(initialised(model_of(*task_, sizes), seed_)),
+        schedule_({.peak = sizes.rate,
+            .steps = sizes.steps,
+            .warm_up = std::min(task_->recipe().warm_up, sizes.steps),
+            .decay = decay_of(task_->recipe().decay)}),
+        precision_(*model_, DType::f32, {.weight_decay = task_->recipe().weight_decay}),
+        step_(
+            precision_,
+            [this](std::int64_t part) { return batch_of(task_->training_batch(seed_, part, sizes_.batch)); },
+            token_loss(*model_, seed_)) {}
+
+  Json begun() const override {
+    return {{"scheme", model_->scheme()}, {"parameters", parameters_of(*model_)}, {"steps", sizes_.steps},
+        {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
+  }
+
+  // Up to the last step of the schedule.
+  Json train(std::int64_t steps) override {
+    std::vector<double> losses;
+    for (; steps > 0 && done_ < sizes_.steps; --steps) {
+      const StepOutcome outcome = step_.take(done_ + 1, schedule_(done_ + 1));
+      ++done_, losses.push_back(outcome.loss);
+    }
+    forget_look();
+    return {{"step", done_}, {"losses", losses}};
+  }
+
+  Json errors(std::int64_t sequences) const override { return errors_of(*model_, *asked_, seed_, sequences); }
+
+ private:
+  static std::shared_ptr<Transformer> initialised(const TransformerOptions& options, std::uint64_t seed) {
+    auto model = std::make_shared<Transformer>(options);
+    (void)parameters_of(*model);
+    model->initialise(seed);
+    return model;
+  }
+
+  look::Subject subject_at(std::int64_t sample) const override {
+    look::Subject subject = look::task_subject(model_, *asked_, seed_, sample);
+    subject.title = to_text(model_->scheme(), " on ", sizes_.task), subject.label = to_text("step ", done_);
+    subject.asks = tasks::find_task(sizes_.task).rule;
+    return subject;
   }
 
   Sizes sizes_;
@@ -181,10 +230,54 @@ class Learner {
   MixedPrecision precision_;
   TrainingStep step_;
   std::int64_t done_ = 0;
-  std::unique_ptr<look::Subject> subject_;
-  std::shared_ptr<look::Inspection> plain_, looked_at_;  // without edits, and with those of the last look
-  look::PageNumbers numbers_;
 };
+
+// A run as `train` left it, or a scheme drawn at random: what `look` looks at.
+class Opened final : public Learner {
+ public:
+  explicit Opened(look::SubjectOptions options) : options_(std::move(options)), first_(look::subject_of(options_)) {
+    if (!look::is_folder(options_.run)) return;
+    if (const RunRecord record = read_run_record(options_.run + "/run.json"); record.subject != "lm")
+      recorded_ = recorded_task(record);
+  }
+
+  Json begun() const override {
+    const TransformerOptions& model = first_.model->options();
+    return {{"scheme", first_.model->scheme()}, {"parameters", parameters_of(*first_.model)}, {"label", first_.label},
+        {"title", first_.title}, {"asks", first_.asks}, {"layers", model.layers}, {"heads", model.heads}};
+  }
+
+  Json train(std::int64_t) override {
+    throw InputError("an opened run stays as it was trained; \"begin\" a model to train one");
+  }
+
+  // None of a text.
+  Json errors(std::int64_t sequences) const override {
+    if (!recorded_.task) return {{"sets", Json::List()}, {"percent", Json::List()}};
+    return errors_of(*first_.model, *recorded_.task, recorded_.seed, sequences);
+  }
+
+ private:
+  // The sequences of a task stand one behind another, and so do the pieces of a text.
+  look::Subject subject_at(std::int64_t sample) const override {
+    look::SubjectOptions options = options_;
+    options.skip = recorded_.task ? sample : sample * first_.tokens.numel();
+    return look::subject_of(options);
+  }
+
+  look::SubjectOptions options_;
+  look::Subject first_;
+  RecordedTask recorded_;  // of a run on a task
+};
+
+}  // namespace
+
+Json question_that_opens(const look::SubjectOptions& options) {
+  return {{"ask", "open"}, {"model", 0}, {"run", options.run}, {"text", options.text}, {"prompt", options.prompt},
+      {"given", options.given}, {"sample", options.sample}, {"length", options.length}, {"step", options.step},
+      {"seed", options.seed}, {"bidirectional", options.bidirectional}, {"doubles", options.dtype == DType::f64},
+      {"accept_damaged", options.accept_damaged}};
+}
 
 Session::Session() = default;
 Session::~Session() = default;
@@ -202,8 +295,12 @@ std::string Session::answer(const std::string& line) {
     const std::string& ask = question.text("ask");
     if (ask == "schemes") return schemes().line();
     const std::int64_t number = question.whole("model", 0, 7);
-    if (ask == "begin") {
-      auto learner = std::make_unique<Learner>(sizes_of(question));
+    if (ask == "begin" || ask == "open") {
+      std::unique_ptr<Learner> learner;
+      if (ask == "begin")
+        learner = std::make_unique<Begun>(sizes_of(question));
+      else
+        learner = std::make_unique<Opened>(opened_by(question));
       const Json begun = learner->begun();
       learners_[number] = std::move(learner), numbers_ = {};
       return begun.line();
@@ -215,8 +312,7 @@ std::string Session::answer(const std::string& line) {
     if (ask == "errors") return learner.errors(question.whole("sequences", 1, 10000)).line();
     if (ask == "look") {
       const Json page = learner.look(question.has("sample") ? question.whole("sample", 0, 1000000) : 0,
-          question.has("edits") ? question.texts("edits") : std::vector<std::string>(),
-          question.has("whole") && question.truth("whole"));
+          question.has("edits") ? question.texts("edits") : std::vector<std::string>());
       numbers_ = learner.numbers();
       return page.line();
     }
@@ -225,7 +321,7 @@ std::string Session::answer(const std::string& line) {
     if (ask == "edit") return learner.edit(question.texts("edits")).line();
     if (ask == "inspect") return learner.inspect().line();
     throw InputError(
-        "'", ask, "' asked; schemes, begin, train, errors, look, value, explain, edit or inspect required");
+        "'", ask, "' asked; schemes, begin, open, train, errors, look, value, explain, edit or inspect required");
   } catch (const std::bad_alloc&) {
     return error("there is no memory left for this; a smaller model required");
   } catch (const std::exception& problem) { return error(problem.what()); }

@@ -2,10 +2,11 @@
 // lines of JSON; what a page draws of a pass is that of `look` (examples/whence/look/page_data.h).
 //   {"ask": "schemes"}                                        {"schemes": [{"name": "cope", "title": "..."}, ...], "palettes": {...}}
 //   {"ask": "begin", "model": 0, "scheme": "cope", "length": 32, "asked_length": 64}   {"parameters": 27712, "steps": 1500, ...}
+//   {"ask": "open", "model": 0, "run": "runs/a", ...}         {"parameters": 27712, "label": "the end of training", ...}, of question_that_opens()
 //   {"ask": "train", "model": 0, "steps": 5}                  {"step": 5, "losses": [1.73, ...]}
 //   {"ask": "errors", "model": 0, "sequences": 64}            {"sets": ["in distribution", ...], "percent": [...]}
-//   {"ask": "look", "model": 0, "sample": 3, "edits": [...], "whole": true}   {"loss": 0.31, "page": {...}}
-// and of that look, which is whole where its ways, paths and graph are asked for too; edits, of the pass without any,
+//   {"ask": "look", "model": 0, "sample": 3, "edits": [...]}   {"loss": 0.31, "page": {...}}
+// and of that look; edits, of the pass without any,
 //   {"ask": "value", "model": 0, "what": "gates layer=0 head=0 i=9 j=3"}     {"value": 0.7, "gradient": 0, "cause": "clamped"}
 //   {"ask": "explain", "model": 0, "what": "dLoss/dgates layer=0 head=0 i=9 j=3"}     {"text": "..."}
 //   {"ask": "edit", "model": 0, "edits": ["gates layer=0 = 0"]}   {"edits": [{"predicted": ..., "real": ...}]}
@@ -19,9 +20,15 @@
 #include <span>
 #include <string>
 
+#include "examples/whence/look/subject.h"
+#include "nn/io/json.h"
+
 namespace whence::playground {
 
 class Learner;
+
+// Of model 0: what `look` is asked to look at, in place of a model that begins.
+[[nodiscard]] Json question_that_opens(const look::SubjectOptions& options);
 
 class Session {
  public:

@@ -314,6 +314,8 @@ const std::vector<Refusal> rows{
     {"look cope --figure cope/4 --numbers", 2, "--numbers: "},
     {"look cope --figure cope/4 --causes", 2, "...--causes"},
     {"look cope --causes --numbers", 2, "...--numbers"},
+    {"look cope --playground --causes", 2, "--causes: "},
+    {"look cope --playground --beside rope", 2, "--beside: "},
     {"look cope --figure x", 2, "...one of these required"},
     {"look alibi --length 100000 --causes", 5, "memory: a pass over 100000 tokens that keeps all asked for, "},
     {"look cope --given none --causes", 4, "none: cannot read: "},

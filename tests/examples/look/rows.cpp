@@ -100,7 +100,7 @@ TEST_CASE("look: pools and windows are of the text's numbers") {
   REQUIRE_FALSE(overview.strips.empty());
   CHECK(overview.strips[0].i == 17);
   PageNumbers numbers;
-  const Json data = Json::read(json_of(overview, rows, numbers), "data");
+  const Json data = Json::read(json_of(overview, rows, numbers).line(), "data");
   CHECK(data.object("overview").whole("cells") == overview.cells);
   CHECK(data.list("quantities").empty());
 }

@@ -124,6 +124,31 @@ def check_lessons(page, path, pictures):
         page.picture(pictures, lesson["key"])
 
 
+def check_run(page, program, folder):
+    """A trained run in the page: its numbers and those of an edit are the program's."""
+    run, path = folder / "run", folder / "run.html"
+    sizes = "--length 16 --dim 16 --layers 2 --heads 2 --batch 8 --test-sequences 4".split()
+    for words in (["train", "flip_flop", "--scheme", "cope", *sizes, "--steps", "5", "--quiet", "--out", run], ["look", "--playground", run, "--out", path]):
+        subprocess.run([program, *words], check=True, capture_output=True)
+    place, edit = "gates layer=1 head=0 i=9 j=4", "gates layer=1 head=0 i=9 j=4 = 0"
+    question = {"run": str(run), "text": "", "prompt": "", "given": "", "sample": 0, "length": 0, "step": 0, "seed": 0, "bidirectional": False,
+                "doubles": False, "accept_damaged": False}
+    ours = answers([program, "playground", "--answer"], [{"ask": "open", "model": 0, **question}, {"ask": "look", "model": 0}, {"ask": "value", "model": 0, "what": place},
+                                                        {"ask": "errors", "model": 0, "sequences": 64}, {"ask": "look", "model": 0, "edits": [edit]}])
+    page.show(path, "layer=1&i=9&j=4&quantity=gates")
+    page.until("document.querySelector('.column .errors dd').textContent !== '\u2013'")
+    near = lambda shown, number: math.isclose(float(shown), number, rel_tol=1e-3, abs_tol=0.05)
+    shown = page.get("[...document.querySelectorAll('aside tbody tr')].find((row) => row.textContent.includes('1 gates')).children[1].textContent")
+    assert math.isclose(float(shown), ours[2]["value"], rel_tol=1e-3), f"{place}: {shown} on the page, {ours[2]} by the program"
+    percent = page.texts(".column .errors dd")
+    assert all(map(near, percent, ours[3]["percent"])), f"{percent} on the page, {ours[3]} by the program"
+    page.click("[data-focus=shut]")
+    page.until("document.querySelector('.edits p[role=status]').textContent.startsWith('Loss')")
+    loss = page.get("document.querySelector('.edits p[role=status]').textContent.match(/, ([0-9.e-]+) with/)[1]")
+    assert math.isclose(float(loss), ours[4]["loss"], rel_tol=1e-3), f"{edit}: {loss} on the page, {ours[4]['loss']} by the program"
+    assert page.get("document.querySelector('.column h2 input').readOnly && !document.querySelector('.lesson-list button') && !document.querySelector('.play').offsetParent")
+
+
 def main():
     line = argparse.ArgumentParser()
     line.add_argument("whence")
@@ -158,10 +183,11 @@ def main():
                 page.picture(options.pictures, f"linked-{scheme}-{width}")
             check_hostile(page, path)
             check_lessons(page, path, options.pictures)
+            check_run(page, options.whence, pathlib.Path(folder))
         finally:
             page.close()
         assert not page.errors, page.errors
-        asked = [url for url in page.requests if not url.startswith((path.as_uri(), "blob:", "data:"))]
+        asked = [url for url in page.requests if not url.startswith((path.parent.as_uri(), "blob:", "data:"))]
         assert not asked, f"the page asks the network: {asked}"
     print("playground: the page learns, edits, teaches its lessons and keeps its numbers to the program's")
 

@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "nn/io/json.h"
 #include "tests/support/programs.h"
@@ -63,7 +65,7 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
   playground::Session session;
   (void)asked(session, R"q({"ask": "begin", "model": 2, "scheme": "cope(p_max=4)", "length": 16, "heads": 2})q");
   (void)asked(session, R"({"ask": "train", "model": 2, "steps": 40})");
-  const Json before = asked(session, R"({"ask": "look", "model": 2, "whole": true})");
+  const Json before = asked(session, R"({"ask": "look", "model": 2, "sample": 0})");
   CHECK(before.number("loss") == before.number("loss_without_edits"));
   CHECK(asked(session, R"({"ask": "explain", "model": 2, "what": "gates layer=0 head=1 i=9 j=3"})").has("text"));
   CHECK(asked(session, R"({"ask": "inspect", "model": 2})").text("html").starts_with("<!DOCTYPE html>"));
@@ -82,11 +84,57 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
   }
   const Json alone = asked(session, R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25"]})");
   const double real = outcome.objects("edits")[0].number("real");
+  double of_predictions = 0, asked_after = 0;  // what the model answers is of the pass with edits too
+  for (const Json& each : alone.object("page").list("predictions"))
+    if (each.is_object()) of_predictions += each.number("loss"), ++asked_after;
+  CHECK(of_predictions / asked_after == doctest::Approx(alone.number("loss")).epsilon(1e-5));
   CHECK(std::abs(alone.number("loss") - before.number("loss") - real) < 1e-6);
   (void)asked(session,  // two of one parameter
       R"({"ask": "look", "model": 2, "edits": ["blocks.1.attention.position.table 0=1 = 9", "blocks.1.attention.position.table 0=2 = 9"]})");
   const Json weights = asked(session, R"({"ask": "look", "model": 2})");  // an edit of a parameter is over
   CHECK(weights.number("loss") == before.number("loss"));
+}
+
+TEST_CASE("playground: a run that is opened is what `train` left, and its page has all that it reads") {
+  const Scratch scratch("opened");
+  const std::string run = scratch.folder.string() + "/run";
+  done(
+      "train flip_flop --scheme cope --length 16 --dim 16 --layers 2 --heads 2 --batch 16 --steps 5 --lr 1e-3 "
+      "--test-sequences 4 --quiet --out " +
+      run);
+  playground::Session session;
+  (void)asked(session, R"({"ask": "begin", "model": 1, "length": 16, "dim": 16, "steps": 5})");
+  (void)asked(session, R"({"ask": "train", "model": 1, "steps": 5})");
+  const look::SubjectOptions options{.run = run};
+  const Json opened = asked(session, playground::question_that_opens(options).line());
+  CHECK(opened.text("label") == "the end of training");
+  for (const char* question : {R"({"ask": "look", "model": MODEL, "sample": 3})",
+           R"({"ask": "look", "model": MODEL, "edits": ["gates layer=0 head=1 = 0"]})"}) {
+    const auto loss_of = [&](const char* model) {
+      return asked(session, std::string(question).replace(std::string(question).find("MODEL"), 5, model))
+          .number("loss");
+    };
+    CHECK(loss_of("0") == loss_of("1"));
+  }
+  const auto percent_of = [&](const char* question) { return asked(session, question).numbers("percent"); };
+  CHECK(percent_of(R"({"ask": "errors", "model": 0, "sequences": 40})") ==
+        percent_of(R"({"ask": "errors", "model": 1, "sequences": 40})"));
+  CHECK(has(asked(session, R"({"ask": "train", "model": 0, "steps": 1})").text("error"), "stays as it was trained"));
+  // Elsewhere, from the files alone.
+  const auto files = look::files_of(options);
+  std::filesystem::remove_all(run);
+  for (const auto& [name, bytes] : files) {
+    std::filesystem::create_directories(std::filesystem::path(name).parent_path());
+    std::ofstream(name, std::ios::binary) << bytes;
+  }
+  CHECK(files.size() == 2);
+  (void)asked(session, playground::question_that_opens(options).line());
+  CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") ==
+        asked(session, R"({"ask": "look", "model": 1})").number("loss"));
+  (void)asked(session, playground::question_that_opens({.run = "dape(kerple)"}).line());
+  CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
+  CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").empty());
+  CHECK(has(asked(session, playground::question_that_opens({.run = "none/here"}).line()).text("error"), "no folder"));
 }
 
 TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
@@ -106,7 +154,6 @@ TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
   CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates"})"), "\"look\" first"));
   CHECK(has(refusal(R"({"ask": "look", "model": 0, "edits": ["gates = x"]})"), "NUMBER required"));
   CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
-  CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates i=1 j=1"})"), "not whole"));
   CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").size() == 3);
   CHECK(asked(session, R"({"ask": "schemes"})").objects("schemes").size() > 30);
 }

@@ -3,15 +3,16 @@ import { button, clamped, counted, dress, make, note } from "./elements.js";
 import { keep_palettes, read_theme, system_dark } from "./colours.js";
 import { columns } from "./columns.js";
 import { edits_panel, set_edits } from "./edits.js";
-import { ask, engine, start_engine } from "./engine.js";
-import { begin, dim_for, learners, look_at_all, sizes } from "./learners.js";
+import { ask, embedded_run, engine, start_engine } from "./engine.js";
+import { begin, dim_for, learners, look_at_all, sizes, test } from "./learners.js";
 import { lessons_panel, open_lesson, told } from "./lessons.js";
 import { read_link, write_link } from "./link.js";
 import { reasons_panel, selection } from "./selection.js";
 import { choose, drawn, redraw, say, start, state } from "./state.js";
 import { pause, run, step_once } from "./training.js";
 
-const first = ["cope", "rope", "absolute"];
+const first = embedded_run ? [{ opens: embedded_run.question }]
+  : ["cope", "rope", "absolute"].map((scheme) => ({ scheme }));
 
 // ---- Training
 async function toggle() {
@@ -91,21 +92,23 @@ const copy = button("Copy link", "link", async () => {
 });
 const schemes = make("datalist", { id: "schemes" });
 
+const task = make("p", { class: "task" }), from_engine = "All numbers come from the engine, which runs in this page.";
+const fresh = ["Transformers learn ", make("b", {}, "flip-flop"), ": w writes a bit, i ignores one, r asks for the " +
+  "last bit written. They differ in how they know positions. "];
+
 const all_labelled = (inputs) => Object.entries(inputs).map(([key, input]) => labelled(key, input));
 function build() {
   const bar = make("div", { class: "bar" },
-    make("div", { class: "controls" }, play, step, again,
-      make("span", { class: "group" }, all_labelled(size_inputs)),
+    make("div", { class: "controls" },
+      [[play, step, again], all_labelled(size_inputs)].map((group) =>
+        make("span", { class: "group", hidden: Boolean(embedded_run) }, group)),
       make("span", { class: "group" }, "maps of ", all_labelled(view_inputs))),
     size_problem, make("div", { class: "said" }, status, revive), told);
   document.getElementById("theme").append(make("span", { class: "controls" }, copy, labelled("theme", themes)));
-  document.getElementById("playground").append(
-    make("p", { class: "task" }, "Transformers learn ", make("b", {}, "flip-flop"), ": w writes a bit, i ignores " +
-      "one, r asks for the last bit written. They differ in how they know positions. All numbers come from the " +
-      "engine, which runs in this page."),
+  document.getElementById("playground").append(task,
     lessons_panel, bar, make("main", {}, columns, make("aside", {}, selection, edits_panel, reasons_panel)), schemes,
     note("In a map a row is a query i, a column a key j; hatched pairs are masked. A click or the arrow keys select " +
-      "a pair; outlined is what an edit has moved. Space plays and pauses."));
+      "a pair; outlined is what an edit has moved.", embedded_run ? "" : " Space plays and pauses."));
   // What else stays in sight stands below the bar.
   new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${bar.offsetHeight}px`)).observe(bar);
 }
@@ -114,6 +117,7 @@ let written = 0;
 drawn.push(() => {
   read_theme();
   themes.value = state.theme;
+  task.replaceChildren(...(embedded_run ? [learners[0]?.about ?? ""] : fresh), from_engine);
   settle_controls();
   play.textContent = state.playing ? "Pause" : "Play";
   play.disabled = step.disabled = !learners.length || Boolean(engine.dead);
@@ -131,8 +135,9 @@ async function begin_with(models) {
       await begin(index, models[index]);
     } catch (problem) {
       if (engine.dead) throw problem;
-      await begin(index, { scheme: first[index] });
-      Object.assign(learners[index], { problem: `${problem.message} ${first[index]} in its place.` });
+      if (embedded_run) throw problem;
+      await begin(index, first[index]);
+      Object.assign(learners[index], { problem: `${problem.message} ${first[index].scheme} in its place.` });
     }
   }
   learners.length = models.length;
@@ -145,11 +150,12 @@ async function restore() {
   try {
     Object.assign(state, start, link.state);
     if (link.state.lesson) await open_lesson(link.state.lesson, { move: false });
-    else await begin_with(link.models.length ? link.models : first.map((scheme) => ({ scheme })));
+    else await begin_with(link.models.length && !embedded_run ? link.models : first);
     const goals = learners.map(({ index }) => link.steps[index] ?? link.steps.at(-1) ?? 0);
     Object.assign(state, link.state);
     if (goals.some((goal, index) => goal > learners[index].step)) await run(({ index }) => goals[index]);
     else await look_at_all();
+    if (embedded_run) await test(learners[0]);
     for (const learner of learners) {
       const edits = link.edits.filter(({ index }) => index === learner.index).map(({ edit }) => edit);
       if (edits.length) await set_edits(learner, edits);
@@ -166,7 +172,7 @@ async function restart() {
   say("A new engine begins.");
   const models = learners.map(({ options }) => options);
   try {
-    await begin_with(models.length ? models : first.map((scheme) => ({ scheme })));
+    await begin_with(models.length ? models : first);
     say("New weights, at step 0.");
     await look_at_all();
   } catch (problem) { say(problem.message); }

@@ -2,7 +2,7 @@
 import { button, counted, format, make } from "./elements.js";
 import { theme } from "./colours.js";
 import { curve_of } from "./curve.js";
-import { ask_about, begin, is_current, learners, look_at_all, shown_quantities } from "./learners.js";
+import { ask_about, begin, is_current, learners, look_at_all, shown_quantities, when_of } from "./learners.js";
 import { map_of, paint, picture_of_maps, title_of } from "./maps.js";
 import { save_canvas, save_svg } from "./saving.js";
 import { drawn, redraw, say, state } from "./state.js";
@@ -48,7 +48,7 @@ function show_inside(html, title) {
   dialog.showModal();
 }
 
-const name_of = (index) => `${learners[index].options.scheme} step ${learners[index].step}`;
+const name_of = (index) => `${learners[index].options.scheme} ${when_of(learners[index])}`;
 const save_maps = (column) => column.maps.length && save_canvas(picture_of_maps(
   `${name_of(column.index)}, layer ${state.layer}, head ${state.head}`, column.maps), `maps ${name_of(column.index)}`);
 
@@ -61,11 +61,12 @@ function build(index) {
   column.problem = make("p", { class: "problem", role: "alert", id: `problem-${index}` });
   for (const part of ["facts", "answers"]) column[part] = make("p", { class: "facts" });
   for (const part of ["curve", "errors", "pairs"]) column[part] = make("div", { class: part });
+  column.save_curve = button("Save curve", `svg ${index}`, () => save_svg(column.curve.firstChild,
+    `curve ${name_of(index)}`), { title: "the curve as an SVG file" });
   const acts = make("p", { class: "acts" },
     button("Look into it", `look ${index}`, () => look_into(index), { title: "the whole inspector of this model" }),
     button("Save maps", `png ${index}`, () => save_maps(column), { title: "the maps as a PNG file" }),
-    button("Save curve", `svg ${index}`, () => save_svg(column.curve.firstChild, `curve ${name_of(index)}`),
-      { title: "the curve as an SVG file" }));
+    column.save_curve);
   column.element = make("section", { class: `column c${index}`, "aria-label": `model ${index + 1}` },
     make("h2", {}, make("span", { class: "key", "aria-hidden": "true" }), column.scheme), column.problem, column.facts,
     column.curve, column.errors, acts, column.answers, column.pairs);
@@ -74,15 +75,17 @@ function build(index) {
 
 const short = (count) => Intl.NumberFormat("en", { notation: "compact" }).format(count);
 function show_facts({ facts, errors, answers, scheme, problem }, learner) {
-  const { step, steps, speed, parameters, options: { scheme: text } } = learner;
+  const { steps, speed, parameters, label, options: { scheme: text } } = learner;
+  scheme.readOnly = Boolean(label);
   if (document.activeElement !== scheme && !(learner.problem && scheme.value)) scheme.value = text;
   problem.textContent = learner.problem;
   problem.hidden = !learner.problem;
   const rate = speed ? `, ${short(speed)} tokens/s` : "";
-  facts.textContent = `step ${step} of ${steps}${rate}, ${short(parameters)} weights`;
+  facts.textContent = `${label ?? `${when_of(learner)} of ${steps}`}${rate}, ${short(parameters)} weights`;
   const { sets, percent } = learner.errors ?? { sets: ["in distribution", "sparse", "dense"], percent: [] };
   const wrong = (k) => percent[k] === undefined ? "\u2013" : percent[k].toFixed(1);
-  errors.replaceChildren(make("p", {}, `wrong answers, %${learner.errors ? `, at step ${learner.errors.step}` : ""}`),
+  errors.hidden = !sets.length;
+  errors.replaceChildren(make("p", {}, `wrong answers, %${learner.errors ? `, at ${learner.errors.when}` : ""}`),
     make("dl", {}, sets.map((name, k) => make("div", {}, make("dt", {}, name), make("dd", {}, wrong(k))))));
   answers.textContent = answers_of(learner);
 }
@@ -94,7 +97,7 @@ function answers_of({ look: seen, edits }) {
   const right = asked.filter(({ wanted, likeliest }) => likeliest[0]?.[0] === wanted[0]).length;
   const edited = edits.length && seen.loss_without_edits !== undefined
     ? `, ${format(seen.loss_without_edits)} without the edits` : "";
-  return `This sequence, at step ${seen.step}: ${right} of ${asked.length} answers right, ` +
+  return `This sequence, at ${seen.page.label}: ${right} of ${asked.length} answers right, ` +
     `loss ${format(seen.loss)}${edited}.`;
 }
 
@@ -132,7 +135,8 @@ drawn.push(() => {
     if (!built[index]) columns.append((built[index] = build(index)).element);
     const learner = learners[index], label = `loss of model ${index + 1}, ${learner.options.scheme}, by step`;
     show_facts(built[index], learner);
-    built[index].curve.replaceChildren(curve_of(learner, label));
+    for (const each of [built[index].curve, built[index].save_curve]) each.hidden = Boolean(learner.label);
+    if (!learner.label) built[index].curve.replaceChildren(curve_of(learner, label));
   }
   columns.dataset.count = learners.length;
   built.forEach((column, index) => show_maps(column, learners[index]));

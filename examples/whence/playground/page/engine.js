@@ -1,5 +1,7 @@
 // The engine: a question is a promise of its answer, or of the sentence that the engine says instead.
 const text_of = (id) => document.getElementById(id).textContent;
+// A run in the page: the question that opens it, and what the engine then reads of a disk, file by file.
+export const embedded_run = JSON.parse(document.getElementById("run")?.textContent ?? "null");
 const waiting = new Map();
 let worker = null, asked = 0;
 
@@ -18,7 +20,7 @@ export function start_engine() {
     event.preventDefault();
     die(event.message || "its thread ended");
   };
-  worker.postMessage({ module: text_of("engine-module") });
+  worker.postMessage({ module: text_of("engine-module"), files: embedded_run?.files ?? {} });
 }
 
 function receive({ id, dead, answer, numbers, milliseconds }) {

@@ -8,19 +8,21 @@ export const sizes = { length: 32, layers: 2, heads: 2, dim: 32, seed: 0, rate: 
 // A head has an even number of channels, as RoPE turns them in twos.
 export const dim_for = (heads, dim = sizes.dim) => Math.ceil(dim / (2 * heads)) * 2 * heads;
 
-// New weights. Where the engine refuses, all stays as it was.
+// New weights, or with `opens` those of a run, which learns no more. Where the engine refuses, all stays as it was.
 let births = 0;
-export async function begin(index, options) {
-  const full = { ...sizes, ...options }, begun = await ask({ ask: "begin", model: index, ...full });
+export async function begin(index, { opens, ...options }) {
+  const question = opens ?? { ask: "begin", ...sizes, ...options }, begun = await ask({ ...question, model: index });
+  const { scheme, parameters, layers, heads, label, title, asks, steps = 0, tokens_per_step } = begun;
   learners[index] = {
-    index, options: full, steps: begun.steps, parameters: begun.parameters, tokens: begun.tokens_per_step,
-    born: ++births,
+    index, options: opens ? { opens, scheme, layers, heads } : { ...sizes, ...options }, steps, parameters, label,
+    about: asks && `${title}. ${asks} `, tokens: tokens_per_step, born: ++births,
     step: 0, losses: [], errors: null, slice: 1, speed: 0, problem: "",
     edits: [], outcomes: [], edit_problem: "", look: null, plain: null, posted: null,
   };
   redraw();
 }
 
+export const when_of = ({ label, step }) => label ?? `step ${step}`;
 export const selected_learner = () => learners[clamped(state.model, 0, learners.length - 1)];
 
 // ---- Training
@@ -35,8 +37,8 @@ export async function train(learner, steps) {
 }
 
 export async function test(learner) {
-  const { step, sets, percent } = await ask({ ask: "errors", model: learner.index, sequences: 64 });
-  learner.errors = { step, sets, percent };
+  const { sets, percent } = await ask({ ask: "errors", model: learner.index, sequences: 64 });
+  learner.errors = { when: when_of(learner), sets, percent };
 }
 
 // ---- Looks

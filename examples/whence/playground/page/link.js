@@ -9,7 +9,7 @@ const model_text = ({ options }) => [options.scheme, ...Object.keys(sizes)
 
 export function write_link() {
   const told = new URLSearchParams();
-  for (const learner of learners) if (!state.lesson) told.append("model", model_text(learner));
+  for (const learner of learners) if (!state.lesson && !learner.label) told.append("model", model_text(learner));
   told.set("step", learners.map(({ step }) => step).join());
   for (const [key, value] of Object.entries(start)) {
     if (state[key] !== value && key !== "model") told.set(key, state[key]);

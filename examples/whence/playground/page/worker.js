@@ -9,12 +9,16 @@ async function inflated(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-async function begin(text) {
+async function begin(text, files) {
   const wasmBinary = await inflated(text);
   await new Promise((resolve, reject) => {
     const quiet = { print() {}, printErr() {} };
     load_engine(engine = { wasmBinary, noInitialRun: true, onRuntimeInitialized: resolve, onAbort: reject, ...quiet });
   });
+  for (const [name, packed] of Object.entries(files)) {
+    engine.FS.mkdirTree(name.replace(/\/?[^/]*$/, ""));
+    engine.FS.writeFile(name, await inflated(packed));
+  }
 }
 
 // The block of the last look is copied at once: the next question may move it.
@@ -25,9 +29,9 @@ function answer_of(question) {
   return { answer, numbers: engine.HEAPU8.slice(at, at + size).buffer };
 }
 
-self.onmessage = async ({ data: { module, id, question } }) => {
+self.onmessage = async ({ data: { module, files, id, question } }) => {
   try {
-    if (module) return void await (began = begin(module));
+    if (module) return void await (began = begin(module, files));
     await began;
     const start = performance.now(), { answer, numbers } = answer_of(question);
     const message = { id, answer, numbers, milliseconds: performance.now() - start };

@@ -1,0 +1,75 @@
+#include "examples/whence/playground/write_page.h"
+
+#include <filesystem>
+
+#include "examples/whence/playground/session.h"
+#include "examples/whence/report/assets.h"
+#include "examples/whence/report/deflate.h"
+#include "examples/whence/report/encode.h"
+#include "examples/whence/run/run_files.h"
+#include "nn/io/json.h"
+#include "tensor/error.h"
+
+namespace whence::playground {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder of the preset beside that of this program, or where it was installed.
+std::string folder_of_module(const std::string& given) {
+  std::error_code none;
+  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
+  for (const fs::path& folder : given.empty() ? std::vector{here / "../playground", here / "../share/whence/playground"}
+                                              : std::vector{fs::path(given)})
+    if (fs::exists(folder / "playground.wasm", none)) return folder.lexically_normal().string();
+  throw InputError(given.empty() ? "no module of WebAssembly found" : to_text("--module: none in ", given),
+      "; cmake --preset playground && cmake --build build/playground --target playground makes it, with emscripten");
+}
+
+std::string packed(const std::string& bytes) {
+  return report::base64(report::deflated({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}));
+}
+
+std::string element(const std::string& id, const char* type, std::string_view content) {
+  return to_text("<script type=\"", type, "\" id=\"", id, "\">", content, "</script>\n");
+}
+
+// `</script` in a text would end its element; in a string of JavaScript the other spelling is the same.
+std::string inside_element(std::string text) {
+  for (std::size_t at = 0; (at = text.find("</script", at)) != std::string::npos;) text.replace(at, 2, "<\\/");
+  return text;
+}
+
+// What the page asks first, and the files that the answer takes, by their names. It is asked here before.
+std::string element_of(const look::SubjectOptions& run) {
+  const Json question = question_that_opens(run);
+  Session session;
+  for (const std::string& asked : {question.line(), std::string(R"({"ask": "look", "model": 0})")})
+    if (const Json answer = Json::read(session.answer(asked), run.run); answer.has("error"))
+      throw InputError(answer.text("error"));
+  Json files = Json::Fields();
+  for (const auto& [name, bytes] : look::files_of(run)) files.add(name, packed(bytes));
+  const Json told{{"question", question}, {"files", files}};
+  return element("run", "application/json", report::safe_in_script(told.line(Json::Utf8::escaped)));
+}
+
+}  // namespace
+
+std::string page_with(const std::string& module, const look::SubjectOptions* run) {
+  const std::string folder = folder_of_module(module);
+  std::string scripts =
+      run ? element_of(*run)
+          : element("lessons", "application/json", report::safe_in_script(report::playground_lessons));
+  scripts += element("worker-script", "text/plain", report::playground_worker) +
+             element("engine-script", "text/plain", inside_element(read_file(folder + "/playground.js"))) +
+             element("engine-module", "application/octet-stream", packed(read_file(folder + "/playground.wasm")));
+  scripts += "<script type=\"module\">\n";
+  for (const std::string_view script : report::playground_scripts) scripts += script;
+  scripts += "</script>\n";
+  return report::document("whence playground", to_text(report::picture_style, report::playground_style),
+      "<noscript><p>The engine runs in a script inside this file, which is switched off here.</p></noscript>\n"
+      "<div id=\"playground\"></div>\n",
+      scripts, " 'wasm-unsafe-eval' blob:; worker-src blob:; img-src data: blob:; frame-src 'self'");
+}
+
+}  // namespace whence::playground
