@@ -92,6 +92,19 @@ def check_edits(page):
     return link.lstrip("#")
 
 
+def check_saving(page):
+    """What is saved is a picture that the browser itself can open; the link is there to be copied."""
+    page.get("HTMLAnchorElement.prototype.click = function () { globalThis.saved = { name: this.download, href: this.href }; }; 0")
+    for focus, ending in (("png 0", ".png"), ("svg 0", ".svg")):
+        page.click(f"[data-focus='{focus}']")
+        page.until(f"globalThis.saved?.name.endsWith('{ending}')")
+        sizes = page.get("(async () => { const image = new Image(); image.src = saved.href; await image.decode(); return [image.naturalWidth, image.naturalHeight]; })()")
+        assert min(sizes) > 100, f"{ending}: {sizes}"
+    page.click("[data-focus=link]")
+    page.until("document.querySelector('.status').textContent.startsWith('The link is')")
+    assert "step=" in page.get("location.hash")
+
+
 def check_hostile(page, path):
     for scheme in ("bogus(p=3)", "cope(p_max=999999)", "(" * 5000, "cope + cope", "layers(" * 300):
         page.type("[data-focus='scheme 1']", scheme)
@@ -175,6 +188,7 @@ def main():
             check_start(page, path, options.whence)
             check_training(page, path)
             link = check_edits(page)
+            check_saving(page)
             page.picture(options.pictures, "edited-light-1500")
             for width, scheme in ((1500, "dark"), (390, "light"), (390, "dark")):
                 page.show(path, link, width=width, height=844, scheme=scheme)
