@@ -10,6 +10,7 @@ import { read_link, write_link } from "./link.js";
 import { reasons_panel, selection } from "./selection.js";
 import { choose, drawn, redraw, say, start, state } from "./state.js";
 import { pause, run, step_once } from "./training.js";
+import { weights_panel } from "./weights.js";
 
 const first = ["cope", "rope", "absolute"];
 
@@ -103,7 +104,7 @@ function build() {
     make("p", { class: "task" }, "Transformers learn ", make("b", {}, "flip-flop"), ": w writes a bit, i ignores " +
       "one, r asks for the last bit written. They differ in how they know positions. All numbers come from the " +
       "engine, which runs in this page."),
-    lessons_panel, bar, make("main", {}, columns, make("aside", {}, selection, edits_panel, reasons_panel)), schemes,
+    lessons_panel, bar, make("main", {}, columns, make("aside", {}, selection, edits_panel, weights_panel, reasons_panel)), schemes,
     note("In a map a row is a query i, a column a key j; hatched pairs are masked. A click or the arrow keys select " +
       "a pair; outlined is what an edit has moved. Space plays and pauses."));
   // What else stays in sight stands below the bar.

@@ -2,8 +2,8 @@
 import { button, counted, format, make } from "./elements.js";
 import { theme } from "./colours.js";
 import { curve_of } from "./curve.js";
-import { ask_about, begin, is_current, learners, look_at_all, shown_quantities } from "./learners.js";
-import { map_of, paint, picture_of_maps, title_of } from "./maps.js";
+import { ask_about, begin, learners, look_at_all, shown_quantities, unedited } from "./learners.js";
+import { map_of_pairs, paint, picture_of_maps, title_of } from "./maps.js";
 import { save_canvas, save_svg } from "./saving.js";
 import { drawn, redraw, say, state } from "./state.js";
 import { pause } from "./training.js";
@@ -102,7 +102,7 @@ function answers_of({ look: seen, edits }) {
 function build_pairs(column, quantities) {
   column.maps = [];
   column.pairs.replaceChildren(...quantities.map(({ name, caption }) => {
-    const maps = ["value", "gradient"].map((part) => map_of(column.index, name, part));
+    const maps = ["value", "gradient"].map((part) => map_of_pairs(column.index, name, part));
     column.maps.push(...maps);
     const words = make("figcaption", { title: caption }, make("b", {}, name), caption ? `: ${caption}` : "");
     const half = ({ canvas, part }) =>
@@ -118,12 +118,11 @@ function show_maps(column, learner) {
   if (column.names !== names) build_pairs(column, quantities);
   column.names = names;
   const room = column.pairs.firstChild ? (column.pairs.firstChild.clientWidth - 4) / 2 : 0;
-  const edited = learner.edits.length && is_current(learner) ? learner.plain : null;
   const { i, j, layer, head, quantity, part, model } = state;
-  const all = [seen, edited, room, names, i, j, layer, head, quantity, part, model, theme.dark];
+  const all = [seen, unedited(learner), room, names, i, j, layer, head, quantity, part, model, theme.dark];
   if (column.painted && all.every((each, k) => each === column.painted[k])) return;
   column.painted = all;
-  for (const map of column.maps) paint(map, seen, edited, Math.floor(room));
+  for (const map of column.maps) paint(map, learner, Math.floor(room));
 }
 
 drawn.push(() => {

@@ -1,5 +1,5 @@
 // The models: what each was begun with, how far it has learned, the edits in force, and what was last seen of it.
-import { clamped } from "./elements.js";
+import { clamped, unique } from "./elements.js";
 import { ask } from "./engine.js";
 import { redraw, say, state } from "./state.js";
 
@@ -44,6 +44,8 @@ export async function test(learner) {
 // also the look that the engine answers questions about.
 const key_of = (learner, edits) => JSON.stringify([learner.born, learner.step, state.sample, edits]);
 export const is_current = (learner) => learner.look?.key === key_of(learner, learner.edits);
+// What is shown is compared with: the pass without the edits, where some are in force.
+export const unedited = (learner) => learner.edits.length && is_current(learner) ? learner.plain : null;
 export async function look(learner, { whole = false, edits = learner.edits, last = false } = {}) {
   const key = key_of(learner, edits), fits = (each) => each?.key === key && (each.whole || !whole);
   const known = [learner.look, learner.plain].find(fits);
@@ -96,20 +98,46 @@ export function shown_quantities(look) {
     .sort((one, other) => Number(other.name === "pattern") - Number(one.name === "pattern"));
 }
 
-// The layer and head that the reader chose, or the last that this quantity has; as the engine names the place.
+// What else there is: the scheme's parameters, equal ones of all layers as one, and the vectors of the pass.
+const without_block = ({ path }) => path.replace(/^blocks\.\d+\./, "");
+export function vectors_of({ page: { parameters, quantities } }) {
+  return [...unique(parameters.map(without_block)).map((probe) => ({ probe, scale: "diverging",
+    name: probe.replace(/^(attention\.)?position\./, ""),
+    layers: parameters.filter((each) => without_block(each) === probe) })),
+  ...quantities.filter(({ axes }) => !/^\w i j$/.test(axes))];
+}
+
+// Where axes stand that are counted through, the last the fastest, as the engine says it: ["0=5", "1=2"].
+export const words_at = (axes, count) => axes.flatMap(({ word, extent }, k) =>
+  `${word}=${Math.floor(count / axes.slice(k + 1).reduce((size, each) => size * each.extent, 1)) % extent}`);
+
+// The layer that the reader chose, or the last that this quantity has, as rows and columns: the last two axes that are
+// longer than 1. Those before them stand at the chosen head or query; a parameter's, which have numbers for names, where
+// `slice` has counted to. `key`: the word of the state that says which row or column is selected.
 export function sheet_of(look, quantity) {
   const part = quantity.layers.find(({ layer }) => layer === state.layer) ?? quantity.layers.at(-1);
-  const [leading, rows, columns] = part.shape, index = clamped(state.head, 0, leading - 1);
-  const cut = (field) => numbers_of(look, part, field)?.subarray(index * rows * columns, (index + 1) * rows * columns);
-  const axis = quantity.axes[0] === "h" ? "head" : quantity.axes[0];
-  return { quantity, part, rows, columns, layer: part.layer, index, axis,
+  const names = quantity.axes?.replace("h", "head").split(" ") ?? Object.keys(part.shape);
+  const axes = part.shape.map((extent, k) => ({ word: names[k], extent })).filter(({ extent }) => extent > 1);
+  const axis_of = (role, { word, extent } = { extent: 1 }) => ["i", "j", "head"].includes(word)
+    ? { word, extent, key: word, at: state[word] }
+    : { word, extent, key: role, at: clamped(state[role], 0, extent - 1) };
+  const row = axis_of("row", axes.at(-2)), column = axis_of("column", axes.at(-1)), leading = axes.slice(0, -2);
+  const slices = leading.reduce((count, { extent }) => count * extent, 1), size = row.extent * column.extent;
+  const index = !quantity.axes ? clamped(state.slice, 0, slices - 1) : leading.reduce((count, { word, extent }) =>
+    count * extent + clamped(word === "i" ? state.i : state.head, 0, extent - 1), 0);
+  const cut = (field) => numbers_of(look, part, field)?.subarray(index * size, (index + 1) * size);
+  return { quantity, row, column, leading, slices, index, layer: part.layer, cell: row.at * column.extent + column.at,
     value: cut("value"), gradient: cut("gradient"), causes: cut("causes"),
-    place: `${quantity.name} layer=${part.layer} ${axis}=${index}` };
+    of: part.path ?? `${quantity.name} layer=${part.layer}`,
+    words: { leading: words_at(leading, index), row: words_at(axes.slice(-2, -1), row.at),
+      column: words_at(axes.slice(-1), column.at) } };
 }
-export const place_text = (sheet, i, j) => `${sheet.place} i=${i} j=${j}`;
+// The selected number in the engine's words; all that it names where an axis is not kept.
+export const place_text = ({ of, words }, kept = ["leading", "row", "column"]) =>
+  [of, ...kept.flatMap((each) => words[each])].join(" ");
 
 export function sheet_named(look, name) {
   const quantity = look?.page.quantities.find((each) => each.name === name);
   return quantity && /^\w i j$/.test(quantity.axes) ? sheet_of(look, quantity) : null;
 }
-export const kind_at = (look, sheet, cell) => look.page.causes[sheet.causes?.[cell]]?.kind ?? "";
+export const kind_at = (look, sheet, cell = sheet.cell) => look.page.causes[sheet.causes?.[cell]]?.kind ?? "";
