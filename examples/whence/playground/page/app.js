@@ -104,7 +104,8 @@ function build() {
     make("p", { class: "task" }, "Transformers learn ", make("b", {}, "flip-flop"), ": w writes a bit, i ignores " +
       "one, r asks for the last bit written. They differ in how they know positions. All numbers come from the " +
       "engine, which runs in this page."),
-    lessons_panel, bar, make("main", {}, columns, make("aside", {}, selection, edits_panel, weights_panel, reasons_panel)), schemes,
+    lessons_panel, bar, make("main", {}, columns,
+      make("aside", {}, selection, edits_panel, weights_panel, reasons_panel)), schemes,
     note("In a map a row is a query i, a column a key j; hatched pairs are masked. A click or the arrow keys select " +
       "a pair; outlined is what an edit has moved. Space plays and pauses."));
   // What else stays in sight stands below the bar.

@@ -111,9 +111,9 @@ export function vectors_of({ page: { parameters, quantities } }) {
 export const words_at = (axes, count) => axes.flatMap(({ word, extent }, k) =>
   `${word}=${Math.floor(count / axes.slice(k + 1).reduce((size, each) => size * each.extent, 1)) % extent}`);
 
-// The layer that the reader chose, or the last that this quantity has, as rows and columns: the last two axes that are
-// longer than 1. Those before them stand at the chosen head or query; a parameter's, which have numbers for names, where
-// `slice` has counted to. `key`: the word of the state that says which row or column is selected.
+// The layer that the reader chose, or the last that this quantity has, as rows and columns: the last two axes longer
+// than 1. Those before them stand at the chosen head or query; a parameter's, which have numbers for names, where `slice`
+// has counted to. `key`: the word of the state that says which row or column is selected.
 export function sheet_of(look, quantity) {
   const part = quantity.layers.find(({ layer }) => layer === state.layer) ?? quantity.layers.at(-1);
   const names = quantity.axes?.replace("h", "head").split(" ") ?? Object.keys(part.shape);

@@ -49,7 +49,7 @@ function place_under({ canvas, g, view }, event) {
     clamped(Math.floor((event.clientX - box.left - margin) / g.across), 0, view.column.extent - 1)];
 }
 
-// `room`: how wide it may be; `tall`: how high, where cells need not be square. Whole device pixels keep all cells equal.
+// `room`: how wide it may be; `tall`: how high, where cells need not be square. Whole device pixels keep cells equal.
 export function paint(map, learner, room, tall) {
   const { look } = learner, plain = unedited(learner), ratio = devicePixelRatio || 1;
   const view = map.view = view_of(look, map.sheet_in(look), map.part), { row, column } = view;

@@ -31,7 +31,8 @@ function edit(value, sign = operator.value) {
 const select = (focus, label, onchange) => make("select", { "data-focus": focus, "aria-label": label, onchange });
 const chooser = select("vector", "what is edited", ({ target }) => choose({ vector: target.value }));
 const slice = select("slice", "which map of it", ({ target }) => choose({ slice: Number(target.value) }));
-const scope = select("scope", "how much of it is edited", redraw), operator = select("sign", "how it is edited", redraw);
+const scope = select("scope", "how much of it is edited", redraw);
+const operator = select("sign", "how it is edited", redraw);
 const number = number_input("vector slider", edit);
 const zero = button("set to 0", "vector zero", () => {
   operator.value = "=";
@@ -51,7 +52,8 @@ const two = make("div", { class: "two" }, maps.map(({ part, canvas }) =>
 const title = make("h3"), caption = make("p", { class: "facts" });
 const said = make("p", { class: "facts", role: "status" });
 export const weights_panel = make("section", { class: "weights", "aria-label": "edit vectors and weights" }, title,
-  make("div", { class: "controls" }, chooser, slice, make("span", { class: "controls" }, places.map(({ label }) => label))), caption, two, said,
+  make("div", { class: "controls" }, chooser, slice,
+    make("span", { class: "controls" }, places.map(({ label }) => label))), caption, two, said,
   make("div", { class: "controls" }, scope, operator), make("div", { class: "controls" }, number.inputs, zero));
 
 function offer(input, options, chosen) {
@@ -74,7 +76,7 @@ function show_choices(look, sheet) {
   for (const { role, input, words, label } of places) {
     const { word, extent, at } = sheet[role];
     label.hidden = !word;
-    words.textContent = word?.replace(/^\d/, `${role}`) ?? "";
+    words.textContent = /\d/.test(word) ? role : word;
     dress(input, { max: extent - 1 });
     if (document.activeElement !== input) input.value = at;
   }
@@ -91,10 +93,11 @@ function show_number({ edits }, sheet) {
 let before = [];
 drawn.push(() => {
   const learner = selected_learner(), look = learner?.look;
+  weights_panel.hidden = !look;
   if (!look) return;
-  const { vector, slice: counted_to, row, column, i, j, layer, head } = state;
-  const all = [look, unedited(learner), learner.edits, vector, counted_to, row, column, i, j, layer, head, scope.value,
-    operator.value, two.clientWidth, theme.dark];
+  const chosen = ["vector", "slice", "row", "column", "i", "j", "layer", "head"].map((key) => state[key]);
+  const all = [look, unedited(learner), learner.edits, ...chosen, scope.value, operator.value, two.clientWidth,
+    theme.dark];
   if (all.every((each, k) => each === before[k])) return;
   before = all;
   const sheet = sheet_in(look);
