@@ -102,7 +102,7 @@ export function shown_quantities(look) {
 const without_block = ({ path }) => path.replace(/^blocks\.\d+\./, "");
 export function vectors_of({ page: { parameters, quantities } }) {
   return [...unique(parameters.map(without_block)).map((probe) => ({ probe, scale: "diverging",
-    name: probe.replace(/^(attention\.)?position\./, ""),
+    name: probe.replace("attention.position.", ""),
     layers: parameters.filter((each) => without_block(each) === probe) })),
   ...quantities.filter(({ axes }) => !/^\w i j$/.test(axes))];
 }
