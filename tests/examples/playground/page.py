@@ -46,8 +46,8 @@ class Playground(Browser):
             (folder / f"{name}.png").write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
 
     def narrow_enough(self):
-        found = self.get("[document.documentElement.scrollWidth, innerWidth]")
-        assert found[0] <= found[1], f"wider than the window: {found}"
+        found = self.get("['html', 'aside'].map((each) => document.querySelector(each)).map((each) => [each.scrollWidth, each.clientWidth])")
+        assert all(wide <= room for wide, room in found), f"wider than the window, or than what stands beside the maps: {found}"
 
 
 def check_start(page, path, program):
@@ -103,6 +103,63 @@ def check_saving(page):
     page.click("[data-focus=link]")
     page.until("document.querySelector('.status').textContent.startsWith('The link is')")
     assert "step=" in page.get("location.hash")
+
+
+def check_weights(page, path, program):
+    """A number of q, a row of a table and a tap, edited by slider, choosers, fields and keys, do what the program says of them."""
+    def choose(what, text):
+        page.type(f"[data-focus='{what}']", text)
+        page.get("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def model(index):
+        page.click(f"[data-focus='row {index} pattern']")
+        page.until(f"document.querySelector('.weights h3').textContent.endsWith('model {index + 1}')")
+        return page.get("document.querySelector('[data-focus=vector]').value")
+
+    def compare(index, scheme, edit):
+        page.until("!(document.querySelector('.in-force tbody tr td.n:nth-of-type(2)')?.textContent ?? 'none').includes('none')")
+        begun = {"ask": "begin", "model": 0, "scheme": scheme}
+        look, said = answers([program, "playground", "--answer"], [begun, {"ask": "look", "model": 0, "edits": [edit]},
+                                                                  {"ask": "edit", "model": 0, "edits": [edit]}])[1:]
+        wanted, row = said["edits"][0], page.texts(".in-force tbody tr > *")
+        assert row[0] == edit, f"{row[0]} in force, {edit} meant"
+        for name, text in zip(("predicted", "real"), row[1:]):
+            assert math.isclose(float(text), wanted[name], rel_tol=5e-3, abs_tol=1e-6), f"{edit}: {name} {text} on the page, {wanted} by the program"
+        assert abs(wanted["real"]) > 1e-4, f"{edit}: too small to be told from rounding"
+        shown, loss = page.texts(".edits p[role=status]")[0].split("before, ")[1].split()[0], page.get("losses.at(-1)")
+        assert math.isclose(float(shown), loss, rel_tol=1e-3), f"{edit}: loss {shown} on the page, {loss} by its engine"
+        assert math.isclose(loss, look["loss"], abs_tol=1e-5), f"{edit}: loss {loss} by the page's engine, {look['loss']} by the program"
+        page.click("[data-focus='undo 0']")
+        page.until("!document.querySelector('.in-force tbody tr')")
+
+    page.call("Page.addScriptToEvaluateOnNewDocument", source="""const losses = [], Plain = Worker;
+        Worker = class extends Plain { constructor(address) { super(address);
+          this.addEventListener("message", ({ data }) => data.answer?.loss !== undefined && losses.push(data.answer.loss)); } };""")
+    said = "document.querySelector('.weights .facts[role=status]').textContent"
+    page.show(path, "model=rope&model=absolute&model=cdape(kerple)&vector=q&i=29&j=8&head=1&column=2")
+    page.until("[...document.querySelectorAll('.column')].filter((each) => each.querySelector('canvas')).length === 3")
+    page.press("[data-focus='vector value']", "ArrowDown", "ArrowRight")
+    page.until(f"{said}.startsWith('q layer=0 head=1 i=30 d=3: ')")
+    plain = page.get(said)
+    page.get("""(() => { const slider = document.querySelector("[data-focus='vector slider']"); slider.value = 3;
+                slider.dispatchEvent(new Event("input", { bubbles: true })); })()""")
+    page.until(f"{said}.startsWith('q layer=0 head=1 i=30 d=3: 3, ')")
+    compare(0, "rope", "q layer=0 head=1 i=30 d=3 = 3")
+    page.until(f"{said} === {json.dumps(plain)}")
+    assert model(1) == "q", "what is chosen does not stay with another model"
+    for what, text in (("vector", "position.table"), ("row", "22"), ("scope", "its row"), ("sign", "*="), ("vector slider number", "3")):
+        choose(what, text)
+    compare(1, "absolute", "position.table 0=22 *= 3")
+    assert model(2) == "attention.position.base.strength", "the first parameter stands in for one that is not there"
+    for what, text in (("vector", "attention.position.hidden.weight"), ("column", "1"), ("scope", "its column in all maps")):
+        choose(what, text)
+    page.click("[data-focus='vector zero']")
+    compare(2, "cdape(kerple)", "blocks.0.attention.position.hidden.weight 3=1 = 0")
+    choose("slice", "5")
+    page.until(f"{said}.startsWith('blocks.0.attention.position.hidden.weight 0=5 1=3 3=1: ')")
+    page.show(path, "model=cope&vector=position.z&i=30&column=64", width=390, height=844)
+    page.until(f"{said}.startsWith('z layer=0 head=0 i=30 n=64: ')")
+    page.narrow_enough()
 
 
 def check_hostile(page, path):
@@ -187,6 +244,8 @@ def main():
         try:
             check_start(page, path, options.whence)
             check_training(page, path)
+            check_weights(page, path, options.whence)
+            page.show(path)
             link = check_edits(page)
             check_saving(page)
             page.picture(options.pictures, "edited-light-1500")

@@ -10,6 +10,7 @@ import { read_link, write_link } from "./link.js";
 import { reasons_panel, selection } from "./selection.js";
 import { choose, drawn, redraw, say, start, state } from "./state.js";
 import { pause, run, step_once } from "./training.js";
+import { weights_panel } from "./weights.js";
 
 const first = embedded_run ? [{ opens: embedded_run.question }]
   : ["cope", "rope", "absolute"].map((scheme) => ({ scheme }));
@@ -105,8 +106,8 @@ function build() {
       make("span", { class: "group" }, "maps of ", all_labelled(view_inputs))),
     size_problem, make("div", { class: "said" }, status, revive), told);
   document.getElementById("theme").append(make("span", { class: "controls" }, copy, labelled("theme", themes)));
-  document.getElementById("playground").append(task,
-    lessons_panel, bar, make("main", {}, columns, make("aside", {}, selection, edits_panel, reasons_panel)), schemes,
+  document.getElementById("playground").append(task, lessons_panel, bar, make("main", {}, columns,
+    make("aside", {}, selection, edits_panel, reasons_panel, weights_panel)), schemes,
     note("In a map a row is a query i, a column a key j; hatched pairs are masked. A click or the arrow keys select " +
       "a pair; outlined is what an edit has moved.", embedded_run ? "" : " Space plays and pauses."));
   // What else stays in sight stands below the bar.

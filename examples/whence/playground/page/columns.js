@@ -2,9 +2,10 @@
 import { button, counted, format, make } from "./elements.js";
 import { theme } from "./colours.js";
 import { curve_of } from "./curve.js";
-import { ask_about, begin, is_current, learners, look_at_all, shown_quantities, when_of } from "./learners.js";
-import { map_of, paint, picture_of_maps, title_of } from "./maps.js";
-import { save_canvas, save_svg } from "./saving.js";
+import { ask_about, begin, learners, look_at_all, unedited, when_of } from "./learners.js";
+import { map_of_pairs, paint, title_of } from "./maps.js";
+import { save_maps, save_svg } from "./saving.js";
+import { shown_quantities } from "./sheets.js";
 import { drawn, redraw, say, state } from "./state.js";
 import { pause } from "./training.js";
 
@@ -33,7 +34,7 @@ async function look_into(index) {
   await pause();
   say("Drawing the inspector.");
   try {
-    const [{ html }] = await ask_about(learners[index], {}, [{ ask: "inspect" }]);
+    const [{ html }] = await ask_about(learners[index], [{ ask: "inspect" }]);
     show_inside(html, `The inspector: model ${index + 1}, ${learners[index].options.scheme}`);
     say("");
   } catch (problem) { say(problem.message); }
@@ -49,8 +50,8 @@ function show_inside(html, title) {
 }
 
 const name_of = (index) => `${learners[index].options.scheme} ${when_of(learners[index])}`;
-const save_maps = (column) => column.maps.length && save_canvas(picture_of_maps(
-  `${name_of(column.index)}, layer ${state.layer}, head ${state.head}`, column.maps), `maps ${name_of(column.index)}`);
+const save_column = ({ index, maps }) =>
+  maps.length && save_maps(maps, `${name_of(index)}, layer ${state.layer}, head ${state.head}`);
 
 // ---- One column
 function build(index) {
@@ -65,7 +66,7 @@ function build(index) {
     `curve ${name_of(index)}`), { title: "the curve as an SVG file" });
   const acts = make("p", { class: "acts" },
     button("Look into it", `look ${index}`, () => look_into(index), { title: "the whole inspector of this model" }),
-    button("Save maps", `png ${index}`, () => save_maps(column), { title: "the maps as a PNG file" }),
+    button("Save maps", `png ${index}`, () => save_column(column), { title: "the maps as a PNG file" }),
     column.save_curve);
   column.element = make("section", { class: `column c${index}`, "aria-label": `model ${index + 1}` },
     make("h2", {}, make("span", { class: "key", "aria-hidden": "true" }), column.scheme), column.problem, column.facts,
@@ -105,7 +106,7 @@ function answers_of({ look: seen, edits }) {
 function build_pairs(column, quantities) {
   column.maps = [];
   column.pairs.replaceChildren(...quantities.map(({ name, caption }) => {
-    const maps = ["value", "gradient"].map((part) => map_of(column.index, name, part));
+    const maps = ["value", "gradient"].map((part) => map_of_pairs(column.index, name, part));
     column.maps.push(...maps);
     const words = make("figcaption", { title: caption }, make("b", {}, name), caption ? `: ${caption}` : "");
     const half = ({ canvas, part }) =>
@@ -121,12 +122,11 @@ function show_maps(column, learner) {
   if (column.names !== names) build_pairs(column, quantities);
   column.names = names;
   const room = column.pairs.firstChild ? (column.pairs.firstChild.clientWidth - 4) / 2 : 0;
-  const edited = learner.edits.length && is_current(learner) ? learner.plain : null;
   const { i, j, layer, head, quantity, part, model } = state;
-  const all = [seen, edited, room, names, i, j, layer, head, quantity, part, model, theme.dark];
+  const all = [seen, unedited(learner), room, names, i, j, layer, head, quantity, part, model, theme.dark];
   if (column.painted && all.every((each, k) => each === column.painted[k])) return;
   column.painted = all;
-  for (const map of column.maps) paint(map, seen, edited, Math.floor(room));
+  for (const map of column.maps) paint(map, learner, Math.floor(room));
 }
 
 drawn.push(() => {

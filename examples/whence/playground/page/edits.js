@@ -1,8 +1,9 @@
 // Numbers changed in the middle of a pass, in the engine's own words: "gates layer=0 head=1 i=9 j=3 = 0".
-import { button, clamped, format, make, name_cell, note, right_cell, table_of } from "./elements.js";
+import { button, format, make, name_cell, note, right_cell, table_of } from "./elements.js";
 import { ask } from "./engine.js";
-import { kind_at, look, selected_learner } from "./learners.js";
+import { look, selected_learner } from "./learners.js";
 import { selected } from "./selection.js";
+import { kind_at } from "./sheets.js";
 import { drawn, redraw } from "./state.js";
 import { pause } from "./training.js";
 
@@ -54,15 +55,33 @@ const edit_here = (value) => {
   return set_edits(learner, with_edit(learner.edits, `${place} = ${value}`));
 };
 
+// A slider and a field for one number. Its ends: what it can be, or three to each side of what it is.
+export function number_input(focus, act) {
+  const put = (other) => ({ target }) => {
+    if (!target.value) return;
+    other.value = target.value;
+    act(target.value);
+  };
+  const field = make("input", { type: "number", step: "any", "data-focus": `${focus} number` });
+  const slider = make("input", { type: "range", step: 0.01, "data-focus": focus, oninput: put(field) });
+  field.addEventListener("change", put(slider));
+  const show = (place, value, unit) => {
+    const around = Math.round(value), held = [slider, field].includes(document.activeElement);
+    if (held && slider.dataset.place === place) return;
+    Object.assign(slider, { min: unit ? 0 : around - 3, max: unit ? 1 : around + 3, value });
+    slider.dataset.place = place;
+    field.value = format(value, 3);
+    for (const each of [slider, field]) each.setAttribute("aria-label", place);
+  };
+  return { inputs: [slider, field], show };
+}
+
 // ---- The panel
-const slider = make("input", { type: "range", "data-focus": "slider", oninput: () => {
-  output.textContent = slider.value;
-  edit_here(slider.value);
-} });
-const output = make("output", { "aria-live": "off" }), slider_name = make("span");
+const number = number_input("slider", edit_here), number_name = make("span");
 const open = button("open", "open", () => edit_here(1)), shut = button("shut", "shut", () => edit_here(0));
 const zero = button("set to 0", "zero", () => edit_here(0));
-const here = make("div", { class: "controls" }, make("label", {}, slider_name, slider, output), open, shut, zero);
+const here = make("div", { class: "controls" }, number_name, number.inputs,
+  make("span", { class: "controls" }, open, shut, zero));
 const masked = note("The mask hides this pair: there is nothing to edit.");
 const text = make("input", { "data-focus": "edit text", spellcheck: "false", autocomplete: "off",
   placeholder: "blocks.0.attention.position.table 0=3 = 0", "aria-label": "an edit in the engine's words",
@@ -81,21 +100,15 @@ export const edits_panel = make("section", { class: "edits", "aria-label": "edit
   problem, outcome, list, note("Every head and pair that an edit leaves out is meant. Edits end when training " +
     "goes on."));
 
-// The slider's ends: what a value can be, or three to each side of what it is.
-function show_slider({ look: seen, sheet, cell, place }) {
-  const value = sheet.value[cell], unit = sheet.quantity.scale === "unit", around = Math.round(value);
-  slider_name.textContent = `${sheet.quantity.name} `;
-  slider.setAttribute("aria-label", place);
-  masked.hidden = kind_at(seen, sheet, cell) !== "masked";
+function show_number({ look: seen, sheet, place }) {
+  const unit = sheet.quantity.scale === "unit";
+  number_name.textContent = sheet.quantity.name;
+  number.show(place, sheet.value[sheet.cell], unit);
+  masked.hidden = kind_at(seen, sheet) !== "masked";
   here.hidden = !masked.hidden;
   const gate = unit && sheet.quantity.name.endsWith("gates");
   for (const each of [open, shut]) each.hidden = !gate;
   zero.hidden = gate;
-  if (document.activeElement === slider && slider.dataset.place === place) return;
-  Object.assign(slider, { min: unit ? 0 : around - 3, max: unit ? 1 : around + 3, step: 0.01 });
-  slider.dataset.place = place;
-  slider.value = clamped(value, Number(slider.min), Number(slider.max));
-  output.textContent = format(value, 3);
 }
 
 const signed = (value) => value == null ? "none" : (value > 0 ? "+" : "") + format(value, 3);
@@ -112,11 +125,11 @@ let before = [];
 drawn.push(() => {
   const learner = selected_learner(), at = selected();
   if (!learner) return;
-  const all = [learner, learner.look, learner.edits, learner.outcomes, learner.edit_problem, at?.place, at?.cell];
+  const all = [learner, learner.look, learner.edits, learner.outcomes, learner.edit_problem, at?.place];
   if (all.every((each, k) => each === before[k])) return;
   before = all;
   title.textContent = `Edit model ${learner.index + 1}, ${learner.options.scheme}`;
-  if (at) show_slider(at);
+  if (at) show_number(at);
   problem.textContent = learner.edit_problem;
   problem.hidden = !learner.edit_problem;
   list.replaceChildren(...learner.edits.length ? [table_of(["edit", "predicted", "real", ""], lines_of(learner))] : []);

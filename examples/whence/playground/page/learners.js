@@ -17,7 +17,7 @@ export async function begin(index, { opens, ...options }) {
     index, options: opens ? { opens, scheme, layers, heads } : { ...sizes, ...options }, steps, parameters, label,
     about: asks && `${title}. ${asks} `, tokens: tokens_per_step, born: ++births,
     step: 0, losses: [], errors: null, slice: 1, speed: 0, problem: "",
-    edits: [], outcomes: [], edit_problem: "", look: null, plain: null, posted: null,
+    edits: [], outcomes: [], edit_problem: "", look: null, plain: null, posted: "",
   };
   redraw();
 }
@@ -42,26 +42,26 @@ export async function test(learner) {
 }
 
 // ---- Looks
-// "whole" is slower, and what an explanation needs. What was seen is kept until something changes; with `last` it is
-// also the look that the engine answers questions about.
+// What was seen is kept until something changes; with `last` it is also the look that the engine answers questions about.
 const key_of = (learner, edits) => JSON.stringify([learner.born, learner.step, state.sample, edits]);
 export const is_current = (learner) => learner.look?.key === key_of(learner, learner.edits);
-export async function look(learner, { whole = false, edits = learner.edits, last = false } = {}) {
-  const key = key_of(learner, edits), fits = (each) => each?.key === key && (each.whole || !whole);
-  const known = [learner.look, learner.plain].find(fits);
-  if (known && (!last || fits(learner.posted))) return keep(learner, known);
-  learner.posted = { key, whole };
-  const question = { ask: "look", model: learner.index, sample: state.sample, whole, edits };
+// What is shown is compared with: the pass without the edits, where some are in force.
+export const unedited = (learner) => learner.edits.length && is_current(learner) ? learner.plain : null;
+export async function look(learner, { edits = learner.edits, last = false } = {}) {
+  const key = key_of(learner, edits), known = [learner.look, learner.plain].find((each) => each?.key === key);
+  if (known && (!last || learner.posted === key)) return keep(learner, known);
+  learner.posted = key;
+  const question = { ask: "look", model: learner.index, sample: state.sample, edits };
   const answer = await ask(question).catch((problem) => {
-    learner.posted = null;
+    learner.posted = "";
     throw problem;
   });
-  return keep(learner, { ...answer, key, whole });
+  return keep(learner, { ...answer, key });
 }
 
 // Questions about a look. They are posted with it at once, so that no other look comes between.
-export async function ask_about(learner, options, questions) {
-  const asked = [look(learner, { ...options, last: true }),
+export async function ask_about(learner, questions) {
+  const asked = [look(learner, { last: true }),
     ...questions.map((question) => ask({ model: learner.index, ...question }))];
   return (await Promise.all(asked)).slice(1);
 }
@@ -79,39 +79,3 @@ export async function look_at_all() {
     if (!is_current(learner)) await look(learner).catch((problem) => say(problem.message));
   }
 }
-
-// ---- What a look holds
-const array_types = { 8: Uint8Array, 32: Float32Array, 64: Float64Array };
-export function numbers_of(look, part, field) {
-  const place = part[field], Type = array_types[field === "causes" ? 8 : part.bits];
-  return place && new Type(look.numbers, place.at, place.bytes / Type.BYTES_PER_ELEMENT);
-}
-
-// Quantities of pairs: the attention pattern, up to four of the scheme's own or the logits where it has none, and the
-// selected one.
-export const of_pairs = (look) => look.page.quantities.filter(({ axes }) => /^\w i j$/.test(axes));
-export function shown_quantities(look) {
-  const all = of_pairs(look), own = all.filter(({ scheme }) => scheme).slice(0, 4);
-  const more = ["pattern", state.quantity, own.length ? "" : "logits"];
-  const chosen = all.filter(({ name }) => more.includes(name));
-  return all.filter((each) => own.includes(each) || chosen.includes(each))
-    .sort((one, other) => Number(other.name === "pattern") - Number(one.name === "pattern"));
-}
-
-// The layer and head that the reader chose, or the last that this quantity has; as the engine names the place.
-export function sheet_of(look, quantity) {
-  const part = quantity.layers.find(({ layer }) => layer === state.layer) ?? quantity.layers.at(-1);
-  const [leading, rows, columns] = part.shape, index = clamped(state.head, 0, leading - 1);
-  const cut = (field) => numbers_of(look, part, field)?.subarray(index * rows * columns, (index + 1) * rows * columns);
-  const axis = quantity.axes[0] === "h" ? "head" : quantity.axes[0];
-  return { quantity, part, rows, columns, layer: part.layer, index, axis,
-    value: cut("value"), gradient: cut("gradient"), causes: cut("causes"),
-    place: `${quantity.name} layer=${part.layer} ${axis}=${index}` };
-}
-export const place_text = (sheet, i, j) => `${sheet.place} i=${i} j=${j}`;
-
-export function sheet_named(look, name) {
-  const quantity = look?.page.quantities.find((each) => each.name === name);
-  return quantity && /^\w i j$/.test(quantity.axes) ? sheet_of(look, quantity) : null;
-}
-export const kind_at = (look, sheet, cell) => look.page.causes[sheet.causes?.[cell]]?.kind ?? "";

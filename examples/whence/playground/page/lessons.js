@@ -52,7 +52,7 @@ const cancel = button("Stop here", "cancel", async () => {
   await pause();
   await look_at_all();
 });
-const leave = button("Leave the lesson", "leave", () => choose({ lesson: "" }));
+const leave = button("Leave", "leave", () => choose({ lesson: "" }));
 const waits = make("p", { class: "controls" }, progress, learning, cancel);
 const acts = make("p", { class: "acts" }, attempt, leave);
 export const lessons_panel = make("nav", { "aria-label": "lessons" }, buttons);

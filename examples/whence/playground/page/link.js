@@ -23,9 +23,11 @@ export function write_link() {
 // ---- Reading: what is there, and a sentence about what makes no sense
 const whole = (text) => /^\d{1,6}$/.test(text) ? Number(text) : undefined;
 const among = (...words) => (text) => words.includes(text) ? text : undefined;
+const short = (text) => text.length < 80 ? text : undefined;
 const kinds = {
-  layer: whole, head: whole, sample: whole, i: whole, j: whole, of: whole, part: among("value", "gradient"),
-  theme: among("auto", "light", "dark"), quantity: (text) => text.length < 80 ? text : undefined,
+  layer: whole, head: whole, sample: whole, i: whole, j: whole, of: whole, slice: whole, row: whole, column: whole,
+  part: among("value", "gradient"),
+  theme: among("auto", "light", "dark"), quantity: short, vector: short,
   lesson: (text) => lesson_of(text) && text,
   step: (text) => /^\d{1,6}(,\d{1,6})*$/.test(text) ? text.split(",").map(Number) : undefined,
   model(text) {

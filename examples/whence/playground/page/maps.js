@@ -1,10 +1,12 @@
-// Maps of pairs of tokens: a row for each query, a column for each key; the value beside its gradient.
+// Maps of numbers: of pairs of tokens a row for each query and a column for each key; the value beside its gradient.
 import { clamped, counted, dress, format, make, on_keys } from "./elements.js";
 import { colour_of, masked_tile, paint_bar, range_of, share_of, theme } from "./colours.js";
-import { kind_at, learners, numbers_of, sheet_of } from "./learners.js";
+import { unedited } from "./learners.js";
+import { kind_at, numbers_of, place_text, sheet_named } from "./sheets.js";
 import { choose, state } from "./state.js";
 
-const bar_height = 17, margin = 2;
+export const margin = 2;
+const bar_height = 17, bar_width = 110;
 
 // What a map shows: the values of a quantity, or how the loss changes with each.
 function view_of(look, sheet, part) {
@@ -17,10 +19,12 @@ function view_of(look, sheet, part) {
 export const title_of = (name, part) => part === "value" ? name : `dLoss/d${name}`;
 
 // ---- One map: a canvas with its keys and pointer, which paint() paints again
-export function map_of(index, name, part) {
-  const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": `${index} ${name} ${part}` });
-  const map = { index, name, part, canvas };
-  const pick = (place) => choose({ ...place, quantity: name, part, model: index });
+// `sheet_in` a look is what it shows; a selection of one of its numbers is that of `meant` too.
+export function map_of(part, focus, sheet_in, meant = {}) {
+  const canvas = make("canvas", { tabindex: 0, role: "application", "data-focus": focus });
+  const map = { part, sheet_in, meant, canvas };
+  const pick = ([row, column]) =>
+    choose({ [map.view.row.key]: row, [map.view.column.key]: column, ...meant });
   const move_of = (key) => ({ ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
     PageUp: [-10, 0], PageDown: [10, 0], Home: [0, -1000], End: [0, 1000], Enter: [0, 0] })[key];
   dress(map.canvas, {
@@ -31,34 +35,41 @@ export function map_of(index, name, part) {
   });
   return map;
 }
+export const map_of_pairs = (index, name, part) =>
+  map_of(part, `${index} ${name} ${part}`, (look) => sheet_named(look, name), { quantity: name, part, model: index });
 
 // End goes to the diagonal, where a causal model's keys end.
-const place_after = ({ view: { rows, columns } }, [down, right]) => ({
-  i: clamped(state.i + down, 0, rows - 1),
-  j: clamped(right === 1000 ? state.i : state.j + right, 0, columns - 1) });
+function place_after({ view: { row, column } }, [down, right]) {
+  const [i, j] = [row, column].map(({ key, extent }) => clamped(state[key], 0, extent - 1));
+  const to = right === 1000 && row.key === "i" && column.key === "j" ? i : j + right;
+  return [clamped(i + down, 0, row.extent - 1), clamped(to, 0, column.extent - 1)];
+}
 
 function place_under({ canvas, g, view }, event) {
   const box = canvas.getBoundingClientRect();
-  return { i: clamped(Math.floor((event.clientY - box.top - margin) / g.cell), 0, view.rows - 1),
-    j: clamped(Math.floor((event.clientX - box.left - margin) / g.cell), 0, view.columns - 1) };
+  return [clamped(Math.floor((event.clientY - box.top - margin) / g.down), 0, view.row.extent - 1),
+    clamped(Math.floor((event.clientX - box.left - margin) / g.across), 0, view.column.extent - 1)];
 }
 
-// `room`: how wide it may be. Whole device pixels keep all cells equal.
-export function paint(map, look, plain, room) {
-  const quantity = look.page.quantities.find(({ name }) => name === map.name), ratio = devicePixelRatio || 1;
-  const view = map.view = view_of(look, sheet_of(look, quantity), map.part);
-  const cell = clamped(Math.floor((room - 2 * margin) * ratio / view.columns), 1, 16 * ratio) / ratio;
-  const width = cell * view.columns, height = cell * view.rows;
-  map.g = { cell, width, height, ratio };
-  const context = sized(map.canvas, width + 2 * margin, height + 2 * margin + bar_height, ratio);
-  dress(map.canvas, { "aria-label": label_of(map, view) });
+// `room`: how wide it may be; `tall`: how high, where cells need not be square. Whole device pixels keep cells equal.
+export function paint(map, learner, room, tall) {
+  const { look } = learner, plain = unedited(learner), ratio = devicePixelRatio || 1;
+  const view = map.view = view_of(look, map.sheet_in(look), map.part), { row, column } = view;
+  const side = (space, count) => clamped(Math.floor((space - 2 * margin) * ratio / count), 1, 16 * ratio) / ratio;
+  const across = side(room, column.extent), down = tall ? side(tall, row.extent) : across;
+  const width = across * column.extent, height = down * row.extent;
+  map.g = { across, down, width, height, ratio };
+  const context =
+    sized(map.canvas, Math.max(width, bar_width) + 2 * margin, height + 2 * margin + bar_height, ratio);
+  dress(map.canvas, { "aria-label": label_of(map, learner) });
+  context.fillStyle = theme.soft;
   if (!view.cells) return void context.fillText("no gradient", 8, 20);
   context.translate(margin, margin);
   paint_masked(context, map.g);
   context.imageSmoothingEnabled = false;
   context.drawImage(kept_picture(map, look, view), 0, 0, width, height);
-  const before = plain && plain !== look && plain.page.quantities.find(({ name }) => name === map.name);
-  if (before) outline(context, map.g, view, view_of(plain, sheet_of(plain, before), map.part));
+  const before = plain && plain !== look && map.sheet_in(plain);
+  if (before) outline(context, map.g, view, view_of(plain, before, map.part));
   mark_selected(context, map);
   label_bar(context, map.g, view);
 }
@@ -71,7 +82,7 @@ function paint_masked(context, { width, height, ratio }) {
   context.restore();
 }
 
-function sized(canvas, width, height, ratio) {
+export function sized(canvas, width, height, ratio) {
   dress(canvas, { style: `width: ${width}px; height: ${height}px` });
   Object.assign(canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
   const context = canvas.getContext("2d");
@@ -79,23 +90,28 @@ function sized(canvas, width, height, ratio) {
   return context;
 }
 
-function label_of({ index, name, part }, { rows, columns, layer }) {
-  const scheme = learners[index].options.scheme;
-  return `${title_of(name, part)} of model ${index + 1}, ${scheme}, layer ${layer}: ${rows} queries by ` +
-    `${columns} keys; arrow keys move the selected pair`;
+const axis_names = { i: "queries", j: "keys" };
+function label_of({ view, part }, { index, options: { scheme } }) {
+  const [rows, columns] = ["row", "column"].map((role) => {
+    const { word, extent } = view[role];
+    return `${extent} ${axis_names[word] ?? `${role}s`}`;
+  });
+  return `${title_of(place_text(view, ["leading"]), part)} of model ${index + 1}, ${scheme}: ${rows} by ${columns}; ` +
+    "arrow keys move the selection";
 }
 
 // A selection moves nothing but the frames.
 function kept_picture(map, look, view) {
-  const { layer, index } = view, { kept } = map, dark = theme.dark;
-  if (kept?.look === look && kept.layer === layer && kept.index === index && kept.dark === dark) return kept.picture;
-  map.kept = { look, layer, index, dark, picture: picture_of(look, view) };
+  const place = place_text(view, ["leading"]), { kept } = map, dark = theme.dark;
+  if (kept?.look === look && kept.place === place && kept.dark === dark) return kept.picture;
+  map.kept = { look, place, dark, picture: picture_of(look, view) };
   return map.kept.picture;
 }
 
-function picture_of(look, { rows, columns, cells, scale, range, ...sheet }) {
-  const canvas = make("canvas", { width: columns, height: rows }), context = canvas.getContext("2d");
-  const image = context.createImageData(columns, rows);
+function picture_of(look, { cells, scale, range, ...sheet }) {
+  const width = sheet.column.extent, height = sheet.row.extent;
+  const canvas = make("canvas", { width, height }), context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
   cells.forEach((value, cell) => {
     const hidden = kind_at(look, sheet, cell) === "masked";
     image.data.set([...colour_of(scale, value, range), hidden ? 0 : 255], 4 * cell);
@@ -105,17 +121,18 @@ function picture_of(look, { rows, columns, cells, scale, range, ...sheet }) {
 }
 
 // Round the cells whose colour an edit has moved by a twentieth of the scale or more.
-function outline(context, { cell }, now, before) {
+function outline(context, { across, down }, now, before) {
+  const rows = now.row.extent, columns = now.column.extent;
   if (!before.cells || before.cells.length !== now.cells.length) return;
   const share = ({ scale, cells }, k) => share_of(scale, cells[k], now.range);
   const moved = Uint8Array.from(now.cells, (_, k) => Math.abs(share(now, k) - share(before, k)) >= 0.05);
-  const at = (row, column) => row >= 0 && column >= 0 && column < now.columns && moved[row * now.columns + column];
+  const at = (row, column) => row >= 0 && column >= 0 && column < columns && moved[row * columns + column];
   context.beginPath();
-  for (const row of counted(now.rows + 1)) {
-    for (const column of counted(now.columns + 1)) {
-      const here = at(row, column) ? 1 : 0, x = column * cell, y = row * cell;
-      if (here !== (at(row - 1, column) ? 1 : 0)) context.moveTo(x, y), context.lineTo(x + cell, y);
-      if (here !== (at(row, column - 1) ? 1 : 0)) context.moveTo(x, y), context.lineTo(x, y + cell);
+  for (const row of counted(rows + 1)) {
+    for (const column of counted(columns + 1)) {
+      const here = at(row, column) ? 1 : 0, x = column * across, y = row * down;
+      if (here !== (at(row - 1, column) ? 1 : 0)) context.moveTo(x, y), context.lineTo(x + across, y);
+      if (here !== (at(row, column - 1) ? 1 : 0)) context.moveTo(x, y), context.lineTo(x, y + down);
     }
   }
   Object.assign(context, { strokeStyle: theme.accent, lineWidth: 1.2 });
@@ -123,49 +140,26 @@ function outline(context, { cell }, now, before) {
 }
 
 // The selected cell in a frame of two tones that shows on any colour; thin lines lead to it.
-function mark_selected(context, { g: { cell, width, height }, index, name, part }) {
-  const x = state.j * cell, y = state.i * cell;
+function mark_selected(context, { g: { across, down, width, height }, view, meant }) {
+  const x = view.column.at * across, y = view.row.at * down;
   if (x < 0 || y < 0 || x >= width || y >= height) return;
   Object.assign(context, { strokeStyle: theme.accent, lineWidth: 1 });
-  context.strokeRect(-0.5, y - 0.5, width + 1, cell + 1);
-  context.strokeRect(x - 0.5, -0.5, cell + 1, height + 1);
-  const meant = index === state.model && name === state.quantity && part === state.part;
+  context.strokeRect(-0.5, y - 0.5, width + 1, down + 1);
+  context.strokeRect(x - 0.5, -0.5, across + 1, height + 1);
+  const lineWidth = Object.entries(meant).every(([key, value]) => state[key] === value) ? 2 : 1.3;
   for (const [strokeStyle, grow] of [["#fff", 2.5], ["#000", 1]]) {
-    Object.assign(context, { strokeStyle, lineWidth: meant ? 2 : 1.3 });
-    context.strokeRect(x - grow, y - grow, cell + 2 * grow, cell + 2 * grow);
+    Object.assign(context, { strokeStyle, lineWidth });
+    context.strokeRect(x - grow, y - grow, across + 2 * grow, down + 2 * grow);
   }
 }
 
 // The colours' ends below the map; in the middle of a gradient's scale is 0.
-function label_bar(context, { width, height }, { scale, range: [low, high] }) {
-  const y = height + 13;
+function label_bar(context, { height, ...g }, { scale, range: [low, high] }) {
+  const y = height + 13, width = Math.max(g.width, bar_width);
   Object.assign(context, { font: "10.5px system-ui, sans-serif", fillStyle: theme.soft, textBaseline: "alphabetic" });
   const texts = [low, high].map((end) => format(end, 2)), wide = texts.map((text) => context.measureText(text).width);
   context.fillText(texts[0], 0, y);
   context.fillText(texts[1], width - wide[1], y);
   const room = Math.floor(width - wide[0] - wide[1] - 12);
   if (room > 20) paint_bar(context, scale, Math.round(wide[0]) + 6, height + 5, room, 8);
-}
-
-// The maps of one model below each other, with their names, as one picture.
-export function picture_of_maps(title, maps) {
-  const pairs = maps.filter(({ part }) => part === "value").map((map) => [map, maps.find((each) =>
-    each.name === map.name && each.part === "gradient")]);
-  const width = Math.max(...maps.map(({ g }) => g.width)) * 2 + 40, lines = pairs.map(([{ g }]) => g.height + 50);
-  const canvas = make("canvas"), ratio = maps[0].g.ratio;
-  const context = sized(canvas, width, 40 + lines.reduce((sum, each) => sum + each, 0), ratio);
-  context.fillStyle = theme.page;
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  const write = (text, x, y, font) => {
-    Object.assign(context, { font, fillStyle: theme.ink });
-    context.fillText(text, x, y);
-  };
-  write(title, 12, 22, "600 13px system-ui, sans-serif");
-  pairs.forEach((pair, row) => pair.forEach((map, column) => {
-    const x = 12 + column * (width / 2 - 4), y = 50 + lines.slice(0, row).reduce((sum, each) => sum + each, 0);
-    write(title_of(map.name, map.part), x, y, "12px system-ui, sans-serif");
-    const { canvas: { width: wide, height: tall } } = map;
-    context.drawImage(map.canvas, x - margin, y + 6, wide / ratio, tall / ratio);
-  }));
-  return canvas;
 }

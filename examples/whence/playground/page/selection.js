@@ -1,17 +1,14 @@
 // The selected pair: its tokens, its numbers in every model, why they are what they are, and the causes of zeros.
 import { acting_row, counted, format, make, name_cell, right_cell, table_of, token_text } from "./elements.js";
-import {
-  ask_about, is_current, kind_at, learners, of_pairs, place_text, selected_learner, sheet_named, sheet_of,
-  shown_quantities
-} from "./learners.js";
+import { ask_about, is_current, learners, selected_learner } from "./learners.js";
 import { title_of } from "./maps.js";
+import { kind_at, of_pairs, place_text, sheet_named, sheet_of, shown_quantities } from "./sheets.js";
 import { choose, drawn, redraw, state } from "./state.js";
 
 // ---- What is selected, or what can be: another quantity where this model has none of that name
 export function selected() {
   const learner = selected_learner(), seen = learner?.look, sheet = sheet_named(seen, state.quantity);
-  return sheet && { learner, look: seen, sheet, cell: state.i * sheet.columns + state.j,
-    place: place_text(sheet, state.i, state.j) };
+  return sheet && { learner, look: seen, sheet, place: place_text(sheet) };
 }
 
 // A first pair: the last token that is asked for, and the one before it. What is out of reach comes to the edge.
@@ -28,10 +25,10 @@ export function settle() {
 }
 
 const shown = (learner, sheet, field) => {
-  const cell = state.i * sheet.columns + state.j;
-  if (state.i >= sheet.rows || state.j >= sheet.columns) return "no such pair";
+  const { row, column, cell } = sheet;
+  if (row.at >= row.extent || column.at >= column.extent) return "no such pair";
   if (!sheet[field]) return "none";
-  return kind_at(learner.look, sheet, cell) === "masked" ? "masked" : format(sheet[field][cell]);
+  return kind_at(learner.look, sheet) === "masked" ? "masked" : format(sheet[field][cell]);
 };
 
 // ---- The tokens
@@ -46,7 +43,7 @@ function rows_of(learner) {
   return shown_quantities(learner.look).map((quantity) => {
     const sheet = sheet_of(learner.look, quantity), { index } = learner, { name } = quantity;
     const now = index === state.model && name === state.quantity;
-    const kind = kind_at(learner.look, sheet, state.i * sheet.columns + state.j);
+    const kind = kind_at(learner.look, sheet);
     return acting_row(`row ${index} ${name}`, () => choose({ model: index, quantity: name }),
       [name_cell(make("span", { class: `dot c${index}` }, index + 1), ` ${name}`),
         right_cell(shown(learner, sheet, "value")), right_cell(shown(learner, sheet, "gradient")),
@@ -65,7 +62,7 @@ async function find_why() {
   await new Promise((resolve) => setTimeout(resolve, 200));  // a key held down passes many cells
   if (why.key !== key) return;
   const questions = [here.place, `dLoss/d${here.place}`].map((what) => ({ ask: "explain", what }));
-  const texts = await ask_about(here.learner, { whole: true }, questions)
+  const texts = await ask_about(here.learner, questions)
     .then((answers) => answers.map(({ text }) => text), (problem) => [problem.message]);
   if (why.key !== key) return;
   why.texts = texts;
@@ -124,14 +121,14 @@ drawn.push(() => {
   const names = of_pairs(seen).map(({ name }) => name);
   chooser.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
   chooser.value = state.quantity;
-  const kind = kind_at(seen, sheet, here.cell);
+  const kind = kind_at(seen, sheet);
   const cause = kind && kind !== "lives" ? ` (${kind})` : "";
   spoken.textContent = `${sheet.quantity.name} of model ${learner.index + 1}, i=${state.i} j=${state.j}: ` +
     `${shown(learner, sheet, "value")}, gradient ${shown(learner, sheet, "gradient")}${cause}`;
   counted(2).forEach((k) => reasons[k].textContent = state.playing ? "Pause to see why."
     : why.texts[k] ?? (why.texts.length ? "" : "Looking for it."));
-  causes_title.textContent = `Where ${title_of(sheet.quantity.name, "gradient")} is zero: ` +
-    `model ${learner.index + 1}, layer ${sheet.layer}, ${sheet.axis} ${sheet.index}`;
+  causes_title.textContent = `Where ${title_of(place_text(sheet, ["leading"]), "gradient")} is zero: ` +
+    `model ${learner.index + 1}`;
   causes.replaceChildren(...causes_of(here));
   find_why();
 });
