@@ -120,9 +120,8 @@ class Learner {
     std::shared_ptr<look::Inspection> plain = std::make_shared<look::Inspection>(*subject, whole && edits.empty());
     std::shared_ptr<look::Inspection> shown = edits.empty() ? plain : look::inspection_with(*plain, edits, whole);
     look::PageNumbers numbers;
-    const std::string page = whole ? look::json_of(*shown, numbers) : look::checkpoint_json_of(*shown, numbers);
     Json answer{{"step", done_}, {"loss", shown->loss()}, {"loss_without_edits", plain->loss()},
-        {"page", Json::read(page, "page")}};
+        {"page", Json::read(look::checkpoint_json_of(*shown, numbers), "page")}};
     looked_at_ = std::move(shown), plain_ = std::move(plain);
     subject_ = std::move(subject), numbers_ = std::move(numbers);
     return answer;

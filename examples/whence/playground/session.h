@@ -5,7 +5,7 @@
 //   {"ask": "train", "model": 0, "steps": 5}                  {"step": 5, "losses": [1.73, ...]}
 //   {"ask": "errors", "model": 0, "sequences": 64}            {"sets": ["in distribution", ...], "percent": [...]}
 //   {"ask": "look", "model": 0, "sample": 3, "edits": [...], "whole": true}   {"loss": 0.31, "page": {...}}
-// and of that look, which is whole where its ways, paths and graph are asked for too; edits, of the pass without any,
+// and of that look, which is whole where explanations are asked for too, and links in its page; edits, of the pass without any,
 //   {"ask": "value", "model": 0, "what": "gates layer=0 head=0 i=9 j=3"}     {"value": 0.7, "gradient": 0, "cause": "clamped"}
 //   {"ask": "explain", "model": 0, "what": "dLoss/dgates layer=0 head=0 i=9 j=3"}     {"text": "..."}
 //   {"ask": "edit", "model": 0, "edits": ["gates layer=0 = 0"]}   {"edits": [{"predicted": ..., "real": ...}]}

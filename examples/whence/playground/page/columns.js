@@ -2,7 +2,8 @@
 import { button, counted, format, make } from "./elements.js";
 import { theme } from "./colours.js";
 import { curve_of } from "./curve.js";
-import { ask_about, begin, is_current, learners, look_at_all, shown_quantities } from "./learners.js";
+import { look_into } from "./inside.js";
+import { begin, is_current, learners, look_at_all, shown_quantities } from "./learners.js";
 import { map_of, paint, picture_of_maps, title_of } from "./maps.js";
 import { save_canvas, save_svg } from "./saving.js";
 import { drawn, redraw, say, state } from "./state.js";
@@ -29,25 +30,6 @@ async function take_scheme(index, input) {
 }
 
 // ---- What is done with one model
-async function look_into(index) {
-  await pause();
-  say("Drawing the inspector.");
-  try {
-    const [{ html }] = await ask_about(learners[index], {}, [{ ask: "inspect" }]);
-    show_inside(html, `The inspector: model ${index + 1}, ${learners[index].options.scheme}`);
-    say("");
-  } catch (problem) { say(problem.message); }
-}
-
-function show_inside(html, title) {
-  const close = button("close", null, () => dialog.close());
-  const dialog = make("dialog", { class: "inside", "aria-label": title, onclose: () => dialog.remove() },
-    make("header", {}, make("b", {}, title), close),
-    make("iframe", { title, srcdoc: html, sandbox: "allow-scripts allow-downloads" }));
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
 const name_of = (index) => `${learners[index].options.scheme} step ${learners[index].step}`;
 const save_maps = (column) => column.maps.length && save_canvas(picture_of_maps(
   `${name_of(column.index)}, layer ${state.layer}, head ${state.head}`, column.maps), `maps ${name_of(column.index)}`);
@@ -62,7 +44,8 @@ function build(index) {
   for (const part of ["facts", "answers"]) column[part] = make("p", { class: "facts" });
   for (const part of ["curve", "errors", "pairs"]) column[part] = make("div", { class: part });
   const acts = make("p", { class: "acts" },
-    button("Look into it", `look ${index}`, () => look_into(index), { title: "the whole inspector of this model" }),
+    button("Look into it", `look ${index}`, () => look_into(learners[index]),
+      { title: "the whole inspector of this model" }),
     button("Save maps", `png ${index}`, () => save_maps(column), { title: "the maps as a PNG file" }),
     button("Save curve", `svg ${index}`, () => save_svg(column.curve.firstChild, `curve ${name_of(index)}`),
       { title: "the curve as an SVG file" }));
