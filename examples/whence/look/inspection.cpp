@@ -69,7 +69,8 @@ Inspection::Inspection(const Subject& subject, bool explains, const std::functio
       tape_(explains ? std::make_unique<Tape>() : nullptr),
       capture_(std::make_unique<Capture>("*")) {
   if (prepare) prepare(*capture_);
-  loss_ = subject.loss();
+  const Subject::Pass pass = subject.pass();
+  logits_ = pass.logits, loss_ = pass.loss;
   loss_value_ = loss_.item();
   if (tape_) tape_->stop();
   capture_->stop();

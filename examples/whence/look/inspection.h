@@ -47,6 +47,8 @@ class Inspection {
   const Subject& subject() const { return subject_; }
   bool explains() const { return tape_ != nullptr; }
   double loss() const { return loss_value_; }
+  // Of this pass, with its edits.
+  [[nodiscard]] std::vector<std::optional<Prediction>> predictions() const { return subject_.predictions(logits_); }
   const std::vector<Quantity>& quantities() const { return quantities_; }
   const std::vector<Quantity>& parameters() const { return parameters_; }
   const std::vector<Cause>& causes() const { return causes_; }
@@ -80,7 +82,7 @@ class Inspection {
   std::vector<SchemeSpec> specs_;
   std::unique_ptr<Tape> tape_;
   std::unique_ptr<Capture> capture_;
-  Tensor loss_;
+  Tensor logits_, loss_;
   double loss_value_ = 0;
   std::vector<Place> places_;
   std::vector<Quantity> quantities_, parameters_;

@@ -201,14 +201,14 @@ Json prediction_json(const Prediction& prediction) {
 }
 
 // What every page begins with.
-Json json_of_subject(const Subject& subject, double loss) {
+Json json_of_subject(const Subject& subject, double loss, const std::vector<std::optional<Prediction>>& of_tokens) {
   const TransformerOptions& model = subject.model->options();
   Json::List facts, targets;
   for (const auto& [name, value] : subject.facts) facts.push_back(Json::List{name, value});
   facts.push_back(Json::List{"loss", digits(loss, 6)});
   for (const auto& answer : subject.answers) targets.push_back(answer ? Json(*answer) : Json());
   Json::List predictions;
-  for (const auto& each : subject.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
+  for (const auto& each : of_tokens) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
       {"asks", subject.asks}, {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts},
       {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
@@ -216,7 +216,7 @@ Json json_of_subject(const Subject& subject, double loss) {
 
 // What is there of every pass, whatever its weights.
 Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
-  return json_of_subject(inspection.subject(), inspection.loss())
+  return json_of_subject(inspection.subject(), inspection.loss(), inspection.predictions())
       .add("causes", causes_json(inspection))
       .add("quantities", quantities_of(inspection, numbers))
       .add("parameters", parameters_of(inspection, numbers))
@@ -307,7 +307,7 @@ std::string checkpoint_json_of(const Inspection& inspection, PageNumbers& number
 }
 
 std::string json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {
-  Json data = json_of_subject(rows.subject(), rows.loss());
+  Json data = json_of_subject(rows.subject(), rows.loss(), rows.subject().predictions());
   for (const char* none : {"causes", "quantities", "parameters", "shares", "edits"}) data.add(none, Json::List());
   data.add("palettes", palettes_json());
   data.add("overview",

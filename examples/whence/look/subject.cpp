@@ -343,15 +343,17 @@ bool is_folder(const std::string& run) {
   return fs::is_directory(run, none);
 }
 
-Tensor Subject::loss() const {
-  return given ? loss_of_given(*model, *given) : cross_entropy((*model)(tokens), targets);
+Subject::Pass Subject::pass() const {
+  if (given) return {{}, loss_of_given(*model, *given)};
+  Tensor logits = (*model)(tokens);
+  return {logits, cross_entropy(logits, targets)};
 }
 
-std::vector<std::optional<Prediction>> Subject::predictions() const {
+std::vector<std::optional<Prediction>> Subject::predictions(Tensor logits) const {
   std::vector<std::optional<Prediction>> all(texts.size());
   if (given) return all;
   const NoGrad no_grad;
-  const Tensor logits = raw::select((*model)(tokens), 0, 0);  // [t answers]
+  logits = raw::select(logits.defined() ? logits : (*model)(tokens), 0, 0);  // [t answers]
   constexpr std::size_t most = 4;
   for (std::size_t t = 0; t < all.size(); ++t) {
     if (!answers[t]) continue;

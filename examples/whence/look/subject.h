@@ -57,10 +57,16 @@ struct Subject {
 
   std::optional<Given> given = {};  // takes the place of what the model makes of the tokens
 
-  // The graph of one pass: the loss, a scalar. Of what is given it is the sum of output times cotangent.
-  [[nodiscard]] Tensor loss() const;
-  // One for each token; of those without a target, and of what is given, nothing.
-  [[nodiscard]] std::vector<std::optional<Prediction>> predictions() const;
+  // The graph of one pass: the loss, a scalar, and the logits that it is of, [1 t answers]. Of what is given it is the sum
+  // of output times cotangent, and there are none.
+  struct Pass {
+    Tensor logits, loss;
+  };
+  [[nodiscard]] Pass pass() const;
+  [[nodiscard]] Tensor loss() const { return pass().loss; }
+  // One for each token, of a pass's logits or of those of a new one; of tokens without a target, and of what is given,
+  // nothing.
+  [[nodiscard]] std::vector<std::optional<Prediction>> predictions(Tensor logits = {}) const;
   [[nodiscard]] DType dtype() const { return model->parameters().front().tensor.dtype(); }
 };
 

@@ -73,6 +73,10 @@ TEST_CASE("playground: a look with edits has their numbers, their loss, and no g
       R"({"ask": "look", "model": 2, "edits": ["positions layer=0 head=1 i=9 = 0.25", "blocks.1.attention.position.table 0=2 *= 3"]})");
   CHECK(after.number("loss_without_edits") == before.number("loss"));
   CHECK(after.number("loss") != before.number("loss"));
+  double sum = 0, asked_after = 0;  // the page's answers are those of the edited pass
+  for (const Json& answer : after.object("page").list("predictions"))
+    if (answer.is_object()) sum += answer.number("loss"), ++asked_after;
+  CHECK(std::abs(sum / asked_after - after.number("loss")) < 1e-5);
   const std::size_t tokens = 15, row = (1 * tokens + 9) * tokens;  // head 1, query 9
   const std::vector<double> positions = numbers_of(session, after, "positions", "value"),
                             gates = numbers_of(session, after, "gates", "gradient");

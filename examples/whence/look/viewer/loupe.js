@@ -9,7 +9,7 @@ import {
   choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
 } from "./frame.js";
 import { text_at } from "./map.js";
-import { answer_name, asked_after, percent, predictions } from "./answers.js";
+import { answer_name, asked, asked_after, percent, predictions } from "./answers.js";
 import { chart, dot, grid, index_axis, reach_of, row_of, strip, trace } from "./curves.js";
 import { made_of, number_of } from "./worked.js";
 import { ask_newest, has_engine } from "./engine.js";
@@ -52,7 +52,7 @@ function set_gate(j, value) {
 
 // ---- Charts over the keys
 const loupe_charts = [["gates", `gates g${has_engine ? " (drag one)" : ""}`],
-  ["positions", "positions p: gates summed from the query on"], ["logits", "logits A"], ["pattern", "pattern P"]];
+  ["positions", "positions p: sums of gates"], ["logits", "logits A"], ["pattern", "pattern P"]];
 
 function draw_charts(container, row, now) {
   const width = Math.max(320, Math.floor(container.clientWidth)), charts = loupe_charts.filter(([name]) => now[name]);
@@ -147,26 +147,27 @@ function sides_of(row, width) {
 
 // ---- What follows for the whole model
 const signed = (value) => `${value > 0 ? "+" : ""}${shown(value)}`;
+const answer_at = (t) => [answer_name(predictions()[t].wanted[0]), " after ", token_name(t)];
+const share_at = (t, run) => predictions(run)[t].wanted[1];
 function words_now({ gates, answer }) {
-  const t = asked_after(state.i), answer_of = (run) => predictions(run)[t]?.wanted, wanted = answer_of();
   if (!has_engine) return single_run() === "this" ? by_command() : [];
-  if (!gates.size) return ["With these gates the model gives the wanted answer ", answer_name(wanted[0]), " after ",
-    token_name(t), ` ${percent(wanted[1])}. Drag one.`];
+  const t = asked_after(state.i);
+  if (!gates.size) return ["It gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
   if (!answer) return ["The engine computes it again."];
   if (answer.problem) return [make("b", { class: "wrong" }, answer.problem)];
-  const { loss, before, predicted, run } = answer;
+  const { loss, before, predicted, run } = answer, change = (at) => Math.abs(share_at(at, run) - share_at(at));
+  const most = asked().reduce((one, other) => change(other) > change(one) ? other : one);
   return [`With ${gates.size > 1 ? "these gates" : "this gate"} the loss is `, make("b", {}, shown(loss)),
     ` in place of ${shown(before)}: ${signed(loss - before)}`,
-    predicted == null ? "" : `, where the gradient foretold ${signed(predicted)}`, ". The wanted answer ",
-    answer_name(wanted[0]), " after ", token_name(t), ` goes from ${percent(wanted[1])} to `,
-    make("b", {}, percent(answer_of(run)[1])), "."];
+    predicted == null ? "" : `, where the gradient foretold ${signed(predicted)}`, ". Of the wanted answers ",
+    answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
 }
 
 function by_command() {
   const { layer, head, i, j } = state, edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = 0"`;
-  return ["What follows when this gate moves, the engine says: ", command_code(`${data.command} --edit ${edit}`),
-    ". Of a run, ", command_code("whence look --playground RUN"),
-    " writes a page with the engine in it; there a gate can be dragged."];
+  return ["What follows when this gate moves, the engine says:", command_code(`${data.command} --edit ${edit}`),
+    "Of a run there is a page with the engine in it, where one drags the gate:",
+    command_code("whence look --playground RUN")];
 }
 
 // ---- The view
@@ -205,7 +206,7 @@ function show_loupe(parts) {
   slider.disabled = !seen;
   slider.value = now.gates[j];
   value.textContent = seen ? `${shown(now.gates[j])} (engine ${shown(row.gates[j])})` : "masked";
-  follows.replaceChildren(...words_now(moved()));
+  follows.replaceChildren(...words_now(moved()).flat());
   parts.gates = draw_charts(charts, row, now);
   side.replaceChildren(...sides_of(now, side.clientWidth));
 }

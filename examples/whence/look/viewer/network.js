@@ -4,7 +4,7 @@ import { followers, state } from "./state.js";
 import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of } from "./data.js";
 import { check_line, facts_table, of_selection, place_words, single_run, stage, token_name } from "./frame.js";
 import { fitting_cell, geometry, map_figure, paint_base, place_under, text_at } from "./map.js";
-import { lacking_words, made_of, number_at, number_of, other_run_words } from "./worked.js";
+import { is_left_out, lacking_words, made_of, number_at, number_of, other_run_words } from "./worked.js";
 
 // ---- The networks
 // A network is where a scheme has a conv_bias (CDAPE) or an mlp_bias (DAPE); its parameters stand beside its probes.
@@ -98,7 +98,8 @@ function cell_sum(network) {
   if (value === undefined) return { lacking: note(`Not recorded for ${place_words(output)}.`) };
   const terms = made_of(number, hidden);
   if (!terms) {
-    return { lacking: lacking_words(number_of(hidden), "from", "dLoss/d") ?? lacking_words(number, "to", "") };
+    const left_out = is_left_out(number_of(hidden)) && lacking_words(number_of(hidden), "from", "dLoss/d");
+    return { lacking: left_out || lacking_words(number, "to", "") };
   }
   const { shape } = part_of(hidden, layer), columns = shape.at(-1), of_channel = shape.at(-2) * columns;
   const taps = taps_of(w2), channels = shape.at(-3), given = new Float64Array(taps * channels);

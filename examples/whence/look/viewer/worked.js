@@ -114,7 +114,7 @@ export function lacking_words(number, side, of) {
 }
 
 // Links are kept where their sum is autograd's number; elsewhere nothing is claimed.
-const is_left_out = ({ quantity, layer }) =>
+export const is_left_out = ({ quantity, layer }) =>
   data.left_out.some(([of_layer, from]) => of_layer === layer && from === quantity.probe);
 const left_out_words = "Left out: what hands it its gradient does not add up to autograd\u2019s number. That is " +
   "rounding, and gone with --dtype f64, or an op whose backward is not its derivative.";
