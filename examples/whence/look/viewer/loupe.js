@@ -99,9 +99,9 @@ function steps(frame, values) {
 
 // ---- z over positions, with what (i, j) reads there and, for the engine's own gates, the derivative that is recorded
 function slope_here() {
-  const [read, positions] = ["position_logit", "positions"].map((name) => number_of(data.all.get(name)));
-  const terms = single_run() === "this" && !moved().gates.size && read && made_of(read, positions.quantity);
-  return terms ? terms.find(({ number }) => number.index === positions.index)?.derivative ?? 0 : null;
+  const read = number_of(data.all.get("position_logit")), as_recorded = single_run() === "this" && !moved().gates.size;
+  const terms = as_recorded && read && made_of(read, data.all.get("positions"));
+  return terms ? terms[0]?.derivative ?? 0 : null;
 }
 
 function z_curve({ z, positions, position_logit }, slope, width) {
