@@ -44,7 +44,7 @@ function set_gate(j, value) {
   const gradient = part_here("gates", "gradient"), wish = [...mine.gates];
   const predicted = gradient && sum_of(wish.map(([key, gate]) => (gate - before[key]) * value_at(gradient, i, key)));
   ask_newest(wish.map(([key, gate]) => `gates layer=${layer} head=${head} i=${i} j=${key} = ${gate}`), (answer) => {
-    mine.answer = { ...answer, predicted };
+    mine.answer = { ...answer, predicted, count: wish.length };
     redraw();
   });
   redraw();
@@ -155,9 +155,9 @@ function words_now({ gates, answer }) {
   if (!gates.size) return ["It gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
   if (!answer) return ["The engine computes it again."];
   if (answer.problem) return [make("b", { class: "wrong" }, answer.problem)];
-  const { loss, before, predicted, run } = answer, change = (at) => Math.abs(share_at(at, run) - share_at(at));
+  const { loss, before, predicted, count, run } = answer, change = (at) => Math.abs(share_at(at, run) - share_at(at));
   const most = asked().reduce((one, other) => change(other) > change(one) ? other : one);
-  return [`With ${gates.size > 1 ? "these gates" : "this gate"} the loss is `, make("b", {}, shown(loss)),
+  return [`With ${count > 1 ? "these gates" : "this gate"} the loss is `, make("b", {}, shown(loss)),
     ` in place of ${shown(before)}: ${signed(loss - before)}`,
     predicted == null ? "" : `, where the gradient foretold ${signed(predicted)}`, ". Of the wanted answers ",
     answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
