@@ -52,7 +52,7 @@ function set_gate(j, value) {
 
 // ---- Charts over the keys
 const loupe_charts = [["gates", `gates g${has_engine ? " (drag one)" : ""}`],
-  ["positions", "positions p: sums of gates"], ["logits", "logits A"], ["pattern", "pattern P"]];
+  ["positions", "positions p"], ["logits", "logits A"], ["pattern", "pattern P"]];
 
 function draw_charts(container, row, now) {
   const width = Math.max(320, Math.floor(container.clientWidth)), charts = loupe_charts.filter(([name]) => now[name]);
