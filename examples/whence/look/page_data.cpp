@@ -285,7 +285,7 @@ Json PageNumbers::place_of(std::span<const std::uint8_t> array) {
 
 std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
 
-Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits) {
+Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links) {
   Json::List changed;
   for (const EditOutcome& each : edits)
     changed.push_back(
@@ -293,12 +293,12 @@ Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vect
   Json data = json_of_pass(inspection, numbers);
   data.add("paths", paths_json(inspection, numbers)).add("edits", changed).add("graph", graph_json(inspection));
   data.add("palettes", palettes_json());
-  if (inspection.explains()) {
-    const Links links = links_of(inspection, bytes_of_links);
+  if (links && inspection.explains()) {
+    const Links found = links_of(inspection, bytes_of_links);
     Json::List left_out;
-    for (const auto& [layer, from] : links.left_out) left_out.push_back(Json::List{layer, from});
-    data.add("links", links_json(links, inspection.subject().dtype(), numbers));
-    data.add("link_rows", links.rows).add("left_out", left_out);
+    for (const auto& [layer, from] : found.left_out) left_out.push_back(Json::List{layer, from});
+    data.add("links", links_json(found, inspection.subject().dtype(), numbers));
+    data.add("link_rows", found.rows).add("left_out", left_out);
   }
   return data;
 }

@@ -149,7 +149,10 @@ class Learner {
     return {{"edits", outcomes}};
   }
 
-  Json inspect() const { return {{"html", look::page_of(looked_at())}}; }
+  Json inspect() const {
+    constexpr index_t most = 40;  // tokens whose links a browser finds in a second, or those of CDAPE in three
+    return {{"html", look::page_of(looked_at(), {.links = looked_at().subject().tokens.numel() <= most})}};
+  }
 
  protected:
   void forget_look() { looked_at_.reset(), plain_.reset(), subject_.reset(); }

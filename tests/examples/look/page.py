@@ -116,26 +116,16 @@ def check_answers(browser, path, data):
     browser.at(i=0)
 
 def check_story(browser, path, data):
-    """Its steps, each with words, a picture and a button that leads to another view; a moved gate says what follows."""
+    """Its steps, each with words, a picture and a button that leads to another view; without an engine, how to move a gate."""
     titles = ["What is asked", "What the model answers", "Which tokens this head counts", "The position that comes out, and what it adds",
-              "Drag a gate and the answer changes", "Where its gradient comes from", "Here it is zero, because"]
+              "Move a gate and the answer changes", "Where its gradient comes from", "Here it is zero, because"]
     browser.open(path)
     assert [title.split(". ")[1] for title in browser.texts("h3") if ". " in title] == titles, browser.texts("h3")
     for number, view in ((1, "text"), (3, "quantities"), (4, "heads"), (6, "paths"), (7, "why")):
         browser.open(path, view="story")
         browser.press(f"[data-focus='story {number}']", "Enter", view=view)
-    browser.open(path, view="story", digits="true")
-    places = [part for part in data["quantities"] if part["name"] == "gates"][0]["layers"]
-    values, gradients = (numbers(places[1], field) for field in ("value", "gradient"))
-    strongest = max(range(len(values)), key=lambda k: abs(gradients[k]))
-    head, i, j = strongest // 576, strongest // 24 % 24, strongest % 24
-    browser.open(path, view="story", layer=1, head=head, i=i, j=j)
-    assert not browser.texts(".moved") or "Drag one" in browser.texts(".moved")[0]
-    step = 1e-4 if values[strongest] < 0.5 else -1e-4
-    browser.get(f"(() => {{ const gate = document.querySelector('[data-key=gate]'); gate.value = {values[strongest] + step}; "
-                "gate.dispatchEvent(new Event('input')); })()")
-    said = float(re.search(r"about (\S+)[,.] ", browser.texts(".moved")[0])[1].rstrip(","))
-    assert math.isclose(said, gradients[strongest] * step, rel_tol=0.02), f"{said}: {gradients[strongest] * step} expected"
+    browser.open(path, view="story", layer=1, head=0, i=9, j=4)
+    assert '"gates layer=1 head=0 i=9 j=4 = 0"' in browser.texts(".moved code")[0] and not browser.texts("[data-key=gate]"), browser.texts(".moved")
 
 def check_keys(browser, path, data):
     browser.open(path, view="quantities", show="one", part="value", quantity="gates", i=9, j=4)
@@ -184,32 +174,46 @@ def check_text(browser, path, data):
     equal("shading", titles[:8], row_of(data, "pattern", 0, 1, 7)[:8])
     assert set(titles[8:]) == {"masked"}
 
+def facts_of(browser):
+    return dict(zip(browser.texts(".facts th[scope=row]"), map(float, browser.texts(".facts td", "title"))))
+
 def check_loupe(browser, path, data):
-    for layer, head, i in ((0, 0, 20), (1, 0, 23), (1, 1, 12)):
-        browser.open(path, view="loupe", layer=layer, head=head, i=i, j=3, digits="true")
-        computed_equal(browser)
-    fact = lambda: float(browser.texts(".facts td", "title")[0])
-    equal("position", [fact()], row_of(data, "positions", 1, 1, 12)[3:4])
-    browser.open(path, view="loupe", layer=0, head=0, i=4, j=1)
-    before, gates = fact(), row_of(data, "gates", 0, 0, 4)
-    browser.press("[data-key=gate]", "End")
-    equal("moved position", [fact()], [min(6, before + 1 - gates[1])])
-    browser.click("[data-focus=reset]")
-    equal("position again", [fact()], [before])
-    browser.pointer(".drag svg", 0.12, 0.5, "mousePressed", "mouseMoved", "mouseReleased")
+    """Without an engine behind it: the engine's numbers of the row, a key that can be chosen, and no gate that can be moved."""
+    for layer, head, i, j in ((0, 0, 20, 3), (1, 0, 23, 23), (1, 1, 12, 3)):
+        browser.open(path, view="loupe", layer=layer, head=head, i=i, j=j, digits="true")
+        row = {name: row_of(data, name, layer, head, i) for name in ("gates", "positions", "position_logit", "scores", "logits", "pattern")}
+        pictures = [label.split(": ")[-1].split() for label in browser.texts(".loupe svg", "getAttribute('aria-label')")]
+        for shown, name in zip(pictures, ("gates", "positions", "logits", "pattern"), strict=True):
+            equal(name, [word for word in shown if word != "masked"], row[name][:i + 1])
+        facts, z = facts_of(browser), numbers(first(data["quantities"], name="z")["layers"][layer])[(head * 24 + i) * 7:][:7]
+        ours = {"position p": "positions", "read: position_logit": "position_logit", "score S, of the content": "scores", "logit A": "logits",
+                "pattern P": "pattern"}
+        for fact, name in ours.items():
+            equal(fact, [facts[fact]], [row[name][j]])
+        p = row["positions"][j]
+        equal("z", [facts["z at the floor"], facts["z at the ceiling"]], [z[math.floor(p)], z[math.ceil(p)]])
+        check_slope(data, layer, head, i, j, facts)
+        assert f'"gates layer={layer} head={head} i={i} j={j} = 0"' in browser.texts(".moved code")[0]
+    browser.press(".loupe", "ArrowLeft", "ArrowUp", j=2)
+    assert not browser.texts("[data-key=gate], [data-focus=reset]"), "no engine is there to ask"
+    browser.pointer(".loupe svg", 0.12, 0.5)
     browser.at(j=0)
-    assert 0.4 < float(browser.texts("[data-key=gate]", "value")[0]) < 0.7, "a gate can be dragged"
+
+def check_slope(data, layer, head, i, j, facts):
+    """It carries the engine's gradient from position_logit to positions."""
+    gradients = [row_of(data, name, layer, head, i, "gradient")[j] for name in ("position_logit", "positions")]
+    equal("slope", [gradients[0] * facts["slope: its derivative by p"]], gradients[1:])
 
 def check_equation5(browser, path, data):
-    """The printed weights: what the loupe reads is the engine's position_logit, and its slope carries the engine's gradients."""
+    """The printed weights: what is read is the engine's position_logit, which is not on the curve, and its slope carries the engine's gradients."""
     between = lambda j: row_of(data, "positions", 1, 1, 12)[j] % 1 > 0
     j = next(j for j in range(13) if between(j))
     browser.open(path, view="loupe", layer=1, head=1, i=12, j=j)
-    computed_equal(browser)
-    facts = [float(title) for title in browser.texts(".facts td", "title")]
-    equal("read", facts[6:7], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
-    gradients = [row_of(data, name, 1, 1, 12, "gradient")[j] for name in ("position_logit", "positions")]
-    equal("slope", [gradients[0] * facts[7]], gradients[1:])
+    facts = facts_of(browser)
+    equal("read", [facts["read: position_logit"]], row_of(data, "position_logit", 1, 1, 12)[j:j + 1])
+    check_slope(data, 1, 1, 12, j, facts)
+    rise = facts["z at the ceiling"] - facts["z at the floor"]
+    equal("the slope of equation 5", [facts["slope: its derivative by p"]], [-rise])
 
 def check_heads(browser, path, data):
     heads = range(data["heads"])
@@ -223,6 +227,9 @@ def check_heads(browser, path, data):
     unfold(browser, ".curves details")
     shown = [word for word in browser.texts(".curves > div:first-child .behind td") if word != "masked"]
     equal("curves", shown, [value for head in heads for value in row_of(data, "conv_bias", 1, head, 15)[:16]])
+    hidden, weight = (numbers(part) for part in (first(data["quantities"], name="conv_hidden")["layers"][1],
+                                                 first(data["parameters"], path="blocks.1.attention.position.output.weight")))
+    given = lambda j, tap, c: weight[(2 * 32 + c) * 3 + tap] * hidden[(c * 24 + 15) * 24 + j + tap - 1] if 0 <= j + tap - 1 < 24 else 0
     for j in (6, 0, 15):  # inside, and where taps reach over the edge
         browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=j)
         computed_equal(browser, ".sum .check")
@@ -230,7 +237,14 @@ def check_heads(browser, path, data):
         bias, parts, total, engine = (float(title) for title in browser.texts(".sum .told td", "title"))
         contributions = [float(word) for word in browser.texts(".sum .behind td")]
         equal("sum", [engine], [row_of(data, "conv_bias", 1, 2, 15)[j]])
+        equal("contributions", contributions, [given(j, tap, c) for tap in range(3) for c in range(32)])
         assert abs(total - bias - sum(contributions)) < 1e-9 * sum(map(abs, contributions)), f"{contributions}: {total - bias} expected"
+    rows = data["link_rows"][1]
+    browser.open(path, view="heads", quantity="conv_bias", layer=1, i=next(i for i in range(24) if i not in rows), j=0)
+    assert "links of these queries alone" in browser.texts(".sum")[0] and not browser.texts(".sum .check"), browser.texts(".sum")
+    browser.press(f"[data-focus='row {rows[0]}']", "Enter", i=rows[0])
+    computed_equal(browser, ".sum .check")
+    browser.open(path, view="heads", quantity="conv_bias", layer=1, head=2, i=15, j=15)
     browser.press(".curves", "ArrowLeft", "ArrowUp", i=14, j=14)
     browser.open(path, view="heads", quantity="conv_bias", i=15, j=6, over="distance")
     browser.press(".curves", "ArrowRight", j=5)  # distances grow and keys fall

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""Uses the playground's page in Chromium as a reader would: every lesson, training, edits, links, hostile texts; its numbers are those of the
-program. With a folder, pictures of it are left there.
+"""Uses the playground's page in Chromium as a reader would: every lesson, training, edits, the inspector, links, hostile texts; its numbers are
+those of the program. With a folder, pictures of it are left there.
 Usage: page.py WHENCE [--module FOLDER] [--pictures FOLDER]    ends with 77 where there is no Chromium or no module"""
 import argparse
 import base64
+import contextlib
 import json
 import math
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "look")]
@@ -44,6 +47,20 @@ class Playground(Browser):
     def picture(self, folder, name):
         if folder:
             (folder / f"{name}.png").write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+
+    @contextlib.contextmanager
+    def inside(self):
+        """What is asked and pressed is so in the frame, which has no origin and so is a target of its own."""
+        self.until("document.querySelector('dialog iframe')")
+        outside, frames = self.session, []
+        while not frames:
+            frames = [each["targetId"] for each in self.call("Target.getTargets")["targetInfos"] if each["type"] == "iframe"]
+        self.session = self.call("Target.attachToTarget", targetId=frames[0], flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
+        self.until("document.getElementById('stage')")
+        yield
+        self.session = outside
 
     def narrow_enough(self):
         found = self.get("['html', 'aside'].map((each) => document.querySelector(each)).map((each) => [each.scrollWidth, each.clientWidth])")
@@ -162,6 +179,72 @@ def check_weights(page, path, program):
     page.narrow_enough()
 
 
+def row_shown(page):
+    """Of the loupe in the frame: by name the numbers of its charts."""
+    pictures = [label.split(": ")[-1].split() for label in page.texts(".loupe svg", "getAttribute('aria-label')")]
+    numbers = [[float(word) for word in words if word != "masked"] for words in pictures]
+    return dict(zip(("gates", "positions", "logits", "pattern"), numbers, strict=True))
+
+
+def said_of(place, row, edits, program):
+    """By the program: the loss of the pass with these edits, what its page says of answers, and the same numbers of the row."""
+    values = [{"ask": "value", "model": 0, "what": f"{name} {place} j={j}"} for name, row in row.items() for j in range(len(row))]
+    _, _, look, *found = answers([program, "playground", "--answer"], [{"ask": "begin", "model": 0, "scheme": "cope"},
+                                 {"ask": "train", "model": 0, "steps": 20}, {"ask": "look", "model": 0, "edits": edits}, *values])
+    found = iter(found)
+    return look, {name: [next(found) for _ in row] for name, row in row.items()}
+
+
+def close(what, shown, wanted):
+    apart = max(abs(a - b) for a, b in zip(shown, wanted, strict=True))
+    assert apart <= 1e-5, f"{what}: {apart} apart: {shown} on the page, {wanted} by the program"
+
+
+def check_inspector(page, path, program):
+    """A gate moved by key in the inspector's loupe: what the page shows then is what the program says of the same edits."""
+    own = "blocks.0.attention.position.table *= 300"  # else 20 steps of training make next to nothing of a gate
+    page.show(path, f"step=20&edit={urllib.parse.quote('0:' + own)}")
+    page.until("document.querySelectorAll('.in-force tbody tr').length === 1")
+    page.click("[data-focus='look 0']")
+    broken = "self.post = Worker.prototype.postMessage; Worker.prototype.postMessage = () => { throw new Error('No engine today.'); }; 0"
+    with page.inside():
+        page.click("#tab-loupe")
+        page.click("[data-key=digits]")
+        i, j = map(int, page.texts("#stage h3 .name", "textContent.split(' ')[0]"))
+        at = "layer={} head={} i={}".format(*page.get("['layer', 'head'].map((key) => document.querySelector(`[data-key=${key}]`).value)"), i)
+        first, said = row_shown(page), lambda: page.texts(".moved")[0]
+        before, numbers = said_of(at, first, [own], program)
+        for name, row in first.items():
+            close(name, row, [each["value"] for each in numbers[name]])
+        page.press("[data-key=gate]", "End")  # moves the gate to 1
+        page.press(".loupe", "ArrowLeft", "ArrowDown")  # and that of the key before by a step
+        moved = {j: 1, j - 1: first["gates"][j - 1] - 0.05}
+        page.until("document.querySelector('.moved').textContent.startsWith('With these gates')")
+        after, wanted = said_of(at, first, [own, *(f"gates {at} j={key} = {gate!r}" for key, gate in moved.items())], program)
+        loss, was, change, foretold = (float(re.sub(r"\.$", "", word)) for word in re.findall(r"-?\d[\d.e-]*", said())[:4])
+        close("loss", [loss, was, change], [after["loss"], before["loss"], after["loss"] - before["loss"]])
+        predicted = sum(numbers["gates"][key]["gradient"] * (gate - first["gates"][key]) for key, gate in moved.items())
+        assert math.isclose(foretold, predicted, rel_tol=1e-3) and abs(change) > 1e-3, f"{said()}: {predicted} foretold by the program"
+        shares = [[each["wanted"][1] for each in look["page"]["predictions"] if each] for look in (before, after)]
+        one, other = max(zip(*shares), key=lambda pair: abs(pair[1] - pair[0]))
+        assert f"from {100 * one:.3g} % to {100 * other:.3g} %" in said() and one != other, f"{said()}: {shares}"
+        for name, row in row_shown(page).items():
+            close(name, row, [each["value"] for each in wanted[name]])
+            assert max(abs(a - b) for a, b in zip(row, first[name])) > 1e-3, f"{name}: nothing moves"
+        page.click("[data-focus=reset]")
+        assert row_shown(page) == first, "the engine's own numbers again"
+    page.get(broken)
+    with page.inside():
+        page.press("[data-key=gate]", "Home")
+        page.until("document.querySelector('.moved .wrong')?.textContent === 'No engine today.'")
+    page.get("Worker.prototype.postMessage = self.post; 0")
+    with page.inside():
+        page.press("[data-key=gate]", "End")
+        page.until("document.querySelector('.moved').textContent.startsWith('With this gate')")
+    page.click("dialog button")
+    page.until("!document.querySelector('dialog')")
+
+
 def check_hostile(page, path):
     for scheme in ("bogus(p=3)", "cope(p_max=999999)", "(" * 5000, "cope + cope", "layers(" * 300):
         page.type("[data-focus='scheme 1']", scheme)
@@ -254,6 +337,7 @@ def main():
                 page.until("document.querySelectorAll('.in-force tbody tr').length === 2")
                 page.narrow_enough()
                 page.picture(options.pictures, f"linked-{scheme}-{width}")
+            check_inspector(page, path, options.whence)
             check_hostile(page, path)
             check_lessons(page, path, options.pictures)
             check_run(page, options.whence, pathlib.Path(folder))

@@ -11,8 +11,9 @@ const embedded = (element) => {
 };
 export const data = embedded(document.getElementById("look-data"));
 export const besides = [...document.querySelectorAll("script.look-beside")].map(embedded);
-// One of those beside is looked at: the chosen one, or that of a place which names another.
-export const run_named = (run, { beside = state.beside } = {}) => run === "beside" ? besides[beside] : data;
+// One of those beside is looked at: the chosen one, or that of a place which names another. A run is its own name too.
+export const run_named = (run, { beside = state.beside } = {}) =>
+  typeof run === "object" ? run : run === "beside" ? besides[beside] : data;
 
 // The numbers of all runs in one block. The JSON says where in it each array stands (look/page_data.h).
 async function inflated(text) {
@@ -25,17 +26,17 @@ async function inflated(text) {
 }
 const numbers = await inflated(document.getElementById("look-numbers").textContent);
 
-// The numbers of one field of a layer, a parameter or a way; null where there are none.
+// The numbers of one field of a layer, a parameter or a way; null where there are none. They may have their own block.
 const decoded = new WeakMap();
 export function decode(holder, field, bits = holder.bits) {
   if (holder[field] == null) return null;
   if (!decoded.has(holder)) decoded.set(holder, {});
-  return decoded.get(holder)[field] ??= numbers_at(holder[field], bits);
+  return decoded.get(holder)[field] ??= numbers_at(holder[field], bits, holder.block ?? numbers);
 }
 
 const array_types = { 8: Uint8Array, 32: Float32Array, 64: Float64Array, steps: Uint32Array };
-function numbers_at({ at, bytes }, bits) {
-  const Type = array_types[bits], array = new Type(numbers, at, bytes / Type.BYTES_PER_ELEMENT);
+function numbers_at({ at, bytes }, bits, block) {
+  const Type = array_types[bits], array = new Type(block, at, bytes / Type.BYTES_PER_ELEMENT);
   if (bits !== "steps") return array;
   const sums = array.slice();  // each is the difference to the one before
   for (let k = 1; k < sums.length; ++k) sums[k] += sums[k - 1];
@@ -59,8 +60,13 @@ function of_parameter({ path, layer, frozen, shape, axes = "", ...part }) {
   };
 }
 
-for (const run of [data, ...besides]) {
-  run.all = new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each]));
+const with_all = (run) => Object.assign(run,
+  { all: new Map([...run.quantities, ...run.parameters.map(of_parameter)].map((each) => [each.name, each])) });
+[data, ...besides].forEach(with_all);
+// Of a pass that an engine has just made.
+export function run_of(page, block) {
+  for (const part of [...page.quantities.flatMap(({ layers }) => layers), ...page.parameters]) part.block = block;
+  return with_all(page);
 }
 export const quantities = [...data.all.values()];
 export const letters_of = (quantity) => quantity.axes.split(" ").filter((letter) => letter !== "b");
@@ -120,11 +126,12 @@ export function sheet_made(rows, columns, value_of, fields) {
 }
 export const hidden_where_none = (cells) => Uint8Array.from(cells, Number.isNaN);
 
-// `kind` is "value" or "gradient", `run` is "this", "beside" or "difference"; null where that is not recorded.
+// `kind` is "value" or "gradient", `run` is "this", "beside", "difference" or a run; null where that is not recorded.
 export function sheet_of(name, kind, at, run = "this") {
   const of_run = run_named(run, at), quantity = of_run.all.get(name), part = quantity && part_of(quantity, at.layer);
   if (!part || part[kind] == null) return null;
   const slice = slice_of(letters_of(quantity), part.shape, at);
+  if (run === of_run) return cut(of_run, quantity, part, kind, slice);
   const which = run === "this" ? run : [run, at.beside ?? state.beside];
   return once([which, name, kind, part.layer, slice.offset].join(" "), () =>
     run === "difference" ? difference_of(name, kind, at) : cut(of_run, quantity, part, kind, slice));

@@ -1,132 +1,75 @@
-// View: one pair (i, j) under a loupe. Where positions are sums of gates, a gate can be moved; what hangs on it is
-// computed again, here, from the gates, z and the logits.
+// View: one pair (i, j) under a loupe: the gates of its row, the positions that they add up to, logits and attention,
+// and what it reads of z. With an engine behind the page a gate can be moved, and the engine says what follows.
 import {
   button, clamped, command_code, counted, draw, format, make, note, on_keys, sum_of, svg_line, svg_text
 } from "./elements.js";
 import { state } from "./state.js";
 import { data, sheet_of, tokens, value_at, word_of } from "./data.js";
 import {
-  check_line, choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
+  choose, facts_table, of_selection, place_words, reading, run_words, shown, single_run, stage, token_name
 } from "./frame.js";
 import { text_at } from "./map.js";
-import { answer_name, asked, percent, predictions } from "./answers.js";
+import { answer_name, asked, asked_after, percent, predictions } from "./answers.js";
 import { chart, dot, grid, index_axis, reach_of, row_of, strip, trace } from "./curves.js";
-
-const part_value = (name) => {
-  const found = sheet_of(name, "value", state, single_run());
-  return found && found.rows > state.i ? found : null;
-};
-const engine_row = (name) => part_value(name) && row_of(part_value(name), state.i);
+import { made_of, number_of } from "./worked.js";
+import { ask_newest, has_engine } from "./engine.js";
 
 // ---- The engine's numbers of row i
-function loupe_row() {
-  const gates = part_value("gates"), positions = part_value("positions");
+function part_here(name, kind = "value", run = single_run()) {
+  const found = sheet_of(name, kind, state, run);
+  return found && found.rows > state.i ? found : null;
+}
+
+const names = ["gates", "positions", "z", "position_logit", "scores", "logits", "pattern"];
+function loupe_row(run = single_run()) {
+  const parts = names.map((name) => part_here(name, "value", run)), [gates, positions] = parts;
   if (!gates || !positions) return null;
-  const names = ["gates", "positions", "z", "scores", "logits", "pattern"];
-  const row = Object.fromEntries(names.map((name) => [name, engine_row(name)]));
-  return { ...row, keys: counted(gates.columns).filter((j) => row.gates[j] !== null),
-    limit: positions.marks.find(({ text }) => text === "p_max")?.value ?? Infinity,
-    exchanged: /interpolation=equation5/.test(positions.quantity.scheme) };
+  const row = Object.fromEntries(names.map((name, k) => [name, parts[k] && row_of(parts[k], state.i)]));
+  return { ...row, keys: counted(gates.columns).filter((j) => row.gates[j] !== null), marks: positions.marks };
 }
 
-// ---- The same numbers again, from gates
-// p_j = min(g_j + ... + g_i, p_max): from the query leftwards.
-function positions_of({ keys, limit }, gates) {
-  const positions = gates.map(() => null);
-  let sum = 0;
-  for (const j of [...keys].reverse()) {
-    sum += gates[j];
-    positions[j] = Math.min(sum, limit);
-  }
-  return positions;
+// ---- Gates that the reader has moved in this row, and what the engine answered of them
+let hand = {};
+function moved() {
+  const row = [state.layer, state.head, state.i].join(" ");
+  if (hand.row !== row) hand = { row, gates: new Map(), answer: null };
+  return hand;
 }
 
-// Between two rows of the table, as Listing 1 reads it, or with the weights exchanged, as Equation 5 prints them; at a
-// whole position both are one row.
-function between({ z, exchanged }, p) {
-  const [low, high] = [Math.floor(p), Math.ceil(p)].map((n) => clamped(n, 0, z.length - 1)), w = p - Math.floor(p);
-  return { low, high, w, of_high: exchanged && high > low ? 1 - w : w };
-}
-
-function read_z(row, p) {
-  const { low, high, of_high } = between(row, p);
-  return (1 - of_high) * row.z[low] + of_high * row.z[high];
-}
-
-function softmax_of({ keys }, logits) {
-  const most = Math.max(...keys.map((j) => logits[j])), weights = logits.map(() => null);
-  for (const j of keys) weights[j] = Math.exp(logits[j] - most);
-  const sum = sum_of(keys.map((j) => weights[j]));
-  return weights.map((weight) => weight === null ? null : weight / sum);
-}
-
-// Logits move from the engine's own, so that what other schemes added to them stays.
-function moved(row, gates) {
-  const positions = positions_of(row, gates), before = positions_of(row, row.gates);
-  const logits = row.z && row.logits && row.logits.map((logit, j) =>
-    logit === null ? null : logit + read_z(row, positions[j]) - read_z(row, before[j]));
-  return { gates, positions, logits, pattern: logits && softmax_of(row, logits) };
-}
-
-// ---- Are they the engine's? The largest difference over the scale, for each that can be computed.
-function check_row(row) {
-  const positions = positions_of(row, row.gates), found = [["positions", positions]];
-  if (row.z && row.scores && row.logits) {
-    found.push(["logits", row.scores.map((score, j) => score + read_z(row, positions[j]))]);
-  }
-  if (row.logits && row.pattern) found.push(["pattern", softmax_of(row, row.logits)]);
-  return found.map(([name, computed]) => {
-    const scale = Math.max(...row.keys.map((j) => Math.abs(row[name][j]))) || 1;
-    return { name, difference: Math.max(...row.keys.map((j) => Math.abs(computed[j] - row[name][j]))) / scale };
+let redraw = () => {};
+function set_gate(j, value) {
+  const { keys, gates: before } = loupe_row(), mine = moved(), { layer, head, i } = state;
+  if (!has_engine || !keys.includes(j)) return;
+  mine.gates.set(j, clamped(value, 0, 1));
+  const gradient = part_here("gates", "gradient"), wish = [...mine.gates];
+  const predicted = gradient && sum_of(wish.map(([key, gate]) => (gate - before[key]) * value_at(gradient, i, key)));
+  ask_newest(wish.map(([key, gate]) => `gates layer=${layer} head=${head} i=${i} j=${key} = ${gate}`), (answer) => {
+    mine.answer = { ...answer, predicted, count: wish.length };
+    redraw();
   });
-}
-
-function check_words(row) {
-  const found = check_row(row), equal = found.every(({ difference }) => difference <= 1e-6);
-  const numbers = found.map(({ name, difference }) => `${name} ${format(difference, 2)}`).join(", ");
-  const verdict = equal ? "they are the engine\u2019s. "
-    : "they differ from the engine\u2019s (another scheme adds, or p is read otherwise). ";
-  return check_line(equal, `Positions, logits and attention are computed on this page, from the gates: ${verdict}`,
-    `Largest difference, as a share of the largest number: ${numbers}.`);
-}
-
-// ---- State of the gates: the engine's, or moved by hand as long as the row stays
-const hand = { row: "", gates: null };
-function gates_now(row) {
-  const key = [state.run, state.beside, state.layer, state.head, state.i].join(" ");
-  if (hand.row !== key) Object.assign(hand, { row: key, gates: null });
-  return hand.gates ?? row.gates;
-}
-
-function set_gate(j, value, redraw) {
-  const row = loupe_row();
-  if (!row.keys.includes(j)) return;
-  hand.gates = [...gates_now(row)];
-  hand.gates[j] = clamped(value, 0, 1);
   redraw();
 }
 
 // ---- Charts over the keys
-const loupe_charts = [["gates", "gates g (drag one)"], ["positions", "positions p: gates summed from the query on"],
-                      ["logits", "logits A"], ["pattern", "pattern P"]];
+const loupe_charts = [["gates", `gates g${has_engine ? " (drag one)" : ""}`],
+  ["positions", "positions p"], ["logits", "logits A"], ["pattern", "pattern P"]];
 
-function draw_staircase(container, row, now) {
+function draw_charts(container, row, now) {
   const width = Math.max(320, Math.floor(container.clientWidth)), charts = loupe_charts.filter(([name]) => now[name]);
   const frames = charts.map(([name, title], index) => loupe_strip({ name, title, now: now[name], engine: row[name],
-    limit: row.limit, width, last: index === charts.length - 1 }));
+    marks: name === "positions" ? row.marks : [], width, last: index === charts.length - 1 }));
   container.replaceChildren(...frames.map((frame) => frame.picture));
   return frames[0];
 }
 
-// The numbers of now, and the engine's as a line of dashes.
-function loupe_strip({ name, title, now, engine, limit, width, last }) {
+// The numbers of now and, where they are others, the engine's own as a line of dashes.
+function loupe_strip({ name, title, now, engine, marks, width, last }) {
   const reach = name === "gates" ? [0, 1] : reach_of([...now, ...engine]);
-  const marks = name === "positions" && Number.isFinite(limit) ? [{ value: limit, text: "p_max" }] : [];
-  const label = `${title} of query ${state.i}: ${now.map((value) => format(value, 3)).join(" ")}`;
+  const label = `${title} of query ${state.i}: ${now.map(shown).join(" ")}`;
   const frame = strip({ label, values: now, width, last, labels: tokens, word: word_of("j"), marks, reach });
   if (name === "positions") steps(frame, now);
   else columns(frame, now, name === "gates" ? "gate" : "stem");
-  trace(frame, engine, "engine", false);
+  if (now !== engine) trace(frame, engine, "engine", false);
   if (name === "logits" || name === "pattern") trace(frame, now);
   const x = frame.x_of(state.j);
   frame.add(svg_line("follow", [x, frame.top - 4], [x, frame.floor]), svg_text("title", frame.left, 12, title),
@@ -154,130 +97,139 @@ function steps(frame, values) {
   frame.add(draw("path", { class: "trace", d: path.join("") }));
 }
 
-// ---- z over positions, with the point that (i, j) reads and its slope
-function z_curve(row, now, width) {
-  const { z, exchanged } = row, p = now.positions[state.j], reach = reach_of(z);
-  const { low, high, w, of_high } = between(row, p);
-  const label = `z of query ${state.i} over whole positions: ${z.map((value) => format(value, 3)).join(" ")}`;
+// ---- z over positions, with what (i, j) reads there and, for the engine's own gates, the derivative that is recorded
+function slope_here() {
+  const read = number_of(data.all.get("position_logit")), as_recorded = single_run() === "this" && !moved().gates.size;
+  const terms = as_recorded && read && made_of(read, data.all.get("positions"));
+  return terms ? terms[0]?.derivative ?? 0 : null;
+}
+
+function z_curve({ z, positions, position_logit }, slope, width) {
+  const p = positions[state.j], value = position_logit?.[state.j], reach = reach_of(z), far = 0.8;
+  const label = `z of query ${state.i} over whole positions: ${z.map((each) => format(each, 3)).join(" ")}`;
   const frame = chart({ label, width, height: 240, bottom: 32, x: [-0.5, z.length - 0.5], y: reach });
+  const place = (away) => [frame.x_of(p + away), frame.y_of(value + away * slope)];
   grid(frame, reach);
   index_axis(frame, null, z.length, "n");
   trace(frame, z);
   frame.add(svg_text("title", frame.left, 12, `z over positions n of query ${state.i}`),
-    ...[low, high].map((n) => dot(frame, "row-read", n, z[n], 5)));
-  const slope = exchanged ? z[low] - z[high] : z[high] - z[low], value = read_z(row, p), far = 0.8;
-  const place = (position, of_z) => [frame.x_of(position), frame.y_of(of_z)];
-  if (of_high !== w) {  // where the curve has what is read
-    frame.add(svg_line("leader", place(p, value), place(low + of_high, value)),
-      dot(frame, "row-read", low + of_high, value, 3));
-  }
-  if (high > low) {
-    frame.add(svg_line("tangent", place(p - far, value - far * slope), place(p + far, value + far * slope)));
-  }
-  frame.add(dot(frame, "point", p, value, 5));
-  const sum = exchanged ? "w z[floor] + (1\u2212w) z[ceil]" : "(1\u2212w) z[floor] + w z[ceil]";
-  const rise = exchanged ? "z[floor] \u2212 z[ceil]" : "z[ceil] \u2212 z[floor]";
-  return { picture: frame.picture, facts: [["position p", p], ["floor of p: row", low], ["ceiling of p: row", high],
-    ["w = p \u2212 floor p", w], ["z at the floor", z[low]], ["z at the ceiling", z[high]],
-    [`read: ${sum}`, value], [`slope dA/dp = ${rise}`, slope]] };
+    ...[Math.floor(p), Math.ceil(p)].map((n) => dot(frame, "row-read", n, z[n], 5)));
+  if (slope) frame.add(svg_line("tangent", place(-far), place(far)));
+  if (value != null) frame.add(dot(frame, "point", p, value, 5));
+  return frame.picture;
 }
 
-function slope_words({ limit, exchanged }, p) {
-  const slope = p >= limit ? "p is at p_max: the clamp passes no gradient to the gates."
-    : Number.isInteger(p) ? "p is whole: floor and ceiling are one row, so that the slope is 0."
-    : "The slope is by how much this logit changes for each unit that a gate between j and the query is moved by, " +
-      "until p reaches the next row.";
-  return slope + (exchanged ? " Equation 5 exchanges the weights: what is read jumps at each whole position, and " +
-    "falls between two of them where the curve rises." : "");
+function facts_of({ z, positions, position_logit, scores, logits, pattern }, slope) {
+  const at = (row) => row?.[state.j], p = at(positions), low = Math.floor(p), high = Math.ceil(p);
+  const of_z = z ? [["floor of p: row", low], ["ceiling of p: row", high], ["w = p \u2212 floor p", p - low],
+    ["z at the floor", z[low]], ["z at the ceiling", z[high]]] : [];
+  const all = [["position p", p], ...of_z, ["read: position_logit", at(position_logit)],
+    ["slope: its derivative by p", slope], ["score S, of the content", at(scores)], ["logit A", at(logits)],
+    ["pattern P", at(pattern)]];
+  return all.filter(([, each]) => each != null);
 }
 
+// Why gradients stop on their way from this pair's logit to its gate.
+function stops_here() {
+  return ["positions", "gates"].flatMap((name) => {
+    const found = part_here(name, "gradient"), cause = found?.causes?.[state.i * found.columns + state.j];
+    const { kind, text } = found?.run.causes[cause] ?? {};
+    return cause ? [note(`dLoss/d${name} here: `, make("b", {}, kind), `: ${text}.`)] : [];
+  });
+}
+
+function sides_of(row, width) {
+  if (!row.keys.includes(state.j)) return [note("The mask hides this key from this query.")];
+  const slope = slope_here(), facts = facts_table("of this pair", "now", facts_of(row, slope), { class: "facts" });
+  return [row.z && z_curve(row, slope, Math.max(320, width)), facts, ...moved().gates.size ? [] : stops_here()]
+    .filter(Boolean);
+}
+
+// ---- What follows for the whole model
+const signed = (value) => `${value > 0 ? "+" : ""}${shown(value)}`;
+const answer_at = (t) => [answer_name(predictions()[t].wanted[0]), " after ", token_name(t)];
+const share_at = (t, run) => predictions(run)[t].wanted[1];
+function words_now({ gates, answer }) {
+  if (!has_engine) return single_run() === "this" ? by_command() : [];
+  const t = asked_after(state.i);
+  if (!gates.size) return ["It gives the wanted answer ", answer_at(t), ` ${percent(share_at(t))}. Drag a gate.`];
+  if (!answer) return ["The engine computes it again."];
+  if (answer.problem) return [make("b", { class: "wrong" }, answer.problem)];
+  const { loss, before, predicted, count, run } = answer, change = (at) => Math.abs(share_at(at, run) - share_at(at));
+  const most = asked().reduce((one, other) => change(other) > change(one) ? other : one);
+  return [`With ${count > 1 ? "these gates" : "this gate"} the loss is `, make("b", {}, shown(loss)),
+    ` in place of ${shown(before)}: ${signed(loss - before)}`,
+    predicted == null ? "" : `, where the gradient foretold ${signed(predicted)}`, ". Of the wanted answers ",
+    answer_at(most), ` changes most: from ${percent(share_at(most))} to ${percent(share_at(most, run))}.`];
+}
+
+function by_command() {
+  const { layer, head, i, j } = state, edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = 0"`;
+  return ["What follows when this gate moves, the engine says:", command_code(`${data.command} --edit ${edit}`),
+    "On a page with the engine in it one drags the gate:", command_code(`${data.command} --playground`)];
+}
+
+// ---- The view
 export function draw_loupe() {
-  const row = loupe_row();
-  if (!row) return stage.append(note(`No gates and positions recorded for ${place_words()}.`));
-  const redraw = () => show_loupe(parts), parts = {
-    title: make("h3"), check: make("div"), follows: make("div"), slider_name: make("span"), value: make("output"),
+  if (!loupe_row()) return stage.append(note(`No gates and positions recorded for ${place_words()}.`));
+  const parts = {
+    title: make("h3"), slider_name: make("span"), value: make("output"), side: make("div", { class: "loupe-side" }),
     slider: make("input", { type: "range", min: 0, max: 1, step: "any", "data-focus": "gate", "data-key": "gate",
-      oninput: ({ target }) => set_gate(state.j, Number(target.value), redraw) }),
-    charts: make("div", { class: "strips drag", tabindex: 0, role: "application", "data-focus": "gates",
-      "aria-label": "gates of the row: left and right choose a key, up and down move its gate",
-      onkeydown: on_keys((key) => gate_moves[key], (move) => move_gate(move, redraw)) }),
-    side: make("div", { class: "loupe-side" }),
+      oninput: ({ target }) => set_gate(state.j, Number(target.value)) }),
+    follows: make("p", { class: "moved", role: "status" }),
+    charts: make("div", { class: `strips loupe${has_engine ? " drag" : ""}`, tabindex: 0, role: "application",
+      "data-focus": "gates", "aria-label":
+        `gates of the row: left and right choose a key${has_engine ? ", up and down move its gate" : ""}`,
+      onkeydown: on_keys((key) => gate_moves[key], move_gate) }),
   };
-  const { title, check, follows, slider_name, value, slider, charts, side } = parts;
+  const { title, follows, slider_name, value, slider, charts, side } = parts;
+  redraw = () => title.isConnected && show_loupe(parts);
   const reset = button("as the engine has them", "reset", () => {
-    hand.gates = null;
+    hand = {};
     redraw();
   });
-  stage.append(title, check, make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset),
-    follows, make("div", { class: "beside" }, charts, side));
-  drag_gates(parts, redraw);
+  const bar = make("p", { class: "gate-bar" }, make("label", {}, slider_name, slider), value, reset);
+  stage.append(title, ...(has_engine ? [bar] : []), follows, make("div", { class: "beside" }, charts, side));
+  drag_gates(parts);
   of_selection(redraw);
 }
 
 function show_loupe(parts) {
-  const { title, check, follows, charts, slider, slider_name, value, side } = parts;
-  const row = loupe_row(), gates = gates_now(row), now = moved(row, gates), seen = row.keys.includes(state.j);
-  const place = `layer ${state.layer}, head ${state.head}${run_words()}`;
-  title.replaceChildren("Query ", token_name(state.i), ", key ", token_name(state.j), `, ${place}`);
-  check.replaceChildren(check_words(row));
-  slider_name.replaceChildren("gate of key ", token_name(state.j));
+  const { title, follows, charts, slider, slider_name, value, side } = parts, { layer, head, i, j } = state;
+  const row = loupe_row(), { gates, answer } = moved(), computed = answer?.run ? loupe_row(answer.run) : row;
+  const now = gates.size ? { ...computed, gates: row.gates.map((gate, key) => gates.get(key) ?? gate) } : row;
+  const seen = row.keys.includes(j);
+  const place = `layer ${layer}, head ${head}${run_words()}`;
+  title.replaceChildren("Query ", token_name(i), ", key ", token_name(j), `, ${place}`);
+  slider_name.replaceChildren("gate of key ", token_name(j));
   slider.disabled = !seen;
-  slider.value = gates[state.j];
-  value.textContent = seen ? `${shown(gates[state.j])} (engine ${shown(row.gates[state.j])})` : "masked";
-  follows.replaceChildren(...[moved_words(row, now)].filter(Boolean));
-  parts.gates = draw_staircase(charts, row, now);
-  side.replaceChildren(...loupe_facts(row, now, seen, side.clientWidth));
-}
-
-function loupe_facts(row, now, seen, width) {
-  if (!seen) return [note("The mask hides this key from this query.")];
-  if (!row.z) return [note("z is not recorded: positions move, logits stay.")];
-  const { picture, facts } = z_curve(row, now, Math.max(320, width));
-  const all = [...facts, ["score S, of the content", row.scores?.[state.j]], ["logit A", now.logits?.[state.j]],
-    ["pattern P", now.pattern?.[state.j]]];
-  return [picture, facts_table("of this pair", "now", all.filter(([, each]) => each != null), { class: "facts" }),
-    note(slope_words(row, now.positions[state.j]))];
-}
-
-// The pattern is computed again, what stands behind it is not: there the gradient of the pattern says what follows.
-function moved_words(row, now) {
-  const gradient = sheet_of("pattern", "gradient", state, single_run()), here = predictions()[state.i];
-  if (now.gates === row.gates) {
-    return here && make("p", { class: "moved" }, "With the engine\u2019s gates the model gives the wanted answer ",
-      answer_name(here.wanted[0]), ` ${percent(here.wanted[1])}. Drag one.`);
-  }
-  if (!gradient || !now.pattern) return null;
-  const { layer, head, i, j } = state;
-  const change = sum_of(row.keys.map((key) => (now.pattern[key] - row.pattern[key]) * value_at(gradient, i, key)));
-  const answer = here && layer === data.layers - 1
-    ? [", and the wanted answer ", answer_name(here.wanted[0]), ` from ${percent(here.wanted[1])} to about ` +
-        percent(clamped(here.wanted[1] * Math.exp(-change * asked().length), 0, 1))] : [];
-  const edit = `"gates layer=${layer} head=${head} i=${i} j=${j} = ${format(now.gates[j], 3)}"`;
-  return make("p", { class: "moved" }, `With these gates the loss changes by about ${format(change, 3)}`, ...answer,
-    ". The head is computed again; what stands behind it, by the gradient. ",
-    command_code(`${data.command} --edit ${edit}`), "runs the whole model.");
+  slider.value = now.gates[j];
+  value.textContent = seen ? `${shown(now.gates[j])} (engine ${shown(row.gates[j])})` : "masked";
+  follows.replaceChildren(...words_now(moved()).flat());
+  parts.gates = draw_charts(charts, row, now);
+  side.replaceChildren(...sides_of(now, side.clientWidth));
 }
 
 const gate_moves =
   { ArrowLeft: { keys: -1 }, ArrowRight: { keys: 1 }, ArrowUp: { gate: 0.05 }, ArrowDown: { gate: -0.05 } };
-function move_gate({ keys, gate }, redraw) {
+function move_gate({ keys, gate }) {
   if (keys) choose({ j: clamped(state.j + keys, 0, tokens.length - 1) });
-  else set_gate(state.j, gates_now(loupe_row())[state.j] + gate, redraw);
+  else set_gate(state.j, (moved().gates.get(state.j) ?? loupe_row().gates[state.j]) + gate);
 }
 
 // The charts are drawn anew while a gate is dragged, so their container listens.
-function drag_gates(parts, redraw) {
+function drag_gates(parts) {
   const { charts } = parts;
   let dragged = null;
   charts.addEventListener("pointerdown", (event) => {
     const { x, y } = parts.gates.at(event), j = Math.round(x);
     if (j < 0 || j >= tokens.length) return;
     choose({ j });
-    dragged = y > -0.1 && y < 1.2 ? j : null;
+    dragged = has_engine && y > -0.1 && y < 1.2 ? j : null;
     charts.setPointerCapture(event.pointerId);
   });
   charts.addEventListener("pointermove", (event) => {
-    if (dragged !== null) set_gate(dragged, parts.gates.at(event).y, redraw);
+    if (dragged !== null) set_gate(dragged, parts.gates.at(event).y);
   });
   for (const end of ["pointerup", "pointercancel"]) charts.addEventListener(end, () => dragged = null);
 }
@@ -285,10 +237,10 @@ function drag_gates(parts, redraw) {
 export const loupe_view = {
   key: "loupe", title: "Loupe",
   wants: () => !data.overview && ["gates", "positions"].every((name) => data.all.has(name)),
-  hint: "Move one gate and look at everything left of it: a gate adds to the position of every earlier key.",
+  hint: "Look at one gate and at everything left of it: a gate adds to the position of every earlier key.",
   controls: () => ["layer", "head"],
   readout: (at) => [`${place_words()}, query `, token_name(at.i), ", key ", token_name(at.j), ": ",
-    ...loupe_charts.map(([name]) => part_value(name)).filter(Boolean)
+    ...loupe_charts.map(([name]) => part_here(name)).filter(Boolean)
       .flatMap((found) => reading(found.title, text_at(found, at)))],
   draw: draw_loupe,
 };

@@ -1,9 +1,10 @@
 // Part of the view "heads": the networks that compute a bias, as maps, and one of their numbers as the sum that it is.
 import { clamped, counted, folded, format, make, note, sum_of } from "./elements.js";
 import { followers, state } from "./state.js";
-import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of, value_at } from "./data.js";
-import { check_line, facts_table, of_selection, single_run, stage, token_name } from "./frame.js";
+import { decode, extremes_of, part_of, run_named, sheet_made, sheet_of } from "./data.js";
+import { check_line, facts_table, of_selection, place_words, single_run, stage, token_name } from "./frame.js";
 import { fitting_cell, geometry, map_figure, paint_base, place_under, text_at } from "./map.js";
+import { is_left_out, lacking_words, made_of, number_at, number_of, other_run_words } from "./worked.js";
 
 // ---- The networks
 // A network is where a scheme has a conv_bias (CDAPE) or an mlp_bias (DAPE); its parameters stand beside its probes.
@@ -88,19 +89,28 @@ function unit_figure(network, unit) {
 }
 
 // ---- One cell as a sum
-// b2[h] + sum over channels c and taps t of W2[h, c, t] hidden[c, i, j + t - left]; zero outside of the map.
+// b2 of its head, and what each number of the hidden map gives: by the derivative that the engine recorded, which is
+// the weight as it was used. Where none is recorded, why.
 function cell_sum(network) {
-  const { w2, b2, hidden, output } = network, { layer, head, i, j } = state, left = reach_left(network);
-  const part = part_of(hidden, layer), engine = sheet_of(output.name, "value", state, single_run());
-  if (!part || !engine || engine.rows <= i || engine.columns <= j) return null;
-  const [channels, rows, columns] = part.shape, h = decode(part, "value"), weight = decode(w2, "value");
-  const taps = taps_of(w2), bias = decode(b2, "value")[head];
-  const seen = (c, key) => key >= 0 && key < columns ? h[(c * rows + i) * columns + key] : 0;
-  const sheet = taps_sheet(network, taps, channels,
-    (tap, c) => weight[(head * channels + c) * taps + tap] * seen(c, j + tap - left), { title: "contributions",
-      note: `W2[${head}, c${taps > 1 ? ", t" : ""}] times ${hidden.name}: what each channel gives` });
-  const total = bias + sum_of(sheet.cells), value = value_at(engine, i, j);
-  const scale = Math.max(...engine.extremes.map(Math.abs), Math.abs(value)) || 1;
+  const { w2, b2, hidden, output } = network, { layer, head, j } = state;
+  if (single_run() === "beside") return { lacking: note(other_run_words) };
+  const number = number_of(output), value = number && number_at(number, "value");
+  if (value === undefined) return { lacking: note(`Not recorded for ${place_words(output)}.`) };
+  const terms = made_of(number, hidden);
+  if (!terms) {
+    const left_out = is_left_out(number_of(hidden)) && lacking_words(number_of(hidden), "from", "dLoss/d");
+    return { lacking: left_out || lacking_words(number, "to", "") };
+  }
+  const { shape } = part_of(hidden, layer), columns = shape.at(-1), of_channel = shape.at(-2) * columns;
+  const taps = taps_of(w2), channels = shape.at(-3), given = new Float64Array(taps * channels);
+  for (const { number: { index }, product } of terms) {
+    const tap = index % columns - j + reach_left(network);
+    given[tap * channels + Math.floor(index / of_channel)] = product;
+  }
+  const sheet = taps_sheet(network, taps, channels, (tap, c) => given[tap * channels + c], { title: "contributions",
+    note: `d${output.name}/d${hidden.name} times ${hidden.name}: what each gives` });
+  const bias = decode(b2, "value")[head], total = bias + sum_of(sheet.cells);
+  const scale = Math.max(...sheet_of(output.name, "value", state).extremes.map(Math.abs)) || 1;
   return { sheet, bias, total, value, difference: Math.abs(total - value) / scale };
 }
 
@@ -111,7 +121,8 @@ export function draw_sum(network) {
     const from = followers.length, sum = cell_sum(network), { name } = network.output;
     title.replaceChildren(`${name} of head ${state.head} at query `, token_name(state.i), ", key ", token_name(state.j),
       ` as a sum${state.run === "difference" ? ", of this run" : ""}`);
-    if (!sum) return [picture, told].forEach((each) => each.replaceChildren("Not recorded."));
+    told.hidden = Boolean(sum.lacking);
+    if (sum.lacking) return picture.replaceChildren(sum.lacking);
     const room = Math.max(300, stage.clientWidth >= 1000 ? stage.clientWidth - 400 : stage.clientWidth);
     picture.replaceChildren(map_figure(sum.sheet, network_cell(sum.sheet, room)));
     const follow = followers.splice(from);

@@ -13,6 +13,7 @@ import { place_of } from "./map.js";
 import { row_strips } from "./curves.js";
 import { answer_name, asked, asked_after, is_right, percent, predictions } from "./answers.js";
 import { paths_to, signed_bar, split } from "./paths.js";
+import { has_engine } from "./engine.js";
 import { draw_loupe, loupe_view } from "./loupe.js";
 
 // ---- What there is to tell of
@@ -215,8 +216,9 @@ function draw_step({ title, tells, tries, to: [where, change], picture }, number
 const drag = {
   wants: () => loupe_view.wants(),
   draw(number) {
-    stage.append(make("h3", {}, `${number}. Drag a gate and the answer changes`), make("p", { class: "try" },
-      "Drag the gate of this key down to 0: what happens to the position of every token on its left?"));
+    stage.append(make("h3", {}, `${number}. Move a gate and the answer changes`), make("p", { class: "try" },
+      `${has_engine ? "Drag" : "Think of"} the gate of this key down to 0: what happens to the position of every ` +
+        "token on its left?"));
     draw_loupe();
   },
 };

@@ -9,18 +9,19 @@ import { check_line, choose, current_quantity, number_cell, of_selection, shown,
 import { label_of } from "./map.js";
 
 // ---- Numbers
-// One number is a quantity, a layer and an index into the layer's array of it.
+// One number is a quantity, a layer and an index into the layer's array of it; here the one at the selected place.
 const of_probe = new Map(measured.map((quantity) => [quantity.probe, quantity]));
 const array_of = ({ quantity, layer }, field) => decode(part_of(quantity, layer), field);
-const number_at = (number, field) => array_of(number, field)?.[number.index];
+export const number_at = (number, field) => array_of(number, field)?.[number.index];
 
-function selected_number() {
-  const quantity = current_quantity(), part = quantity && !quantity.parameter && part_of(quantity, state.layer);
+export function number_of(quantity) {
+  const part = quantity && !quantity.parameter && part_of(quantity, state.layer);
   if (!part) return null;
   const index = letters_of(quantity).reduce((sum, letter, axis) =>
     sum * part.shape[axis] + clamped(state[key_of(letter)], 0, part.shape[axis] - 1), 0);
   return { quantity, layer: state.layer, index };
 }
+const selected_number = () => number_of(current_quantity());
 
 // Its index along each axis, as [letter, index].
 function axes_of({ quantity, layer, index }) {
@@ -72,14 +73,20 @@ function complete(number, side) {
   return rows.length >= tokens.length || rows.includes(own) || (own === undefined && side === "to");
 }
 
+// Of what it is made of, those of one quantity, the largest product first; null where their links are not all here.
+export function made_of(number, quantity) {
+  const known = linked(number, "to").some(({ from }) => from === quantity.probe) && complete(number, "to");
+  return known ? terms_of(number, "to", "value").filter((each) => each.number.quantity === quantity) : null;
+}
+
 function explain_words(number, of) {
   const { name, probe } = number.quantity, at = axes_of(number).map(([letter, index]) =>
     `${letter === "h" ? "head" : letter}=${index}`);
   return `${data.command} --explain "${of}${name.includes(".") ? probe : name} layer=${number.layer} ${at.join(" ")}"`;
 }
 
-const by_command = (number, of, ...words) =>
-  note(...words, " The command line works it out: ", command_code(explain_words(number, of)));
+const by_command = (number, of, ...words) => note(...words,
+  data.command ? [" The command line works it out: ", command_code(explain_words(number, of))] : "");
 const go_button = (words, focus, act, attributes) => button(words, focus, act, { class: "go", ...attributes });
 
 // A query whose numbers have links: one can go there, where the number is of a query.
@@ -87,12 +94,12 @@ function row_link(number, i) {
   if (!letters_of(number.quantity).includes("i")) return String(i);
   return go_button(i, `row ${i}`, () => {
     choose({ i });
-    document.querySelector(".worked").focus({ preventScroll: true });
+    document.querySelector(".worked")?.focus({ preventScroll: true });
   });
 }
 
 // Why a side has no table, or null where it has one.
-function lacking_words(number, side, of) {
+export function lacking_words(number, side, of) {
   const kind = data.causes[cause_of_number(number)]?.kind;
   if (kind === "masked") return by_command(number, of, "The mask hides this pair: it is no part of the model.");
   if (linked(number, side).length) {
@@ -107,8 +114,8 @@ function lacking_words(number, side, of) {
 }
 
 // Links are kept where their sum is autograd's number; elsewhere nothing is claimed.
-const is_left_out = ({ quantity, layer }) =>
-  data.left_out.some(([of_layer, from]) => of_layer === layer && from === quantity.probe);
+export const is_left_out = ({ quantity, layer }) =>
+  data.left_out?.some(([of_layer, from]) => of_layer === layer && from === quantity.probe);
 const left_out_words = "Left out: what hands it its gradient does not add up to autograd\u2019s number. That is " +
   "rounding, and gone with --dtype f64, or an op whose backward is not its derivative.";
 
@@ -257,4 +264,4 @@ export function draw_worked() {
       make("div", { class: "sides" }, [value_side, gradient_side].map((side) => make("div", {}, side(number)))));
   });
 }
-const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201crun\u201d.";
+export const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201crun\u201d.";

@@ -2,7 +2,8 @@
 import { button, counted, format, make } from "./elements.js";
 import { theme } from "./colours.js";
 import { curve_of } from "./curve.js";
-import { ask_about, begin, learners, look_at_all, unedited, when_of } from "./learners.js";
+import { look_into } from "./inside.js";
+import { begin, learners, look_at_all, unedited, when_of } from "./learners.js";
 import { map_of_pairs, paint, title_of } from "./maps.js";
 import { save_maps, save_svg } from "./saving.js";
 import { shown_quantities } from "./sheets.js";
@@ -30,25 +31,6 @@ async function take_scheme(index, input) {
 }
 
 // ---- What is done with one model
-async function look_into(index) {
-  await pause();
-  say("Drawing the inspector.");
-  try {
-    const [{ html }] = await ask_about(learners[index], [{ ask: "inspect" }]);
-    show_inside(html, `The inspector: model ${index + 1}, ${learners[index].options.scheme}`);
-    say("");
-  } catch (problem) { say(problem.message); }
-}
-
-function show_inside(html, title) {
-  const close = button("close", null, () => dialog.close());
-  const dialog = make("dialog", { class: "inside", "aria-label": title, onclose: () => dialog.remove() },
-    make("header", {}, make("b", {}, title), close),
-    make("iframe", { title, srcdoc: html, sandbox: "allow-scripts allow-downloads" }));
-  document.body.append(dialog);
-  dialog.showModal();
-}
-
 const name_of = (index) => `${learners[index].options.scheme} ${when_of(learners[index])}`;
 const save_column = ({ index, maps }) =>
   maps.length && save_maps(maps, `${name_of(index)}, layer ${state.layer}, head ${state.head}`);
@@ -65,7 +47,8 @@ function build(index) {
   column.save_curve = button("Save curve", `svg ${index}`, () => save_svg(column.curve.firstChild,
     `curve ${name_of(index)}`), { title: "the curve as an SVG file" });
   const acts = make("p", { class: "acts" },
-    button("Look into it", `look ${index}`, () => look_into(index), { title: "the whole inspector of this model" }),
+    button("Look into it", `look ${index}`, () => look_into(learners[index]),
+      { title: "the whole inspector of this model" }),
     button("Save maps", `png ${index}`, () => save_column(column), { title: "the maps as a PNG file" }),
     column.save_curve);
   column.element = make("section", { class: `column c${index}`, "aria-label": `model ${index + 1}` },
