@@ -36,7 +36,7 @@ struct LookedAt {
 using Found = std::tuple<std::string, double, double, std::vector<std::pair<std::string, double>>>;
 std::vector<std::optional<Found>> predictions_of(const LookedAt& at) {
   std::vector<std::optional<Found>> all;
-  for (const auto& each : at.subject.predictions()) {
+  for (const auto& each : at.inspection->predictions()) {
     std::optional<Found>& found = all.emplace_back();
     if (!each) continue;
     found = {each->wanted.text, each->wanted.probability, each->loss, {}};
