@@ -69,7 +69,7 @@ function show_facts({ facts, errors, answers, scheme, problem }, learner) {
   const { sets, percent } = learner.errors ?? { sets: ["in distribution", "sparse", "dense"], percent: [] };
   const wrong = (k) => percent[k] === undefined ? "\u2013" : percent[k].toFixed(1);
   errors.hidden = !sets.length;
-  errors.replaceChildren(make("p", {}, `wrong answers, %${learner.errors ? `, at ${learner.errors.when}` : ""}`),
+  errors.replaceChildren(make("p", {}, `wrong answers, %${learner.errors ? `, ${learner.errors.when}` : ""}`),
     make("dl", {}, sets.map((name, k) => make("div", {}, make("dt", {}, name), make("dd", {}, wrong(k))))));
   answers.textContent = answers_of(learner);
 }
@@ -81,7 +81,7 @@ function answers_of({ look: seen, edits }) {
   const right = asked.filter(({ wanted, likeliest }) => likeliest[0]?.[0] === wanted[0]).length;
   const edited = edits.length && seen.loss_without_edits !== undefined
     ? `, ${format(seen.loss_without_edits)} without the edits` : "";
-  return `This sequence, at ${seen.page.label}: ${right} of ${asked.length} answers right, ` +
+  return `This sequence, ${seen.page.label}: ${right} of ${asked.length} answers right, ` +
     `loss ${format(seen.loss)}${edited}.`;
 }
 
