@@ -92,7 +92,7 @@ const chooser = make("select", { "data-focus": "quantity",
 const reasons = [make("pre", { tabindex: 0, "aria-label": "why this value" }),
   make("pre", { tabindex: 0, "aria-label": "why this gradient" })];
 const causes = make("div", { class: "causes" }), causes_title = make("h3", {});
-export const spoken = make("p", { class: "spoken", role: "status", "aria-live": "polite" });
+const spoken = make("p", { class: "spoken", role: "status", "aria-live": "polite" });
 export const selection = make("section", { class: "selection", "aria-label": "the selected pair" }, heading, strip,
   numbers, make("label", {}, "quantity ", chooser), spoken);
 export const reasons_panel = make("section", { class: "reasons", "aria-label": "why" },
