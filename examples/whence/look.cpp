@@ -57,7 +57,9 @@ void declare_output(CommandLine& line, Options& options) {
       .text("out", &options.page.out,
           {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
       .flag("playground", &options.playground,
-          {"the page of `whence playground` with this run in it: the engine computes whatever is edited"})
+          {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
+           "whatever "
+           "is edited"})
       .text("at", &options.page.at,
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
            "';' between them"})
@@ -117,6 +119,7 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
 }
 
 void write_playground(const look::PageRequest& page) {
+  std::cerr << look::require_memory(look::subject_of(page.subject)) << '\n';
   const std::string file = file_to_write(page, "playground.html").string();
   write_file(file, playground::page_with("", &page.subject));
   std::cout << "written: " << one_line(file) << '\n';

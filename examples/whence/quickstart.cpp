@@ -230,7 +230,7 @@ std::string look_page_of(const SchemeRun& run) {
     options.step = step, options.untrained = step == 0;
     look::Subject then = look::subject_of(options);
     then.label += what;
-    besides.beside.push_back(look::checkpoint_json_of(look::Inspection(then, false), besides.numbers));
+    besides.beside.push_back(look::json_of_pass(look::Inspection(then, false), besides.numbers));
   };
   const std::int64_t broke = break_of(curve_of(run));
   add(0, ", before training");

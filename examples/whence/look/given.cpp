@@ -4,6 +4,9 @@
 #include <cmath>
 #include <map>
 
+#include "autograd/backward.h"
+#include "autograd/inspect/probe.h"
+#include "autograd/ops.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -45,6 +48,20 @@ Given read_given(const std::string& file, DType dtype) {
       throw FileError(file, ": ", name, " is ", tensor.shape(), " with its batch; ", fits, " required, to go with q");
   found.try_emplace("cotangent", Tensor::full(shape, 1, dtype));
   return {found["q"], found["k"], found["v"], found["cotangent"], found["x"]};
+}
+
+Tensor loss_of_given(const Transformer& model, const Given& given) {
+  Capture in_their_place;
+  const auto replace = [&](const char* name, const Tensor& value) {
+    in_their_place.edit(
+        to_text("blocks.0.attention.", name), [leaf = requires_grad(value.detach())](const Tensor&) { return leaf; });
+  };
+  replace("q", given.q), replace("k", given.k), replace("v", given.v);
+  const Shape& shape = given.q.shape();
+  const Shape merged{1, shape[2], shape[1] * shape[3]};
+  const Tensor x = given.x.defined() ? requires_grad(given.x.detach()) : Tensor::zeros(merged, given.q.dtype());
+  const Tensor output = model.attention(0)(x, Sequence::run(shape[2], model.options().causal));
+  return sum(output * reshape(permute(given.cotangent, {0, 2, 1, 3}), merged));
 }
 
 }  // namespace whence::look

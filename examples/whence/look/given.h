@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "nn/transformer.h"
 #include "tensor/tensor.h"
 
 namespace whence::look {
@@ -16,5 +17,9 @@ struct Given {
 // A file of safetensors with q, k and v, each [h t d] or [1 h t d], and if wanted cotangent, as they are, and x, [t
 // h*d] or [1 t h*d]. InputError when a tensor is missing, is not known, does not fit, or is not made of finite numbers.
 [[nodiscard]] Given read_given(const std::string& file, DType dtype);
+
+// The sum of output times cotangent, a scalar, of the model's first layer; what is given becomes leaves of the graph.
+// REQUIRES: the output's projection changes nothing
+[[nodiscard]] Tensor loss_of_given(const Transformer& model, const Given& given);
 
 }  // namespace whence::look

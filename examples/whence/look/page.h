@@ -19,8 +19,7 @@ struct Besides {
   std::vector<EditOutcome> edits = {};
   std::vector<Json> beside = {};
   PageNumbers numbers = {};  // of those in `beside`
-  bool links =
-      true;  // derivatives between neighbours, which take most of the time: 18 s for 128 tokens of CoPE in a browser
+  bool links = true;         // derivatives between neighbours, which take most of the time
 };
 // Of numbers that browsers still open quickly. InputError where a page would have more, with the length that fits.
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;

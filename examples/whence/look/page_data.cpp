@@ -215,15 +215,6 @@ template <class Looked> Json json_of_subject(const Looked& looked) {
       {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
 }
 
-// What is there of every pass, whatever its weights.
-Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
-  return json_of_subject(inspection)
-      .add("causes", causes_json(inspection))
-      .add("quantities", quantities_of(inspection, numbers))
-      .add("parameters", parameters_of(inspection, numbers))
-      .add("shares", shares_json(inspection));
-}
-
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {
   std::vector<const Quantity*> all;
   std::vector<Json> layers;
@@ -285,6 +276,14 @@ Json PageNumbers::place_of(std::span<const std::uint8_t> array) {
 
 std::string PageNumbers::text() const { return report::base64(report::deflated(block_)); }
 
+Json json_of_pass(const Inspection& inspection, PageNumbers& numbers) {
+  return json_of_subject(inspection)
+      .add("causes", causes_json(inspection))
+      .add("quantities", quantities_of(inspection, numbers))
+      .add("parameters", parameters_of(inspection, numbers))
+      .add("shares", shares_json(inspection));
+}
+
 Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits, bool links) {
   Json::List changed;
   for (const EditOutcome& each : edits)
@@ -301,10 +300,6 @@ Json json_of(const Inspection& inspection, PageNumbers& numbers, const std::vect
     data.add("link_rows", found.rows).add("left_out", left_out);
   }
   return data;
-}
-
-Json checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers) {
-  return json_of_pass(inspection, numbers);
 }
 
 Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers) {

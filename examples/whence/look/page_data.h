@@ -36,8 +36,8 @@ class PageNumbers {
 [[nodiscard]] Json palettes_json();  // 256 colours each, "440154..."
 [[nodiscard]] Json json_of(
     const Inspection& inspection, PageNumbers& numbers, const std::vector<EditOutcome>& edits = {}, bool links = true);
-// Of another checkpoint of the same run: without links, paths, graph and edits.
-[[nodiscard]] Json checkpoint_json_of(const Inspection& inspection, PageNumbers& numbers);
+// What is there of every pass, whatever its weights: without links, paths, graph and edits.
+[[nodiscard]] Json json_of_pass(const Inspection& inspection, PageNumbers& numbers);
 // Of a long text: pools, windows and strips.
 [[nodiscard]] Json json_of(const Overview& overview, const Rows& rows, PageNumbers& numbers);
 

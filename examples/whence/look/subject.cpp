@@ -8,10 +8,7 @@
 #include <numeric>
 #include <ranges>
 
-#include "autograd/backward.h"
-#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
@@ -258,21 +255,6 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
       {"numbers of a head", std::to_string(shape[3])}, {"loss", "the sum of attention's output times its cotangent"},
       {"parameters", "of the scheme alone, drawn at random"}, {"numbers", to_string(options.dtype)}};
   return subject;
-}
-
-// Attention's operands are leaves of their own. Its output passes a projection that changes nothing (of_given).
-Tensor loss_of_given(const Transformer& model, const Given& given) {
-  Capture in_their_place;
-  const auto replace = [&](const char* name, const Tensor& value) {
-    in_their_place.edit(
-        to_text("blocks.0.attention.", name), [leaf = requires_grad(value.detach())](const Tensor&) { return leaf; });
-  };
-  replace("q", given.q), replace("k", given.k), replace("v", given.v);
-  const Shape& shape = given.q.shape();
-  const Shape merged{1, shape[2], shape[1] * shape[3]};
-  const Tensor x = given.x.defined() ? requires_grad(given.x.detach()) : Tensor::zeros(merged, given.q.dtype());
-  const Tensor output = model.attention(0)(x, Sequence::run(shape[2], model.options().causal));
-  return sum(output * reshape(permute(given.cotangent, {0, 2, 1, 3}), merged));
 }
 
 // Wide enough a model to show something: as training begins, tables are zero and patterns flat.

@@ -80,7 +80,7 @@ void write_inspection(const Inspection& inspection, const PageRequest& request) 
     SubjectOptions then = request.subject;
     then.step = step, then.untrained = step == 0;
     const Subject checkpoint = subject_of(then);
-    besides.beside.push_back(checkpoint_json_of(Inspection(checkpoint, false), besides.numbers));
+    besides.beside.push_back(json_of_pass(Inspection(checkpoint, false), besides.numbers));
   }
   const std::string html = page_of(inspection, besides);
   if (request.numbers) {

@@ -4,7 +4,6 @@
 #include <new>
 #include <optional>
 
-#include "autograd/recording.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
@@ -51,41 +50,37 @@ TransformerOptions model_of(const tasks::Task& task, const Sizes& sizes) {
   return model;
 }
 
-// InputError where a page would not hold as many.
-std::int64_t parameters_of(const Transformer& model) {
-  constexpr std::int64_t most = 4'000'000;
-  std::int64_t count = 0;
-  for (const Module::Parameter& parameter : model.parameters()) count += parameter.tensor.numel();
-  if (count > most)
+void require_small(const Transformer& model) {
+  constexpr index_t most = 4'000'000;
+  if (const index_t count = model.parameter_count(); count > most)
     throw InputError(model.scheme(), " makes a model of ", count, " parameters; ", most, " at most required");
-  return count;
 }
 
+// What a question leaves out is as `look` has it.
 look::SubjectOptions opened_by(const Json& question) {
+  const auto text = [&](const char* name) { return question.has(name) ? question.text(name) : std::string(); };
+  const auto truth = [&](const char* name) { return question.has(name) && question.truth(name); };
+  const auto whole = [&](const char* name) {
+    return question.has(name) ? question.whole(name, 0, std::numeric_limits<std::int32_t>::max()) : 0;
+  };
   return {.run = question.text("run"),
-      .text = question.text("text"),
-      .prompt = question.text("prompt"),
-      .given = question.text("given"),
-      .sample = question.whole("sample"),
-      .length = question.whole("length"),
-      .step = question.whole("step"),
-      .seed = static_cast<std::uint64_t>(question.whole("seed")),
-      .bidirectional = question.truth("bidirectional"),
-      .dtype = question.truth("doubles") ? DType::f64 : DType::f32,
-      .accept_damaged = question.truth("accept_damaged")};
+      .text = text("text"),
+      .prompt = text("prompt"),
+      .given = text("given"),
+      .sample = whole("sample"),
+      .length = whole("length"),
+      .step = whole("step"),
+      .seed = static_cast<std::uint64_t>(whole("seed")),
+      .bidirectional = truth("bidirectional"),
+      .dtype = truth("doubles") ? DType::f64 : DType::f32,
+      .accept_damaged = truth("accept_damaged")};
 }
 
 Json errors_of(const Transformer& model, const tasks::Task& task, std::uint64_t seed, std::int64_t sequences) {
-  const NoGrad no_grad;
-  constexpr std::int64_t batch = 16;
   Json::List sets, percent;
-  for (std::size_t set = 0; set < task.test_sets().size(); ++set) {
-    tasks::Errors errors;
-    for (std::int64_t first = 0; first < sequences; first += batch) {
-      const tasks::Batch part = task.test_batch(set, seed, first, std::min(batch, sequences - first));
-      errors.add(part, task.answers(model(part.input_tensor())));
-    }
-    sets.emplace_back(task.test_sets()[set].name), percent.emplace_back(errors.token_percent());
+  for (const SetScore& score : TaskStudy(task, {.test_sequences = sequences}).set_scores(model, seed, true)) {
+    sets.emplace_back(score.set.name);
+    percent.push_back(score.refused.empty() ? Json(score.model.token_percent()) : Json());
   }
   return {{"sets", sets}, {"percent", percent}};
 }
@@ -114,12 +109,13 @@ class Learner {
     if (!plain_ || sample != sample_) {
       auto subject = std::make_unique<look::Subject>(subject_at(sample));
       auto plain = std::make_shared<look::Inspection>(*subject);
+      look::require_small_page(*plain, 0);
       plain_ = looked_at_ = std::move(plain), subject_ = std::move(subject), sample_ = sample;
     }
     std::shared_ptr<look::Inspection> shown = edits.empty() ? plain_ : look::inspection_with(*plain_, edits);
     look::PageNumbers numbers;
-    Json answer{{"loss", shown->loss()}, {"loss_without_edits", plain_->loss()},
-        {"page", look::checkpoint_json_of(*shown, numbers)}};
+    Json answer{
+        {"loss", shown->loss()}, {"loss_without_edits", plain_->loss()}, {"page", look::json_of_pass(*shown, numbers)}};
     looked_at_ = std::move(shown), numbers_ = std::move(numbers);
     return answer;
   }
@@ -193,7 +189,7 @@ class Begun final : public Learner {
             token_loss(*model_, seed_)) {}
 
   Json begun() const override {
-    return {{"scheme", model_->scheme()}, {"parameters", parameters_of(*model_)}, {"steps", sizes_.steps},
+    return {{"scheme", model_->scheme()}, {"parameters", model_->parameter_count()}, {"steps", sizes_.steps},
         {"tokens_per_step", sizes_.batch * task_->training_batch(seed_, 1, 1).positions}};
   }
 
@@ -213,7 +209,7 @@ class Begun final : public Learner {
  private:
   static std::shared_ptr<Transformer> initialised(const TransformerOptions& options, std::uint64_t seed) {
     auto model = std::make_shared<Transformer>(options);
-    (void)parameters_of(*model);
+    require_small(*model);
     model->initialise(seed);
     return model;
   }
@@ -239,6 +235,7 @@ class Begun final : public Learner {
 class Opened final : public Learner {
  public:
   explicit Opened(look::SubjectOptions options) : options_(std::move(options)), first_(look::subject_of(options_)) {
+    require_small(*first_.model);
     if (!look::is_folder(options_.run)) return;
     if (const RunRecord record = read_run_record(options_.run + "/run.json"); record.subject != "lm")
       recorded_ = recorded_task(record);
@@ -246,8 +243,9 @@ class Opened final : public Learner {
 
   Json begun() const override {
     const TransformerOptions& model = first_.model->options();
-    return {{"scheme", first_.model->scheme()}, {"parameters", parameters_of(*first_.model)}, {"label", first_.label},
-        {"title", first_.title}, {"asks", first_.asks}, {"layers", model.layers}, {"heads", model.heads}};
+    return {{"scheme", first_.model->scheme()}, {"parameters", first_.model->parameter_count()},
+        {"label", first_.label}, {"title", first_.title}, {"asks", first_.asks}, {"layers", model.layers},
+        {"heads", model.heads}};
   }
 
   Json train(std::int64_t) override {

@@ -284,9 +284,7 @@ def check_run(page, program, folder):
     for words in (["train", "flip_flop", "--scheme", "cope", *sizes, "--steps", "5", "--quiet", "--out", run], ["look", "--playground", run, "--out", path]):
         subprocess.run([program, *words], check=True, capture_output=True)
     place, edit = "gates layer=1 head=0 i=9 j=4", "gates layer=1 head=0 i=9 j=4 = 0"
-    question = {"run": str(run), "text": "", "prompt": "", "given": "", "sample": 0, "length": 0, "step": 0, "seed": 0, "bidirectional": False,
-                "doubles": False, "accept_damaged": False}
-    ours = answers([program, "playground", "--answer"], [{"ask": "open", "model": 0, **question}, {"ask": "look", "model": 0}, {"ask": "value", "model": 0, "what": place},
+    ours = answers([program, "playground", "--answer"], [{"ask": "open", "model": 0, "run": str(run)}, {"ask": "look", "model": 0}, {"ask": "value", "model": 0, "what": place},
                                                         {"ask": "errors", "model": 0, "sequences": 64}, {"ask": "look", "model": 0, "edits": [edit]}])
     page.show(path, "layer=1&i=9&j=4&quantity=gates")
     page.until("document.querySelector('.column .errors dd').textContent !== '\u2013'")

@@ -134,6 +134,8 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   (void)asked(session, playground::question_that_opens({.run = "dape(kerple)"}).line());
   CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
   CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").empty());
+  CHECK_FALSE(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 700})").has("error"));
+  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").text("error"), "a page of 700 tokens"));
   CHECK(has(asked(session, playground::question_that_opens({.run = "none/here"}).line()).text("error"), "no folder"));
 }
 

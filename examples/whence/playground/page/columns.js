@@ -67,7 +67,7 @@ function show_facts({ facts, errors, answers, scheme, problem }, learner) {
   const rate = speed ? `, ${short(speed)} tokens/s` : "";
   facts.textContent = `${label ?? `${when_of(learner)} of ${steps}`}${rate}, ${short(parameters)} weights`;
   const { sets, percent } = learner.errors ?? { sets: ["in distribution", "sparse", "dense"], percent: [] };
-  const wrong = (k) => percent[k] === undefined ? "\u2013" : percent[k].toFixed(1);
+  const wrong = (k) => percent[k] == null ? "\u2013" : percent[k].toFixed(1);
   errors.hidden = !sets.length;
   errors.replaceChildren(make("p", {}, `wrong answers, %${learner.errors ? `, ${learner.errors.when}` : ""}`),
     make("dl", {}, sets.map((name, k) => make("div", {}, make("dt", {}, name), make("dd", {}, wrong(k))))));
