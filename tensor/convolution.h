@@ -2,9 +2,12 @@
 // and for shapes that no tile fits.  (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
 //   y[b,o,i,j] = bias[o] + sum_c sum_t w(o,c,t) x[b,c,i,j+t-left]
 //   dw(o,c,t)  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]
-// All ways add the terms of one y in the same order, and y depends on its own row alone. So a strip of
-// rows has the bits of the whole.
+// All ways on the CPU add the terms of one y in the same order, and y depends on its own row alone. So a strip of rows has
+// the bits of the whole.
 #pragma once
+
+#include <algorithm>
+#include <cstddef>
 
 #include "tensor/convert.h"
 #include "tensor/shape.h"
@@ -21,20 +24,31 @@ struct Convolution {
   WHENCE_HD index_t output_blocks() const { return (outputs + outputs_at_once - 1) / outputs_at_once; }
   // The kernel as PackKernel lays it out.
   index_t packed_size() const { return output_blocks() * terms() * outputs_at_once; }
+  // Where w(o, c, t) is in [o, c, t]; `adjoint` reads that as the kernel of the adjoint convolution: channels and outputs
+  // exchanged, taps turned round.
+  WHENCE_HD index_t in_kernel(index_t o, index_t c, index_t t, bool adjoint) const {
+    return adjoint ? (c * outputs + o) * taps + (taps - 1 - t) : (o * channels + c) * taps + t;
+  }
+
+  // A GPU lays out what each tap reads, [c t, i, j'], unless that is x; of so many sequences at once, within 64 MiB.
+  bool spreads() const { return taps > 1 || left != 0 || keys != keys_out; }
+  index_t sequences_at_once(std::size_t bytes_of_number) const {
+    const index_t each = terms() * rows * keys_out * static_cast<index_t>(bytes_of_number);
+    return std::clamp<index_t>((index_t{64} << 20) / std::max<index_t>(each, 1), 1, std::max<index_t>(batch, 1));
+  }
 };
 
-// The kernel as [output blocks, c, t, 4] in compute type, with zeros behind the last output. `adjoint` reads [o, c, t]
-// as the kernel of the adjoint convolution: channels and outputs exchanged, taps turned round.
+// The kernel as [output blocks, c, t, 4] in compute type, with zeros behind the last output.
 template <class T> struct PackKernel {
+  Convolution at;  // that will be run
   const T* weight;
   compute_t<T>* packed;
-  index_t outputs, channels, taps;  // of the convolution that will be run
   bool adjoint;
   WHENCE_HD void operator()(index_t i) const {
-    const index_t term = i / outputs_at_once % (channels * taps), c = term / taps, t = term % taps;
-    const index_t o = i / (outputs_at_once * channels * taps) * outputs_at_once + i % outputs_at_once;
-    const index_t from = adjoint ? (c * outputs + o) * taps + (taps - 1 - t) : (o * channels + c) * taps + t;
-    packed[i] = o < outputs ? compute_t<T>(weight[from]) : compute_t<T>(0);
+    const index_t term = i / outputs_at_once % at.terms(),
+                  o = i / (outputs_at_once * at.terms()) * outputs_at_once + i % outputs_at_once;
+    packed[i] = o < at.outputs ? compute_t<T>(weight[at.in_kernel(o, term / at.taps, term % at.taps, adjoint)])
+                               : compute_t<T>(0);
   }
 };
 

@@ -18,8 +18,7 @@ class JoinedKernels : public Kernels {
   // What the backward of a layer asks for: two matrices each, out contiguous.
   // out [m n] = a [m k] b [k n], sums [m] = the sums of a's rows: the gradients of a weight and of its bias
   virtual void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums);
-  // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined). A
-  // device that does it in one rounds a b to 16 bit only behind the product with gelu'.
+  // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined)
   virtual void matmul_gelu_backward(
       const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
 

@@ -25,8 +25,8 @@ virtual void reduce(Reduction f, const Tensor& x, const Tensor& out) WHENCE_KERN
 // Along the last axis of a contiguous x: index of the first maximum, i64.
 virtual void argmax(const Tensor& x, const Tensor& out) WHENCE_KERNEL;
 
-// out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous, or
-// on a GPU a matrix whose rows begin further apart than they are long.
+// out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous, or as
+// product_rows() makes it (tensor/product_layout.h).
 virtual void matmul(
     const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) WHENCE_KERNEL;
 
@@ -45,7 +45,7 @@ virtual void norm(const Tensor& x, const Tensor& added, const Tensor& weight, co
 virtual void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
     const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) WHENCE_KERNEL;
 
-// Of each row x of logits [... v] (contiguous; on a GPU rows may begin apart, and dx lies as they do) and its target in
+// Of each row x of logits [... v] (contiguous, or as product_rows() makes them; dx lies as they do) and its target in
 // [0, v), i64:
 //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows
 //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows; dy has one element, in the compute

@@ -8,6 +8,7 @@
 #include "tensor/device.h"
 #include "tensor/error.h"
 #include "tensor/ref.h"
+#include "tensor/shape.h"
 
 namespace whence {
 
@@ -34,6 +35,11 @@ class Storage final : public RefCounted {
     last_write_ = site;
   }
 
+  // Numbers of each row that are in use, where rows begin further apart and zeros lie between them (product_layout.h);
+  // 0: no such rows.
+  index_t row_width() const { return row_width_; }
+  void set_row_width(index_t numbers) { row_width_ = numbers; }
+
   // Tests put sentinels around storages that this thread makes on the CPU while guards are on, and then ask whether a
   // kernel wrote past its output.
   static void set_guards(bool on);
@@ -48,6 +54,7 @@ class Storage final : public RefCounted {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t version_ = 0;
+  index_t row_width_ = 0;
   Site last_write_;
   Device device_;
   bool guarded_ = false;

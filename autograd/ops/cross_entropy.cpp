@@ -10,6 +10,7 @@
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
 #include "autograd/recompute.h"
+#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -57,7 +58,9 @@ struct CrossEntropy {
       return {gradients_of(all, std::array{x}, dy)[0], Tensor()};
     }
     const bool in_place = detail::releasing && x.owns_storage_alone();
-    const Tensor dx = in_place ? x : as_it_lies(x);
+    const Tensor dx = in_place                    ? x
+                      : has_zeros_between_rows(x) ? product_rows(x, x.size(0), x.size(1))
+                                                  : Tensor::like(x);
     kernels(x.device())
         .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
     if (in_place) dx.storage().written(Site::current());
@@ -82,15 +85,10 @@ struct CrossEntropy {
 
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::no_target}; }
 
-  // [rows, v]. A GPU reads rows that begin further apart than they are long, as `linear` leaves them, where they lie.
+  // [rows, v], as `linear` leaves them, or contiguous
   static Tensor rows_of(const Tensor& logits) {
     const Tensor rows = raw::reshape(logits, as_rows(logits.shape()));
-    const bool apart = rows.device().is_gpu() && rows.strides()[1] == 1 && rows.strides()[0] >= rows.size(1);
-    return apart ? rows : raw::contiguous(rows);
-  }
-  // A new tensor whose rows lie as x's do.
-  static Tensor as_it_lies(const Tensor& x) {
-    return Tensor::like(x, {x.size(0), x.strides()[0]}).view(x.shape(), x.strides());
+    return has_zeros_between_rows(rows) ? rows : raw::contiguous(rows);
   }
 
   static void check(const Tensor& logits, const Tensor& target) {

@@ -3,19 +3,11 @@
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/joined_kernels.h"
+#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
-
-// [rows, width], not yet written. A GPU could read no two numbers at once of 16-bit rows that begin at odd addresses, as
-// those of GPT-2's 50257 logits would: such rows begin a multiple of 256 bytes apart, and the result of `linear` is a
-// view, not contiguous. Narrow ones would be mostly gap.
-Tensor empty_rows(index_t rows, index_t width, const Tensor& x) {
-  const bool apart = x.device().is_gpu() && size_of(x.dtype()) == 2 && width % 8 != 0 && width >= 128;
-  const index_t begin = apart ? (width + 127) / 128 * 128 : width;
-  return Tensor::like(x, {rows, begin}).view({rows, width}, {begin, 1});
-}
 
 struct Linear {
   static constexpr const char* name = "linear";
@@ -30,7 +22,7 @@ struct Linear {
     Shape shape = x.shape();
     shape[-1] = weight.size(0);
     // The bias is added by the product's own kernel while a tile is still in cache.
-    const Tensor rows = raw::reshape(x, as_rows(x.shape())), y = empty_rows(rows.size(0), weight.size(0), x);
+    const Tensor rows = raw::reshape(x, as_rows(x.shape())), y = product_rows(x, rows.size(0), weight.size(0));
     kernels(x.device()).matmul(rows, raw::transpose(weight), bias.defined() ? &bias : nullptr, 1, y);
     return raw::reshape(y, shape);
   }

@@ -5,16 +5,11 @@
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/merged_axes.h"
+#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
-
-// Whether a GPU's library reads x as it lies: matrices evenly apart, of rows or columns of neighbours.
-bool lies_evenly(const Tensor& x) {
-  return even_step(x.shape().leading(-2), x.strides().leading(-2)) && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
-}
 
 struct MatMul {
   static constexpr const char* name = "matmul";
@@ -22,7 +17,7 @@ struct MatMul {
   struct Saved {
     SavedTensor a, b;  // each only when the other one needs it
     Shape a_shape, b_shape;
-    bool b_is_turned = false;  // on a GPU: b is a transposed view
+    bool b_is_turned = false;
   };
 
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
@@ -30,16 +25,15 @@ struct MatMul {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    saved.b_is_turned = b.device().is_gpu() && b.rank() > 1 && b.strides()[-2] == 1 && b.strides()[-1] > 1;
+    saved.b_is_turned = lies_turned(b);
     return raw::matmul(a, b, scale);
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& given, Needs<2> needs) const {
     // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as is
     Grads<2> grads;
-    // On a GPU each of the two products would copy what does not lie evenly (heads inside tokens).
-    const bool twice = given.device().is_gpu() && needs[0] && needs[1] && !lies_evenly(given);
-    const Tensor dy = twice ? contiguous(given) : given;
+    // Copied once for both products (heads inside tokens).
+    const Tensor dy = needs[0] && needs[1] && is_copied_by_products(given) ? contiguous(given) : given;
     // Where b is a transposed view, db is made as what it is a view of lies: transposing back copies nothing.
     const auto gradient_of_b = [&](const Tensor& a, const Tensor& of_y) {
       return saved.b_is_turned ? transpose(matmul(transpose(of_y), a, scale)) : matmul(transpose(a), of_y, scale);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "cuda/emulator/arena.h"
@@ -35,49 +36,40 @@ template <class T> T* device_numbers(const void* address) {
   return reinterpret_cast<T*>(gpu::emulator::Arena::instance().bytes_at(address));
 }
 
-template <class T> void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
+template <class T, class Out> void multiply_now(const BlasProduct& p, const BlasEpilogue& e) {
   using C = compute_t<T>;
   const C alpha = static_cast<C>(p.alpha), beta = static_cast<C>(p.beta);
   std::vector<C> product(static_cast<std::size_t>(p.m * p.n));
   blas::require_buffers(1);
-  const T *const bias = device_numbers<T>(e.bias), *const gelu_at = device_numbers<T>(e.gelu_at);
-  T* const before = device_numbers<T>(e.before_gelu);
-  std::vector<C> column_sums(static_cast<std::size_t>(p.n), C(0)), row_sums(static_cast<std::size_t>(p.m), C(0));
+  const T* const bias = device_numbers<T>(e.bias);
+  T *const before = device_numbers<T>(e.before_gelu), *const row_sums = device_numbers<T>(e.row_sums);
   for (index_t batch = 0; batch < p.batch; ++batch) {
     const std::vector<C> a = gathered<T>(p.a, batch, p.m, p.k);
     const std::vector<C> b = gathered<T>(p.b, batch, p.k, p.n);
     blas::multiply<C>(p.m, p.n, p.k, C(1), {a.data(), p.k}, {b.data(), p.n}, C(0), product.data(), p.n);
-    T* const first = device_numbers<T>(p.out) + batch * p.m * p.n;
+    Out* const first = device_numbers<Out>(p.out) + batch * p.m * p.n;
     for (index_t i = 0; i < p.m * p.n; ++i) {
-      T& out = first[i / p.n * p.out_leading() + i % p.n];
+      Out& out = first[i / p.n * p.out_leading() + i % p.n];
       C sum = alpha * product[static_cast<std::size_t>(i)];
       if (p.beta != 0) sum += beta * static_cast<C>(out);
       if (bias) sum += static_cast<C>(bias[i % p.n]);
       if (before) before[i] = static_cast<T>(sum);
-      if (gelu_at) sum *= functions::Gelu::derivative(static_cast<C>(gelu_at[i]), {});
-      out = static_cast<T>(e.gelu ? functions::Gelu::value(sum, {}) : sum);
-      column_sums[static_cast<std::size_t>(i % p.n)] += sum;  // before it is rounded
+      out = static_cast<Out>(e.gelu ? functions::Gelu::value(sum, {}) : sum);
     }
-    for (index_t i = 0; i < p.m * p.k; ++i)
-      row_sums[static_cast<std::size_t>(i / p.k)] += a[static_cast<std::size_t>(i)];
+    for (index_t i = 0; row_sums && i < p.m; ++i)
+      row_sums[i] = static_cast<T>(std::accumulate(a.begin() + i * p.k, a.begin() + (i + 1) * p.k, C(0)));
   }
-  const auto stored = [](const std::vector<C>& sums, void* to) {
-    for (std::size_t i = 0; to && i < sums.size(); ++i) device_numbers<T>(to)[i] = static_cast<T>(sums[i]);
-  };
-  stored(column_sums, e.column_sums);
-  stored(row_sums, e.row_sums);
 }
 
-void count_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size) {
+void note_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size) {
   const auto numbers = [&](index_t count) { return static_cast<std::uint64_t>(count * p.batch) * size; };
   gpu::emulator::Counters counted;
   counted.launches = 1;
   counted.arithmetic = static_cast<std::uint64_t>(2 * p.m * p.n * p.k * p.batch);
-  counted.special = e.gelu || e.gelu_at ? static_cast<std::uint64_t>(p.m * p.n) : 0;
-  counted.global_read =
-      numbers(p.m * p.k + p.k * p.n + (p.beta != 0 || e.gelu_at ? p.m * p.n : 0) + (e.bias ? p.n : 0));
+  counted.special = e.gelu ? static_cast<std::uint64_t>(p.m * p.n) : 0;
+  counted.global_read = numbers(p.m * p.k + p.k * p.n + (p.beta != 0 ? p.m * p.n : 0) + (e.bias ? p.n : 0));
   counted.global_written =
-      numbers(p.m * p.n * (e.before_gelu ? 2 : 1) + (e.column_sums ? p.n : 0) + (e.row_sums ? p.m : 0));
+      numbers(p.m * p.n * (e.before_gelu ? 2 : 1) + (e.row_sums ? p.m : 0)) * size_of(p.out_dtype()) / size;
   gpu::emulator::count(to_text("matmul ", to_string(p.dtype)).c_str(), counted);
 }
 
@@ -103,19 +95,19 @@ void require_product(const BlasProduct& p, const BlasEpilogue& e) {
     fail("matmul", "[", p.m, ' ', p.k, "] [", p.k, ' ', p.n, "] given; extents up to ", most, " are required");
   require_matrix("a", p.a, p.m, p.k, p.batch, size);
   require_matrix("b", p.b, p.k, p.n, p.batch, size);
-  require_matrix("out", {p.out, false, p.out_leading(), p.m * p.n}, p.m, p.n, p.batch, size);
+  require_matrix("out", {p.out, false, p.out_leading(), p.m * p.n}, p.m, p.n, p.batch,
+      static_cast<index_t>(size_of(p.out_dtype())));
   // One product, of which the epilogue says one thing.
   const auto plain = [&](const char* name, const void* numbers, index_t rows, index_t columns) {
     if (numbers) require_matrix(name, {numbers, false, columns, 0}, rows, columns, 1, size);
   };
   plain("bias", e.bias, 1, p.n);
   plain("before_gelu", e.before_gelu, p.m, p.n);
-  plain("gelu_at", e.gelu_at, p.m, p.n);
-  plain("column_sums", e.column_sums, 1, p.n);
   plain("row_sums", e.row_sums, 1, p.m);
-  const bool forward = e.bias || e.gelu || e.before_gelu, through_gelu = e.gelu_at || e.column_sums;
-  if (forward + through_gelu + (e.row_sums != nullptr) > 1 || (e.column_sums && !e.gelu_at))
-    fail("matmul", "an epilogue of several kinds given; a bias and gelu, gelu_at and its sums, or row_sums required");
+  if ((e.bias || e.gelu || e.before_gelu) && e.row_sums)
+    fail("matmul", "an epilogue of several kinds given; a bias and gelu, or row_sums required");
+  if (e.gelu && size != 2)
+    fail("matmul", "GELU beside a product of ", p.dtype, " given; f16 or bf16 required; the library approximates it");
   if (p.batch > 1 && p.out_leading() != p.n)
     fail("matmul", "a batch of ", p.batch, " given, rows ", p.out_leading(), " apart; ", p.n, " required");
 }
@@ -144,12 +136,13 @@ void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
       wrong_dtype("matmul", p.dtype, "f16, bf16, f32 or f64");
     } else {
       gpu::emulator::submit("matmul", {&arguments, sizeof arguments}, [p, e] {
-        if (!gpu::emulator::settings().dry) multiply_now<T>(p, e);
-        count_product(p, e, sizeof(T));
+        if (!gpu::emulator::settings().dry) p.wide ? multiply_now<T, compute_t<T>>(p, e) : multiply_now<T, T>(p, e);
+        note_product(p, e, sizeof(T));
       });
     }
   });
   gpu::launched({"a product", 0, 0, 0});
+  count_product(p);
 }
 
 }  // namespace
@@ -160,7 +153,7 @@ void multiply(const BlasProduct& product) { submit_product(product, {}); }
 bool refused(const BlasProduct& p, const BlasEpilogue& e) {
   std::uint64_t hash = gpu::emulator::settings().refusals;
   if (hash == 0) return false;
-  const index_t kind = e.row_sums ? 3 : e.gelu_at ? 2 : e.gelu;
+  const index_t kind = e.row_sums ? 2 : e.gelu;
   for (const index_t part : {static_cast<index_t>(p.dtype), p.m, p.n, p.k, kind})
     hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9E3779B97F4A7C15u;
   return hash >> 63 != 0;

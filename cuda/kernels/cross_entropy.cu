@@ -1,7 +1,8 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward
 // e^{x_v - log sum} - [v = target].
 // One pass over the vocabulary in each direction: the largest logit and the sum of powers are found together.
-// Rows may begin further apart than they are long: 50257 logits of 16 bit are read in packs where they begin 50304 apart.
+// Rows may begin further apart than they are long (tensor/product_layout.h): 50257 logits are read in packs where they
+// begin 50304 apart.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/power.h"
 #include "cuda/vocabulary/rows.h"
@@ -15,12 +16,6 @@ template <class C, int N, class From> WHENCE_HD Numbers<C, N> load_up_to(From fr
   Numbers<C, N> numbers;
   for (int k = 0; k < N; ++k) numbers.of[k] = k < left ? load<C>(from, i + k) : Number<C>(lowest<C>());
   return numbers;
-}
-template <class T, class C, int N>
-WHENCE_HD void store_up_to(Global<T> to, index_t i, index_t left, const Numbers<C, N>& numbers) {
-  if (left >= N) return store_numbers(to, i, numbers);
-  for (int k = 0; k < N; ++k)
-    if (k < left) store(to, i + k, numbers.of[k]);
 }
 
 // Per logit: 1 number read, 3 operations, 1 power: memory; with 16-bit numbers arithmetic comes close.
@@ -54,7 +49,8 @@ template <class T, class P> struct CrossEntropy {
   }
 };
 
-// Per logit: 1 number read, 1 written, 3 operations, 1 power: memory.
+// Per logit: 1 number read, 1 written, 3 operations, 1 power: memory. Between the rows of dx zeros are written: products
+// read them.
 template <class T, class P> struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   static constexpr int threads = P::threads;
@@ -74,7 +70,7 @@ template <class T, class P> struct CrossEntropyBackward {
     const index_t right = target[row];
     const bool counts = right != ignored;
     const Number<C> shift = load<C>(norm, row), gradient = load<C>(dy, 0) * Number<C>(share), zero = Number<C>(C(0));
-    team.each_pack(width, [&](int, index_t j) {
+    team.each_pack(apart, [&](int, index_t j) {
       auto pack = load_up_to<C, P::pack>(logits, row * apart + j, width - j);
       for (int k = 0; k < P::pack; ++k) {
         // e^{x - norm} is the softmax, recomputed; the target's own entry is p - 1, formed before the rounding to T
@@ -82,7 +78,7 @@ template <class T, class P> struct CrossEntropyBackward {
         const Number<C> slope = j + k == right ? Number<C>(power - Number<C>(C(1))) : power;
         pack.of[k] = counts ? Number<C>(slope * gradient) : zero;
       }
-      store_up_to(dx, row * apart + j, width - j, pack);
+      store_numbers(dx, row * apart + j, pack);
     });
   }
 };

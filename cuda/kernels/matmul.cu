@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "cuda/kernels/gelu_backward.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
 #include "tensor/device/launch.h"
+#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 #include "tensor/strided_index.h"
 
@@ -30,7 +32,7 @@ std::optional<index_t> step_of_batch(const Tensor& x) {
 }
 Tensor evenly_apart(const Tensor& x) { return step_of_batch(x) ? x : raw::copy(x); }
 
-// From row to row of out, which are further apart than they are long where `linear` lays them out for wide loads.
+// From row to row of out, which are further apart than they are long where product_rows() made it.
 index_t leading_of(const Tensor& out) { return std::max(out.strides()[-2], out.size(-1)); }
 
 void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, double beta, const Tensor& out) {
@@ -70,6 +72,7 @@ void multiply_duals(const Tensor& a, const Tensor& b, double alpha, bool adds, c
 // nothing was done.
 bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
   if (out.rank() != 2 || out.numel() == 0 || a.size(-1) == 0 || out.dtype() == DType::dual) return false;
+  if (aligned_extents(a, b, out)) return false;
   const Tensor left = readable(a), right = readable(b);
   const BlasProduct product{out.dtype(), left.size(0), right.size(1), left.size(1), *blas_matrix(left),
       *blas_matrix(right), out.bytes(), alpha, 0, 1, leading_of(out)};
@@ -80,6 +83,17 @@ bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEp
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;
+  if (const auto extents = aligned_extents(a, b, out)) {
+    const AlignedProduct aligned = aligned_product(*extents, a, b, bias, out);
+    matmul(aligned.a, aligned.b, bias ? &aligned.bias : nullptr, alpha, aligned.out);
+    if (&aligned.out.storage() != &out.storage())
+      copy(raw::slice(raw::slice(aligned.out, -2, 0, out.size(-2)), -1, 0, out.size(-1)), out);
+    return;
+  }
+  if (has_zeros_between_rows(out)) {
+    const index_t width = out.size(1), apart = aligned_extent(width, out.dtype());
+    fill(out.view({out.size(0), apart - width}, out.strides(), width), 0);
+  }
   const bool empty_sum = a.size(-1) == 0;
   if (bias && bias->is_contiguous() && multiply_fused(a, b, alpha, {.bias = bias->bytes()}, out)) return;
   if (bias)
@@ -94,7 +108,8 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
 void CudaKernels::matmul_gelu(
     const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
   const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
-  if ((!bias || bias->is_contiguous()) && multiply_fused(a, b, 1, epilogue, out)) return;
+  const bool fits = size_of(out.dtype()) == 2 && (!bias || bias->is_contiguous());
+  if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
   JoinedKernels::matmul_gelu(a, b, bias, before, out);
 }
 
@@ -105,9 +120,10 @@ void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor
 
 void CudaKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
-  const BlasEpilogue epilogue{.gelu_at = before.bytes(), .column_sums = sums.defined() ? sums.bytes() : nullptr};
-  if (multiply_fused(a, b, 1, epilogue, out)) return;
-  JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
+  if (!sums.defined() || out.numel() == 0 || out.dtype() == DType::dual)
+    return JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
+  matmul(a, b, nullptr, 1, out);
+  gpu::gelu_backward(before, out, sums);
 }
 
 }  // namespace whence

@@ -3,6 +3,7 @@
 // all their gradients.
 #include <algorithm>
 
+#include "cuda/kernels/chunks_of_rows.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/math.h"
@@ -84,10 +85,6 @@ template <class T, class P> struct NormRows {
     });
   }
 };
-
-// Each block goes over a chunk of rows. Their number follows from the shape alone, so that the bits of the sums over rows
-// are the same on every device; few enough chunks that joining them is little work, enough rows to be worth it.
-inline index_t chunk_of(index_t rows) { return std::max<index_t>(16, blocks_for(rows, 512)); }
 
 template <class T> struct NormGradients {
   using C = compute_t<T>;
@@ -219,36 +216,6 @@ template <class T, class P> struct NormBackward {
   }
 };
 
-// The chunks of up to two arrays of sums joined: [chunks, width] to [width] each, by blocks of 32 columns. Every warp
-// reads 32 neighbours of a chunk, so that memory comes in whole lines; then the warps' sums are added in order.
-// Per sum of a chunk: 1 number read, 1 operation, by few blocks: the latency of a launch.
-template <class T> struct NormJoin {
-  static constexpr const char* name = "norm_backward, chunks";
-  static constexpr int threads = 1024, warps = threads / Thread::warp_size;
-  using C = compute_t<T>;
-  static constexpr std::size_t shared_bytes = shared_bytes_for<C>(threads);
-  Global<const C> sums[2];
-  Global<T> out[2];
-  index_t chunks, width;
-
-  static constexpr index_t tiles(index_t width) { return blocks_for(width, Thread::warp_size); }
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t tile = t.block() % tiles(width);
-    const bool second = t.block() >= tiles(width);
-    const index_t column = tile * Thread::warp_size + t.lane();
-    const Global<const C> from = second ? sums[1] : sums[0];
-    Number<C> sum = Number<C>(C(0));
-    if (column < width)
-      for (index_t chunk = t.warp(); chunk < chunks; chunk += warps) sum += load<C>(from, chunk * width + column);
-    const Shared<C> of_warps = t.template shared<C>(threads);
-    store(of_warps, t.index(), sum);
-    t.sync();
-    if (t.warp() != 0 || column >= width) return;
-    for (int other = 1; other < warps; ++other) sum += load<C>(of_warps, other * Thread::warp_size + t.lane());
-    store(second ? out[1] : out[0], column, sum);
-  }
-};
-
 template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
 // Of x and dy what is stored, and of each column two sums: less than of one row, that all stays below 128 registers.
@@ -317,12 +284,10 @@ void CudaKernels::norm_backward(const Tensor& x, const Tensor& weight, const Ten
       using Body = NormBackward<T, P>;
       launch_kernel(Body{tensors}, {chunks, Body::shared_bytes(width)});
     });
-    if (!dweight.defined() && !dbias.defined()) return;
-    using Join = NormJoin<T>;
-    const Join join{{global<const C>(dweight.defined() ? dw : db), global<const C>(db)},
-        {global<T>(dweight.defined() ? dweight : dbias), global<T>(dbias)}, chunks, width};
-    const index_t outputs = dweight.defined() && dbias.defined() ? 2 : 1;
-    launch_kernel(join, {outputs * Join::tiles(width), Join::shared_bytes});
+    if (dweight.defined())
+      join_chunks<T>(dw, dweight, db, dbias);
+    else if (dbias.defined())
+      join_chunks<T>(db, dbias);
   });
 }
 

@@ -62,10 +62,11 @@ void multiply(const BlasProduct& p) {
   const void* const beta_at = is_double ? static_cast<const void*>(&p.beta) : &beta;
   const cublasStatus_t status = cublasGemmStridedBatchedEx_64(handle(), p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N,
       p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N, p.n, p.m, p.k, alpha_at, p.b.first, type, p.b.leading, p.b.step,
-      p.a.first, type, p.a.leading, p.a.step, beta_at, p.out, type, p.out_leading(), p.m * p.n, p.batch,
-      is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+      p.a.first, type, p.a.leading, p.a.step, beta_at, p.out, cuda_type(p.out_dtype()), p.out_leading(), p.m * p.n,
+      p.batch, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
   require_blas(status, "cublasGemmStridedBatchedEx");
   gpu::launched({"a product of cuBLAS", 0, 0, 0});
+  count_product(p);
 }
 
 }  // namespace whence

@@ -28,6 +28,8 @@ struct BlasProduct {
   double alpha, beta;
   index_t batch;
   index_t leading = 0;  // from row to row of out; 0: n, and more only where batch is 1
+  bool wide = false;    // out holds the sums as they are, in f32, where a and b are of 16 bit
+  DType out_dtype() const { return wide ? compute_dtype(dtype) : dtype; }
   index_t out_leading() const { return leading ? leading : n; }
 };
 void multiply(const BlasProduct& product);
@@ -37,33 +39,33 @@ void multiply(const BlasProduct& product);
 // Sums stay in the compute type until each stored number is rounded once, so gelu is taken of the
 // sum before rounding to 16 bit.
 struct BlasEpilogue {
-  const void* bias = nullptr;   // [n]; null: h = alpha a b
-  bool gelu = false;            // the tanh form
+  const void* bias = nullptr;  // [n]; null: h = alpha a b
+  // The tanh form, in 16 bit alone: the library's is an approximation, by up to 4e-4 of its value. The gradient of GELU
+  // is not asked of it at all: that is a second pass, slower than a kernel of ours (gelu_backward.h).
+  bool gelu = false;
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
-  // Backward, instead of the above:
-  //   out = h gelu'(gelu_at);  column_sums = the sums of out's columns;  row_sums = the sums of a's rows
-  const void* gelu_at = nullptr;  // [m, n] row-major without gaps
-  void* column_sums = nullptr;    // [n], with gelu_at; null: not made
-  void* row_sums = nullptr;       // [m], of a, without any of the others; null: not made
+  void* row_sums = nullptr;     // [m], the sums of a's rows, for backward: without the others; null: not made
 };
 
 // Whether cuBLASLt may be given the epilogue: what it advises goes by the alignment of the matrices alone, and a kernel
-// that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of before_gelu and of
-// gelu_at, of `n` numbers, must be multiples of 8.
+// that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of before_gelu, of `n`
+// numbers, must be multiples of 8.
 [[nodiscard]] inline bool fits_epilogue(const BlasEpilogue& epilogue, index_t n) {
-  const bool has_matrix = epilogue.before_gelu || epilogue.gelu_at;
-  for (const void* const memory : {epilogue.bias, static_cast<const void*>(epilogue.before_gelu), epilogue.gelu_at,
-           static_cast<const void*>(epilogue.column_sums), static_cast<const void*>(epilogue.row_sums)}) {
+  for (const void* const memory :
+      {epilogue.bias, static_cast<const void*>(epilogue.before_gelu), static_cast<const void*>(epilogue.row_sums)}) {
     if (reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) return false;
   }
-  return !has_matrix || n % 8 == 0;
+  return !epilogue.before_gelu || n % 8 == 0;
 }
 
 // Does the product as above in one kernel. False, with nothing written, when the library has no such kernel for this
-// shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0.
+// shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0, gelu in 16 bit alone.
 [[nodiscard]] bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue);
 
 // ---- What blas.cpp and blas_fused.cpp share.
+
+// For DeviceTraffic, once for each product that the library was given. runtime/backend.cpp.
+void count_product(const BlasProduct& product);
 
 // Memory that cuBLAS and cuBLASLt both compute in: everything is on one stream, so they never do at the same time. It
 // is ours because a graph stores its address. Its size decides the choice of kernel, and so the bits.

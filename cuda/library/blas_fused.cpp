@@ -1,5 +1,5 @@
-// Products with a bias, with a bias and GELU, or with what their backward asks for, in one kernel of cuBLASLt. Its plan
-// is made once per shape.
+// Products with a bias, with a bias and GELU, or with the gradient of a bias, in one kernel of cuBLASLt. Its plan is made
+// once per shape.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace whence {
 namespace {
 
 // Everything that the choice of a kernel depends on.
-using PlanKey = std::array<index_t, 18>;
+using PlanKey = std::array<index_t, 16>;
 
 // Alignment in bytes, as far as kernels care: 16 is what their widest loads want.
 index_t alignment_of(const void* memory) {
@@ -27,9 +27,8 @@ index_t alignment_of(const void* memory) {
 
 PlanKey key_of(const BlasProduct& p, const BlasEpilogue& e) {
   return {static_cast<index_t>(p.dtype), p.m, p.n, p.k, p.a.turned, p.b.turned, p.a.leading, p.b.leading,
-      p.out_leading(), e.bias != nullptr, e.gelu, e.before_gelu != nullptr, e.gelu_at != nullptr,
-      e.column_sums != nullptr, e.row_sums != nullptr, alignment_of(p.a.first), alignment_of(p.b.first),
-      alignment_of(p.out)};
+      p.out_leading(), e.bias != nullptr, e.gelu, e.before_gelu != nullptr, e.row_sums != nullptr,
+      alignment_of(p.a.first), alignment_of(p.b.first), alignment_of(p.out)};
 }
 
 cublasLtHandle_t handle() {
@@ -49,7 +48,6 @@ cublasLtEpilogue_t epilogue_of(const BlasEpilogue& e) {
   // cublasLt.h: BGRADB sums over k and has a number for each column of D. To cuBLASLt our a is B, and a row of out is a
   // column of D.
   if (e.row_sums) return CUBLASLT_EPILOGUE_BGRADB;
-  if (e.gelu_at) return e.column_sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
   if (!e.gelu) return e.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
   if (!e.before_gelu) return e.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   return e.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
@@ -71,7 +69,7 @@ class Plan {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(e));
-    if (e.before_gelu || e.gelu_at) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
+    if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
     // Column-major: out' [n m] = b' [n k] a' [k m]. A matrix that is read turned lies in memory the other way round.
     left_ = layout(type, p.b.turned ? p.k : p.n, p.b.turned ? p.n : p.k, p.b.leading);
     right_ = layout(type, p.a.turned ? p.m : p.k, p.a.turned ? p.k : p.m, p.a.leading);
@@ -88,7 +86,8 @@ class Plan {
     require_blas(cublasLtMatmul(handle(), operation_, &alpha, p.b.first, left_, p.a.first, right_, &beta, p.out, out_,
                      p.out, out_, &chosen_.algo, blas_workspace(), blas_workspace_bytes, gpu::stream()),
         "cublasLtMatmul");
-    gpu::launched({e.gelu || e.gelu_at ? "a product of cuBLASLt with GELU" : "a product of cuBLASLt", 0, 0, 0});
+    gpu::launched({e.gelu ? "a product of cuBLASLt with GELU" : "a product of cuBLASLt", 0, 0, 0});
+    count_product(p);
   }
 
  private:
@@ -107,10 +106,9 @@ class Plan {
 
   void point_to(const BlasEpilogue& e) {
     // One pointer for what is read or written of a bias, of the output's dtype, and one for the matrix beside the output.
-    const void* const vector = e.bias ? e.bias : e.row_sums ? e.row_sums : e.column_sums;
-    const void* const matrix = e.gelu_at ? e.gelu_at : e.before_gelu;
+    const void* const vector = e.bias ? e.bias : e.row_sums;
     if (vector) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
-    if (matrix) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, matrix);
+    if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, e.before_gelu);
   }
 
   // Partial sums stay in the compute type and are added in a fixed order, or there are none.

@@ -2,18 +2,28 @@
 // the same over the driver and over the emulator; or an Error that says why there is no usable GPU.
 #include "cuda/runtime/backend.h"
 
-#include <atomic>
+#include <algorithm>
+#include <array>
+#include <mutex>
 
 #include "cuda/kernels/kernels.h"
+#include "cuda/library/blas.h"
 #include "cuda/runtime/runtime.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
+#include "tensor/product_layout.h"
 
 namespace whence {
 namespace {
 
-std::atomic<std::uint64_t> bytes_to_device = 0;
-std::uint64_t recorded_bytes = 0;  // that each replay of the graph that is being recorded copies
+// What was asked since the program began, and what the graph that is being recorded holds, which each replay asks for.
+std::mutex traffic_mutex;
+DeviceTraffic asked, recorded;
+
+template <class Add> void count(const Add& add) {
+  const std::scoped_lock lock(traffic_mutex);
+  add(gpu::capturing() ? recorded : asked);
+}
 
 class GpuBlocks final : public BlockSource {
  public:
@@ -30,10 +40,7 @@ class GpuBlocks final : public BlockSource {
   void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { gpu::copy_to_cpu(from, to, bytes); }
   void copy_from_cpu(const void* from, void* to, std::size_t bytes) override {
     gpu::copy_from_cpu(from, to, bytes);
-    if (gpu::capturing())
-      recorded_bytes += bytes;
-    else
-      bytes_to_device += bytes;
+    count([&](DeviceTraffic& traffic) { traffic.bytes_to_device += bytes; });
   }
 };
 
@@ -46,8 +53,8 @@ Allocator& gpu_memory() {
 // Destroyed, it hands its memory to everyone.
 class RecordedGraph final : public RecordedWork {
  public:
-  RecordedGraph(gpu::Graph* graph, std::uint64_t bytes, Allocator::Pool pool)
-      : graph_(graph), bytes_(bytes), pool_(pool) {}
+  RecordedGraph(gpu::Graph* graph, const DeviceTraffic& traffic, Allocator::Pool pool)
+      : graph_(graph), traffic_(traffic), pool_(pool) {}
   RecordedGraph(const RecordedGraph&) = delete;
   RecordedGraph& operator=(const RecordedGraph&) = delete;
   ~RecordedGraph() override {
@@ -57,12 +64,15 @@ class RecordedGraph final : public RecordedWork {
   void replay() override {
     if (gpu::capturing()) fail("replay", "asked for while other work is being recorded; replay afterwards");
     gpu::launch_graph(*graph_);
-    bytes_to_device += bytes_;
+    count([this](DeviceTraffic& traffic) {
+      traffic.bytes_to_device += traffic_.bytes_to_device;
+      traffic.products += traffic_.products, traffic.unaligned += traffic_.unaligned;
+    });
   }
 
  private:
   gpu::Graph* graph_;
-  std::uint64_t bytes_;
+  DeviceTraffic traffic_;
   Allocator::Pool pool_;
 };
 
@@ -70,13 +80,18 @@ class CudaRuntime final : public DeviceRuntime {
  public:
   void synchronise() override { gpu::synchronise(); }
   bool recording() const override { return gpu::capturing(); }
-  DeviceTraffic traffic() const override { return {gpu::launches(), bytes_to_device}; }
+  DeviceTraffic traffic() const override {
+    const std::scoped_lock lock(traffic_mutex);
+    DeviceTraffic all = asked;
+    all.launches = gpu::launches();
+    return all;
+  }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
     if (!gpu::capturing())
       // The graph's memory is its own: what an unrecorded step left would lie idle beside it.
       gpu_memory().release_cached();
     gpu::begin_capture();
-    recorded_bytes = 0;
+    recorded = {};
     const Allocator::Pool pool = gpu_memory().open_pool();
     try {
       work();
@@ -87,7 +102,7 @@ class CudaRuntime final : public DeviceRuntime {
     }
     gpu_memory().close_pool();
     try {
-      return std::make_unique<RecordedGraph>(gpu::end_capture(), recorded_bytes, pool);
+      return std::make_unique<RecordedGraph>(gpu::end_capture(), recorded, pool);
     } catch (...) {
       gpu_memory().release_pool(pool);
       throw;
@@ -96,6 +111,16 @@ class CudaRuntime final : public DeviceRuntime {
 };
 
 }  // namespace
+
+void count_product(const BlasProduct& p) {
+  const ProductCount one{1, static_cast<std::uint64_t>(p.batch * p.m * p.n * p.k)};
+  const bool aligned = std::ranges::all_of(
+      std::array{p.m, p.n, p.k}, [&](index_t extent) { return extent % product_pack(p.dtype) == 0; });
+  count([&](DeviceTraffic& traffic) {
+    traffic.products += one;
+    if (!aligned) traffic.unaligned += one;
+  });
+}
 
 // No object here is ever destroyed: tensors in static storage are freed after any destructor.
 Backend cuda_backend() {

@@ -172,8 +172,8 @@ void CpuKernels::convolve_keys(
   visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const Tensor packed = Tensor::empty({at.packed_size()}, dtype_of<C>);
-    launch("convolve_keys", x.device(), packed.numel(),
-        PackKernel<T>{weight.data<T>(), packed.data<C>(), at.outputs, at.channels, at.taps, adjoint}, 16);
+    launch("convolve_keys", x.device(), packed.numel(), PackKernel<T>{at, weight.data<T>(), packed.data<C>(), adjoint},
+        16);
     const T* added = bias.defined() ? bias.data<T>() : nullptr;
     convolve_tiles<T>(Units(at), x.data<T>(), packed.data<C>(), added, y.data<T>());
   });

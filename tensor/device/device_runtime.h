@@ -17,10 +17,24 @@ class RecordedWork {
   virtual void replay() = 0;  // returns before it has ended
 };
 
-// What the host has asked of a device since the program began.
+// Matrix products, and the multiplications in them.
+struct ProductCount {
+  std::uint64_t products = 0, multiplications = 0;
+  ProductCount& operator+=(const ProductCount& more) {
+    products += more.products, multiplications += more.multiplications;
+    return *this;
+  }
+  friend ProductCount operator-(const ProductCount& a, const ProductCount& b) {
+    return {a.products - b.products, a.multiplications - b.multiplications};
+  }
+};
+
+// What the host has asked of a device since the program began. A graph's products count whenever it is replayed.
 struct DeviceTraffic {
   std::uint64_t launches = 0;         // of kernels, of products, and of graphs: one each
   std::uint64_t bytes_to_device = 0;  // copied there from the CPU
+  ProductCount products = {};
+  ProductCount unaligned = {};  // those with an extent that is no whole number of packs (tensor/product_layout.h)
 };
 
 class DeviceRuntime {

@@ -11,6 +11,7 @@
 #include "tensor/device/planned.h"
 #include "tensor/error.h"
 #include "tensor/joined_kernels.h"
+#include "tensor/product_layout.h"
 #include "tensor/random.h"
 
 namespace whence {
@@ -53,6 +54,8 @@ class PlannedKernels final : public NoKernels {
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double, const Tensor& out) override {
     count_products(out.numel(), a.size(-1));
     if (bias) count(out);
+    if (const auto extents = of_cpu_ ? std::nullopt : aligned_extents(a, b, out))
+      (void)aligned_product(*extents, a, b, bias, out);  // what a GPU copies
     if (!of_cpu_ || size_of(out.dtype()) != 2) return;
     const auto wide = [&out](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, out.device()); };
     const Tensor product = wide(out), left = wide(a), right = wide(b);
@@ -88,12 +91,20 @@ class PlannedKernels final : public NoKernels {
       const Convolution& at, const Tensor&, const Tensor&, bool, const Tensor& bias, const Tensor& y) override {
     count_products(y.numel(), at.terms());
     if (bias.defined()) count(y);
+    if (!of_cpu_) (void)spread(at, y);
   }
   void convolve_keys_weight(const Convolution& at, const Tensor&, const Tensor& dy, const Tensor&) override {
     count_products(dy.numel(), at.terms());
+    if (!of_cpu_) (void)spread(at, dy);
   }
 
  private:
+  // What a GPU lays out for the taps.
+  static Tensor spread(const Convolution& at, const Tensor& x) {
+    const index_t sequences = at.spreads() ? at.sequences_at_once(size_of(x.dtype())) : 0;
+    return Tensor::like(x, {sequences, at.terms(), at.rows, at.keys_out});
+  }
+
   bool of_cpu_;
 };
 

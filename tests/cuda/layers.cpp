@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "nn/decoding.h"
 #include "nn/fused.h"
+#include "tensor/product_layout.h"
 #include "tests/support/device.h"
 #include "tests/support/schemes.h"
 
@@ -51,10 +52,14 @@ Tensor scaled(const Shape& shape, DType dtype, std::uint64_t seed) {  // so that
   return raw::unary(functions::Affine{}, x, {1 / std::sqrt(static_cast<double>(shape[-1])), 0});
 }
 
-// 256 bytes for 128 numbers: where every row of 16-bit numbers begins.
+// Whole packs of 16 bytes lead from row to row, and zeros lie behind each.
 bool begins_apart(const Tensor& x) {
-  return !x.is_contiguous() && x.strides()[-1] == 1 && x.strides()[-2] % 128 == 0 &&
-         reinterpret_cast<std::uintptr_t>(x.bytes()) % 256 == 0;
+  const Tensor rows = raw::reshape(x, {-1, x.size(-1)});
+  const index_t apart = rows.strides()[0], behind = apart - rows.size(1);
+  if (behind == 0 || apart % product_pack(x.dtype()) != 0 || !has_zeros_between_rows(rows)) return false;
+  for (const double number : rows.view({rows.size(0), behind}, {apart, 1}, rows.size(1)).to_vector())
+    if (number != 0) return false;
+  return true;
 }
 
 }  // namespace
@@ -138,15 +143,15 @@ TEST_CASE("cuda layers: the gradient of a transposed operand lies as what it is 
   }
 }
 
-TEST_CASE("cuda layers: 16-bit logits of a vocabulary that no pack divides begin 256 bytes apart, row by row") {
+TEST_CASE("cuda layers: logits of a vocabulary that no pack divides begin whole packs apart, zeros between") {
   if (!has_cuda()) return;
-  for (const DType dtype : {DType::f16, DType::bf16}) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const bool with_bias : {true, false}) {
       const Tensor x = scaled({2, 3, 24}, dtype, 1), weight = scaled({133, 24}, dtype, 2),
                    bias = with_bias ? scaled({133}, dtype, 3) : Tensor();
       const Tensor logits = linear(on_gpu(x), on_gpu(weight), on_gpu(bias)), expected = linear(x, weight, bias);
       CHECK(begins_apart(logits));
-      CHECK(logits.strides()[-2] == 256);
+      CHECK(logits.strides()[-2] == 136);
       CHECK(expected.is_contiguous());
       expect_close(logits.to_vector(), expected.to_vector(), dtype, 24);
       // Whoever reads them has the numbers of a copy without gaps.
@@ -172,7 +177,9 @@ TEST_CASE("cuda layers: 16-bit logits of a vocabulary that no pack divides begin
   CHECK(begins_apart(lies(DType::bf16, 129)));
   CHECK(lies(DType::bf16, 127).is_contiguous());
   CHECK(lies(DType::bf16, 136).is_contiguous());
-  CHECK(lies(DType::f32, 133).is_contiguous());
+  CHECK(begins_apart(lies(DType::f32, 133)));
+  CHECK(lies(DType::f64, 133).is_contiguous());
+  CHECK(lies(DType::bf16, 1027).strides()[0] == 1152);  // whole tiles
 }
 
 TEST_CASE("cuda layers: cross-entropy of logits that begin apart, in value and gradient") {

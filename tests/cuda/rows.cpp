@@ -11,7 +11,7 @@ static const Device device = Device::cuda(0);
 
 TEST_CASE("cuda rows: every kernel along axes has the CPU's numbers") { walk_on_gpu(row_cases()); }
 
-TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between them is neither read nor written") {
+TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between them is not read, and becomes 0") {
   if (!has_cuda()) return;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const index_t width : {1, 7, 8, 130, 1023, 1027, 5003}) {
@@ -41,7 +41,7 @@ TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between 
         kernels(device).cross_entropy_backward(x, on(target), -1, norm_there, on(dy), 0.125, x);  // in place
         expect_close(x.to_vector(), dx.to_vector(), dtype, 4);
         const std::vector<double> between = raw::slice(there, 1, width, apart).to_vector();
-        CHECK(std::all_of(between.begin(), between.end(), [](double v) { return std::isnan(v); }));
+        CHECK(std::all_of(between.begin(), between.end(), [](double v) { return v == 0; }));
       }
     }
   }

@@ -280,9 +280,14 @@ class StepBench {
     const DeviceTraffic after = traffic();
     Row more;
     more.add("peak_mib", static_cast<double>(allocator.statistics().peak) / 1048576);
-    if (placement_.device.is_gpu())
+    if (placement_.device.is_gpu()) {
+      const ProductCount all = after.products - before.products, unaligned = after.unaligned - before.unaligned;
+      const double share = static_cast<double>(unaligned.multiplications) / static_cast<double>(all.multiplications);
       more.add("launches", after.launches - before.launches, "launches")
-          .add("bytes_to_device", after.bytes_to_device - before.bytes_to_device, "bytes to it");
+          .add("bytes_to_device", after.bytes_to_device - before.bytes_to_device, "bytes to it")
+          .add("unaligned_products", unaligned.products, "unaligned products")
+          .add("unaligned_share", share, "of multiplications", fixed(100 * share, 2) + " %");
+    }
     keep(what, training.model(), "whence", times, more);
     if (options_.profile) profile(training, what);
     if (options_.probes) probes(training, what);

@@ -178,9 +178,11 @@ KernelCases convolutions(const Convolution& at) {
 void add_convolutions(KernelCases& table) {
   for (const Convolution& at : {Convolution{2, 3, 4, 7, 5, 7, 3, 1}, {1, 24, 2, 150, 33, 150, 3, 1},
            {2, 2, 2, 4, 2, 10, 2, 3}, {1, 2, 2, 6, 2, 3, 3, -1}, {1, 2, 3, 0, 2, 0, 3, 1}, {0, 2, 3, 4, 2, 4, 3, 1},
-           {1, 300, 1, 5, 300, 5, 1, 0}, {1, 2, 2100, 3, 2, 3, 1, 0}}) {
+           {1, 300, 1, 5, 300, 5, 1, 0}, {1, 2, 2100, 3, 2, 3, 1, 0}, {2, 24, 8, 16, 12, 16, 1, 0},
+           {2, 6, 8, 8, 5, 8, 3, 1}}) {  // the last two: maps in pieces on a GPU
     for (KernelCase row : convolutions(at)) {
-      if (at.channels > 100 || at.rows > 100) row.dtypes = {DType::f32};  // no tile fits; more tiles than blocks
+      if (at.channels > 100 || at.rows > 100)
+        row.dtypes = {DType::f32};  // no tile of the CPU fits; more tiles than threads share
       table.push_back(row);
     }
   }

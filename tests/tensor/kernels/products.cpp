@@ -187,6 +187,7 @@ KernelCases product_cases() {
     }
     table.push_back(matmul_row_sums({10, 24}, b));
   }
+  table.push_back(matmul_gelu_backward({64, 24}, {24, 512}, true).counted(0));
   return table;
 }
 

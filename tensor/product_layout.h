@@ -1,0 +1,49 @@
+// How matrices lie, and how large they are, where a GPU's library multiplies them. It has its fast kernels for extents
+// that are whole packs of 16 bytes: of 50257 logits it makes one in the time of four. So products get larger extents
+// there, and the numbers that are added are zeros: no tensor's shape shows them. On the CPU nothing here does anything.
+#pragma once
+
+#include <optional>
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+// The multiple that extents of fast products are: 8 in f16 and bf16, 4 in f32; 1 where any extent will do.
+constexpr index_t product_pack(DType dtype) {
+  return dtype == DType::f32 ? 4 : size_of(dtype) == 2 && is_floating(dtype) ? 8 : 1;
+}
+// The least such multiple that holds `extent`; from 1024 on the least multiple of 128, which fills whole tiles too.
+constexpr index_t aligned_extent(index_t extent, DType dtype) {
+  const index_t pack = product_pack(dtype), multiple = pack > 1 && extent > 1024 ? 128 : pack;
+  return extent % pack == 0 ? extent : (extent + multiple - 1) / multiple * multiple;
+}
+
+// A new matrix [rows, width] with x's dtype and device, numbers unspecified. On a GPU the rows of a wide one begin
+// aligned_extent(width) apart: then it is a view, not contiguous, and the kernel that writes it, a product or
+// cross-entropy's backward, writes zeros between its rows.
+[[nodiscard]] Tensor product_rows(const Tensor& x, index_t rows, index_t width);
+// True if x is such a view, or other rows of one.
+[[nodiscard]] bool has_zeros_between_rows(const Tensor& x);
+
+// True on a GPU for a transposed view: its gradient is made as what it is a view of lies, so that nothing is copied.
+[[nodiscard]] bool lies_turned(const Tensor& x);
+// True on a GPU for matrices that do not lie evenly apart: each product would copy them first.
+[[nodiscard]] bool is_copied_by_products(const Tensor& x);
+
+// The extents that out [... m n] = a [... m k] b [... k n] gets. Nothing where they are packs already, and where more
+// would not pay: in a small product, and in a narrow one.
+struct ProductExtents {
+  index_t m, n, k;
+};
+[[nodiscard]] std::optional<ProductExtents> aligned_extents(const Tensor& a, const Tensor& b, const Tensor& out);
+
+// The operands with such extents, and a bias [n]. Zeros that lie beside a matrix are taken as they are; any other matrix
+// is copied. The first rows and columns of this out are the result: in a new tensor unless out has room for them.
+struct AlignedProduct {
+  Tensor a, b, bias, out;
+};
+[[nodiscard]] AlignedProduct aligned_product(
+    const ProductExtents& extents, const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& out);
+
+}  // namespace whence

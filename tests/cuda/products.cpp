@@ -1,0 +1,130 @@
+// Products whose extents a GPU rounds up (tensor/product_layout.h): the CPU's numbers, and the same bits twice.
+#include "autograd/backward.h"
+#include "autograd/ops.h"
+#include "tensor/convolution.h"
+#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
+#include "tensor/product_layout.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+Tensor turned(const Tensor& x) { return raw::transpose(raw::copy(raw::transpose(x))); }
+
+ProductCount unaligned() { return runtime_of(Device::cuda(0)).traffic().unaligned; }
+
+struct Problem {
+  Shape a, b;
+};
+
+}  // namespace
+
+TEST_CASE("cuda products: extents are rounded up to whole packs where that pays") {
+  CHECK(aligned_extent(50257, DType::bf16) == 50304);
+  CHECK(aligned_extent(65, DType::f16) == 72);
+  CHECK(aligned_extent(65, DType::f32) == 68);
+  CHECK(aligned_extent(65, DType::f64) == 65);
+  CHECK(aligned_extent(50260, DType::f32) == 50260);
+  const auto extents = [](const Tensor& a, const Tensor& b) {
+    const auto made = aligned_extents(a, b, Tensor::like(a, {a.size(-2), b.size(-1)}));
+    return made ? Shape{made->m, made->n, made->k} : Shape{};
+  };
+  const auto matrix = [](index_t rows, index_t columns) { return Tensor::empty({rows, columns}, DType::bf16); };
+  CHECK(extents(matrix(4096, 768), matrix(768, 65)) == Shape{4096, 72, 768});
+  CHECK(extents(raw::transpose(matrix(4096, 65)), matrix(4096, 768)) == Shape{72, 768, 4096});
+  CHECK(extents(matrix(4095, 768), matrix(768, 64)) == Shape{});  // no numbers are neighbours along m
+  CHECK(extents(matrix(4096, 768), matrix(768, 5)) == Shape{});   // would be mostly zeros
+  CHECK(extents(matrix(64, 768), matrix(768, 65)) == Shape{});    // small
+}
+
+TEST_CASE("cuda products: with extents that are rounded up a product has the CPU's numbers") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    for (const auto& [shape_a, shape_b] : {Problem{{517, 301}, {301, 451}}, Problem{{3, 389, 70}, {70, 901}},
+             Problem{{2, 3, 301, 129}, {2, 3, 129, 301}}, Problem{{2, 1, 301, 129}, {1, 3, 129, 301}}}) {
+      for (const bool of_a : {false, true})
+        for (const bool of_b : {false, true}) {
+          CAPTURE(shape_a);
+          CAPTURE(of_a);
+          CAPTURE(of_b);
+          const auto laid = [](const Tensor& x, bool is_turned) { return is_turned ? turned(x) : x; };
+          const Tensor a = random_contiguous(shape_a, dtype, 1), b = random_contiguous(shape_b, dtype, 2),
+                       bias = random_contiguous({shape_b[-1]}, dtype, 3);
+          const std::vector<double> expected = raw::matmul(laid(a, of_a), laid(b, of_b), 0.5, &bias).to_vector();
+          const Tensor left = laid(on_gpu(a), of_a), right = laid(on_gpu(b), of_b), shift = on_gpu(bias);
+          const ProductCount before = unaligned();
+          const Tensor y = raw::matmul(left, right, 0.5, &shift);
+          if (of_a && of_b) CHECK((unaligned() - before).products == 0);
+          CHECK(y.is_contiguous());
+          expect_close(y.to_vector(), expected, dtype, shape_a[-1]);
+          CHECK(raw::matmul(left, right, 0.5, &shift).to_vector() == y.to_vector());
+        }
+    }
+  }
+}
+
+TEST_CASE("cuda products: logits of a vocabulary of 1025, and their gradients, are the CPU's") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    CAPTURE(std::string(to_string(dtype)));
+    const index_t rows = 520, width = 1025, dim = 128;  // each product is large enough
+    const auto scaled = [&](const Shape& shape, std::uint64_t seed) {
+      return raw::unary(functions::Affine{}, random_contiguous(shape, dtype, seed), {0.1, 0});
+    };
+    const Tensor x = scaled({rows, dim}, 1), weight = scaled({width, dim}, 2), bias = scaled({width}, 3);
+    const auto run = [&](Device device) {
+      const Tensor input = requires_grad(on_device(x, device)), w = requires_grad(on_device(weight, device)),
+                   b = requires_grad(on_device(bias, device));
+      const Tensor target = raw::to_device(Tensor::full({rows}, width - 1, DType::i64), device);
+      const Tensor loss = cross_entropy(linear(input, w, b), target);
+      std::vector<Tensor> results{loss};
+      for (const Tensor& each : grad(loss, {}, {input, w, b})) results.push_back(each);
+      return results;
+    };
+    const auto expected = run(Device::cpu());
+    const ProductCount before = unaligned();
+    const auto got = run(Device::cuda(0)), again = run(Device::cuda(0));
+    CHECK((unaligned() - before).products == 0);
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      CAPTURE(k);
+      CHECK(got[k].shape() == expected[k].shape());
+      expect_close(got[k].to_vector(), expected[k].to_vector(), dtype, width);
+      CHECK(got[k].to_vector() == again[k].to_vector());
+    }
+  }
+}
+
+TEST_CASE("cuda products: those of a graph count whenever it is replayed") {
+  if (!has_cuda()) return;
+  const Tensor a = on_gpu(random_contiguous({5, 7}, DType::f32, 1)),
+               b = on_gpu(random_contiguous({7, 8}, DType::f32, 2));
+  const auto traffic = [] { return runtime_of(Device::cuda(0)).traffic(); };
+  (void)raw::matmul(a, b);
+  Tensor y;
+  const DeviceTraffic before = traffic();
+  const auto recorded = runtime_of(Device::cuda(0)).record([&] { y = raw::matmul(a, b); });
+  CHECK((traffic().products - before.products).products == 0);
+  for (int replay = 0; replay < 3; ++replay) recorded->replay();
+  CHECK((traffic().products - before.products).products == 3);
+  CHECK((traffic().unaligned - before.unaligned).multiplications == 3 * 5 * 7 * 8);
+}
+
+TEST_CASE("cuda products: a convolution of more sequences than are laid out at once") {
+  if (!has_cuda()) return;
+  const Convolution at{3, 8, 256, 512, 8, 512, 3, 1};
+  REQUIRE(at.sequences_at_once(sizeof(double)) == 2);
+  const Tensor x = random_contiguous({3, 8, 256, 512}, DType::f64, 1), dy = random_contiguous(x.shape(), DType::f64, 2),
+               weight = random_contiguous({8, 8, 1, 3}, DType::f64, 3);
+  const auto on = [&](Device device) {
+    const Tensor y = Tensor::like(on_device(x, device)), dweight = Tensor::like(on_device(weight, device));
+    kernels(device).convolve_keys(at, on_device(x, device), on_device(weight, device), false, {}, y);
+    kernels(device).convolve_keys_weight(at, on_device(x, device), on_device(dy, device), dweight);
+    return std::pair{y.to_vector(), dweight.to_vector()};
+  };
+  const auto expected = on(Device::cpu()), got = on(Device::cuda(0));
+  expect_close(got.first, expected.first, DType::f64, at.terms());
+  expect_close(got.second, expected.second, DType::f64, 3 * 256 * 512);
+}
