@@ -90,7 +90,7 @@ Bench::Bench(std::string name, const Settings& settings, Device device, std::siz
       progress_("bench " + name_, static_cast<std::int64_t>(steps), !speaks(ranks)) {
   install_interrupt_handler();
   if (ranks) return;
-  const std::string beside = settings.with_peer() ? "PyTorch " + Peer(settings, false).version() : "";
+  const std::string beside = settings.with_peer() ? "PyTorch " + peer(false).version() : "";
   if (device.is_cpu()) {
     ceilings_ = measure_ceilings();
     if (!settings.json) std::cout << ceilings_.text() << '\n';
@@ -123,6 +123,14 @@ void Bench::begin(const std::string& what) {
   stop_if_asked();
   progress_.update(begun_++, 0, {});
   progress_.note(what);
+  for (const auto& peer : peers_)
+    if (peer) (void)peer->ask({{"do", "forget"}});
+}
+
+Peer& Bench::peer(bool tuned) {
+  std::unique_ptr<Peer>& found = peers_[tuned];
+  if (!found) found = std::make_unique<Peer>(settings_, tuned);
+  return *found;
 }
 
 Times Bench::repeated(const std::function<Repetition()>& once) const {

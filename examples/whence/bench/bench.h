@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,8 @@ class Communicator;
 }
 
 namespace whence::bench {
+
+class Peer;
 
 // What every bench can be told.
 struct Settings {
@@ -80,8 +83,10 @@ class Bench {
   const Ceilings& ceilings() const { return ceilings_; }
   Device device() const { return device_; }
 
-  // What is measured next, for people who wait. Throws Interrupted when asked to stop.
+  // What is measured next, for people who wait: the peers hold nothing meanwhile. Throws Interrupted when asked to stop.
   void begin(const std::string& what);
+  // The one process of its kind that this bench starts: it takes seconds to start.
+  [[nodiscard]] Peer& peer(bool tuned);
   // Of as many repetitions as the settings say, after one to warm up.
   [[nodiscard]] Times repeated(const std::function<Repetition()>& once) const;
   // Prints the line of JSON, where that is asked for, or keeps the row for the table under this title.
@@ -101,6 +106,7 @@ class Bench {
   std::int64_t begun_ = 0;
   std::vector<std::pair<std::string, std::vector<Cells>>> tables_;  // by title
   std::vector<std::string> notes_;
+  std::unique_ptr<Peer> peers_[2];  // as installed, tuned
 };
 
 // Throws Interrupted when asked to stop.

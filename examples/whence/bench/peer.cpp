@@ -198,7 +198,7 @@ std::map<std::string, double> prepare(Peer& peer, const PeerWay& way, const Comp
 
 Compared compare(Bench& bench, const PeerWay& way, const Comparison& what) {
   bench.begin(what.name + ", " + way.text());
-  Peer peer(bench.settings(), way.tuned);
+  Peer& peer = bench.peer(way.tuned);
   const double peak_mib = prepare(peer, way, what, bench.device())["peak_mib"];
   Compared found{.theirs = {}, .difference = std::nan(""), .peak_mib = peak_mib};
   if (!what.results.empty()) {

@@ -2,8 +2,10 @@
   {"do": "prepare", "bench": ..., "way": ..., ...}     tensors in; warmed up when it answers {"peak_mib"}: above the operands
   {"do": "run"}                                        one repetition: {"forward_ms", "backward_ms"}
   {"do": "results"}                                    what came out, as tensors
+  {"do": "forget"}                                     holds as little as when it began
 Ways: eager; compile (torch.compile); sdpa (scaled_dot_product_attention); flex (FlexAttention, which has no backward on the CPU)."""
 import ctypes
+import gc
 import json
 import math
 import os
@@ -436,6 +438,19 @@ def measured_peak():
     return status("VmHWM") - base - work.operand_mib()
 
 
+def forget():
+    """Compiled code goes too: after eight forms of one function PyTorch would compile no more of them."""
+    global work
+    work = None
+    gc.collect()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
+    if on_gpu():
+        torch.cuda.empty_cache()
+    ctypes.CDLL(None).malloc_trim(0)
+    return {}
+
+
 def prepare(request, tensors):
     global work
     work = None
@@ -455,6 +470,8 @@ while line := source.readline():
             answer(prepare(request, tensors))
         elif request["do"] == "run":
             answer(work.run())
+        elif request["do"] == "forget":
+            answer(forget())
         else:
             answer({}, work.results())
     except Exception as problem:  # the reader decides what it means

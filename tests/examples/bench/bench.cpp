@@ -231,13 +231,19 @@ TEST_CASE("bench: an op clock hears of every op once, forward and backward, and 
 TEST_CASE("bench step, ops: PyTorch gives the same losses, gradients and results") {
   const std::string python = python_with_torch();
   if (python.empty()) return;
+  const Scratch scratch("peer");
+  const std::string counted = scratch / "python", starts = scratch / "starts";
+  std::ofstream(counted) << "#!/bin/sh\necho started >>'" << starts << "'\nexec '" << python << "' \"$@\"\n";
+  std::filesystem::permissions(counted, std::filesystem::perms::owner_all);
   const auto compared = [&](const std::string& what) {
     return std::ranges::count_if(
-        results_of(what + " --ways eager --repetitions 1 --threads 1 --peer pytorch --python " + python),
+        results_of(what + " --ways eager --repetitions 1 --threads 1 --peer pytorch --python " + counted),
         [](const nlohmann::json& line) { return line.contains("difference"); });
   };
   CHECK(compared("ops --scale 0.001") == 18);
+  CHECK(count(text_of(starts), "\n") == 2);  // one as it is installed, one tuned
   CHECK(compared("step --models toy --schemes none,absolute,rope,alibi,cope,cdape(kerple)") == 12);
+  CHECK(count(text_of(starts), "\n") == 4);
 }
 
 TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same results; given others, that is found") {
@@ -254,7 +260,7 @@ TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same resu
     CHECK(line.at("executor").get<std::string>().starts_with("PyTorch "));
     ++compared;
   }
-  CHECK(compared == 2 * (3 * 2 + 2 + 3));  // tuned and not; none, alibi, kerple in two ways; two kinds of gates
+  CHECK(compared == 2 * (4 * 2 + 2 + 3));  // tuned and not; none, alibi, kerple, rope in two ways; two kinds of gates
 
   Settings settings;
   settings.threads = 1, settings.python = python;
