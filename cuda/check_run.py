@@ -48,19 +48,25 @@ def end_session(session):
 class Stage:
     """One stage while it runs: its commands, all that they say in a file, and what was found."""
 
-    def __init__(self, name, output, limit, environment, root):
-        self.name, self.output, self.environment, self.root = name, output, environment, root
+    def __init__(self, name, output, limit, environment, root, places):
+        self.name, self.output, self.environment, self.root, self.places = name, output, environment, root, places
         self.began = time.monotonic()
         self.until = self.began + limit
         self.steps, self.found = [], {}
         self.output.write_text("")
 
-    def step(self, what, command, more_environment=None, left_out_if=None):
-        """Runs a command and returns what it said. Where that is not 0 the stage ends here; `left_out_if` is a text by which the command says
-        that it cannot work on this machine."""
+    def without_places(self, text):
+        """What is filed is of whence, not of the machine."""
+        for place in sorted(self.places, key=len, reverse=True):
+            text = text.replace(place, self.places[place])
+        return text
+
+    def step(self, what, command, more_environment=None, left_out_if=None, expected=0, interrupt_when=None):
+        """Runs a command and returns what it said. Where its exit code is not the expected one the stage ends here. `left_out_if` is a text by
+        which the command says that it cannot work on this machine; `interrupt_when()` is asked until it is true: then comes SIGINT."""
         command = [str(word) for word in command]
         print(f"   {what}", file=sys.stderr, flush=True)
-        record = {"step": what, "command": [word.replace(f"{self.root}/", "") for word in command], "outcome": "failed", "seconds": 0}
+        record = {"step": what, "command": [self.without_places(word) for word in command], "outcome": "failed", "seconds": 0}
         self.steps.append(record)
         began = time.monotonic()
         with open(self.output, "a") as file:
@@ -74,7 +80,12 @@ class Stage:
                 file.write(f"{failure}\n")
                 raise NotPassed("failed", f"{what}: {command[0]}: {failure.strerror}") from None
             try:
-                status = process.wait(max(0.1, self.until - began))
+                while interrupt_when and process.poll() is None and time.monotonic() < self.until:
+                    if interrupt_when():
+                        process.send_signal(signal.SIGINT)
+                        break
+                    time.sleep(0.01)
+                status = process.wait(max(0.1, self.until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 record["outcome"] = "stopped"
                 raise NotPassed("stopped", f"{what}: no time left after {time.monotonic() - began:.0f} s") from None
@@ -85,13 +96,14 @@ class Stage:
         with open(self.output, errors="replace") as file:
             file.seek(at)
             said = file.read()
-        if status != 0:
-            if left_out_if and left_out_if in said:
-                record["outcome"] = "left out"
-                raise NotPassed("left out", f"{what}: does not work on this machine: {left_out_if}")
+        if left_out_if and left_out_if in said:
+            record["outcome"] = "left out"
+            raise NotPassed("left out", f"{what}: does not work on this machine: {left_out_if}")
+        if status != expected:
             lines = said.strip().splitlines() or ["it said nothing"]
             last = next((line for line in lines if "ERROR: " in line), lines[-1])  # doctest's are followed by a summary
-            raise NotPassed("failed", f"{what}: " + (f"exit code {status}" if status > 0 else signal.Signals(-status).name) + f": {last[:300]}")
+            code = f"exit code {status}" if status >= 0 else signal.Signals(-status).name
+            raise NotPassed("failed", f"{what}: {code}" + (f", {expected} expected" if expected else "") + f": {last[:300]}")
         record["outcome"] = "passed"
         return said
 
@@ -129,14 +141,14 @@ class Run:
     def outcome(self, stage):
         return self.stages().get(stage, {}).get("outcome", "not run")
 
-    def attempt(self, name, body, limit, environment, root):
-        """Runs one stage and files it by its outcome, which is returned."""
+    def attempt(self, name, body, limit, environment, root, places):
+        """Runs one stage and files it by its outcome, which is returned. `places`: {path: what is said in its place}."""
         print(f"== {name}", file=sys.stderr, flush=True)
         failed = self.folder / "failed"
         for old in [*self.folder.glob(name + ".*"), *failed.glob(name + ".*")]:
             old.unlink()
         failed.mkdir(exist_ok=True)
-        stage = Stage(name, failed / (name + ".txt"), limit, environment, root)  # until it has passed
+        stage = Stage(name, failed / (name + ".txt"), limit, environment, root, places)  # until it has passed
         outcome, reason = "passed", ""
         try:
             body(stage)
@@ -150,7 +162,7 @@ class Run:
             record = {"stage": name, "outcome": outcome, "reason": reason, "seconds": seconds,
                       "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **self.facts, "steps": stage.steps,
                       "found": stage.found}
-            stage.output.write_text(stage.output.read_text(errors="replace").replace(str(root), "."))  # of whence, not of the machine
+            stage.output.write_text(stage.without_places(stage.output.read_text(errors="replace")))
             (failed / (name + ".json")).write_text(json.dumps(record, indent=1) + "\n")
             if outcome == "passed":
                 for file in failed.glob(name + ".*"):

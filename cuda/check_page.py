@@ -1,0 +1,137 @@
+"""The page that cuda/check files beside its stages: tables of what was measured, and of the kernels of a step in ncu's words or the emulator's."""
+import csv
+import re
+import statistics
+
+NANOSECONDS = {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6}  # by ncu's names, of all its versions
+ROWS_OF_KERNELS = 24
+
+
+def short(name):
+    """A kernel's name without namespaces and template arguments, but with the function that it computes.
+    >>> short("void whence::gpu::kernel<whence::gpu::<unnamed>::BinaryPacks<whence::BFloat16, whence::functions::Add>>(T1)")
+    'BinaryPacks Add'
+    >>> short("void whence::gpu::kernel<whence::gpu::(anonymous namespace)::SortTile>(T1)")
+    'SortTile'
+    >>> short("void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1>(T1::Params)")
+    'cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1'
+    >>> short("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT")
+    'nvjet (cuBLAS)'
+    >>> short("void cublasLt::epilogue::impl::globalKernel<8, 32, float>(T4)")
+    'globalKernel'
+    """
+    function = re.search(r"functions::(\w+)", name)
+    name = name.replace("<unnamed>::", "").replace("(anonymous namespace)::", "")
+    inner = re.search(r"\b(?:kernel|Kernel2?|for_each_index)<(.*)>\(", name)
+    head = re.split(r"[<(]", inner[1] if inner else name.removeprefix("void "))[0].split("::")[-1].strip()
+    if head.startswith("nvjet"):
+        return "nvjet (cuBLAS)"
+    return head + (" " + function[1] if function else "")
+
+
+def kernels_of_a_step(said, marker="CrossEntropy"):
+    """[[kernel, launches, us of all], ...] of one step, the longest first, from `ncu --csv --page raw` over several steps: what lies between
+    the last two launches of the marker, which each step has once. None where it was launched less than twice.
+    >>> step = [("CrossEntropy<float>", "2,000"), ("Softmax<float, 4>", "500"), ("Softmax<float, 4>", "700")]
+    >>> rows = [f'"{n}","void whence::gpu::kernel<whence::gpu::<unnamed>::{name}>(T1)","{ns}"' for n, (name, ns) in enumerate(2 * step)]
+    >>> words = ["==PROF== Connected", '"ID","Kernel Name","gpu__time_duration.sum"', '"","","ns"', *rows, '{"bench":"step"}']
+    >>> kernels_of_a_step("\\n".join(words))
+    [['CrossEntropy', 1, 2.0], ['Softmax', 2, 1.2]]
+    >>> kernels_of_a_step("==ERROR== no kernels were profiled") is None
+    True
+    """
+    rows = list(csv.reader(line for line in said.splitlines() if line.startswith('"')))
+    if len(rows) < 3:
+        return None
+    name, time = (rows[0].index(column) for column in ("Kernel Name", "gpu__time_duration.sum"))
+    scale = NANOSECONDS[rows[1][time]] / 1e3
+    launches = [(short(row[name]), float(row[time].replace(",", "")) * scale) for row in rows[2:]]
+    ends = [at for at, (kernel, _) in enumerate(launches) if kernel == marker]
+    if len(ends) < 2:
+        return None
+    found = {}
+    for kernel, us in launches[ends[-2]:ends[-1]]:
+        total = found.setdefault(kernel, [kernel, 0, 0.0])
+        total[1] += 1
+        total[2] += us
+    return sorted(([kernel, count, round(us, 1)] for kernel, count, us in found.values()), key=lambda row: -row[2])
+
+
+def launches_counted(said):
+    """The same from the emulator's table, which counts launches and knows no time.
+    >>> launches_counted("kernel (emulated; bytes)       launches  shapes\\nbinary, rows in packs       42      3\\nall 1       42      3")
+    [['binary, rows in packs', 42, None]]
+    """
+    table = said[said.index("kernel (emulated; bytes)"):].splitlines()[1:]
+    found = (re.match(r"(\S.*?) {2,}(\d+) ", line) for line in table)
+    return [[row[1], int(row[2]), None] for row in found if row and not re.fullmatch(r"all \d+", row[1])]
+
+
+def kernel_table(kernels):
+    lines = ["| ms | launches | us each | kernel |", "|---|---|---|---|"]
+    for kernel, launches, us in kernels[:ROWS_OF_KERNELS]:
+        lines.append(f"| - | {launches} | - | {kernel} |" if us is None else f"| {us / 1e3:.2f} | {launches} | {us / launches:.0f} | {kernel} |")
+    total = "-" if kernels[0][2] is None else f"{sum(us for _, _, us in kernels) / 1e3:.2f}"
+    return lines + [f"| {total} | {sum(launches for _, launches, _ in kernels)} | | all {len(kernels)} |"]
+
+
+def step_table(stages):
+    """Ours over PyTorch eager and compiled by precision, tokens per second."""
+    lines = ["| precision | whence tokens/s | whence, one graph | PyTorch eager | compiled | whence / eager | graph / compiled |",
+             "|---|---|---|---|---|---|---|"]
+    for precision in ("bf16", "f32", "f16"):
+        rows = [row for row in stages.get("train_" + precision, {}).get("found", {}).get("rows", []) if row["scheme"] == "absolute"]
+        if not rows:
+            continue
+        def speed(engine, form=None):
+            found = [row["tokens_per_second"] for row in rows if row["engine"] == engine and form in (None, row.get("form"))]
+            return statistics.median(found) if found else float("nan")
+        ours, graph, eager, compiled = speed("whence", "steps"), speed("whence", "graph"), speed("PyTorch eager"), speed("PyTorch compile")
+        cells = [f"{ours:.0f}", f"{graph:.0f}", f"{eager:.0f}", f"{compiled:.0f}", f"{ours / eager:.2f}", f"{graph / compiled:.2f}"]
+        lines.append(f"| {precision} | " + " | ".join(cells).replace("nan", "-") + " |")
+    return lines
+
+
+def scheme_table(rows):
+    """Our steps as one graph, by scheme."""
+    found = {row["scheme"]: row for row in rows if row.get("form") == "graph"}
+    lines = ["| bf16, one graph | tokens/s | ms | over alibi's |", "|---|---|---|---|"]
+    for scheme, row in found.items():
+        lines.append(f"| {scheme} | {row['tokens_per_second']:.0f} | {row['both_ms']:.1f} | {row['both_ms'] / found['alibi']['both_ms']:.2f} |")
+    return lines
+
+
+def table(rows, keys, engine_of):
+    """A line for each of what `keys` names, a column for each engine: forward / backward ms."""
+    engines = list(dict.fromkeys(engine_of(row) for row in rows))
+    lines = ["| " + " | ".join([*keys, *(f"{engine}, forward / backward ms" for engine in engines)]) + " |", "|---" * (len(keys) + len(engines)) + "|"]
+    cells = {}
+    for row in rows:
+        cells.setdefault(tuple(row[key] for key in keys), {})[engine_of(row)] = f"{row['forward_ms']:.3f} / {row['backward_ms']:.3f}"
+    return lines + ["| " + " | ".join([*map(str, of), *(found.get(engine, "-") for engine in engines)]) + " |" for of, found in cells.items()]
+
+
+def page(facts, stages, names):
+    """Of what passed; what did not is named, and no number of it is shown."""
+    device = facts["device"]
+    lines = [f"# {device['name']}", "", f"Driver {device['driver']}, toolkit {device['toolkit']}, code {facts['code_hash']}.", ""]
+    if isinstance(facts["programs"], dict):
+        lines += [f"The programs were given, not built here: {facts['programs']['version']}. That they are of this code nobody has checked.", ""]
+    lines += ["| stage | outcome | s | |", "|---|---|---|---|"]
+    for name in names:
+        stage = stages.get(name, {"outcome": "not run", "seconds": "", "reason": "", "found": {}})
+        remark = stage["found"].get("summary", "") if stage["outcome"] == "passed" else stage["reason"]
+        lines.append(f"| {name} | {stage['outcome']} | {stage['seconds']} | {remark.replace('|', chr(92) + '|')} |")
+    passed = {name: stages[name] for name in names if name in stages and stages[name]["outcome"] == "passed"}
+    if any(name.startswith("train_") for name in passed):
+        lines += ["", "## A training step" + ("" if facts["emulated"] else " of 124M parameters, 16 sequences of 512 tokens"), "", *step_table(passed)]
+    if "train_bf16" in passed:
+        lines += ["", *scheme_table(passed["train_bf16"]["found"]["rows"])]
+    for name in passed:
+        if name.startswith("profile_"):
+            lines += ["", "## Kernels of a step: " + passed[name]["found"]["scheme"], "", *kernel_table(passed[name]["found"]["kernels"])]
+    if op_rows := [row for name in ("ops_bf16", "ops_f32") if name in passed for row in passed[name]["found"]["rows"]]:
+        lines += ["", "## Ops", "", *table(op_rows, ("op", "precision"), lambda row: row["engine"])]
+    if "attention" in passed:
+        lines += ["", "## Attention", "", *table(passed["attention"]["found"]["rows"], ("scheme", "length"), lambda row: row["executor"])]
+    return lines
