@@ -28,6 +28,19 @@ std::vector<double> all_numbers(const std::vector<Tensor>& results) {
   return numbers;
 }
 
+// The largest r g of layer norm's dx = r (g - mean(g) - n mean(g n)), g = dy w. With two channels n is
+// +-sqrt(1 - epsilon r^2): all of g - mean(g) but its share epsilon r^2 cancels, and the rounding of r g stays. Since
+// r <= 2 / |x0 - x1|, that is 83 in a sample whose dx is 0.55. Two right kernels are 1e-14 apart there. 0 elsewhere.
+double cancelled(const CheckedOp& op, const CheckedSample& sample, const Tensor& cotangent) {
+  if (op.name != "layer_norm" || sample.inputs[0].size(-1) != 2) return 0;
+  const std::vector<double> x = sample.inputs[0].to_vector(), w = sample.inputs[1].to_vector(),
+                            dy = cotangent.to_vector();
+  double largest = 0;
+  for (std::size_t k = 0; k < x.size(); ++k)
+    largest = std::max(largest, std::abs(dy[k] * w[k % 2] * 2 / (x[k] - x[k ^ 1])));
+  return largest;
+}
+
 // `alone`: each of the results is judged by its own size.
 void check_on_gpu(const CheckedOp& op, DType dtype, bool alone) {
   for (const CheckedSample& sample : op.samples()) {
@@ -50,7 +63,8 @@ void check_on_gpu(const CheckedOp& op, DType dtype, bool alone) {
     }
     index_t terms = 1;
     for (const Tensor& x : sample.inputs) terms = std::max(terms, x.defined() ? x.numel() : 1);
-    if (!alone) expect_close(all_numbers(got), all_numbers(expected), dtype, terms);
+    if (!alone)
+      expect_close(all_numbers(got), all_numbers(expected), dtype, terms, cancelled(op, sample, expected.at(1)));
   }
 }
 

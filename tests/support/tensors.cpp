@@ -95,12 +95,13 @@ Tensor plain_copy(const Tensor& x) {
   return result;
 }
 
-void expect_close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms) {
+void expect_close(
+    const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms, double cancelled) {
   REQUIRE(got.size() == expected.size());
   double squares = 0;
   for (const double v : expected) squares += std::isfinite(v) ? v * v : 0;
   const double factor = 4 * epsilon_of(dtype) * std::sqrt(static_cast<double>(terms > 0 ? terms : 1)),
-               typical = std::sqrt(squares / std::max(1.0, static_cast<double>(expected.size())));
+               typical = std::max(cancelled, std::sqrt(squares / std::max(1.0, static_cast<double>(expected.size()))));
   const double smallest = dtype == DType::f16 ? 0x1p-24 : 0;  // subnormal halves have an absolute error
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double allowed = factor * std::max(typical, std::fabs(expected[i])) + smallest;

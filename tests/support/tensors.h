@@ -54,10 +54,11 @@ Tensor random_tensor(const Shape& shape, DType dtype, std::uint64_t seed, Layout
 // A row-major copy made element by element.
 Tensor plain_copy(const Tensor& x);
 
-// tol = k eps(dtype) sqrt(terms in a sum) size, where k is 4 and size the larger of the number's own and the root of the
-// mean square of the finite ones.
+// tol = k eps(dtype) sqrt(terms in a sum) size, where k is 4 and size the largest of the number's own, the root of the
+// mean square of the finite ones, and `cancelled`: the size of terms that nearly cancel in some of them.
 // One comparison for all elements, so that a failing test says where and does not print a million lines.
-void expect_close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1);
+void expect_close(const std::vector<double>& got, const std::vector<double>& expected, DType dtype, index_t terms = 1,
+    double cancelled = 0);
 
 // f() gives the same bits on 1, 2 and 3 threads.
 void expect_thread_independent(const std::string& name, const std::function<Tensor()>& f);
