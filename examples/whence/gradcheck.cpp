@@ -43,7 +43,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("twice", &options.check.twice, {"second derivatives: the gradients as functions, by dual numbers"})
       .flag("against-cpu", &options.against_cpu,
           {"of ops: values and gradients on --device as on the CPU, in f64, f32, bf16 and f16, as a table"})
-      .flag("quiet", &options.quiet, {"of all: no progress on standard error"});
+      .flag("quiet", &options.quiet, {"of all, and with --against-cpu: no progress on standard error"});
   declare_device(line, &options.device);
   line.example("whence gradcheck lerp_at softmax", "two ops, each on its samples");
   line.example("whence gradcheck \"cope(p_max=8)\"", "a scheme, by q, k, v and its table");
@@ -165,11 +165,12 @@ int check_all(const Options& options) {
 
 // ---- Against the CPU
 
-int check_against_cpu(const std::vector<Checkable>& ops) {
+int check_against_cpu(std::vector<Checkable> ops, bool quiet) {
+  std::erase_if(ops, [](const Checkable& what) { return !what.op || what.op->on_cpu_alone; });
+  Progress progress("gradcheck", std::ssize(ops), quiet);
   Table table({"op", "dtype", "value", "gradients", "allowed", "result"});
   int failed = 0, compared = 0;
-  for (const Checkable& what : ops) {
-    if (!what.op || what.op->on_cpu_alone) continue;
+  for (std::int64_t done = 0; const Checkable& what : ops) {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
       const OpDisagreement found = device_disagreement(*what.op, dtype);
       const double allowed = device_tolerance(dtype);
@@ -178,7 +179,9 @@ int check_against_cpu(const std::vector<Checkable>& ops) {
           ok ? "ok" : "FAILED: " + found.worst});
       ++compared, failed += !ok;
     }
+    progress.update(++done, 0, {{"failed", failed}});
   }
+  progress.finish();
   std::cout << table.text() << compared << " pairs of op and dtype, the largest differences over the largest number; "
             << failed << " failed\n";
   return failed ? 1 : 0;
@@ -199,8 +202,9 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     throw InputError("--list: given beside a name; it lists everything; leave one of them out");
   for (const char* name : {"length", "seed", "no-differences", "twice", "device", "against-cpu"})
     line.refuse_unless(name, !options.list, "something to check");
-  for (const char* name : {"no-sums", "quiet"}) line.refuse_unless(name, all && !options.against_cpu, "the name all");
-  for (const char* name : {"length", "seed", "no-differences", "twice"})
+  line.refuse_unless("no-sums", all || options.against_cpu, "the name all");
+  line.refuse_unless("quiet", all || options.against_cpu, "the name all or --against-cpu");
+  for (const char* name : {"no-sums", "length", "seed", "no-differences", "twice"})
     line.refuse_unless(name, !options.against_cpu, "a check without --against-cpu, which compares samples of ops");
   if (!options.list && options.names.empty())
     throw InputError("no name given; an op, a scheme or all required; --list lists everything, --help shows examples");
@@ -224,13 +228,13 @@ int run(CommandLine& line) {
   if (options.against_cpu && choice.device.is_cpu())
     throw InputError("--against-cpu: given with the CPU; --device cuda required");
   if (options.names[0] == "all")
-    return options.against_cpu ? check_against_cpu(everything(options)) : check_all(options);
+    return options.against_cpu ? check_against_cpu(everything(options), options.quiet) : check_all(options);
   std::vector<Checkable> wanted;  // all names are read before anything runs
   for (const std::string& name : options.names) wanted.push_back(find_checkable(name));
   const auto is_scheme = [](const Checkable& what) { return !what.op; };
   line.refuse_unless(
       "against-cpu", std::none_of(wanted.begin(), wanted.end(), is_scheme), "ops; whence conformance compares schemes");
-  if (options.against_cpu) return check_against_cpu(wanted);
+  if (options.against_cpu) return check_against_cpu(wanted, options.quiet);
   line.refuse_unless(
       "length", std::any_of(wanted.begin(), wanted.end(), is_scheme), "a scheme among the names; ops have samples");
   bool ok = true;

@@ -271,6 +271,9 @@ const std::vector<Refusal> rows{
     {"gradcheck softmax cope(pmax=8)", 2, "scheme 'cope(pmax=8)': 'pmax' is no option of cope; "},
     {"gradcheck softmax --length 8", 2, "--length: 8 given; it has no effect without a scheme among the names; "},
     {"gradcheck softmax --no-sums", 2, "--no-sums: true given; it has no effect without the name all; leave it out\n"},
+    {"gradcheck softmax --quiet", 2, "--quiet: true given; it has no effect without the name all or --against-cpu; "},
+    {"gradcheck all --against-cpu --no-sums", 2,
+        "--no-sums: true given; it has no effect without a check without --against-cpu, "},
     {"gradcheck softmax all", 2, "all: given beside other names; "},
     {"gradcheck --list --seed 2", 2, "--seed: 2 given; it has no effect without "},
     // bench
