@@ -50,8 +50,12 @@ void print_one(const std::string& name, const std::string& scheme) {
     table.row({path, to_text(first.tensor.shape()), to_text(times[path]), to_text(times[path] * first.tensor.numel()),
         first.init.text()});
   }
+  const auto executor = [&](Device device) {
+    return model.attention(0).explain(device, DType::f32, 1, model.options().length);
+  };
   std::cout << table.text() << name << " with " << model.scheme() << ": " << model.parameter_count() << " parameters ("
-            << in_millions(model.parameter_count()) << " M)\nattention: " << model.attention(0).explain() << '\n';
+            << in_millions(model.parameter_count()) << " M)\nattention of one sequence in f32: on the CPU "
+            << executor(Device::cpu()) << "; on a GPU " << executor(Device::cuda(0)) << '\n';
 }
 
 struct Options {

@@ -108,8 +108,8 @@ void report(const ProbeInput& input, const Executor& executor, const Options& op
   std::cout << "written: " << one_line(options.out) << ", " << result.tensors.size() << " tensors:";
   for (const auto& [name, tensor] : result.tensors) std::cout << ' ' << one_line(name);
   std::cout << '\n';
-  if (!holds_logits(options))
-    std::cout << "not written: logits, pattern and intermediates, which " << options.executor
+  if (&executor != &reference_executor())
+    std::cout << "not written: logits, pattern and intermediates, which " << executor.name()
               << " never holds as a whole\n";
   if (!input.cotangent.defined() && !input.cotangent_logits.defined())
     std::cout << "not written: gradients; the file has neither cotangent nor cotangent_logits\n";
@@ -133,7 +133,9 @@ int run_file(const CommandLine& line, const Options& options) {
   input.to(choice.device);
   const Executor* wanted = wanted_executor(options.executor, input.scheme->stages());
   const auto blocks = line.given("rows") ? strips_executor_of(options.rows) : nullptr;
-  const Executor& executor = blocks ? *blocks : wanted ? *wanted : reference_executor();
+  const Executor& executor = blocks ? *blocks
+                                    : executor_for(wanted ? wanted : &reference_executor(), input.scheme->stages(),
+                                          {choice.device, input.dtype(), 0});
   ProbeInput planned = read_input(line, options);  // what the pass takes is told by the same pass of the same file
   planned.to(Device::planned(Device::cpu()));
   const std::size_t peak = planned_peak([&] { (void)run_on(planned, executor, options); });

@@ -36,17 +36,17 @@ PlannedTraining planned(const TrainRequest& request, Device device) {
       .optimizer = optimizer_of(training)};
 }
 
-// Prints what training and tests will take; OutOfMemory where there is less. The bytes of training.
-std::size_t require_room(const TrainRequest& request, Device device) {
+// Prints what training and tests will take; OutOfMemory where there is less. What training takes.
+TrainingMemory require_room(const TrainRequest& request, Device device) {
   require_memory(request.model(), device, 4);
   const PlannedTraining plan = planned(request, device);
   const std::size_t free = free_memory(device);
   const TrainingMemory memory = require_step_memory(plan, free);
-  std::cout << memory_text(memory, plan, free) << std::flush;
+  std::cout << memory_text(memory, free) << std::flush;
   PlannedPass tests = request.study().largest_pass(request.settings().training.seed);
   tests.model = plan.model, tests.device = device;
   std::cout << "tests: " << require_pass_memory(tests) << std::endl;
-  return memory.peak;
+  return memory;
 }
 
 // The loss of one training step, looked at instead of trained on.
@@ -64,7 +64,7 @@ void look_inside(const TrainRequest& request) {
       table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(),
           parameter.decays ? "yes" : "no"});
     const PlannedTraining plan = planned(request, placement.device);
-    std::cout << table.text() << '\n' << memory_report(loss).text() << '\n' << memory_table(planned_memory(plan), plan);
+    std::cout << table.text() << '\n' << memory_report(loss).text() << '\n' << memory_table(planned_memory(plan));
   }
   if (!settings.graph.empty()) {
     write_file(settings.graph, to_dot(loss));
@@ -108,20 +108,20 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   request.place(placement.device, ranks);
   std::cout << study.open(request.line(), settings.out) << std::flush;
   require_data_of_record(request, words);
-  const std::size_t peak_bytes = require_room(request, placement.device);
+  const TrainingMemory memory = require_room(request, placement.device);
 
   Transformer model(request.model());
   if (settings.preset == "mini" && !request.line().given("preset") && settings.from.empty() && !training.resume)
     std::cout << "sizes: a laptop's (" << study.mini() << ") where none are typed; --preset paper has the paper's\n";
-  const std::string executor = model.attention(0).explain();  // run.json has all of it
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
-            << executor.substr(0, executor.find(" (")) << '\n'
+            << memory.executor.substr(0, memory.executor.find(' ')) << '\n'
             << placement.text << std::endl;
   for (const std::string& note : study.notes(model, training)) std::cout << "note: " << one_line(note) << std::endl;
 
   TrainingJob job = job_of(study, model, training);
   RunRecord record = request.record(model);
-  record.facts.emplace_back("planned_peak_bytes", std::to_string(peak_bytes));
+  record.facts.emplace_back("executor", memory.executor);
+  record.facts.emplace_back("planned_peak_bytes", std::to_string(memory.peak));
   if (!settings.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, settings.weights_of);
   job.record = text_of(record);
   if (training.look_every > 0) {

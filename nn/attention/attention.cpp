@@ -104,13 +104,15 @@ Tensor Attention::operator()(
   }
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
-  Tensor mixed = executor_for(executor_, inputs, stages_).attend(inputs, stages_);  // [b h t d]
+  Tensor mixed = executor_for(executor_, stages_, call_of(inputs)).attend(inputs, stages_);  // [b h t d]
   if (mixed.size(2) > x.size(1)) mixed = slice(mixed, 2, mixed.size(2) - x.size(1), mixed.size(2));
   mixed = probe("output", mixed);
   const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
   return dropout_(output_(merged), pass);
 }
 
-std::string Attention::explain() const { return explain_executor(executor_, stages_); }
+std::string Attention::explain(Device device, DType dtype, index_t sequences, index_t length) const {
+  return explain_executor(executor_, stages_, {device, dtype, sequences * options_.heads * length * length});
+}
 
 }  // namespace whence

@@ -49,7 +49,8 @@ class Attention final : public Module {
   [[nodiscard]] Tensor operator()(
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 
-  std::string explain() const;  // which executor runs, and why
+  // Which executor runs for so many sequences of this length, and why: explain_executor.
+  std::string explain(Device device, DType dtype, index_t sequences, index_t length) const;
   const Stages& stages() const { return stages_; }
 
  private:

@@ -13,9 +13,8 @@ namespace {
 // there: one model takes one way everywhere, and its bits with it.
 constexpr index_t bytes_worth_strips = index_t(256) << 20, bytes_worth_strips_on_gpu = index_t(2) << 30;
 
-index_t score_bytes(const AttendInputs& inputs) {
-  return inputs.query.size(0) * inputs.query.size(1) * inputs.query.size(2) * inputs.key.size(2) *
-         static_cast<index_t>(size_of(inputs.query.dtype()));
+index_t bytes_worth_strips_on(Device device) {
+  return device.is_gpu() ? bytes_worth_strips_on_gpu : bytes_worth_strips;
 }
 
 }  // namespace
@@ -44,25 +43,39 @@ const Executor* wanted_executor(const std::string& name, const Stages& stages) {
   refuse_name("executor", name, executor_names());
 }
 
-const Executor& executor_for(const Executor* wanted, const AttendInputs& inputs, const Stages& stages) {
-  if (wanted == &reference_executor() || pairs_are_watched()) return reference_executor();
-  if (wanted) return *wanted;
-  if (tiles_take(inputs.query) && tiled_executor().refusal(stages).empty()) return tiled_executor();
-  const bool large =
-      score_bytes(inputs) > (inputs.query.device().is_gpu() ? bytes_worth_strips_on_gpu : bytes_worth_strips);
-  return large && strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
+const Executor& instead_of_tiles(const Stages& stages) {
+  return strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
 }
 
-std::string explain_executor(const Executor* wanted, const Stages& stages) {
-  if (wanted == &reference_executor()) return "reference (as asked)";
-  if (wanted) return to_text(wanted->name(), " (as asked; reference while probes are captured)");
-  const std::string tiled = tiled_executor().refusal(stages), strips = strips_executor().refusal(stages);
-  const std::string without_tiles =
-      strips.empty() ? to_text("reference, or strips for calls whose scores exceed ", bytes_worth_strips >> 20,
-                           " MiB, on a GPU ", bytes_worth_strips_on_gpu >> 30, " GiB")
-                     : to_text("reference; strips ", strips);
-  if (!tiled.empty()) return to_text(without_tiles, " (tiled ", tiled, ")");
-  return to_text("tiled (for 16-bit numbers, on a GPU and while probes are captured: ", without_tiles, ")");
+AttendCall call_of(const AttendInputs& inputs) {
+  const Tensor& query = inputs.query;
+  return {query.device(), query.dtype(), query.size(0) * query.size(1) * query.size(2) * inputs.key.size(2)};
+}
+
+const Executor& executor_for(const Executor* wanted, const Stages& stages, const AttendCall& call) {
+  if (wanted == &reference_executor() || pairs_are_watched()) return reference_executor();
+  const bool in_tiles = tiles_take(call.device, call.dtype) && tiled_executor().refusal(stages).empty();
+  if (wanted) return wanted == &tiled_executor() && !in_tiles ? instead_of_tiles(stages) : *wanted;
+  if (in_tiles) return tiled_executor();
+  const bool large = call.pairs * static_cast<index_t>(size_of(call.dtype)) > bytes_worth_strips_on(call.device);
+  return large ? instead_of_tiles(stages) : reference_executor();
+}
+
+std::string explain_executor(const Executor* wanted, const Stages& stages, const AttendCall& call) {
+  const Executor& runs = executor_for(wanted, stages, call);
+  std::vector<std::string> reasons;
+  if (&runs == wanted) {
+    reasons.emplace_back("as asked");
+  } else if (&runs != &tiled_executor()) {
+    const std::string refusal = tiled_executor().refusal(stages);
+    reasons.push_back(refusal.empty() ? to_text("no tile programs for ", call.dtype,
+                                            call.device.is_gpu() ? " on a GPU" : " on the CPU")
+                                      : "tiled " + refusal);
+    if (!wanted && &runs == &strips_executor())
+      reasons.push_back("scores exceed " + bytes_text(static_cast<std::size_t>(bytes_worth_strips_on(call.device))));
+  }
+  if (&runs != &reference_executor()) reasons.emplace_back("reference while probes are captured");
+  return to_text(runs.name(), " (", joined(reasons, {}, "; "), ")");
 }
 
 }  // namespace whence

@@ -47,16 +47,26 @@ const Executor& strips_executor();  // blocks as large as the caches like
 std::vector<const Executor*> executors();
 [[nodiscard]] std::vector<std::string> executor_names();  // "auto" first
 
-// Whether this device has tile programs for these numbers.
-bool tiles_take(const Tensor& query);
+// True if this device has tile programs for these numbers.
+bool tiles_take(Device device, DType dtype);
+// What runs in place of the tiled executor where it cannot: strips, or reference where a scheme needs all rows.
+const Executor& instead_of_tiles(const Stages& stages);
 
 // The executor that a user names; null for "auto". Throws InputError when the name is unknown, or when that executor
 // cannot run these stages.
 [[nodiscard]] const Executor* wanted_executor(const std::string& name, const Stages& stages);
-// The executor that runs this call: the wanted one; where none is wanted, the one that suits the call. While a capture
-// watches pairs it is the reference executor.
-[[nodiscard]] const Executor& executor_for(const Executor* wanted, const AttendInputs& inputs, const Stages& stages);
-[[nodiscard]] std::string explain_executor(const Executor* wanted, const Stages& stages);  // one line: which, and why
+// A call, as far as the choice of its executor depends on it.
+struct AttendCall {
+  Device device;
+  DType dtype;
+  index_t pairs;  // b h i j
+};
+[[nodiscard]] AttendCall call_of(const AttendInputs& inputs);
+// The executor that runs this call: the wanted one, if it can; where none is wanted, the one that suits the call. While
+// a capture watches pairs it is the reference executor.
+[[nodiscard]] const Executor& executor_for(const Executor* wanted, const Stages& stages, const AttendCall& call);
+// "reference (no tile programs for f32 on a GPU)": that executor, and why.
+[[nodiscard]] std::string explain_executor(const Executor* wanted, const Stages& stages, const AttendCall& call);
 
 // The stages from scores to output [b h i d] for the query rows of `context`, whose queries and keys are rotated
 // already. Reference and strips run this. `whole`: where these rows lie in the whole pattern, by which dropout draws.

@@ -36,8 +36,8 @@ class TiledExecutor final : public Executor {
   }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    const Executor& otherwise = strips_executor().refusal(stages).empty() ? strips_executor() : reference_executor();
-    if (!tiles_take(inputs.query)) return otherwise.attend(inputs, stages);
+    const Executor& otherwise = instead_of_tiles(stages);
+    if (!tiles_take(inputs.query.device(), inputs.query.dtype())) return otherwise.attend(inputs, stages);
     const AttendContext context = rotated_context(inputs, stages);
     std::optional<TileTerms> terms = terms_of(context, stages);
     const std::optional<TiledResult> result = terms ? terms->run(inputs.dropout) : std::nullopt;
@@ -50,9 +50,8 @@ class TiledExecutor final : public Executor {
 
 }  // namespace
 
-bool tiles_take(const Tensor& query) {
-  const DType dtype = query.dtype();
-  return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) && !query.device().is_gpu();
+bool tiles_take(Device device, DType dtype) {
+  return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) && !device.is_gpu();
 }
 
 const Executor& tiled_executor() {

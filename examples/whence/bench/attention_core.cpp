@@ -113,6 +113,13 @@ void AttentionCore::count_operations() {
   backward_operations_ = 10 * dim * pairs + 3 * mix * positions;
 }
 
+std::string AttentionCore::refusal(const Executor& executor) const {
+  const std::string refusal = executor.refusal(scheme_.stages());
+  const Executor& runs = executor_for(&executor, scheme_.stages(), call_of(inputs_));
+  return refusal.empty() && &runs != &executor ? to_text("has no programs for ", what_.dtype, " on ", to_string(device_))
+                                               : refusal;
+}
+
 // The device is waited for before each reading of the clock.
 CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   results_.clear();
@@ -144,9 +151,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
   return found;
 }
 
-CoreRun AttentionCore::run() {
-  return run(executor_for(wanted_executor("auto", scheme_.stages()), inputs_, scheme_.stages()));
-}
+CoreRun AttentionCore::run() { return run(executor_for(nullptr, scheme_.stages(), call_of(inputs_))); }
 
 // CoPE's gradient jumps where a position passes a whole number: a sum of T gates is off by about sqrt(T) eps p_max,
 // that share of all positions lies on the other side of one, and the root of it is what they take of a norm: 1e-2 at

@@ -47,8 +47,8 @@ class AttentionCore {
  public:
   AttentionCore(const CoreCase& what, Device device);
 
-  // Why this executor cannot run the scheme; empty when it can.
-  [[nodiscard]] std::string refusal(const Executor& executor) const { return executor.refusal(scheme_.stages()); }
+  // Why this executor cannot run the scheme here; empty when it can.
+  [[nodiscard]] std::string refusal(const Executor& executor) const;
   [[nodiscard]] CoreRun run(const Executor& executor, bool with_backward = true);
   // By the executor that a model would take.
   [[nodiscard]] CoreRun run();

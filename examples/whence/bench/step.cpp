@@ -307,9 +307,11 @@ class StepBench {
         options_.precision == "f32"
             ? bench_.ceilings().milliseconds_of(products * static_cast<double>(what.tokens())) / milliseconds
             : std::nan("");
+    const std::string executor =
+        model.attention(0).explain(placement_.device, placement_.precision, what.batch, what.length);
     bench_.keep(described(what)
                     .add("engine", engine, "by")
-                    .add("executor", options_.executor)
+                    .add("executor", executor.substr(0, executor.find(' ')))
                     .add("parameters", model.parameter_count())
                     .add("length", what.length)
                     .add("batch", what.batch)

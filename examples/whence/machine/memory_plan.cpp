@@ -99,6 +99,7 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   const PlannedModules planned(training.device);
   Transformer model(training.model);
   MixedPrecision precision(training.optimizer, model, training.precision);
+  found.executor = model.attention(0).explain(training.device, training.precision, training.sequences, training.length);
   found.weights = bytes_of(model);
   for (const Optimizer::Moments& moments : precision.optimizer().moments())
     found.optimiser += block_of(moments.first) + block_of(moments.second) + block_of(moments.master);
@@ -150,12 +151,13 @@ void require_memory(const TransformerOptions& model, Device device, int numbers)
       "at least ", "choose a smaller --dim or fewer --layers");
 }
 
-std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training) {
+std::string memory_table(const TrainingMemory& memory) {
   Table table({"part", "bytes"});
   const auto row = [&](const std::string& part, std::size_t bytes) { table.row({part, bytes_text(bytes)}); };
   row("weights", memory.weights);
   row("optimiser", memory.optimiser);
-  row(to_text("kept for backward: attention, executor ", training.model.executor), memory.attention);
+  row(to_text("kept for backward: attention, executor ", memory.executor.substr(0, memory.executor.find(' '))),
+      memory.attention);
   row("kept for backward: the rest of the layers", memory.layers);
   row("kept for backward: embeddings, logits, loss", memory.around);
   const std::size_t lasting = memory.weights + memory.optimiser + memory.attention + memory.layers + memory.around;
@@ -165,11 +167,11 @@ std::string memory_table(const TrainingMemory& memory, const PlannedTraining& tr
   return table.text();
 }
 
-std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free) {
+std::string memory_text(const TrainingMemory& memory, std::size_t free) {
   constexpr std::size_t small = std::size_t{1} << 30;  // no news
   const std::string line = peak_text(memory.peak, "a step", free) + '\n';
   const bool is_small = memory.peak < small && (free == 0 || memory.peak < free / 8);
-  return is_small ? line : line + memory_table(memory, training);
+  return is_small ? line : line + memory_table(memory);
 }
 
 TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t free) {
@@ -178,7 +180,7 @@ TrainingMemory require_step_memory(const PlannedTraining& training, std::size_t 
   if (free != 0 && least > free) refuse(least, free, what, "at least ", step_remedies);
   TrainingMemory memory = planned_memory(training);
   if (free == 0 || memory.peak <= free) return memory;
-  std::cout << memory_table(memory, training) << std::flush;
+  std::cout << memory_table(memory) << std::flush;
   const index_t half = training.sequences / 2;
   refuse(memory.peak, free, what, "",
       training.sequences % 2 == 0 && !training.shared

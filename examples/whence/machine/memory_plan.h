@@ -32,6 +32,7 @@ struct PlannedTraining {
 // Bytes of tensors. `peak` is the largest sum at any time of a step. Not all parts are there at once: what is kept for
 // backward goes while gradients come.
 struct TrainingMemory {
+  std::string executor;  // which runs attention, and why: explain_executor
   std::size_t weights = 0;
   std::size_t optimiser = 0;  // its moments, and the masters of 16-bit weights
   std::size_t attention = 0;  // kept for backward by attention's cores: from queries, keys and values to their mix
@@ -43,9 +44,9 @@ struct TrainingMemory {
 [[nodiscard]] TrainingMemory planned_memory(const PlannedTraining& training);  // of two steps
 
 // A table by part.
-[[nodiscard]] std::string memory_table(const TrainingMemory& memory, const PlannedTraining& training);
+[[nodiscard]] std::string memory_table(const TrainingMemory& memory);
 // One line, and the table where the step is not small beside what is free (0: not known).
-[[nodiscard]] std::string memory_text(const TrainingMemory& memory, const PlannedTraining& training, std::size_t free);
+[[nodiscard]] std::string memory_text(const TrainingMemory& memory, std::size_t free);
 
 // What makes a step smaller, the smallest change first.
 inline constexpr const char* step_remedies =

@@ -312,7 +312,8 @@ class Attention {
           .scale = choice_.scale};
       const Executor* wanted = wanted_executor(choice_.executor, scheme->stages());
       output =
-          scheme->run(given, attends() ? executor_for(wanted, given, scheme->stages()) : reference_executor()).output;
+          scheme->run(given, attends() ? executor_for(wanted, scheme->stages(), call_of(given)) : reference_executor())
+              .output;
     }
     Results results(true);
     const nb::object handed = results(output);

@@ -106,8 +106,7 @@ RunRecord TrainRequest::record(const Transformer& model) const {
   const std::uint64_t seed = settings_.training.seed;
   RunRecord record{"train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(seed),
       study_->record_facts(model, seed)};
-  record.facts.insert(record.facts.begin(),
-      {{"parameters", std::to_string(model.parameter_count())}, {"executor", model.attention(0).explain()}});
+  record.facts.emplace(record.facts.begin(), "parameters", std::to_string(model.parameter_count()));
   for (const auto& [name, value] : record.options)
     if ((line_.given(name) && !never_recorded.contains(name)) || (name == "accumulate" && shared_))
       record.given.push_back(name);

@@ -348,10 +348,13 @@ TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") 
   CHECK(sgd.code == 2);
   CHECK_MESSAGE(has(sgd.err, "--cuda-graph: given with --optimizer sgd, whose rate"), sgd.err);
   for (const std::string recorded : {"", " --cuda-graph"}) {
-    ran("train flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --steps 3 --device "
-        "cuda "
-        "--precision bf16 --out " +
-        out / (recorded.empty() ? "eager" : "graph") + recorded);
+    const std::string folder = out / (recorded.empty() ? "eager" : "graph");
+    const std::string trained = ran(
+        "train flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --steps 3 --device "
+        "cuda --precision bf16 --out " +
+        folder + recorded);
+    CHECK(has(trained, ", executor reference\n"));
+    CHECK(has(text_of(folder + "/run.json"), "\"executor\": \"reference (no tile programs for bf16 on a GPU)\""));
     const std::string step =
         ran("bench step --models toy --schemes 'none, cope(p_max=8)' --repetitions 1 --device cuda "
             "--precision bf16 --json" +

@@ -148,10 +148,10 @@ TEST_CASE("training memory: what cannot fit is refused, with what takes less") {
 TEST_CASE("training memory: one line where it is small, a table where it is not") {
   const PlannedTraining training = training_of(base, 4);
   const TrainingMemory found = planned_memory(training);
-  const std::string line = memory_text(found, training, std::size_t{1} << 40);
+  const std::string line = memory_text(found, std::size_t{1} << 40);
   CHECK(line == "memory: " + bytes_text(found.peak) + " at the peak of a step; 1 TiB are free\n");
-  const std::string table = memory_text(found, training, 2 * found.peak);
-  for (const std::string part : {"weights", "optimiser", "attention, executor auto", "rest of the layers",
+  const std::string table = memory_text(found, 2 * found.peak);
+  for (const std::string part : {"weights", "optimiser", "attention, executor tiled", "rest of the layers",
            "embeddings, logits, loss", "gradients ("})
     CHECK_MESSAGE(table.find(part) != std::string::npos, part, " in ", table);
 }

@@ -52,8 +52,28 @@ TEST_CASE("sizes and executors that do not fit are refused as bad input") {
   const std::string executor = refusal({.dim = 8, .heads = 2, .executor = "refrence"});
   CHECK(executor.starts_with("executor: 'refrence' given; one of auto, reference"));
   CHECK(executor.ends_with("; did you mean 'reference'?"));
-  CHECK(Attention({.dim = 8, .heads = 2, .executor = "reference"}, parse_schemes("cope")).explain() ==
-        "reference (as asked)");
+}
+
+TEST_CASE("explain() names the executor that runs on a device, and why") {
+  const auto explained = [](const char* scheme, const char* executor, Device device, DType dtype, index_t length) {
+    return Attention({.dim = 8, .heads = 2, .executor = executor}, parse_schemes(scheme))
+        .explain(device, dtype, 1, length);
+  };
+  const Device cpu = Device::cpu(), gpu = Device::cuda(0);
+  CHECK(explained("cope", "auto", cpu, DType::f32, 8) == "tiled (reference while probes are captured)");
+  CHECK(explained("cope", "auto", gpu, DType::f32, 8) == "reference (no tile programs for f32 on a GPU)");
+  CHECK(explained("cope", "auto", cpu, DType::bf16, 8) == "reference (no tile programs for bf16 on the CPU)");
+  CHECK(explained("cope_mlp", "auto", cpu, DType::f32, 8) ==
+        "reference (tiled " +
+            tiled_executor().refusal(Attention({.dim = 8, .heads = 2}, parse_schemes("cope_mlp")).stages()) + ")");
+  // Scores of 2 heads: 2 GiB at length 16384, and beyond.
+  CHECK(explained("cope", "auto", gpu, DType::f32, 16384).starts_with("reference"));
+  CHECK(explained("cope", "auto", gpu, DType::f32, 16385) ==
+        "strips (no tile programs for f32 on a GPU; scores exceed 2 GiB; reference while probes are captured)");
+  CHECK(explained("cdape(kerple)", "auto", gpu, DType::f32, 16385).starts_with("reference"));  // needs other rows
+  CHECK(explained("cope", "reference", cpu, DType::f32, 8) == "reference (as asked)");
+  CHECK(explained("cope", "strips", gpu, DType::f32, 8) == "strips (as asked; reference while probes are captured)");
+  CHECK(explained("cope", "tiled", gpu, DType::f32, 8).starts_with("strips (no tile programs for f32 on a GPU"));
 }
 
 TEST_CASE("probes of one layer, in the order of the stages") {
