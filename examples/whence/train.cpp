@@ -120,7 +120,6 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
 
   TrainingJob job = job_of(study, model, training);
   RunRecord record = request.record(model);
-  record.facts.emplace_back("executor", memory.executor);
   record.facts.emplace_back("planned_peak_bytes", std::to_string(memory.peak));
   if (!settings.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, settings.weights_of);
   job.record = text_of(record);

@@ -103,10 +103,14 @@ void TrainRequest::settle() {
 }
 
 RunRecord TrainRequest::record(const Transformer& model) const {
-  const std::uint64_t seed = settings_.training.seed;
+  const TrainingOptions& training = settings_.training;
+  const std::uint64_t seed = training.seed;
+  const Tensor tokens = study_->batch(seed, 1).tensors[0];
   RunRecord record{"train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(seed),
       study_->record_facts(model, seed)};
-  record.facts.emplace(record.facts.begin(), "parameters", std::to_string(model.parameter_count()));
+  record.facts.insert(record.facts.begin(), {{"parameters", std::to_string(model.parameter_count())},
+                                                {"executor", model.attention(0).explain(training.device,
+                                                                 training.precision, tokens.size(0), tokens.size(1))}});
   for (const auto& [name, value] : record.options)
     if ((line_.given(name) && !never_recorded.contains(name)) || (name == "accumulate" && shared_))
       record.given.push_back(name);
