@@ -30,15 +30,17 @@ enum class Control : unsigned char {
   root,            // sqrt(1 - beta2^step)
   loss_scale,      // the gradients are those of the loss times this
   max_norm,        // gradients are clipped to it; infinity clips nothing
+  terms,           // gradients are sums of so many, and are divided by it once they are clipped
   norm             // of all gradients, divided by the loss scale; clip_scale writes it
 };
-inline constexpr index_t control_count = 7;
+inline constexpr index_t control_count = 8;
 // In the order of Control; norm is NaN until clip_scale writes it.
-inline std::array<double, control_count> step_controls(const AdamStep& step, double max_norm, double loss_scale) {
+inline std::array<double, control_count> step_controls(
+    const AdamStep& step, double max_norm, double loss_scale, double terms = 1) {
   const double steps = static_cast<double>(step.step);
   return {step.gradient_scale, 1 - step.learning_rate * step.decoupled_decay,
       step.learning_rate / (1 - std::pow(step.beta1, steps)), std::sqrt(1 - std::pow(step.beta2, steps)), loss_scale,
-      max_norm, std::numeric_limits<double>::quiet_NaN()};
+      max_norm, terms, std::numeric_limits<double>::quiet_NaN()};
 }
 
 // One parameter of a step: contiguous, of equal extents, on one device.
@@ -100,7 +102,8 @@ WHENCE_HD inline void clip_to_norm(double given, double* controls) {
   const double norm = given / loss_scale, clip = norm > largest ? largest / norm : 1.0;
   controls[static_cast<int>(Control::norm)] = norm;
   controls[static_cast<int>(Control::gradient_scale)] =
-      math::isfinite(norm) ? clip / loss_scale : std::numeric_limits<double>::quiet_NaN();
+      math::isfinite(norm) ? clip / loss_scale / controls[static_cast<int>(Control::terms)]
+                           : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace whence

@@ -255,14 +255,15 @@ void Optimizer::step(double learning_rate, const GradientNorm& norm, Site site) 
   ++steps_;
 }
 
-void Adam::prepare_replay(double learning_rate, double max_norm, double loss_scale, Site site) {
+void Adam::prepare_replay(double learning_rate, double max_norm, double loss_scale, double terms, Site site) {
   const CallSite place(site);
   require_ready(learning_rate);
   require_clipping(max_norm, loss_scale);
   if (moments_.empty()) fail("optimiser", "no trained parameters given; a replayed step needs one or more");
   const Device device = moments_[0].first.device();
   if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, device);
-  const std::array<double, control_count> controls = step_controls(next_step(learning_rate, 1), max_norm, loss_scale);
+  const std::array<double, control_count> controls =
+      step_controls(next_step(learning_rate, 1), max_norm, loss_scale, terms);
   memory_of(device).source().copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
   ++steps_;
 }

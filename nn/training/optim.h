@@ -105,7 +105,9 @@ class Adam final : public Optimizer {
   //   adam.prepare_replay(rate, max_norm, loss_scale);   // before each replay: counts the step, copies a few numbers
   //   graph.replay();                                    // captured around: forward, backward, adam.replayable_step()
   //   const GradientNorm norm = adam.replayed_norm();    // waits; not finite: nothing changed, the step does not count
-  void prepare_replay(double learning_rate, double max_norm, double loss_scale = 1, Site site = Site::current());
+  // Gradients are sums of `terms`, as is max_norm: the step takes their mean.
+  void prepare_replay(
+      double learning_rate, double max_norm, double loss_scale = 1, double terms = 1, Site site = Site::current());
   void replayable_step(Site site = Site::current());
   [[nodiscard]] GradientNorm replayed_norm();
 

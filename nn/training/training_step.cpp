@@ -8,7 +8,9 @@
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
+#include "autograd/recording.h"
 #include "nn/transformer.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/device/recorded_step.h"
 #include "tensor/error.h"
 #include "tensor/ranks/collectives.h"
@@ -19,10 +21,10 @@ namespace whence {
 
 std::string not_recordable(const TransformerOptions& model) {
   if (model.dropout > 0 || model.pattern_dropout > 0 || model.hidden_dropout > 0)
-    return "given with dropout, which a recorded step would drop the same way each time; dropout 0 required";
+    return "dropout draws anew at each step";
   for (const SchemeSpec& spec : parse_schemes(model.scheme)) {
     if (!spec.part().make({model.dim, model.heads, model.length})->claims().drawn_each_step) continue;
-    return to_text("given with ", spec.text(), ", which draws positions at each step; a scheme that does not required");
+    return spec.text() + " draws positions at each step";
   }
   return {};
 }
@@ -92,7 +94,15 @@ class TrainingStep::Replay {
     return work_.run();
   }
 
-  void upload(const std::vector<TrainingBatch>& given, std::int64_t step) {
+  // Records this step where it is the second. What throws here has changed no weight.
+  void prepare(const std::vector<TrainingBatch>& given) {
+    upload(given);
+    if (!work_.recorded()) optimizer.zero_gradients();  // or the graph's memory would be kept beside theirs
+    work_.record_if_due();
+  }
+
+ private:
+  void upload(const std::vector<TrainingBatch>& given) {
     if (inputs_.empty()) {
       inputs_ = given;
       for (TrainingBatch& batch : inputs_)
@@ -102,16 +112,13 @@ class TrainingStep::Replay {
     for (std::size_t part = 0; part < given.size(); ++part) {
       for (std::size_t k = 0; k < given[part].tensors.size(); ++k) {
         const Tensor &from = given[part].tensors[k], &to = inputs_[part].tensors[k];
-        if (!(from.shape() == to.shape())) {
-          throw InputError("recorded step: a batch of step ", step, " is ", from.shape(), ", those before were ",
-              to.shape(), "; equal shapes required, as a graph keeps its own; do not record");
-        }
+        if (!(from.shape() == to.shape()))
+          throw Error(to_text("a batch is ", from.shape(), ", those before were ", to.shape()));
         raw::copy_into(raw::to_device(from, device_), to);
       }
     }
   }
 
- private:
   Device device_;
   std::vector<TrainingBatch> inputs_;
   Tensor seed_;
@@ -136,7 +143,15 @@ TrainingStep::TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf lo
 
 TrainingStep::~TrainingStep() = default;
 
+void TrainingStep::stop_recording(const std::string& reason) {
+  replay_.reset();
+  why_not_recorded_ = reason;
+}
+
 namespace {
+
+// A graph goes by no probe and by no clock.
+bool is_watched() { return detail::active_capture || detail::tape || detail::op_clock || detail::check_finite; }
 
 // What is said of a part: to the step, and to other ranks. Whole numbers in a double are exact.
 struct PartFacts {
@@ -222,8 +237,7 @@ class TrainingStep::Parts {
 StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
   const auto started = std::chrono::steady_clock::now();
   try {
-    Parts parts(*this, step);
-    StepOutcome outcome = replay_ ? run_recorded(parts, step, learning_rate) : run(parts, step, learning_rate);
+    StepOutcome outcome = replay_ && !is_watched() ? run_recorded(step, learning_rate) : run(step, learning_rate);
     outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     return outcome;
   } catch (const OutOfMemory&) {
@@ -262,7 +276,8 @@ void TrainingStep::sum_gradients_over_ranks() {
 
 // The gradients are those of the sum. Divided by all of the step's targets they are those of the mean over one large
 // batch.
-StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_rate) {
+StepOutcome TrainingStep::run(std::int64_t step, double learning_rate) {
+  Parts parts(*this, step);
   Optimizer& optimizer = precision_.optimizer();
   std::vector<Tensor> losses;
   sum_by_halves(optimizer, parts.begin(), parts.end(), [&](std::int64_t part) {
@@ -275,7 +290,8 @@ StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_r
   if (options_.ranks) sum_gradients_over_ranks();
   const std::optional<double> loss_scale = precision_.loss_scale() ? std::optional(parts.scale()) : std::nullopt;
   GradientNorm norm = clip_by_global_norm(optimizer.parameters(), options_.clip * all.targets, loss_scale);
-  const bool skipped = !accepted(norm, step);
+  if (precision_.loss_scale()) precision_.loss_scale()->update(norm.finite(), step);
+  const bool skipped = !norm.finite();  // or an error would have named the gradient
   const StepOutcome outcome{all.loss / all.targets, norm.value / all.targets, all.tokens, skipped, 0};
   if (skipped) return outcome;
   norm.scale /= all.targets;
@@ -283,25 +299,26 @@ StepOutcome TrainingStep::run(Parts& parts, std::int64_t step, double learning_r
   return outcome;
 }
 
-StepOutcome TrainingStep::run_recorded(Parts& parts, std::int64_t step, double learning_rate) {
+StepOutcome TrainingStep::run_recorded(std::int64_t step, double learning_rate) {
+  Parts parts(*this, step);
   Adam& optimizer = replay_->optimizer;
   std::vector<TrainingBatch> given;
   for (std::int64_t part = parts.begin(); part < parts.end(); ++part) given.push_back(parts.batch(part));
-  replay_->upload(given, step);  // refuses before the optimiser counts the step
-  optimizer.prepare_replay(learning_rate, options_.clip, parts.scale() * parts.sum({}).targets);
+  const double targets = parts.sum({}).targets;
+  synchronise(optimizer.parameters().at(0).tensor.device());  // errors of what ran before are no reason not to record
+  try {
+    replay_->prepare(given);
+  } catch (const Error& error) {
+    stop_recording(error.what());
+    return run(step, learning_rate);
+  }
+  optimizer.prepare_replay(learning_rate, options_.clip * targets, parts.scale(), targets);
   const StepFacts all = parts.sum(replay_->run(parts.scale()));
   const GradientNorm norm = optimizer.replayed_norm();
-  return {all.loss / all.targets, norm.value, all.tokens, !accepted(norm, step), 0};
-}
-
-bool TrainingStep::accepted(const GradientNorm& norm, std::int64_t step) {
-  if (std::optional<LossScale>& loss_scale = precision_.loss_scale()) {
-    loss_scale->update(norm.finite(), step);
-  } else if (!norm.finite()) {
-    throw FailedStep(to_text("training: the norm of the gradients is ", norm.value, " at step ", step,
-        "; finite gradients required; lower the learning rate; a step that is not recorded names the parameter"));
-  }
-  return norm.finite();
+  // Nothing has changed then. A step that stands alone names the parameter.
+  if (!norm.finite() && !precision_.loss_scale()) return run(step, learning_rate);
+  if (precision_.loss_scale()) precision_.loss_scale()->update(norm.finite(), step);
+  return {all.loss / targets, norm.value / targets, all.tokens, !norm.finite(), 0};
 }
 
 }  // namespace whence

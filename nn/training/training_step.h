@@ -36,14 +36,17 @@ using LossOf = std::function<Tensor(const TrainingBatch& batch, std::int64_t par
 struct StepOptions {
   std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
   double clip = 1;              // largest global norm of the gradients
-  bool recorded = false;  // see RecordedStep, whose conditions `loss_of` then meets; batches keep their shapes; Adam
+  // On a GPU: one graph for all steps (RecordedStep), with the bits of steps that stand alone. `loss_of` draws nothing
+  // anew at each step, and decides nothing by the numbers of a batch. Adam alone.
+  bool recorded = false;
   // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the
   // same model from the same seed, and take the same steps; what comes out is the same on all, and the same for any
   // number.
   Communicator* ranks = nullptr;
 };
 
-// Why a step of this model cannot be recorded: it draws anew at each. Empty where it can be.
+// What of this model draws anew at each step, so that a graph would repeat it: "dropout draws anew at each step". Empty
+// where nothing does.
 [[nodiscard]] std::string not_recordable(const TransformerOptions& model);
 
 struct StepOutcome {
@@ -68,27 +71,31 @@ class TrainingStep {
   ~TrainingStep();
 
   // Step 1, 2, ... NotFinite when its loss or a gradient is not finite, or f16's loss scale is at its least; Error when
-  // it has no target. Nothing but that scale has changed then, or after the InputError of a recorded step whose batch has
-  // other shapes. A recorded step looks at its gradients alone before it changes anything, at the loss afterwards.
+  // it has no target. Nothing but that scale has changed then. A replayed step looks at its gradients alone before it
+  // changes anything, at the loss afterwards. A step at which something looks (a capture, a tape, an op clock,
+  // CheckFinite) is not replayed.
   StepOutcome take(std::int64_t step, double learning_rate);
+
+  // Steps that were to be recorded stand alone from now on, and the graph's memory is free. A step does so itself where
+  // it cannot be recorded: batches of other shapes, numbers read back, no memory for a graph.
+  void stop_recording(const std::string& reason);
+  bool recorded() const { return replay_ != nullptr; }
+  const std::string& why_not_recorded() const { return why_not_recorded_; }  // that reason; empty: none so far
 
  private:
   class Replay;
   class Parts;
 
-  StepOutcome run(Parts& parts, std::int64_t step, double learning_rate);
-  StepOutcome run_recorded(Parts& parts, std::int64_t step, double learning_rate);
+  StepOutcome run(std::int64_t step, double learning_rate);
+  StepOutcome run_recorded(std::int64_t step, double learning_rate);
   void sum_gradients_over_ranks();
-  // Tells the loss scale whether the gradients are finite. False where the step is to be skipped; FailedStep where
-  // there is no loss scale to lower.
-  bool accepted(const GradientNorm& norm, std::int64_t step);
-
   MixedPrecision& precision_;
   MakeBatch batch_;
   LossOf loss_of_;
   StepOptions options_;
   std::unique_ptr<Replay> replay_;  // null: steps as they stand
-  Tensor all_gradients_;            // of ranks: every parameter's, one after another
+  std::string why_not_recorded_;
+  Tensor all_gradients_;  // of ranks: every parameter's, one after another
 };
 
 }  // namespace whence

@@ -7,22 +7,22 @@ namespace whence {
 
 RecordedStep::RecordedStep(Device device, Work work) : device_(device), work_(std::move(work)) {}
 
+void RecordedStep::record_if_due() {
+  if (device_.is_cpu() || !warm_ || graph_) return;
+  results_.clear();
+  std::vector<Tensor> results;
+  graph_ = runtime_of(device_).record([&] { results = work_(); });
+  results_ = std::move(results);
+}
+
 const std::vector<Tensor>& RecordedStep::run() {
+  record_if_due();
   if (graph_) {
     graph_->replay();
     return results_;
   }
-  if (device_.is_cpu() || !warm_) {
-    results_ = work_();
-    warm_ = true;
-    return results_;
-  }
-  results_.clear();
-  std::vector<Tensor> results;
-  std::unique_ptr<RecordedWork> graph = runtime_of(device_).record([&] { results = work_(); });
-  graph->replay();
-  graph_ = std::move(graph);
-  results_ = std::move(results);
+  results_ = work_();
+  warm_ = true;
   return results_;
 }
 

@@ -31,7 +31,8 @@ class RecordedStep {
 
   // What the work returned. From the second time on it is always the same memory, with new numbers.
   const std::vector<Tensor>& run();
-
+  // Records where the next run would: what throws here has done nothing.
+  void record_if_due();
   bool recorded() const { return graph_ != nullptr; }
 
  private:

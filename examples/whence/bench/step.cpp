@@ -137,8 +137,7 @@ class Training {
     draw_zeros(model_, 0.02);
     model_.to(placement.device);
     precision_.emplace(model_, placement.precision, AdamOptions{.weight_decay = 0.1});
-    const std::string why = placement.device.is_cpu() ? "given without a GPU" : not_recordable(model_.options());
-    if (recorded && !why.empty()) throw InputError("--cuda-graph: ", why);
+    require_recorded(recorded ? not_recordable(model_.options()) : "");
     step_.emplace(
         *precision_, [this](std::int64_t part) { return random_batch(what_, part); },
         [this, recorded](const TrainingBatch& batch, std::int64_t part) {
@@ -155,6 +154,7 @@ class Training {
   Repetition step() {
     const double start = steady_seconds();
     (void)step_->take(++steps_, 3e-4);
+    require_recorded(step_->why_not_recorded());
     synchronise(model_.device());
     const double end = steady_seconds();
     if (std::isnan(forward_done_)) return {(end - start) * 1e3, forward_done_};
@@ -227,6 +227,10 @@ class Training {
   const Transformer& model() const { return model_; }
 
  private:
+  static void require_recorded(const std::string& why_not) {
+    if (!why_not.empty()) throw InputError("--cuda-graph: given; ", why_not, "; leave it out");
+  }
+
   const Case& what_;
   Transformer model_;
   const LossOf loss_of_ = token_loss(model_, 0);
@@ -391,6 +395,7 @@ int run(CommandLine& line) {
   line.example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
   if (shows_page(line, options.settings)) return 0;
   const Placement placement = placement_of({options.settings.threads, options.settings.device, options.precision});
+  line.refuse_unless("cuda-graph", placement.device.is_gpu(), "a GPU");
   line.refuse_unless("probes", !options.recorded, "steps that are not recorded");
   line.refuse_unless("profile", placement.device.is_cpu() && options.precision == "f32", "the CPU and f32");
   StepBench(options, placement).run();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
@@ -48,7 +49,7 @@ class Trainer {
         step_(precision_, job.batch, checked(job, options),
             {.accumulate = options.accumulate,
                 .clip = options.clip,
-                .recorded = options.cuda_graph,
+                .recorded = wants_graph(options) && not_recordable(job, options).empty(),
                 .ranks = options.ranks}),
         folder_(options, precision_.weights(), {job.description.begin(), job.description.end()}) {}
 
@@ -56,6 +57,7 @@ class Trainer {
     if (options_.ranks) require_same_on_all(*options_.ranks, job_.description);
     const std::int64_t done = open();
     Progress progress(job_.label, options_.steps, options_.quiet || !speaks(options_.ranks), done);
+    if (wants_graph(options_)) say_not_recorded(not_recordable(job_, options_), progress);
     if (done == 0) look(0, progress);
     std::optional<CheckFinite> checking;
     if (options_.check_finite && options_.precision != DType::f16) checking.emplace();
@@ -67,6 +69,23 @@ class Trainer {
   }
 
  private:
+  static bool wants_graph(const TrainingOptions& options) {
+    return options.device.is_gpu() && options.cuda_graph == "yes";
+  }
+
+  // Why a graph cannot stand for all steps; empty where it can.
+  static std::string not_recordable(const TrainingJob& job, const TrainingOptions& options) {
+    if (options.optimizer == "sgd") return "a graph would keep the rate of --optimizer sgd";
+    if (options.check_finite) return "--check-finite reads every result";
+    return options.ranks ? "a graph does not talk to other ranks" : job.not_recordable;
+  }
+
+  // Once.
+  void say_not_recorded(const std::string& reason, Progress& progress) {
+    if (reason.empty() || std::exchange(said_not_recorded_, true)) return;
+    progress.note("cuda-graph: steps are not recorded, as " + reason);
+  }
+
   static Module& initialised(const TrainingJob& job, const TrainingOptions& options) {
     Module& model = *job.model;
     const auto parameters = model.parameters();  // of 16 bits where an earlier training left them so
@@ -198,6 +217,7 @@ class Trainer {
     if (done.skipped)
       progress.note(to_text(
           "step ", step, ": gradients beyond f16, step skipped; loss scale ", precision_.loss_scale()->value()));
+    say_not_recorded(step_.why_not_recorded(), progress);
     tokens_ += done.tokens;
     result_.seconds += done.seconds;
     result_.steps = step;
@@ -237,8 +257,16 @@ class Trainer {
   }
 
   // By rank 0; the others wait for its score, which ends a training without patience left on all.
-  Validation validated() const {
-    if (!options_.ranks) return job_.validate();
+  Validation validated() {
+    if (!options_.ranks) {
+      try {
+        return job_.validate();
+      } catch (const OutOfMemory& problem) {
+        if (!step_.recorded()) throw;
+        step_.stop_recording(problem.what());  // a graph keeps its memory between steps
+        return job_.validate();
+      }
+    }
     Validation found;
     if (speaks(options_.ranks)) found = job_.validate();
     broadcast(*options_.ranks, std::as_writable_bytes(std::span(&found.score, 1)));
@@ -284,19 +312,10 @@ class Trainer {
   std::int64_t steps_since_ = 0;  // likewise
   std::int64_t tokens_ = 0;
   std::int64_t worse_since_ = 0;  // validations since the best one
+  bool said_not_recorded_ = false;
 };
 
 }  // namespace
-
-static void require_recordable(const TrainingJob& job, const TrainingOptions& options) {
-  const std::string why =
-      options.device.is_cpu() ? "given without a GPU; a device that records launches required"
-      : options.optimizer == "sgd"
-          ? "given with --optimizer sgd, whose rate would stay that of the recorded step; adamw or adam required"
-      : options.check_finite ? "given with --check-finite, which reads every result; one required"
-                             : job.not_recordable;
-  if (!why.empty()) throw InputError("--cuda-graph: ", why, "; leave it out");
-}
 
 LossOf token_loss(const Transformer& model, std::uint64_t seed) {
   return [&model, seed](const TrainingBatch& batch, std::int64_t part) {
@@ -306,7 +325,6 @@ LossOf token_loss(const Transformer& model, std::uint64_t seed) {
 }
 
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
-  if (options.cuda_graph) require_recordable(job, options);
   if (options.validate_every > 0 && !job.validate)
     throw Error("training: validation asked for; a job that can validate required");
   if (options.keep_best && options.folder.empty())

@@ -47,7 +47,7 @@ struct TrainingJob {
   Module* model = nullptr;
   MakeBatch batch = {};  // of training_step.h, as is loss_of
   LossOf loss_of = {};
-  std::string not_recordable = {};  // why a step cannot be recorded and replayed, such as dropout; empty: it can
+  std::string not_recordable = {};  // of training_step.h
   // A look at the model as it is after a step (examples/whence/look/history.h): records for looks.jsonl, and a line to print.
   struct Look {
     std::vector<Json> records;

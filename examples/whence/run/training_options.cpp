@@ -67,8 +67,8 @@ void declare(CommandLine& options, TrainingOptions& training) {
   declare_accept_damaged(options, training.accept_damaged);
   options.flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})
-      .flag("cuda-graph", &training.cuda_graph,
-          {"on a GPU: record a step's launches once and replay them; without dropout"})
+      .choice("cuda-graph", &training.cuda_graph, {"yes", "no"},
+          {"on a GPU: record a step's launches once and replay them, where nothing draws anew; the bits are the same"})
       .flag("check-finite", &training.check_finite,
           {"stop at the first op that makes a NaN or infinity, and name it (slow); with --precision f16 in forward "
            "alone"});

@@ -32,7 +32,7 @@ struct TrainingOptions {
   DType precision = DType::f32;       // of parameters and activations; f16 with a loss scale
   LossScaleOptions scaling = {};      // of f16
   Device device = {};                 // where the model is trained, and left
-  bool cuda_graph = false;            // record a step on the GPU and replay it
+  std::string cuda_graph = "yes";     // record a step on the GPU and replay it, where that can be; or no
   std::int64_t validate_every = 0;    // steps; 0: never
   bool keep_best = false;             // end with the weights of the best validation
   std::int64_t patience = 0;          // validations without a better one after which training stops; 0: it goes on

@@ -335,32 +335,47 @@ TEST_CASE("emulator: dry, device memory is not touched, and what is read from it
   memory_of(device).release_cached();
 }
 
-TEST_CASE("emulator: the programs that record a step do so on an emulated GPU") {
+TEST_CASE("emulator: train records its steps or says once why not, to the bits of --cuda-graph no, also resumed") {
   const Scratch out("recorded");
-  const auto ran = [&](const std::string& line) {
-    const Outcome outcome = RunningProgram(words(line), program_with_gpu()).finish_within(120);
+  const auto train = [&](const std::string& options) {
+    const Outcome outcome = RunningProgram(words("train " + options), program_with_gpu()).finish_within(120);
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    return outcome.out;
+    return outcome;
   };
-  const Outcome sgd = RunningProgram(
-      words("train flip_flop --optimizer sgd --cuda-graph --device cuda --out " + out / "sgd"), program_with_gpu())
-                          .finish_within(120);
-  CHECK(sgd.code == 2);
-  CHECK_MESSAGE(has(sgd.err, "--cuda-graph: given with --optimizer sgd, whose rate"), sgd.err);
+  const std::string run =
+      "flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --device "
+      "cuda --precision bf16 --steps 6 --save-every 2 --keep-checkpoints 0 --accumulate 3 --clip "
+      "0.1 --validate-every 3 --validation-sequences 4 --look-every 3 --out ";
+  const std::string graph = out / "graph", alone = out / "alone";
+  const Outcome recorded = train(run + graph);
+  CHECK(has(recorded.out, ", executor reference\n"));
+  CHECK(has(text_of(graph + "/run.json"), "\"executor\": \"reference (no tile programs for bf16 on a GPU)\""));
+  CHECK(!has(recorded.err, "cuda-graph"));
+  train(run + alone + " --cuda-graph no");
+  const std::string weights = text_of(alone + "/weights.safetensors");
+  CHECK(text_of(graph + "/weights.safetensors") == weights);
+  CHECK(text_of(graph + "/looks.jsonl") == text_of(alone + "/looks.jsonl"));
+  for (const std::string more : {"", " --cuda-graph no"}) {
+    for (const char* step : {"4", "6"}) std::filesystem::remove_all(graph + "/checkpoints/step-00000" + step);
+    train("--resume --quiet --device cuda --out " + graph + more);
+    CHECK(text_of(graph + "/weights.safetensors") == weights);
+  }
+  const Outcome refused = train(run + out / "dropout" + " --dropout 0.1");
+  CHECK_MESSAGE(
+      count(refused.err, "cuda-graph: steps are not recorded, as dropout draws anew at each step\n") == 1, refused.err);
+}
+
+TEST_CASE("emulator: bench step measures steps that stand alone and one graph") {
   for (const std::string recorded : {"", " --cuda-graph"}) {
-    const std::string folder = out / (recorded.empty() ? "eager" : "graph");
-    const std::string trained = ran(
-        "train flip_flop --length 16 --dim 16 --layers 1 --heads 2 --batch 4 --test-sequences 8 --steps 3 --device "
-        "cuda --precision bf16 --out " +
-        folder + recorded);
-    CHECK(has(trained, ", executor reference\n"));
-    CHECK(has(text_of(folder + "/run.json"), "\"executor\": \"reference (no tile programs for bf16 on a GPU)\""));
-    const std::string step =
-        ran("bench step --models toy --schemes 'none, cope(p_max=8)' --repetitions 1 --device cuda "
-            "--precision bf16 --json" +
-            recorded);
-    CHECK(has(step, "\"both_ms\""));
-    CHECK(has(step, "\"bytes_to_device\""));
+    const Outcome step = RunningProgram(words("bench step --models toy --schemes 'none, cope(p_max=8)' --repetitions 1 "
+                                              "--device cuda --precision bf16 --json" +
+                                              recorded),
+        program_with_gpu())
+                             .finish_within(120);
+    CHECK_MESSAGE(step.code == 0, step.err);
+    CHECK(has(step.out, "\"both_ms\""));
+    CHECK(has(step.out, "\"bytes_to_device\""));
+    CHECK(has(step.out, recorded.empty() ? "\"form\":\"steps\"" : "\"form\":\"graph\""));
   }
 }
 

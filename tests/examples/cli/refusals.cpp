@@ -98,7 +98,7 @@ const std::vector<Refusal> rows{
     {"train flip_flop --dim 16384 --layers 64", 5,
         "memory: a model of 64 layers of dim 16384, 206G parameters asked for, which takes at least 3 TiB; at "
         "most "},
-    {"train flip_flop --device cpu --cuda-graph" + tiny, 2, "--cuda-graph: given without a GPU; "},
+    {"train flip_flop --cuda-graph maybe", 2, "--cuda-graph: \"maybe\" given; one of yes, no required; "},
     {"train flip_flop --out /proc/nowhere" + tiny, 4, "/proc/nowhere: output folder: No such file or directory; "},
     {"train flip_flop --processes 2 --accumulate 2 --out text.txt/run" + tiny, 4,
         "text.txt/run: output folder: Not a directory; "},
@@ -285,6 +285,7 @@ const std::vector<Refusal> rows{
         "--python: \"/nowhere\" given; no such program; a Python that has torch required; "},
     {"bench attention --peer pytorch --python ./no_torch", 2,
         "--python: \"./no_torch\" given; it has no torch; one that has it required; "},
+    {"bench step --device cpu --cuda-graph", 2, "--cuda-graph: true given; it has no effect without a GPU; "},
     {"bench step --models gpt3", 2, "--models: 'gpt3' given; gpt2-124m, "},
     {"bench ranks --processes 1", 2, "--processes: 1 given; 2 or more required; "},
     // look
