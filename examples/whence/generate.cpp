@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "examples/whence/bench/ceilings.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
@@ -94,10 +95,14 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   check(line, options);
   if (options.greedy) options.generation.sampling.temperature = 0;
-  const Placement placement = placement_of(options.machine);
+  Placement placement = placement_of(options.machine);
   install_interrupt_handler();
 
   const SavedModel saved = load_language_model(options.runs[0], options.executor, options.accept_damaged);
+  if (options.machine.device == "auto" && placement.device.is_gpu())
+    if (const auto cpu =
+            cpu_to_draw(saved.model->options().layers, saved.model->parameter_count(), bench::measure_read_gb_per_s()))
+      placement = placement_of(options.machine, *cpu);
   place(*saved.model, placement);
   const TokenIds prompt = saved.tokeniser->encode(options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();

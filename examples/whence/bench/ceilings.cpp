@@ -133,13 +133,15 @@ std::string Ceilings::text() const {
       " GB/s read and written, read alone ", fixed(read_gb_per_s, 1), "; load ", fixed(load, 1));
 }
 
+double measure_read_gb_per_s() { return read_gb_per_s(widest_loops(), threads()); }
+
 Ceilings measure_ceilings() {
   const Loops loops = widest_loops();
   Ceilings found{.vectors = loops.vectors};
   found.fma_gflops_alone = fma_gflops(loops, 1);
   found.fma_gflops = threads() == 1 ? found.fma_gflops_alone : fma_gflops(loops, threads());
   found.copy_gb_per_s = copy_gb_per_s(threads());
-  found.read_gb_per_s = read_gb_per_s(loops, threads());
+  found.read_gb_per_s = measure_read_gb_per_s();
   if (getloadavg(&found.load, 1) != 1) found.load = Ceilings::unknown;
   return found;
 }

@@ -20,5 +20,6 @@ struct Ceilings {
   [[nodiscard]] std::string text() const;
 };
 [[nodiscard]] Ceilings measure_ceilings();
+[[nodiscard]] double measure_read_gb_per_s();  // that one alone
 
 }  // namespace whence::bench

@@ -2,6 +2,7 @@
 // for every program that runs one.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,10 @@ struct DeviceChoice {
 // second form judges by `facts`.
 DeviceChoice choose_device(std::string_view wanted);
 DeviceChoice choose_device(std::string_view wanted, const DeviceFacts& facts);
+
+// The CPU, with the reason, where it is estimated to draw tokens one by one faster than a GPU: it reads 4 bytes of each
+// parameter for a token, the GPU launches the kernels of each layer. Nothing where the GPU is.
+std::optional<DeviceChoice> cpu_to_draw(index_t layers, index_t parameters, double cpu_gb_per_s);
 
 // "NVIDIA H100 80GB HBM3 (compute capability 9.0, 132 multiprocessors, 79.1 GiB)", or that it is emulated.
 std::string describe(const DeviceFacts& facts);
@@ -47,6 +52,8 @@ struct Placement {
 // Sets the threads and the numbers of products, and finds the device. InputError, with the cause, when a GPU, or bf16
 // for products, is asked for and cannot be had.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
+// The same, with the device chosen already.
+[[nodiscard]] Placement placement_of(const MachineOptions& options, const DeviceChoice& choice);
 
 // Moves a model there and rounds it. For a model that is only run, not trained, and has its parameters already.
 void place(Module& model, const Placement& placement);
