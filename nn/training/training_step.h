@@ -58,7 +58,7 @@ struct StepOutcome {
   double seconds = 0;  // that the step took
 };
 
-// A loss or a gradient that is not finite.
+// A loss that is not finite.
 class FailedStep : public NotFinite {
   using NotFinite::NotFinite;
 };
@@ -89,6 +89,7 @@ class TrainingStep {
   StepOutcome run(std::int64_t step, double learning_rate);
   StepOutcome run_recorded(std::int64_t step, double learning_rate);
   void sum_gradients_over_ranks();
+
   MixedPrecision& precision_;
   MakeBatch batch_;
   LossOf loss_of_;
