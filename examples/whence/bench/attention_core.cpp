@@ -116,8 +116,9 @@ void AttentionCore::count_operations() {
 std::string AttentionCore::refusal(const Executor& executor) const {
   const std::string refusal = executor.refusal(scheme_.stages());
   const Executor& runs = executor_for(&executor, scheme_.stages(), call_of(inputs_));
-  return refusal.empty() && &runs != &executor ? to_text("has no programs for ", what_.dtype, " on ", to_string(device_))
-                                               : refusal;
+  return refusal.empty() && &runs != &executor
+             ? to_text("has no programs for ", what_.dtype, " on ", to_string(device_))
+             : refusal;
 }
 
 // The device is waited for before each reading of the clock.
