@@ -109,9 +109,10 @@ struct Operand {
 [[nodiscard]] Tensor maximum_along(const Tensor& x, int axis, Site at = Site::current());
 // The adjoint of broadcasting: sums x to a shape that expands to x's.
 [[nodiscard]] Tensor sum_to(const Tensor& x, const Shape& shape, Site at = Site::current());
-// y_j = sum_{l <= j} x_l, and y_j = sum_{l >= j} x_l
+// y_j = sum_{l <= j} x_l, and y_j = sum_{l >= j} x_l. wide: the sums of a 16-bit x stay in f32; dx in x's dtype.
 [[nodiscard]] Tensor cumulative_sum(const Tensor& x, int axis = -1, Site at = Site::current());
-[[nodiscard]] Tensor reverse_cumulative_sum(const Tensor& x, int axis = -1, Site at = Site::current());
+[[nodiscard]] Tensor reverse_cumulative_sum(
+    const Tensor& x, int axis = -1, bool wide = false, Site at = Site::current());
 
 // ---- Products (ops/matmul.cpp, ops/linear.cpp, ops/convolve_keys.cpp) ----
 // [..., m, k] [..., k, n] -> [..., m, n], times scale; leading axes broadcast.
@@ -139,8 +140,8 @@ struct Operand {
 // table [h n], steps of the pairs (b, i, j) -> [1|b h i j]: each pair reads the number of its distance. Of any dtype.
 [[nodiscard]] Tensor by_distance(const Tensor& table, const Steps& steps, Site at = Site::current());
 // Reads each row of a table at real-valued indices, linearly between the integers. table [..., n], position [..., m]
-// in [0, n-1] -> [..., m]. At an integer the derivative by position is exactly 0, as in CoPE's Listing 1: there
-// floor and ceiling are the same row.
+// in [0, n-1] -> [..., m], in the table's dtype; position may be f32 beside 16 bits. At an integer the derivative by
+// position is exactly 0, as in CoPE's Listing 1: there floor and ceiling are the same row.
 [[nodiscard]] Tensor lerp_at(const Tensor& table, const Tensor& position, Site at = Site::current());
 
 // ---- Along the last axis (ops/softmax.cpp, ops/norm.cpp, ops/rotary.cpp) ----

@@ -90,6 +90,18 @@ template <class F> decltype(auto) visit_floating(const char* op, DType dtype, F&
   wrong_dtype(op, dtype, "a floating dtype");
 }
 
+// f(Type<A>{}, Type<B>{}) for two floating dtypes that are equal, or of which one is what the other is computed in.
+template <class F> void visit_floating(const char* op, DType a, DType b, F&& f) {
+  visit_floating(op, a, [&]<class A>(Type<A> of_a) {
+    visit_floating(op, b, [&]<class B>(Type<B> of_b) {
+      if constexpr (std::is_same_v<A, B> || std::is_same_v<A, compute_t<B>> || std::is_same_v<compute_t<A>, B>)
+        f(of_a, of_b);
+      else
+        wrong_dtype(op, b, "an equal dtype, or f32 beside 16 bits,");
+    });
+  });
+}
+
 // The same for i32 and i64; throws Error naming `op` for the others.
 template <class F> decltype(auto) visit_index(const char* op, DType dtype, F&& f) {
   if (dtype == DType::i32) return f(Type<std::int32_t>{});

@@ -55,7 +55,8 @@ virtual void cross_entropy(
 virtual void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
     const Tensor& dy, double share, const Tensor& dx) WHENCE_KERNEL;
 
-// Running sums along the last axis, contiguous: y_j = sum_{l<=j} x_l, or sum_{l>=j} x_l when reverse.
+// Running sums along the last axis, contiguous: y_j = sum_{l<=j} x_l, or sum_{l>=j} x_l when reverse. Either of x and y
+// may be f32 beside 16 bits.
 virtual void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) WHENCE_KERNEL;
 
 // into[index[i], :] += from[i, :], in order of i. index [count], from [count, width], into [rows, width]; contiguous.
@@ -67,6 +68,7 @@ virtual void gather(const Tensor& x, const Tensor& index, int axis, const Tensor
 // The adjoint: y[..., n, ...] = sum over j with index[..., j, ...] = n of x[..., j, ...], rounded once.
 virtual void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) WHENCE_KERNEL;
 // y_j = (1-w) t[a] + w t[c] for p_j in position [... m], t a row of table [... n]; a, c and w as in tensor/lerp.h.
+// position and dposition may be f32 where all else is of 16 bits.
 virtual void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) WHENCE_KERNEL;
 // dt[a] += (1-w) dy_j,  dt[c] += w dy_j,  dp_j = (t[c] - t[a]) dy_j
 virtual void lerp_at_backward(const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable,

@@ -7,33 +7,35 @@
 namespace whence {
 namespace {
 
-// Along the last axis.
-Tensor running_sum(const Tensor& x, bool reverse, const Site& at) {
-  const auto sums = [](const Tensor& from, bool backwards) {
-    const Tensor y = Tensor::like(from);
+// Along the last axis, from x's dtype into another. A dual stays one, as in cast.
+Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& at) {
+  const auto sums = [](const Tensor& from, bool backwards, DType to, DType) {
+    const Tensor y = Tensor::empty(from.shape(), from.dtype() == DType::dual ? DType::dual : to, from.device());
     kernels(from.device()).cumulative_sum(raw::contiguous(from), backwards, y);
     return y;
   };
-  const auto back = [](const Tensor& dy, const Shape&, bool backwards) {
-    return running_sum(dy, !backwards, Site::current());
+  const auto back = [](const Tensor& dy, const Shape&, bool backwards, DType, DType from) {
+    return running_sum(dy, !backwards, from, Site::current());
   };
-  return linear_map(reverse ? "reverse_cumulative_sum" : "cumulative_sum", at, x, sums, back, reverse);
+  const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
+  return linear_map(name, at, x, sums, back, reverse, dtype, x.dtype());
 }
 
 // Another axis than the last changes places with it, before and after.
-Tensor along(const Tensor& x, int axis, bool reverse, const Site& at) {
+Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& at) {
   const CallSite place(at);
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
   raw::require_floating(name, "x", x);
   if (x.rank() == 0) fail(name, "x is []; at least one axis required");
-  if (normal_axis(name, axis, x.rank()) == x.rank() - 1) return running_sum(x, reverse, at);
-  return transpose(running_sum(transpose(x, axis, -1, at), reverse, at), axis, -1, at);
+  const DType dtype = wide ? compute_dtype(x.dtype()) : x.dtype();
+  if (normal_axis(name, axis, x.rank()) == x.rank() - 1) return running_sum(x, reverse, dtype, at);
+  return transpose(running_sum(transpose(x, axis, -1, at), reverse, dtype, at), axis, -1, at);
 }
 
 std::vector<BadInput> refusals() {
   return {refusal("cumulative_sum: x is []; at least one axis required", cumulative_sum, draw::zeros(), 0),
       refusal("reverse_cumulative_sum: axis 2 given for 2 axes; an axis in [-2, 2) is required", reverse_cumulative_sum,
-          draw::zeros(2, 3), 2)};
+          draw::zeros(2, 3), 2, false)};
 }
 
 Tensor reference(const std::vector<Tensor>& in) {
@@ -44,15 +46,16 @@ Tensor reference(const std::vector<Tensor>& in) {
 }
 
 const CheckedEntry checked({"cumulative_sum", false,
-    drawn<int, bool>(along,
-        {{"forwards", {2, 3, 5}, {-1, false}}, {"backwards", {4, 9}, {-1, true}}, {"long rows", {2, 67}, {-1, true}},
-            {"one element", {3, 1}, {-1, false}}, {"no elements", {2, 0}, {-1, false}},
-            {"first axis, forwards", {5, 3}, {0, false}}, {"middle axis, backwards", {2, 4, 3}, {1, true}}}),
+    drawn<int, bool, bool>(along,
+        {{"forwards", {2, 3, 5}, {-1, false, false}}, {"backwards", {4, 9}, {-1, true, false}},
+            {"long rows", {2, 67}, {-1, true, false}}, {"one element", {3, 1}, {-1, false, false}},
+            {"no elements", {2, 0}, {-1, false, false}}, {"first axis, forwards", {5, 3}, {0, false, false}},
+            {"middle axis, backwards", {2, 4, 3}, {1, true, false}}, {"backwards, wide", {4, 40}, {-1, true, true}}}),
     refusals, reference});
 
 }  // namespace
 
-Tensor cumulative_sum(const Tensor& x, int axis, Site at) { return along(x, axis, false, at); }
-Tensor reverse_cumulative_sum(const Tensor& x, int axis, Site at) { return along(x, axis, true, at); }
+Tensor cumulative_sum(const Tensor& x, int axis, Site at) { return along(x, axis, false, false, at); }
+Tensor reverse_cumulative_sum(const Tensor& x, int axis, bool wide, Site at) { return along(x, axis, true, wide, at); }
 
 }  // namespace whence

@@ -26,7 +26,7 @@ struct LerpAt {
     const Tensor t = raw::contiguous(table), p = raw::contiguous(position);
     saved.table.as(t, table);
     saved.position.as(p, position);
-    const Tensor y = Tensor::like(p);
+    const Tensor y = Tensor::like(t, p.shape());
     kernels(p.device()).lerp_at(t, p, y);
     return y;
   }
@@ -43,11 +43,14 @@ struct LerpAt {
   // At a whole position both rows are one, so that the derivative by it is 0 here too.
   static Tensor of_parts(const std::vector<Tensor>& in) {
     const DType dtype = in[1].dtype();
+    const Tensor table = cast(in[0], dtype);
     const Tensor inside = raw::unary(functions::Clamp{}, in[1], {0, static_cast<double>(in[0].size(-1) - 1)});
     const Tensor below = raw::cast(inside, DType::i64), floor = raw::cast(below, dtype), w = in[1] - floor;
     const Tensor whole = raw::binary(name, functions::GreaterEqual{}, floor, inside);  // 1 or 0
-    const Tensor ceiling = raw::binary(name, functions::Subtract{}, raw::add(floor, Tensor::ones({}, dtype)), whole);
-    return affine(w, -1, 1) * gather(in[0], -1, below) + w * gather(in[0], -1, raw::cast(ceiling, DType::i64));
+    const Tensor ceiling =
+        raw::binary(name, functions::Subtract{}, raw::add(floor, Tensor::ones({}, dtype, floor.device())), whole);
+    const Tensor high = gather(table, -1, raw::cast(ceiling, DType::i64));
+    return cast(affine(w, -1, 1) * gather(table, -1, below) + w * high, in[0].dtype());
   }
 
   bool by_element(std::size_t input) const { return input == 1; }
@@ -70,7 +73,9 @@ struct LerpAt {
 
   static void check(const Tensor& table, const Tensor& position) {
     raw::require_floating(name, "table", table);
-    raw::require_alike(name, "table", table, "position", position);
+    raw::require_same_device(name, "table", table, "position", position);
+    if (position.dtype() != compute_dtype(table.dtype()))
+      raw::require_same_dtype(name, "table", table, "position", position);
     bool agree = table.rank() == position.rank() && table.rank() > 0 && table.size(-1) > 0;
     for (int axis = 0; agree && axis + 1 < table.rank(); ++axis) agree = table.size(axis) == position.size(axis);
     if (!agree) {

@@ -2,7 +2,7 @@
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
-#include "cuda/vocabulary/packs.h"
+#include "cuda/vocabulary/rows.h"
 #include "tensor/device/launch.h"
 #include "tensor/divisor.h"
 #include "tensor/lerp.h"
@@ -11,8 +11,9 @@ namespace whence {
 namespace gpu {
 namespace {
 
-template <class T> struct LerpValues {
-  const T *table, *position;
+template <class T, class P> struct LerpValues {
+  const T* table;
+  const P* position;
   T* y;
   index_t rows;
   Divisor width;
@@ -24,98 +25,104 @@ template <class T> struct LerpValues {
   }
 };
 
-template <class T> struct PositionGradient {  // dp = (t[c] - t[a]) dy
-  const T *table, *position, *dy;
-  T* dposition;
-  index_t rows;
-  Divisor width;
-  WHENCE_HD void operator()(index_t i) const {
-    using C = compute_t<T>;
-    const T* row = table + width(i).quotient * rows;
-    const PlaceInTable<C> at(C(position[i]), rows);
-    dposition[i] = convert<T>((C(row[at.above()]) - C(row[at.below])) * C(dy[i]));
-  }
-};
-
-// dt[a] += (1-w) dy,  dt[c] += w dy: one table per warp, whose lanes walk over its positions side by side.
-// Per position: 2 numbers read, about 10 operations: memory; for long tables, which lanes share, their turns.
-template <class T> struct TableGradient {
+// dt[a] += (1-w) dy,  dt[c] += w dy,  dp = (t[c] - t[a]) dy: the lanes of a line walk over its positions side by side.
+// Per position: 2 numbers read, 1 written, about 15 operations: memory; for long tables, which lanes share, their turns.
+template <class T, class P, int pack> struct LerpGradients {
   using C = compute_t<T>;
-  static constexpr const char* name = "lerp_at, gradient of the table";
+  static constexpr const char* name = "lerp_at_backward";
   static constexpr int threads = TablePlan::warps * Thread::warp_size;
-  Global<const T> position, dy;
+  Global<const T> table, dy;
+  Global<const P> position;
   Global<T> dtable;
+  Global<P> dposition;
   index_t outer, rows, width;
-  int tables;
+  TablePlan plan;
   WHENCE_HD void operator()(Thread& t) const {
-    const LaneTables<C> sums(t, rows, tables);
-    const index_t row = t.block() * TablePlan::warps + t.warp();
-    if (row >= outer) return;
-    for (index_t begin = 0; begin < width; begin += Thread::warp_size) {
-      const index_t j = begin + t.lane();
-      const bool valid = j < width;
-      const PlaceInTable<Number<C>> at(valid ? load<C>(position, row * width + j) : Number<C>(C(0)), rows);
-      const Number<C> g = valid ? load<C>(dy, row * width + j) : Number<C>(C(0));
+    const LaneTables<C> sums(t, rows, plan);
+    const bool has_line = sums.line < outer;
+    const Global<const T> line = table + sums.line * rows;
+    for (index_t begin = 0; begin < width; begin += sums.lanes * pack) {
+      const index_t j = begin + sums.member * pack, i = sums.line * width + j;
+      const bool valid = has_line && j < width;
+      Numbers<C, pack> p = {}, g = {};
+      if (valid) p = load_numbers<C, pack>(position, i), g = load_numbers<C, pack>(dy, i);
       sums.in_turns([&] {
         if (!valid) return;
-        sums.add(at.below, (Number<C>(C(1)) - at.share) * g);
-        if (at.above() != at.below) sums.add(at.above(), at.share * g);
+        for (int k = 0; k < pack; ++k) {
+          const PlaceInTable<Number<C>> at(p.of[k], rows);
+          sums.add(at.below, (Number<C>(C(1)) - at.share) * g.of[k]);
+          if (at.above() == at.below) {
+            p.of[k] = Number<C>(C(0));
+          } else {
+            sums.add(at.above(), at.share * g.of[k]);
+            p.of[k] = (load<C>(line, at.above()) - load<C>(line, at.below)) * g.of[k];
+          }
+        }
+        store_numbers(dposition, i, p);
       });
     }
-    sums.each_sum([&](index_t n, Number<C> total) { store(dtable, row * rows + n, total); });
+    sums.each_sum([&](index_t n, Number<C> total) {
+      if (has_line) store(dtable, sums.line * rows + n, total);
+    });
   }
 };
 
 // The same for tables that do not fit the block's memory: one after another, by one thread per table.
-template <class T> struct LongTableGradient {
+template <class T, class P> struct LongLerpGradients {
   using C = compute_t<T>;
-  const T *position, *dy;
+  const T *table, *dy;
+  const P* position;
   C* dtable;  // zeroed
+  P* dposition;
   index_t rows, width;
-  WHENCE_HD void operator()(index_t row) const {
-    C* sum = dtable + row * rows;
-    for (index_t i = row * width; i < (row + 1) * width; ++i) {
+  WHENCE_HD void operator()(index_t line) const {
+    const T* row = table + line * rows;
+    C* sum = dtable + line * rows;
+    for (index_t i = line * width; i < (line + 1) * width; ++i) {
       const PlaceInTable<C> at(C(position[i]), rows);
+      dposition[i] = convert<P>((C(row[at.above()]) - C(row[at.below])) * C(dy[i]));
       sum[at.below] += (C(1) - at.share) * C(dy[i]);
       if (at.above() != at.below) sum[at.above()] += at.share * C(dy[i]);
     }
   }
 };
 
-template <class T>
-void table_gradient(CudaKernels& kernels, const Tensor& position, const Tensor& dy, const Tensor& dtable) {
-  using C = compute_t<T>;
-  const index_t rows = dtable.size(-1), width = position.size(-1), outer = dtable.numel() / rows;
-  const TablePlan plan = TablePlan::of<C>(rows);
-  if (plan.tables > 0) {
-    return launch_kernel(TableGradient<T>{global<const T>(position), global<const T>(dy), global<T>(dtable), outer,
-                             rows, width, plan.tables},
-        {.blocks = blocks_for(outer, TablePlan::warps), .shared_bytes = plan.shared_bytes});
-  }
-  const Tensor sums = std::is_same_v<T, C> ? dtable : Tensor::empty(dtable.shape(), dtype_of<C>, dtable.device());
-  kernels.fill(sums, 0);
-  launch("lerp_at", dy.device(), outer,
-      LongTableGradient<T>{position.data<T>(), dy.data<T>(), sums.data<C>(), rows, width}, 4 * width);
-  if (!std::is_same_v<T, C>) kernels.copy(sums, dtable);
-}
-
 }  // namespace
 }  // namespace gpu
 
+using namespace gpu;
+
 void CudaKernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
-  visit_floating("lerp_at", y.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     launch("lerp_at", y.device(), y.numel(),
-        gpu::LerpValues<T>{table.data<T>(), position.data<T>(), y.data<T>(), table.size(-1), {y.size(-1), y.numel()}});
+        LerpValues<T, P>{table.data<T>(), position.data<P>(), y.data<T>(), table.size(-1), {y.size(-1), y.numel()}});
   });
 }
 
 void CudaKernels::lerp_at_backward(
     const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) {
-  visit_floating("lerp_at", dy.dtype(), [&]<class T>(Type<T>) {
-    launch("lerp_at", dy.device(), dy.numel(),
-        gpu::PositionGradient<T>{table.data<T>(), position.data<T>(), dy.data<T>(), dposition.data<T>(), table.size(-1),
-            {dy.size(-1), dy.numel()}});
-    gpu::table_gradient<T>(*this, position, dy, dtable);
+  const index_t rows = table.size(-1), width = position.size(-1), outer = table.numel() / rows;
+  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
+    using C = compute_t<T>;
+    // Eight lanes a line: zeroing the tables and adding them up is shared by four lines.
+    const TablePlan plan = TablePlan::of<C>(rows, 8);
+    const auto run = [&]<int pack>(std::integral_constant<int, pack>) {
+      launch_kernel(LerpGradients<T, P, pack>{global<const T>(table), global<const T>(dy), global<const P>(position),
+                        global<T>(dtable), global<P>(dposition), outer, rows, width, plan},
+          {.blocks = plan.blocks(outer), .shared_bytes = plan.shared_bytes});
+    };
+    using Wider = std::conditional_t<(sizeof(T) > sizeof(P)), T, P>;
+    if (plan.tables > 0)
+      return rows_fit_packs<Wider>(width, {&position, &dy, &dposition})
+                 ? run(std::integral_constant<int, pack_size<Wider>>{})
+                 : run(std::integral_constant<int, 1>{});
+    const Tensor sums = std::is_same_v<T, C> ? dtable : Tensor::empty(dtable.shape(), dtype_of<C>, dtable.device());
+    fill(sums, 0);
+    launch("lerp_at", dy.device(), outer,
+        LongLerpGradients<T, P>{
+            table.data<T>(), dy.data<T>(), position.data<P>(), sums.data<C>(), dposition.data<P>(), rows, width},
+        4 * width);
+    if (!std::is_same_v<T, C>) copy(sums, dtable);
   });
 }
 

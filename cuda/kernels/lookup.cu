@@ -32,10 +32,10 @@ template <class T> struct SumLines {
   Global<const index_t> index;
   Global<T> y;
   Lookup at;
-  int tables;
+  TablePlan plan;
   WHENCE_HD void operator()(Thread& t) const {
-    const LaneTables<C> sums(t, at.rows, tables);
-    const index_t outer = t.block() * TablePlan::warps + t.warp();
+    const LaneTables<C> sums(t, at.rows, plan);
+    const index_t outer = sums.line;
     if (outer >= at.outer) return;
     const index_t places = at.line(outer)[0] * at.count;
     for (index_t begin = 0; begin < at.count; begin += Thread::warp_size) {
@@ -69,9 +69,9 @@ void CudaKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, c
     using C = compute_t<T>;
     const gpu::TablePlan plan = gpu::TablePlan::of<C>(at.rows);
     if (at.inner.by() == 1 && plan.tables > 0) {
-      return gpu::launch_kernel(gpu::SumLines<T>{gpu::global<const T>(x), gpu::global<const index_t>(index),
-                                    gpu::global<T>(y), at, plan.tables},
-          {.blocks = gpu::blocks_for(at.outer, gpu::TablePlan::warps), .shared_bytes = plan.shared_bytes});
+      return gpu::launch_kernel(
+          gpu::SumLines<T>{gpu::global<const T>(x), gpu::global<const index_t>(index), gpu::global<T>(y), at, plan},
+          {.blocks = plan.blocks(at.outer), .shared_bytes = plan.shared_bytes});
     }
     // Neighbouring columns lie side by side, or no table fits the block's memory: a column per thread.
     const Tensor sums = std::is_same_v<T, C> ? y : Tensor::empty(y.shape(), dtype_of<C>, y.device());

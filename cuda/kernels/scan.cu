@@ -6,14 +6,14 @@ namespace whence::gpu {
 namespace {
 
 // Per element: 1 number read, 1 written, about 2 operations: memory; for few rows the latency of chunk after chunk.
-template <class T, class P> struct CumulativeSum {
+template <class From, class To, class P> struct CumulativeSum {
   static constexpr const char* name = "cumulative_sum";
   static constexpr int threads = P::threads;
-  using C = compute_t<T>;
+  using C = compute_t<From>;
   using OfWarps = WarpValues<threads, Number<C>, 2>;
   static constexpr std::size_t shared_bytes = P::by_warp ? 0 : OfWarps::shared_bytes;
-  Global<const T> x;
-  Global<T> y;
+  Global<const From> x;
+  Global<To> y;
   index_t rows, width;
   bool reverse;
 
@@ -67,11 +67,12 @@ using namespace gpu;
 void CudaKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("cumulative_sum", x.dtype(), [&]<class T>(Type<T>) {
-    with_part<T, passing(256)>(width, rows_fit_packs<T>(width, {&x, &y}), [&]<class P>(P) {
-      using Body = CumulativeSum<T, P>;
+  visit_floating("cumulative_sum", x.dtype(), y.dtype(), [&]<class From, class To>(Type<From>, Type<To>) {
+    using Wider = std::conditional_t<(sizeof(From) > sizeof(To)), From, To>;
+    with_part<Wider, passing(256)>(width, rows_fit_packs<Wider>(width, {&x, &y}), [&]<class P>(P) {
+      using Body = CumulativeSum<From, To, P>;
       launch_kernel(
-          Body{global<const T>(x), global<T>(y), rows, width, reverse}, {P::blocks(rows), Body::shared_bytes});
+          Body{global<const From>(x), global<To>(y), rows, width, reverse}, {P::blocks(rows), Body::shared_bytes});
     });
   });
 }

@@ -1,72 +1,88 @@
-// Sums by row number, for one warp: tables in shared memory, one for every lane, or shared by several lanes that take
-// turns. The numbers of lanes and tables alone decide who adds when, so the bits are the same on every run. No atomics.
+// Sums by row number: tables in shared memory. A warp takes one line of numbers, or several side by side; a line's lanes
+// have a table each, or take turns with one. The numbers of lanes and tables alone decide who adds when, so the bits are
+// the same on every run. No atomics.
 #pragma once
 
 #include <algorithm>
 
 #include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
 
 namespace whence::gpu {
 
-// How many warps a block has, and how many tables a warp, for tables of `rows` numbers; none when not even one fits.
+// How many tables a warp has, for tables of `rows` numbers, and how many lanes a line: those that are wished, or a whole
+// warp when there are fewer tables than lines. No tables when not even one fits.
 struct TablePlan {
-  static constexpr int warps = 4;
-  int tables;  // of each warp: a power of two, at most 32
+  static constexpr int warps = 4;  // of a block
+  int tables, lanes;               // powers of two, at most 32
   std::size_t shared_bytes;
 
-  template <class C> static TablePlan of(index_t rows) {
+  template <class C> static TablePlan of(index_t rows, int lanes = Thread::warp_size) {
     constexpr std::size_t comfortable = 48 * 1024, most = 96 * 1024;
     const std::size_t one = static_cast<std::size_t>(std::max<index_t>(rows, 1)) * warps;
-    if (one > most) return {0, 0};
+    if (one > most) return {0, 0, 0};
     for (int tables = Thread::warp_size; tables > 0; tables /= 2) {
       const std::size_t bytes = shared_bytes_for<C>(one * static_cast<std::size_t>(tables));
-      if (bytes <= comfortable || (tables == 1 && bytes <= most)) return {tables, bytes};
+      if (bytes <= comfortable || (tables == 1 && bytes <= most))
+        return {tables, tables * lanes < Thread::warp_size ? Thread::warp_size : lanes, bytes};
     }
-    return {0, 0};
+    return {0, 0, 0};
   }
+  index_t blocks(index_t lines) const { return blocks_for(lines, warps * Thread::warp_size / lanes); }
 };
 
 template <class C> class LaneTables {
  public:
+  const int lanes, member;  // of the line, and which of them this one is
+  const index_t line;
+
   // The block's memory for all its warps, zeroed by this warp for itself.
-  WHENCE_HD LaneTables(Thread& t, index_t rows, int tables)
-      : t_(t),
-        memory_(t.template shared<C>(static_cast<int>(rows) * tables * TablePlan::warps)),
-        first_(t.warp() * rows * tables),
-        rows_(rows),
-        tables_(tables) {
-    for (index_t i = t.lane(); i < rows * tables; i += Thread::warp_size) store(memory_, first_ + i, Number<C>(C(0)));
+  WHENCE_HD LaneTables(Thread& t, index_t rows, const TablePlan& plan)
+      : lanes(plan.lanes),
+        member(t.lane() % lanes),
+        line((t.block() * TablePlan::warps + t.warp()) * (Thread::warp_size / lanes) + t.lane() / lanes),
+        t_(t),
+        rows_(static_cast<int>(rows)),
+        tables_(plan.tables),
+        own_(tables_ * lanes / Thread::warp_size),
+        turns_(Thread::warp_size / tables_),
+        turn_(member / own_),
+        memory_(t.template shared<C>(rows_ * tables_ * TablePlan::warps)),
+        first_(t.warp() * rows_ * tables_ + t.lane() / lanes * own_),
+        mine_(first_ + member % own_) {
+    const int begin = t.warp() * rows_ * tables_;
+    for (int i = t.lane(); i < rows_ * tables_; i += Thread::warp_size) store(memory_, begin + i, Number<C>(C(0)));
     t.sync_warp();
   }
 
   // f() for every lane of the warp, never at the same time for two that share a table. All lanes take part.
   template <class F> WHENCE_HD void in_turns(const F& f) const {
-    for (int turn = 0; turn < Thread::warp_size / tables_; ++turn) {
-      if (t_.lane() / tables_ == turn) f();
-      if (tables_ < Thread::warp_size) t_.sync_warp();
+    for (int turn = 0; turn < turns_; ++turn) {
+      if (turn_ == turn) f();
+      if (turns_ > 1) t_.sync_warp();
     }
   }
   // Inside in_turns.
   WHENCE_HD void add(index_t row, Number<C> value) const {
-    const index_t at = first_ + row * tables_ + t_.lane() % tables_;
+    const int at = mine_ + static_cast<int>(row) * tables_;
     store(memory_, at, load<C>(memory_, at) + value);
   }
-  // f(row, sum) for every row; lanes take turns with the rows. All lanes take part.
+  // f(row, sum) for every row of the line; its lanes take turns with the rows. All lanes take part.
   template <class F> WHENCE_HD void each_sum(const F& f) const {
     t_.sync_warp();
-    for (index_t row = t_.lane(); row < rows_; row += Thread::warp_size) {
+    for (int row = member; row < rows_; row += lanes) {
       Number<C> total(C(0));
-      // each row begins at another table: else all lanes would read from one bank
-      for (int k = 0; k < tables_; ++k) total += load<C>(memory_, first_ + row * tables_ + (k + row) % tables_);
+      const int begin = row * tables_ / Thread::warp_size;  // else many lanes would read from one bank
+      for (int k = 0; k < own_; ++k) total += load<C>(memory_, first_ + row * tables_ + ((begin + k) & (own_ - 1)));
       f(row, total);
     }
   }
 
  private:
   Thread& t_;
+  int rows_, tables_, own_, turns_, turn_;  // own_: tables of a line
   Shared<C> memory_;
-  index_t first_, rows_;
-  int tables_;
+  int first_, mine_;  // where the line's tables begin, and this lane's
 };
 
 }  // namespace whence::gpu

@@ -35,9 +35,9 @@ Contextual::Contextual(const SchemeArguments& arguments)
   child("gate_key", *gate_key_);
 }
 
-Tensor Contextual::gates(const AttendContext& context) const {
+Tensor Contextual::sums_of_gates(const AttendContext& context) const {
   const Tensor g = probe("gates", context.masked(sigmoid(probe("gate_logits", gate_scores(context)))));  // [b h i j]
-  return cast(g, compute_dtype(g.dtype()));
+  return reverse_cumulative_sum(g, -1, true);
 }
 
 bool Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {

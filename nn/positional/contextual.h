@@ -22,8 +22,8 @@ class Contextual : public PositionalScheme, public TransformsScores {
  protected:
   explicit Contextual(const SchemeArguments& arguments);
 
-  // g: [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
-  [[nodiscard]] Tensor gates(const AttendContext& context) const;
+  // sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
+  [[nodiscard]] Tensor sums_of_gates(const AttendContext& context) const;
   // What the tile programs make the same gates of.
   [[nodiscard]] bool add_gates(TileTerms& terms, const AttendContext& context) const;
 

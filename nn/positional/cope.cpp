@@ -41,12 +41,10 @@ class CoPE final : public Contextual, public RunsInTiles {
 
   // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
-    const Tensor g = gates(context);                                                    // Eq. 3, [b h i j]
-    const Tensor p = probe("positions", clamp_max(reverse_cumulative_sum(g), p_max_));  // Eq. 4, [b h i j]
-    const Tensor z = probe("z", position_logits(context));                              // Eq. 7, [b h i n]
+    const Tensor p = probe("positions", clamp_max(sums_of_gates(context), p_max_));  // Eq. 4, [b h i j]
+    const Tensor z = probe("z", position_logits(context));                           // Eq. 7, [b h i n]
     // (1-w) z[floor p] + w z[ceil p]: Listing 1, [b h i j]
-    const Tensor c = lerp_at(cast(z, p.dtype()), as_printed_ ? mirrored(p) : p);
-    return s + probe("position_logit", cast(c, s.dtype()));
+    return s + probe("position_logit", lerp_at(z, as_printed_ ? mirrored(p) : p));
   }
 
   bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {

@@ -36,7 +36,7 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
 
   // s:[b h i j]   ->   s - m p:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
-    const Tensor p = probe("positions", reverse_cumulative_sum(gates(context)));                // Eq. 4, [b h i j]
+    const Tensor p = probe("positions", sums_of_gates(context));                                // Eq. 4, [b h i j]
     const Tensor slopes = cast(reshape(context.on_device(slopes_), {1, -1, 1, 1}), p.dtype());  // [1 h 1 1]
     return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
   }

@@ -37,7 +37,7 @@ class CopeMLP final : public Contextual {
 
   // s:[b h i j]   ->   s + q.e(p):[b h i j]. In the dtype of p, so that 16-bit models tell far positions apart.
   Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
-    const Tensor p = probe("positions", reverse_cumulative_sum(gates(context)));  // Eq. 4, [b h i j]
+    const Tensor p = probe("positions", sums_of_gates(context));  // Eq. 4, [b h i j]
     const auto like_p = [&](const Tensor& x) { return cast(x, p.dtype()); };
     const double scale = position_query_.scale(context);
     const Tensor hidden = probe(

@@ -16,12 +16,12 @@ namespace {
 constexpr index_t block = 128;
 
 // Where the positions of a block lie, and what the table holds in the rows below and above.
-template <class T> struct Places {
-  using C = compute_t<T>;
+template <class C> struct Places {
   std::int32_t below[block], above[block];
   C share[block], low[block], high[block];
 
-  void find(const T* __restrict table, const T* __restrict position, index_t rows, index_t count) {
+  template <class T, class P>
+  void find(const T* __restrict table, const P* __restrict position, index_t rows, index_t count) {
     for (index_t j = 0; j < count; ++j) {
       const PlaceInTable<C> at(C(position[j]), rows);
       below[j] = at.below;
@@ -36,10 +36,10 @@ template <class T> struct Places {
 };
 
 // Neighbouring positions often lie between the same rows (CoPE's gates are below 1): shares wait in registers.
-template <class T> void add_runs(const Places<T>& at, index_t count, compute_t<T>* sum, index_t rows) {
+template <class C> void add_runs(const Places<C>& at, index_t count, C* sum, index_t rows) {
   for (index_t j = 0; j < count;) {
     const std::int32_t n = at.below[j];
-    compute_t<T> low = at.low[j], high = at.high[j];
+    C low = at.low[j], high = at.high[j];
     for (++j; j < count && at.below[j] == n; ++j) low += at.low[j], high += at.high[j];
     sum[n] += low;
     if (n + 1 < rows) sum[n + 1] += high;
@@ -55,12 +55,13 @@ template <class F> void for_blocks(index_t begin, index_t end, const F& f) {
 
 void CpuKernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
   const index_t rows = table.size(-1), width = position.size(-1);
-  visit_floating("lerp_at", position.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;
-    const T *t = table.data<T>(), *p = position.data<T>();
+    const T* t = table.data<T>();
+    const P* p = position.data<P>();
     T* out = y.data<T>();
     parallel_for(table.numel() / rows, rows_per_chunk(2 * width), [&](index_t first, index_t last) {
-      Places<T> at;
+      Places<C> at;
       for (index_t row = first; row < last; ++row)
         for_blocks(row * width, (row + 1) * width, [&](index_t begin, index_t count) {
           at.find(t + row * rows, p + begin, rows, count);
@@ -74,12 +75,14 @@ void CpuKernels::lerp_at(const Tensor& table, const Tensor& position, const Tens
 void CpuKernels::lerp_at_backward(
     const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) {
   const index_t rows = table.size(-1), width = position.size(-1);
-  visit_floating("lerp_at", position.dtype(), [&]<class T>(Type<T>) {
+  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;
-    const T *t = table.data<T>(), *p = position.data<T>(), *dy_of = dy.data<T>();
-    T *dt = dtable.data<T>(), *dp_of = dposition.data<T>();
+    const T *t = table.data<T>(), *dy_of = dy.data<T>();
+    const P* p = position.data<P>();
+    T* dt = dtable.data<T>();
+    P* dp_of = dposition.data<P>();
     parallel_for(table.numel() / rows, rows_per_chunk(rows + 4 * width), [&](index_t first, index_t last) {
-      Places<T> at;
+      Places<C> at;
       std::vector<C> sum(static_cast<std::size_t>(rows));
       for (index_t row = first; row < last; ++row) {
         std::fill(sum.begin(), sum.end(), C(0));
@@ -87,9 +90,9 @@ void CpuKernels::lerp_at_backward(
           at.find(t + row * rows, p + begin, rows, count);
           // y = (1-w) t[a] + w t[c]
           const T* __restrict g = dy_of + begin;
-          T* __restrict dp = dp_of + begin;
+          P* __restrict dp = dp_of + begin;
           for (index_t j = 0; j < count; ++j) {
-            dp[j] = static_cast<T>((at.high[j] - at.low[j]) * C(g[j]));
+            dp[j] = static_cast<P>((at.high[j] - at.low[j]) * C(g[j]));
             at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // from here on: what goes to the row below, and to that above
             at.high[j] = at.share[j] * C(g[j]);
           }

@@ -97,18 +97,18 @@ template <class C> void scan_row(const C* x, C* y, index_t width, bool reverse) 
 }
 
 // 16-bit rows are summed in float and rounded once.
-template <class T> void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
-  using C = compute_t<T>;
+template <class From, class To> void scan_rows(const Tensor& x, bool reverse, const Tensor& y) {
+  using C = compute_t<From>;
   const index_t width = x.size(-1);
-  const T* in = x.data<T>();
-  T* out = y.data<T>();
+  const From* in = x.data<From>();
+  To* out = y.data<To>();
   parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
-    std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<T, C> ? 0 : width));
+    std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<From, To> && std::is_same_v<To, C> ? 0 : width));
     for (index_t i = begin; i < end; ++i) {
       // One direction through memory, so that it is fetched ahead.
       const index_t row = reverse ? begin + end - 1 - i : i;
       const C* values = row_as(in + row * width, width, buffer.data());
-      if constexpr (std::is_same_v<T, C>) {
+      if constexpr (std::is_same_v<To, C>) {
         scan_row(values, out + row * width, width, reverse);
       } else {
         scan_row(values, buffer.data(), width, reverse);
@@ -122,7 +122,8 @@ template <class T> void scan_rows(const Tensor& x, bool reverse, const Tensor& y
 
 void CpuKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
   if (x.numel() == 0) return;
-  visit_floating("cumulative_sum", x.dtype(), [&]<class T>(Type<T>) { scan_rows<T>(x, reverse, y); });
+  visit_floating("cumulative_sum", x.dtype(), y.dtype(),
+      [&]<class From, class To>(Type<From>, Type<To>) { scan_rows<From, To>(x, reverse, y); });
 }
 
 }  // namespace whence

@@ -82,4 +82,8 @@ TEST_CASE("cuda: gradcheck of tensors on the GPU, whatever their strides") {
   const GradcheckReport report =
       gradcheck([&] { return sigmoid(lerp_at(table, position)); }, {{"table", table}, {"position", position}});
   CHECK_MESSAGE(report.ok(), report.text());
+  const auto gradient = [&](bool recorded) {
+    return grad(sum(lerp_at(table, position)), {}, {position}, {.create_graph = recorded})[0];
+  };
+  CHECK(same_bits(on_cpu(gradient(true)), on_cpu(gradient(false))));
 }

@@ -73,7 +73,7 @@ double position_error(int length, Sum how, DType dtype) {
   const Tensor exact = reverse_cumulative_sum(sigmoid(cast(logits, DType::f64))), gates = sigmoid(logits);
   Tensor sums;
   if (how == Sum::stored) sums = reverse_cumulative_sum(gates);
-  if (how == Sum::wide) sums = reverse_cumulative_sum(cast(gates, DType::f32));
+  if (how == Sum::wide) sums = reverse_cumulative_sum(gates, -1, true);
   if (how == Sum::stepwise) {
     std::vector<Tensor> columns(static_cast<std::size_t>(length));
     Tensor total = Tensor::zeros({rows, 1}, dtype);

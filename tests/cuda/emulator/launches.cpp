@@ -114,11 +114,11 @@ TEST_CASE("emulator: backward of scores turns nothing, and copies a gradient of 
   CHECK(values.backward == "1 copy, rows in packs, 2 matmul bf16");
 }
 
-TEST_CASE("launches: a layer takes 35 without positions and with ALiBi, whatever the batch") {
-  for (const std::string scheme : {"none", "alibi"}) {
+TEST_CASE("launches: a layer takes 35 without positions and with ALiBi, 51 with CoPE, whatever the batch") {
+  for (const std::string scheme : {"none", "alibi", "cope"}) {
     CAPTURE(scheme);
     const std::uint64_t few = launches_per_layer(scheme, 2);
-    CHECK(few == 35);
+    CHECK(few == (scheme == "cope" ? 51 : 35));
     CHECK(launches_per_layer(scheme, 8) == few);
   }
 }

@@ -105,6 +105,21 @@ KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
   row.call = [](JoinedKernels& k, In in, In out) { k.lerp_at_backward(in[0], in[1], in[2], out[0], out[1]); };
   return row;
 }
+// Positions in f32, all else in 16 bits: the bits of casts before and behind.
+KernelCase mixed_lerp(const Shape& table, const Shape& places, bool backward) {
+  KernelCase row = lerp(table, places, backward);
+  row.name += ", wide", row.dtypes = {DType::f16, DType::bf16}, row.in[1] = wide(row.in[1]);
+  if (backward) row.out[1] = wide(row.out[1]);
+  row.composed = [call = row.call](JoinedKernels& k, In in, In out) {
+    const auto in_f32 = [](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, x.device()); };
+    Tensors from = in, to = out;
+    for (std::size_t n = 0; n < in.size(); n += 2) k.copy(in[n], from[n] = in_f32(in[n]));
+    to[0] = in_f32(out[0]);
+    call(k, from, to);
+    k.copy(to[0], out[0]);
+  };
+  return row;
+}
 
 // ---- By the steps between queries and keys.
 
@@ -207,9 +222,13 @@ KernelCases lookup_cases() {
     table.push_back(sum_by_index(x, index, picked, axis));
   }
   table.push_back(sum_by_index({64, 32}, {64, 256}, {64, 256}, 1).counted(1));
-  for (const index_t count : {1, 5, 64, 1000, 30000})
-    for (const bool backward : {false, true}) table.push_back(lerp({3, 2, count}, {3, 2, 71}, backward));
-  table.push_back(lerp({64, 32}, {64, 256}, true).counted(2)), table.back().dtypes = {DType::f32};
+  for (const index_t count : {1, 5, 64, 190, 700, 1000, 30000})
+    for (const index_t width : {0, 71, 136})
+      for (const bool backward : {false, true}) {
+        table.push_back(lerp({3, 2, count}, {3, 2, width}, backward));
+        table.push_back(mixed_lerp({3, 2, count}, {3, 2, width}, backward));
+      }
+  table.push_back(mixed_lerp({64, 32}, {64, 256}, true).counted(1));
   table.push_back(checked_index({7}));
   table.push_back(checked_index({64, 256}).counted(0)), table.back().dtypes = {DType::i64};
   add_pairs(table), add_convolutions(table);

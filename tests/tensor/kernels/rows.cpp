@@ -409,6 +409,19 @@ KernelCase running_sum(const Shape& shape, bool reverse) {
       .loops = sums,
       .terms = {shape[-1]}};
 }
+// From 16 bits into f32, or from f32 into 16 bits: the bits of a cast before the sums, or behind them.
+KernelCase mixed_sum(const Shape& shape, bool reverse, bool widens) {
+  KernelCase row = running_sum(shape, reverse);
+  (widens ? row.out : row.in)[0] = wide(rows(shape));
+  row.name += widens ? ", wide" : ", of wide", row.dtypes = {DType::f16, DType::bf16};
+  row.composed = [=](JoinedKernels& k, In in, In out) {
+    const Tensor cast = Tensor::empty(shape, DType::f32, in[0].device());
+    if (widens) k.copy(in[0], cast);
+    k.cumulative_sum(widens ? cast : in[0], reverse, widens ? out[0] : cast);
+    if (!widens) k.copy(cast, out[0]);
+  };
+  return row;
+}
 
 }  // namespace
 
@@ -422,11 +435,14 @@ KernelCases row_cases() {
   for (const bool reverse : {false, true}) {
     for (const index_t width : {0, 1, 2, 7, 16, 31, 32, 33, 255, 256, 260, 1000, 1024, 1025, 5000, 9000})
       table.push_back(running_sum({width > 1000 ? 2 : 5, width}, reverse));
+    for (const index_t width : {0, 7, 512, 2052})
+      for (const bool widens : {false, true}) table.push_back(mixed_sum({3, width}, reverse, widens));
     table.push_back(running_sum({700, 301}, reverse).on_threads());
   }
   table.push_back(cross_entropy(64, 1024).counted(1));
   table.push_back(cross_entropy_backward(64, 1024).counted(1));
   table.push_back(running_sum({64, 1024}, false).counted(1));
+  table.push_back(mixed_sum({64, 1024}, true, true).counted(1));
   return table;
 }
 
