@@ -128,3 +128,17 @@ TEST_CASE("cuda products: a convolution of more sequences than are laid out at o
   expect_close(got.first, expected.first, DType::f64, at.terms());
   expect_close(got.second, expected.second, DType::f64, 3 * 256 * 512);
 }
+
+TEST_CASE("cuda products: what lies beside a slice is no zeros of its own, and is not read") {
+  if (!has_cuda()) return;
+  const auto beside_nan = [](const Shape& shape, std::uint64_t seed) {
+    const Tensor memory = Tensor::full({shape[0], shape[1] + 23}, std::nan(""), DType::bf16);
+    const Tensor inside = raw::slice(memory, 1, 0, shape[1]);
+    raw::copy_into(random_contiguous(shape, DType::bf16, seed), inside);
+    return std::pair{inside, raw::slice(on_gpu(memory), 1, 0, shape[1])};
+  };
+  const auto [a, a_there] = beside_nan({517, 301}, 1);
+  const auto [b, b_there] = beside_nan({301, 451}, 2);
+  REQUIRE(aligned_extents(a, b, Tensor::like(a, {517, 451})));
+  expect_close(raw::matmul(a_there, b_there).to_vector(), raw::matmul(a, b).to_vector(), DType::bf16, 301);
+}
