@@ -58,7 +58,7 @@ std::optional<Tensor> pattern_at_once(const AttendContext& context, const Stages
   return causal_softmax_by_distance(context.content_scores, table, distances->steps, context.first_row);
 }
 
-// GELU inside the first product, its derivative inside one of backward's.
+// In 16 bit GELU is inside the first product. Backward takes its derivative and the bias's gradient in one pass.
 Tensor feed_forward(const MLP& mlp, const Tensor& x, const Pass& pass, Site site) {
   if (!x.device().is_gpu() || !mlp.is_gelu_alone(pass) || Capture::wants_under(mlp.path())) return mlp(x, pass, site);
   const Scope scope(mlp.path());

@@ -12,7 +12,7 @@ class JoinedKernels : public Kernels {
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
   // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A device that does it in one
-  // takes gelu of the sum before rounding it to 16 bit.
+  // (a GPU, in 16 bit alone) takes gelu of the sum before rounding it.
   virtual void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
   // What the backward of a layer asks for: two matrices each, out contiguous.

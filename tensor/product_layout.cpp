@@ -9,7 +9,7 @@
 namespace whence {
 namespace {
 
-// A copy takes a launch and reads and writes its matrix; below this many multiplications no kernel gains as much.
+// A copy takes a launch, and reads and writes its matrix. With fewer multiplications a faster kernel gains less than that.
 constexpr double fewest_multiplications = 1 << 26;
 constexpr double most_added = 1.25;  // of all multiplications: a narrow product would be mostly zeros
 

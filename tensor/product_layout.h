@@ -1,6 +1,7 @@
-// How matrices lie, and how large they are, where a GPU's library multiplies them. It has its fast kernels for extents
-// that are whole packs of 16 bytes: of 50257 logits it makes one in the time of four. So products get larger extents
-// there, and the numbers that are added are zeros: no tensor's shape shows them. On the CPU nothing here does anything.
+// How matrices lie, and how large they are, where a GPU's library multiplies them. Its fast kernels want extents that are
+// whole packs of 16 bytes: two products with 50257 logits took an H200 14.9 ms, with 50304 some 2.5. So products get larger
+// extents there. The numbers that are added are zeros, and no tensor's shape shows them. On the CPU nothing here has an
+// effect.
 #pragma once
 
 #include <optional>
@@ -23,7 +24,7 @@ constexpr index_t aligned_extent(index_t extent, DType dtype) {
 // aligned_extent(width) apart: then it is a view, not contiguous, and the kernel that writes it, a product or
 // cross-entropy's backward, writes zeros between its rows.
 [[nodiscard]] Tensor product_rows(const Tensor& x, index_t rows, index_t width);
-// True if x is such a view, or other rows of one.
+// True if x [rows, width] is such a view, or other rows of one.
 [[nodiscard]] bool has_zeros_between_rows(const Tensor& x);
 
 // True on a GPU for a transposed view: its gradient is made as what it is a view of lies, so that nothing is copied.
@@ -38,8 +39,8 @@ struct ProductExtents {
 };
 [[nodiscard]] std::optional<ProductExtents> aligned_extents(const Tensor& a, const Tensor& b, const Tensor& out);
 
-// The operands with such extents, and a bias [n]. Zeros that lie beside a matrix are taken as they are; any other matrix
-// is copied. The first rows and columns of this out are the result: in a new tensor unless out has room for them.
+// The operands with such extents, and a bias [n]. Zeros that lie beside a matrix are read where they are; any other matrix
+// is copied. This out, a new tensor unless out has room between its rows, gets the result in its first rows and columns.
 struct AlignedProduct {
   Tensor a, b, bias, out;
 };

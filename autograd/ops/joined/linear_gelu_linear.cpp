@@ -1,4 +1,4 @@
-// Two layers with GELU between, its tanh form within the first product.
+// Two layers with GELU between, its tanh form, which a GPU makes within the first product.
 //   y = g W_out' + b_out,  g = gelu(h),  h = x W_in' + b_in        x:[... in]  W_in:[hidden in]  W_out:[out hidden]
 //   dW_out = dy' g    db_out = sum over rows of dy    dh = gelu'(h) (dy W_out)
 //   dW_in = dh' x     db_in = sum over rows of dh     dx = dh W_in
