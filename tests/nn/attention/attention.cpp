@@ -55,9 +55,9 @@ TEST_CASE("sizes and executors that do not fit are refused as bad input") {
 }
 
 TEST_CASE("explain() names the executor that runs on a device, and why") {
-  const auto explained = [](const char* scheme, const char* executor, Device device, DType dtype, index_t length) {
+  const auto explained = [](const char* scheme, const char* executor, Device device, DType dtype, index_t tokens) {
     return Attention({.dim = 8, .heads = 2, .executor = executor}, parse_schemes(scheme))
-        .explain(device, dtype, 1, length);
+        .explain(device, dtype, 1, tokens);
   };
   const Device cpu = Device::cpu(), gpu = Device::cuda(0);
   CHECK(explained("cope", "auto", cpu, DType::f32, 8) == "tiled (reference while probes are captured)");
