@@ -24,8 +24,8 @@ struct Convolution {
   WHENCE_HD index_t output_blocks() const { return (outputs + outputs_at_once - 1) / outputs_at_once; }
   // The kernel as PackKernel lays it out.
   index_t packed_size() const { return output_blocks() * terms() * outputs_at_once; }
-  // Where w(o, c, t) is in [o, c, t]; `adjoint` reads that as the kernel of the adjoint convolution: channels and outputs
-  // exchanged, taps turned round.
+  // The place of w(o, c, t) in [o, c, t]. `adjoint` reads that as the kernel of the adjoint convolution: channels and
+  // outputs exchanged, taps turned round.
   WHENCE_HD index_t in_kernel(index_t o, index_t c, index_t t, bool adjoint) const {
     return adjoint ? (c * outputs + o) * taps + (taps - 1 - t) : (o * channels + c) * taps + t;
   }

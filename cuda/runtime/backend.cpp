@@ -16,7 +16,7 @@
 namespace whence {
 namespace {
 
-// What was asked since the program began, and what the graph that is being recorded holds, which each replay asks for.
+// Traffic since the program began; and that of the graph that is being recorded, which each replay asks for again.
 std::mutex traffic_mutex;
 DeviceTraffic asked, recorded;
 

@@ -10,8 +10,8 @@
 
 namespace whence::gpu {
 
-// How many tables a warp has, for tables of `rows` numbers, and how many lanes a line: those that are wished, or a whole
-// warp when there are fewer tables than lines. No tables when not even one fits.
+// The tables of a warp, of `rows` numbers each, and the lanes of a line: those that are wished, or a whole warp where there
+// are fewer tables than lines. No tables where not even one fits.
 struct TablePlan {
   static constexpr int warps = 4;  // of a block
   int tables, lanes;               // powers of two, at most 32

@@ -49,7 +49,7 @@ std::vector<const Executor*> executors();
 
 // True if this device has tile programs for these numbers.
 bool tiles_take(Device device, DType dtype);
-// What runs in place of the tiled executor where it cannot: strips, or reference where a scheme needs all rows.
+// The executor in place of the tiled one where that cannot run: strips, or reference where a scheme needs all rows.
 const Executor& instead_of_tiles(const Stages& stages);
 
 // The executor that a user names; null for "auto". Throws InputError when the name is unknown, or when that executor

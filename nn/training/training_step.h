@@ -45,8 +45,8 @@ struct StepOptions {
   Communicator* ranks = nullptr;
 };
 
-// What of this model draws anew at each step, so that a graph would repeat it: "dropout draws anew at each step". Empty
-// where nothing does.
+// Returns what of this model draws anew at each step, so that a graph would repeat it: "dropout draws anew at each step".
+// Empty where nothing does.
 [[nodiscard]] std::string not_recordable(const TransformerOptions& model);
 
 struct StepOutcome {

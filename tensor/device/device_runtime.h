@@ -29,7 +29,7 @@ struct ProductCount {
   }
 };
 
-// What the host has asked of a device since the program began. A graph's products count whenever it is replayed.
+// Work that the host has asked of a device since the program began. A graph's products count whenever it is replayed.
 struct DeviceTraffic {
   std::uint64_t launches = 0;         // of kernels, of products, and of graphs: one each
   std::uint64_t bytes_to_device = 0;  // copied there from the CPU

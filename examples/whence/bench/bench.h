@@ -83,7 +83,7 @@ class Bench {
   const Ceilings& ceilings() const { return ceilings_; }
   Device device() const { return device_; }
 
-  // What is measured next, for people who wait: the peers hold nothing meanwhile. Throws Interrupted when asked to stop.
+  // Says what is measured next, for people who wait, and has the peers forget what they hold. Throws Interrupted when asked to stop.
   void begin(const std::string& what);
   // The one process of its kind that this bench starts: it takes seconds to start.
   [[nodiscard]] Peer& peer(bool tuned);
