@@ -43,23 +43,23 @@ TEST_CASE("cuda products: extents are rounded up to whole packs where that pays"
 TEST_CASE("cuda products: with extents that are rounded up a product has the CPU's numbers") {
   if (!has_cuda()) return;
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    for (const auto& [shape_a, shape_b] : {Problem{{517, 301}, {301, 451}}, Problem{{3, 389, 70}, {70, 901}},
+    for (const Problem& each : {Problem{{517, 301}, {301, 451}}, Problem{{3, 389, 70}, {70, 901}},
              Problem{{2, 3, 301, 129}, {2, 3, 129, 301}}, Problem{{2, 1, 301, 129}, {1, 3, 129, 301}}}) {
       for (const bool of_a : {false, true})
         for (const bool of_b : {false, true}) {
-          CAPTURE(shape_a);
+          CAPTURE(each.a);
           CAPTURE(of_a);
           CAPTURE(of_b);
           const auto laid = [](const Tensor& x, bool is_turned) { return is_turned ? turned(x) : x; };
-          const Tensor a = random_contiguous(shape_a, dtype, 1), b = random_contiguous(shape_b, dtype, 2),
-                       bias = random_contiguous({shape_b[-1]}, dtype, 3);
+          const Tensor a = random_contiguous(each.a, dtype, 1), b = random_contiguous(each.b, dtype, 2),
+                       bias = random_contiguous({each.b[-1]}, dtype, 3);
           const std::vector<double> expected = raw::matmul(laid(a, of_a), laid(b, of_b), 0.5, &bias).to_vector();
           const Tensor left = laid(on_gpu(a), of_a), right = laid(on_gpu(b), of_b), shift = on_gpu(bias);
           const ProductCount before = unaligned();
           const Tensor y = raw::matmul(left, right, 0.5, &shift);
           if (of_a && of_b) CHECK((unaligned() - before).products == 0);
           CHECK(y.is_contiguous());
-          expect_close(y.to_vector(), expected, dtype, shape_a[-1]);
+          expect_close(y.to_vector(), expected, dtype, each.a[-1]);
           CHECK(raw::matmul(left, right, 0.5, &shift).to_vector() == y.to_vector());
         }
     }
@@ -137,8 +137,8 @@ TEST_CASE("cuda products: what lies beside a slice is no zeros of its own, and i
     raw::copy_into(random_contiguous(shape, DType::bf16, seed), inside);
     return std::pair{inside, raw::slice(on_gpu(memory), 1, 0, shape[1])};
   };
-  const auto [a, a_there] = beside_nan({517, 301}, 1);
-  const auto [b, b_there] = beside_nan({301, 451}, 2);
-  REQUIRE(aligned_extents(a, b, Tensor::like(a, {517, 451})));
-  expect_close(raw::matmul(a_there, b_there).to_vector(), raw::matmul(a, b).to_vector(), DType::bf16, 301);
+  const auto a = beside_nan({517, 301}, 1), b = beside_nan({301, 451}, 2);
+  REQUIRE(aligned_extents(a.first, b.first, Tensor::like(a.first, {517, 451})));
+  expect_close(
+      raw::matmul(a.second, b.second).to_vector(), raw::matmul(a.first, b.first).to_vector(), DType::bf16, 301);
 }
