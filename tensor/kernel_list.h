@@ -45,7 +45,7 @@ virtual void norm(const Tensor& x, const Tensor& added, const Tensor& weight, co
 virtual void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
     const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias) WHENCE_KERNEL;
 
-// Of each row x of logits [... v] (contiguous, or as product_rows() makes them; dx lies as they do) and its target in
+// Rows x of logits [... v] (contiguous, or as product_rows() makes them; dx lies as they do), each with its target in
 // [0, v), i64:
 //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows
 //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows; dy has one element, in the compute

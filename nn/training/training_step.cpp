@@ -315,7 +315,7 @@ StepOutcome TrainingStep::run_recorded(std::int64_t step, double learning_rate) 
   optimizer.prepare_replay(learning_rate, options_.clip * targets, parts.scale(), targets);
   const StepFacts all = parts.sum(replay_->run(parts.scale()));
   const GradientNorm norm = optimizer.replayed_norm();
-  // Nothing has changed then. A step that stands alone names the parameter.
+  // The step alone, which names the parameter: the replayed one has changed nothing.
   if (!norm.finite() && !precision_.loss_scale()) return run(step, learning_rate);
   if (precision_.loss_scale()) precision_.loss_scale()->update(norm.finite(), step);
   return {all.loss / targets, norm.value / targets, all.tokens, !norm.finite(), 0};

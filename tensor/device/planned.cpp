@@ -99,7 +99,7 @@ class PlannedKernels final : public NoKernels {
   }
 
  private:
-  // What a GPU lays out for the taps.
+  // The keys that each tap reads, as a GPU lays them out.
   static Tensor spread(const Convolution& at, const Tensor& x) {
     const index_t sequences = at.spreads() ? at.sequences_at_once(size_of(x.dtype())) : 0;
     return Tensor::like(x, {sequences, at.terms(), at.rows, at.keys_out});

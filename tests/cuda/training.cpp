@@ -137,7 +137,7 @@ TEST_CASE("cuda: where a validation lacks memory, a graph gives its own back") {
 
 namespace {
 
-// How a test interferes with five steps.
+// Changes that a test makes to five steps.
 struct Changes {
   std::function<void(std::int64_t part, TrainingBatch& batch)> batch = [](std::int64_t, TrainingBatch&) {};
   std::function<Tensor(const Tensor& loss)> loss = [](const Tensor& given) { return given; };

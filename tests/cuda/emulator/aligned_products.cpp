@@ -14,7 +14,7 @@ using namespace whence::test;
 
 namespace {
 
-// Of a step with one layer: the others repeat its products.
+// Products of a step with one layer: the other layers repeat them.
 DeviceTraffic products_of_step(const std::string& scheme, DType dtype) {
   TransformerOptions options = named_model("gpt2-124m");
   options.layers = 1, options.scheme = scheme, options.executor = "reference";
