@@ -14,7 +14,7 @@ constexpr double fewest_multiplications = 1 << 26;
 constexpr double most_added = 1.25;  // of all multiplications: a narrow product would be mostly zeros
 
 // Columns of neighbours: what a GPU's library reads as a transposed matrix.
-bool is_turned(const Tensor& x) { return x.strides()[-2] == 1 && x.strides()[-1] != 1; }
+bool is_turned(const Tensor& x) { return x.strides()[-2] == 1 && x.strides()[-1] > 1; }
 
 // x [... r c] with zeros behind the last row and column.
 Tensor padded(const Tensor& x, index_t rows, index_t columns) {
@@ -52,9 +52,7 @@ bool has_zeros_between_rows(const Tensor& x) {
   return x.rank() == 2 && x.storage().row_width() == x.size(1) && x.strides()[1] == 1;
 }
 
-bool lies_turned(const Tensor& x) {
-  return x.device().is_gpu() && x.rank() > 1 && x.strides()[-2] == 1 && x.strides()[-1] > 1;
-}
+bool lies_turned(const Tensor& x) { return x.device().is_gpu() && x.rank() > 1 && is_turned(x); }
 
 bool is_copied_by_products(const Tensor& x) {
   const bool evenly =

@@ -1,5 +1,5 @@
-// The places and extents of matrices where a GPU's library multiplies them. Its fast kernels want extents that are
-// whole packs of 16 bytes: two products with 50257 logits took an H200 14.9 ms, with 50304 some 2.5. So products get larger
+// The places and extents of matrices where a GPU's library multiplies them. Its fast kernels want extents that are whole
+// packs of 16 bytes: two products with 50257 logits took an H200 14.9 of the 31.8 ms of a step. So products get larger
 // extents there. The numbers that are added are zeros, and no tensor's shape shows them. On the CPU nothing here has an
 // effect.
 #pragma once
