@@ -30,6 +30,7 @@ class Whence(ConanFile):
     def generate(self):
         toolchain = CMakeToolchain(self)
         toolchain.cache_variables["WHENCE_TESTS"] = "OFF"
+        toolchain.cache_variables["WHENCE_CPU"] = "avx2"  # a package is carried to other machines
         toolchain.generate()
 
     def build(self):

@@ -1,6 +1,9 @@
 // Gradients: grad(y, seed, inputs) returns them; backward(loss) leaves them on the leaves.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -38,5 +41,20 @@ struct BackwardOptions {
 // Adds d loss / d leaf to every leaf's gradient. `loss` is a scalar, or `seed` of its shape and dtype is given. Throws
 // the Errors of grad(); what was added and freed until then stays so.
 void backward(const Tensor& loss, const Tensor& seed = {}, BackwardOptions options = {}, Site site = Site::current());
+
+// (d f / d inputs)' dy as functions of `inputs` and dy: what a backward that is a kernel returns while it is recorded
+// (create_graph). f is the op as functions of autograd/ops.h, which have gradients themselves. Undefined for inputs
+// that are undefined or have no history; 0 where f does not depend on one. `leaves`: they are passed as they are, as f
+// may reach them by its own handles too (a module's parameters).
+[[nodiscard]] std::vector<Tensor> gradients_of(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, const Tensor& dy, bool leaves = false);
+template <std::size_t N>
+[[nodiscard]] std::array<Tensor, N> gradients_of(
+    const std::function<Tensor(const std::vector<Tensor>&)>& f, const std::array<Tensor, N>& inputs, const Tensor& dy) {
+  std::vector<Tensor> found = gradients_of(f, std::vector<Tensor>(inputs.begin(), inputs.end()), dy);
+  std::array<Tensor, N> gradients;
+  std::ranges::move(found, gradients.begin());
+  return gradients;
+}
 
 }  // namespace whence

@@ -1,6 +1,8 @@
 #include "autograd/node.h"
 
-#include "autograd/inspect/probe.h"
+#include <algorithm>
+
+#include "autograd/observer.h"
 #include "autograd/op.h"
 #include "autograd/saved.h"
 #include "tensor/raw.h"
@@ -45,7 +47,7 @@ void SavedTensor::save(const Tensor& value, const Edge& source, bool is_output) 
   source_ = source;
   version_ = value.storage().version();
   is_output_ = is_output;
-  next_ = std::exchange(node->first_saved_, this);
+  if (!std::exchange(listed_, true)) next_ = std::exchange(node->first_saved_, this);
 }
 
 Tensor SavedTensor::get() const {
@@ -66,7 +68,14 @@ Tensor SavedTensor::get() const {
 
 namespace detail {
 
-Tensor beside_duals(const Tensor& x) { return is_constant_beside_duals(x) ? raw::cast(x, DType::dual) : x; }
+static bool is_constant(const Tensor& x) { return x.defined() && x.dtype() != DType::dual && is_floating(x.dtype()); }
+
+bool mixes_duals(std::span<const Tensor* const> inputs) {
+  const auto is_dual = [](const Tensor* x) { return x->defined() && x->dtype() == DType::dual; };
+  return std::ranges::any_of(inputs, is_dual) &&
+         std::ranges::any_of(inputs, [](const Tensor* x) { return is_constant(*x); });
+}
+Tensor beside_duals(const Tensor& x) { return is_constant(x) ? raw::cast(x, DType::dual) : x; }
 
 void refuse_released(const Node& node) {
   fail("backward", node.name(), " recorded at ", to_string(node.site),
@@ -76,7 +85,7 @@ void refuse_released(const Node& node) {
 void refuse_second_derivative(const Node& node) {
   fail("backward", node.name(), " recorded at ", to_string(node.site),
       " is differentiable once; create_graph goes through ops with composed backwards only; use "
-      "the composed form");
+      "the composed form, which of attention is that of executor=reference");
 }
 
 }  // namespace detail

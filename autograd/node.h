@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/inspect/stop.h"
+#include "autograd/inspectable.h"
 #include "tensor/tensor.h"
 
 namespace whence {
@@ -28,7 +28,7 @@ struct Edge {
   [[nodiscard]] std::uint64_t id() const;  // of the result: no other one of any node has it
 };
 
-class Node : public GraphLink {
+class Node : public Inspectable {
  public:
   // Of a result, and so of its gradient.
   struct Result {
@@ -40,7 +40,7 @@ class Node : public GraphLink {
 
   const std::uint64_t id;  // of its first result; its others follow
   const Site site;         // the line that called the op
-  std::string path;  // the Scope (autograd/inspect/probe.h) in which the op ran; of a module's parameter its own path
+  std::string path;        // the Scope (autograd/observer.h) in which the op ran; of a module's parameter its own path
 
   std::size_t results() const { return 1 + further_.size(); }
   const Result& result(std::size_t k = 0) const { return k == 0 ? first_ : further_[k - 1]; }
@@ -52,15 +52,6 @@ class Node : public GraphLink {
   // gradient came. Runs op code: may throw.
   virtual void backward(std::span<const Tensor> dy, std::span<const bool> needed, std::span<Tensor> dx) = 0;
   virtual bool is_leaf() const { return false; }
-  // What it means where the derivative by an input is 0 or next to it: for each of its elements, or once for all of
-  // them; empty: the op has no word for it. (autograd/inspect/zeros.h)
-  virtual std::vector<Stop> stops(std::size_t) const { return {}; }
-  // Whether element e of this input goes into element e of the output alone.
-  virtual bool by_element(std::size_t) const { return false; }
-  // Whether each number of the result is made of one of each input: that at its place, stretched as numpy does.
-  virtual bool broadcasts() const { return false; }
-  // The op's results on other inputs, of which some may be duals; empty where it cannot. (autograd/inspect/explain.h)
-  virtual std::vector<Tensor> again(const std::vector<Tensor>&) const { return {}; }
   virtual void release_saved() = 0;  // forgets what backward needs; a later backward through here throws Error
 
   const SavedTensor* first_saved() const { return first_saved_; }

@@ -148,13 +148,18 @@ struct Operand {
 // e^{x_j} / sum_l e^{x_l}. mask (may be undefined) broadcasts to x: false entries get 0, and
 // a row with no true entry is 0.
 [[nodiscard]] Tensor softmax(const Tensor& x, const Tensor& mask = {}, Site at = Site::current());
-// x [..., i, j], where row i has the entries j <= first_row + i alone: softmax under a causal mask without the mask.
-[[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site at = Site::current());
 // (x - mean) / sqrt(variance + epsilon) * weight + bias; weight and bias [c].  (Ba et al. 2016)
 [[nodiscard]] Tensor layer_norm(
     const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5, Site at = Site::current());
 // x / sqrt(mean(x^2) + epsilon) * weight; weight [c].  (Zhang and Sennrich 2019)
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6, Site at = Site::current());
+struct SumAndNorm {
+  Tensor sum, normed;
+};
+// sum = x + added, of one shape; normed = layer_norm(sum, weight, bias, epsilon), or without a bias rms_norm(sum,
+// weight, epsilon).
+[[nodiscard]] SumAndNorm add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
+    double epsilon, Site at = Site::current());
 // Rotates pairs of x [... t d] by angles [... t m], broadcast over leading axes, 2m <= d; dims from 2m on stay. Angles
 // are f64, so that large positions keep their phase, or of x's dtype. Pairs (k, k + m), or interleaved (2k, 2k + 1).
 // (RoPE, Su et al. 2021)
@@ -176,31 +181,6 @@ struct StripOf {
 // The value of `value` (its storage too, if contiguous) with the gradient of x: dy goes to x, `value` has none. Equal
 // shapes.  (Bengio et al. 2013)
 [[nodiscard]] Tensor straight_through(const Tensor& value, const Tensor& x, Site at = Site::current());
-
-// ---- What training runs on a GPU (ops/joined/, ops/norm.cpp). Tests hold each equal to what it joins ----
-struct SumAndNorm {
-  Tensor sum, normed;
-};
-// sum = x + added, of one shape; normed = layer_norm(sum, weight, bias, epsilon), or without a bias rms_norm(sum,
-// weight, epsilon).
-[[nodiscard]] SumAndNorm add_norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias,
-    double epsilon, Site at = Site::current());
-// linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out): x [... in], weight_in [m in], weight_out [out m],
-// bias_in [m], bias_out [out], which may be undefined -> [... out].
-[[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
-    const Tensor& weight_out, const Tensor& bias_out, Site at = Site::current());
-struct Heads {
-  Tensor query, key, value;  // [b h t d]
-};
-struct Projection {
-  Tensor weight, bias;  // [h d, c], [h d] or undefined
-};
-// x [b t c]: linear(x, weight, bias) by each of the three (biases: all or none), heads apart, in one product.
-[[nodiscard]] Heads project_heads(const Tensor& x, const Projection& query, const Projection& key,
-    const Projection& value, index_t heads, Site at = Site::current());
-// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j], table [h n].
-[[nodiscard]] Tensor causal_softmax_by_distance(
-    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
 
 // ---- Losses (ops/cross_entropy.cpp) ----
 // logits [..., v], target [...] (index, beside the logits or still on the CPU) -> scalar: mean of

@@ -39,19 +39,6 @@ std::vector<const Node*> nodes_behind(const char* op, const Tensor& y) {
   return nodes_behind(node_of(y));
 }
 
-Ids ids_of(const std::vector<Place>& places) {
-  Ids ids;
-  for (const Place& place : places) ids.insert(place.results.begin(), place.results.end());
-  return ids;
-}
-
-PlaceNames names_of(const std::vector<Place>& places) {
-  PlaceNames names;
-  for (const Place& place : places)
-    for (const std::uint64_t id : place.results) names.emplace(id, place.name);
-  return names;
-}
-
 Wanted::Wanted(const Node* root, Ids targets) : targets_(std::move(targets)) {
   for (const Node* node : nodes_behind(root))
     if (std::ranges::any_of(node->inputs(), [&](const Edge& input) { return input && (*this)(input); }))
@@ -81,21 +68,18 @@ std::vector<Tensor> terms_for_inputs(Node& node, std::span<const Tensor> dy, con
   }
   if (!any) return {};  // only where grad() ends at an intermediate result
   const CallSite place(node.site, node.name());
+  Watched run(node.name(), true);
   {
-    const Exchange running(backward_node, &node);
+    const Exchange current(backward_node, &node);
     const Exchange forgetting(releasing, release);
-    OpTimer timer(node.name(), &node);
     node.backward(dy, {needed.get(), inputs.size()}, dx);
-    timer.stop();
   }
-  for (std::size_t k = 0; k < inputs.size(); ++k) {
-    if (!needed[k]) {
+  for (std::size_t k = 0; k < inputs.size(); ++k)
+    if (needed[k])
+      check_gradient(node, inputs[k], k, dx[k]);
+    else
       dx[k] = {};
-      continue;
-    }
-    check_gradient(node, inputs[k], k, dx[k]);
-    if (check_finite) require_finite(node.name(), "backward", dx[k], dy);
-  }
+  if (run) run.ended(&node, dy, dx);
   if (release) node.release_saved();
   return dx;
 }

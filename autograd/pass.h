@@ -1,4 +1,4 @@
-// Walks over a graph, and what backward.cpp, paths.cpp and zeros.cpp do at each step of theirs.
+// Walks over a graph, and the step that backward.cpp and the inspector's walks have in common.
 #pragma once
 
 #include <queue>
@@ -8,7 +8,6 @@
 #include <unordered_set>
 #include <vector>
 
-#include "autograd/inspect/probe.h"
 #include "autograd/node.h"
 
 namespace whence::detail {
@@ -32,10 +31,6 @@ std::vector<const Node*> nodes_behind(const Node* root);
 std::vector<const Node*> nodes_behind(const char* op, const Tensor& y);
 
 using Ids = std::unordered_set<std::uint64_t>;  // of results
-Ids ids_of(const std::vector<Place>& places);
-// The names of results by their ids.
-using PlaceNames = std::unordered_map<std::uint64_t, std::string>;
-PlaceNames names_of(const std::vector<Place>& places);
 
 // The results that a walk from `root` must come by to reach `targets`, and these.
 class Wanted {

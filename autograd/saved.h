@@ -7,7 +7,7 @@
 // A SavedTensor holds the detached body and the storage's version at that time. Detached, it keeps no graph
 // alive, and an op that saves its own output makes no cycle. get() refuses, naming both places, when the
 // storage was written since: the derivative would belong to other numbers than the value. When nothing is
-// recorded, assignment does nothing.
+// recorded, assignment does nothing. The last assignment of several counts.
 #pragma once
 
 #include "autograd/node.h"
@@ -39,7 +39,7 @@ class SavedTensor {
   Tensor value_;
   Edge source_;
   std::uint64_t version_ = 0;
-  bool is_output_ = false;
+  bool is_output_ = false, listed_ = false;  // listed: the node has it in its list already
   const SavedTensor* next_ = nullptr;
 };
 

@@ -27,11 +27,17 @@ class Decoding {
   index_t length() const { return filled_; }  // tokens so far, padding included
 
  private:
+  // What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
+  struct Kept {
+    Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
+  };
+  class Cache;
+
   const Transformer& model_;
   index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known
   Tensor present_;                             // bool [b capacity]; undefined where no sequence is padded
   Pass pass_;
-  std::vector<AttentionCache> caches_;
+  std::vector<Kept> kept_;  // by layer
 };
 
 }  // namespace whence

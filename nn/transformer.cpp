@@ -3,10 +3,8 @@
 #include <cmath>
 #include <utility>
 
-#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "autograd/recompute.h"
-#include "nn/fused.h"
+#include "nn/layer_forms.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -26,32 +24,6 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   return options;
 }
 
-struct Inits {
-  Init embedding, in, out, bias, head;
-};
-
-// See Initialisation in the header.
-Inits inits_of(const TransformerOptions& options) {
-  const double dim = static_cast<double>(options.dim), layers = static_cast<double>(options.layers);
-  const Init zeros = Init::zeros(), small = Init::normal(0, 0.02);
-  switch (options.initialisation) {
-    case Initialisation::gpt2: return {small, small, Init::normal(0, 0.02 / std::sqrt(2 * layers)), zeros, small};
-    case Initialisation::neox: {
-      const Init in = Init::normal(0, std::sqrt(2 / (5 * dim)));
-      return {in, in, Init::normal(0, 2 / (layers * std::sqrt(dim))), zeros, in};
-    }
-    case Initialisation::llama: return {small, small, small, zeros, small};
-    case Initialisation::ram: {
-      const Init linear = Init::fan_in(options.dim);
-      return {Init::normal(0, 1 / std::sqrt(dim)), linear, linear, linear, linear};
-    }
-    default: {
-      const Init linear = Init::truncated_normal(0, 1 / std::sqrt(dim));
-      return {Init::truncated_normal(0, 0.02), linear, linear, zeros, linear};
-    }
-  }
-}
-
 // An encoder cannot have schemes that mean nothing without a causal mask.
 std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
   std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
@@ -66,6 +38,10 @@ std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
 
 index_t hidden_of(const TransformerOptions& options) { return options.hidden ? options.hidden : 4 * options.dim; }
 
+Inits inits_of(const TransformerOptions& options) {
+  return inits_of(options.initialisation, options.dim, hidden_of(options), options.layers);
+}
+
 AttentionOptions attention_options(const TransformerOptions& options, index_t layer) {
   const Inits inits = inits_of(options);
   return {.dim = options.dim,
@@ -77,7 +53,7 @@ AttentionOptions attention_options(const TransformerOptions& options, index_t la
       .pattern_dropout = options.pattern_dropout,
       .bias = options.bias && options.attention_bias,
       .in = inits.in,
-      .out = inits.out,
+      .out = inits.attention_out,
       .bias_init = inits.bias};
 }
 
@@ -87,7 +63,7 @@ MLPOptions mlp_options(const TransformerOptions& options) {
       .hidden = hidden_of(options),
       .activation = options.activation,
       .in = inits.in,
-      .out = options.initialisation == Initialisation::ram ? Init::fan_in(hidden_of(options)) : inits.out,
+      .out = inits.mlp_out,
       .bias_init = inits.bias,
       .bias = options.bias,
       .dropout = options.hidden_dropout};
@@ -112,17 +88,18 @@ Block::Block(const TransformerOptions& options, index_t layer, const std::vector
 
 Tensor Block::operator()(const Tensor& x, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
+  const LayerForms& forms = forms_on(x.device());
   const auto attention = [&](const Tensor& from) { return attention_(from, sequence, pass, cache); };
-  const auto mlp = [&](const Tensor& from) { return dropout_(feed_forward(mlp_, from, pass), pass); };
+  const auto mlp = [&](const Tensor& from) { return dropout_(forms.feed_forward(mlp_, from, pass), pass); };
   if (place_ == NormPlace::parallel) {
     const Tensor attended = x + attention(norm1_(x));
     return attended + mlp(norm2_(x));
   }
   if (place_ == NormPlace::after) {
-    const Tensor attended = add_then_norm(x, attention(x), norm1_).normed;
-    return add_then_norm(attended, mlp(attended), norm2_).normed;
+    const Tensor attended = forms.add_then_norm(x, attention(x), norm1_).normed;
+    return forms.add_then_norm(attended, mlp(attended), norm2_).normed;
   }
-  const SumAndNorm attended = add_then_norm(x, attention(norm1_(x)), norm2_);
+  const SumAndNorm attended = forms.add_then_norm(x, attention(norm1_(x)), norm2_);
   return attended.sum + mlp(attended.normed);
 }
 
@@ -131,7 +108,8 @@ Transformer::Transformer(const TransformerOptions& options)
       specs_(checked_schemes(options_)),
       embedding_(options.vocabulary, options.dim, inits_of(options).embedding),
       schemes_(specs_, {options.dim, options.heads, options.length}, SchemeList::Part::shared),
-      dropout_(options.dropout) {
+      dropout_(options.dropout),
+      layer_runner_(options.recompute_layers ? detail::recomputed_layer : nullptr) {
   for (const PositionalScheme* scheme : schemes_.all()) scheme->join(stages_);
   child("embedding", embedding_);
   child("position", schemes_.root());
@@ -155,40 +133,22 @@ Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
   return (*this)(tokens, Sequence::run(tokens.size(1), options_.causal), pass);
 }
 
-// bool [1|b t 1] on the device: false where one of the `count` tokens is padding.
-static Tensor present_of(const Sequence& sequence, index_t count) {
-  const Tensor tokens = slice(sequence.present, -1, sequence.first_row, sequence.first_row + count);
-  return raw::to_device(reshape(tokens, {-1, count, 1}), sequence.device);
-}
-
-Tensor Transformer::recomputed(const Block& block, const Tensor& x, const Sequence& sequence, const Pass& pass) const {
-  std::vector<Tensor> read{x};
-  for (const Parameter& parameter : block.parameters()) read.push_back(parameter.tensor);
-  for (const PositionalScheme* scheme : schemes_.all())
-    for (const Parameter& parameter : scheme->parameters()) read.push_back(parameter.tensor);
-  return recompute(
-      [&block, sequence, pass](const std::vector<Tensor>& given) { return block(given[0], sequence, pass); }, read);
-}
-
-Tensor Transformer::operator()(
-    const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches) const {
+Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   sequence = sequence.on(device());  // once, not in every layer
   sequence.positions.seed = pass.seed;
   sequence.positions.step = pass.step;
-  Tensor x = embedding_(raw::to_device(tokens, device()));
-  if (sequence.present.defined())  // here padding is hidden, whatever its tokens hold, for all layers
-    x = masked(x, present_of(sequence, x.size(1)));
+  // Padding is hidden here, whatever its tokens hold, for all layers.
+  Tensor x = sequence.without_padding(embedding_(raw::to_device(tokens, device())), 1);
   if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
   for (const auto& stage : stages_.embeds) {
     const Scope inside(*stage.path);
     x = stage.scheme->embed(x, stage.moved(sequence.positions));
   }
   x = dropout_(x, pass);
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const Block& block = *blocks_[layer];
-    const bool again = options_.recompute_layers && !caches && !Capture::wants_under(block.path());
-    x = again ? recomputed(block, x, sequence, pass) : block(x, sequence, pass, caches ? &(*caches)[layer] : nullptr);
+  for (const auto& block : blocks_) {
+    x = layer_runner_ && !cache ? layer_runner_(*block, schemes_.all(), x, sequence, pass)
+                                : (*block)(x, sequence, pass, cache);
   }
   if (norm_) x = (*norm_)(x);
   return head_ ? (*head_)(x) : linear(x, embedding_.weight(), Tensor());  // [b t v]

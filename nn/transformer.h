@@ -8,6 +8,7 @@
 
 #include "nn/attention/attention.h"
 #include "nn/layers/embedding.h"
+#include "nn/layers/init_policies.h"
 #include "nn/layers/mlp.h"
 #include "nn/layers/norm.h"
 
@@ -16,16 +17,6 @@ namespace whence {
 // before: x + f(norm(x)), as in GPT-2. after: norm(x + f(x)), as in the first transformer. parallel: attention and MLP
 // read the same x, x + attention(norm1(x)) + mlp(norm2(x)), as in GPT-NeoX.
 enum class NormPlace : unsigned char { before, after, parallel };
-
-// How parameters start.
-enum class Initialisation : unsigned char {
-  gpt2,  // N(0, 0.02^2); what adds to the residual stream divided by sqrt(2 layers)
-  neox,  // N(0, 2/(5 dim)), and deviation 2/(layers sqrt(dim)) for what adds to the residual stream (Black et al. 2022)
-  llama,  // N(0, 0.02^2)
-  ram,    // embedding N(0, 1/dim), the rest as PyTorch's Linear
-  // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as the authors of randomised positions do
-  che
-};
 
 struct TransformerOptions {
   index_t vocabulary = 0;
@@ -48,7 +39,7 @@ struct TransformerOptions {
   double pattern_dropout = 0;    // of the attention patterns
   double hidden_dropout = 0;     // inside the MLP
   // Backward computes each block again instead of keeping what its ops saw: the same bits, less memory, a forward pass
-  // more time. A block into which a Capture looks is kept.
+  // more time (nn/recomputed_layers.cpp; a build without it keeps them).
   bool recompute_layers = false;
 };
 
@@ -69,8 +60,13 @@ class Block final : public Module {
   Dropout dropout_;
 };
 
-// Under StrictBroadcast (autograd/recording.h) it runs with 0 axes by itself and with most schemes; rope and kerple
-// need 2, yarn 3, fire 4, none more.
+// Runs a block, `shared` being the schemes that serve all layers.
+using LayerRunner = Tensor (*)(const Block& block, const std::vector<const PositionalScheme*>& shared, const Tensor& x,
+    const Sequence& sequence, const Pass& pass);
+namespace detail {
+inline LayerRunner recomputed_layer = nullptr;  // set by nn/recomputed_layers.cpp
+}
+
 class Transformer final : public Module {
  public:
   // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
@@ -79,10 +75,9 @@ class Transformer final : public Module {
   // tokens [b t] i64 or i32 in [0, vocabulary), else Error, on the CPU or beside the model -> logits [b t v] in
   // the parameters' dtype. In a causal model row t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
-  // The same where some tokens are padding, stand elsewhere, or continue what the caches hold
-  // (one per layer, nn/decoding.h).
+  // The same where some tokens are padding, stand elsewhere, or continue what the cache holds.
   [[nodiscard]] Tensor operator()(
-      const Tensor& tokens, Sequence sequence, const Pass& pass, std::vector<AttentionCache>* caches = nullptr) const;
+      const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
 
   const TransformerOptions& options() const { return options_; }
   Device device() const { return embedding_.weight().device(); }
@@ -90,9 +85,6 @@ class Transformer final : public Module {
   const Attention& attention(index_t layer) const { return blocks_[static_cast<std::size_t>(layer)]->attention(); }
 
  private:
-  [[nodiscard]] Tensor recomputed(
-      const Block& block, const Tensor& x, const Sequence& sequence, const Pass& pass) const;
-
   TransformerOptions options_;
   std::vector<SchemeSpec> specs_;
   Embedding embedding_;
@@ -102,6 +94,7 @@ class Transformer final : public Module {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<Norm> norm_;    // behind the last block, unless norms come after
   std::unique_ptr<Linear> head_;  // undefined when tied
+  LayerRunner layer_runner_;      // null: blocks run as they are
 };
 
 }  // namespace whence

@@ -94,16 +94,20 @@ template <class T> struct AdamRule {
   }
 };
 
-// controls[norm] and controls[gradient_scale] from the norm of all gradients as they are. A norm that is
-// not finite makes the scale NaN.
+// Returns the factor of gradients, which are those of the loss times `loss_scale`, that clips their `norm`. The norm is
+// that of the loss's own gradients; where it is not finite the factor is NaN.
+WHENCE_HD inline double clip_factor(double norm, double max_norm, double loss_scale) {
+  const double clip = norm > max_norm ? max_norm / norm : 1.0;
+  return math::isfinite(norm) ? clip / loss_scale : std::numeric_limits<double>::quiet_NaN();
+}
+
+// Writes controls[norm] and controls[gradient_scale] from the norm of all gradients as they are.
 WHENCE_HD inline void clip_to_norm(double given, double* controls) {
-  const double loss_scale = controls[static_cast<int>(Control::loss_scale)],
-               largest = controls[static_cast<int>(Control::max_norm)];
-  const double norm = given / loss_scale, clip = norm > largest ? largest / norm : 1.0;
+  const auto number = [&](Control control) { return controls[static_cast<int>(control)]; };
+  const double norm = given / number(Control::loss_scale);
   controls[static_cast<int>(Control::norm)] = norm;
   controls[static_cast<int>(Control::gradient_scale)] =
-      math::isfinite(norm) ? clip / loss_scale / controls[static_cast<int>(Control::terms)]
-                           : std::numeric_limits<double>::quiet_NaN();
+      clip_factor(norm, number(Control::max_norm), number(Control::loss_scale)) / number(Control::terms);
 }
 
 }  // namespace whence

@@ -75,31 +75,40 @@ double epsilon_of(DType dtype);
 
 [[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);  // throws Error
 
-// visit for floating types only; throws Error naming `op` for the others.
-template <class F> decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
+// visit for floating types but duals; throws Error naming `op` for the others.
+template <class F> decltype(auto) visit_real(const char* op, DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: return f(Type<Float16>{});
     case DType::bf16: return f(Type<BFloat16>{});
     case DType::f32: return f(Type<float>{});
     case DType::f64: return f(Type<double>{});
-    case DType::dual: return f(Type<Dual>{});
+    case DType::dual: wrong_dtype(op, dtype, "f16, bf16, f32 or f64");
     case DType::i32:
     case DType::i64:
     case DType::boolean: break;
   }
   wrong_dtype(op, dtype, "a floating dtype");
 }
+// The same for duals too.
+template <class F> decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
+  if (dtype == DType::dual) return f(Type<Dual>{});
+  return visit_real(op, dtype, f);
+}
 
 // f(Type<A>{}, Type<B>{}) for two floating dtypes that are equal, or of which one is what the other is computed in.
-template <class F> void visit_floating(const char* op, DType a, DType b, F&& f) {
-  visit_floating(op, a, [&]<class A>(Type<A> of_a) {
-    visit_floating(op, b, [&]<class B>(Type<B> of_b) {
+template <class F> void visit_real(const char* op, DType a, DType b, F&& f) {
+  visit_real(op, a, [&]<class A>(Type<A> of_a) {
+    visit_real(op, b, [&]<class B>(Type<B> of_b) {
       if constexpr (std::is_same_v<A, B> || std::is_same_v<A, compute_t<B>> || std::is_same_v<compute_t<A>, B>)
         f(of_a, of_b);
       else
         wrong_dtype(op, b, "an equal dtype, or f32 beside 16 bits,");
     });
   });
+}
+template <class F> void visit_floating(const char* op, DType a, DType b, F&& f) {
+  if (a == DType::dual && b == DType::dual) return f(Type<Dual>{}, Type<Dual>{});
+  visit_real(op, a, b, f);
 }
 
 // The same for i32 and i64; throws Error naming `op` for the others.

@@ -31,27 +31,14 @@ class Error : public std::runtime_error {
   explicit Error(const Parts&... parts) : std::runtime_error(to_text(parts...)) {}
 };
 
-// What a program was given cannot be: an option, a name, a size. Programs exit with 2; the three below have codes of
-// their own (examples/whence/cli/run_main.h).
+// What was given cannot be: an option, a name, a size.
 class InputError : public Error {
  public:
   using Error::Error;
 };
 
-// What was read from a file, or the data that it holds, is not what it must be.
-class FileError : public InputError {
- public:
-  using InputError::InputError;
-};
-
 // The system refused to open, read or write.
 class SystemError : public InputError {
- public:
-  using InputError::InputError;
-};
-
-// A whole checkpoint, of another model or run.
-class DoesNotFit : public InputError {
  public:
   using InputError::InputError;
 };

@@ -9,6 +9,8 @@
 
 #include "tensor/device.h"
 #include "tensor/dual.h"
+#include "tensor/exponential.h"
+#include "tensor/wrapped_number.h"
 
 namespace whence::math {
 
@@ -16,47 +18,31 @@ using std::abs, std::ceil, std::cos, std::erf, std::floor, std::isfinite, std::l
 using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p,
     whence::sin, whence::sqrt;
 
-// A number that wraps another (the emulator's counted ones) applies the function to what it wraps.
-template <class N>
-concept WrappedNumber = requires { typename N::plain_number; };
-// clang-format off
-template <WrappedNumber N> N abs(N x) { return x.simple([](auto v) { return math::abs(v); }); }
-template <WrappedNumber N> N ceil(N x) { return x.simple([](auto v) { return math::ceil(v); }); }
-template <WrappedNumber N> N floor(N x) { return x.simple([](auto v) { return math::floor(v); }); }
-template <WrappedNumber N> bool isfinite(N x) { return x.simple([](auto v) { return math::isfinite(v); }); }
-template <WrappedNumber N> N cos(N x) { return x.special([](auto v) { return math::cos(v); }); }
-template <WrappedNumber N> N erf(N x) { return x.special([](auto v) { return math::erf(v); }); }
-template <WrappedNumber N> N log(N x) { return x.special([](auto v) { return math::log(v); }); }
-template <WrappedNumber N> N log1p(N x) { return x.special([](auto v) { return math::log1p(v); }); }
-template <WrappedNumber N> N sin(N x) { return x.special([](auto v) { return math::sin(v); }); }
-template <WrappedNumber N> N sqrt(N x) { return x.special([](auto v) { return math::sqrt(v); }); }
-template <WrappedNumber N> N exp(N x);
-template <WrappedNumber N> N tanh(N x);
-// clang-format on
+// The larger of two; NaN if either is.
+template <class T> WHENCE_HD inline T larger(T a, T b) { return b > a || !(b == b) ? b : a; }
 
 WHENCE_HD inline double exp(double x) { return std::exp(x); }
 WHENCE_HD inline double tanh(double x) { return std::tanh(x); }
 WHENCE_HD inline Dual exp(Dual x) { return whence::exp(x); }
 WHENCE_HD inline Dual tanh(Dual x) { return whence::tanh(x); }
 
-// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by a polynomial, 2^n in two factors so that
-// subnormals come out right.
+// e^x by the numbers of tensor/exponential.h, 2^n in two factors so that subnormals come out right.
 WHENCE_HD inline float exp(float x) {
 #ifdef __CUDA_ARCH__
   return ::expf(x);
 #else
   const float low = -104.0f, high = 89.0f;  // beyond these the result is 0 or infinity whatever x is
   const float clamped = x < low ? low : (x > high ? high : x);
-  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const float shifted = clamped * 1.44269504088896341f + magic, n = shifted - magic;
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - 0x4B400000;
-  const float r = (clamped - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
+  using Of = ExponentialOf<float>;
+  const float shifted = clamped * 1.44269504088896341f + Of::magic, n = shifted - Of::magic;
+  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - Of::magic_bits;
+  const float r = (clamped - n * Of::ln2_high) - n * Of::ln2_low;
+  float p = Of::leading;
+  p = p * r + Of::polynomial[0];
+  p = p * r + Of::polynomial[1];
+  p = p * r + Of::polynomial[2];
+  p = p * r + Of::polynomial[3];
+  p = p * r + Of::polynomial[4];
   const float mantissa = p * (r * r) + r + 1.0f;
   const std::int32_t half = exponent >> 1, rest = exponent - half;
   const float scale_a = std::bit_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(half + 127) << 23));
@@ -91,10 +77,5 @@ WHENCE_HD inline float tanh(float x) {
   return std::copysign(size < 0.625f ? near : far, x);
 #endif
 }
-
-// clang-format off
-template <WrappedNumber N> N exp(N x) { return x.special([](auto v) { return math::exp(v); }); }
-template <WrappedNumber N> N tanh(N x) { return x.special([](auto v) { return math::tanh(v); }); }
-// clang-format on
 
 }  // namespace whence::math

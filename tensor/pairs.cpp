@@ -53,7 +53,7 @@ namespace raw {
 
 Tensor read_by_distance(const Steps& steps, const Tensor& table) {
   const Tensor y = Tensor::like(table, {steps.batch(), table.size(0), steps.query.size(1), steps.key.size(1)});
-  kernels(table.device()).read_by_distance(steps, contiguous(table), y);
+  kernels(table).read_by_distance(steps, contiguous(table), y);
   return y;
 }
 

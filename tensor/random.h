@@ -71,4 +71,11 @@ struct Stream {
   }
 };
 
+// Dropout keeps a number whose word's upper 24 bits, a uniform number, are at least the probability. Integers are
+// compared, so that every device makes the same choice.
+inline std::uint32_t dropout_threshold(double probability) {
+  return static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
+}
+WHENCE_HD constexpr bool dropout_keeps(std::uint32_t word, std::uint32_t threshold) { return word >> 8 >= threshold; }
+
 }  // namespace whence

@@ -71,7 +71,7 @@ void require_shape(const char* op, const char* argument, const Tensor& x, const 
 Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   require_floating("unary", "x", x);
   const Tensor y = Tensor::like(x);
-  kernels(x.device()).unary(f, p, x, y);
+  kernels(x).unary(f, p, x, y);
   return y;
 }
 
@@ -81,7 +81,7 @@ Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   require_alike(op, "a", a, "b", b);
   const Shape shape = broadcast_shapes(op, a.shape(), b.shape());
   const Tensor y = Tensor::like(a, shape);
-  kernels(a.device()).binary(f, expand(a, shape), expand(b, shape), y);
+  kernels(a).binary(f, expand(a, shape), expand(b, shape), y);
   return y;
 }
 
@@ -93,7 +93,7 @@ void add_into(const Tensor& x, const Tensor& total) {
   require_shape("add_into", "x", x, total.shape());
   // The kernel may write where it reads, element by element; a view with gaps goes through a new sum.
   if (total.is_contiguous())
-    kernels(x.device()).binary(functions::Add{}, total, x, total);
+    kernels(x).binary(functions::Add{}, total, x, total);
   else
     kernels(x.device()).copy(add(total, x), total);
   total.storage().written(CallSite::here());
@@ -121,7 +121,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
   if (f == Reduction::maximum && x.numel() == 0 && numel(with_axes) > 0)
     fail(op, "x is ", x.shape(), "; at least one element along each reduced axis is required; nothing has no maximum");
   const Tensor out = Tensor::like(x, with_axes);
-  kernels(x.device()).reduce(f, x, out);
+  kernels(x).reduce(f, x, out);
   return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));
 }
 
@@ -133,7 +133,7 @@ Tensor argmax(const Tensor& x) {
   if (x.size(-1) == 0 && numel(shape) > 0)
     fail("argmax", "x is ", x.shape(), "; a last axis that is not empty is required");
   const Tensor out = Tensor::empty(shape, DType::i64, x.device());
-  kernels(x.device()).argmax(contiguous(x), out);
+  kernels(x).argmax(contiguous(x), out);
   return out;
 }
 
@@ -161,12 +161,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias
   const std::optional<index_t> one_b = even_step(batch, right.strides().leading(-2)),
                                step = even_step(rows, left.strides().leading(-1));
   if (batch.rank() == 0 || one_b != 0 || !step) {
-    kernels(a.device()).matmul(left, right, bias, alpha, out);
+    kernels(a).matmul(left, right, bias, alpha, out);
   } else {
     const index_t m = numel(rows), k = b.size(-2), n = b.size(-1);
-    kernels(a.device())
-        .matmul(left.view({m, k}, {*step, left.strides()[-1]}),
-            right.view({k, n}, {right.strides()[-2], right.strides()[-1]}), bias, alpha, out.view({m, n}, {n, 1}));
+    kernels(a).matmul(left.view({m, k}, {*step, left.strides()[-1]}),
+        right.view({k, n}, {right.strides()[-2], right.strides()[-1]}), bias, alpha, out.view({m, n}, {n, 1}));
   }
   return out;
 }

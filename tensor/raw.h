@@ -25,6 +25,12 @@ namespace whence::raw {
 // Fills in the -1. Error when the numbers of elements differ.
 Shape resolve_reshape(const Shape& from, const Shape& to);
 
+// x [... c] as [rows, c]: contiguous, or as MatrixLayout::product_rows() made them; and a new matrix that is stored as rows are.
+[[nodiscard]] Tensor rows_of(const Tensor& x);
+[[nodiscard]] Tensor like_rows(const Tensor& rows);
+// True for a view of the wider rows that MatrixLayout::product_rows() may make.
+[[nodiscard]] bool has_zeros_between_rows(const Tensor& rows);
+
 [[nodiscard]] Tensor contiguous(const Tensor& x);  // x itself when it already is
 [[nodiscard]] Tensor copy(const Tensor& x);        // always new
 [[nodiscard]] Tensor cast(const Tensor& x, DType dtype);

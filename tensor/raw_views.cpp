@@ -1,6 +1,5 @@
 // Views: new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
-#include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
+#include "tensor/backend.h"
 #include "tensor/merged_axes.h"
 #include "tensor/raw.h"
 
@@ -137,6 +136,20 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   return copy(x).view(resolved, contiguous_strides(resolved));
 }
 
+Tensor rows_of(const Tensor& x) {
+  const Tensor rows = reshape(x, as_rows(x.shape()));
+  return has_zeros_between_rows(rows) ? rows : contiguous(rows);
+}
+
+Tensor like_rows(const Tensor& rows) {
+  return has_zeros_between_rows(rows) ? kernels(rows.device()).product_rows(rows, rows.size(0), rows.size(1))
+                                      : Tensor::like(rows);
+}
+
+bool has_zeros_between_rows(const Tensor& rows) {
+  return rows.rank() == 2 && rows.storage().row_width() == rows.size(1) && rows.strides()[1] == 1;
+}
+
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : copy(x); }
 
 Tensor copy(const Tensor& x) { return cast(x, x.dtype()); }
@@ -155,10 +168,10 @@ Tensor to_device(const Tensor& x, Device device) {
   const Tensor result = Tensor::empty(x.shape(), x.dtype(), device);
   const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(x.dtype());
   if (bytes > 0 && device.is_cpu()) {
-    memory_of(x.device()).source().copy_to_cpu(from.bytes(), result.bytes(), bytes);
+    backend_of(x.device()).memory->copy_to_cpu(from.bytes(), result.bytes(), bytes);
     kernels(x.device()).report_faults();
   }
-  if (bytes > 0 && !device.is_cpu()) memory_of(device).source().copy_from_cpu(from.bytes(), result.bytes(), bytes);
+  if (bytes > 0 && !device.is_cpu()) backend_of(device).memory->copy_from_cpu(from.bytes(), result.bytes(), bytes);
   return result;
 }
 

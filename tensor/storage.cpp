@@ -4,9 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 
 namespace whence {
 namespace {
@@ -19,6 +17,8 @@ alignas(64) std::byte
 
 }  // namespace
 
+// Tests put sentinels around storages that this thread makes on the CPU while guards are on, and then ask whether a
+// kernel wrote past its output.
 void Storage::set_guards(bool on) { guards_on = on; }
 
 Ref<Storage> Storage::create(std::size_t bytes, Device device) {
@@ -27,7 +27,7 @@ Ref<Storage> Storage::create(std::size_t bytes, Device device) {
   storage->guarded_ = guards_on && device.is_cpu();
   const std::size_t padding = storage->guarded_ ? guard_bytes : 0;
   if (bytes + padding > 0) {
-    std::byte* memory = static_cast<std::byte*>(memory_of(device).allocate(bytes + 2 * padding));
+    std::byte* memory = static_cast<std::byte*>(backend_of(device).memory->allocate(bytes + 2 * padding));
     if (storage->guarded_) {
       std::memset(memory, guard_pattern, guard_bytes);
       std::memset(memory + guard_bytes + bytes, guard_pattern, guard_bytes);
@@ -40,6 +40,8 @@ Ref<Storage> Storage::create(std::size_t bytes, Device device) {
   return storage;
 }
 
+// From now on the storage names `size` bytes of somebody else's on the CPU, which are read and never written. `owner`
+// goes when the storage does.
 void Storage::borrow(std::byte* data, std::size_t size, std::shared_ptr<const void> owner) {
   if (size_ > 0 || guarded_) fail("borrow", "a storage of ", size_, " bytes given; one of none required");
   data_ = size > 0 ? data : nothing;
@@ -57,7 +59,8 @@ bool Storage::guards_intact() const {
 
 void Storage::dispose() {
   const std::size_t padding = guarded_ ? guard_bytes : 0;
-  if (data_ && data_ != nothing && !borrowed()) memory_of(device_).deallocate(data_ - padding, size_ + 2 * padding);
+  if (data_ && data_ != nothing && !borrowed())
+    backend_of(device_).memory->deallocate(data_ - padding, size_ + 2 * padding);
   delete this;
 }
 

@@ -17,8 +17,7 @@ class Storage final : public RefCounted {
   // Throws OutOfMemory when memory is out, Error when this build has no such `device`.
   static Ref<Storage> create(std::size_t bytes, Device device);
 
-  // From now on this names `size` bytes of somebody else's on the CPU, which are read and never written. `owner` goes
-  // when the storage does. Throws Error unless made for 0 bytes, without guards.
+  // Throws Error unless made for 0 bytes, without guards.
   void borrow(std::byte* data, std::size_t size, std::shared_ptr<const void> owner);
   bool borrowed() const { return owner_ != nullptr; }
 
@@ -35,13 +34,9 @@ class Storage final : public RefCounted {
     last_write_ = site;
   }
 
-  // Numbers of each row that are in use, where rows begin further apart and zeros lie between them (product_layout.h);
-  // 0: no such rows.
   index_t row_width() const { return row_width_; }
   void set_row_width(index_t numbers) { row_width_ = numbers; }
 
-  // Tests put sentinels around storages that this thread makes on the CPU while guards are on, and then ask whether a
-  // kernel wrote past its output.
   static void set_guards(bool on);
   bool guards_intact() const;
 
@@ -54,7 +49,7 @@ class Storage final : public RefCounted {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t version_ = 0;
-  index_t row_width_ = 0;
+  index_t row_width_ = 0;  // numbers of each row in use, where zeros lie between rows (product_layout.h); else 0
   Site last_write_;
   Device device_;
   bool guarded_ = false;

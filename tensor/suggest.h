@@ -47,4 +47,7 @@ Choice chosen(const char* what, const std::string& given, std::initializer_list<
   throw InputError(what, ": '", given, "' given; ", known, " required");
 }
 
+// True if `name` is of the pattern, in which '*' is any run of characters and everything else itself.
+bool matches(const std::string& pattern, const std::string& name);
+
 }  // namespace whence

@@ -62,13 +62,13 @@ Tensor Tensor::arange(index_t count, DType dtype) {
 
 Tensor Tensor::uniform(const Shape& shape, double low, double high, const Stream& stream, DType dtype) {
   Tensor result = empty(shape, dtype);
-  kernels({}).random_uniform(result, stream, low, high);
+  kernels(result).random_uniform(result, stream, low, high);
   return result;
 }
 
 Tensor Tensor::normal(const Shape& shape, double mean, double deviation, const Stream& stream, DType dtype) {
   Tensor result = empty(shape, dtype);
-  kernels({}).random_normal(result, stream, mean, deviation);
+  kernels(result).random_normal(result, stream, mean, deviation);
   return result;
 }
 

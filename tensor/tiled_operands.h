@@ -3,16 +3,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace whence {
 
 struct OperandInfo {
   const char *name, *axes;  // a letter stands for one extent wherever it occurs; "1|h" is h or 1
   bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
+  std::uint8_t ops;         // that read it, and whether it adds to the logits
 };
 
-// Up to piece_offsets of tiled_attention.h and of tiled_mix.h, up to sink of the first alone, then of the
-// second alone. position_keys: z_i = position_scale q_i.e. Letters: b batch, h head, i query, j key, d and c dims of
+// position_keys: z_i = position_scale q_i.e. Letters: b batch, h head, i query, j key, d and c dims of
 // keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m as u has them there.
 struct TiledOperands {
   enum Operand : std::size_t {
@@ -39,28 +40,29 @@ struct TiledOperands {
     mix_output,
     operand_count
   };
+  enum Ops : std::uint8_t { attention = 1, mix = 2, both = 3, logit = 4 };
   static constexpr OperandInfo info[operand_count] = {
-      {"query", "b h i d", true},
-      {"key", "b h j d", true},
-      {"value", "b h j c", true},
-      {"distance_table", "h n", false},
-      {"piece_distance", "n", false},
-      {"piece_row", "b h i", false},
-      {"piece_begins", "s", false},
-      {"piece_slopes", "h s", false},
-      {"piece_offsets", "h s", false},
-      {"relative_query", "b h i d", true},
-      {"relative_keys", "1|h n d", true},
-      {"column_term", "b h j", false},
-      {"gate_query", "b h i d", true},
-      {"gate_key", "b h j d", true},
-      {"position_logits", "b h i p", true},
-      {"position_keys", "p d", false},
-      {"position_slopes", "h", false},
-      {"sink", "h", false},
-      {"mix_input", "w x k", false},
-      {"mix_table", "e w m", false},
-      {"mix_output", "h w k", false},
+      {"query", "b h i d", true, both},
+      {"key", "b h j d", true, both},
+      {"value", "b h j c", true, both},
+      {"distance_table", "h n", false, both | logit},
+      {"piece_distance", "n", false, both | logit},
+      {"piece_row", "b h i", false, both | logit},
+      {"piece_begins", "s", false, both | logit},
+      {"piece_slopes", "h s", false, both | logit},
+      {"piece_offsets", "h s", false, both | logit},
+      {"relative_query", "b h i d", true, attention | logit},
+      {"relative_keys", "1|h n d", true, attention | logit},
+      {"column_term", "b h j", false, attention | logit},
+      {"gate_query", "b h i d", true, attention | logit},
+      {"gate_key", "b h j d", true, attention | logit},
+      {"position_logits", "b h i p", true, attention | logit},
+      {"position_keys", "p d", false, attention | logit},
+      {"position_slopes", "h", false, attention | logit},
+      {"sink", "h", false, attention},
+      {"mix_input", "w x k", false, mix | logit},
+      {"mix_table", "e w m", false, mix | logit},
+      {"mix_output", "h w k", false, mix | logit},
   };
 };
 

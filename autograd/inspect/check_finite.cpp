@@ -1,8 +1,7 @@
-// Which number is the first that is not finite (autograd/recording.h: CheckFinite).
+#include "autograd/inspect/check_finite.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "autograd/op.h"
 
 namespace whence {
 
@@ -19,7 +18,7 @@ static std::string range_of(const Tensor& x) {
       x.dtype(), " ", x.shape(), " in [", low, ", ", high, "]", bad ? to_text(" with ", bad, " not finite") : "");
 }
 
-void detail::require_finite(const char* op, const char* pass, const Tensor& result, std::span<const Tensor> inputs) {
+static void require_finite(const char* op, const char* pass, const Tensor& result, std::span<const Tensor> inputs) {
   if (!result.defined() || !is_floating(result.dtype())) return;
   const std::vector<double> values = result.to_vector();
   const auto bad = std::find_if(values.begin(), values.end(), [](double value) { return !std::isfinite(value); });
@@ -29,6 +28,10 @@ void detail::require_finite(const char* op, const char* pass, const Tensor& resu
     if (inputs[k].defined()) ranges += to_text(k ? "; " : "", "input ", k, " is ", range_of(inputs[k]));
   throw NotFinite(error_at_call_site(op, to_text("its ", pass, " made ", *bad, " at element ", bad - values.begin(),
                                              " of ", result.shape(), "; finite numbers required; ", ranges)));
+}
+
+void CheckFinite::saw(const OpRun& run) {
+  for (const Tensor& each : run.made) require_finite(run.op, run.backward ? "backward" : "forward", each, run.read);
 }
 
 }  // namespace whence

@@ -12,14 +12,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 
 namespace whence {
 
 class Hessian {
  public:
   // Of the scalar `loss` by `inputs`, leaves or intermediate results; f64 where digits matter. The graph of the
-  // gradient is kept. Throws the Errors of grad(), and where an op has no second derivative.
+  // gradient is kept. Throws the Errors of grad(), and where an op has no second derivative: a model's attention has
+  // one with executor=reference.
   Hessian(const Tensor& loss, std::vector<Tensor> inputs, Site site = Site::current());
 
   [[nodiscard]] const std::vector<Tensor>& gradient() const { return gradient_; }  // one for each input

@@ -1,7 +1,6 @@
 #include "autograd/inspect/explain.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <unordered_map>
@@ -48,7 +47,8 @@ class ValueExplainer {
       operands.emplace_back(number(*source.tensor, source.element), source);
       operands.back().first.derivative = source.derivative;
     }
-    keep_what_adds_up(operands, edge.node->inputs().size(), result.value);
+    if (const auto factor = edge.node->factor())
+      std::erase_if(operands, [&](const auto& each) { return each.second.input == *factor; });
     std::ranges::stable_sort(operands, std::ranges::greater{},
         [](const auto& each) { return std::abs(each.first.derivative * each.first.value); });
     for (auto& [operand, source] : operands)
@@ -114,24 +114,6 @@ class ValueExplainer {
     }
     const double derivative = entry.node->again(alone)[0].data<Dual>()[0].tangent;
     return derivative == 0 ? std::nullopt : std::optional(Source{k, &input, inside, derivative});
-  }
-
-  // Of a product either factor's terms are the whole: the fewest inputs whose terms add up to the number are enough,
-  // the first ones where several would do. Where none do, the op is no sum, and all stay.
-  static void keep_what_adds_up(std::vector<std::pair<Contribution, Source>>& all, std::size_t inputs, double value) {
-    const auto is_in = [](unsigned set, const auto& each) { return (set >> each.second.input & 1u) != 0; };
-    unsigned best = 0;
-    if (inputs > 8) return;  // parts put one behind another: no sum
-    for (unsigned set = 1; set < 1u << inputs; ++set) {
-      double sum = 0, size = 0;
-      for (const auto& each : all) {
-        if (!is_in(set, each)) continue;
-        sum += each.first.derivative * each.first.value, size += std::abs(each.first.derivative * each.first.value);
-      }
-      const bool adds_up = std::abs(sum - value) <= 1e-5 * size;
-      if (adds_up && (best == 0 || std::popcount(set) < std::popcount(best))) best = set;
-    }
-    if (best != 0) std::erase_if(all, [&](const auto& each) { return !is_in(best, each); });
   }
 
   Contribution followed(Contribution operand, const Source& source) const {

@@ -17,7 +17,7 @@ namespace whence {
 std::string print_graph(const Tensor& y);
 
 // The same for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around what ran
-// in their Scope (autograd/inspect/probe.h). Edges run from inputs to users.
+// in their Scope (autograd/observer.h). Edges run from inputs to users.
 std::string to_dot(const Tensor& y);
 
 // What the graph of y saves for backward, by op and source line, largest first. A storage that several ops

@@ -1,20 +1,15 @@
 #include "autograd/inspect/op_clock.h"
 
-#include <chrono>
-
 #include "autograd/node.h"
 
 namespace whence {
 
-double OpTimer::now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-void OpTimer::tell() const {
-  const double seconds = now() - started_;
+void OpClock::saw(const OpRun& run) {
+  if (run.within) return;
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - run.began;
   static const std::string root;
-  const std::string& path = node_ ? node_->path : detail::scope_path ? *detail::scope_path : root;
-  clock_->tell_({op_, path, node_ != nullptr, seconds});
+  const std::string& path = run.backward ? run.node->path : detail::scope_path ? *detail::scope_path : root;
+  tell_({run.op, path, run.backward, taken.count()});
 }
 
 }  // namespace whence

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 
 namespace whence {
 

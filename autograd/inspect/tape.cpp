@@ -9,9 +9,10 @@ const Tape::Entry* Tape::of(std::uint64_t result) const {
   return result < entry.node->id + entry.results.size() ? &entry : nullptr;
 }
 
-void Tape::keep(Node& node, const std::vector<Tensor>& inputs, std::span<const Tensor> results) {
-  Entry& entry = entries_[node.id] = {Ref<Node>(&node), inputs, {}};
-  for (const Tensor& result : results) entry.results.push_back(result.detach());
+void Tape::saw(const OpRun& run) {
+  if (run.backward || !run.node) return;
+  Entry& entry = entries_[run.node->id] = {Ref<Node>(run.node), {run.read.begin(), run.read.end()}, {}};
+  for (const Tensor& result : run.made) entry.results.push_back(result.detach());
 }
 
 }  // namespace whence

@@ -1,19 +1,17 @@
 // What every op of this thread read and made: kept while a Tape is alive, so that a number of a pass can be worked out
-// again (autograd/inspect/explain.h). Without one an op costs a thread-local load more.
+// again (autograd/inspect/explain.h).
 #pragma once
 
 #include <map>
 #include <vector>
 
 #include "autograd/node.h"
-#include "autograd/recording.h"
+#include "autograd/observer.h"
 
 namespace whence {
 
-class Tape : public Stacked<Tape> {
+class Tape : public Observer {
  public:
-  Tape() : Stacked(detail::tape) {}
-
   struct Entry {
     Ref<Node> node;
     std::vector<Tensor> inputs;   // with their history
@@ -24,7 +22,7 @@ class Tape : public Stacked<Tape> {
 
   const Entry* of(std::uint64_t result) const;  // of the op that made it; null where none did while this was alive
 
-  void keep(Node& node, const std::vector<Tensor>& inputs, std::span<const Tensor> results);
+  void saw(const OpRun& run) override;
 
  private:
   std::map<std::uint64_t, Entry> entries_;

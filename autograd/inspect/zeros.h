@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "autograd/inspect/paths.h"
-#include "autograd/inspect/stop.h"
+#include "autograd/inspect/stop_words.h"
 
 namespace whence {
 

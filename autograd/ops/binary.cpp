@@ -7,27 +7,6 @@
 namespace whence {
 namespace {
 
-// See StrictBroadcast (autograd/recording.h).
-void require_little_stretched(const char* op, const Shape& a, const Shape& b) {
-  std::string stretched;
-  int count = 0;
-  for (int axis = -std::max(a.rank(), b.rank()); axis < 0; ++axis) {
-    const bool in_a = -axis <= a.rank(), in_b = -axis <= b.rank();
-    if (in_a && in_b && a[axis] == b[axis]) continue;
-    stretched += to_text(count++ ? ", " : "", axis, in_a && in_b ? "" : in_a ? " (not in b)" : " (not in a)");
-  }
-  (void)broadcast_shapes(op, a, b);  // what fits by no stretching has an error of its own
-  if (count > detail::stretched_axes)
-    fail(op, "a is ", a, ", b is ", b, "; axes ", stretched, " would be stretched; at most ", detail::stretched_axes,
-        " allowed under StrictBroadcast; reshape or expand one of them");
-}
-
-// What a line of the program asks for; backward is no such line.
-Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
-  if (detail::stretched_axes <= max_rank && !detail::backward_node) require_little_stretched(op, a.shape(), b.shape());
-  return raw::binary(op, f, a, b);
-}
-
 // A number of the program, where x is, without numbers of its own.
 Tensor filled(double number, const Tensor& x) {
   return raw::expand(Tensor::scalar(number, x.dtype(), x.device()), x.shape());
@@ -64,7 +43,7 @@ template <class F> struct Sum : Broadcasting<Sum<F>, F> {
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved = {a.shape(), b.shape()};
-    return binary(Sum::name, F{}, a, b);
+    return raw::binary(Sum::name, F{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     Grads<2> grads{needs[0] ? sum_to(dy, saved.a) : Tensor(), needs[1] ? sum_to(dy, saved.b) : Tensor()};
@@ -75,6 +54,7 @@ template <class F> struct Sum : Broadcasting<Sum<F>, F> {
 
 // y = a b    da = dy b    db = dy a
 struct Multiply : Broadcasting<Multiply, functions::Multiply> {
+  static constexpr std::size_t factor = 1;
   struct Saved {
     SavedTensor a, b;  // each only when the other one needs it
     Shape a_shape, b_shape;
@@ -83,7 +63,7 @@ struct Multiply : Broadcasting<Multiply, functions::Multiply> {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    return binary(name, functions::Multiply{}, a, b);
+    return raw::binary(name, functions::Multiply{}, a, b);
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     Grads<2> grads;
@@ -95,12 +75,13 @@ struct Multiply : Broadcasting<Multiply, functions::Multiply> {
 
 // y = a / b    da = dy / b    db = -(dy / b) y
 struct Divide : Broadcasting<Divide, functions::Divide> {
+  static constexpr std::size_t factor = 1;
   struct Saved {
     SavedTensor b, y;
     Shape a_shape;
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
-    const Tensor y = binary(name, functions::Divide{}, a, b);
+    const Tensor y = raw::binary(name, functions::Divide{}, a, b);
     saved.b = b;
     if (tracked(b)) saved.y.output(y);
     saved.a_shape = a.shape();
@@ -126,7 +107,7 @@ template <class F> struct Extremum : Broadcasting<Extremum<F>, F> {
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
     saved.a = a;
     saved.b = b;
-    return binary(Extremum::name, F{}, a, b);
+    return raw::binary(Extremum::name, F{}, a, b);
   }
   // Which one was taken does not change with small steps, so s is a constant: no history. s = ([a wins or ties] + 1 -
   // [b wins or ties]) / 2

@@ -1,6 +1,7 @@
 // A table read by all pairs of queries and keys.    table:[h n]  ->  y[b, h, i, j] = table[h, steps(b, i, j) - lowest]
 //   dtable[h, m] = the sum of dy[., h, i, j] over all pairs of that distance
 #include "autograd/check/checked.h"
+#include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
@@ -12,7 +13,7 @@ namespace {
 Tensor sum_by_distance(const Tensor& dy, const Steps& steps) {
   const auto sums = [](const Tensor& from, const Steps& of) {
     const Tensor y = Tensor::like(from, {from.size(1), of.count});
-    kernels(from.device()).sum_by_distance(of.on(from.device()), raw::contiguous(from), y);
+    kernels(from).sum_by_distance(of.on(from.device()), raw::contiguous(from), y);
     return y;
   };
   const auto back = [](const Tensor& dz, const Shape&, const Steps& of) { return by_distance(dz, of); };
@@ -53,14 +54,6 @@ struct ByDistance {
   static std::vector<BadInput> bad_inputs() {
     return {refusal("by_distance: table is [2,4]; [h,5] required, a number for each distance", by_distance,
         draw::zeros(2, 4), causal())};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {  // of the first sample
-    std::vector<double> y;
-    for (index_t h = 0; h < 2; ++h) {
-      for (index_t i = 2; i < 5; ++i)
-        for (index_t j = 0; j < 5; ++j) y.push_back(in[0].at({h, i < j ? 0 : i - j}));
-    }
-    return Tensor::of(y, {1, 2, 3, 5}, DType::f64);
   }
 };
 

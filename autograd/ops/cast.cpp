@@ -1,5 +1,6 @@
 // Another dtype: y = x rounded once    dx = dy cast back
 #include "autograd/check/checked.h"
+#include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

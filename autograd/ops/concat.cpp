@@ -91,19 +91,21 @@ Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at) {
   const CallSite place(at);
   if (parts.empty()) fail(op, "no parts given; at least one required");
   const int normal = normal_axis(op, axis, parts[0].rank());
-  if (std::any_of(parts.begin(), parts.end(), detail::is_dual) &&
-      std::any_of(parts.begin(), parts.end(), detail::is_constant_beside_duals)) {
+  std::vector<const Tensor*> each;
+  for (const Tensor& part : parts) each.push_back(&part);
+  if (detail::mixes_duals(each)) {
     std::vector<Tensor> duals;
     for (const Tensor& part : parts) duals.push_back(detail::beside_duals(part));
     return concat_along(normal, duals, at);
   }
+  detail::Watched run(op, false);
   const Tensor y = join(normal, parts);
+  Ref<ConcatNode> node;
   if (recording() && std::any_of(parts.begin(), parts.end(), tracked)) {
-    Ref<ConcatNode> node(new ConcatNode(normal, parts, at));
+    node = Ref(new ConcatNode(normal, parts, at));
     node->made(y);
-    if (detail::tape) detail::tape->keep(*node, parts, {&y, 1});
   }
-  if (detail::check_finite) detail::require_finite(op, "forward", y, parts);
+  if (run) run.ended(node.get(), parts, {&y, 1});
   return y;
 }
 

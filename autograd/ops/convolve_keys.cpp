@@ -16,7 +16,7 @@ namespace {
 Tensor convolve(const Convolution& at, const Tensor& from, const Tensor& weight, const Tensor& bias, bool adjoint) {
   const Tensor y = Tensor::like(from, {at.batch, at.outputs, at.rows, at.keys_out});
   const Tensor shift = bias.defined() ? raw::contiguous(bias) : bias;
-  kernels(from.device()).convolve_keys(at, raw::contiguous(from), raw::contiguous(weight), adjoint, shift, y);
+  kernels(from).convolve_keys(at, raw::contiguous(from), raw::contiguous(weight), adjoint, shift, y);
   return y;
 }
 
@@ -28,6 +28,7 @@ Convolution forward_of(const Tensor& x, const Tensor& weight, index_t left, inde
 // z[b,c,i,j] = sum_o sum_t w[o,c,0,t] g[b,o,i,j-t+left]: what dx is.
 struct Adjoint {
   static constexpr const char* name = "convolve_keys_adjoint";
+  static constexpr std::size_t factor = 1;
   index_t left, right;
   struct Saved {
     SavedTensor g, weight;
@@ -49,6 +50,7 @@ struct Adjoint {
 // dw[o,c,0,t] = sum_{b,i,j} g[b,o,i,j] x[b,c,i,j+t-left]
 struct KernelGradient {
   static constexpr const char* name = "convolve_keys_kernel_gradient";
+  static constexpr std::size_t factor = 1;
   index_t left, right, taps;
   struct Saved {
     SavedTensor g, x;
@@ -58,7 +60,7 @@ struct KernelGradient {
     saved.x = x;
     const Convolution at{x.size(0), x.size(1), x.size(2), x.size(3), g.size(1), g.size(3), taps, left};
     const Tensor dweight = Tensor::like(x, {at.outputs, at.channels, 1, taps});
-    kernels(x.device()).convolve_keys_weight(at, raw::contiguous(x), raw::contiguous(g), dweight);
+    kernels(x).convolve_keys_weight(at, raw::contiguous(x), raw::contiguous(g), dweight);
     return dweight;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const;
@@ -70,6 +72,7 @@ struct KernelGradient {
 
 struct ConvolveKeys {
   static constexpr const char* name = "convolve_keys";
+  static constexpr std::size_t factor = 1;
   index_t left, right;
   struct Saved {
     SavedTensor x, weight;
@@ -134,17 +137,6 @@ struct ConvolveKeys {
             convolve_keys, x, draw::zeros(1, 2, 1, 5), Tensor(), 0, 0)};
   }
   // Of width 3, one key on each side: a product of heads for each tap.
-  static Tensor reference(const std::vector<Tensor>& in) {
-    const Tensor &x = in[0], &taps = in[1];
-    const index_t b = x.size(0), c = x.size(1), i = x.size(2), j = x.size(3), o = taps.size(0);
-    const Tensor edge = Tensor::zeros({b, c, i, 1}, DType::f64), padded = concat_along(3, {edge, x, edge});
-    Tensor y = reshape(in[2], {o, 1, 1});
-    for (index_t t = 0; t < 3; ++t) {
-      const Tensor tap = select(select(taps, 3, t), 2, 0), moved = reshape(slice(padded, 3, t, t + j), {b, c, i * j});
-      y = y + reshape(matmul(tap, moved), {b, o, i, j});
-    }
-    return y;
-  }
 };
 
 Grads<2> Adjoint::backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {

@@ -6,11 +6,10 @@
 // gradient is rounded once.
 #include <algorithm>
 
+#include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
-#include "autograd/recompute.h"
-#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -29,11 +28,11 @@ struct CrossEntropy {
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& target) const {
     check(logits, target);
     const index_t width = logits.size(-1), rows = target.numel();
-    const Tensor x = rows_of(logits);
+    const Tensor x = raw::rows_of(logits);
     const Tensor t = detail::checked_index(name, "target", target, width, ignored);
     const DType wide = compute_dtype(x.dtype());
     const Tensor norm = Tensor::empty({rows}, wide, x.device()), loss = Tensor::empty({rows}, wide, x.device());
-    kernels(x.device()).cross_entropy(x, t, ignored, norm, loss);
+    kernels(x).cross_entropy(x, t, ignored, norm, loss);
     saved.logits.as(x, logits);
     saved.target = t;
     saved.norm = norm;
@@ -58,11 +57,9 @@ struct CrossEntropy {
       return {gradients_of(all, std::array{x}, dy)[0], Tensor()};
     }
     const bool in_place = detail::releasing && x.owns_storage_alone();
-    const Tensor dx = in_place                    ? x
-                      : has_zeros_between_rows(x) ? product_rows(x, x.size(0), x.size(1))
-                                                  : Tensor::like(x);
-    kernels(x.device())
-        .cross_entropy_backward(x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
+    const Tensor dx = in_place ? x : raw::like_rows(x);
+    kernels(x).cross_entropy_backward(
+        x, saved.target.get(), ignored, saved.norm.get(), raw::contiguous(dy), saved.share, dx);
     if (in_place) dx.storage().written(Site::current());
     return {raw::reshape(dx, saved.shape), Tensor()};
   }
@@ -84,12 +81,6 @@ struct CrossEntropy {
   }
 
   std::vector<Stop> stops(const Saved&, std::size_t) const { return {Stop::no_target}; }
-
-  // [rows, v], as `linear` leaves them, or contiguous
-  static Tensor rows_of(const Tensor& logits) {
-    const Tensor rows = raw::reshape(logits, as_rows(logits.shape()));
-    return has_zeros_between_rows(rows) ? rows : raw::contiguous(rows);
-  }
 
   static void check(const Tensor& logits, const Tensor& target) {
     raw::require_floating(name, "logits", logits);
@@ -115,9 +106,6 @@ struct CrossEntropy {
                 draw::zeros(2, 3), Tensor::of({0, 3}, {2}, DType::i64), -1),
         refusal("cross_entropy: logits are [2,3], target is [1]; [... v] and [...] required, nothing broadcasts",
             cross_entropy, draw::zeros(2, 3), Tensor::of({0}, {1}, DType::i64), -1)};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    return mean(log(sum(exp(in[0]), {-1}, true)) - gather(in[0], -1, unsqueeze(in[1], -1)));
   }
 };
 

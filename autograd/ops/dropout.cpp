@@ -2,11 +2,11 @@
 //   dx_i = dy_i / (1 - p) at the same places, which are drawn again: nothing is saved
 // Of a strip, i counts the elements of the whole tensor, so that a strip draws what the whole would.
 #include "autograd/check/checked.h"
+#include "autograd/linear_map.h"
 #include "autograd/ops.h"
-#include "tensor/device/backend.h"
-#include "tensor/device/device_runtime.h"
-#include "tensor/device/launch.h"
+#include "tensor/backend.h"
 #include "tensor/divisor.h"
+#include "tensor/launch.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -40,7 +40,7 @@ template <class T> struct Drop {
     for (index_t k = 0; k < 4; ++k) {
       const index_t n = group * 4 + k;
       if (n < first || n >= last) continue;
-      const bool stays = (words[static_cast<std::size_t>(k)] >> 8) >= threshold;
+      const bool stays = dropout_keeps(words[static_cast<std::size_t>(k)], threshold);
       y[n + shift] = stays ? static_cast<T>(compute_t<T>(x[n + shift]) * scale) : T(compute_t<T>(0));
     }
   }
@@ -65,15 +65,14 @@ Numbering numbering(const Shape& x, const StripOf& whole) {
 }
 
 Tensor drop(const Tensor& x, double probability, const Stream& stream, const StripOf& whole) {
-  const bool runs = !x.device().is_cpu() && !x.device().is_planned();
-  if (runs && probability > 0 && runtime_of(x.device()).recording())
+  const IndexLauncher* const launcher = backend_of(x.device()).launcher;
+  if (probability > 0 && launcher && launcher->recording())
     fail("dropout",
         "asked for while work is being recorded, which would drop the same elements at each replay; "
         "probability 0 required");
   const Numbering numbers = numbering(x.shape(), whole);
   const Tensor from = raw::contiguous(x), y = Tensor::like(x);
-  // Word >> 8 is uniform on 24 bits; comparing integers makes the choice the same on every device.
-  const std::uint32_t threshold = static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));
+  const std::uint32_t threshold = dropout_threshold(probability);
   visit_floating("dropout", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const index_t count = numbers.runs * numbers.groups();

@@ -38,7 +38,7 @@ struct Gather {
     Shape shape = x.shape();
     shape[axis] = index.size(axis);
     const Tensor y = Tensor::like(x, shape);
-    kernels(x.device()).gather(from, places, axis, y);
+    kernels(x).gather(from, places, axis, y);
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const;
@@ -62,12 +62,6 @@ struct Gather {
             gather, x, 0, Tensor::zeros({2, 1}, DType::i64)),
         refusal("gather: index is f32; i64 or i32 required; convert with cast", gather, x, 1, draw::zeros(2, 1))};
   }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    std::vector<double> y;
-    for (index_t i = 0; i < in[1].size(0); ++i)
-      for (index_t j = 0; j < in[1].size(1); ++j) y.push_back(in[0].at({i, static_cast<index_t>(in[1].at({i, j}))}));
-    return Tensor::of(y, in[1].shape(), DType::f64);
-  }
 };
 
 // y[..., n, ...] = sum over j with index[..., j, ...] = n of x[..., j, ...]
@@ -84,7 +78,7 @@ struct SumByIndex {
     Shape shape = x.shape();
     shape[axis] = rows;
     const Tensor y = Tensor::like(x, shape);
-    kernels(x.device()).sum_by_index(from, places, axis, y);
+    kernels(x).sum_by_index(from, places, axis, y);
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
@@ -104,13 +98,6 @@ struct SumByIndex {
             sum_by_index, draw::zeros(2, 2), index, 4),
         refusal("sum_by_index: rows -1 given; 0 or more required", sum_by_index, x, index, -1),
         refusal("sum_by_index: x is []; at least one axis required", sum_by_index, draw::zeros(), index, 1)};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    std::vector<double> y(static_cast<std::size_t>(in[0].size(0) * 4));
-    for (index_t i = 0; i < in[0].size(0); ++i)
-      for (index_t j = 0; j < in[0].size(1); ++j)
-        y[static_cast<std::size_t>(i * 4 + static_cast<index_t>(in[1].at({i, j})))] += in[0].at({i, j});
-    return Tensor::of(y, {in[0].size(0), 4}, DType::f64);
   }
 };
 

@@ -7,9 +7,9 @@
 // The scores that made such a position are NaN themselves, and CoPE adds them to what is read here.
 #include <algorithm>
 
+#include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "autograd/recompute.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -17,6 +17,7 @@ namespace {
 
 struct LerpAt {
   static constexpr const char* name = "lerp_at";
+  static constexpr std::size_t factor = 1;
   struct Saved {
     SavedTensor table, position;
   };
@@ -27,7 +28,7 @@ struct LerpAt {
     saved.table.as(t, table);
     saved.position.as(p, position);
     const Tensor y = Tensor::like(t, p.shape());
-    kernels(p.device()).lerp_at(t, p, y);
+    kernels(p).lerp_at(t, p, y);
     return y;
   }
 
@@ -36,7 +37,7 @@ struct LerpAt {
     if (recording()) return gradients_of(of_parts, std::array{t, p}, dy);
     const Tensor g = raw::contiguous(dy);
     const Tensor dt = Tensor::like(t), dp = Tensor::like(p);
-    kernels(p.device()).lerp_at_backward(t, p, g, dt, dp);
+    kernels(p).lerp_at_backward(t, p, g, dt, dp);
     return {dt, dp};
   }
 

@@ -2,8 +2,6 @@
 //   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes folded into rows: no product is batched)
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/joined_kernels.h"
-#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -11,6 +9,7 @@ namespace {
 
 struct Linear {
   static constexpr const char* name = "linear";
+  static constexpr std::size_t factor = 1;
   struct Saved {
     SavedTensor x, weight;
   };
@@ -22,8 +21,9 @@ struct Linear {
     Shape shape = x.shape();
     shape[-1] = weight.size(0);
     // The bias is added by the product's own kernel while a tile is still in cache.
-    const Tensor rows = raw::reshape(x, as_rows(x.shape())), y = product_rows(x, rows.size(0), weight.size(0));
-    kernels(x.device()).matmul(rows, raw::transpose(weight), bias.defined() ? &bias : nullptr, 1, y);
+    Kernels& on = kernels(x);
+    const Tensor rows = raw::reshape(x, as_rows(x.shape())), y = on.product_rows(x, rows.size(0), weight.size(0));
+    on.matmul(rows, raw::transpose(weight), bias.defined() ? &bias : nullptr, 1, y);
     return raw::reshape(y, shape);
   }
 
@@ -39,7 +39,7 @@ struct Linear {
       const Tensor inputs = x_rows();
       grads[1] = Tensor::like(dy, {rows.size(1), inputs.size(1)});
       grads[2] = Tensor::like(dy, {rows.size(1)});
-      joined_kernels(dy.device()).matmul_row_sums(raw::transpose(rows), inputs, grads[1], grads[2]);
+      kernels(dy).matmul_row_sums(raw::transpose(rows), inputs, grads[1], grads[2]);
     } else {
       if (needs[1]) grads[1] = matmul(transpose(rows), x_rows());
       if (needs[2]) grads[2] = sum(rows, {0});

@@ -15,7 +15,7 @@ struct Masked {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& mask) const {
     saved.mask = mask;
     const Tensor y = Tensor::like(x);
-    kernels(x.device()).masked(x, raw::expand(mask, x.shape()), value, y);
+    kernels(x).masked(x, raw::expand(mask, x.shape()), value, y);
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {

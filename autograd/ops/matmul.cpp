@@ -5,7 +5,6 @@
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/product_layout.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -13,6 +12,7 @@ namespace {
 
 struct MatMul {
   static constexpr const char* name = "matmul";
+  static constexpr std::size_t factor = 1;
   double scale;
   struct Saved {
     SavedTensor a, b;  // each only when the other one needs it
@@ -25,7 +25,7 @@ struct MatMul {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    saved.b_is_turned = lies_turned(b);
+    saved.b_is_turned = kernels(b.device()).lies_turned(b);
     return raw::matmul(a, b, scale);
   }
 
@@ -33,7 +33,8 @@ struct MatMul {
     // y = s a b: per matrix, dy reaches a through b and b through a, both transposed; views, which BLAS reads as is
     Grads<2> grads;
     // Copied once for both products (heads inside tokens).
-    const Tensor dy = needs[0] && needs[1] && is_copied_by_products(given) ? contiguous(given) : given;
+    const bool copied = needs[0] && needs[1] && kernels(given.device()).is_copied_by_products(given);
+    const Tensor dy = copied ? contiguous(given) : given;
     // Where b is a transposed view, db is made as what it is a view of lies: transposing back copies nothing.
     const auto gradient_of_b = [&](const Tensor& a, const Tensor& of_y) {
       return saved.b_is_turned ? transpose(matmul(transpose(of_y), a, scale)) : matmul(transpose(a), of_y, scale);
@@ -65,20 +66,6 @@ struct MatMul {
     return {refusal(
         "matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; equal ones are required; transpose b",
         matmul, draw::zeros(2, 3, 4), draw::zeros(2, 5, 4), 1)};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    const index_t batch = in[0].size(0), m = in[0].size(1), depth = in[0].size(2), n = in[1].size(2);
-    std::vector<double> y;
-    for (index_t p = 0; p < batch; ++p) {
-      for (index_t i = 0; i < m; ++i) {
-        for (index_t j = 0; j < n; ++j) {
-          double total = 0;
-          for (index_t k = 0; k < depth; ++k) total += in[0].at({p, i, k}) * in[1].at({p, k, j});
-          y.push_back(0.5 * total);
-        }
-      }
-    }
-    return Tensor::of(y, {batch, m, n}, DType::f64);
   }
 };
 

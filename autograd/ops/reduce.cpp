@@ -1,5 +1,6 @@
 // Sums, means and maxima along axes. In backward one number goes to all that were summed: an expanded view, no copy.
 #include "autograd/check/checked.h"
+#include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

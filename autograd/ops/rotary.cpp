@@ -6,7 +6,7 @@
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tensor/math.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -141,6 +141,7 @@ struct Rotary {
 // By angles that have a gradient.
 struct RotaryByAngles {
   static constexpr const char* name = Rotary::name;
+  static constexpr std::size_t factor = 1;
   bool interleaved, inverse = false;
   struct Saved {
     SavedTensor y, angles, cosine, sine;

@@ -1,10 +1,7 @@
 // Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, else 0
 //   dx = y (dy - sum_j y_j dy_j)        A row without any entry is all 0, in both directions.
-#include <optional>
-
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/joined_kernels.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -12,7 +9,6 @@ namespace {
 
 struct Softmax {
   static constexpr const char* name = "softmax";
-  std::optional<index_t> first_row = {};  // causal
   struct Saved {
     SavedTensor y;
   };
@@ -21,10 +17,7 @@ struct Softmax {
     if (x.rank() == 0) fail(name, "x is []; one axis or more is required; use unsqueeze");
     if (mask.defined()) raw::require_mask(name, x, mask);
     const Tensor y = Tensor::like(x);
-    if (first_row)
-      joined_kernels(x.device()).causal_softmax(raw::contiguous(x), *first_row, y);
-    else
-      kernels(x.device()).softmax(raw::contiguous(x), mask.defined() ? raw::expand(mask, x.shape()) : mask, y);
+    kernels(x).softmax(raw::contiguous(x), mask.defined() ? raw::expand(mask, x.shape()) : mask, y);
     saved.y.output(y);
     return y;
   }
@@ -34,10 +27,7 @@ struct Softmax {
     // While that is recorded (create_graph): from ops that have derivatives.
     if (recording()) return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
     const Tensor dx = Tensor::like(y);
-    if (first_row)
-      joined_kernels(y.device()).causal_softmax_backward(y, raw::contiguous(dy), *first_row, dx);
-    else
-      kernels(y.device()).softmax_backward(y, raw::contiguous(dy), dx);
+    kernels(y).softmax_backward(y, raw::contiguous(dy), dx);
     return {dx, Tensor()};
   }
   std::vector<Stop> stops(const Saved& saved, std::size_t) const {
@@ -52,19 +42,13 @@ struct Softmax {
         {"a row that is masked altogether", {},
             {draw::normal({2, 3}), Tensor::of({1, 0, 1, 0, 0, 0}, {2, 3}, DType::boolean)}},
         {"one entry", {}, {draw::normal({3, 1}), Tensor()}}, {"no rows", {}, {draw::normal({0, 4}), Tensor()}},
-        {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}},
-        {"causal", {0}, {draw::normal({2, 2, 4, 4}), Tensor()}},
-        {"causal, behind other tokens", {3}, {draw::normal({2, 3, 6}), Tensor()}},
-        {"causal, rows that see all", {4}, {draw::normal({3, 5}), Tensor()}}};
+        {"far apart", {}, {draw::uniform({2, 7}, -30, 30), Tensor()}}};
   }
   static std::vector<BadInput> bad_inputs() {
     const Tensor x = draw::zeros(3, 3);
     return {refusal("softmax: mask is f32; bool required; convert with cast", softmax, x, x),
-        refusal("softmax: x is []; one axis or more is required; use unsqueeze", softmax, draw::zeros(), Tensor()),
-        refusal("causal_softmax: x is [3]; [..., i, j] required", causal_softmax, draw::zeros(3), 0),
-        refusal("causal_softmax: first_row is -1; 0 or more required", causal_softmax, x, -1)};
+        refusal("softmax: x is []; one axis or more is required; use unsqueeze", softmax, draw::zeros(), Tensor())};
   }
-  static Tensor reference(const std::vector<Tensor>& in) { return exp(in[0]) / sum(exp(in[0]), {-1}, true); }
 };
 
 const Checked<Softmax> checked;
@@ -72,12 +56,5 @@ const Checked<Softmax> checked;
 }  // namespace
 
 Tensor softmax(const Tensor& x, const Tensor& mask, Site at) { return apply(Softmax{}, at, x, mask); }
-
-Tensor causal_softmax(const Tensor& x, index_t first_row, Site at) {
-  const CallSite place(at);
-  if (x.rank() < 2) fail("causal_softmax", "x is ", x.shape(), "; [..., i, j] required");
-  if (first_row < 0) fail("causal_softmax", "first_row is ", first_row, "; 0 or more required");
-  return apply(Softmax{first_row}, at, x, Tensor());
-}
 
 }  // namespace whence

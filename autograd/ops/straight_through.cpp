@@ -2,7 +2,7 @@
 // What hard attention needs: a choice in the forward pass, the gradient of the soft weights that it was made from.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tensor/raw.h"
 
 namespace whence {

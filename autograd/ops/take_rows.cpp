@@ -3,8 +3,8 @@
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "autograd/ops/index.h"
-#include "tensor/device/launch.h"
 #include "tensor/divisor.h"
+#include "tensor/launch.h"
 
 namespace whence {
 namespace {
@@ -45,7 +45,7 @@ struct ScatterRows {
     const index_t width = dy.size(-1), count = index.numel();
     const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}),
                  sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
-    kernels(dy.device()).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);
+    kernels(dy).scatter_add_rows(raw::reshape(raw::contiguous(index), {count}), from, sums);
     return sums;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2>) const;
@@ -97,12 +97,6 @@ struct TakeRows {
         refusal("take_rows: index at [0] is -1; a value in [0, 5) required", take_rows, table,
             Tensor::of({-1}, {1}, DType::i32)),
         refusal("take_rows: table is [5]; [n,c] required", take_rows, draw::zeros(5), Tensor::zeros({1}, DType::i64))};
-  }
-  static Tensor reference(const std::vector<Tensor>& in) {
-    std::vector<double> y;
-    for (const double row : in[1].to_vector())
-      for (index_t k = 0; k < in[0].size(1); ++k) y.push_back(in[0].at({static_cast<index_t>(row), k}));
-    return Tensor::of(y, {in[1].size(0), in[1].size(1), in[0].size(1)}, DType::f64);
   }
 };
 

@@ -11,7 +11,7 @@ namespace {
 // dy g(kept), where g(kept) = f'(x) and kept is x or y.
 Tensor times_derivative(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy) {
   const Tensor dx = Tensor::like(dy);
-  kernels(dy.device()).unary_backward(f, p, kept, dy, dx);
+  kernels(dy).unary_backward(f, p, kept, dy, dx);
   return dx;
 }
 
@@ -19,6 +19,7 @@ Tensor times_derivative(Unary f, UnaryAttributes p, const Tensor& kept, const Te
 struct UnaryBackward {
   static constexpr const char* name = "unary_backward";
   static constexpr bool broadcasts = true;
+  static constexpr std::size_t factor = 0;
   static constexpr bool once = true;
   Unary f;
   UnaryAttributes p;
@@ -39,7 +40,7 @@ struct UnaryBackward {
     const Tensor kept = saved.kept.get();
     if (needs[0]) {
       const Tensor slope = Tensor::like(dz);
-      kernels(dz.device()).unary_second(f, p, kept, saved.dy.get(), slope);
+      kernels(dz).unary_second(f, p, kept, saved.dy.get(), slope);
       grads[0] = multiply(dz, slope);
     }
     if (needs[1]) grads[1] = times_derivative(f, p, kept, dz);

@@ -1,5 +1,6 @@
 // Views: the same numbers under another shape. Forward copies nothing; backward undoes the change of shape.
 #include "autograd/check/checked.h"
+#include "autograd/linear_map.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

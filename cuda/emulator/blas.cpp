@@ -131,15 +131,11 @@ void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
   require_set_up();
   require_product(p, e);
   const ProductArguments arguments{p, e};
-  visit_floating("matmul", p.dtype, [&]<class T>(Type<T>) {
-    if constexpr (std::is_same_v<T, Dual>) {
-      wrong_dtype("matmul", p.dtype, "f16, bf16, f32 or f64");
-    } else {
-      gpu::emulator::submit("matmul", {&arguments, sizeof arguments}, [p, e] {
-        if (!gpu::emulator::settings().dry) p.wide ? multiply_now<T, compute_t<T>>(p, e) : multiply_now<T, T>(p, e);
-        note_product(p, e, sizeof(T));
-      });
-    }
+  visit_real("matmul", p.dtype, [&]<class T>(Type<T>) {
+    gpu::emulator::submit("matmul", {&arguments, sizeof arguments}, [p, e] {
+      if (!gpu::emulator::settings().dry) p.wide ? multiply_now<T, compute_t<T>>(p, e) : multiply_now<T, T>(p, e);
+      note_product(p, e, sizeof(T));
+    });
   });
   gpu::launched({"a product", 0, 0, 0});
   count_product(p);

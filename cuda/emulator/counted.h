@@ -129,7 +129,7 @@ template <> struct NumberOf<float> {
 template <> struct NumberOf<double> {
   using type = Counted<double>;
 };
-template <class C> using Number = typename NumberOf<C>::type;  // what a kernel computes with: float, double or Dual
+template <class C> using Number = typename NumberOf<C>::type;  // what a kernel computes with: float or double
 
 using whence::convert;  // of plain numbers
 

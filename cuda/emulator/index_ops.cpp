@@ -142,6 +142,7 @@ void Launcher::run(const char* op, index_t indices, const IndexBody& body) {
   gpu::launched(facts);
 }
 
+bool Launcher::recording() const { return gpu::capturing(); }
 CUstream_st* Launcher::stream() { return gpu::stream(); }
 void Launcher::launched(const char* op, index_t blocks, int threads) { gpu::launched({op, blocks, threads, 0}); }
 

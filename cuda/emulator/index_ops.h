@@ -1,4 +1,4 @@
-// Index-style ops (tensor/device/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses
+// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses
 // are not seen; but what is written beside a tensor is, and each op runs in two orders of its indices, which must agree.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cuda/emulator/arena.h"
-#include "tensor/device/backend.h"
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence::gpu::emulator {
@@ -27,6 +27,7 @@ class BodyCopy {
 
 class Launcher final : public IndexLauncher {
  public:
+  bool recording() const override;
   CUstream_st* stream() override;
   void launched(const char* op, index_t blocks, int threads) override;
   void run(const char* op, index_t count, const IndexBody& body) override;

@@ -3,7 +3,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tensor/strided_index.h"
 
 namespace whence {

@@ -1,6 +1,6 @@
 // Convolving rows along their keys, as products over pairs by the library:
 //   y[b] [o, i j'] = W [o, c t] x'[b] [c t, i j']        dW [o, c t] = sum_b dy[b] [o, i j'] x'[b]' [i j', c t]
-// x' has the keys that each tap meets beside those of the others; of one tap it is x itself. Duals take plain loops.
+// x' has the keys that each tap meets beside those of the others; of one tap it is x itself.
 #include "tensor/convolution.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include "cuda/library/blas.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/device/launch.h"
+#include "tensor/device/product_layout.h"
 #include "tensor/divisor.h"
-#include "tensor/product_layout.h"
+#include "tensor/launch.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -100,55 +100,37 @@ template <class T, class F> void each_spread(const Convolution& at, const Tensor
 void CudaKernels::convolve_keys(
     const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias, const Tensor& y) {
   if (y.numel() == 0) return;
-  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (std::is_same_v<T, Dual>) {
-      const Tensor packed = Tensor::like(x, {at.packed_size()});
-      launch("convolve_keys", x.device(), packed.numel(),
-          PackKernel<T>{at, weight.data<T>(), packed.data<T>(), adjoint}, 16);
-      launch("convolve_keys", x.device(), at.batch * at.output_blocks() * at.rows * at.keys_out,
-          ConvolvePlain<T>{at, x.data<T>(), bias.defined() ? bias.data<T>() : nullptr, packed.data<T>(), y.data<T>()},
-          4 * at.terms());
-    } else {
-      const index_t pieces = gpu::pieces_of(at, x.dtype(), 1), m = at.outputs * pieces, k = at.terms() * pieces,
-                    n = at.rows * at.keys_out / pieces;
-      const Tensor matrix = Tensor::like(x, {m, k});
-      launch("convolve_keys", x.device(), m * k,
-          gpu::KernelMatrix<T>{at, weight.data<T>(), matrix.data<T>(), pieces, adjoint});
-      if (bias.defined()) copy(raw::expand(raw::reshape(bias, {at.outputs, 1, 1}), y.shape()), y);
-      gpu::each_spread<T>(at, x, [&](index_t first, index_t some, const Tensor& spread) {
-        multiply({x.dtype(), m, n, k, {matrix.bytes(), false, k, 0}, {spread.bytes(), false, n, k * n},
-            raw::slice(y, 0, first, first + some).bytes(), 1, bias.defined() ? 1.0 : 0.0, some});
-      });
-    }
+  visit_real("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+    const index_t pieces = gpu::pieces_of(at, x.dtype(), 1), m = at.outputs * pieces, k = at.terms() * pieces,
+                  n = at.rows * at.keys_out / pieces;
+    const Tensor matrix = Tensor::like(x, {m, k});
+    launch("convolve_keys", x.device(), m * k,
+        gpu::KernelMatrix<T>{at, weight.data<T>(), matrix.data<T>(), pieces, adjoint});
+    if (bias.defined()) copy(raw::expand(raw::reshape(bias, {at.outputs, 1, 1}), y.shape()), y);
+    gpu::each_spread<T>(at, x, [&](index_t first, index_t some, const Tensor& spread) {
+      multiply({x.dtype(), m, n, k, {matrix.bytes(), false, k, 0}, {spread.bytes(), false, n, k * n},
+          raw::slice(y, 0, first, first + some).bytes(), 1, bias.defined() ? 1.0 : 0.0, some});
+    });
   });
 }
 
 void CudaKernels::convolve_keys_weight(
     const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
   if (dy.numel() == 0) return fill(dweight, 0);
-  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     constexpr DType wide = dtype_of<C>;
-    if constexpr (std::is_same_v<T, Dual>) {
-      const index_t rows = at.batch * at.rows, each = std::max<index_t>(gpu::blocks_for(rows, 64), 1);
-      const Tensor partial = Tensor::like(x, {gpu::blocks_for(rows, each), dweight.numel()});
-      launch("convolve_keys", x.device(), partial.numel(),
-          KernelGradientPlain<T>{at, x.data<T>(), dy.data<T>(), partial.data<T>(), each}, each * at.keys_out);
-      reduce(Reduction::sum, partial, raw::reshape(dweight, {1, -1}));
-    } else {
-      const index_t pieces = gpu::pieces_of(at, x.dtype(), 8), m = at.outputs * pieces, n = at.terms() * pieces,
-                    k = at.rows * at.keys_out / pieces;
-      const Tensor products = Tensor::empty({at.batch, m, n}, wide, x.device()),
-                   product = Tensor::empty({1, m, n}, wide, x.device());
-      gpu::each_spread<T>(at, x, [&](index_t first, index_t some, const Tensor& spread) {
-        multiply({x.dtype(), m, n, k, {raw::slice(dy, 0, first, first + some).bytes(), false, k, m * k},
-            {spread.bytes(), true, k, n * k}, raw::slice(products, 0, first, first + some).bytes(), 1, 0, some, 0,
-            true});
-      });
-      reduce(Reduction::sum, products, product);
-      launch("convolve_keys", x.device(), dweight.numel(),
-          gpu::SumPieces<T>{product.data<C>(), dweight.data<T>(), at.terms(), pieces}, pieces);
-    }
+    const index_t pieces = gpu::pieces_of(at, x.dtype(), 8), m = at.outputs * pieces, n = at.terms() * pieces,
+                  k = at.rows * at.keys_out / pieces;
+    const Tensor products = Tensor::empty({at.batch, m, n}, wide, x.device()),
+                 product = Tensor::empty({1, m, n}, wide, x.device());
+    gpu::each_spread<T>(at, x, [&](index_t first, index_t some, const Tensor& spread) {
+      multiply({x.dtype(), m, n, k, {raw::slice(dy, 0, first, first + some).bytes(), false, k, m * k},
+          {spread.bytes(), true, k, n * k}, raw::slice(products, 0, first, first + some).bytes(), 1, 0, some, 0, true});
+    });
+    reduce(Reduction::sum, products, product);
+    launch("convolve_keys", x.device(), dweight.numel(),
+        gpu::SumPieces<T>{product.data<C>(), dweight.data<T>(), at.terms(), pieces}, pieces);
   });
 }
 

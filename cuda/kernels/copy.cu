@@ -4,7 +4,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/many_tensors.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tensor/strided_index.h"
 
 namespace whence {
@@ -246,7 +246,7 @@ void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor>
 }
 
 void CudaKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
-  visit_floating("masked", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("masked", x.dtype(), [&]<class T>(Type<T>) {
     const StridedIndex<2> index(y.shape(), {x.strides(), mask.strides()});
     constexpr int pack = gpu::pack_size<T>;
     if constexpr (pack > 1) {

@@ -1,7 +1,7 @@
 // Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward
 // e^{x_v - log sum} - [v = target].
 // One pass over the vocabulary in each direction: the largest logit and the sum of powers are found together.
-// Rows may begin further apart than they are long (tensor/product_layout.h): 50257 logits are read in packs where they
+// Rows may begin further apart than they are long (tensor/device/product_layout.h): 50257 logits are read in packs where they
 // begin 50304 apart.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/power.h"
@@ -99,7 +99,7 @@ void CudaKernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   if (logits.numel() == 0) return;
   const index_t width = logits.size(-1), rows = logits.numel() / width;
-  visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
+  visit_real("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     with_part<T, passing(512)>(width, rows_fit_packs<T>(apart(logits), {&logits}), [&]<class P>(P) {
       using Body = CrossEntropy<T, P>;
@@ -114,7 +114,7 @@ void CudaKernels::cross_entropy_backward(const Tensor& logits, const Tensor& tar
     const Tensor& norm, const Tensor& dy, double share, const Tensor& dx) {
   if (logits.numel() == 0) return;
   const index_t width = logits.size(-1), rows = logits.numel() / width;
-  visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
+  visit_real("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     with_part<T, passing(512)>(width, rows_fit_packs<T>(apart(logits), {&logits, &dx}), [&]<class P>(P) {
       using Body = CrossEntropyBackward<T, P>;

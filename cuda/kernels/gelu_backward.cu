@@ -58,20 +58,18 @@ template <class T, int pack> struct GeluBackward {
 
 void gelu_backward(const Tensor& h, const Tensor& dh, const Tensor& sums) {
   const index_t rows = h.size(0), width = h.size(1), chunk = chunk_of(rows);
-  visit_floating("gelu_backward", h.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (!std::is_same_v<T, Dual>) {
-      using C = compute_t<T>;
-      const Tensor of_chunks = Tensor::empty({blocks_for(rows, chunk), width}, dtype_of<C>, h.device());
-      const auto run = [&]<class Body>(Type<Body>) {
-        const Body body{global<const T>(h), global<T>(dh), global<C>(of_chunks), rows, width, chunk};
-        launch_kernel(body, {of_chunks.size(0) * Body::tiles(width), Body::shared_bytes});
-      };
-      if (rows_fit_packs<T>(width, {&h, &dh}))
-        run(Type<GeluBackward<T, pack_size<T>>>{});
-      else
-        run(Type<GeluBackward<T, 1>>{});
-      join_chunks<T>(of_chunks, sums);
-    }
+  visit_real("gelu_backward", h.dtype(), [&]<class T>(Type<T>) {
+    using C = compute_t<T>;
+    const Tensor of_chunks = Tensor::empty({blocks_for(rows, chunk), width}, dtype_of<C>, h.device());
+    const auto run = [&]<class Body>(Type<Body>) {
+      const Body body{global<const T>(h), global<T>(dh), global<C>(of_chunks), rows, width, chunk};
+      launch_kernel(body, {of_chunks.size(0) * Body::tiles(width), Body::shared_bytes});
+    };
+    if (rows_fit_packs<T>(width, {&h, &dh}))
+      run(Type<GeluBackward<T, pack_size<T>>>{});
+    else
+      run(Type<GeluBackward<T, 1>>{});
+    join_chunks<T>(of_chunks, sums);
   });
 }
 

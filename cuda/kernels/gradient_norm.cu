@@ -84,8 +84,7 @@ struct ClipScale {
 void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) {
   index_t chunks = 0, done = 0;
   for (const Tensor& each : x) {
-    if (!is_floating(each.dtype()) || each.dtype() == DType::dual)
-      wrong_dtype("sum_of_squares", each.dtype(), "f16, bf16, f32 or f64");
+    visit_real("sum_of_squares", each.dtype(), [](auto) {});  // refuses the others
     chunks += gpu::blocks_for(each.numel(), gpu::chunk_length);
   }
   const Tensor partial = Tensor::empty({chunks}, DType::f64, total.device());

@@ -13,7 +13,6 @@
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 
 namespace whence {
 namespace gpu {

@@ -3,8 +3,8 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/rows.h"
-#include "tensor/device/launch.h"
 #include "tensor/divisor.h"
+#include "tensor/launch.h"
 #include "tensor/lerp.h"
 
 namespace whence {
@@ -93,7 +93,7 @@ template <class T, class P> struct LongLerpGradients {
 using namespace gpu;
 
 void CudaKernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
-  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
+  visit_real("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     launch("lerp_at", y.device(), y.numel(),
         LerpValues<T, P>{table.data<T>(), position.data<P>(), y.data<T>(), table.size(-1), {y.size(-1), y.numel()}});
   });
@@ -102,7 +102,7 @@ void CudaKernels::lerp_at(const Tensor& table, const Tensor& position, const Ten
 void CudaKernels::lerp_at_backward(
     const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) {
   const index_t rows = table.size(-1), width = position.size(-1), outer = table.numel() / rows;
-  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
+  visit_real("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;
     // Eight lanes a line: zeroing the tables and adding them up is shared by four lines.
     const TablePlan plan = TablePlan::of<C>(rows, 8);

@@ -4,7 +4,7 @@
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 
 namespace whence {
 namespace gpu {
@@ -57,7 +57,7 @@ template <class T> struct SumLines {
 void CudaKernels::gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y) {
   if (y.numel() == 0) return;
   const Lookup at = Lookup::of(y.shape(), index.shape(), axis, x.size(axis));
-  visit_floating("gather", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("gather", x.dtype(), [&]<class T>(Type<T>) {
     launch("gather", x.device(), y.numel(), gpu::Pick<T>{x.data<T>(), index.data<index_t>(), y.data<T>(), at});
   });
 }
@@ -65,7 +65,7 @@ void CudaKernels::gather(const Tensor& x, const Tensor& index, int axis, const T
 void CudaKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) {
   if (x.numel() == 0) return fill(y, 0);
   const Lookup at = Lookup::of(x.shape(), index.shape(), axis, y.size(axis));
-  visit_floating("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const gpu::TablePlan plan = gpu::TablePlan::of<C>(at.rows);
     if (at.inner.by() == 1 && plan.tables > 0) {

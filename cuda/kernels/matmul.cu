@@ -1,14 +1,13 @@
-// Matrix products: cuBLAS for 16 to 64 bit, and cuBLASLt where it can fuse what follows. Dual numbers take plain loops.
+// Matrix products: cuBLAS for 16 to 64 bit, and cuBLASLt where it can fuse what follows.
 #include <algorithm>
 #include <optional>
 
 #include "cuda/kernels/gelu_backward.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
-#include "tensor/device/launch.h"
-#include "tensor/product_layout.h"
+#include "tensor/device/product_layout.h"
+#include "tensor/merged_axes.h"
 #include "tensor/raw.h"
-#include "tensor/strided_index.h"
 
 namespace whence {
 namespace {
@@ -44,34 +43,10 @@ void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, 
   multiply(product);
 }
 
-// out already holds beta out. One thread per element.
-struct DualProduct {
-  StridedIndex<2> batch;
-  const Dual *a, *b;
-  Dual* out;
-  index_t m, n, k, a_row, a_column, b_row, b_column;
-  double alpha;
-  bool adds;
-  WHENCE_HD void operator()(index_t i) const {
-    const auto at = batch(i / n / m);
-    const Dual *row = a + at[0] + i / n % m * a_row, *column = b + at[1] + i % n * b_column;
-    Dual total = 0;
-    for (index_t l = 0; l < k; ++l) total += row[l * a_column] * column[l * b_row];
-    out[i] = adds ? out[i] + Dual(alpha) * total : Dual(alpha) * total;
-  }
-};
-
-void multiply_duals(const Tensor& a, const Tensor& b, double alpha, bool adds, const Tensor& out) {
-  const DualProduct body{{out.shape().leading(-2), {a.strides().leading(-2), b.strides().leading(-2)}}, a.data<Dual>(),
-      b.data<Dual>(), out.data<Dual>(), a.size(-2), b.size(-1), a.size(-1), a.strides()[-2], a.strides()[-1],
-      b.strides()[-2], b.strides()[-1], alpha, adds};
-  launch("matmul", out.device(), out.numel(), body, a.size(-1));
-}
-
 // A product that is one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. False:
 // nothing was done.
 bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
-  if (out.rank() != 2 || out.numel() == 0 || a.size(-1) == 0 || out.dtype() == DType::dual) return false;
+  if (out.rank() != 2 || out.numel() == 0 || a.size(-1) == 0) return false;
   if (aligned_extents(a, b, out)) return false;
   const Tensor left = readable(a), right = readable(b);
   const BlasProduct product{out.dtype(), left.size(0), right.size(1), left.size(1), *blas_matrix(left),
@@ -90,7 +65,7 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
       copy(raw::slice(raw::slice(aligned.out, -2, 0, out.size(-2)), -1, 0, out.size(-1)), out);
     return;
   }
-  if (has_zeros_between_rows(out)) {
+  if (raw::has_zeros_between_rows(out)) {
     const index_t width = out.size(1), apart = aligned_extent(width, out.dtype());
     fill(out.view({out.size(0), apart - width}, out.strides(), width), 0);
   }
@@ -101,7 +76,6 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
   else if (empty_sum)
     fill(out, 0);
   if (empty_sum) return;
-  if (out.dtype() == DType::dual) return multiply_duals(a, b, alpha, bias != nullptr, out);
   multiply_batch(readable(a), readable(b), alpha, bias ? 1 : 0, out);
 }
 
@@ -115,13 +89,12 @@ void CudaKernels::matmul_gelu(
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
   if (multiply_fused(a, b, 1, {.row_sums = sums.bytes()}, out)) return;
-  JoinedKernels::matmul_row_sums(a, b, out, sums);
+  Kernels::matmul_row_sums(a, b, out, sums);
 }
 
 void CudaKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
-  if (!sums.defined() || out.numel() == 0 || out.dtype() == DType::dual)
-    return JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
+  if (!sums.defined() || out.numel() == 0) return JoinedKernels::matmul_gelu_backward(a, b, before, out, sums);
   matmul(a, b, nullptr, 1, out);
   gpu::gelu_backward(before, out, sums);
 }

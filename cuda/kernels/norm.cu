@@ -232,7 +232,7 @@ void CudaKernels::norm(const Tensor& x, const Tensor& added, const Tensor& weigh
     const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("norm", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("norm", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const NormTensors<T> tensors{.x = global<const T>(x),
         .added = global<const T>(added),
@@ -261,7 +261,7 @@ void CudaKernels::norm_backward(const Tensor& x, const Tensor& weight, const Ten
     return;
   }
   const index_t width = x.size(-1), rows = x.numel() / width, chunk = chunk_of(rows), chunks = blocks_for(rows, chunk);
-  visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const auto sums_for = [&](const Tensor& out) {
       return out.defined() ? Tensor::empty({chunks, width}, dtype_of<C>, x.device()) : Tensor();

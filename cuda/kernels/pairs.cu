@@ -126,7 +126,7 @@ void CudaKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Te
   const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
   if (dy.numel() == 0) return fill(dtable, 0);
   if (!steps.even) return sum_uneven(*this, steps, dy, dtable);
-  visit_floating("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
+  visit_real("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
     using Body = SumByDistance<T>;
     using C = compute_t<T>;
     const index_t groups = blocks_for(rows, Body::rows_each), tiles = blocks_for(count, Body::threads);

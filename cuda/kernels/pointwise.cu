@@ -5,7 +5,7 @@
 #include "cuda/kernels/pointwise.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tensor/strided_index.h"
 
 namespace whence {
@@ -93,31 +93,25 @@ template <class T> struct BinaryRows {
   WHENCE_HD static Number<C> number(const Pack<T, pack>& from, int k) { return gpu::from_stored<C>(from.of[k]); }
 };
 
-// Whether all are one run of memory that can be read in packs of 16 bytes. Duals have no such kernels.
+// True if all are one run of memory that can be read in packs of 16 bytes.
 bool in_packs(std::initializer_list<const Tensor*> tensors) {
   bool fit = true;
-  for (const Tensor* x : tensors) {
-    fit = fit && x->dtype() != DType::dual && x->is_contiguous() &&
-          gpu::begins_with_pack(*x, 16 / static_cast<index_t>(size_of(x->dtype())));
-  }
+  for (const Tensor* x : tensors)
+    fit = fit && x->is_contiguous() && gpu::begins_with_pack(*x, 16 / static_cast<index_t>(size_of(x->dtype())));
   return fit;
 }
 
 template <class T> void run_binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
   const StridedIndex<2> index(y.shape(), {a.strides(), b.strides()});
-  if constexpr (!std::is_same_v<T, Dual>) {
-    constexpr int pack = gpu::pack_size<T>;
-    const auto fits = [&](const Tensor& x, int k) {
-      return index.inner_step(k) == 0 || gpu::begins_with_pack(x, pack);
-    };
-    const bool aligned = fits(a, 0) && fits(b, 1) && gpu::begins_with_pack(y, pack);
-    if (aligned && index.is_one_run())
-      return gpu::Contiguous<T>::binary(f, a, index.inner_step(0), b, index.inner_step(1), y);
-    if (aligned && index.has_packs(pack)) {
-      const BinaryRows<T> kernel{index.in_packs(pack), gpu::global<const T>(a), gpu::global<const T>(b),
-          gpu::global<T>(y), f, index.inner_step(0) == 0, index.inner_step(1) == 0};
-      return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), BinaryRows<T>::threads)});
-    }
+  constexpr int pack = gpu::pack_size<T>;
+  const auto fits = [&](const Tensor& x, int k) { return index.inner_step(k) == 0 || gpu::begins_with_pack(x, pack); };
+  const bool aligned = fits(a, 0) && fits(b, 1) && gpu::begins_with_pack(y, pack);
+  if (aligned && index.is_one_run())
+    return gpu::Contiguous<T>::binary(f, a, index.inner_step(0), b, index.inner_step(1), y);
+  if (aligned && index.has_packs(pack)) {
+    const BinaryRows<T> kernel{index.in_packs(pack), gpu::global<const T>(a), gpu::global<const T>(b),
+        gpu::global<T>(y), f, index.inner_step(0) == 0, index.inner_step(1) == 0};
+    return gpu::launch_kernel(kernel, {.blocks = gpu::blocks_for(kernel.index.count(), BinaryRows<T>::threads)});
   }
   launch("binary", y.device(), y.numel(), BinaryValue<T>{index, a.data<T>(), b.data<T>(), y.data<T>(), f});
 }
@@ -132,33 +126,26 @@ void run_derivative(
 }  // namespace
 
 void CudaKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
-  visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (!std::is_same_v<T, Dual>) {
-      if (in_packs({&x, &y})) return gpu::Contiguous<T>::unary(f, p, x, y);
-    }
+  visit_real("unary", x.dtype(), [&]<class T>(Type<T>) {
+    if (in_packs({&x, &y})) return gpu::Contiguous<T>::unary(f, p, x, y);
     launch("unary", y.device(), y.numel(), UnaryValue<T>{{y.shape(), {x.strides()}}, x.data<T>(), y.data<T>(), f, p});
   });
 }
 
 void CudaKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  visit_floating("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (!std::is_same_v<T, Dual>) {
-      if (in_packs({&saved, &dy, &dx})) return gpu::Contiguous<T>::unary_backward(f, p, saved, dy, dx);
-    }
+  visit_real("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
+    if (in_packs({&saved, &dy, &dx})) return gpu::Contiguous<T>::unary_backward(f, p, saved, dy, dx);
     run_derivative<UnaryDerivative<T>, T>("unary_backward", f, p, saved, dy, dx);
   });
 }
 
 void CudaKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  if (dy.dtype() == DType::dual)
-    fail("unary_second", "dual given; the second derivative of a dual would need nested duals; use f64");
-  visit_floating("unary_second", dy.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (!std::is_same_v<T, Dual>) run_derivative<UnarySecond<T>, T>("unary_second", f, p, saved, dy, dx);
-  });
+  visit_real("unary_second", dy.dtype(),
+      [&]<class T>(Type<T>) { run_derivative<UnarySecond<T>, T>("unary_second", f, p, saved, dy, dx); });
 }
 
 void CudaKernels::binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
-  visit_floating("binary", a.dtype(), [&]<class T>(Type<T>) { run_binary<T>(f, a, b, y); });
+  visit_real("binary", a.dtype(), [&]<class T>(Type<T>) { run_binary<T>(f, a, b, y); });
 }
 
 }  // namespace whence

@@ -3,7 +3,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "tensor/convert.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 
 namespace whence {
 namespace {
@@ -37,13 +37,13 @@ template <class T> struct Normal {
 }  // namespace
 
 void CudaKernels::random_uniform(const Tensor& out, const Stream& stream, double low, double high) {
-  visit_floating("uniform", out.dtype(), [&]<class T>(Type<T>) {
+  visit_real("uniform", out.dtype(), [&]<class T>(Type<T>) {
     launch("uniform", out.device(), out.numel(), Uniform<T>{out.data<T>(), stream, low, high});
   });
 }
 
 void CudaKernels::random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) {
-  visit_floating("normal", out.dtype(), [&]<class T>(Type<T>) {
+  visit_real("normal", out.dtype(), [&]<class T>(Type<T>) {
     launch("normal", out.device(), out.numel(), Normal<T>{out.data<T>(), stream, mean, deviation});
   });
 }

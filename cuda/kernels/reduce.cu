@@ -210,13 +210,13 @@ using namespace gpu;
 void CudaKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
   const Strides kept = raw::expand(out, x.shape()).strides();
-  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) { reduce_groups<T, T>(*this, Join{f}, x, kept, out); });
+  visit_real("reduce", x.dtype(), [&]<class T>(Type<T>) { reduce_groups<T, T>(*this, Join{f}, x, kept, out); });
 }
 
 void CudaKernels::argmax(const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("argmax", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("argmax", x.dtype(), [&]<class T>(Type<T>) {
     with_part<T, passing(256)>(width, rows_fit_packs<T>(width, {&x}), [&]<class P>(P) {
       using Body = ArgmaxRows<T, P>;
       launch_kernel(Body{global<const T>(x), global<index_t>(out), rows, width}, {P::blocks(rows), Body::shared_bytes});

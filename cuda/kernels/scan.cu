@@ -67,7 +67,7 @@ using namespace gpu;
 void CudaKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
   if (x.numel() == 0) return;
   const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("cumulative_sum", x.dtype(), y.dtype(), [&]<class From, class To>(Type<From>, Type<To>) {
+  visit_real("cumulative_sum", x.dtype(), y.dtype(), [&]<class From, class To>(Type<From>, Type<To>) {
     using Wider = std::conditional_t<(sizeof(From) > sizeof(To)), From, To>;
     with_part<Wider, passing(256)>(width, rows_fit_packs<Wider>(width, {&x, &y}), [&]<class P>(P) {
       using Body = CumulativeSum<From, To, P>;

@@ -5,7 +5,7 @@
 #include "cuda/kernels/sort.h"
 #include "cuda/vocabulary/block.h"
 #include "cuda/vocabulary/packs.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 
 namespace whence {
 namespace gpu {
@@ -152,7 +152,7 @@ void CudaKernels::scatter_add_rows(const Tensor& index, const Tensor& from, cons
         " rows given; fewer than 2^32 entries and 2^30 rows required");
   }
   const Tensor keys = gpu::sorted_keys(index);
-  visit_floating(
+  visit_real(
       "scatter_add_rows", from.dtype(), [&]<class T>(Type<T>) { gpu::add_rows<T>(keys, index.numel(), from, into); });
 }
 

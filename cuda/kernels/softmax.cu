@@ -45,34 +45,6 @@ template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const
       .in_packs = in_packs};
 }
 
-// The plain way, to be read first: a block per row, which it passes three times. Masked entries count as e^-inf = 0; a
-// row without any other entry is all 0. Duals go this way, since gradient checks need no speed; all else by Softmax.
-// Per entry: 1 number and 1 byte of a mask read, 3 times, 1 number written, 4 operations, 2 powers, 1 division: memory.
-template <class T> struct PlainSoftmax {
-  static constexpr const char* name = "softmax, plain";
-  static constexpr int threads = 256;
-  using C = compute_t<T>;
-  static constexpr std::size_t shared_bytes = 2 * block_reduce_bytes<threads, Number<C>>;
-  Global<const T> x;
-  MaskRows mask;
-  Global<T> y;
-  index_t width;
-
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t row = t.block(), begin = row * width, mask_begin = mask.first ? mask.row_start(row)[0] : 0;
-    const index_t seen = mask.seen(row);
-    const auto kept = [&](index_t j) { return j < seen && (!mask.first || mask.first[mask_begin + j * mask.step]); };
-    Number<C> top = lowest<C>(), sum = Number<C>(C(0));
-    for (index_t j = t.index(); j < width; j += threads) top = kept(j) ? Larger{}(top, load<C>(x, begin + j)) : top;
-    top = block_reduce<threads>(t, top, Larger{});
-    for (index_t j = t.index(); j < width; j += threads)
-      sum = kept(j) ? sum + math::exp(load<C>(x, begin + j) - top) : sum;
-    sum = block_reduce<threads>(t, sum, Plus{});
-    for (index_t j = t.index(); j < width; j += threads)
-      store(y, begin + j, kept(j) ? math::exp(load<C>(x, begin + j) - top) / sum : Number<C>(C(0)));
-  }
-};
-
 // One thread's part of a row's mask, one bit per entry; read again in each pass where the row is.
 template <class P> class MaskPart {
  public:
@@ -273,22 +245,14 @@ static void launch_softmax(const Tensor& x, const Logits& logits, const MaskRows
 
 static void launch_softmax(const Tensor& x, const Tensor& mask, const SeenEntries& seen, const Tensor& y) {
   if (x.numel() == 0) return;
-  const index_t width = x.size(-1), rows = x.numel() / width;
-  visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
-    const MaskRows kept = mask_rows<T>(x, mask, seen);
-    if constexpr (std::is_same_v<T, Dual>) {
-      launch_kernel(
-          PlainSoftmax<T>{global<const T>(x), kept, global<T>(y), width}, {rows, PlainSoftmax<T>::shared_bytes});
-    } else {
-      launch_softmax<T>(x, Logits<T>{global<const T>(x)}, kept, y);
-    }
-  });
+  visit_real("softmax", x.dtype(),
+      [&]<class T>(Type<T>) { launch_softmax<T>(x, Logits<T>{global<const T>(x)}, mask_rows<T>(x, mask, seen), y); });
 }
 
 static void launch_backward(const Tensor& y, const Tensor& dy, const SeenEntries& seen, const Tensor& dx) {
   if (y.numel() == 0) return;
   const index_t width = y.size(-1), rows = y.numel() / width;
-  visit_floating("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
+  visit_real("softmax_backward", y.dtype(), [&]<class T>(Type<T>) {
     with_part<T, one_row>(width, rows_fit_packs<T>(width, {&y, &dy, &dx}), [&]<class P>(P) {
       using Body = SoftmaxBackward<T, P>;
       launch_kernel(Body{global<const T>(y), global<const T>(dy), global<T>(dx), rows, width, seen},
@@ -313,14 +277,11 @@ void CudaKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, ind
 void CudaKernels::causal_softmax_by_distance(
     const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) {
   if (x.numel() == 0) return;
-  if (!steps.even || x.dtype() == DType::dual)
-    return JoinedKernels::causal_softmax_by_distance(x, steps, table, first_row, y);
-  visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (!std::is_same_v<T, Dual>) {
-      const LogitsByDistance<T> logits{
-          global<const T>(x), step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
-      launch_softmax<T>(x, logits, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
-    }
+  if (!steps.even) return JoinedKernels::causal_softmax_by_distance(x, steps, table, first_row, y);
+  visit_real("softmax", x.dtype(), [&]<class T>(Type<T>) {
+    const LogitsByDistance<T> logits{
+        global<const T>(x), step_rows(steps), global<const T>(table), x.size(1), x.size(2)};
+    launch_softmax<T>(x, logits, mask_rows<T>(x, {}, seen_causally(x, first_row)), y);
   });
 }
 

@@ -158,8 +158,8 @@ Ladder cope() {
       },
       [](const Tensors& in) {
         const Tensor p = Tensor::empty(in[0].shape()), y = Tensor::empty(in[0].shape());
-        kernels({}).cumulative_sum(in[0], true, p);
-        kernels({}).lerp_at(in[1], p, y);
+        kernels(Device::cpu()).cumulative_sum(in[0], true, p);
+        kernels(Device::cpu()).lerp_at(in[1], p, y);
         return y;
       },
       {in_two_kernels<ScanByThread>({}), in_two_kernels<ScanByWarp>(Count::sectors), in_one<Fused>(Count::bytes, false),

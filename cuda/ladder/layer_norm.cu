@@ -137,7 +137,7 @@ Ladder layer_norm() {
       [](const Tensors& in) {
         const Tensor y = Tensor::empty(in[0].shape()), mean = Tensor::empty({in[0].size(0)}),
                      rstd = Tensor::empty({in[0].size(0)});
-        kernels({}).norm(in[0], {}, in[1], in[2], static_cast<double>(epsilon), {}, y, mean, rstd);
+        kernels(Device::cpu()).norm(in[0], {}, in[1], in[2], static_cast<double>(epsilon), {}, y, mean, rstd);
         return y;
       },
       {rung<ThreadPerRow>({}, 32 * warps), rung<BlockPerRow>(Count::sectors, 1),

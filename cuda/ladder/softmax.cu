@@ -138,7 +138,7 @@ Ladder softmax() {
       [](const Shape& sizes) { return Tensors{Tensor::normal(sizes, 0, 1, Stream(1, "x"))}; },
       [](const Tensors& in) {
         const Tensor y = Tensor::empty(in[0].shape());
-        kernels({}).softmax(in[0], Tensor(), y);
+        kernels(Device::cpu()).softmax(in[0], Tensor(), y);
         return y;
       },
       {rung<ThreadPerRow>({}, 32 * warps), rung<WarpPerRow>(Count::sectors, warps), rung<Online>(Count::bytes, warps),

@@ -11,7 +11,7 @@
 #include "cuda/runtime/runtime.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/product_layout.h"
+#include "tensor/device/product_layout.h"
 
 namespace whence {
 namespace {
@@ -79,7 +79,6 @@ class RecordedGraph final : public RecordedWork {
 class CudaRuntime final : public DeviceRuntime {
  public:
   void synchronise() override { gpu::synchronise(); }
-  bool recording() const override { return gpu::capturing(); }
   DeviceTraffic traffic() const override {
     const std::scoped_lock lock(traffic_mutex);
     DeviceTraffic all = asked;
@@ -123,14 +122,15 @@ void count_product(const BlasProduct& p) {
 }
 
 // No object here is ever destroyed: tensors in static storage are freed after any destructor.
-Backend cuda_backend() {
+static Backend find_gpu(Device) {
   const DeviceFacts& facts = gpu::device_facts();
   if (!facts.refusal.empty())
     fail("device", "cuda:0 given; no GPU can be used: ", facts.refusal, "; ", facts.advice, ", or use cpu");
   static CudaRuntime& runtime = *new CudaRuntime;
   static CudaKernels& kernels = *new CudaKernels;
-  return {&kernels, &gpu_memory(), &runtime, &index_launcher()};
+  return {&kernels, &gpu_memory(), &index_launcher(), &runtime};
 }
+static const RegisteredBackend registered(Device::Kind::cuda, find_gpu);
 
 const DeviceFacts& cuda_facts() { return gpu::device_facts(); }
 

@@ -1,8 +1,8 @@
-// What cuda/ offers besides cuda_backend() of tensor/kernels.h.
+// The CUDA layer's offers besides the backend that it registers (tensor/backend.h).
 #pragma once
 
 #include "cuda/emulator/settings.h"
-#include "tensor/device/backend.h"
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {
@@ -10,7 +10,7 @@ namespace whence {
 // How the emulated GPU runs kernels; may be changed. Null when cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
-// How index-style ops (tensor/device/launch.h) start on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for
+// How index-style ops (tensor/launch.h) start on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for
 // the emulated one.
 IndexLauncher& index_launcher();
 

@@ -9,6 +9,7 @@ class GpuLauncher final : public IndexLauncher {
  public:
   CUstream_st* stream() override { return gpu::stream(); }
   void launched(const char* op, index_t blocks, int threads) override { gpu::launched({op, blocks, threads, 0}); }
+  bool recording() const override { return gpu::capturing(); }
   void run(const char* op, index_t count, const IndexBody&) override {
     fail(op, count, " indices on a GPU from a file compiled for the host alone; compile it with nvcc (LANGUAGE CUDA)");
   }

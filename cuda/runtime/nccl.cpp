@@ -5,19 +5,14 @@
 // is done, another rank is known to be lost, or the limit is over.
 #include <dlfcn.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <thread>
-#include <vector>
 
-#include "cuda/runtime/rendezvous.h"
 #include "cuda/runtime/runtime.h"
 #include "tensor/ranks/collectives.h"
-#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -84,18 +79,12 @@ const Library& library() {
   return loaded;
 }
 
-// torchrun's own store listens at the port that it names.
-std::string next_port(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
-  return to_text(address.substr(0, colon), ":", std::atoi(address.c_str() + colon + 1) + 1);
-}
-
 class Nccl final : public Communicator {
  public:
-  Nccl(const Launch& launch, const NcclOptions& options)
-      : Communicator(launch.rank, launch.size), limit_(options.limit), control_(options.control) {
+  Nccl(Communicator& control, double limit)
+      : Communicator(control.rank(), control.size()), limit_(limit), control_(control) {
     try {
-      start(launch, options.rendezvous);
+      start();
     } catch (const std::exception&) {
       if (comm_) nccl_.abort(comm_);
       throw;
@@ -114,36 +103,25 @@ class Nccl final : public Communicator {
     int version = 0;
     nccl_.version(&version);
     const int major = version / 10000, minor = version / 100 % 100;
-    return to_text("NCCL ", major, ".", minor, ".", version % 100, control_ ? " and " + control_->name() : "");
+    return to_text("NCCL ", major, ".", minor, ".", version % 100, " and ", control_.name());
   }
   bool reaches(Device) const override { return true; }
 
-  void look_around() override {
-    if (control_) control_->look_around();
-  }
+  void look_around() override { control_.look_around(); }
   bool give_up(const std::string& why) noexcept override {
-    const bool speaks = !control_ || control_->give_up(why);
+    const bool speaks = control_.give_up(why);
     if (comm_) nccl_.abort(comm_);  // what is under way ends, and the others hear of an error
     comm_ = nullptr;
     return speaks;
   }
 
  private:
-  void start(const Launch& launch, const std::string& rendezvous) {
+  void start() {
     UniqueId id{};
     int problem = success;
     if (rank() == 0) problem = nccl_.unique_id(&id);
     if (problem != success) throw SystemError("ranks: ncclGetUniqueId: ", nccl_.text(problem));
-    const std::string where = rendezvous.empty() && !launch.address.empty() ? next_port(launch.address) : rendezvous;
-    if (control_)
-      broadcast(*control_, id.bytes);
-    else if (where.empty())
-      throw InputError(
-          "ranks: NCCL over machines given, and no way to tell the others its id; --rendezvous HOST:PORT of rank 0, or "
-          "a "
-          "file in a folder that all see, required (or a build with -DWHENCE_MPI=ON, started by mpirun or srun)");
-    else
-      meet(where, launch, limit_, id.bytes);
+    broadcast(control_, id.bytes);
     gpu::stream();  // the device is chosen
     Config config;
     wait_until_done("start", nccl_.init(&comm_, size(), id, rank(), &config), rank() ^ 1);
@@ -162,16 +140,8 @@ class Nccl final : public Communicator {
     wait_until_done("exchange", nccl_.group_end(), peer);
   }
 
-  // Those of the CPU, where nobody else carries them, go over the device.
   void exchange_bytes(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) override {
-    if (control_) return control_->exchange(peer, mine, theirs);
-    if (mine.empty()) return;
-    const Tensor numbers = Tensor::zeros({static_cast<index_t>(mine.size() / sizeof(double)) + 1}, DType::f64);
-    std::memcpy(numbers.bytes(), mine.data(), mine.size());
-    const Tensor there = raw::to_device(numbers, Device::cuda(0)),
-                 received = Tensor::empty(there.shape(), DType::f64, there.device());
-    exchange_on_device(peer, there, received);
-    std::memcpy(theirs.data(), raw::to_device(received, Device::cpu()).bytes(), theirs.size());
+    control_.exchange(peer, mine, theirs);
   }
 
   void require_comm() const {
@@ -203,7 +173,7 @@ class Nccl final : public Communicator {
 
   const Library& nccl_ = library();
   double limit_;
-  Communicator* control_;
+  Communicator& control_;
   Comm comm_ = nullptr;
 };
 
@@ -211,17 +181,17 @@ class Nccl final : public Communicator {
 
 bool nccl_can_be_loaded() { return library().problem.empty(); }
 
-std::unique_ptr<Communicator> join_nccl(const Launch& launch, const NcclOptions& options) {
+std::unique_ptr<Communicator> join_nccl(const Launch& launch, Communicator& control, Device device, double limit) {
   const auto refuse = [](const auto&... why) { throw InputError("ranks: NCCL asked for, and ", why...); };
   if (!nccl_can_be_loaded())
     refuse("it cannot be loaded: ", library().problem,
         "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY");
-  if (options.device.is_cpu())
+  if (device.is_cpu())
     refuse("this rank computes on the CPU; --device cuda on all ranks required, or ranks by --processes or mpirun");
   if (!launch.own_gpu)
     refuse("this machine has fewer GPUs than the ", launch.local_size,
         " ranks on it, while NCCL has one for each; fewer ranks required, or --processes with --communicator shared");
-  return std::make_unique<Nccl>(launch, options);
+  return std::make_unique<Nccl>(control, limit);
 }
 
 }  // namespace whence

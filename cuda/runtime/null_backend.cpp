@@ -1,12 +1,9 @@
-// What answers for CUDA in a build without it: no kernels, no memory, so that asking for a GPU is an Error that says
-// how to get one.
+// Answers for CUDA in a build without it. That there is no such device, tensor/backend.cpp says.
 #include "cuda/runtime/backend.h"
-#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/ranks/communicator.h"
 
 namespace whence {
-
-Backend cuda_backend() { return {}; }
 
 const DeviceFacts& cuda_facts() {
   static const DeviceFacts& facts =
@@ -18,7 +15,7 @@ gpu::emulator::Settings* emulator_settings() { return nullptr; }
 
 bool nccl_can_be_loaded() { return false; }
 
-std::unique_ptr<Communicator> join_nccl(const Launch&, const NcclOptions&) {
+std::unique_ptr<Communicator> join_nccl(const Launch&, Communicator&, Device, double) {
   throw InputError(
       "ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON, or start ranks of CPUs "
       "by --processes or mpirun");

@@ -17,12 +17,10 @@ template <class A, class B> struct Pair {
 template <class V> inline constexpr bool is_pair = false;
 template <class A, class B> inline constexpr bool is_pair<Pair<A, B>> = true;
 
-// A shuffle moves at most 64 bits: a pair and a dual number go in two halves. `move` shuffles one simple value.
+// A shuffle moves at most 64 bits: a pair goes in two halves. `move` shuffles one simple value.
 template <class V, class Move> WHENCE_HD V moved(V value, const Move& move) {
   if constexpr (is_pair<V>)
     return {moved(value.first, move), moved(value.second, move)};
-  else if constexpr (std::is_same_v<V, Dual>)
-    return {move(value.value), move(value.tangent)};
   else
     return move(value);
 }

@@ -21,7 +21,7 @@ namespace whence::gpu {
 
 template <class T> using Global = T*;  // numbers in the device's memory
 template <class T> using Shared = T*;  // numbers in the block's memory
-template <class C> using Number = C;   // what a kernel computes with: float, double or Dual
+template <class C> using Number = C;   // what a kernel computes with: float or double
 
 class Thread {
  public:

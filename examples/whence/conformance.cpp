@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/scheme_names.h"
@@ -16,7 +17,6 @@
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/scheme_texts.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"

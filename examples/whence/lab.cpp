@@ -22,8 +22,8 @@
 #include "examples/whence/tasks/chomsky.h"
 #include "nn/io/files.h"
 #include "nn/scheme.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/error.h"
-#include "tensor/parallel.h"
 #include "tensor/suggest.h"
 
 namespace whence {

@@ -13,8 +13,8 @@
 #include "examples/whence/playground/write_page.h"
 #include "examples/whence/run/loading.h"
 #include "nn/io/files.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/error.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {

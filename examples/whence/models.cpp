@@ -10,6 +10,7 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/report/table.h"
+#include "nn/attention/choice.h"
 #include "nn/models.h"
 #include "tensor/error.h"
 
@@ -51,7 +52,7 @@ void print_one(const std::string& name, const std::string& scheme) {
         first.init.text()});
   }
   const auto executor = [&](Device device) {
-    return model.attention(0).explain(device, DType::f32, 1, model.options().length);
+    return model.attention(0).explain(device, DType::f32, 1, model.options().length, model.options().causal);
   };
   std::cout << table.text() << name << " with " << model.scheme() << ": " << model.parameter_count() << " parameters ("
             << in_millions(model.parameter_count()) << " M)\nattention of one sequence in f32: on the CPU "

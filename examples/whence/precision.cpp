@@ -3,10 +3,10 @@
 #include <iostream>
 
 #include "examples/whence/cli/command.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/verify/precision_report.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {

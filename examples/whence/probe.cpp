@@ -9,6 +9,7 @@
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/verify/probe_run.h"
+#include "nn/attention/executors.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

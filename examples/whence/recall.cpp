@@ -9,6 +9,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/tasks/recall_construction.h"
+#include "nn/attention/executors.h"
 #include "tensor/device/planned.h"
 #include "tensor/raw.h"
 

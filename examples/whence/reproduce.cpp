@@ -23,8 +23,8 @@
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/cpu/instruction_set.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/error.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/statistics.h"
@@ -16,7 +17,6 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/loading.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -1,13 +1,11 @@
 #include "nn/attention/attention.h"
 
-#include <algorithm>
-
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
+#include "nn/attention/choice.h"
 #include "nn/attention/layer_input.h"
-#include "nn/fused.h"
+#include "nn/layer_forms.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence {
 namespace {
@@ -23,32 +21,6 @@ const AttentionOptions& checked(const AttentionOptions& options) {
 Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> schemes) {
   for (const PositionalScheme* scheme : own.all()) schemes.push_back(scheme);
   return Stages::of(schemes);
-}
-
-// Appends `added` to the tokens of a buffer along `axis`, and returns all that is there.
-// The first call makes the buffer.
-Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
-  if (!buffer.defined()) {
-    Shape extents = added.shape();
-    extents[axis] = capacity;
-    buffer = Tensor::zeros(extents, added.dtype(), added.device());
-  }
-  const index_t end = filled + added.size(axis);
-  raw::copy_into(added.detach(), slice(buffer, axis, filled, end));
-  return slice(buffer, axis, 0, end);
-}
-
-bool rows_stand_alone(const Stages& stages) {
-  return std::ranges::all_of(stages.schemes, [](const PositionalScheme* scheme) { return scheme->claims().row_local; });
-}
-
-// The same tokens, with all of their rows as queries.
-Sequence with_all_rows(Sequence sequence) {
-  sequence.rows = sequence.keys;
-  sequence.first_row = 0;
-  sequence.positions.query = sequence.positions.key;
-  sequence.keep_apart();  // the masks of the last rows are those of other layers
-  return sequence;
 }
 
 }  // namespace
@@ -89,30 +61,25 @@ Tensor Attention::operator()(
     const Tensor& input, const Sequence& sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   const Tensor x = probe("x", input);
-  const Heads heads = project(x, query_, key_, value_, options_.heads);
+  const Heads heads = forms_on(x.device()).project(x, query_, key_, value_, options_.heads);
   AttendInputs inputs{x, heads.query, heads.key, heads.value, sequence};
-  if (cache) {
-    const index_t capacity = sequence.positions.length;
-    inputs.x = append(cache->x, x, 1, cache->filled, capacity);
-    inputs.key = append(cache->key, inputs.key, 2, cache->filled, capacity);
-    inputs.value = append(cache->value, inputs.value, 2, cache->filled, capacity);
-    cache->filled += x.size(1);
-    if (!rows_stand_alone(stages_)) {  // earlier rows are computed again, for the new ones to read
-      inputs.query = by_head(query_(inputs.x), options_.heads);
-      inputs.sequence = with_all_rows(sequence);
-    }
-  }
+  const bool all_rows = cache && cache->extend(options_.layer, inputs, stages_);
+  if (all_rows) inputs.query = by_head(query_(inputs.x), options_.heads);
   if (pass.training && options_.pattern_dropout > 0)
     inputs.dropout = PatternDropout{options_.pattern_dropout, Stream(pass.seed, path() + ".pattern", pass.step)};
   Tensor mixed = executor_for(executor_, stages_, call_of(inputs)).attend(inputs, stages_);  // [b h t d]
-  if (mixed.size(2) > x.size(1)) mixed = slice(mixed, 2, mixed.size(2) - x.size(1), mixed.size(2));
+  if (all_rows) mixed = slice(mixed, 2, mixed.size(2) - x.size(1), mixed.size(2));
   mixed = probe("output", mixed);
   const Tensor merged = reshape(permute(mixed, {0, 2, 1, 3}), x.shape());  // [b t c]
   return dropout_(output_(merged), pass);
 }
 
-std::string Attention::explain(Device device, DType dtype, index_t sequences, index_t length) const {
-  return explain_executor(executor_, stages_, {device, dtype, sequences * options_.heads * length * length});
+std::string Attention::explain(Device device, DType dtype, index_t sequences, index_t length, bool causal) const {
+  const Tensor& own = query_.weight();  // explained where the layer is, with zeros
+  const Tensor x = Tensor::zeros({1, length, options_.dim}, own.dtype(), own.device()),
+               rows = by_head(x, options_.heads);
+  return explain_executor(executor_, stages_, {device, dtype, sequences * options_.heads * length * length},
+      {x, rows, rows, rows, Sequence::run(length, causal)});
 }
 
 }  // namespace whence

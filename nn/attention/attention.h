@@ -27,10 +27,12 @@ struct AttentionOptions {
   Init bias_init = Init::zeros();
 };
 
-// What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
+// What the layers have of earlier tokens (nn/decoding.h).
 struct AttentionCache {
-  Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
-  index_t filled = 0;    // tokens
+  virtual ~AttentionCache() = default;
+  // Puts it in front of x, keys and values. True if the queries of earlier tokens are to be computed again too: then the
+  // sequence has the rows of all.
+  virtual bool extend(index_t layer, AttendInputs& inputs, const Stages& stages) = 0;
 };
 
 // What attention passes to probes under any scheme, in its order: x q k v scores logits pattern output. Every executor
@@ -50,7 +52,7 @@ class Attention final : public Module {
       const Tensor& x, const Sequence& sequence, const Pass& pass = {}, AttentionCache* cache = nullptr) const;
 
   // Which executor runs for so many sequences of this length, and why: explain_executor.
-  std::string explain(Device device, DType dtype, index_t sequences, index_t length) const;
+  std::string explain(Device device, DType dtype, index_t sequences, index_t length, bool causal = true) const;
   const Stages& stages() const { return stages_; }
 
  private:

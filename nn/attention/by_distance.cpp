@@ -1,6 +1,6 @@
 #include "nn/attention/by_distance.h"
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 
 namespace whence {
@@ -10,11 +10,13 @@ Tensor ReadsByDistance::bias(const AttendContext& context) const {
   return probe("bias", distances.read(table(distances.values, context).value()));
 }
 
-bool ReadsByDistance::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
-  const std::optional<Distances> distances = whole_distances(context);
-  if (!distances) return false;
-  const std::optional<Tensor> numbers = table(distances->values, context);
-  return numbers && terms.add_by_distance(*distances, *numbers);
+void ReadsByDistance::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
+  const Distances* const distances = terms.read(whole_distances(context));
+  if (!distances) return;
+  if (const std::optional<Tensor> numbers = table(distances->values, context))
+    terms.add(TiledOperands::distance_table, *numbers);
+  else
+    terms.refuse("a bias that depends on more than the distance given; one number for each distance required");
 }
 
 }  // namespace whence

@@ -9,7 +9,7 @@
 
 #include "nn/attention/distances.h"
 #include "nn/attention/stages.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -20,7 +20,7 @@ struct ReadsByDistance : BiasesScores, RunsInTiles {
   [[nodiscard]] virtual std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const = 0;
 
   [[nodiscard]] Tensor bias(const AttendContext& context) const override;
-  [[nodiscard]] bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
 
   // How a registration says what its bias is.
   static ProbeInfo bias_probe(std::string equation) {

@@ -1,10 +1,10 @@
 // Attention as the papers write it: one op per step, every intermediate named, all rows at once.
 #include <cmath>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/executor.h"
-#include "nn/fused.h"
+#include "nn/layer_forms.h"
 
 namespace whence {
 namespace {
@@ -13,6 +13,7 @@ class ReferenceExecutor final : public Executor {
  public:
   const char* name() const override { return "reference"; }
   std::string refusal(const Stages&) const override { return {}; }
+  Fit fit(const AttendCall&) const override { return Fit::suits; }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const index_t first_row = inputs.sequence.first_row;
@@ -49,7 +50,7 @@ Tensor logits_of(AttendContext& context, const Stages& stages) {
 }
 
 Tensor pattern_of(const Tensor& logits, const AttendContext& context, const Stages& stages) {
-  if (stages.patterns.empty()) return softmax_of_visible(logits, context);
+  if (stages.patterns.empty()) return forms_on(logits.device()).softmax_of_visible(logits, context);
   const auto& stage = stages.patterns[0];
   const StageScope scope(*stage.path);
   return stage.scheme->pattern(logits, stage.at(context));
@@ -76,7 +77,7 @@ AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) 
 Tensor attend_rows(
     AttendContext context, const Stages& stages, const std::optional<PatternDropout>& dropping, const StripOf& whole) {
   context.content_scores = probe("scores", scores_of(context, stages));
-  const std::optional<Tensor> at_once = pattern_at_once(context, stages);
+  const std::optional<Tensor> at_once = forms_on(context.device).pattern_at_once(context, stages);
   Tensor pattern = probe("pattern", at_once ? *at_once : pattern_of(logits_of(context, stages), context, stages));
   if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, whole);
   Tensor output = matmul(pattern, context.value);  // [b h i d]

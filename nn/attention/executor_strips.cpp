@@ -9,27 +9,18 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recompute.h"
-#include "nn/attention/executor.h"
+#include "nn/attention/budget.h"
+#include "nn/attention/executors.h"
 #include "tensor/error.h"
 
 namespace whence {
 namespace {
 
-// A block's scores should stay in the caches' reach but keep all cores busy; on a GPU what counts is that a block's
-// dozen of kernels have work for longer than their launches take.
-struct BlockSize {
-  index_t bytes, most_rows;
-};
-constexpr BlockSize block_size(Device device) {
-  return device.is_gpu() ? BlockSize{index_t(1) << 30, std::numeric_limits<index_t>::max()}
-                         : BlockSize{index_t(16) << 20, 512};
-}
-
 index_t rows_that_fit(const AttendContext& context) {
   const index_t row = context.query.size(0) * context.query.size(1) * context.key.size(2) *
                       static_cast<index_t>(size_of(context.query.dtype()));
-  const BlockSize block = block_size(context.query.device());
-  return std::clamp<index_t>(block.bytes / std::max<index_t>(row, 1), 16, block.most_rows);
+  const AttentionBudget budget = budget_of(context.query.device());
+  return std::clamp<index_t>(budget.strip_bytes / std::max<index_t>(row, 1), 16, budget.strip_rows);
 }
 
 // [begin, end) of an axis, counted from the last one, where the tensor is there and does not repeat along it.
@@ -102,6 +93,16 @@ class StripsExecutor final : public Executor {
     return {};
   }
 
+  Fit fit(const AttendCall& call) const override {
+    const index_t bytes = call.pairs * static_cast<index_t>(size_of(call.dtype));
+    return bytes > budget_of(call.device).bytes_worth_strips ? Fit::suits : Fit::can;
+  }
+  std::string reason_of_fit(const AttendCall& call) const override {
+    return fit(call) == Fit::suits
+               ? "scores exceed " + bytes_text(static_cast<std::size_t>(budget_of(call.device).bytes_worth_strips))
+               : std::string();
+  }
+
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendContext all = rotated_context(inputs, stages);
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
@@ -130,6 +131,8 @@ class StripsExecutor final : public Executor {
  private:
   index_t rows_per_block_;
 };
+
+const RegisterExecutor registered(1, strips_executor());
 
 }  // namespace
 

@@ -1,13 +1,116 @@
 // The tiled executor: what schemes make of O(i + j) numbers is composed and recorded as ever, what is made of pairs is
-// one op, which keeps no [i j] tensor (autograd/ops/tiled_attention.cpp). A call that the programs cannot do runs in
+// one op, which keeps no [i j] tensor (autograd/tiled/tiled_attention.cpp). A call that the programs cannot do runs in
 // strips, or on all pairs where a scheme needs other rows.
-#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
-#include "nn/attention/executor.h"
-#include "nn/attention/tiles.h"
+#include "autograd/recording.h"
+#include "autograd/tiled/tiled_ops.h"
+#include "nn/attention/budget.h"
+#include "nn/attention/executors.h"
+#include "nn/attention/tile_terms.h"
+#include "tensor/raw.h"
 
 namespace whence {
 namespace {
+
+// bool [b j], contiguous; undefined where every key is there
+Tensor present_by_batch(const AttendContext& context) {
+  if (!context.present.defined()) return {};
+  const index_t batch = context.query.size(0), keys = context.key.size(2);
+  return raw::contiguous(raw::expand(raw::select(raw::select(context.present, 1, 0), 1, 0), {batch, keys}));
+}
+
+// The terms of schemes as operands of the ops in tiles.
+class ProgramTerms final : public TileTerms {
+ public:
+  explicit ProgramTerms(const AttendContext& context) {
+    operands[TiledAttention::query] = context.query;
+    operands[TiledAttention::key] = context.key;
+    operands[TiledAttention::value] = context.value;
+    facts_.scale = context.scale, facts_.causal = context.causal, facts_.first_row = context.first_row;
+    facts_.window = context.window;
+    facts_.present = present_by_batch(context);
+    facts_.total_rows = context.first_row + context.query.size(2);
+    if (context.given_mask.defined())
+      refuse("a mask of the caller's given; causality, window and padding alone required");
+  }
+
+  const Distances* read(const std::optional<Distances>& distances) override {
+    if (!distances) {
+      refuse("positions between whole numbers, or 2^24 apart, given; whole distances required");
+    } else if (!distances_) {
+      distances_ = distances, facts_.lowest = distances->steps.lowest;
+      if (!distances->diagonal) facts_.query_step = distances->steps.query, facts_.key_step = distances->steps.key;
+    } else if (!distances->reads_as(*distances_)) {  // drawn or stretched ones: their tables cannot be added
+      refuse("terms at different positions given; one position of each token required");
+    }
+    return refused_.empty() ? &*distances_ : nullptr;
+  }
+  const std::optional<Distances>& distances_read() const override { return distances_; }
+
+  void add(TiledOperands::Operand which, const Tensor& x, double scale) override {
+    Tensor& own = operands[which];
+    const bool first = !own.defined();
+    if (!first && which != TiledAttention::distance_table && which != TiledAttention::column_term)
+      return refuse(to_text(TiledAttention::info[which].name, " given by two schemes; one required"));
+    own = first ? x : own + x;
+    if (which == TiledAttention::relative_query) facts_.relative_scale = scale;
+    if (which == TiledAttention::gate_query) facts_.gate_scale = scale;
+    if (which == TiledAttention::position_keys) facts_.position_scale = scale;
+  }
+
+  void add_bins(const Tensor& bins, const Tensor& values) override {
+    if (facts_.bins > 0) refuse("bins given by two schemes; one required");
+    facts_.bin_of = bins, facts_.bins = values.size(0), bin_values_ = values;
+  }
+
+  void mix_heads(const HeadMix& told) override {
+    TiledMix& mix = mix_.emplace();
+    mix.adds_pieces = told.adds_pieces;
+    mix.left = told.left, mix.right = told.right, mix.table_lowest = facts_.lowest - told.right;
+    mix.behind = told.behind, mix.remask = told.remask;
+  }
+  void break_stick(bool rest_to_self) override { facts_.stick = true, facts_.rest_to_self = rest_to_self; }
+  void scale_queries(const Tensor& factor) override {
+    operands[TiledAttention::query] = operands[TiledAttention::query] * factor;
+    scaled_ = true;
+  }
+
+  std::unique_ptr<TileTerms> of_base(const AttendContext& context) const override {
+    auto base = std::make_unique<ProgramTerms>(context);
+    base->mix_.emplace();  // judged as what a mix reads
+    return base;
+  }
+
+  void refuse(std::string reason) override {
+    if (refused_.empty()) refused_ = std::move(reason);
+  }
+  std::string refusal() const override {
+    if (!refused_.empty()) return refused_;
+    for (std::size_t k = 0; scaled_ && k < operands.size(); ++k)
+      if (operands[k].defined() && TiledAttention::info[k].ops & TiledOperands::logit)
+        return to_text(TiledAttention::info[k].name, " given beside a factor of each query; the scores alone required");
+    return tiled_refusal(mix_ ? TiledOperands::mix : TiledOperands::attention, facts_, operands);
+  }
+
+  // What attention hands on before its last stage, [b h i d]. REQUIRES: no refusal
+  Tensor run(const std::optional<PatternDropout>& dropout) {
+    if (dropout) facts_.dropout = dropout->probability, facts_.stream = dropout->stream;
+    if (mix_) {
+      static_cast<TiledFacts&>(*mix_) = facts_;
+      return tiled_mix(*mix_, operands);
+    }
+    const auto [output, bin_sums] = tiled_attention(facts_, operands);
+    return bin_values_.defined() ? output + matmul(bin_sums, bin_values_) : output;
+  }
+
+ private:
+  TiledAttention facts_;
+  std::optional<TiledMix> mix_;  // pieces are a channel of it then
+  Tensor bin_values_;            // [bins d]: what the sums by distance are multiplied by and added to the output
+  std::optional<Distances> distances_;
+  std::string refused_;
+  bool scaled_ = false;
+};
 
 template <class Interface> bool all_in_tiles(const std::vector<StageOf<Interface>>& stages) {
   for (const auto& stage : stages)
@@ -15,12 +118,11 @@ template <class Interface> bool all_in_tiles(const std::vector<StageOf<Interface
   return true;
 }
 
-std::optional<TileTerms> terms_of(const AttendContext& context, const Stages& stages) {
-  if (context.given_mask.defined()) return std::nullopt;
-  TileTerms terms(context);
+ProgramTerms terms_of(const AttendContext& context, const Stages& stages) {
+  ProgramTerms terms(context);
   for (const auto& stage : stages.tiled) {
     const StageScope scope(*stage.path);
-    if (!stage.scheme->add_to_tiles(terms, stage.at(context))) return std::nullopt;
+    stage.scheme->add_to_tiles(terms, stage.at(context));
   }
   return terms;
 }
@@ -34,25 +136,34 @@ class TiledExecutor final : public Executor {
       return {};
     return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
   }
+  Fit fit(const AttendCall& call) const override {
+    const bool has_type = call.dtype == DType::f32 || call.dtype == DType::f64 || call.dtype == DType::dual;
+    return has_type && budget_of(call.device).has_tiles ? Fit::suits : Fit::cannot;
+  }
+  std::string reason_of_fit(const AttendCall& call) const override {
+    if (fit(call) != Fit::cannot) return {};
+    return to_text("no tile programs for ", call.dtype, call.device.is_gpu() ? " on a GPU" : " on the CPU");
+  }
+
+  std::string refusal_of(const AttendInputs& inputs, const Stages& stages) const override {
+    const NoGrad values_only;
+    return terms_of(rotated_context(inputs, stages), stages).refusal();
+  }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    const Executor& otherwise = instead_of_tiles(stages);
-    if (!tiles_take(inputs.query.device(), inputs.query.dtype())) return otherwise.attend(inputs, stages);
+    const AttendCall call = call_of(inputs);
+    const Executor& otherwise = executor_below(*this, stages, call);
+    if (fit(call) == Fit::cannot) return otherwise.attend(inputs, stages);
     const AttendContext context = rotated_context(inputs, stages);
-    std::optional<TileTerms> terms = terms_of(context, stages);
-    const std::optional<TiledResult> result = terms ? terms->run(inputs.dropout) : std::nullopt;
-    if (!result) return otherwise.attend(inputs, stages);
-    return output_of(
-        terms->bin_values.defined() ? result->output + matmul(result->bin_sums, terms->bin_values) : result->output,
-        context, stages);
+    ProgramTerms terms = terms_of(context, stages);
+    if (!terms.refusal().empty()) return otherwise.attend(inputs, stages);
+    return output_of(terms.run(inputs.dropout), context, stages);
   }
 };
 
-}  // namespace
+const RegisterExecutor registered(2, tiled_executor());
 
-bool tiles_take(Device device, DType dtype) {
-  return (dtype == DType::f32 || dtype == DType::f64 || dtype == DType::dual) && !device.is_gpu();
-}
+}  // namespace
 
 const Executor& tiled_executor() {
   static const TiledExecutor executor;

@@ -1,10 +1,9 @@
-// What schemes that read the layer's input x make of it: heads apart, rows of the queries, padding blanked.
+// What schemes that read the layer's input x make of it: heads apart, rows of the queries.
 #pragma once
 
 #include "autograd/ops.h"
 #include "nn/attention/position.h"
 #include "tensor/error.h"
-#include "tensor/raw.h"
 
 namespace whence {
 
@@ -23,16 +22,6 @@ namespace whence {
 [[nodiscard]] inline Tensor of_queries(
     const Tensor& of_keys, int axis, const AttendContext& context, Site site = Site::current()) {
   return slice(of_keys, axis, context.first_row, context.first_row + context.query.size(2), 1, site);
-}
-
-// 0 where a token, counted along `axis`, is padding. x [b ...].
-[[nodiscard]] inline Tensor without_padding(
-    const Tensor& x, int axis, const AttendContext& context, Site site = Site::current()) {
-  if (!context.present.defined()) return x;
-  Shape shape = x.shape();
-  for (int each = 0; each < x.rank(); ++each) shape[each] = 1;
-  shape[0] = context.present.size(0), shape[axis] = context.present.size(3);
-  return masked(x, context.on_device(raw::reshape(context.present, shape)), 0, site);
 }
 
 }  // namespace whence

@@ -14,11 +14,20 @@
 namespace whence {
 namespace {
 
-// bool [b t], contiguous
+// bool [b t], contiguous. What convolves along keys (CDAPE) would read over a gap: what stands there, 0 or what it makes
+// of 0, no paper says.
 Tensor checked_present(const Tensor& present) {
   if (present.rank() != 2 || present.dtype() != DType::boolean)
     fail("sequence", "present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required");
-  return raw::contiguous(raw::to_device(present, Device::cpu()));
+  const Tensor known = raw::contiguous(raw::to_device(present, Device::cpu()));
+  for (index_t b = 0; b < known.size(0); ++b) {
+    const bool *row = known.data<bool>() + b * known.size(1), *const end = row + known.size(1);
+    const bool* const gap = std::find(std::find(row, end, true), end, false);
+    if (std::find(gap, end, true) != end)
+      fail("sequence", "present has a gap at token ", gap - row, " of sequence ", b,
+          "; tokens next to each other, padded on the left or the right, required");
+  }
+  return known;
 }
 
 // [t], or [b t] f64: 0 at the first token that is present, below 0 before it; behind the last one all stand where that
@@ -175,6 +184,16 @@ Tensor Sequence::mask() const {
 Tensor Sequence::masked(const Tensor& t, double otherwise, Site site) const {
   const Tensor seen = mask();
   return seen.defined() ? whence::masked(t, seen, otherwise, site) : t;
+}
+
+Tensor Sequence::without_padding(const Tensor& x, int axis, Site site) const {
+  if (!present.defined()) return x;
+  const index_t tokens = x.size(axis);
+  Shape shape = x.shape();
+  for (int each = 0; each < x.rank(); ++each) shape[each] = 1;
+  shape[0] = present.size(0), shape[axis] = tokens;
+  const Tensor real = raw::slice(present, 3, present.size(3) - tokens, present.size(3));
+  return whence::masked(x, on_device(raw::reshape(real, shape)), 0, site);
 }
 
 Tensor Sequence::kept_once(const Tensor& constant) const {

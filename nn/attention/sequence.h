@@ -54,7 +54,8 @@ struct Sequence : Visibility {
   Positions positions = {};
 
   static Sequence run(index_t length, bool causal = true);
-  // `present` bool [b t], else Error: false for padding, left or right. Positions count from the first real token.
+  // `present` bool [b t], else Error: false for padding, left or right, not between tokens. Positions count from
+  // the first real token.
   static Sequence padded(const Tensor& present, bool causal = true);
   // Decoding a causal sequence: `rows` queries after the first `first_row` of its tokens. `present` is bool [b
   // first_row+rows], or undefined; `capacity` is the length that the run may reach, else Error.
@@ -68,6 +69,8 @@ struct Sequence : Visibility {
   [[nodiscard]] Tensor mask() const;
   // t where the mask is true, `otherwise` elsewhere
   [[nodiscard]] Tensor masked(const Tensor& t, double otherwise = 0, Site site = Site::current()) const;
+  // x [b ...] with 0 where a token is padding. The tokens along `axis` are all keys, or the last ones.
+  [[nodiscard]] Tensor without_padding(const Tensor& x, int axis, Site site = Site::current()) const;
   // A constant that a scheme worked out, on the device of the scores: sent once, whichever layer asks. Gradients do not
   // pass between devices.
   [[nodiscard]] Tensor on_device(const Tensor& constant) const {

@@ -1,6 +1,6 @@
 #include "nn/attention/stages.h"
 
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "tensor/error.h"
 
 namespace whence {

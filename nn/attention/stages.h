@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "nn/attention/position.h"
 
 namespace whence {
 
-struct RunsInTiles;  // nn/attention/tiles.h
+struct RunsInTiles;  // nn/attention/tile_terms.h
 
 // A scheme's part in one stage, the path under which its probes appear, and the schemes that move
 // its positions, outermost first.

@@ -15,8 +15,6 @@
 #include <new>
 #include <utility>
 
-#include "tensor/error.h"
-
 namespace whence {
 namespace {
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "nn/io/errors.h"
+
 namespace whence {
 
 // A regular file opened for reading. Folders, pipes and devices are refused before anything is read.

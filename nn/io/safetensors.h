@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/io/errors.h"
 #include "tensor/tensor.h"
 
 namespace whence {

@@ -1,6 +1,6 @@
 #include "nn/layers/linear.h"
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 
 namespace whence {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/probe.h"
 #include "autograd/node.h"
+#include "autograd/observer.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 
 namespace whence {

@@ -1,6 +1,6 @@
 #include "nn/positional/adaptive.h"
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "tensor/error.h"
 
@@ -40,33 +40,30 @@ Tensor Adaptive::base_bias(const AttendContext& context, Site site) const {
   return total;
 }
 
-std::optional<TileTerms> Adaptive::base_terms(const AttendContext& context) const {
-  TileTerms base(context);
+std::unique_ptr<TileTerms> Adaptive::base_terms(TileTerms& terms, const AttendContext& context) const {
+  std::unique_ptr<TileTerms> base = terms.of_base(context);
   for (const auto& stage : inner_.biases) {
-    const auto* scheme = dynamic_cast<const RunsInTiles*>(stage.scheme);
     const StageScope scope(*stage.path);
-    if (!scheme || !scheme->add_to_tiles(base, stage.at(context))) return std::nullopt;
+    if (const auto* scheme = dynamic_cast<const RunsInTiles*>(stage.scheme))
+      scheme->add_to_tiles(*base, stage.at(context));
+    else
+      base->refuse("a base without a tile program given; one by distance required");
   }
-  const std::optional<Distances> distances = has_bias() ? base.distances() : whole_distances(context);
-  if (!distances || !distances->diagonal || !base.read_steps(*distances) || base.facts.bins > 0) return std::nullopt;
-  return base.has_more_than_pieces() ? std::nullopt : std::optional(base);
+  if (!has_bias()) (void)base->read(whole_distances(context));
+  if (const std::string refusal = base->refusal(); !refusal.empty()) terms.refuse(refusal);
+  return terms.read(base->distances_read()) ? std::move(base) : nullptr;
 }
 
-bool Adaptive::add_network(TileTerms& terms, const TileTerms& base, const Network& network) {
-  const Distances& distances = *base.distances();
-  const Tensor& table = base.operands[TiledAttention::distance_table];
-  if (terms.mix || terms.has(TiledMix::piece_begins)) return false;
-  if (network.adds_base && table.defined() && !terms.add_by_distance(distances, table)) return false;
-  for (std::size_t k = TiledMix::piece_distance; k <= TiledMix::piece_offsets; ++k)
-    terms.operands[k] = base.operands[k];
-  terms[TiledMix::mix_input] = network.hidden, terms[TiledMix::mix_table] = network.table;
-  terms[TiledMix::mix_output] = network.output;
-  TiledMix& mix = terms.mix.emplace();
-  mix.adds_pieces = network.adds_base;
-  mix.left = network.left, mix.right = network.right, mix.table_lowest = distances.steps.lowest - network.right;
-  mix.behind = network.behind, mix.remask = network.remask;
-  const index_t heads = network.output_bias.size(0), count = distances.values.size(0);
-  return terms.add_by_distance(distances, expand(reshape(network.output_bias, {heads, 1}), {heads, count}));
+void Adaptive::add_network(TileTerms& terms, const TileTerms& base, const Network& network) {
+  if (network.mix.adds_pieces && base.has(TiledOperands::distance_table))
+    terms.add(TiledOperands::distance_table, base.operands[TiledOperands::distance_table]);
+  for (std::size_t k = TiledOperands::piece_distance; k <= TiledOperands::piece_offsets; ++k)
+    if (base.operands[k].defined()) terms.add(static_cast<TiledOperands::Operand>(k), base.operands[k]);
+  terms.add(TiledOperands::mix_input, network.hidden), terms.add(TiledOperands::mix_table, network.table);
+  terms.add(TiledOperands::mix_output, network.output);
+  terms.mix_heads(network.mix);
+  const index_t heads = network.output_bias.size(0), count = base.distances_read()->values.size(0);
+  terms.add(TiledOperands::distance_table, expand(reshape(network.output_bias, {heads, 1}), {heads, count}));
 }
 
 Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias, Site site) {

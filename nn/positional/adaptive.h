@@ -26,19 +26,17 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   // B: [1|b h i j]. REQUIRES: has_bias()
   [[nodiscard]] Tensor base_bias(const AttendContext& context, Site site = Site::current()) const;
 
-  // B in tiles: a table by distance, pieces, both, or neither where the base has no bias. Nothing where B is something
-  // else, or tokens stand elsewhere than they lie.
-  [[nodiscard]] std::optional<TileTerms> base_terms(const AttendContext& context) const;
+  // B in tiles: a table by distance, pieces, both, or neither where the base has no bias; `terms` reads its distances.
+  // Nothing where `terms` refuses: B is something else, or tokens stand elsewhere than they lie.
+  [[nodiscard]] std::unique_ptr<TileTerms> base_terms(TileTerms& terms, const AttendContext& context) const;
 
   // f in tiles: hidden [d x k] reads S and, where the base has pieces, those; table [left+1 d n] is what it makes of
   // the base's table and its bias; output [h d k]. f's last bias [h] is a table by distance, the same at each.
   struct Network {
     Tensor hidden, table, output, output_bias;
-    bool adds_base = true;  // to the logits
-    index_t left = 0, right = 0, behind = 0;
-    bool remask = false;
+    HeadMix mix = {};  // adds_pieces: the base's table is added to the logits too
   };
-  [[nodiscard]] static bool add_network(TileTerms& terms, const TileTerms& base, const Network& network);
+  static void add_network(TileTerms& terms, const TileTerms& base, const Network& network);
 
   // S [b h i j] and B [1|b h i j] as channels: [b 2h i j]
   [[nodiscard]] static Tensor channels(const Tensor& scores, const Tensor& bias, Site site = Site::current());

@@ -5,7 +5,7 @@
 // softplus is what the released code has; as softplus(z) = -log sigmoid(-z), this is `forgetting` with the gates' signs
 // the other way round: found apart, the same functions. A step that is nearly 0 learns nearly nothing, d softplus being
 // a sigmoid; long ones always learn. No position is read.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
@@ -25,7 +25,7 @@ class Cable final : public Fading {
   Tensor running_sum(const AttendContext& context) const override {
     const Tensor z = step_(layer_input("cable", context));                              // [b j h]
     const Tensor steps = transpose(cast(softplus(z), compute_dtype(context.dtype())));  // [b h j]
-    return probe("places", cumulative_sum(without_padding(steps, 2, context))) * -1.0;
+    return probe("places", cumulative_sum(context.without_padding(steps, 2))) * -1.0;
   }
 
   Linear step_;  // weight [h c], bias [h]

@@ -31,8 +31,8 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
     const Tensor z = transpose(cast(frequency_(x), compute_dtype(x.dtype())));  // [b h j]
     const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));         // [b h j]
     const Tensor exponents = context.on_device(raw::cast(Tensor::arange(pairs_, DType::f64), z.dtype()));
-    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                    // f^m, [b h j m]
-    const Tensor angles = probe("angles", cumulative_sum(without_padding(steps, 2, context), 2));  // [b h j m]
+    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                   // f^m, [b h j m]
+    const Tensor angles = probe("angles", cumulative_sum(context.without_padding(steps, 2), 2));  // [b h j m]
     query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
     key = probe("rotated_k", rotary(key, angles));
   }

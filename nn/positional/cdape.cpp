@@ -14,7 +14,7 @@
 // below 0; tril stops what it blanks.
 #include <algorithm>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/adaptive.h"
 #include "tensor/error.h"
@@ -110,34 +110,12 @@ class Cdape final : public Adaptive {
     return has_bias() ? a + bias + f : a + f;
   }
 
-  // The first convolution of [S, B] is that of S and of what of B is piecewise, plus a table by distance. Near the left
-  // border, where it misses taps of B, it is another table: one for each number of columns to the left.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
-    const auto base = base_terms(context);
-    if (!base || options_.tril == Tril::never || (!context.causal && (k > 1 || options_.tril == Tril::always)))
-      return false;
-    const index_t heads = context.query.size(1);
-    std::vector<Tensor> tables;
-    for (index_t there = 0; there <= left; ++there) tables.push_back(table_of(*base, there, left, right, heads));
-    const index_t channels = base->has(TiledAttention::piece_begins) ? 2 * heads : heads;
-    return add_network(terms, *base,
-        {.hidden = select(slice(hidden_.weight(), 1, 0, channels), 2, 0),
-            .table = concat_along(0, tables),
-            .output = select(output_.weight(), 2, 0),
-            .output_bias = output_.bias(),
-            .left = left,
-            .right = right,
-            .behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0,
-            .remask = options_.remask});
-  }
-
  private:
   // b1 and what W1 makes of B at a column with `there` columns on its left, by distance from -right on: [1 d right+n].
   // A row of B, from its greatest distance down to 0, is convolved as a row of attention is.
   Tensor table_of(const TileTerms& base, index_t there, index_t left, index_t right, index_t heads) const {
-    const index_t width = hidden_.bias().size(0), count = base.distances()->values.size(0);
-    const Tensor b1 = reshape(hidden_.bias(), {1, width, 1}), &table = base.operands[TiledAttention::distance_table];
+    const index_t width = hidden_.bias().size(0), count = base.distances_read()->values.size(0);
+    const Tensor b1 = reshape(hidden_.bias(), {1, width, 1}), &table = base.operands[TiledOperands::distance_table];
     if (!table.defined()) return expand(b1, {1, width, right + count});
     const Tensor weight = slice(slice(hidden_.weight(), 1, heads, 2 * heads), 3, left - there, options_.kernel);
     const Tensor row = reshape(backwards(table), {1, heads, 1, count});
@@ -156,7 +134,9 @@ class Cdape final : public Adaptive {
   Tensor blanked(const Tensor& x, const AttendContext& context) const {
     if (options_.tril == Tril::never)
       return context.present.defined() ? masked(x, context.on_device(context.present)) : x;
-    return context.masked(options_.tril == Tril::always && !context.causal ? masked(x, lower_triangle(context)) : x);
+    Sequence seen = context;
+    seen.causal = context.causal || options_.tril == Tril::always;
+    return seen.masked(x);
   }
 
   // h has columns behind the last key, which no mask knows: those of keys to come.
@@ -168,13 +148,28 @@ class Cdape final : public Adaptive {
     return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
   }
 
-  // bool [1 1 i j]: j <= i
-  static Tensor lower_triangle(const AttendContext& context) {
-    const index_t rows = context.query.size(2), keys = context.key.size(2);
-    const Tensor mask = Tensor::empty({1, 1, rows, keys}, DType::boolean);
-    for (index_t i = 0; i < rows; ++i)
-      for (index_t j = 0; j < keys; ++j) mask.data<bool>()[i * keys + j] = j <= context.first_row + i;
-    return context.on_device(mask);
+  // ---- the same in tiles ----
+  // The first convolution of [S, B] is that of S and of what of B is piecewise, plus a table by distance. Near the left
+  // border, where it misses taps of B, it is another table: one for each number of columns to the left.
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
+    if (options_.tril == Tril::never || (!context.causal && (k > 1 || options_.tril == Tril::always)))
+      return terms.refuse("cdape without a causal mask given; later keys blanked, or kernel 1, required");
+    const auto base = base_terms(terms, context);
+    if (!base) return;
+    const index_t heads = context.query.size(1);
+    std::vector<Tensor> tables;
+    for (index_t there = 0; there <= left; ++there) tables.push_back(table_of(*base, there, left, right, heads));
+    const index_t channels = base->has(TiledOperands::piece_begins) ? 2 * heads : heads;
+    add_network(terms, *base,
+        {.hidden = select(slice(hidden_.weight(), 1, 0, channels), 2, 0),
+            .table = concat_along(0, tables),
+            .output = select(output_.weight(), 2, 0),
+            .output_bias = output_.bias(),
+            .mix = {.left = left,
+                .right = right,
+                .behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0,
+                .remask = options_.remask}});
   }
 
   CdapeOptions options_;

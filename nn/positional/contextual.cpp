@@ -1,6 +1,6 @@
 #include "nn/positional/contextual.h"
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
 #include "nn/positional/rotation.h"
@@ -40,9 +40,10 @@ Tensor Contextual::sums_of_gates(const AttendContext& context) const {
   return reverse_cumulative_sum(g, -1, true);
 }
 
-bool Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {
-  if (from_ == "keys") return terms.add_gates({}, {}, 1);
-  return terms.add_gates(context.unrotated_query, kappa(context), context.scale);
+void Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {
+  if (from_ == "keys") return;  // those of the scores, which programs have
+  terms.add(TiledOperands::gate_query, context.unrotated_query, context.scale);
+  terms.add(TiledOperands::gate_key, kappa(context));
 }
 
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.

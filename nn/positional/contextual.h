@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/layers/linear.h"
 #include "nn/scheme.h"
 
@@ -25,7 +25,7 @@ class Contextual : public PositionalScheme, public TransformsScores {
   // sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
   [[nodiscard]] Tensor sums_of_gates(const AttendContext& context) const;
   // What the tile programs make the same gates of.
-  [[nodiscard]] bool add_gates(TileTerms& terms, const AttendContext& context) const;
+  void add_gates(TileTerms& terms, const AttendContext& context) const;
 
  private:
   Tensor gate_scores(const AttendContext& context) const;

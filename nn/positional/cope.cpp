@@ -7,7 +7,11 @@
 // Equations 5 and 8 print the two weights the other way round; the authors ran Listing 1 (nn/README.md, A1).
 // Where gradients die: in the gates as long as e is zero, as it is at first; at p_max, where the clamp is; at whole
 // positions, where floor and ceiling are one row; in saturated gates.
-#include "autograd/inspect/probe.h"
+// The last line above stands once for each way to compute it, and a test holds each to the one before:
+//   here -> autograd/ops/lerp_at.cpp -> tensor/plain/lookup.cpp -> tensor/cpu/lerp.cpp, cuda/kernels/lerp.cu
+//   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
+//   for learners: cuda/ladder/cope.cu, in five rungs
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/contextual.h"
 #include "tensor/error.h"
@@ -47,17 +51,6 @@ class CoPE final : public Contextual, public RunsInTiles {
     return s + probe("position_logit", lerp_at(z, as_printed_ ? mirrored(p) : p));
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    if (as_printed_ || !add_gates(terms, context)) return false;
-    if (position_query_.of(context).identity() != context.query.identity()) {
-      terms[TiledAttention::position_logits] = position_logits(context);
-    } else {  // q.e is computed where it is read
-      terms[TiledAttention::position_keys] = table_;
-      terms.facts.position_scale = position_query_.scale(context);
-    }
-    return true;
-  }
-
  private:
   // z, [b h i n]
   Tensor position_logits(const AttendContext& context) const {
@@ -70,6 +63,16 @@ class CoPE final : public Contextual, public RunsInTiles {
     const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
     const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 where p is whole, else 0
     return floor * 2.0 + 1.0 - whole - p;
+  }
+
+  // ---- the same in tiles ----
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
+    add_gates(terms, context);
+    if (position_query_.of(context).identity() != context.query.identity())
+      terms.add(TiledOperands::position_logits, position_logits(context));
+    else  // q.e is computed where it is read
+      terms.add(TiledOperands::position_keys, table_, position_query_.scale(context));
   }
 
   double p_max_;

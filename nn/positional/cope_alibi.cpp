@@ -9,7 +9,7 @@
 //   slopes=learned  m_h a parameter, 0 at first: until it moves the gates have no gradient
 #include <cmath>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/alibi_slopes.h"
 #include "nn/positional/contextual.h"
@@ -41,17 +41,17 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
     return s + probe("position_logit", cast(p * (slopes * sign_), s.dtype()));
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    if (!add_gates(terms, context)) return false;
-    terms[TiledAttention::position_slopes] = cast(context.on_device(slopes_), context.dtype()) * sign_;  // [h]
-    return true;
-  }
-
  private:
   static std::vector<double> halving(double first, index_t heads) {
     std::vector<double> slopes;
     for (index_t h = 0; h < heads; ++h) slopes.push_back(std::ldexp(first, -static_cast<int>(h)));
     return slopes;
+  }
+
+  // ---- the same in tiles ----
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    add_gates(terms, context);
+    terms.add(TiledOperands::position_slopes, cast(context.on_device(slopes_), context.dtype()) * sign_);  // [h]
   }
 
   double sign_;

@@ -8,7 +8,7 @@
 // network serves all heads.
 // Where gradients die: in relu, for all positions on the wrong side of -b1/w1;
 // in saturated gates. b2 moves whole rows: softmax ignores it.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/contextual.h"
 #include "tensor/error.h"

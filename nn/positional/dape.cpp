@@ -6,7 +6,7 @@
 //   over a base without a bias (none, rope): A = S + f(S)
 // S is scaled by 1/sqrt(d), B is not. Nothing is masked here: pairs do not mix.
 // Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/adaptive.h"
@@ -49,26 +49,6 @@ class Dape final : public Adaptive {
     }
   }
 
-  // W1 [S, B] + b1 = W1' S + W1'' P + u, where u depends on the distance alone and P is what of B is piecewise.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const auto base = base_terms(context);
-    if (!base) return false;
-    const Tensor &table = base->operands[TiledAttention::distance_table], &w1 = hidden_.weight(),  // [h n], [d c]
-        b1 = unsqueeze(hidden_.bias(), 1);                                                         // [d 1]
-    const index_t heads = context.query.size(1), count = base->distances()->values.size(0);
-    const bool pieces = base->has(TiledAttention::piece_begins);
-    if (form_ == Form::f_of_bias && has_bias() && !pieces)  // nothing of S: all of it is a table
-      return terms.add_by_distance(
-          *base->distances(), table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
-    const Tensor of_scores = form_ == Form::f_of_bias && has_bias() ? Tensor::zeros(w1.shape(), w1.dtype(), w1.device())
-                                                                    : slice(w1, 1, 0, heads),
-                 of_bias = slice(w1, 1, w1.size(1) - heads, w1.size(1));  // [d h]
-    const Tensor hidden = pieces ? concat_along(1, {of_scores, of_bias}) : of_scores,
-                 u = table.defined() ? matmul(of_bias, table) + b1 : expand(b1, {b1.size(0), count});  // [d n]
-    return add_network(terms, *base,
-        {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(), form_ != Form::concat});
-  }
-
  private:
   index_t channels_in(index_t heads) const {
     return has_bias() && (form_ == Form::concat_residual || form_ == Form::concat) ? 2 * heads : heads;
@@ -82,6 +62,28 @@ class Dape final : public Adaptive {
   // x:[b c i j]   ->   [b o i j], a convolution of width 1
   static Tensor over_heads(const Tensor& x, const Linear& layer) {
     return convolve_keys(x, reshape(layer.weight(), {layer.weight().size(0), -1, 1, 1}), layer.bias(), 0, 0);
+  }
+
+  // ---- the same in tiles ----
+  // W1 [S, B] + b1 = W1' S + W1'' P + u, where u depends on the distance alone and P is what of B is piecewise.
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const auto base = base_terms(terms, context);
+    if (!base) return;
+    const Tensor &table = base->operands[TiledOperands::distance_table], &w1 = hidden_.weight(),  // [h n], [d c]
+        b1 = unsqueeze(hidden_.bias(), 1);                                                        // [d 1]
+    const index_t heads = context.query.size(1), count = base->distances_read()->values.size(0);
+    const bool pieces = base->has(TiledOperands::piece_begins);
+    if (form_ == Form::f_of_bias && has_bias() && !pieces)  // nothing of S: all of it is a table
+      return terms.add(
+          TiledOperands::distance_table, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
+    const Tensor of_scores = form_ == Form::f_of_bias && has_bias() ? Tensor::zeros(w1.shape(), w1.dtype(), w1.device())
+                                                                    : slice(w1, 1, 0, heads),
+                 of_bias = slice(w1, 1, w1.size(1) - heads, w1.size(1));  // [d h]
+    const Tensor hidden = pieces ? concat_along(1, {of_scores, of_bias}) : of_scores,
+                 u = table.defined() ? matmul(of_bias, table) + b1 : expand(b1, {b1.size(0), count});  // [d n]
+    add_network(terms, *base,
+        {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(),
+            {.adds_pieces = form_ != Form::concat}});
   }
 
   Form form_;

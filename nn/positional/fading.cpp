@@ -1,6 +1,6 @@
 #include "nn/positional/fading.h"
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
 
@@ -13,8 +13,8 @@ Tensor Fading::bias(const AttendContext& context) const {
   return probe("bias", cast(clamp_max(faded, 0), context.dtype()));
 }
 
-bool Fading::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
-  return terms.add_column(
+void Fading::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
+  terms.add(TiledOperands::column_term,
       cast(running_sum(context), context.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
 }
 

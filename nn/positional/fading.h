@@ -3,7 +3,7 @@
 // Of `forgetting` and `cable`.
 #pragma once
 
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -12,7 +12,7 @@ class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles 
  public:
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
   Tensor bias(const AttendContext& context) const override;  // [b h i j]
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
 
  private:
   // c, [b h j], in the type that sums are made in; padding takes nothing off.

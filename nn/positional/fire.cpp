@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
+#include "nn/attention/budget.h"
 #include "nn/attention/by_distance.h"
 #include "nn/layers/linear.h"
 #include "tensor/raw.h"
@@ -43,24 +44,10 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
     const std::vector<double> rows = context.positions.query.to_vector();
     const Tensor lambda = threshold();
-    if (context.device.is_gpu() || *std::max_element(rows.begin(), rows.end()) >= lambda.item()) return std::nullopt;
+    if (!budget_of(context.device).reads_at_once || *std::max_element(rows.begin(), rows.end()) >= lambda.item())
+      return std::nullopt;
     const Tensor x = psi(cast(context.on_device(distances), lambda.dtype())) / (psi(lambda) + 1e-6);  // [n]
     return transpose(network(reshape(cast(x, context.dtype()), {-1, 1})));                            // [h n]
-  }
-
-  // Beyond it, the network of one number is a broken line for each head.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const std::optional<Distances> distances = whole_distances(context);
-    if (!distances) return false;
-    if (const std::optional<Tensor> numbers = table(distances->values, context))
-      return terms.add_by_distance(*distances, *numbers);
-    const Tensor row = reciprocal(normaliser(context));                                    // [1|b 1 i 1]
-    const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]
-    const BrokenLine line = broken_line(context.dtype());
-    return terms.add_pieces(*distances, cast(distance, context.dtype()),
-        expand(reshape(cast(row, context.dtype()), {row.size(0), 1, row.size(2)}),
-            {context.query.size(0), context.query.size(1), context.query.size(2)}),
-        line.begins, line.slopes, line.offsets);
   }
 
  private:
@@ -131,6 +118,23 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   static Tensor rows_of(const AttendContext& context) {
     const Tensor& query = context.positions.query;
     return reshape(query, {query.rank() == 2 ? query.size(0) : 1, 1, query.size(-1), 1});
+  }
+
+  // ---- the same in tiles ----
+  // Beyond it, the network of one number is a broken line for each head.
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const Distances* const distances = terms.read(whole_distances(context));
+    if (!distances) return;
+    if (const std::optional<Tensor> numbers = table(distances->values, context))
+      return terms.add(TiledOperands::distance_table, *numbers);
+    const Tensor row = reciprocal(normaliser(context));                                    // [1|b 1 i 1]
+    const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]
+    const BrokenLine line = broken_line(context.dtype());
+    terms.add(TiledOperands::piece_distance, cast(distance, context.dtype()));
+    terms.add(TiledOperands::piece_row, expand(reshape(cast(row, context.dtype()), {row.size(0), 1, row.size(2)}),
+                                            {context.query.size(0), context.query.size(1), context.query.size(2)}));
+    terms.add(TiledOperands::piece_begins, line.begins);
+    terms.add(TiledOperands::piece_slopes, line.slopes), terms.add(TiledOperands::piece_offsets, line.offsets);
   }
 
   double init_length_;  // L0

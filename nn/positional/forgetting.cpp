@@ -10,7 +10,7 @@
 // Those are a number for each pair, which no program by column makes: they run in strips.
 #include <cmath>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
@@ -34,7 +34,7 @@ class Forgetting final : public Fading {
   Tensor running_sum(const AttendContext& context) const override {
     const Tensor z = gate_(layer_input("forgetting", context));                               // [b j h]
     const Tensor log_gate = transpose(cast(log_sigmoid(z), compute_dtype(context.dtype())));  // log f, [b h j]
-    return probe("log_kept", cumulative_sum(without_padding(log_gate, 2, context)));
+    return probe("log_kept", cumulative_sum(context.without_padding(log_gate, 2)));
   }
 
   Linear gate_;  // weight [h c], bias [h]

@@ -5,7 +5,7 @@
 // nothing, for which plain attention needs a token to look away to; and value and output projection, one linear map
 // without it, have something between them that is not linear.
 // Where gradients die: in shut gates, for all that the head read, and in open ones for x. At first all are about 1/2.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/scheme.h"

@@ -6,7 +6,7 @@
 // purpose. The paper has it beside absolute positions, and finds that it does not learn.
 #include <limits>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "nn/scheme.h"

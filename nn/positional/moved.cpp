@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

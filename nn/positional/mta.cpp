@@ -9,9 +9,9 @@
 // A row needs the cq - 1 query rows before it: no strips, and decoding computes earlier rows again. A row of earlier
 // queries is masked by its own mask, so that no later token comes in.
 // Where gradients die: nowhere of its own. A score that is masked in its row has none, whatever reads it.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/fused.h"
+#include "nn/layer_forms.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -54,7 +54,7 @@ class Mta final : public PositionalScheme, public MapsScores, public MakesPatter
 
   // [b h i j]
   Tensor pattern(const Tensor& logits, const AttendContext& context) const override {
-    Tensor p = probe("softmax", softmax_of_visible(logits, context));
+    Tensor p = probe("softmax", forms_on(logits.device()).softmax_of_visible(logits, context));
     if (of_pattern_.defined()) p = probe("convolved_pattern", context.masked(p + convolved(p, of_pattern_)));
     return pattern_mix_.defined() ? p + mixed(p, pattern_mix_) : p;
   }

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
@@ -113,7 +113,7 @@ class Path final : public PositionalScheme, public ScoresPairs {
   // w, [b h j d]
   Tensor directions(const Tensor& x, const AttendContext& context, DType dtype) const {
     // The convolution finds nothing before the first token.
-    Tensor w = without_padding(up_(down_(x)), 1, context);  // [b j c]
+    Tensor w = context.without_padding(up_(down_(x)), 1);  // [b j c]
     if (taps_) {
       const Tensor before = widened(w, 1, taps_ - 1, 0);
       for (index_t tap = 0; tap < taps_; ++tap) {

@@ -5,10 +5,10 @@
 // One table serves all heads and, as in the authors' code, all layers.
 #include <cmath>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -34,19 +34,23 @@ class Relative final : public PositionalScheme, public BiasesScores, public Runs
     return probe("relative_logit", logit);
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const std::optional<Distances> distances = whole_distances(context);
-    if (!context.causal || !distances || context.positions.divisor != 1) return false;
+ private:
+  index_t row_of(index_t distance) const { return std::clamp<index_t>(distance, 0, table_.size(0) - 1); }
+  bool has_row(double distance) const { return capped_ || distance < static_cast<double>(table_.size(0)); }
+
+  // ---- the same in tiles ----
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    if (!context.causal || context.positions.divisor != 1)
+      return terms.refuse("relative without a causal mask or at stretched positions given; neither required");
+    const Distances* const distances = terms.read(whole_distances(context));
+    if (!distances) return;
     const Tensor row = of_each<index_t>(distances->values, [&](double n) { return row_of(static_cast<index_t>(n)); });
     const Tensor there = of_each<bool>(distances->values, [&](double n) { return has_row(n); });
     const Tensor keys = masked(
         take_rows(table_, context.on_device(row)), unsqueeze(context.on_device(there), 1));  // r by distance, [n d]
-    return terms.add_by_row_and_distance(*distances, context.unrotated_query, unsqueeze(keys, 0), context.scale);
+    terms.add(TiledOperands::relative_query, context.unrotated_query, context.scale);
+    terms.add(TiledOperands::relative_keys, unsqueeze(keys, 0));
   }
-
- private:
-  index_t row_of(index_t distance) const { return std::clamp<index_t>(distance, 0, table_.size(0) - 1); }
-  bool has_row(double distance) const { return capped_ || distance < static_cast<double>(table_.size(0)); }
 
   bool capped_;
   Tensor table_;  // r: [n, d]

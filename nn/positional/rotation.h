@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"

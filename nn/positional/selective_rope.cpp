@@ -51,10 +51,10 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
   Tensor angles_of(const AttendContext& context) const {
     const Tensor& input = layer_input("selective_rope", context);
     const DType dtype = input.dtype(), wide = compute_dtype(dtype);
-    const Tensor x = by_head(cast(input, wide), heads_);                                    // [b h j d]
-    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);      // [b j c]
-    Tensor omega = convolved(without_padding(by_head(up_(down_(u)), heads_), 2, context));  // [b h j m]
-    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), heads_));       // [b h j 1]
+    const Tensor x = by_head(cast(input, wide), heads_);                                   // [b h j d]
+    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);     // [b j c]
+    Tensor omega = convolved(context.without_padding(by_head(up_(down_(u)), heads_), 2));  // [b h j m]
+    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), heads_));      // [b h j 1]
     omega = cast(probe("steps", omega), wide);
     return probe("angles", cumulative_sum(omega, 2) * context.on_device(raw::cast(theta_, omega.dtype())));
   }

@@ -7,10 +7,10 @@
 // Distances beyond K share a row: the gradient there is the sum over all of them.
 #include <cmath>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -38,17 +38,6 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
     return probe("relative_value", matmul(by_row, values_));                                   // [b h i d]
   }
 
-  // One row of keys per distance, clipped ones the same; values by the bins of P.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const std::optional<Distances> distances = whole_distances(context);
-    if (!distances || context.positions.divisor != 1) return false;
-    const Tensor row = of_each<index_t>(
-        distances->values, [&](double distance) { return row_of(static_cast<index_t>(distance)); });  // c, [n]
-    const Tensor keys = take_rows(keys_, context.on_device(row));                                     // [n d]
-    return terms.add_by_row_and_distance(*distances, context.unrotated_query, unsqueeze(keys, 0), context.scale) &&
-           terms.add_bins(*distances, row, values_);
-  }
-
  private:
   // [2K+1, d], at first uniform as Glorot and Bengio have it
   Tensor table(const char* name, index_t head_dim) {
@@ -59,6 +48,20 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   // c_ij, [1|b 1 i j]
   Tensor rows_of(const AttendContext& context) const {
     return index_of_steps("shaw", context, [&](index_t distance) { return row_of(distance); });
+  }
+
+  // ---- the same in tiles ----
+  // One row of keys per distance, clipped ones the same; values by the bins of P.
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    if (context.positions.divisor != 1) return terms.refuse("shaw at stretched positions given; whole steps required");
+    const Distances* const distances = terms.read(whole_distances(context));
+    if (!distances) return;
+    const Tensor row = of_each<index_t>(
+        distances->values, [&](double distance) { return row_of(static_cast<index_t>(distance)); });  // c, [n]
+    const Tensor keys = take_rows(keys_, context.on_device(row));                                     // [n d]
+    terms.add(TiledOperands::relative_query, context.unrotated_query, context.scale);
+    terms.add(TiledOperands::relative_keys, unsqueeze(keys, 0));
+    terms.add_bins(row, values_);
   }
 
   index_t clip_;

@@ -7,9 +7,9 @@
 // Where gradients die: in s, where no row gives the sink anything, or all rows give it everything; and in such a row's
 // A, as every P of it is 0. In between a sink lets a head do nothing: a row without something to find needs no first
 // token to look at instead.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -38,14 +38,14 @@ class Sink final : public PositionalScheme, public MakesPattern, public RunsInTi
     return slice(all, 3, 0, keys);
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    terms[TiledAttention::sink] = logit_in(context.dtype(), context);
-    return true;
-  }
-
  private:
   static Shape column_of(const Shape& pairs) { return {pairs[0], pairs[1], pairs[2], 1}; }
   Tensor logit_in(DType dtype, const AttendContext& context) const { return cast(context.on_device(logit_), dtype); }
+
+  // ---- the same in tiles ----
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    terms.add(TiledOperands::sink, logit_in(context.dtype(), context));
+  }
 
   Tensor logit_;  // s: [h], a parameter or f64
 };

@@ -6,9 +6,9 @@
 // with G the gradient at the scaled logits: dA_ij = s_h log(n_i) G_ij,  ds_h = sum_ij G_ij log(n_i) A_ij. Where
 // gradients die: where a row sees one key, as log 1 = 0; everywhere but in s, where s is 0; and as in any softmax where
 // P is 0 or 1, which larger n makes more of.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -38,11 +38,6 @@ class Ssmax final : public PositionalScheme, public MapsScores, public RunsInTil
   Tensor map_scores(const Tensor& a, const AttendContext& context) const override {
     return a * cast(factor(context), a.dtype());
   }
-  // Of the scores alone: queries are few, pairs are many.
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    terms.scale_queries(cast(factor(context), context.dtype()));
-    return true;
-  }
 
  private:
   // [b h i 1]
@@ -61,6 +56,12 @@ class Ssmax final : public PositionalScheme, public MapsScores, public RunsInTil
     return clamp(sum(raw::cast(mask, dtype), {-1}, true), 1, static_cast<double>(context.key.size(2)));
   }
   static Tensor floor_of(const Tensor& x) { return raw::cast(raw::cast(x, DType::i64), x.dtype()); }
+
+  // ---- the same in tiles ----
+  // Of the scores alone: queries are few, pairs are many.
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    terms.scale_queries(cast(factor(context), context.dtype()));
+  }
 
   double floor_;
   Tensor strength_;  // s: [h]

@@ -8,9 +8,9 @@
 // that is, what j would gain, less what it takes from the keys behind it. Where gradients die: where beta is 1, as no
 // other key matters to A_ij and its own factor is 0; where it is 0; and behind keys that took the whole stick, as P and
 // all that stands behind are 0 there.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/scheme.h"
 
 namespace whence {
@@ -38,11 +38,6 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
     return cast(weights + (context.masked(all) - before(all)), a.dtype());  // what i sees beside the keys before
   }
 
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    terms.facts.stick = true, terms.facts.rest_to_self = rest_to_self_;
-    return context.causal;
-  }
-
  private:
   // Each key has what stands at the next one, the last has 0: [b h i j]
   static Tensor one_key_back(const Tensor& x) {
@@ -51,6 +46,9 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
     const Tensor last = Tensor::zeros({x.size(0), x.size(1), x.size(2), 1}, x.dtype(), x.device());
     return concat_along(3, {slice(x, 3, 1, keys), last});
   }
+
+  // ---- the same in tiles ----
+  void add_to_tiles(TileTerms& terms, const AttendContext&) const override { terms.break_stick(rest_to_self_); }
 
   bool rest_to_self_;
 };

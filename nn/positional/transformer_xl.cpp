@@ -5,10 +5,10 @@
 // Without a causal mask the distance is j - i, as in the code of the randomised positions'
 // authors. W learns either sign.
 // u.k_j shifts a whole column; where no key differs from another, softmax ignores it: no effect, no gradient.
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
-#include "nn/attention/tiles.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"
 
@@ -41,15 +41,8 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
         moved_query(context), transpose(unsqueeze(keys_of(distances.values, context), 0)), context.scale);  // [b h i n]
     const Tensor content = probe("content_bias_logit", content_logit(context));                             // [b h 1 j]
     // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
-    if (Capture::wants_under(path())) (void)probe("content_logit", context.content_scores + content);  // [b h i j]
-    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs()));     // [b h i j]
-  }
-
-  bool add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    const std::optional<Distances> distances = whole_distances(context);
-    return distances && terms.add_column(select(content_logit(context), 2, 0)) &&
-           terms.add_by_row_and_distance(
-               *distances, moved_query(context), keys_of(distances->values, context), context.scale);
+    if (is_watched_under(path())) (void)probe("content_logit", context.content_scores + content);   // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs()));  // [b h i j]
   }
 
  private:
@@ -73,6 +66,15 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
     for (double& n : places) n = context.causal ? n : -n;
     const std::vector<double> table = sinusoids(places, sizes_.dim, 10000, false);
     return context.on_device(Tensor::of(table, {distances.size(0), sizes_.dim}, context.dtype()));
+  }
+
+  // ---- the same in tiles ----
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    const Distances* const distances = terms.read(whole_distances(context));
+    if (!distances) return;
+    terms.add(TiledOperands::column_term, select(content_logit(context), 2, 0));
+    terms.add(TiledOperands::relative_query, moved_query(context), context.scale);
+    terms.add(TiledOperands::relative_keys, keys_of(distances->values, context));
   }
 
   SchemeSizes sizes_;

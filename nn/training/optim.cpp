@@ -1,108 +1,20 @@
 #include "nn/training/optim.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "autograd/backward.h"
 #include "autograd/node.h"
-#include "tensor/adam.h"
-#include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
-#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
-
-// Freezing takes a parameter's link away, so this also holds for one that was frozen after the list was made.
-bool trained(const Module::Parameter& parameter) { return tracked(parameter.tensor); }
-
-void require_gradients(const std::vector<Module::Parameter>& parameters) {
-  std::vector<std::string> missing;
-  for (const Module::Parameter& parameter : parameters)
-    if (trained(parameter) && !gradient(parameter.tensor).defined()) missing.push_back(parameter.path);
-  if (missing.empty()) return;
-  fail("optimiser", "no path from the loss to parameters ", joined(missing),
-      "; a gradient for every parameter required; call backward first, use them in the loss, or freeze them");
-}
-
-// The largest magnitude. Throws NotFinite naming the parameter when a gradient is infinite or NaN.
-double largest_finite(const Module::Parameter& parameter) {
-  const std::vector<double> values = gradient(parameter.tensor).to_vector();
-  double largest = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) {
-      throw NotFinite(error_at_call_site(
-          "optimiser", to_text("the gradient of ", parameter.path, " is ", values[i], " at element ", i, " of ",
-                           parameter.tensor.shape(),
-                           "; finite gradients required; lower the learning rate, or find the op with CheckFinite")));
-    }
-    largest = std::max(largest, std::abs(values[i]));
-  }
-  return largest;
-}
 
 void require_trainable(const Module::Parameter& parameter, bool masters) {
   const DType dtype = parameter.tensor.dtype();
   if (dtype == DType::f32 || dtype == DType::f64 || (masters && compute_dtype(dtype) != dtype)) return;
   fail("optimiser", "parameter ", parameter.path, " is ", dtype, "; f32 or f64 required",
       compute_dtype(dtype) != dtype ? ", or AdamOptions::masters" : "");
-}
-
-// Contiguous, of the trained parameters, which are on one device.
-std::vector<Tensor> gradients_of(const std::vector<Module::Parameter>& parameters) {
-  std::vector<Tensor> gradients;
-  for (const Module::Parameter& parameter : parameters) {
-    if (!trained(parameter)) continue;
-    gradients.push_back(raw::contiguous(gradient(parameter.tensor)));
-    raw::require_same_device("optimiser", "a gradient", gradients[0], "another", gradients.back());
-  }
-  return gradients;
-}
-
-// [1] f64, beside the gradients: in a fixed order, of each gradient divided by `unit`
-Tensor sum_of_squares(const std::vector<Module::Parameter>& parameters, double unit) {
-  const std::vector<Tensor> gradients = gradients_of(parameters);
-  if (gradients.empty()) return Tensor::zeros({1}, DType::f64);
-  const Tensor sum = Tensor::empty({1}, DType::f64, gradients[0].device());
-  kernels(sum.device()).sum_of_squares(gradients, unit, sum);
-  return sum;
-}
-
-double norm_in_units_of(double unit, const std::vector<Module::Parameter>& parameters) {
-  return std::sqrt(sum_of_squares(parameters, unit).item());
-}
-
-// Squares of f64 gradients can overflow although the norm does not: then everything is measured in units of the largest
-// gradient. Throws NotFinite naming the first parameter with a gradient that is not finite.
-double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
-  double largest = 0;
-  for (const Module::Parameter& parameter : parameters)
-    if (trained(parameter)) largest = std::max(largest, largest_finite(parameter));
-  const double rescaled = largest * norm_in_units_of(largest, parameters);
-  if (!std::isfinite(rescaled))
-    throw NotFinite(error_at_call_site(
-        "optimiser", to_text("the norm of all gradients exceeds f64; gradients up to ", largest, " were given")));
-  return rescaled;
-}
-
-void require_clipping(double max_norm, double loss_scale) {
-  if (!(max_norm > 0)) fail("optimiser", "maximal norm ", max_norm, " given; a number above 0 required");
-  if (!(loss_scale > 0) || !std::isfinite(loss_scale))
-    fail("optimiser", "loss scale ", loss_scale, " given; a finite number above 0 required");
-}
-
-GradientNorm read_norm(std::span<const double> controls) {
-  return {
-      controls[static_cast<std::size_t>(Control::norm)], controls[static_cast<std::size_t>(Control::gradient_scale)]};
-}
-
-GradientNorm clipped(double norm, double max_norm, double loss_scale) {
-  std::array<double, control_count> controls = step_controls({}, max_norm, loss_scale);
-  clip_to_norm(norm, controls.data());
-  return read_norm(controls);
 }
 
 void require_decay(double decay) {
@@ -128,16 +40,6 @@ void require_options(const SgdOptions& options) {
 }
 
 }  // namespace
-
-GradientNorm clip_by_global_norm(
-    const std::vector<Module::Parameter>& parameters, double max_norm, std::optional<double> loss_scale, Site site) {
-  const CallSite place(site);
-  require_clipping(max_norm, loss_scale.value_or(1));
-  require_gradients(parameters);
-  const double norm = norm_in_units_of(1, parameters);
-  const bool is_result = loss_scale || std::isfinite(norm);
-  return clipped(is_result ? norm : norm_after_overflow(parameters), max_norm, loss_scale.value_or(1));
-}
 
 Optimizer::Optimizer(const Module& module, int moments, bool masters, const Site& site) {
   const CallSite place(site);
@@ -172,7 +74,7 @@ Sgd::Sgd(const Module& module, const SgdOptions& options, Site site)
 AdamStep Adam::next_step(double learning_rate, double gradient_scale) const {
   const double decay = options_.weight_decay;
   return {learning_rate, options_.beta1, options_.beta2, options_.epsilon, options_.decoupled ? decay : 0,
-      options_.decoupled ? 0 : decay, gradient_scale, steps_ + 1};
+      options_.decoupled ? 0 : decay, gradient_scale, steps() + 1};
 }
 
 void Optimizer::require_ready(double learning_rate) const {
@@ -194,7 +96,7 @@ void Optimizer::require_ready(double learning_rate) const {
   }
 }
 
-void Optimizer::run(double learning_rate, double gradient_scale, const Tensor& controls, const Site& site) {
+void Optimizer::write(const Update& update, const Site& site) {
   std::vector<AdamEntry> entries;
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     if (!trained(parameters_[k])) continue;
@@ -205,7 +107,7 @@ void Optimizer::run(double learning_rate, double gradient_scale, const Tensor& c
     weight.storage().written(site);
   }
   if (entries.empty()) return;
-  update(entries, learning_rate, gradient_scale, controls);
+  update(entries);
   for (std::size_t k = 0; k < parameters_.size(); ++k) {
     if (!trained(parameters_[k])) continue;
     Module::Parameter held = parameters_[k];
@@ -215,13 +117,12 @@ void Optimizer::run(double learning_rate, double gradient_scale, const Tensor& c
   }
 }
 
-void Adam::update(
-    std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) {
-  kernels(entries[0].weight.device()).adam_all(next_step(learning_rate, gradient_scale), controls, entries);
+void Adam::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) {
+  kernels(entries[0].weight.device()).adam_all(next_step(learning_rate, gradient_scale), {}, entries);
 }
 
 // g = s g (+ l2 w);  m = mu m + g;  w -= rate m, or with Nesterov rate (g + mu m)
-void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor&) {
+void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) {
   const auto times = [](const Tensor& x, double by) { return raw::unary(functions::Affine{}, x, {by, 0}); };
   for (const AdamEntry& entry : entries) {
     Tensor g = times(detail::in_dtype(entry.gradient, entry.weight.dtype()), gradient_scale);
@@ -235,14 +136,18 @@ void Sgd::update(std::span<const AdamEntry> entries, double learning_rate, doubl
   }
 }
 
+void Optimizer::take(double learning_rate, double gradient_scale, const Site& site) {
+  write([&](std::span<const AdamEntry> entries) { update(entries, learning_rate, gradient_scale); }, site);
+  ++steps_;
+}
+
 void Optimizer::step(double learning_rate, double gradient_scale, Site site) {
   const CallSite place(site);
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
   static_cast<void>(clip_by_global_norm(parameters_, 1, {}, site));  // refuses before anything is changed
-  run(learning_rate, gradient_scale, {}, site);
-  ++steps_;
+  take(learning_rate, gradient_scale, site);
 }
 
 void Optimizer::step(double learning_rate, const GradientNorm& norm, Site site) {
@@ -251,37 +156,7 @@ void Optimizer::step(double learning_rate, const GradientNorm& norm, Site site) 
   require_gradients(parameters_);
   if (!norm.finite() || !std::isfinite(norm.scale))
     fail("optimiser", "a norm of ", norm.value, " given; a finite one required; leave the step out");
-  run(learning_rate, norm.scale, {}, site);
-  ++steps_;
-}
-
-void Adam::prepare_replay(double learning_rate, double max_norm, double loss_scale, double terms, Site site) {
-  const CallSite place(site);
-  require_ready(learning_rate);
-  require_clipping(max_norm, loss_scale);
-  if (moments_.empty()) fail("optimiser", "no trained parameters given; a replayed step needs one or more");
-  const Device device = moments_[0].first.device();
-  if (!controls_.defined()) controls_ = Tensor::empty({control_count}, DType::f64, device);
-  const std::array<double, control_count> controls =
-      step_controls(next_step(learning_rate, 1), max_norm, loss_scale, terms);
-  memory_of(device).source().copy_from_cpu(controls.data(), controls_.bytes(), sizeof controls);
-  ++steps_;
-}
-
-void Adam::replayable_step(Site site) {
-  const CallSite place(site);
-  if (!controls_.defined())
-    fail("optimiser", "replayable_step before prepare_replay; call prepare_replay before each step");
-  require_gradients(parameters_);
-  kernels(controls_.device()).clip_scale(sum_of_squares(parameters_, 1), controls_);
-  run(0, 1, controls_, site);
-}
-
-GradientNorm Adam::replayed_norm() {
-  if (!controls_.defined()) fail("optimiser", "replayed_norm before prepare_replay; replay a step first");
-  const GradientNorm norm = read_norm(controls_.to_vector());
-  if (!norm.finite()) --steps_;
-  return norm;
+  take(learning_rate, norm.scale, site);
 }
 
 void Optimizer::zero_gradients() {

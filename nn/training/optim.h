@@ -1,37 +1,16 @@
-// Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017), SGD with momentum, and clipping by the global norm.
+// Adam (Kingma and Ba 2014), AdamW (Loshchilov and Hutter 2017) and SGD with momentum.
 #pragma once
 
-#include <cmath>
-#include <memory>
-#include <optional>
+#include <functional>
 #include <span>
-#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "nn/layers/module.h"
+#include "nn/training/clipping.h"
 #include "tensor/adam.h"
 
 namespace whence {
-
-struct GradientNorm {
-  double value;  // of all gradients divided by the loss scale, before clipping; not finite when a gradient is not
-  // What gradients are to be multiplied by: min(1, max_norm / value) / loss_scale.
-  // 1 / loss_scale when value is 0, NaN when value is not finite.
-  double scale;
-  bool finite() const { return std::isfinite(value); }
-};
-
-// sqrt(sum of squares of all gradients), summed in f64 in a fixed order. Gradients stay as they are: give the result to
-// Optimizer::step. Throws Error that names all parameters without a path from the loss, NotFinite that names the first
-// with a gradient that is not finite. Frozen parameters do not count, the others are on one device. max_norm is above
-// 0, else Error; infinity clips nothing.  (Pascanu et al. 2013, Algorithm 1)
-// With a loss scale, finite and above 0, the gradients are those of loss_scale times the loss (precision f16 needs
-// this), and `scale` divides by it. Gradients that are not finite are then a result and no error: a loss scale that was
-// too large makes them.
-[[nodiscard]] GradientNorm clip_by_global_norm(const std::vector<Module::Parameter>& parameters, double max_norm,
-    std::optional<double> loss_scale = {}, Site site = Site::current());
 
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
@@ -77,22 +56,25 @@ class Optimizer {
   const std::vector<Moments>& moments() const { return moments_; }
   void set_steps(index_t steps) { steps_ = steps; }
 
+  // A step's parts, for one that is made elsewhere. require_ready: Error for a rate, or parameters, that step() refuses.
+  // write: calls `update` with what a step writes in place, of all trained parameters; then puts back what must stay
+  // inside bounds.
+  using Update = std::function<void(std::span<const AdamEntry> entries)>;
+  void require_ready(double learning_rate) const;
+  void write(const Update& update, const Site& site);
+
  protected:
   // Parameters are f32 or f64, or of 16 bits with `masters`, else Error. `moments`: how many are kept of each.
   Optimizer(const Module& module, int moments, bool masters, const Site& site);
-  void require_ready(double learning_rate) const;
-  // update() of all parameters at once; then what must stay inside bounds is put back.
-  void run(double learning_rate, double gradient_scale, const Tensor& controls, const Site& site);
-  // `controls`: of a replayed step (tensor/adam.h), else undefined.
-  virtual void update(
-      std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) = 0;
+
+ private:
+  void take(double learning_rate, double gradient_scale, const Site& site);
+  virtual void update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) = 0;
 
   std::vector<Module::Parameter> parameters_;
   std::vector<Moments> moments_;
-  index_t steps_ = 0;
-
- private:
   std::vector<std::pair<DType, Device>> were_;  // the parameters
+  index_t steps_ = 0;
 };
 
 class Adam final : public Optimizer {
@@ -100,35 +82,22 @@ class Adam final : public Optimizer {
   // Throws Error when an option is out of range.
   explicit Adam(const Module& module, const AdamOptions& options = {}, Site site = Site::current());
 
-  // The step, with clipping, as launches that can be captured in a graph and replayed. Nothing waits for the device;
-  // what changes from step to step is read from the device's memory. Works on the CPU too.
-  //   adam.prepare_replay(rate, max_norm, loss_scale);   // before each replay: counts the step, copies a few numbers
-  //   graph.replay();                                    // captured around: forward, backward, adam.replayable_step()
-  //   const GradientNorm norm = adam.replayed_norm();    // waits; not finite: nothing changed, the step does not count
-  // Gradients are sums of `terms`, as is max_norm: the step takes their mean.
-  void prepare_replay(
-      double learning_rate, double max_norm, double loss_scale = 1, double terms = 1, Site site = Site::current());
-  void replayable_step(Site site = Site::current());
-  [[nodiscard]] GradientNorm replayed_norm();
+  // The numbers of the step that is due.
+  AdamStep next_step(double learning_rate, double gradient_scale) const;
 
  private:
-  AdamStep next_step(double learning_rate, double gradient_scale) const;
-  void update(
-      std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) override;
+  void update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) override;
 
   AdamOptions options_;
-  Tensor controls_;  // of a replayed step; see Control
 };
 
-// Its step cannot be replayed: the rate is an argument of its launches.
 class Sgd final : public Optimizer {
  public:
   // Throws Error when an option is out of range or has no effect.
   explicit Sgd(const Module& module, const SgdOptions& options = {}, Site site = Site::current());
 
  private:
-  void update(
-      std::span<const AdamEntry> entries, double learning_rate, double gradient_scale, const Tensor& controls) override;
+  void update(std::span<const AdamEntry> entries, double learning_rate, double gradient_scale) override;
 
   SgdOptions options_;
 };

@@ -33,6 +33,8 @@ LossScale::LossScale(const LossScaleOptions& options) : options_(options), state
     throw InputError("loss scale: growth after ", options.growth_steps, " steps given; 1 or more required");
 }
 
+double LossScale::for_sum_of(double terms) const { return state_.value * std::exp2(-std::ceil(std::log2(terms))); }
+
 void LossScale::update(bool finite, index_t step) {
   if (finite) {
     if (++state_.good_steps < options_.growth_steps) return;

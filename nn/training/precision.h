@@ -21,6 +21,7 @@
 //     backward, and the optimiser divides the gradients by it, in f32. bf16 has f32's range and needs no scale.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,6 +44,9 @@ class LossScale {
   explicit LossScale(const LossScaleOptions& options = {});
 
   double value() const { return state_.value; }
+  // Returns the scale of a sum of `terms` losses, as value() is that of their mean. It is divided by the power of two at
+  // or above `terms`, which changes no digit.
+  double for_sum_of(double terms) const;
 
   // Call it after the gradients of `step` were made: were they finite? Throws NotFinite when the
   // scale would fall below its least.

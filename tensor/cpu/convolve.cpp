@@ -5,14 +5,15 @@
 #include "tensor/convolution.h"
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/device/launch.h"
+#include "tensor/parallel.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-constexpr index_t taps_at_once = 4;  // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
-constexpr index_t tile = 256;        // keys at once
+constexpr index_t outputs_at_once = 4;  // share what is read of x
+constexpr index_t taps_at_once = 4;     // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
+constexpr index_t tile = 256;           // keys at once
 
 // A convolution cut into units: one row's tile of keys each, of all channels. Channels of a row are `plane` apart.
 struct Units : Convolution {
@@ -30,6 +31,20 @@ struct Units : Convolution {
     return unit / tiles / rows * outputs * plane_out + unit / tiles % rows * keys_out;
   }
 };
+
+index_t output_blocks(const Convolution& at) { return (at.outputs + outputs_at_once - 1) / outputs_at_once; }
+
+// The kernel as [output blocks, c, t, 4] in compute type, with zeros behind the last output.
+template <class T> std::vector<compute_t<T>> packed_kernel(const Convolution& at, const T* weight, bool adjoint) {
+  std::vector<compute_t<T>> packed(static_cast<std::size_t>(output_blocks(at) * at.terms() * outputs_at_once));
+  for (index_t o = 0; o < at.outputs; ++o)
+    for (index_t term = 0; term < at.terms(); ++term) {
+      const index_t place = (o / outputs_at_once * at.terms() + term) * outputs_at_once + o % outputs_at_once;
+      packed[static_cast<std::size_t>(place)] =
+          compute_t<T>(weight[at.in_kernel(o, term / at.taps, term % at.taps, adjoint)]);
+    }
+  return packed;
+}
 
 // out[u][j] += sum over s of weights[s][u] rows[s][j], for four outputs u.
 template <index_t taps, class C> void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
@@ -118,7 +133,7 @@ template <class T> void convolve_tiles(const Units& at, const T* x, const comput
 // The kernel's gradient from the rows of each chunk: [chunks, output blocks * blocks of 4 terms * 4 outputs * 4 terms].
 template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, const T* dy) {
   using C = compute_t<T>;
-  const index_t term_blocks = (at.terms() + 3) / 4, size = at.output_blocks() * term_blocks * 16;
+  const index_t term_blocks = (at.terms() + 3) / 4, size = output_blocks(at) * term_blocks * 16;
   const Tensor partial = Tensor::zeros({(at.count + at.each - 1) / at.each, size}, dtype_of<C>);
   C* sums = partial.data<C>();
   parallel_for(at.count, at.each, [&](index_t begin, index_t end) {
@@ -128,7 +143,7 @@ template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, con
     for (index_t o = 0; o < at.outputs; ++o) outputs.push_back(given.data() + o * tile);
     // Blocks of four are filled up by repeating the last one; nobody reads those sums.
     rows.resize(static_cast<std::size_t>(term_blocks * 4), rows.back());
-    outputs.resize(static_cast<std::size_t>(at.output_blocks() * 4), outputs.back());
+    outputs.resize(static_cast<std::size_t>(output_blocks(at) * 4), outputs.back());
     C* into = sums + begin / at.each * size;
     for (index_t unit = begin; unit < end; ++unit) {
       const index_t first = at.first_key(unit);
@@ -145,43 +160,27 @@ template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, con
 
 // Blocks of 4 x 4 that were filled up -> [o, c t].
 Tensor in_order(const Convolution& at, const Tensor& partial) {
-  const index_t outputs = at.output_blocks(), terms = (at.terms() + 3) / 4;
+  const index_t outputs = output_blocks(at), terms = (at.terms() + 3) / 4;
   const Tensor blocks = raw::reshape(raw::reduce(Reduction::sum, partial, {0}, false), {outputs, terms, 4, 4});
   const Tensor filled_up = raw::reshape(raw::permute(blocks, {0, 2, 1, 3}), {outputs * 4, terms * 4});
   return raw::slice(raw::slice(filled_up, 0, 0, at.outputs), 1, 0, at.terms());
-}
-
-// [o, c t], before it is rounded
-template <class T> Tensor weight_gradient(const Convolution& at, const Tensor& x, const Tensor& dy) {
-  if constexpr (std::is_same_v<T, Dual>) {
-    const index_t rows = at.batch * at.rows, each = std::max<index_t>((rows + 63) / 64, 1),
-                  size = at.outputs * at.terms();
-    const Tensor partial = Tensor::empty({(rows + each - 1) / each, size}, DType::dual);
-    launch("convolve_keys", x.device(), partial.numel(),
-        KernelGradientPlain<Dual>{at, x.data<Dual>(), dy.data<Dual>(), partial.data<Dual>(), each}, each * at.keys_out);
-    return raw::reduce(Reduction::sum, partial, {0}, false);
-  } else {
-    return in_order(at, kernel_gradient_tiles<T>(Units(at), x.data<T>(), dy.data<T>()));
-  }
 }
 
 }  // namespace
 
 void CpuKernels::convolve_keys(
     const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias, const Tensor& y) {
-  visit_floating("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
-    using C = compute_t<T>;
-    const Tensor packed = Tensor::empty({at.packed_size()}, dtype_of<C>);
-    launch("convolve_keys", x.device(), packed.numel(), PackKernel<T>{at, weight.data<T>(), packed.data<C>(), adjoint},
-        16);
+  visit_real("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
     const T* added = bias.defined() ? bias.data<T>() : nullptr;
-    convolve_tiles<T>(Units(at), x.data<T>(), packed.data<C>(), added, y.data<T>());
+    convolve_tiles<T>(Units(at), x.data<T>(), packed_kernel(at, weight.data<T>(), adjoint).data(), added, y.data<T>());
   });
 }
 
 void CpuKernels::convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight) {
-  visit_floating("convolve_keys", x.dtype(),
-      [&]<class T>(Type<T>) { copy(raw::reshape(weight_gradient<T>(at, x, dy), dweight.shape()), dweight); });
+  visit_real("convolve_keys", x.dtype(), [&]<class T>(Type<T>) {
+    const Tensor sums = in_order(at, kernel_gradient_tiles<T>(Units(at), x.data<T>(), dy.data<T>()));
+    copy(raw::reshape(sums, dweight.shape()), dweight);
+  });
 }
 
 }  // namespace whence

@@ -24,7 +24,7 @@ void CpuKernels::cross_entropy(
     const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss) {
   if (logits.numel() == 0) return;
   const index_t width = logits.size(-1), *t = target.data<index_t>();
-  visit_floating("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
+  visit_real("cross_entropy", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     C *norm_of = norm.data<C>(), *loss_of = loss.data<C>();
     parallel_for(target.numel(), rows_per_chunk(4 * width), [&](index_t begin, index_t end) {
@@ -43,7 +43,7 @@ void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& targ
     const Tensor& dy, double share, const Tensor& dx) {
   if (logits.numel() == 0) return;
   const index_t width = logits.size(-1), *t = target.data<index_t>();
-  visit_floating("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
+  visit_real("cross_entropy_backward", logits.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const C g = *dy.data<C>() * static_cast<C>(share), *norm_of = norm.data<C>();
     parallel_for(target.numel(), rows_per_chunk(4 * width), [&](index_t begin, index_t end) {

@@ -1,8 +1,6 @@
-// The sum of squares of all gradients, and what clipping makes of it.
-#include <cmath>
+// The sum of squares of all gradients.
 #include <vector>
 
-#include "tensor/adam.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/rows.h"
 #include "tensor/parallel.h"
@@ -31,19 +29,9 @@ template <class T> double squares_of(const Tensor& x, double unit) {
 
 void CpuKernels::sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) {
   double sum = 0;
-  for (const Tensor& each : x) {
-    sum += visit_floating("sum_of_squares", each.dtype(), [&]<class T>(Type<T>) -> double {
-      if constexpr (std::is_same_v<T, Dual>)
-        wrong_dtype("sum_of_squares", DType::dual, "f16, bf16, f32 or f64");
-      else
-        return squares_of<T>(each, unit);
-    });
-  }
+  for (const Tensor& each : x)
+    sum += visit_real("sum_of_squares", each.dtype(), [&]<class T>(Type<T>) { return squares_of<T>(each, unit); });
   *total.data<double>() = sum;
-}
-
-void CpuKernels::clip_scale(const Tensor& total, const Tensor& controls) {
-  clip_to_norm(std::sqrt(*total.data<double>()), controls.data<double>());
 }
 
 }  // namespace whence

@@ -1,35 +1,26 @@
-// Which of the kernels a program runs; WHENCE_KERNELS_OF: as one of them, compiled for that instruction set.
+// The way of the CPU's kernels into the program. They are compiled for one instruction set (WHENCE_CPU,
+// tensor/CMakeLists.txt); this file is compiled for every processor, so that it can say that one lacks the set.
 #include "tensor/cpu/kernels.h"
 
 #include "tensor/cpu/instruction_set.h"
+#include "tensor/device/allocator.h"
+#include "tensor/error.h"
 
 namespace whence {
 
-#ifdef WHENCE_KERNELS_OF
-JoinedKernels& WHENCE_KERNELS_OF();
-JoinedKernels& WHENCE_KERNELS_OF() {
-  static CpuKernels kernels;
+static JoinedKernels& cpu_kernels() {
+  static CpuKernels& kernels = []() -> CpuKernels& {
+    constexpr InstructionSet built_for = InstructionSet::WHENCE_CPU_SET;
+    if (!cpu_has(built_for))
+      fail("kernels", "built for processors with ", to_string(built_for), ", which this one lacks; ",
+          cpu_has(InstructionSet::avx2) ? "avx2" : "plain",
+          " required; configure with -DWHENCE_CPU=", cpu_has(InstructionSet::avx2) ? "avx2" : "plain");
+    return *new CpuKernels;
+  }();
   return kernels;
 }
-#else
-#ifdef WHENCE_LEVELS
-JoinedKernels& kernels_of_avx2();
-JoinedKernels& kernels_of_avx512();
-#endif
-
-static JoinedKernels& chosen_kernels() {
-#ifdef WHENCE_LEVELS
-  if (instruction_set() == InstructionSet::avx512) return kernels_of_avx512();
-  if (instruction_set() == InstructionSet::avx2) return kernels_of_avx2();
-#endif
-  static CpuKernels kernels;
-  return kernels;
-}
-
-JoinedKernels& cpu_kernels() {
-  static JoinedKernels& chosen = chosen_kernels();
-  return chosen;
-}
-#endif
+static const RegisteredBackend registered(Device::Kind::cpu, [](Device) -> Backend {
+  return {&cpu_kernels(), &Allocator::cpu()};
+});
 
 }  // namespace whence

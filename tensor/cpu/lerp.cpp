@@ -55,7 +55,7 @@ template <class F> void for_blocks(index_t begin, index_t end, const F& f) {
 
 void CpuKernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
   const index_t rows = table.size(-1), width = position.size(-1);
-  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
+  visit_real("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;
     const T* t = table.data<T>();
     const P* p = position.data<P>();
@@ -75,7 +75,7 @@ void CpuKernels::lerp_at(const Tensor& table, const Tensor& position, const Tens
 void CpuKernels::lerp_at_backward(
     const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition) {
   const index_t rows = table.size(-1), width = position.size(-1);
-  visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
+  visit_real("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;
     const T *t = table.data<T>(), *dy_of = dy.data<T>();
     const P* p = position.data<P>();

@@ -13,7 +13,7 @@ void CpuKernels::gather(const Tensor& x, const Tensor& index, int axis, const Te
   const index_t inner = at.inner.by();
   constexpr index_t block = 16;  // of j: where a line of the index lies is worked out once per block
   const index_t blocks = (at.count + block - 1) / block;
-  visit_floating("gather", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("gather", x.dtype(), [&]<class T>(Type<T>) {
     parallel_for(at.outer * blocks, rows_per_chunk(block * inner), [&](index_t first, index_t last) {
       for (index_t unit = first; unit < last; ++unit) {
         const index_t outer = unit / blocks, begin = unit % blocks * block, end = std::min(begin + block, at.count);
@@ -32,7 +32,7 @@ void CpuKernels::gather(const Tensor& x, const Tensor& index, int axis, const Te
 void CpuKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y) {
   if (x.numel() == 0) return fill(y, 0);
   const Lookup at = Lookup::of(x.shape(), index.shape(), axis, y.size(axis));
-  visit_floating("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     // 16-bit sums are made in f32 and rounded once at the end.
     const Tensor sums = std::is_same_v<T, C> ? y : Tensor::empty(y.shape(), dtype_of<C>);

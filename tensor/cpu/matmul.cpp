@@ -13,8 +13,8 @@
 #include "tensor/cpu/kernels.h"
 #include "tensor/cpu/product.h"
 #include "tensor/cpu/rows.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/parallel.h"
-#include "tensor/products.h"
 #include "tensor/raw.h"
 #include "tensor/strided_loop.h"
 
@@ -77,7 +77,7 @@ Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k, index_t tall
   return tile;
 }
 
-// to = bias + alpha a b by plain loops: for duals, and where a call of BLAS costs more.
+// to = bias + alpha a b by plain loops, where a call of BLAS costs more.
 template <class T> void small_product(const Tile<T>& tile) {
   const auto& [a, b, rows, columns, depth, alpha, bias, to, leading] = tile;
   for (index_t i = 0; i < rows; ++i) {
@@ -150,7 +150,7 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Tensor& a, const Tensor&
   return offsets;
 }
 
-enum class By { plain_loops, few_rows, tiles, bf16_tiles, blas };
+enum class By { plain_loops, few_rows, tiles, blas };
 
 // Everything that one tile of work needs to know.
 template <class T> struct Job {
@@ -191,18 +191,12 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
       {job.pb + at[1] + first * job.b.row_stride + column * job.b.column_stride, job.b.column_stride, job.b.row_stride},
       std::min(job.tile.rows, m - row), std::min(job.tile.columns, n - column), std::min(job.tile.depth, k - first),
       job.alpha, job.bias ? job.bias + column : nullptr, job.pc + (place * m + row) * n + column, n};
-  if constexpr (!std::is_same_v<T, Dual>) {
-    if constexpr (products::compiled) {
-      if (job.by == By::tiles || job.by == By::bf16_tiles) {
-        T* const scratch = product_scratch<T>(products::scratch_size<T>(tile.columns));
-        if constexpr (std::is_same_v<T, float>)
-          if (job.by == By::bf16_tiles) return products::multiply_bf16(tile, scratch);
-        return products::multiply<T>(tile, scratch);
-      }
-    }
-    if (job.by == By::few_rows) return few_rows(tile);
-    if (job.by == By::blas) return multiply_by_blas(tile);
+  if constexpr (products::compiled) {
+    if (job.by == By::tiles)
+      return products::multiply<T>(tile, product_scratch<T>(products::scratch_size<T>(tile.columns)));
   }
+  if (job.by == By::few_rows) return few_rows(tile);
+  if (job.by == By::blas) return multiply_by_blas(tile);
   small_product(tile);
 }
 
@@ -230,11 +224,10 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
 
 // What multiplies best. A few columns are not worth packing the other operand for, either.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
-  if (std::is_same_v<T, Dual> || m * n * k < 4096) return By::plain_loops;
+  if (m * n * k < 4096) return By::plain_loops;
   if (m <= most_few_rows) return By::few_rows;
   static const bool has_avx512 = instruction_set() == InstructionSet::avx512;
-  if (!has_avx512 || n < 8) return By::blas;
-  return std::is_same_v<T, float> && product_numbers() == DType::bf16 ? By::bf16_tiles : By::tiles;
+  return has_avx512 && n >= 8 ? By::tiles : By::blas;
 }
 
 // The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
@@ -252,8 +245,7 @@ void run_product(const Tensor& a, const Tensor& b, const Tensor& bias, double al
   else if (job.by == By::blas)
     job.tile = choose_tiles(job.matrices(), m, n, k, 512, 8, true);
   else
-    job.tile =
-        choose_tiles(job.matrices(), m, n, k, 1024, wanted, job.by == By::bf16_tiles || job.a.column_stride != 1);
+    job.tile = choose_tiles(job.matrices(), m, n, k, 1024, wanted, job.a.column_stride != 1);
   if (job.slabs() == 1) return run_job(job);
   const Tensor slabs = Tensor::like(out, {job.slabs(), out.numel()});
   const T* added = std::exchange(job.bias, nullptr);
@@ -280,7 +272,7 @@ void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, do
   const Tensor flat_bias = bias ? raw::contiguous(*bias) : Tensor();
   const bool few = a.size(-2) <= most_few_rows && a.size(-1) > 1 && a.strides()[-1] != 1;  // are read along the rows
   const Tensor left = few || !blas_can_read(a) ? raw::copy(a) : a, right = blas_can_read(b) ? b : raw::copy(b);
-  visit_floating("matmul", out.dtype(), [&]<class T>(Type<T>) {
+  visit_real("matmul", out.dtype(), [&]<class T>(Type<T>) {
     if constexpr (sizeof(T) >= 4) run_product<T>(left, right, flat_bias, alpha, out);
   });
 }

@@ -71,10 +71,10 @@ void norm_backward_row(const C* __restrict x, const C* __restrict dy, const C* _
 // Adds the chunks' partial rows up in order and stores them.
 template <class T> void join_chunks(const compute_t<T>* partial, index_t chunks, index_t width, const Tensor& out) {
   if (!out.defined()) return;
-  std::vector<wide_t<T>> total(static_cast<std::size_t>(width));
+  std::vector<double> total(static_cast<std::size_t>(width));
   for (index_t chunk = 0; chunk < chunks; ++chunk) {
     const compute_t<T>* row = partial + chunk * width;
-    for (index_t i = 0; i < width; ++i) total[static_cast<std::size_t>(i)] += static_cast<wide_t<T>>(row[i]);
+    for (index_t i = 0; i < width; ++i) total[static_cast<std::size_t>(i)] += static_cast<double>(row[i]);
   }
   store_block(total.data(), width, out.data<T>(), 1);
 }
@@ -113,7 +113,7 @@ void CpuKernels::norm(const Tensor& x, const Tensor& added, const Tensor& weight
     const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;
   if (added.defined()) binary(functions::Add{}, x, added, sum);
-  visit_floating("norm", x.dtype(),
+  visit_real("norm", x.dtype(),
       [&]<class T>(Type<T>) { norm_rows<T>(added.defined() ? sum : x, weight, bias, epsilon, y, mean, rstd); });
 }
 
@@ -124,7 +124,7 @@ void CpuKernels::norm_backward(const Tensor& x, const Tensor& weight, const Tens
       if (of_rows.defined()) fill(of_rows, 0);
     return;
   }
-  visit_floating("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("norm_backward", x.dtype(), [&]<class T>(Type<T>) {
     const auto run = mean.defined() ? norm_backward_rows<true, T> : norm_backward_rows<false, T>;
     run(x, weight, mean, rstd, dy, dx, dweight, dbias);
   });

@@ -34,7 +34,7 @@ void CpuKernels::read_by_distance(const Steps& steps, const Tensor& table, const
 // Rows in groups, so that no sum is longer than it must be.
 void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
-  visit_floating("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
+  visit_real("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     parallel_for(heads, 1, [&](index_t begin, index_t end) {
       std::vector<C> total(static_cast<std::size_t>(count)), group(total.size());
@@ -55,23 +55,6 @@ void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Ten
         for (index_t n = 0; n < count; ++n) out[n] = convert<T>(total[static_cast<std::size_t>(n)]);
       }
     });
-  });
-}
-
-void CpuKernels::band_mask(const Band& band, const Tensor& present, const Tensor& mask) {
-  const index_t rows = mask.size(2), keys = mask.size(3);
-  if (mask.numel() == 0) return;
-  parallel_for(mask.numel() / keys, rows_per_chunk(keys), [&](index_t begin, index_t end) {
-    for (index_t row = begin; row < end; ++row) {
-      bool* allowed = mask.data<bool>() + row * keys;
-      const index_t own = band.first_row + row % rows, first = std::clamp<index_t>(own - band.before, 0, keys),
-                    last = std::clamp(own + band.after + 1, first, keys);
-      std::fill(allowed, allowed + first, false);
-      std::fill(allowed + first, allowed + last, true);
-      if (present.defined())
-        std::copy_n(present.data<bool>() + row / rows * keys + first, last - first, allowed + first);
-      std::fill(allowed + last, allowed + keys, false);
-    }
   });
 }
 

@@ -3,7 +3,6 @@
 
 #include "tensor/cpu/block.h"
 #include "tensor/cpu/kernels.h"
-#include "tensor/error.h"
 #include "tensor/strided_loop.h"
 
 namespace whence {
@@ -30,18 +29,6 @@ template <class C> Loop<C, 2> derivative_loop(Unary function) {
     return [](UnaryAttributes p, const auto& from, const auto&, C* __restrict dx, index_t count) {
       const C* __restrict saved = from[0], * __restrict dy = from[1];
       for (index_t i = 0; i < count; ++i) dx[i] = dy[i] * F::derivative(saved[i], p);
-    };
-  });
-}
-
-// dx = dy d f'(v)/dv by a dual number, v being what f' is written in: x or y.
-template <class C> Loop<C, 2> second_loop(Unary function) {
-  return visit(function, []<class F>(F) -> Loop<C, 2> {
-    return [](UnaryAttributes p, const auto& from, const auto&, C* dx, index_t count) {
-      for (index_t i = 0; i < count; ++i) {
-        const Dual v{static_cast<double>(from[0][i]), 1};
-        dx[i] = from[1][i] * static_cast<C>(F::derivative(v, p).tangent);
-      }
     };
   });
 }
@@ -107,25 +94,17 @@ void run(Loop<compute_t<T>, N> loop, UnaryAttributes p, const std::array<const T
 }  // namespace
 
 void CpuKernels::unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y) {
-  visit_floating("unary", x.dtype(), [&]<class T>(Type<T>) { run<T, 1>(value_loop<compute_t<T>>(f), p, {&x}, y); });
+  visit_real("unary", x.dtype(), [&]<class T>(Type<T>) { run<T, 1>(value_loop<compute_t<T>>(f), p, {&x}, y); });
 }
 
 void CpuKernels::unary_backward(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  visit_floating("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
+  visit_real("unary_backward", dy.dtype(), [&]<class T>(Type<T>) {
     run<T, 2>(derivative_loop<compute_t<T>>(f), p, {&saved, &dy}, dx);
   });
 }
 
-void CpuKernels::unary_second(Unary f, UnaryAttributes p, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  if (dy.dtype() == DType::dual)
-    fail("unary_second", "dual given; the second derivative of a dual would need nested duals; use f64");
-  visit_floating("unary_second", dy.dtype(), [&]<class T>(Type<T>) {
-    run<T, 2>(second_loop<compute_t<T>>(f), p, {&saved, &dy}, dx);
-  });
-}
-
 void CpuKernels::binary(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
-  visit_floating("binary", a.dtype(), [&]<class T>(Type<T>) {
+  visit_real("binary", a.dtype(), [&]<class T>(Type<T>) {
     run<T, 2>(pair_loop<compute_t<T>>(f), {}, {&a, &b}, y, true);
   });
 }

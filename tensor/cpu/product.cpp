@@ -89,12 +89,11 @@ template <class T> void multiply(const Tile<T>& tile, T* scratch) {
       const extent rows = least(block_of_rows<T>, tile.rows - row);
       const T* a = tile.a.at + row * tile.a.across + first * tile.a.along;
       if (tile.a.along == 1) {
-        multiply_block<MultiplyAdd, 1, T>(
+        multiply_block<1, T>(
             {a, rows_at_once * tile.a.across, tile.a.across}, packed_b, tile, row, rows, depth, finish);
       } else {
         pack_a<T>({a, 1, tile.a.along}, rows, depth, packed_a);
-        multiply_block<MultiplyAdd, rows_at_once, T>(
-            {packed_a, rows_at_once * depth, 1}, packed_b, tile, row, rows, depth, finish);
+        multiply_block<rows_at_once, T>({packed_a, rows_at_once * depth, 1}, packed_b, tile, row, rows, depth, finish);
       }
     }
   }

@@ -33,7 +33,5 @@ template <class T> struct Tile {
 // `scratch`: scratch_size<T>(columns) numbers, aligned to 64 bytes.
 template <class T> std::int64_t scratch_size(std::int64_t columns);
 template <class T> void multiply(const Tile<T>& tile, T* scratch);
-// Operands are rounded to bf16. REQUIRES: AVX512_BF16.
-void multiply_bf16(const Tile<float>& tile, float* scratch);
 
 }  // namespace whence::products

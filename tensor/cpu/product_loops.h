@@ -2,8 +2,7 @@
 // packed, then 8 rows of a times three vectors of columns are kept in registers while the inner axis runs. Each number
 // of the result is a sum in the order of the inner axis, by slabs whose borders the depth alone decides, whatever the
 // tile around it.
-// Compiled for AVX-512 by each file that includes it, with WHENCE_TILES_TARGET defined and the vectors of tiled
-// attention; the rule of vector.h about shared headers holds here too.
+// Compiled for AVX-512 with the vectors of tiled attention; the rule of vector.h about shared headers holds here too.
 #pragma once
 
 #define WHENCE_TILES_BYTES 64
@@ -40,11 +39,6 @@ template <class T> struct Finish {
   bool add;
 };
 
-// A step along the inner axis: sum += left * right.
-struct MultiplyAdd {
-  template <class V> WHENCE_INLINE V step(V left, V right, V sum) { return sum + left * right; }
-};
-
 // Blocks of 8 rows of a are `block` apart, rows `across`; `along` is known when this is compiled.
 template <class T> struct Rows {
   const T* at;
@@ -65,14 +59,11 @@ WHENCE_INLINE void store_some(double* to, Vector<double> x, unsigned bits) {
   _mm512_mask_storeu_pd(to, static_cast<__mmask8>(bits), reinterpret_cast<__m512d>(x));
 }
 
-// The same bits in every lane, whatever they mean.
-WHENCE_INLINE Vector<float> in_all_lanes(float x) {  // clang 16 breaks down over _mm512_set1_ps for bf16
-  return reinterpret_cast<Vector<float>>(_mm512_broadcastd_epi32(_mm_cvtsi32_si128(__builtin_bit_cast(int, x))));
-}
+WHENCE_INLINE Vector<float> in_all_lanes(float x) { return reinterpret_cast<Vector<float>>(_mm512_set1_ps(x)); }
 WHENCE_INLINE Vector<double> in_all_lanes(double x) { return reinterpret_cast<Vector<double>>(_mm512_set1_pd(x)); }
 
 // 8 rows of a by one panel of b. Where there are fewer rows the last one is multiplied again, and left out.
-template <class Step, int along, int vectors, class T>
+template <int along, int vectors, class T>
 void multiply_panels(const T* a, extent across, const T* b, extent depth, const Finish<T>& finish, T* to,
     extent leading, extent rows, extent columns) {
   constexpr int width = lanes<T>;
@@ -91,7 +82,7 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
     for (int row = 0; row < rows_at_once; ++row) {
       const V left = in_all_lanes(lines[row][k * along]);
 #pragma GCC unroll 3
-      for (int v = 0; v < vectors; ++v) sums[row][v] = Step::step(left, right[v], sums[row][v]);
+      for (int v = 0; v < vectors; ++v) sums[row][v] = sums[row][v] + left * right[v];
     }
   }
   unsigned some[vectors];
@@ -116,7 +107,7 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
   }
 }
 
-template <class Step, int along, class T>
+template <int along, class T>
 void multiply_block(const Rows<T>& a, const T* b, const Tile<T>& tile, extent first_row, extent rows, extent depth,
     const Finish<T>& finish) {
   extent columns;
@@ -130,11 +121,11 @@ void multiply_block(const Rows<T>& a, const T* b, const Tile<T>& tile, extent fi
       T* to = tile.to + (first_row + row) * tile.leading + column;
       const extent height = least(rows - row, rows_at_once);
       if (panel == widest<T>)
-        multiply_panels<Step, along, 3>(left, a.across, right, depth, here, to, tile.leading, height, columns);
+        multiply_panels<along, 3>(left, a.across, right, depth, here, to, tile.leading, height, columns);
       else if (panel == 2 * lanes<T>)
-        multiply_panels<Step, along, 2>(left, a.across, right, depth, here, to, tile.leading, height, columns);
+        multiply_panels<along, 2>(left, a.across, right, depth, here, to, tile.leading, height, columns);
       else
-        multiply_panels<Step, along, 1>(left, a.across, right, depth, here, to, tile.leading, height, columns);
+        multiply_panels<along, 1>(left, a.across, right, depth, here, to, tile.leading, height, columns);
     }
   }
 }

@@ -26,7 +26,7 @@ void fill_with(const Tensor& out, double low, double scale, const Draws& draws) 
 }  // namespace
 
 void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double low, double high) {
-  visit_floating("uniform", out.dtype(), [&]<class T>(Type<T>) {
+  visit_real("uniform", out.dtype(), [&]<class T>(Type<T>) {
     if constexpr (std::is_same_v<T, double>) {
       fill_with<T, 1>(out, low, high - low, [&](std::uint64_t n) { return std::array{stream.uniform53(n)}; });
     } else {
@@ -40,7 +40,7 @@ void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double 
 }
 
 void CpuKernels::random_normal(const Tensor& out, const Stream& stream, double mean, double deviation) {
-  visit_floating("normal", out.dtype(), [&]<class T>(Type<T>) {
+  visit_real("normal", out.dtype(), [&]<class T>(Type<T>) {
     fill_with<T, 2>(out, mean, deviation, [&](std::uint64_t n) { return stream.two_normals(n); });
   });
 }

@@ -34,9 +34,9 @@ struct Maximum {
 };
 
 // One run of elements `stride` apart, any length.
-template <class F, class T> wide_t<T> reduce_run(const T* x, index_t stride, index_t count) {
+template <class F, class T> double reduce_run(const T* x, index_t stride, index_t count) {
   using C = compute_t<T>;
-  using W = wide_t<T>;
+  using W = double;
   if constexpr (std::is_same_v<T, C>) {
     if (stride == 1) return F::template row<W>(x, count);
   }
@@ -54,7 +54,7 @@ constexpr index_t chunk_length = 16384;  // of a row, or rows x columns of a col
 
 // x seen as [outer..., length] -> out [outer]; a long row in fixed chunks whose results are joined in order.
 template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* out) {
-  using W = wide_t<T>;
+  using W = double;
   const index_t length = x.size(-1), stride = x.strides()[-1], chunks = (length + chunk_length - 1) / chunk_length;
   const T* in = x.data<T>();
   const StridedIndex<1> rows(x.shape().leading(-1), {x.strides().leading(-1)});
@@ -82,13 +82,13 @@ template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* ou
 
 // The columns [begin, begin + count) of `rows` rows, joined into total[count].
 template <class F, class T>
-void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, wide_t<T>* __restrict total) {
+void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, double* __restrict total) {
   using C = compute_t<T>;
-  std::fill_n(total, count, F::template start<wide_t<T>>());
+  std::fill_n(total, count, F::template start<double>());
   for (index_t row = 0; row < rows; ++row) {
     C buffer[block_length];
     const C* __restrict values = row_as(x + row * row_stride, count, buffer);
-    for (index_t k = 0; k < count; ++k) total[k] = F::join(total[k], static_cast<wide_t<T>>(values[k]));
+    for (index_t k = 0; k < count; ++k) total[k] = F::join(total[k], static_cast<double>(values[k]));
   }
 }
 
@@ -97,7 +97,7 @@ void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, w
 template <class F, class T, class Out>
 void reduce_columns(
     const T* x, index_t outer, index_t outer_stride, index_t rows, index_t row_stride, index_t width, Out* out) {
-  using W = wide_t<T>;
+  using W = double;
   const index_t columns = std::min(width, block_length), blocks = (width + columns - 1) / columns;
   const index_t chunk_rows = std::max<index_t>(chunk_length / columns, 1),
                 chunks = (rows + chunk_rows - 1) / chunk_rows;
@@ -140,34 +140,17 @@ template <class F, class T, class Out> void reduce_group(const Tensor& x, int ax
 // One group per call, the last first. What is left is a smaller tensor in the wide type, until nothing is left to
 // reduce. `kept` steps through `out` (contiguous), by 0 along what is reduced.
 template <class F, class T> void reduce_groups(const Tensor& x, const Strides& kept, const Tensor& out) {
-  using W = wide_t<T>;
+  using W = double;
   const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
   const Tensor from = x.view(groups.shape, groups.strides[0]);
   int axis = -1, left = 0;
   for (int i = 0; i < from.rank(); ++i)
     if (groups.strides[1][i] == 0) axis = i, ++left;
-  if (left == 0) return kernels({}).copy(from, raw::reshape(out, from.shape()));
+  if (left == 0) return kernels(Device::cpu()).copy(from, raw::reshape(out, from.shape()));
   if (left == 1 && out.dtype() == x.dtype()) return reduce_group<F, T>(from, axis, out.data<T>());
   const Tensor partial = Tensor::empty(from.shape().without(axis), dtype_of<W>);
   reduce_group<F, T>(from, axis, partial.data<W>());
   reduce_groups<F, W>(partial, groups.strides[1].without(axis), out);
-}
-
-// The maximum first, fast, then the search for it, which stops at the first.
-template <class T> void argmax_rows(const Tensor& x, index_t* out) {
-  using C = compute_t<T>;
-  const index_t width = x.size(-1);
-  const T* in = x.data<T>();
-  parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
-    std::vector<C> buffer(static_cast<std::size_t>(width));
-    for (index_t row = begin; row < end; ++row) {
-      const C* values = row_as(in + row * width, width, buffer.data());
-      const C best = maximum_of<C>(values, width);
-      index_t first = 0;  // NaN counts as the largest
-      while (first + 1 < width && !(values[first] == best) && values[first] == values[first]) ++first;
-      out[row] = first;
-    }
-  });
 }
 
 }  // namespace
@@ -175,15 +158,10 @@ template <class T> void argmax_rows(const Tensor& x, index_t* out) {
 void CpuKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
   const Strides kept = raw::expand(out, x.shape()).strides();
-  visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("reduce", x.dtype(), [&]<class T>(Type<T>) {
     if (f == Reduction::sum) return reduce_groups<Sum, T>(x, kept, out);
     reduce_groups<Maximum, T>(x, kept, out);
   });
-}
-
-void CpuKernels::argmax(const Tensor& x, const Tensor& out) {
-  if (x.numel() == 0) return;
-  visit_floating("argmax", x.dtype(), [&]<class T>(Type<T>) { argmax_rows<T>(x, out.data<index_t>()); });
 }
 
 }  // namespace whence

@@ -8,9 +8,6 @@
 
 namespace whence {
 
-// The type for long sums of T.
-template <class T> using wide_t = std::conditional_t<std::is_same_v<T, Dual>, Dual, double>;
-
 template <class T>
 inline constexpr int lane_count = 64 / static_cast<int>(sizeof(T));  // one register of the widest kind
 
@@ -27,13 +24,12 @@ template <class T, class Term> inline T sum_of(index_t count, const Term& term) 
   return partial[0];
 }
 
-// The larger of two; NaN if either is.
-template <class T> inline T larger(T a, T b) { return b > a || !(b == b) ? b : a; }
+using math::larger;
 
 // The largest of a row as C.
 template <class C, class T> inline C maximum_of(const T* x, index_t count) {
   constexpr int lanes = 2 * lane_count<C>;
-  if (std::is_same_v<C, Dual> || count < lanes) {
+  if (count < lanes) {
     C best = C(x[0]);
     for (index_t i = 1; i < count; ++i) best = larger(best, C(x[i]));
     return best;

@@ -80,20 +80,8 @@ template <class C, bool reverse> void scan_row(const C* x, C* y, index_t width) 
   if (!reverse && whole < width) ragged();
 }
 
-// Dual numbers are for tests: one addition after another.
-template <bool reverse> void scan_row(const Dual* x, Dual* y, index_t width) {
-  Dual total;
-  for (index_t step = 0; step < width; ++step) {
-    const index_t at = reverse ? width - 1 - step : step;
-    y[at] = total += x[at];
-  }
-}
-
 template <class C> void scan_row(const C* x, C* y, index_t width, bool reverse) {
-  if constexpr (std::is_same_v<C, Dual>)
-    reverse ? scan_row<true>(x, y, width) : scan_row<false>(x, y, width);
-  else
-    reverse ? scan_row<C, true>(x, y, width) : scan_row<C, false>(x, y, width);
+  reverse ? scan_row<C, true>(x, y, width) : scan_row<C, false>(x, y, width);
 }
 
 // 16-bit rows are summed in float and rounded once.
@@ -122,7 +110,7 @@ template <class From, class To> void scan_rows(const Tensor& x, bool reverse, co
 
 void CpuKernels::cumulative_sum(const Tensor& x, bool reverse, const Tensor& y) {
   if (x.numel() == 0) return;
-  visit_floating("cumulative_sum", x.dtype(), y.dtype(),
+  visit_real("cumulative_sum", x.dtype(), y.dtype(),
       [&]<class From, class To>(Type<From>, Type<To>) { scan_rows<From, To>(x, reverse, y); });
 }
 

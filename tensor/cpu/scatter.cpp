@@ -68,7 +68,7 @@ template <class T> void scatter_rows(const Tensor& index, const Tensor& from, co
 
 void CpuKernels::scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into) {
   if (from.numel() == 0) return;
-  visit_floating("scatter_add_rows", from.dtype(), [&]<class T>(Type<T>) { scatter_rows<T>(index, from, into); });
+  visit_real("scatter_add_rows", from.dtype(), [&]<class T>(Type<T>) { scatter_rows<T>(index, from, into); });
 }
 
 }  // namespace whence

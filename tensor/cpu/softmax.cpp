@@ -114,7 +114,7 @@ template <class T> void softmax_backward_rows(const Tensor& y, const Tensor& dy,
 
 void CpuKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
   if (x.numel() == 0) return;
-  visit_floating("softmax", x.dtype(), [&]<class T>(Type<T>) {
+  visit_real("softmax", x.dtype(), [&]<class T>(Type<T>) {
     if (mask.defined()) return masked_softmax_rows<T>(x, mask, y);
     softmax_rows<T>(x, y);
   });
@@ -122,7 +122,7 @@ void CpuKernels::softmax(const Tensor& x, const Tensor& mask, const Tensor& y) {
 
 void CpuKernels::softmax_backward(const Tensor& y, const Tensor& dy, const Tensor& dx) {
   if (y.numel() == 0) return;
-  visit_floating("softmax_backward", y.dtype(), [&]<class T>(Type<T>) { softmax_backward_rows<T>(y, dy, dx); });
+  visit_real("softmax_backward", y.dtype(), [&]<class T>(Type<T>) { softmax_backward_rows<T>(y, dy, dx); });
 }
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// Waiting for another thread without sleeping yet: Note [Threads that wait] in tensor/parallel.cpp.
+// Waiting for another thread without sleeping yet: Note [Threads that wait] in tensor/cpu/threads.cpp.
 #pragma once
 
 #include <chrono>

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tensor/backend.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -46,21 +47,23 @@ struct LiveBlock {
   Site site;                 // line 0: not known
 };
 
-class Allocator {
+class Allocator final : public Memory {
  public:
   explicit Allocator(BlockSource& its_source);  // REQUIRES: the source outlives every block
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
-  ~Allocator();  // gives cached blocks back
+  ~Allocator() override;  // gives cached blocks back
   static Allocator& cpu();
   BlockSource& source() const { return source_; }
 
   // At least `bytes` bytes, aligned to 64 or better. When the device has no more, cached blocks are given back and it
   // is asked again. Then OutOfMemory says what was asked, what is free, who holds the most, and how much must go.
   // std::bad_alloc where not even its lists find room; both leave everything as it was.
-  void* allocate(std::size_t bytes);
+  void* allocate(std::size_t bytes) override;
   // REQUIRES: `block` came from allocate(bytes). Allocates nothing: allocate() made room for the block's return.
-  void deallocate(void* block, std::size_t bytes) noexcept;
+  void deallocate(void* block, std::size_t bytes) noexcept override;
+  void copy_to_cpu(const void* from, void* to, std::size_t bytes) override { source_.copy_to_cpu(from, to, bytes); }
+  void copy_from_cpu(const void* from, void* to, std::size_t bytes) override { source_.copy_from_cpu(from, to, bytes); }
 
   MemoryStatistics statistics() const;
   BlockSource::Room room() const { return source_.room(); }  // of the device
@@ -111,5 +114,7 @@ class Allocator {
   std::unordered_map<Pool, PoolBlocks> pools_;
   Pool open_ = no_pool, newest_ = no_pool;
 };
+
+Allocator& memory_of(Device device);  // Error when this build has no such device
 
 }  // namespace whence

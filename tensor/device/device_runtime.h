@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "tensor/device.h"
+#include "tensor/device/facts.h"
 
 namespace whence {
 
@@ -34,7 +35,8 @@ struct DeviceTraffic {
   std::uint64_t launches = 0;         // of kernels, of products, and of graphs: one each
   std::uint64_t bytes_to_device = 0;  // copied there from the CPU
   ProductCount products = {};
-  ProductCount unaligned = {};  // those with an extent that is no whole number of packs (tensor/product_layout.h)
+  ProductCount unaligned =
+      {};  // those with an extent that is no whole number of packs (tensor/device/product_layout.h)
 };
 
 class DeviceRuntime {
@@ -50,10 +52,10 @@ class DeviceRuntime {
   // through. The engine stays usable after both. Inside `work` it is an Error to read numbers back (item,
   // to_vector), to wait, or to record.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
-  virtual bool recording() const { return false; }  // inside `work`
-
   virtual DeviceTraffic traffic() const { return {}; }
 };
+
+DeviceRuntime& runtime_of(Device device);  // Error for the CPU, and when this build has no such device
 
 // Waits for the device. The CPU returns at once.
 void synchronise(Device device);

@@ -4,14 +4,14 @@
 #include <cstring>
 #include <string_view>
 
+#include "tensor/backend.h"
 #include "tensor/convolution.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
+#include "tensor/device/joined_kernels.h"
 #include "tensor/device/planned.h"
+#include "tensor/device/product_layout.h"
 #include "tensor/error.h"
-#include "tensor/joined_kernels.h"
-#include "tensor/product_layout.h"
 #include "tensor/random.h"
 
 namespace whence {
@@ -27,21 +27,8 @@ void count_products(index_t sums, index_t terms) {
   operations.products += 2 * static_cast<double>(sums) * static_cast<double>(terms);
 }
 
-// Returns at once, whatever is asked.
-class NoKernels : public JoinedKernels {
- public:
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#define WHENCE_KERNEL \
-  override {}
-#include "tensor/kernel_list.h"
-#pragma GCC diagnostic pop
-
-  Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
-};
-
-// What takes operations says how many. The rest moves numbers.
-class PlannedKernels final : public NoKernels {
+// What takes operations says how many. The rest moves numbers, and returns at once.
+class PlannedKernels final : public JoinedKernels {
  public:
   explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
 
@@ -98,6 +85,20 @@ class PlannedKernels final : public NoKernels {
     if (!of_cpu_) (void)spread(at, dy);
   }
 
+  void fill(const Tensor&, double) override {}
+  void copy(const Tensor&, const Tensor&) override {}
+  void masked(const Tensor&, const Tensor&, double, const Tensor&) override {}
+  void argmax(const Tensor&, const Tensor&) override {}
+  void gather(const Tensor&, const Tensor&, int, const Tensor&) override {}
+  void read_by_distance(const Steps&, const Tensor&, const Tensor&) override {}
+  void band_mask(const Band&, const Tensor&, const Tensor&) override {}
+  void random_uniform(const Tensor&, const Stream&, double, double) override {}
+  void random_normal(const Tensor&, const Stream&, double, double) override {}
+  void adam_all(const AdamStep&, const Tensor&, std::span<const AdamEntry>) override {}
+  void sum_of_squares(std::span<const Tensor>, double, const Tensor&) override {}
+  void clip_scale(const Tensor&, const Tensor&) override {}
+  Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
+
  private:
   // The keys that each tap reads, as a GPU lays them out.
   static Tensor spread(const Convolution& at, const Tensor& x) {
@@ -149,7 +150,7 @@ class PlannedLauncher final : public IndexLauncher {
 PlannedOperations planned_operations() { return operations; }
 
 // Never destroyed: tensors may outlive it.
-Backend planned_backend(Device planned) {
+static Backend find_planned(Device planned) {
   struct Parts {
     explicit Parts(bool of_cpu) : kernels(of_cpu) {}
     PlannedKernels kernels;
@@ -161,7 +162,8 @@ Backend planned_backend(Device planned) {
   static auto& cpu = *new Parts(true);
   static auto& gpu = *new Parts(false);
   Parts& parts = planned.index == 0 ? cpu : gpu;
-  return {&parts.kernels, &parts.memory, &parts.runtime, &parts.launcher};
+  return {&parts.kernels, &parts.memory, &parts.launcher, &parts.runtime};
 }
+static const RegisteredBackend registered(Device::Kind::planned, find_planned);
 
 }  // namespace whence

@@ -1,6 +1,6 @@
 #include "tensor/device/recorded_step.h"
 
-#include "tensor/device/backend.h"
+#include "tensor/backend.h"
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -71,9 +71,8 @@ class Communicator {
 struct Launch {
   int rank = 0, size = 1;              // of all
   int local_rank = 0, local_size = 1;  // of those on this machine
-  std::string by = {};                 // "whence", "torchrun", "Open MPI", "PMI", "SLURM"; empty: alone
+  std::string by = {};                 // "whence", "Open MPI", "PMI", "SLURM"; empty: alone
   bool own_gpu = true;                 // false: of this machine's ranks some share one
-  std::string address = {};            // HOST:PORT of rank 0, where torchrun says it
 };
 
 // ---- Bodies. That of forked ranks is in fork.h. `limit`: seconds that a rank waits for another which does not answer.
@@ -81,14 +80,10 @@ struct Launch {
 // Fills in the ranks of `launch`, which MPI says. InputError in a build without MPI, or under another MPI's launcher.
 [[nodiscard]] std::unique_ptr<Communicator> join_mpi(Launch& launch, double limit);
 
-struct NcclOptions {
-  double limit = 600;
-  std::string rendezvous = {};      // without `control`: "HOST:PORT" of rank 0, or a file that all see
-  Device device = {};               // where this rank computes
-  Communicator* control = nullptr;  // carries NCCL's id, and messages of the CPU; null: nobody. Outlives this one
-};
+// For ranks that compute on `device`. `control` carries NCCL's number, and messages of the CPU; it outlives this one.
 // InputError where NCCL cannot be loaded, or ranks have no GPU each.
-[[nodiscard]] std::unique_ptr<Communicator> join_nccl(const Launch& launch, const NcclOptions& options);
+[[nodiscard]] std::unique_ptr<Communicator> join_nccl(
+    const Launch& launch, Communicator& control, Device device, double limit);
 [[nodiscard]] bool nccl_can_be_loaded();
 
 }  // namespace whence

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/length_evaluation.h"
@@ -29,7 +30,6 @@
 #include "examples/whence/look/given.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
-#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

@@ -1,6 +1,7 @@
 // Ops with several results (autograd/op.h): every result used, one, or one twice; again and again; after errors; seen
 // by whoever walks the graph.
 #include "autograd/op.h"
+#include "autograd/inspect/check_finite.h"
 #include "autograd/inspect/explain.h"
 #include "autograd/inspect/graph_text.h"
 #include "autograd/inspect/paths.h"
@@ -54,6 +55,20 @@ struct Same {
   struct Saved {};
   std::array<Tensor, 1> forward(Saved&, const Tensor& x) const { return {x}; }
   Grads<1> backward(const Saved&, std::span<const Tensor, 1> dy, Needs<1>) const { return {dy[0]}; }
+};
+
+// y = x^2, whose forward thinks better of what it saves.
+struct SavesTwice {
+  static constexpr const char* name = "saves_twice";
+  struct Saved {
+    SavedTensor x;
+  };
+  Tensor forward(Saved& saved, const Tensor& x) const {
+    saved.x = Tensor::zeros(x.shape(), x.dtype());
+    saved.x = x;
+    return x * x;
+  }
+  Grads<1> backward(const Saved& saved, const Tensor& dy, Needs<1>) const { return {dy * saved.x.get() * 2.0}; }
 };
 
 struct Example {
@@ -192,4 +207,12 @@ TEST_CASE("several results: what is not finite is told with the numbers that cam
   const std::string text = message([&] { (void)grad(second, Tensor::of({1e308, -3}, {2}, DType::f64), {of.x}); });
   CHECK(text.find("two: its backward made inf at element 0 of [2]") == 0);
   CHECK(text.find("in [-3, 1e+308]") != std::string::npos);
+}
+
+TEST_CASE("saved twice in one forward: the last one counts, it is reported once, and the graph is released") {
+  const Tensor x = leaf({3, -4}, {2}), y = apply(SavesTwice{}, Site::current(), x);
+  CHECK(memory_report(y).total == 2 * sizeof(double));
+  backward(sum(y));
+  CHECK(gradient(x).to_vector() == Numbers{6, -8});
+  CHECK(memory_report(y).total == 0);
 }

@@ -51,38 +51,6 @@ TEST_CASE("ops: numbers of the program on either side of an operator") {
   CHECK(text.starts_with(above() + ": tensor: an undefined tensor given"));
 }
 
-TEST_CASE("ops: StrictBroadcast refuses to stretch more axes than it is told, and numbers are no axes") {
-  const Tensor a = normal_leaf({2, 3, 4}, 1), row = normal_leaf({4}, 2), one = normal_leaf({2, 1, 4}, 3),
-               scalar = normal_leaf({}, 4), outer = normal_leaf({3, 1}, 5);
-  const Tensor expected = grad(sum(square(a * row)), {}, {row})[0];
-  {
-    const StrictBroadcast strict(0);
-    (void)(a + a), (void)(2.0 - a), (void)(a / 3.0), (void)(3.0 / a), (void)(a * 2.0);
-    const std::string text = error_text([&] { (void)(a * one); });
-    const std::string place = above();
-    CHECK(text == place +
-                      ": multiply: a is [2,3,4], b is [2,1,4]; axes -2 would be stretched; at most 0 allowed under "
-                      "StrictBroadcast; reshape or expand one of them");
-    CHECK(message([&] { (void)(a - scalar); }).starts_with("subtract: a is [2,3,4], b is []; axes -3 (not in b), -2"));
-    CHECK(
-        message([&] { (void)(one / normal({5}, 1)); }).find("extents 4 and 5 of axis -1 differ") != std::string::npos);
-    {
-      const StrictBroadcast one_axis(1);
-      CHECK((a + one).shape() == a.shape());
-      CHECK(message([&] { (void)maximum(row, outer); }) ==
-            "maximum: a is [4], b is [3,1]; axes -2 (not in a), -1 would be stretched; at most 1 allowed under "
-            "StrictBroadcast; reshape or expand one of them");
-    }
-    CHECK_THROWS_AS((void)minimum(a, one), Error);
-  }
-  const StrictBroadcast strict(2);
-  CHECK_THROWS_AS((void)(a + scalar), Error);
-  const Tensor y = sum(square(a * row));
-  const StrictBroadcast stricter(0);  // what forward did backward may do
-  CHECK(same_bits(grad(y, {}, {row})[0], expected));
-  CHECK(tracked(grad(y, {}, {row}, {.create_graph = true})[0]));
-}
-
 TEST_CASE("ops: softplus and silu far from 0, and log sigmoid(x) = -softplus(-x)") {
   const double far = INFINITY;
   for (const DType dtype : {DType::f32, DType::f64}) {

@@ -4,10 +4,10 @@
 #include <map>
 
 #include "autograd/backward.h"
-#include "autograd/ops.h"
+#include "autograd/joined/joined_ops.h"
 #include "nn/decoding.h"
-#include "nn/fused.h"
-#include "tensor/product_layout.h"
+#include "nn/layer_forms.h"
+#include "tensor/device/product_layout.h"
 #include "tests/support/device.h"
 #include "tests/support/schemes.h"
 
@@ -56,7 +56,7 @@ Tensor scaled(const Shape& shape, DType dtype, std::uint64_t seed) {  // so that
 bool begins_apart(const Tensor& x) {
   const Tensor rows = raw::reshape(x, {-1, x.size(-1)});
   const index_t apart = rows.strides()[0], behind = apart - rows.size(1);
-  if (behind == 0 || apart % product_pack(x.dtype()) != 0 || !has_zeros_between_rows(rows)) return false;
+  if (behind == 0 || apart % product_pack(x.dtype()) != 0 || !raw::has_zeros_between_rows(rows)) return false;
   for (const double number : rows.view({rows.size(0), behind}, {apart, 1}, rows.size(1)).to_vector())
     if (number != 0) return false;
   return true;
@@ -106,7 +106,7 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
       norm.initialise(1);
       expect_the_cpus({x, added}, 24, [&](const std::vector<Tensor>& in) {
         placed(norm, in[0]);
-        const SumAndNorm y = add_then_norm(in[0], in[1], norm);
+        const SumAndNorm y = forms_on(in[0].device()).add_then_norm(in[0], in[1], norm);
         return concat_along(-1, {y.sum, y.normed});
       });
     }
@@ -114,7 +114,7 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
     for (Linear* layer : {&query, &key, &value}) layer->initialise(layer == &query ? 1 : layer == &key ? 2 : 3);
     expect_the_cpus({x}, 24, [&](const std::vector<Tensor>& in) {
       for (Linear* layer : {&query, &key, &value}) placed(*layer, in[0]);
-      const Heads heads = project(in[0], query, key, value, 3);
+      const Heads heads = forms_on(in[0].device()).project(in[0], query, key, value, 3);
       return concat_along(-1, {heads.query, heads.key, heads.value});
     });
     for (const Activation activation : {Activation::gelu, Activation::relu}) {
@@ -122,7 +122,7 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
       mlp.initialise(1);
       expect_the_cpus({x}, 32, [&](const std::vector<Tensor>& in) {
         placed(mlp, in[0]);
-        return feed_forward(mlp, in[0], {});
+        return forms_on(in[0].device()).feed_forward(mlp, in[0], {});
       });
     }
   }

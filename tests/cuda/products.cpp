@@ -1,10 +1,9 @@
-// Products whose extents a GPU rounds up (tensor/product_layout.h): the CPU's numbers, and the same bits twice.
+// Products whose extents a GPU rounds up (tensor/device/product_layout.h): the CPU's numbers, and the same bits twice.
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/product_layout.h"
+#include "tensor/device/product_layout.h"
 #include "tests/support/device.h"
 
 using namespace whence;

@@ -1,5 +1,5 @@
 // The kernels that work on rows (softmax, norms, cross-entropy, reductions, running sums) on the device, or under the
-// emulator, against the CPU's; and what is said of a GPU's rows alone.
+// emulator, against the plain ones; and what is said of a GPU's rows alone.
 #include <algorithm>
 
 #include "tests/cuda/walk.h"
@@ -26,12 +26,12 @@ TEST_CASE("cuda rows: cross-entropy of rows that begin apart; what lies between 
         target.data<index_t>()[2] = width - 1;
         const Tensor norm = Tensor::zeros({rows}, wide), loss = Tensor::zeros({rows}, wide),
                      dx = Tensor::zeros({rows, width}, dtype);
-        cpu_kernels().cross_entropy(logits, target, -1, norm, loss);
-        cpu_kernels().cross_entropy_backward(logits, target, -1, norm, dy, 0.125, dx);
+        kernels(Device::cpu()).cross_entropy(logits, target, -1, norm, loss);
+        kernels(Device::cpu()).cross_entropy_backward(logits, target, -1, norm, dy, 0.125, dx);
         // NaN between the rows: a sum that had one would be NaN.
         const Tensor memory = Tensor::full({rows, apart}, std::nan(""), dtype),
                      inside = raw::slice(memory, 1, 0, width);
-        cpu_kernels().copy(logits, inside);
+        kernels(Device::cpu()).copy(logits, inside);
         const auto on = [](const Tensor& x) { return raw::to_device(x, device); };
         const Tensor there = on(memory), x = raw::slice(there, 1, 0, width);
         const Tensor norm_there = on(norm), loss_there = on(Tensor::zeros({rows}, wide));

@@ -7,6 +7,7 @@
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/gradient_check.h"
+#include "nn/attention/executors.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
 #include "tests/support/device.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/study/task_study.h"
 #include "tensor/device/allocator.h"
@@ -245,6 +245,28 @@ TEST_CASE("cuda: the gradient that is not finite is named, recorded or not") {
   const auto said = [&](bool recorded) { return error_text([&] { (void)five_steps("rope", recorded, broken); }); };
   CHECK_MESSAGE(said(true).find("the gradient of ") != std::string::npos, said(true));
   CHECK(said(true) == said(false));
+}
+
+TEST_CASE("cuda: a forward from before a replayed step cannot be differentiated behind it") {
+  if (!has_cuda()) return;
+  struct Weight final : Module {
+    Tensor w = param("w", {3}, Init::normal(0, 1));
+  } model;
+  model.initialise(1);
+  model.to(Device::cuda(0));
+  MixedPrecision precision(model, DType::f32, {});
+  const auto loss = [&] { return sum(square(model.w)); };
+  TrainingStep step(
+      precision,
+      [](std::int64_t) {
+        return TrainingBatch{{}, 1, 1};
+      },
+      [&](const TrainingBatch&, std::int64_t) { return loss(); }, {.recorded = true});
+  for (std::int64_t n = 1; n <= 3; ++n) (void)step.take(n, 0.1);
+  REQUIRE(step.recorded());
+  const Tensor stale = loss();
+  (void)step.take(4, 0.1);
+  CHECK_THROWS_WITH_AS(backward(stale), doctest::Contains("overwritten"), Error);
 }
 
 TEST_CASE("cuda: a recorded step takes the memory that is planned, and leaves no gradients of the step before lying") {

@@ -1,4 +1,4 @@
-// Rows of the table of kernel calls on a GPU, or on the emulated one: the numbers of the CPU, in whole storages, so that what is
+// Rows of the table of kernel calls on a GPU, or on the emulated one: the numbers of the plain kernels, in whole storages, so that what is
 // written beside an output shows; operands as they lie, and one element further, where nothing is aligned to 16 bytes; and in
 // another order of threads the same bits.
 #pragma once
@@ -16,9 +16,9 @@ inline Tensors on_gpu(const Tensors& all, index_t lead) {
 
 // What the call leaves in the storages of its outputs.
 inline Tensors run_on_gpu(
-    const Given& start, const decltype(KernelCase::call)& call, index_t lead, std::uint64_t order) {
+    JoinedKernels& by, const Given& start, const decltype(KernelCase::call)& call, index_t lead, std::uint64_t order) {
   const Tensors in = on_gpu(start.in, lead), out = on_gpu(start.out, lead);
-  in_order(order, [&] { call(joined_kernels(Device::cuda(0)), in, out); });
+  in_order(order, [&] { call(by, in, out); });
   Tensors wholes;
   for (const Tensor& y : out) wholes.push_back(y.defined() ? on_cpu(whole(y)) : y);
   return wholes;
@@ -31,12 +31,16 @@ inline void walk_on_gpu(const KernelCases& rows) {
     for_each_way(row, [&](const Draw& draw) {
       const Given start = given(row, draw);
       const Tensors here = twins(start.out);
-      row.call(cpu_kernels(), start.in, here);
+      row.call(plain_joined_kernels(), start.in, here);
+      JoinedKernels& gpu = kernels_for(row, draw, Device::cuda(0));
+      const Tensors plain = run_on_gpu(plain_joined_kernels(), start, row.call, 1, 0);  // by copies on the CPU
+      for (std::size_t k = 0; k < plain.size(); ++k)
+        if (plain[k].defined()) CHECK(same_bits(plain[k].view(whole(here[k]).shape(), {1}, 1), whole(here[k])));
       for (const index_t lead : {0, 1}) {
         CAPTURE(lead);
-        const Tensors got = run_on_gpu(start, row.call, lead, static_cast<std::uint64_t>(lead));
-        expect_same_bits(run_on_gpu(start, row.call, lead, 20 + static_cast<std::uint64_t>(lead)), got);
-        if (row.composed && lead == 0) expect_same_bits(run_on_gpu(start, row.composed, lead, 0), got);
+        const Tensors got = run_on_gpu(gpu, start, row.call, lead, static_cast<std::uint64_t>(lead));
+        expect_same_bits(run_on_gpu(gpu, start, row.call, lead, 20 + static_cast<std::uint64_t>(lead)), got);
+        if (row.composed && lead == 0) expect_same_bits(run_on_gpu(gpu, start, row.composed, lead, 0), got);
         for (std::size_t k = 0; k < got.size(); ++k) {
           if (!got[k].defined()) continue;
           CAPTURE(k);

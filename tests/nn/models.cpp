@@ -2,6 +2,7 @@
 #include "nn/models.h"
 
 #include "autograd/check/gradcheck.h"
+#include "nn/attention/executors.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;

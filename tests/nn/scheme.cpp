@@ -3,7 +3,7 @@
 
 #include <ctime>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "nn/transformer.h"
 #include "tests/support/tensors.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -217,7 +217,7 @@ TEST_CASE("errors of what no op's bad inputs try name the op, what was given and
   }) == "sum: x is [2,3], axis 0 given twice; each axis at most once is required");
   CHECK(error_text([&] {
     const Tensor dual = Tensor::zeros({1}, DType::dual);
-    kernels({}).unary_second(functions::Exp{}, {}, dual, dual, dual);
+    kernels(Device::cpu()).unary_second(functions::Exp{}, {}, dual, dual, dual);
   }) == "unary_second: dual given; the second derivative of a dual would need nested duals; use f64");
   if (const DeviceFacts& facts = cuda_facts(); !facts.refusal.empty()) {
     const std::string text = error_text([] { (void)Tensor::zeros({1}, DType::f32, Device::cuda()); });
@@ -235,8 +235,8 @@ TEST_CASE("beyond 2^31 elements indices are still right") {
   const index_t count = index_t(3) << 30;
   const Tensor large = Tensor::empty({count}, DType::boolean);  // pages that nobody touches cost nothing
   const Tensor last = raw::slice(large, 0, count - 2, count);
-  kernels({}).fill(last, 0);
-  kernels({}).fill(raw::slice(large, 0, count - 1, count), 1);
+  kernels(Device::cpu()).fill(last, 0);
+  kernels(Device::cpu()).fill(raw::slice(large, 0, count - 1, count), 1);
   CHECK(last.to_vector() == std::vector<double>{0, 1});
   CHECK(raw::select(raw::reshape(large, {3, 1 << 15, 1 << 15}), 0, 2).at({(1 << 15) - 1, (1 << 15) - 1}) == 1);
 }

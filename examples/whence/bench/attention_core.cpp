@@ -5,9 +5,9 @@
 
 #include "autograd/backward.h"
 #include "examples/whence/cli/words.h"
+#include "nn/attention/choice.h"
 #include "nn/scheme.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"

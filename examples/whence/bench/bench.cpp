@@ -11,7 +11,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/shared_training.h"
-#include "tensor/parallel.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/suggest.h"
 
 namespace whence::bench {

@@ -10,10 +10,10 @@
 
 #include "examples/whence/bench/ceilings.h"
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/report/table.h"
-#include "nn/io/json.h"
 #include "tensor/device.h"
 
 namespace whence {

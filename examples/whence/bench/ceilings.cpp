@@ -12,6 +12,7 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 

@@ -11,8 +11,8 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
 #include "nn/training/precision.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/parallel.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
 
@@ -186,13 +186,14 @@ class OpsBench {
     const Tensor m = requires_grad(Tensor::ones({4, 4})), product = Tensor::empty({4, 4});
     const Shape square{2, 2};
     measure_overhead(
-        "add [4]", [&] { kernels({}).binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
+        "add [4]", [&] { kernels(Device::cpu()).binary(functions::Add{}, a, b, out); }, [&] { (void)add(a, b); });
     measure_overhead(
-        "sigmoid [4]", [&] { kernels({}).unary(functions::Sigmoid{}, {}, a, out); }, [&] { (void)sigmoid(a); });
+        "sigmoid [4]", [&] { kernels(Device::cpu()).unary(functions::Sigmoid{}, {}, a, out); },
+        [&] { (void)sigmoid(a); });
     measure_overhead(
-        "matmul [4,4]", [&] { kernels({}).matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
+        "matmul [4,4]", [&] { kernels(Device::cpu()).matmul(m, m, nullptr, 1, product); }, [&] { (void)matmul(m, m); });
     measure_overhead(
-        "softmax [4,4]", [&] { kernels({}).softmax(m, {}, product); }, [&] { (void)softmax(m); });
+        "softmax [4,4]", [&] { kernels(Device::cpu()).softmax(m, {}, product); }, [&] { (void)softmax(m); });
     measure_overhead(
         "reshape [4]", [&] { (void)raw::reshape(a, square); }, [&] { (void)reshape(a, square); });
     const double chain = nanoseconds([&] {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "examples/whence/bench/bench.h"
-#include "nn/io/json.h"
+#include "examples/whence/cli/json.h"
 #include "nn/layers/module.h"
 #include "tensor/error.h"
 #include "tensor/tensor.h"

@@ -8,8 +8,8 @@
 #include "examples/whence/cli/words.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/parallel.h"
 #include "tensor/ranks/collectives.h"
 #include "tensor/raw.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/inspect/op_clock.h"
-#include "autograd/inspect/probe.h"
 #include "autograd/ops.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
@@ -20,8 +20,8 @@
 #include "examples/whence/tasks/task.h"
 #include "nn/models.h"
 #include "nn/training/training_step.h"
+#include "tensor/backend.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"
@@ -192,7 +192,7 @@ class Training {
         const double start = steady_seconds();
         (void)step();
         both[watched] = steady_seconds() - start;
-        if (nothing) found.calls = nothing->passed();
+        if (nothing) found.calls = nothing->passes();
       }
       alone.push_back(both[0]), ratios.push_back(both[1] / both[0]);
     }
@@ -311,8 +311,8 @@ class StepBench {
         options_.precision == "f32"
             ? bench_.ceilings().milliseconds_of(products * static_cast<double>(what.tokens())) / milliseconds
             : std::nan("");
-    const std::string executor =
-        model.attention(0).explain(placement_.device, placement_.precision, what.batch, what.length);
+    const std::string executor = model.attention(0).explain(
+        placement_.device, placement_.precision, what.batch, what.length, what.options.causal);
     bench_.keep(described(what)
                     .add("engine", engine, "by")
                     .add("executor", executor.substr(0, executor.find(' ')))

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/output_file.h"
-#include "nn/io/json.h"
 
 namespace whence {
 

@@ -17,7 +17,7 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/text.h"
-#include "tensor/error.h"
+#include "nn/io/errors.h"
 
 namespace whence {
 namespace {

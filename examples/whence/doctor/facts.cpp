@@ -17,8 +17,9 @@
 
 #include "examples/whence/cli/progress.h"
 #include "tensor/cpu/instruction_set.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
 #include "tensor/parallel.h"
 #include "tensor/raw.h"

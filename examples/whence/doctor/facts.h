@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/device.h"
+#include "tensor/device/facts.h"
 
 namespace whence {
 

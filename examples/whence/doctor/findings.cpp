@@ -1,10 +1,10 @@
 // What about a machine does not fit whence, and how it is told.
 #include <algorithm>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/doctor/facts.h"
 #include "examples/whence/machine/placement.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <set>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/lab/grid.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {

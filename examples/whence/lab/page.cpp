@@ -1,8 +1,8 @@
 // What a laboratory leaves: on the screen, and as files.
+#include "examples/whence/cli/json.h"
 #include "examples/whence/lab/findings.h"
 #include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {

@@ -26,8 +26,8 @@
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/error.h"
-#include "tensor/parallel.h"
 
 namespace whence {
 namespace {

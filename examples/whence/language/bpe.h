@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/language/tokeniser.h"
-#include "nn/io/json.h"
 
 namespace whence::language {
 

@@ -5,10 +5,10 @@
 
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence::language {

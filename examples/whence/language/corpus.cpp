@@ -7,6 +7,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
+#include "nn/io/errors.h"
 #include "nn/io/sha256.h"
 #include "tensor/random.h"
 

@@ -6,11 +6,11 @@
 #include <map>
 #include <set>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/hugging_face_config.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "nn/io/json.h"
+#include "examples/whence/cli/json.h"
 #include "nn/scheme.h"
 
 namespace whence::language {

@@ -4,13 +4,13 @@
 #include <limits>
 #include <map>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/report/plot.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 
 namespace whence::language {
 namespace {

@@ -7,10 +7,10 @@
 #include <span>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 

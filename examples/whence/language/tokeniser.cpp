@@ -1,8 +1,8 @@
 #include "examples/whence/language/tokeniser.h"
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/language/bpe.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "nn/io/sha256.h"
 
 namespace whence::language {

@@ -4,10 +4,10 @@
 #include <unordered_map>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/gpt2_text.h"
 #include "examples/whence/language/tokeniser.h"
-#include "nn/io/json.h"
 
 namespace whence::language {
 namespace {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
 #include "nn/io/safetensors.h"
 #include "tensor/error.h"

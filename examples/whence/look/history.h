@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/report/report.h"
 #include "examples/whence/run/training.h"
-#include "nn/io/json.h"
 
 namespace whence::look {
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/node.h"
 #include "autograd/ops.h"
 #include "examples/whence/machine/memory_plan.h"

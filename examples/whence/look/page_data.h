@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/inspection.h"
 #include "examples/whence/look/overview.h"
-#include "nn/io/json.h"
 
 namespace whence::look {
 

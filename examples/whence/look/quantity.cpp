@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "autograd/inspect/capture.h"
 #include "nn/attention/attention.h"
 
 namespace whence::look {

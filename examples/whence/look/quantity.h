@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "nn/scheme.h"
 
 namespace whence::look {

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/recording.h"
+#include "nn/attention/executors.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 
 namespace whence {
 namespace {

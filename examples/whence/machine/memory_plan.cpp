@@ -11,8 +11,8 @@
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/training.h"
 #include "nn/layers/module.h"
+#include "tensor/backend.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -99,7 +99,8 @@ TrainingMemory planned_memory(const PlannedTraining& training) {
   const PlannedModules planned(training.device);
   Transformer model(training.model);
   MixedPrecision precision(training.optimizer, model, training.precision);
-  found.executor = model.attention(0).explain(training.device, training.precision, training.sequences, training.length);
+  found.executor = model.attention(0).explain(
+      training.device, training.precision, training.sequences, training.length, training.model.causal);
   found.weights = bytes_of(model);
   for (const Optimizer::Moments& moments : precision.optimizer().moments())
     found.optimiser += block_of(moments.first) + block_of(moments.second) + block_of(moments.master);

@@ -1,10 +1,9 @@
 #include "examples/whence/machine/placement.h"
 
 #include "examples/whence/cli/numbers.h"
-#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
-#include "tensor/products.h"
 
 namespace whence {
 
@@ -55,21 +54,13 @@ void declare(CommandLine& line, MachineOptions& options) {
   declare_device(line, &options.device);
   line.choice("precision", &options.precision, {"f32", "f16", "bf16"},
       {"of parameters and activations; trained weights are kept and written in f32 all the same"});
-  line.choice("products", &options.products, {"f32", "bf16"},
-      {"of matrices of f32 on the CPU; bf16 is faster and rounds each operand to 8 bits; it needs AVX512_BF16"});
 }
 
 Placement placement_of(const MachineOptions& options) { return placement_of(options, choose_device(options.device)); }
 
 Placement placement_of(const MachineOptions& options, const DeviceChoice& choice) {
   set_threads(options.threads);
-  if (options.products == "bf16" && !choice.device.is_cpu())
-    throw InputError("--products: bf16 given; it is for the CPU alone; add --device cpu, or choose --precision bf16");
-  if (options.products == "bf16" && !can_multiply_bf16())
-    throw InputError("--products: bf16 given; this processor or build lacks AVX512_BF16, which multiplies it; use f32");
-  set_product_numbers(options.products == "bf16" ? DType::bf16 : DType::f32);
-  std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
-  if (options.products != "f32") numbers += "; products: " + options.products;
+  const std::string numbers = options.precision == "f32" ? "" : "; precision: " + options.precision;
   return {choice.device, storage_dtype_of(options.precision), choice.sentence + numbers};
 }
 

@@ -1,4 +1,4 @@
-// Where a program's model runs, and in which numbers: --threads, --device, --precision and --products, declared once
+// Where a program's model runs, and in which numbers: --threads, --device and --precision, declared once
 // for every program that runs one.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 #include "examples/whence/cli/command_line.h"
 #include "nn/training/precision.h"
-#include "tensor/device.h"
-#include "tensor/parallel.h"
+#include "tensor/cpu/threads.h"
+#include "tensor/device/facts.h"
 
 namespace whence {
 
@@ -35,7 +35,6 @@ struct MachineOptions {
   int threads = whence::threads();
   std::string device = "auto";
   std::string precision = "f32";
-  std::string products = "f32";
 };
 
 // Under the title "Machine".
@@ -46,11 +45,10 @@ void declare_device(CommandLine& line, std::string* device);
 struct Placement {
   Device device;
   DType precision = DType::f32;
-  std::string text;  // "device: cpu, because ...; precision: bf16; products: bf16"
+  std::string text;  // "device: cpu, because ...; precision: bf16"
 };
 
-// Sets the threads and the numbers of products, and finds the device. InputError, with the cause, when a GPU, or bf16
-// for products, is asked for and cannot be had.
+// Sets the threads and finds the device. InputError, with the cause, when a GPU is asked for and cannot be had.
 [[nodiscard]] Placement placement_of(const MachineOptions& options);
 // The same, with the device chosen already.
 [[nodiscard]] Placement placement_of(const MachineOptions& options, const DeviceChoice& choice);

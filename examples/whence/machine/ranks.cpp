@@ -40,23 +40,15 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return value;
 }
 
-std::optional<Launch> by_torchrun(const Environment& environment) {
-  const auto rank = number(environment, "RANK"), size = number(environment, "WORLD_SIZE");
-  if (!rank && !size) return std::nullopt;
-  if (!rank || !size)
-    throw InputError(rank ? "RANK" : "WORLD_SIZE", " given in the environment without ", rank ? "WORLD_SIZE" : "RANK",
-        "; both required, as torchrun sets them");
-  Launch launch{.rank = *rank,
-      .size = *size,
-      .local_rank = number(environment, "LOCAL_RANK").value_or(*rank),
-      .local_size = number(environment, "LOCAL_WORLD_SIZE").value_or(*size),
-      .by = "torchrun"};
-  if (launch.rank >= launch.size || launch.local_rank >= launch.local_size || launch.local_size > launch.size)
-    throw InputError("RANK=", launch.rank, " and WORLD_SIZE=", launch.size, " given in the environment, as rank ",
-        launch.local_rank, " of ", launch.local_size, " on this machine; a rank below their number required");
-  if (const auto host = environment("MASTER_ADDR"))
-    launch.address = to_text(*host, ":", environment("MASTER_PORT").value_or("29500"));
-  return launch;
+// torchrun's ranks have no way to each other that is whence's.
+void refuse_torchrun(const Environment& environment) {
+  const int size = number(environment, "WORLD_SIZE").value_or(1);
+  if (size > 1 && environment("RANK"))
+    throw InputError("ranks: torchrun started ", size,
+        " of them; mpirun or srun required, and a build with -DWHENCE_MPI=ON, over which NCCL's ranks find each other; "
+        "on "
+        "one machine start one process with --processes ",
+        size);
 }
 
 std::optional<Launch> by_mpi(const Environment& environment) {
@@ -123,26 +115,23 @@ void silence(int stream) {
   close(nowhere);
 }
 
-// `cpus`: what carries numbers of CPUs; null under torchrun.
-int run_as_rank(Launch& launch, const RankOptions& options, const std::string& wanted, Communicator* cpus,
+// `cpus`: what carries numbers of CPUs.
+int run_as_rank(Launch& launch, const RankOptions& options, const std::string& wanted, Communicator& cpus,
     const std::function<int(Communicator*)>& work) {
   std::unique_ptr<Communicator> gpus;
   try {
     if (wanted != "cpu") take_gpu(launch);  // before anything looks at GPUs
     const Device device = choose_device(wanted).device;
-    if (!cpus || options.communicator == "nccl" ||
+    if (options.communicator == "nccl" ||
         (options.communicator == "auto" && !device.is_cpu() && launch.own_gpu && nccl_can_be_loaded()))
-      gpus = join_nccl(
-          launch, {.limit = options.limit, .rendezvous = options.rendezvous, .device = device, .control = cpus});
+      gpus = join_nccl(launch, cpus, device, options.limit);
     if (options.announced)
-      std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over "
-                << (gpus ? *gpus : *cpus).name()
+      std::cout << "ranks: " << launch.size << ", started by " << launch.by << ", over " << (gpus ? *gpus : cpus).name()
                 << (device.is_cpu() || launch.own_gpu ? "" : ", as some share a GPU, between which NCCL does not go")
                 << std::endl;
-    return work(gpus ? gpus.get() : cpus);
+    return work(gpus ? gpus.get() : &cpus);
   } catch (const std::exception& error) {
-    Communicator* const told = gpus ? gpus.get() : cpus;
-    if (told && !told->give_up(error.what())) silence(STDERR_FILENO);
+    if (!(gpus ? *gpus : cpus).give_up(error.what())) silence(STDERR_FILENO);
     if (!dynamic_cast<const LostRank*>(&error)) throw;
     if (interrupt_requested())
       throw Interrupted(to_text("stopped at the last checkpoint, as another rank had ended first: ", error.what()));
@@ -158,8 +147,8 @@ std::optional<std::string> environment_variable(const char* name) {
 }
 
 Launch find_launch(const Environment& environment) {
-  std::optional<Launch> launch = by_torchrun(environment);
-  if (!launch) launch = by_mpi(environment);
+  const std::optional<Launch> launch = by_mpi(environment);
+  if (!launch) refuse_torchrun(environment);
   if (!launch || launch->size == 1) return {};
   if (!std::has_single_bit(static_cast<unsigned>(launch->size)))
     throw InputError("ranks: ", launch->size,
@@ -177,15 +166,13 @@ void declare(CommandLine& line, RankOptions& options) {
   line.heading("Ranks")
       .integer("processes", &options.processes, Range<int>{1, 64},
           {"ranks to start on this machine; they share a step's --accumulate parts, and the weights have the same bits "
-           "for any number. mpirun, srun and torchrun start ranks too",
+           "for any number. mpirun and srun start ranks too",
               "", "1, 2, 4, 8, 16, 32 or 64"})
       .choice("communicator", &options.communicator, {"auto", "shared", "mpi", "nccl"},
           {"what carries numbers between ranks; auto: NCCL between GPUs, MPI where it started the ranks, else shared "
            "memory"})
       .number("rank-limit", &options.limit, Range<double>{1, 1e6},
-          {"that a rank waits for one that neither dies nor answers", "seconds"})
-      .text("rendezvous", &options.rendezvous,
-          {"of NCCL over machines without MPI: HOST:PORT of rank 0, or a file that all ranks see"});
+          {"that a rank waits for one that neither dies nor answers", "seconds"});
 }
 
 int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
@@ -196,10 +183,10 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
     line.refuse("processes", to_text("1 under ", launch.by, ", which started ", launch.size, " ranks"), "leave it out");
   if (!std::has_single_bit(static_cast<unsigned>(options.processes)))
     line.refuse("processes", "a power of two", "sums over ranks are halves of halves: 2, 4 or 8");
-  const std::string body = launch.by.empty() ? "shared" : launch.by == "torchrun" ? "nccl" : "mpi";
+  const std::string body = launch.by.empty() ? "shared" : "mpi";
   if (options.communicator != "auto" && options.communicator != "nccl" && options.communicator != body)
-    line.refuse("communicator", body + " or nccl",
-        "ranks of --processes share memory, those of mpirun and srun have MPI, those of torchrun NCCL alone");
+    line.refuse(
+        "communicator", body + " or nccl", "ranks of --processes share memory, those of mpirun and srun have MPI");
   std::optional<ForkedRanks> forked;
   std::unique_ptr<Communicator> cpus;
   if (body == "shared") {
@@ -213,12 +200,12 @@ int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOpt
         .local_rank = cpus->rank(),
         .local_size = cpus->size(),
         .by = "whence"};
-  } else if (body == "mpi") {
+  } else {
     cpus = join_mpi(launch, options.limit);
   }
   if (!line.given("threads")) machine.threads = std::max(1, machine.threads / launch.local_size);
   if (launch.rank > 0) silence(STDOUT_FILENO);
-  return run_as_rank(launch, options, machine.device, cpus.get(), work);
+  return run_as_rank(launch, options, machine.device, *cpus, work);
 }
 
 }  // namespace whence

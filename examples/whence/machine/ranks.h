@@ -1,4 +1,4 @@
-// A training by several processes, its ranks: which launcher started them (torchrun, Open MPI, MPICH, SLURM), or
+// A training by several processes, its ranks: which launcher started them (Open MPI, MPICH, SLURM), or
 // starting them here (tensor/ranks/fork.h).
 #pragma once
 
@@ -15,10 +15,10 @@ namespace whence {
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 
-// Who started this process, and as which of several. In this order: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR (torchrun);
-// OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH, and srun --mpi=pmi2); SLURM_STEP_NUM_TASKS in a step that srun
-// started. Of the last three only `size` and `by`: MPI says the rest (join_mpi). One rank is alone, whoever started it.
-// InputError where the variables contradict themselves, or the ranks are no power of two.
+// Who started this process, and as which of several. In this order: OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH,
+// and srun --mpi=pmi2); SLURM_STEP_NUM_TASKS in a step that srun started. Only `size` and `by`: MPI says the rest
+// (join_mpi). One rank is alone, whoever started it. InputError where torchrun did (RANK, WORLD_SIZE), or the ranks are
+// no power of two.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
 
 // What this process starts is alone: takes the launchers' variables out of the environment.
@@ -26,7 +26,7 @@ void leave_launcher();
 
 struct RankOptions {
   int processes = 1;
-  std::string communicator = "auto", rendezvous;
+  std::string communicator = "auto";
   double limit = 600;     // seconds
   bool announced = true;  // in a line on standard output: how many there are, over what
 };

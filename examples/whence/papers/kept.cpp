@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence::papers {

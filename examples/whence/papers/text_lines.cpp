@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "examples/whence/cli/text.h"
-#include "tensor/error.h"
+#include "nn/io/errors.h"
 
 namespace whence::papers {
 

@@ -4,6 +4,7 @@
 #include <new>
 #include <optional>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
@@ -13,7 +14,6 @@
 #include "examples/whence/run/training.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/task.h"
-#include "nn/io/json.h"
 #include "nn/scheme.h"
 #include "nn/training/schedule.h"
 #include "tensor/error.h"

@@ -20,8 +20,8 @@
 #include <span>
 #include <string>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/look/subject.h"
-#include "nn/io/json.h"
 
 namespace whence::playground {
 

@@ -2,12 +2,12 @@
 
 #include <filesystem>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/playground/session.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/deflate.h"
 #include "examples/whence/report/encode.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence::playground {

@@ -14,6 +14,7 @@
 #include "examples/whence/python/loaded_run.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/probe_run.h"
+#include "nn/attention/choice.h"
 #include "tensor/error.h"
 #include "tensor/pointwise.h"
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -73,7 +73,7 @@ std::string text_of(const RunRecord& record) {
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
     "threads", "device", "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator",
-    "rank-limit", "rendezvous"};
+    "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");

@@ -7,16 +7,17 @@
 #include <type_traits>
 #include <utility>
 
+#include "autograd/inspect/check_finite.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/run_folder.h"
 #include "examples/whence/run/shared_training.h"
-#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "nn/training/training_loop.h"
 #include "nn/transformer.h"

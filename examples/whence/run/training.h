@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/run/training_options.h"
-#include "nn/io/json.h"
 #include "nn/training/training_step.h"
 
 namespace whence {

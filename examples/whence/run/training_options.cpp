@@ -5,7 +5,6 @@
 
 #include "examples/whence/run/loading.h"
 #include "tensor/error.h"
-#include "tensor/products.h"
 
 namespace whence {
 namespace {
@@ -89,7 +88,6 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   declare_validation(options, shown);
   auto facts = options.values();
   facts.emplace_back("precision", to_string(training.precision));
-  facts.emplace_back("products", to_string(product_numbers()));
   const auto leave_out = [&](bool idle, const char* name) {  // what does nothing is the same whatever it says
     if (idle) std::erase_if(facts, [&](const auto& fact) { return fact.first == name; });
   };

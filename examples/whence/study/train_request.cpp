@@ -108,9 +108,10 @@ RunRecord TrainRequest::record(const Transformer& model) const {
   const Tensor tokens = study_->batch(seed, 1).tensors[0];
   RunRecord record{"train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(seed),
       study_->record_facts(model, seed)};
-  record.facts.insert(record.facts.begin(), {{"parameters", std::to_string(model.parameter_count())},
-                                                {"executor", model.attention(0).explain(training.device,
-                                                                 training.precision, tokens.size(0), tokens.size(1))}});
+  record.facts.insert(
+      record.facts.begin(), {{"parameters", std::to_string(model.parameter_count())},
+                                {"executor", model.attention(0).explain(training.device, training.precision,
+                                                 tokens.size(0), tokens.size(1), model.options().causal)}});
   for (const auto& [name, value] : record.options)
     if ((line_.given(name) && !never_recorded.contains(name)) || (name == "accumulate" && shared_))
       record.given.push_back(name);

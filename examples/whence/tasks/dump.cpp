@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <iostream>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/unicode.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

@@ -7,6 +7,7 @@
 #include "examples/whence/verify/compare.h"
 #include "examples/whence/verify/conformance.h"
 #include "examples/whence/verify/probe_run.h"
+#include "nn/attention/executors.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
@@ -111,11 +112,11 @@ Hidden hidden_run(
   AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
   inputs.sequence = Sequence::padded(present_but(tokens, 0, tokens - real));
   const Tensor cotangent = random_cotangent(inputs, subject.seed);
-  kernels({}).fill(part(cotangent, 1, real, tokens), 0);
-  if (changed == 4) kernels({}).fill(part(cotangent, 0, at, at + 1), other);
+  kernels(Device::cpu()).fill(part(cotangent, 1, real, tokens), 0);
+  if (changed == 4) kernels(Device::cpu()).fill(part(cotangent, 0, at, at + 1), other);
   if (const Tensor* x = changed < 4 ? named_operands(inputs)[changed].second : nullptr; x && x->defined())
     for (const Tensor& place : {part(*x, 0, at, at + 1), part(*x, 1, real, tokens)})
-      kernels({}).fill(raw::slice(place, -1, 0, 1), other);
+      kernels(Device::cpu()).fill(raw::slice(place, -1, 0, 1), other);
   const std::vector<Named> results = output_and_gradients(scheme, inputs, executor, cotangent);
   const index_t seen = subject.claims.sees_no_future ? at : 0;
   const Tensor &output = results[0].tensor, &of_queries = results[1].tensor;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "tensor/error.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/check/gradcheck.h"
-#include "nn/attention/executor.h"
+#include "nn/attention/executors.h"
 #include "nn/scheme.h"
 
 namespace whence {

@@ -21,9 +21,9 @@ struct CheckReport {
 
 // On every sample of the op, however its inputs lie in memory: gradients by dual numbers and by differences; second
 // derivatives, or their refusal where it says `once`; the same bits again and on any number of threads; nothing written
-// outside its results; values and gradients of f32, bf16 and f16 near those of f64. Then, where it has them, its
-// reference, the parts that it joins, and the calls that it must refuse. InputError where no op of this name has
-// samples.
+// outside its results; values and gradients of f32, bf16 and f16 near those of f64; values of f64 as by the plain kernels
+// (tensor/plain/). Then, where it has them, its reference, the parts that it joins, and the calls that it must refuse.
+// InputError where no op of this name has samples.
 [[nodiscard]] CheckReport check_op(const std::string& name);
 [[nodiscard]] CheckReport check_op(const CheckedOp& op);
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tensor/parallel.h"
+#include "tensor/cpu/threads.h"
 #include "tensor/tensor.h"
 
 namespace whence {

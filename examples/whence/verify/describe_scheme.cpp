@@ -1,8 +1,8 @@
 // probe --describe: a scheme as JSON, one entry per line.
 #include <cmath>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/verify/probe_run.h"
-#include "nn/io/json.h"
 #include "tensor/suggest.h"
 
 namespace whence {

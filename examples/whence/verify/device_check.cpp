@@ -5,6 +5,7 @@
 #include "autograd/backward.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/compare.h"
+#include "nn/attention/executors.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"

@@ -5,7 +5,7 @@
 
 #include "autograd/check/samples.h"
 #include "examples/whence/verify/conformance.h"
-#include "nn/attention/executor.h"
+#include "nn/attention/executors.h"
 
 namespace whence {
 

@@ -215,7 +215,9 @@ ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, 
   for (const auto& [name, operand] : named_operands(input.given)) *operand = file.numbers(name, wanted);
   const Tensor present = file.get("present"), positions = file.numbers("positions", DType::f64);
   Sequence& sequence = input.given.sequence;
-  sequence = present.defined() ? Sequence::padded(present) : Sequence::run(sizes.length);
+  try {
+    sequence = present.defined() ? Sequence::padded(present) : Sequence::run(sizes.length);
+  } catch (const Error& gap) { file.refuse(gap.what()); }
   input.has_positions = positions.defined();
   if (input.has_positions) sequence.positions.query = sequence.positions.key = positions;
   sequence.given_mask = file.get("mask");

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "autograd/backward.h"
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "tensor/cpu/tiles/heads.h"
-#include "tensor/cpu/tiles/mix.h"
+#include "tensor/cpu/tiles/mix_backward.h"
+#include "tensor/cpu/tiles/mix_forward.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 

@@ -39,14 +39,14 @@ template <class T> struct Forward {
   void run(extent first_query, extent queries, T* scratch) {
     layout(scratch);
     const extent seen = least(p.keys, p.first_row + first_query + queries + p.after);
-    pack_rows(p.in[At::value].of(b, h), p.in[At::value].row, seen, p.value_dim, value_width, values);
+    pack_rows(head_of(p.in[At::value], b, h), p.in[At::value].row, seen, p.value_dim, value_width, values);
     scores.head(p, b, h), programs.head(p, b, h);
     for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
       block_of(Block<T>(p, b, h, first, least(block_rows<T>, first_query + queries - first)));
   }
 
   void block_of(const Block<T>& block) {
-    scores.block(block), softmax.begin(p.in[At::sink].of(0, h)), stick.begin(block), programs.block(block);
+    scores.block(block), softmax.begin(head_of(p.in[At::sink], 0, h)), stick.begin(block), programs.block(block);
     clear(output, block_rows<T> * value_width);
     tiles_down<T>(block, [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
     if (p.stick) return stick.write(block, output, value_width);
@@ -112,7 +112,8 @@ template <class T> struct Backward {
     scores.block(block), outputs.block(block), programs.block(block);
     row_numbers.read(block), stick.begin(block);
     programs.add_output_dot(block, row_numbers.output_dot);
-    if (const Rows<T> to = p.d[At::sink]) *to.of(b, h) += row_numbers.of_sink(block, *p.in[At::sink].of(0, h));
+    if (const Rows<T> to = p.d[At::sink]; to.at)
+      *head_of(to, b, h) += row_numbers.of_sink(block, *head_of(p.in[At::sink], 0, h));
     tiles_down<T>(block, [&](extent first_key, extent keys) { tile_of(Tile<T>(block, first_key, keys)); });
     if (p.stick) stick.finish(block, scores);
     programs.finish(block, scores);

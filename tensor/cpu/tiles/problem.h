@@ -1,5 +1,6 @@
-// Tiled attention as the tile programs see it: addresses and extents. Compiled once for each instruction set
-// (vector.h); what stands here is plain data, so that no code of a newer instruction set can get into older code.
+// Tiled attention as the tile programs see it: addresses and extents. Compiled once for each instruction set (vector.h),
+// so there is plain data here and no function, not even a constructor: a linker keeps one copy of an inline function for
+// all files, which could be the copy for the newest machine. tests/tensor/cpu/tiles/shared_functions looks for such.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +17,13 @@ inline constexpr extent last_step = INT32_MAX - 1;  // of a block that enters a 
 
 // Rows of numbers [batch, head, row, column], columns side by side.
 template <class T> struct Rows {
-  T* at = nullptr;
-  extent batch = 0, head = 0, row = 0;  // strides
-  T* of(extent b, extent h) const { return at + b * batch + h * head; }
-  explicit operator bool() const { return at != nullptr; }
+  T* at;                    // null: no rows
+  extent batch, head, row;  // strides
 };
 
 template <class T> struct Problem {
   extent batch, heads, queries, keys, dim, value_dim, distances, positions;
-  extent sizes[26];  // by the letters of tensor/tiled_operands.h; -1: none
-  extent size(char letter) const { return sizes[letter - 'a']; }
+  extent sizes[26];                     // by the letters of tensor/tiled_operands.h; -1: none
   Rows<const T> in[At::operand_count];  // null where there is none
   T scale, relative_scale, gate_scale, position_scale;
   bool stick, rest_to_self;

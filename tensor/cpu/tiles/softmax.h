@@ -72,9 +72,9 @@ template <class T> struct RunningSoftmax {
     for (extent i = 0; i < block.rows; ++i) {
       if (total[i] == T(0) && block.sees_any(i)) total[i] = T(__builtin_nanf(""));
       const extent row = block.first_query + i;
-      T* to = p.output.of(block.b, block.h) + row * p.output.row;
+      T* to = head_of(p.output, block.b, block.h) + row * p.output.row;
       for (extent c = 0; c < p.value_dim; ++c) to[c] = sums[i * width + c] * share(i);
-      T* norm = p.norms.of(block.b, block.h) + row * p.norms.row;
+      T* norm = head_of(p.norms, block.b, block.h) + row * p.norms.row;
       norm[0] = top[i], norm[1] = share(i);
     }
   }
@@ -123,10 +123,10 @@ template <class T> struct RowNumbers {
       top[i] = share[i] = output_dot[i] = T(0);
       if (i >= block.rows) continue;
       const extent row = block.first_query + i;
-      const T* norm = p.norms.of(block.b, block.h) + row * p.norms.row;
+      const T* norm = head_of(p.norms, block.b, block.h) + row * p.norms.row;
       top[i] = norm[0], share[i] = norm[1];
-      output_dot[i] = dot<T>(p.output.of(block.b, block.h) + row * p.output.row,
-          p.output_gradient.of(block.b, block.h) + row * p.output_gradient.row, p.value_dim);
+      output_dot[i] = dot<T>(head_of(p.output, block.b, block.h) + row * p.output.row,
+          head_of(p.output_gradient, block.b, block.h) + row * p.output_gradient.row, p.value_dim);
     }
   }
   // The gradient of a sink, whose dP is 0.

@@ -33,7 +33,8 @@ template <class T> struct Stick {
     used_up = false, first_broken = block.keys();
     for (extent i = 0; i < block.columns; ++i) {
       left[i] = T(i < block.rows ? 1 : 0), behind[i] = T(0);
-      if (backward && i < block.rows) rest[i] = p.norms.of(block.b, block.h)[(block.first_query + i) * p.norms.row];
+      if (backward && i < block.rows)
+        rest[i] = head_of(p.norms, block.b, block.h)[(block.first_query + i) * p.norms.row];
     }
   }
 
@@ -77,11 +78,11 @@ template <class T> struct Stick {
         if (p.draw) p.draw(p.stream, block.b, block.h, row, token, 1, &own);
         own = own * left[i];
       }
-      T* to = p.output.of(block.b, block.h) + row * p.output.row;
-      const T* value = p.in[At::value].of(block.b, block.h) + token * p.in[At::value].row;
+      T* to = head_of(p.output, block.b, block.h) + row * p.output.row;
+      const T* value = head_of(p.in[At::value], block.b, block.h) + token * p.in[At::value].row;
       for (extent c = 0; c < p.value_dim; ++c) to[c] = sums[i * width + c];
       for (extent c = 0; own != T(0) && c < p.value_dim; ++c) to[c] += own * value[c];
-      T* norm = p.norms.of(block.b, block.h) + row * p.norms.row;
+      T* norm = head_of(p.norms, block.b, block.h) + row * p.norms.row;
       norm[0] = left[i], norm[1] = T(1);
     }
   }

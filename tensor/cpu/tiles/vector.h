@@ -16,6 +16,7 @@
 #endif
 
 #include "tensor/cpu/tiles/problem.h"
+#include "tensor/exponential.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
@@ -147,31 +148,14 @@ template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T su
   }
 }
 
-// e^x as tensor/math.h has it: 2^n e^r, e^r by a polynomial. Below -87 (f32) or -708 (f64) the result is 0: a term
-// that small beside the largest, which is 1, is nothing. NaN stays NaN.
-template <class T> struct ExponentialOf;
-template <> struct ExponentialOf<float> {
-  static constexpr float lowest = -87, highest = 88, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
-  static constexpr float magic = 12582912;  // 1.5 * 2^23: adding it rounds to an integer
-  static constexpr std::int32_t magic_bits = 0x4B400000, bias = 127, fraction_bits = 23;
-  static constexpr float leading = 1.9875691500e-4f;
-  static constexpr float polynomial[] = {
-      1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
-};
-template <> struct ExponentialOf<double> {
-  static constexpr double lowest = -708, highest = 709, ln2_high = 6.93147180369123816490e-01,
-                          ln2_low = 1.90821492927058770002e-10;
-  static constexpr double magic = 6755399441055744;  // 1.5 * 2^52
-  static constexpr std::int64_t magic_bits = 0x4338000000000000, bias = 1023, fraction_bits = 52;
-  static constexpr double leading = 1.0 / 6227020800;
-  static constexpr double polynomial[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
-      1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5};
-};
+// e^x as tensor/math.h has it, but below -87 (f32) or -708 (f64) the result is 0: a term that small beside the largest,
+// which is 1, is nothing. NaN stays NaN.
 template <class T> static inline Vector<T> exponential(Vector<T> x) {
   using Of = ExponentialOf<T>;
+  constexpr T lowest = sizeof(T) == 4 ? -87 : -708, highest = sizeof(T) == 4 ? 88 : 709;
   using V = Vector<T>;
   using I = Mask<T>;
-  const V bounded = x > splat(Of::highest) ? splat(Of::highest) : x;
+  const V bounded = x > splat(highest) ? splat(highest) : x;
   const V shifted = bounded * splat(T(1.44269504088896340736)) + splat(Of::magic), n = shifted - splat(Of::magic);
   const V r = (bounded - n * splat(Of::ln2_high)) - n * splat(Of::ln2_low);
   V p = splat(Of::leading);
@@ -180,7 +164,7 @@ template <class T> static inline Vector<T> exponential(Vector<T> x) {
   const V mantissa = p * (r * r) + r + splat(T(1));
   const I power = (reinterpret_cast<I>(shifted) - Of::magic_bits + Of::bias) << Of::fraction_bits;
   const V y = mantissa * reinterpret_cast<V>(power);
-  return x < splat(Of::lowest) ? V{} : y;
+  return x < splat(lowest) ? V{} : y;
 }
 
 #ifdef WHENCE_TILES_DUAL

@@ -1,14 +1,17 @@
 // Every generic test of every op in the registry that Checked<Op> fills. An op's author only writes samples.
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "autograd/backward.h"
 #include "autograd/check/samples.h"
 #include "autograd/node.h"
 #include "examples/whence/verify/checks.h"
 #include "examples/whence/verify/compare.h"
+#include "tensor/random.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -49,6 +52,14 @@ std::optional<bool> goes_by_place(const CheckedSample& sample) {
   return sample.inputs[0].numel() > 1 || sample.inputs[1].numel() > 1 ? std::optional(true) : std::nullopt;
 }
 
+// The sum of a's numbers times b's; the sum of their sizes goes into `size`.
+double dot(const Tensor& a, const Tensor& b, double& size) {
+  const std::vector<double> x = a.to_vector(), y = b.to_vector();
+  double sum = 0;
+  for (std::size_t e = 0; e < x.size(); ++e) sum += x[e] * y[e], size += std::abs(x[e] * y[e]);
+  return sum;
+}
+
 }  // namespace
 
 // Else constants beside its numbers would be left out where one is explained (autograd/inspect/explain.h).
@@ -72,6 +83,32 @@ TEST_CASE("an op says that it broadcasts, if it does") {
   CHECK(broadcasting >= 7);
 }
 
+TEST_CASE("an op that names a factor is the sum of its other inputs' terms") {
+  int factors = 0;
+  for (const CheckedOp& op : checked_ops()) {
+    CAPTURE(op.name);
+    bool names = false;
+    for (const CheckedSample& sample : op.samples()) {
+      const Tensors inputs = leaves_of(sample.inputs);
+      const Tensor y = sample.run(inputs);
+      if (!node_of(y) || !node_of(y)->factor() || node_of(y)->inputs().size() != inputs.size() || y.numel() == 0)
+        continue;
+      names = true;
+      // <dy, y> = the sum of <dx, x> over the terms
+      const std::size_t factor = *node_of(y)->factor();
+      const Tensor dy = Tensor::empty(y.shape(), y.dtype());
+      kernels(dy.device()).random_normal(dy, Stream(0, op.name, 0), 0, 1);
+      const std::vector<Tensor> dx = grad(y, dy, inputs, {.allow_unused = true});
+      double terms = 0, size = 0;
+      for (std::size_t k = 0; k < inputs.size(); ++k)
+        if (k != factor && dx[k].defined()) terms += dot(dx[k], inputs[k], size);
+      CHECK(std::abs(terms - dot(dy, y, size)) <= 1e-13 * size);
+    }
+    factors += names;
+  }
+  CHECK(factors >= 8);
+}
+
 TEST_CASE("every op passes every generic test") {
   int checks = 0;
   REQUIRE(checked_ops().size() >= 30);
@@ -83,13 +120,14 @@ TEST_CASE("every op passes every generic test") {
   std::printf("battery: %zu ops, %d checks\n", checked_ops().size(), checks);
 }
 
-// The functions that ops.h declares, read from the file itself: a new one without samples must not pass unseen. One of
+// The functions that ops.h and joined_ops.h declare, read from the files themselves: a new one without samples must not pass unseen. One of
 // the list in tensor/pointwise.h must be declared there, and each must be the one that its name says.
 TEST_CASE("every function of ops.h is checked") {
   std::string text;
-  for (const char* name : {"/autograd/ops.h", "/autograd/ops/unary.cpp"}) text += text_of(source_folder() + name);
+  for (const char* name : {"/autograd/ops.h", "/autograd/joined/joined_ops.h", "/autograd/ops/unary.cpp"})
+    text += text_of(source_folder() + name);
   const std::map<std::string, std::string> by_another_name = {{"reverse_cumulative_sum", "cumulative_sum"},
-      {"cross_entropy_sum", "cross_entropy"}, {"causal_softmax", "softmax"}, {"unary", "affine"},
+      {"cross_entropy_sum", "cross_entropy"}, {"causal_softmax_by_distance", "causal_softmax"}, {"unary", "affine"},
       {"clamp_max", "clamp"}};
   std::set<std::string> checked, declared, defined;
   for (const CheckedOp& op : checked_ops()) checked.insert(op.name);

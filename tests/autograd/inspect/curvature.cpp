@@ -45,7 +45,13 @@ TEST_CASE("jacobians: of products, of a leaf, and of what passed a probe twice")
 }
 
 TEST_CASE("of a model: H v is the difference of gradients, and logits move with CoPE's positions as J says") {
-  Transformer model({.vocabulary = 5, .length = 6, .dim = 8, .layers = 1, .heads = 2, .scheme = "cope(p_max=4)"});
+  Transformer model({.vocabulary = 5,
+      .length = 6,
+      .dim = 8,
+      .layers = 1,
+      .heads = 2,
+      .scheme = "cope(p_max=4)",
+      .executor = "reference"});
   randomise(model);
   std::vector<Tensor> inputs, v;
   for (const Module::Parameter& each : model.parameters()) {

@@ -1,5 +1,7 @@
 // Looking at graphs: as text, as Graphviz, by memory; and the search for the first number that is not finite.
 #include "autograd/inspect/graph_text.h"
+#include "autograd/inspect/check_finite.h"
+#include "autograd/inspect/op_clock.h"
 
 #include <set>
 

@@ -155,6 +155,19 @@ TEST_CASE("explained: a number from what its op read, a gradient from the next p
   }).find("[2,0] given in scores, which is [2,4]; a position inside of it required") != std::string::npos);
 }
 
+TEST_CASE("explained: what adds up to a number by accident leaves no operand out") {
+  // Of x / sqrt(mean x^2) times a weight, the terms of the weight alone add up to the result; it is no sum.
+  const Tensor x = normal_leaf({1, 3}, 1), weight = normal_leaf({3}, 2);
+  const Tape tape;
+  const Capture capture("*");
+  const Tensor y = probe("y", rms_norm(probe("x", x), probe("weight", weight)));
+  const Contribution found = explain_value(tape, capture.place("y"), {0, 1}, places_of(capture));
+  REQUIRE(found.from.size() == 4);
+  std::map<std::string, int> operands;
+  for (const Contribution& each : found.from) ++operands[each.name];
+  CHECK(operands == std::map<std::string, int>{{"weight", 1}, {"x", 3}});
+}
+
 TEST_CASE("passages: the graph between named places, and how much came by each") {
   const Tensor x = leaf({2, -3}, {2}), w = leaf({4, 5}, {2});
   const Capture capture("*");

@@ -5,7 +5,6 @@
 #include "cuda/emulator/settings.h"
 #include "nn/models.h"
 #include "nn/transformer.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tests/support/device.h"
 

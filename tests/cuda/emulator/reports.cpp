@@ -6,9 +6,8 @@
 #include "cuda/emulator/settings.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tensor/raw.h"
 #include "tests/cuda/emulator/says.h"
 

@@ -17,9 +17,8 @@
 #include "nn/training/training_step.h"
 #include "nn/transformer.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/device/device_runtime.h"
-#include "tensor/device/launch.h"
+#include "tensor/launch.h"
 #include "tests/cuda/emulator/says.h"
 #include "tests/support/device.h"
 

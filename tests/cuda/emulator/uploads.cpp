@@ -14,15 +14,15 @@ using namespace whence::test;
 namespace {
 
 // Bytes to the device in a forward and a backward pass of 2 layers, weights and tokens being there.
-std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded) {
+std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded, bool causal = true) {
   TransformerOptions options;
   options.vocabulary = 5, options.dim = 8, options.heads = 2, options.layers = 2, options.length = 96;
-  options.scheme = scheme, options.executor = "reference";
+  options.scheme = scheme, options.executor = "reference", options.causal = causal;
   Transformer model(options);
   model.to(Device::cuda(0));
   const Tensor tokens = Tensor::zeros({2, length}, DType::i64, Device::cuda(0)),
                all = Tensor::full({2, length}, 1, DType::boolean);
-  const Sequence sequence = padded ? Sequence::padded(all) : Sequence::run(length);
+  const Sequence sequence = padded ? Sequence::padded(all, causal) : Sequence::run(length, causal);
   gpu::emulator::reset_counters();
   backward(sum(model(tokens, sequence, {})));
   return gpu::emulator::counters()["copy from cpu"].global_written;
@@ -47,4 +47,9 @@ TEST_CASE("uploads: twice the tokens are at most twice the bytes, for every sche
       CHECK(many <= 2 * few + 64);
     }
   }
+}
+
+TEST_CASE("uploads: nor does the mask of later keys grow with the square where a model is not causal") {
+  const char* const scheme = "cdape(none, width=3, tril=always)";
+  CHECK(bytes_sent(scheme, 96, false, false) <= 2 * bytes_sent(scheme, 48, false, false) + 64);
 }

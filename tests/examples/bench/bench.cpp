@@ -9,12 +9,11 @@
 
 #include "autograd/backward.h"
 #include "autograd/inspect/op_clock.h"
-#include "autograd/inspect/probe.h"
+#include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "examples/whence/cli/statistics.h"
 #include "examples/whence/cli/words.h"
 #include "tensor/error.h"
-#include "tensor/products.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"
 

@@ -17,7 +17,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/run_main.h"
 #include "examples/whence/cli/text.h"
-#include "tensor/error.h"
+#include "nn/io/errors.h"
 
 using namespace whence;
 

@@ -243,6 +243,8 @@ std::vector<Damage> damages() {
       {"in", with("table", ones({4, 4}, DType::bf16)), probe, 3, "tensor table: bf16 given where q is f64; "},
       {"in", with("mask", ones({1, 1, 5, 5})), probe, 3, "tensor mask: f64 given; bool required"},
       {"in", with("present", ones({5}, DType::boolean)), probe, 3, "tensor present: [5] given; [2,5] required"},
+      {"in", with("present", Tensor::of({1, 1, 1, 1, 1, 1, 0, 1, 1, 1}, {2, 5}, DType::boolean)), probe, 3,
+          "sequence: present has a gap at token 1 of sequence 1; "},
       {"drawn", with("positions", ones({4})), "probe --out out --scheme rope --in drawn", 3,
           "tensor positions: [4] given; [5] or [2,5] required"},
       {"drawn", with("drawn", Tensor::of({0, 2, 2, 6, 50}, {5}, DType::f64)),

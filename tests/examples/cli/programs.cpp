@@ -127,8 +127,8 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   const fs::path out = scratch / "out", graph = scratch / "graph.dot";
   const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
-  for (const char* text :
-      {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention", "tiles.cpp:", "kept for backward"}) {
+  for (const char* text : {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention",
+           "executor_tiled.cpp:", "kept for backward"}) {
     CHECK_MESSAGE(has(described.out, text), text);
   }
   CHECK(text_of(graph).starts_with("digraph whence {"));

@@ -9,11 +9,11 @@
 #include <limits>
 #include <sstream>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
-#include "nn/io/json.h"
 #include "tensor/error.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "nn/io/safetensors.h"
-#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
 #include "tests/examples/cli/refused.h"
 

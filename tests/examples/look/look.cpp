@@ -5,7 +5,9 @@
 #include <set>
 #include <tuple>
 
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/graph.h"
@@ -15,7 +17,6 @@
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/deflate.h"
-#include "nn/io/json.h"
 #include "nn/io/safetensors.h"
 #include "tests/examples/look/subjects.h"
 

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/look/links.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
-#include "nn/io/json.h"
 #include "tensor/raw.h"
 #include "tests/examples/look/subjects.h"
 

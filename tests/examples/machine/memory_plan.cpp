@@ -8,8 +8,8 @@
 
 #include "autograd/ops.h"
 #include "examples/whence/run/training.h"
+#include "tensor/backend.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tests/support/schemes.h"

@@ -6,7 +6,6 @@
 
 #include "nn/models.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tests/support/programs.h"
 #include "tests/support/schemes.h"
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "nn/io/json.h"
+#include "examples/whence/cli/json.h"
 #include "tests/support/programs.h"
 
 using namespace whence;

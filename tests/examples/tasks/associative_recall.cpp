@@ -5,6 +5,7 @@
 
 #include "autograd/recording.h"
 #include "examples/whence/tasks/recall_construction.h"
+#include "nn/attention/executors.h"
 #include "tensor/error.h"
 #include "tests/support/programs.h"
 

@@ -48,7 +48,7 @@ TEST_CASE("check_op: an op without a fault passes, and each fault is named with 
       "value in low precision: bf16: "));
   CheckedOp op = op_of([](const Tensor& x) { return square(x); });
   op.reference = [](const Tensors& in) { return in[0]; };
-  CHECK(has(found(op), "two by three, as given: reference from plain loops"));
+  CHECK(has(found(op), "two by three, as given: reference by other means"));
   op.reference = {};
   op.once = true;
   CHECK(has(found(op), "refusal of a second derivative"));

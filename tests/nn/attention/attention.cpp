@@ -3,7 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
+#include "nn/attention/executors.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -66,6 +67,13 @@ TEST_CASE("explain() names the executor that runs on a device, and why") {
   CHECK(explained("cope_mlp", "auto", cpu, DType::f32, 8) ==
         "reference (tiled " +
             tiled_executor().refusal(Attention({.dim = 8, .heads = 2}, parse_schemes("cope_mlp")).stages()) + ")");
+  const std::string whole = "; reference while probes are captured)";
+  CHECK(explained("alibi + stick_breaking", "auto", cpu, DType::f32, 8) ==
+        "strips (not tiled: distance_table given with a stick to break; the scores alone required" + whole);
+  CHECK(explained("dape(kerple) + cope", "tiled", cpu, DType::f32, 8) ==
+        "strips (not tiled: position_keys given, which is not read here; undefined required" + whole);
+  CHECK(explained("cope(interpolation=equation5)", "auto", cpu, DType::f32, 8).find("interpolation=equation5") !=
+        std::string::npos);
   // Scores of 2 heads: 2 GiB at length 16384, and beyond.
   CHECK(explained("cope", "auto", gpu, DType::f32, 16384).starts_with("reference"));
   CHECK(explained("cope", "auto", gpu, DType::f32, 16385) ==
@@ -74,6 +82,8 @@ TEST_CASE("explain() names the executor that runs on a device, and why") {
   CHECK(explained("cope", "reference", cpu, DType::f32, 8) == "reference (as asked)");
   CHECK(explained("cope", "strips", gpu, DType::f32, 8) == "strips (as asked; reference while probes are captured)");
   CHECK(explained("cope", "tiled", gpu, DType::f32, 8).starts_with("strips (no tile programs for f32 on a GPU"));
+  const Capture capture("*");
+  CHECK(explained("cope", "auto", cpu, DType::f32, 8) == "reference (every probe live)");
 }
 
 TEST_CASE("probes of one layer, in the order of the stages") {

@@ -1,9 +1,9 @@
 // The tile programs where the conformance matrix does not reach: instruction sets, f32, threads, dropout, memory, NaN.
-#include "autograd/tiled_attention.h"
+#include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"
+#include "nn/attention/executors.h"
 #include "tensor/cpu/instruction_set.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;

@@ -1,8 +1,8 @@
 // Masks and distances as facts: made late, once, and of O(T) numbers; read pair by pair they are what positions say.
 #include "nn/attention/distances.h"
+#include "nn/attention/executors.h"
 #include "nn/scheme.h"
 #include "tensor/device/allocator.h"
-#include "tensor/device/backend.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -131,8 +131,6 @@ TEST_CASE("distance steps: padding on both sides") {
   check_steps(context_of(Sequence::padded(present_but(7, 3, false))), {0, 7, true});
   check_steps(context_of(Sequence::padded(present_but(7, 3, true), false)), {-6, 13, true});
   check_steps(context_of(Sequence::padded(present_but(7, 3, false), false)), {-6, 13, true});
-  const Tensor hole = Tensor::of({1, 1, 0, 1, 1}, {1, 5}, DType::boolean);  // a token is missing, and the rest stay
-  check_steps(context_of(Sequence::padded(hole)), {0, 5, true});
 }
 
 TEST_CASE("distance steps: decoding, and a block of rows") {
@@ -221,6 +219,12 @@ TEST_CASE("facts that contradict each other are refused") {
   CHECK(error_text([] {
     (void)Sequence::padded(Tensor::ones({2, 3}));
   }).starts_with("sequence: present is f32 [2,3]; "));
+  const std::string gap =
+      "sequence: present has a gap at token 2 of sequence 1; tokens next to each other, padded on the "
+      "left or the right, required";
+  const Tensor present = Tensor::of({0, 0, 0, 0, 0, 0, 1, 0, 1, 0}, {2, 5}, DType::boolean);
+  CHECK(error_text([&] { (void)Sequence::padded(present); }) == gap);
+  CHECK(error_text([&] { (void)Sequence::continued(2, 3, 9, present); }) == gap);
   CHECK(error_text([] { (void)Sequence::continued(4, 3, 6); }).starts_with("sequence: 4 tokens and 3 new ones with "));
 }
 

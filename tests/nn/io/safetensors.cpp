@@ -176,15 +176,15 @@ TEST_CASE("headers of another form, and dimensions that are no counts, are refus
   refuses("{\"x\":" + good + ",\"x\":" + good + "}", "field 'x' given twice");
   refuses(R"({"__metadata__":{},"__metadata__":{}})", "field '__metadata__' given twice", 0);
   refuses(R"({"__metadata__":{"a":1}})", "__metadata__: field 'a' is 1; a text required", 0);
-  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", R"(field 'a' is {"b":"c"}; a text required)", 0);
-  refuses(R"({"__metadata__":[]})", "'__metadata__' is []; an object required", 0);
+  refuses(R"({"__metadata__":{"a":{"b":"c"}}})", "field 'a' is an object; a text required", 0);
+  refuses(R"({"__metadata__":[]})", "'__metadata__' is a list; an object required", 0);
   refuses(R"({"x":{"dtype":"F32","shape":[1]}})", "x: no field 'data_offsets'");
   refuses(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"more":1}})",
       "field 'more' given; dtype, shape and data_offsets required");
   refuses(R"({"x":null})", "'x' is null; an object");
   refuses(R"({"x":{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}})", "field 'dtype' is a list");
   refuses(R"({"x":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", "field 'shape' is a whole number; a list");
-  refuses(R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "shape holds [1]");
+  refuses(R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", "shape holds a list");
   refuses(one("[true]", "[0,4]"), "shape holds true; whole numbers");
   refuses(one("[-1]", "[0,4]"), "shape holds -1");
   refuses(one("[1.5]", "[0,4]"), "shape holds 1.5");
@@ -202,7 +202,7 @@ TEST_CASE("headers of another form, and dimensions that are no counts, are refus
   refuses(one("[1]", "[0,4]", std::string(10'000'000, 'A')), "has dtype 'AAAA");
   std::string deep = R"({"x":)";
   for (int i = 0; i < 1'000'000; ++i) deep += R"({"a":)";
-  refuses(deep, "nests deeper");
+  refuses(deep, "field 'a' given; dtype");
 }
 
 TEST_CASE("a header of a million names is answered within a second, in one line of 500 characters at most") {

@@ -1,5 +1,5 @@
 // Modules: paths, initialisation, casting, freezing. MLPs. Schedules against their formulas.
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "nn/layers/linear.h"
 #include "nn/layers/mlp.h"
 #include "nn/layers/norm.h"

@@ -2,6 +2,7 @@
 #include <ranges>
 #include <set>
 
+#include "autograd/inspect/capture.h"
 #include "nn/training/training_step.h"
 #include "tests/support/schemes.h"
 

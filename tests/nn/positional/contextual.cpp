@@ -1,4 +1,5 @@
 // What must hold of CoPE and its variants and of hard attention. Worked numbers: tests/nn/positional/worked/contextual.cpp.
+#include "autograd/inspect/capture.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -105,7 +106,7 @@ TEST_CASE("contextual: positions are counted in 32 bits where the model has 16")
 TEST_CASE("contextual: a NaN in a query of hard attention stays NaN in its row, as softmax has it") {
   AttendInputs inputs = random_inputs(5);
   const Tensor place = raw::slice(raw::slice(inputs.query.detach(), 2, 3, 4), 3, 0, 1);
-  kernels({}).fill(place, NAN);
+  kernels(Device::cpu()).fill(place, NAN);
   const Tensor found = Bare("hard_attention").output(inputs);
   for (index_t i = 0; i < 5; ++i) CHECK(std::isnan(found.at({0, 0, i, 0})) == (i == 3));
 }

@@ -1,4 +1,6 @@
 // What must hold of the schemes that came after the papers beside their worked numbers (worked/later.cpp).
+#include "autograd/inspect/capture.h"
+#include "nn/attention/executors.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -223,7 +225,7 @@ TEST_CASE("later schemes: whatever the padding on the left holds changes no bit 
     AttendInputs odd = plain;
     for (Tensor* each : {&odd.x, &odd.key, &odd.value}) {
       *each = raw::contiguous(each->detach() * 1.0);
-      kernels({}).fill(slice(slice(*each, 0, 1, 2), each->rank() - 2, 0, 3), 1e30);
+      kernels(Device::cpu()).fill(slice(slice(*each, 0, 1, 2), each->rank() - 2, 0, 3), 1e30);
     }
     for (const Executor* executor : executors()) {
       if (!executor->refusal(scheme.stages()).empty()) continue;

@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "autograd/ops.h"
+#include "nn/attention/executors.h"
 #include "tensor/raw.h"
 #include "tests/support/schemes.h"
 

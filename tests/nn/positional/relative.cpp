@@ -1,5 +1,6 @@
 // What must hold of the schemes of distances and of rotations beside their worked numbers (worked/relative.cpp): their
 // options, 16 bits, first parameters, what is refused.
+#include "autograd/inspect/capture.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -69,7 +70,7 @@ TEST_CASE("with all parameters at 0, or put inside their bounds from there, bias
       CAPTURE(value);
       const Bare scheme(text);
       for (const Module::Parameter& parameter : scheme.root().parameters()) {
-        kernels({}).fill(parameter.tensor.detach(), value);
+        kernels(Device::cpu()).fill(parameter.tensor.detach(), value);
         parameter.put_inside_bounds();
       }
       const Tensor output = scheme.output(random_inputs(6));

@@ -1,4 +1,6 @@
 // What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
+#include "autograd/inspect/capture.h"
+#include "nn/attention/executors.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "nn/attention/executors.h"
 #include "nn/scheme.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"

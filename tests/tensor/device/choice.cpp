@@ -3,7 +3,7 @@
 
 #include "examples/whence/machine/model_plan.h"
 #include "nn/models.h"
-#include "tensor/device/backend.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/kernels.h"
 #include "tensor/raw.h"
 #include "tests/support/tensors.h"

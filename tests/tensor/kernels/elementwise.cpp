@@ -16,7 +16,7 @@ Operand argument(Unary f, const Shape& shape) {
 Operand saved(Unary f, const Shape& shape) {
   return then(argument(f, shape), [=](const Tensor& x) {
     const Tensor all = whole(x);
-    if (facts_of(f).saves == Saves::output) cpu_kernels().unary(f, attributes_of(f), all, all);
+    if (facts_of(f).saves == Saves::output) kernels(all).unary(f, attributes_of(f), all, all);
     return x;
   });
 }
@@ -75,7 +75,8 @@ void add_unary(KernelCases& table) {
     }
   }
   table.push_back(value(functions::Gelu{}, {200005}).on_threads());
-  table.push_back(derivative(functions::Gelu{}, {200005}).on_threads()), table.back().loops = {};
+  table.push_back(derivative(functions::Gelu{}, {200005}).on_threads()), table.back().loops = {},
+                                                                         table.back().terms = {4};
   table.push_back(value(functions::Exp{}, of_a_model).counted(1));
   table.push_back(derivative(functions::Exp{}, of_a_model).counted(1));
 }

@@ -50,7 +50,7 @@ Shape without(Shape shape, unsigned axes) {
 Operand hard_rows(index_t width) {
   return then(few({5, width}), [=](const Tensor& x) {
     const auto set = [&](index_t row, index_t begin, index_t end, double value) {
-      cpu_kernels().fill(raw::slice(raw::slice(x, 0, row, row + 1), 1, begin, end), value);
+      kernels(Device::cpu()).fill(raw::slice(raw::slice(x, 0, row, row + 1), 1, begin, end), value);
     };
     set(1, width / 3, width / 3 + 1, nan), set(1, width - 1, width, nan);
     set(2, 0, width, -infinity), set(3, width - 1, width, 9);
@@ -159,7 +159,7 @@ KernelCase softmax_backward(const Shape& shape) {
       .call = [](JoinedKernels& k, In in, In out) { k.softmax_backward(in[0], in[1], out[0]); },
       .loops = [=](In in, In) { return softmax_gradient(read(in[0]), read(in[1]), shape[-1]); },
       .terms = {shape[-1]},
-      .prepare = [](In in) { cpu_kernels().softmax(in[0], {}, in[0]); }};
+      .prepare = [](In in) { kernels(in[0]).softmax(in[0], {}, in[0]); }};
 }
 
 // Entry (i, j) of the last two axes is seen where j <= first_row + i.
@@ -172,7 +172,7 @@ void add_causal(KernelCases& table, const Shape& shape, index_t first_row) {
   table.back().loops = [=](In in, In) { return softmax_of(read(in[0]), seen, shape[-1]); };
   table.push_back(softmax_backward(shape));
   table.back().kernel = "causal_softmax_backward";
-  table.back().prepare = [=](In in) { cpu_kernels().causal_softmax(raw::copy(in[0]), first_row, in[0]); };
+  table.back().prepare = [=](In in) { joined_kernels(in[0]).causal_softmax(raw::copy(in[0]), first_row, in[0]); };
   table.back().call = [=](JoinedKernels& k, In in, In out) {
     k.causal_softmax_backward(in[0], in[1], first_row, out[0]);
   };
@@ -211,7 +211,7 @@ void add_softmax(KernelCases& table) {
     table.back().prepare = [=](In in) {
       const double values[] = {nan, infinity, -infinity};
       for (index_t row = 0; row < 3; ++row)
-        cpu_kernels().fill(in[0].view({1}, {1}, row * width + width / 2), values[row]);
+        kernels(Device::cpu()).fill(in[0].view({1}, {1}, row * width + width / 2), values[row]);
     };
     table.back().loops = {}, table.back().dtypes = {DType::f32};
     table.push_back(softmax("no entries", shape, chosen(Numbers(place(4 * width), 0), shape, DType::boolean)));
@@ -230,7 +230,7 @@ void add_softmax(KernelCases& table) {
   table.push_back(softmax("no mask", scores, none()).counted(1));
   table.push_back(softmax("a mask", scores, mask(scores)).counted(1));
   table.push_back(softmax_backward(scores).counted(1));
-  table.push_back(softmax("duals", {16, 256}, none()).counted(1)), table.back().dtypes = {DType::dual};
+  table.push_back(softmax("duals", {16, 256}, none())), table.back().dtypes = {DType::dual};
 }
 
 // ---- Norms: layer norm, with a bias and a mean, or root mean square norm.
@@ -311,7 +311,7 @@ KernelCase norm_backward(const OfNorm& of, unsigned asked, bool added) {
       .prepare =
           [=](In in) {
             const Tensor bias = of.centered ? in[1] : Tensor();
-            cpu_kernels().norm(in[0], {}, in[1], bias, of.epsilon(), {}, Tensor::like(in[0]), in[2], in[3]);
+            kernels(in[0]).norm(in[0], {}, in[1], bias, of.epsilon(), {}, Tensor::like(in[0]), in[2], in[3]);
           },
       .size = of.width <= 2 ? 1.0 : 0.0,
       .launches = asked & 6 ? 2u : 1u};
@@ -376,7 +376,7 @@ KernelCase cross_entropy_backward(index_t count, index_t width) {
   row.out = {rows({count, width})};
   row.prepare = [=, of_targets = row.prepare](In in) {
     of_targets(in);
-    cpu_kernels().cross_entropy(in[0], in[1], -7, in[2], Tensor::like(in[2]));
+    kernels(in[0]).cross_entropy(in[0], in[1], -7, in[2], Tensor::like(in[2]));
   };
   row.call = [](JoinedKernels& k, In in, In out) {
     k.cross_entropy_backward(in[0], in[1], -7, in[2], in[3], 0.125, out[0]);

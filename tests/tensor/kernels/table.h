@@ -1,12 +1,12 @@
-// One table of calls to the kernels of a device (tensor/kernels.h, tensor/joined_kernels.h). Its rows lie in this folder, by family.
-// Every row is walked on the CPU (walk_on_cpu) and on a GPU (tests/cuda/walk.h: against the CPU, in several orders of threads); those in shapes of a transformer by what they ask of a GPU (tests/cuda/emulator/costs.cpp).
+// One table of calls to the kernels of a device (tensor/kernels.h, tensor/device/joined_kernels.h). Its rows lie in this folder, by family.
+// Every row is walked on the CPU (walk_on_cpu) and on a GPU (tests/cuda/walk.h), against the plain kernels (tensor/plain/); those in shapes of a transformer by what they ask of a GPU (tests/cuda/emulator/costs.cpp).
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "tensor/joined_kernels.h"
+#include "tensor/device/joined_kernels.h"
 #include "tests/support/tensors.h"
 
 namespace whence::test {
@@ -50,7 +50,7 @@ struct KernelCase {
   std::string kernel, name;
   std::vector<Operand> in = {}, out = {};  // outputs as they lie before the call, which may add to them
   std::function<void(JoinedKernels&, In in, In out)> call;
-  // What must come out, in double. Empty: the CPU's numbers are what a GPU's are judged by.
+  // What must come out, in double. Empty: the plain kernel's numbers are what a device's are judged by.
   std::function<Results(In in, In out)> loops = {};
   // How many terms make a number, for each output, the last one for all that follow. 0: nothing is rounded.
   std::vector<index_t> terms = {1};
@@ -82,8 +82,10 @@ struct Given {
 };
 Given given(const KernelCase& row, Draw draw);
 Tensors twins(const Tensors& all);  // the same again, with all that lies in their storages
-// Rows on the CPU, in every dtype and layout: the numbers of the loops, duals with the slope of the loops as tangent; nothing
-// else is written; the same bits on 1, 2 and 3 threads, and by the calls that a row joins.
+// The kernels of a device for a row that is walked so. Duals that are computed with are for the plain ones.
+JoinedKernels& kernels_for(const KernelCase& row, const Draw& draw, Device device);
+// Rows by the plain kernels and by the CPU's, in every dtype and layout: the numbers of the loops, or the plain ones; duals with
+// the slope of the loops as tangent; nothing else is written; the same bits on 1, 2 and 3 threads, and by the calls that a row joins.
 void walk_on_cpu(const KernelCases& rows);
 // f(draw) for each dtype and layout that a row is walked in.
 void for_each_way(const KernelCase& row, const std::function<void(const Draw&)>& f);

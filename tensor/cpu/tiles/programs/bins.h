@@ -13,9 +13,9 @@ template <class T> struct Bins : Program<T> {
     const Problem<T>& p = block.p;
     clear(sums, p.bins * block_rows<T>);
     const Rows<const T> from = p.bin_gradient;
-    for (extent i = 0; from && i < block.rows; ++i)
+    for (extent i = 0; from.at && i < block.rows; ++i)
       for (extent n = 0; n < p.bins; ++n)
-        sums[i * p.bins + n] = from.of(block.b, block.h)[(block.first_query + i) * from.row + n];
+        sums[i * p.bins + n] = head_of(from, block.b, block.h)[(block.first_query + i) * from.row + n];
   }
 
   void sum(const Tile<T>& tile, const T* pattern) {
@@ -26,7 +26,7 @@ template <class T> struct Bins : Program<T> {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i)
       for (extent n = 0; n < p.bins; ++n)
-        p.bin_sums.of(block.b, block.h)[(block.first_query + i) * p.bin_sums.row + n] =
+        head_of(p.bin_sums, block.b, block.h)[(block.first_query + i) * p.bin_sums.row + n] =
             sums[i * p.bins + n] * softmax.share(i);
   }
 
@@ -35,7 +35,7 @@ template <class T> struct Bins : Program<T> {
     for (extent i = 0; i < block.rows; ++i)
       for (extent n = 0; n < p.bins; ++n)
         output_dot[i] +=
-            p.bin_sums.of(block.b, block.h)[(block.first_query + i) * p.bin_sums.row + n] * sums[i * p.bins + n];
+            head_of(p.bin_sums, block.b, block.h)[(block.first_query + i) * p.bin_sums.row + n] * sums[i * p.bins + n];
   }
   void add_gradient(const Tile<T>& tile, T* d_pattern) {
     each(tile, [&](extent pair, extent at) { d_pattern[pair] += sums[at]; });

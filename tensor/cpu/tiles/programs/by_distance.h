@@ -106,12 +106,12 @@ template <class T> struct DistanceNumbers {
 template <class T> struct ByDistance : Program<T> {
   DistanceNumbers<T> table;
 
-  static bool runs(const Problem<T>& p) { return static_cast<bool>(p.in[At::distance_table]); }
+  static bool runs(const Problem<T>& p) { return p.in[At::distance_table].at != nullptr; }
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
     if (runs(p)) table.take(cut, p, backward);
   }
   void head(const Problem<T>& p, extent, extent h) {
-    if (runs(p)) table.head(p, p.in[At::distance_table].of(0, h));
+    if (runs(p)) table.head(p, head_of(p.in[At::distance_table], 0, h));
   }
   void add(const Tile<T>& tile, T* x) {
     const extent columns = tile.block.columns;
@@ -122,10 +122,10 @@ template <class T> struct ByDistance : Program<T> {
     }
   }
   void gather(const Tile<T>& tile, const T* dx) {
-    if (tile.block.p.d[At::distance_table]) table.gather(tile, dx);
+    if (tile.block.p.d[At::distance_table].at) table.gather(tile, dx);
   }
   void finish(const Problem<T>& p, extent b, extent h) {
-    if (p.d[At::distance_table]) table.finish(p, p.d[At::distance_table].of(b, h));
+    if (p.d[At::distance_table].at) table.finish(p, head_of(p.d[At::distance_table], b, h));
   }
   using Program<T>::finish;
 };

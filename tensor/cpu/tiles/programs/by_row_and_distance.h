@@ -9,7 +9,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
   bool backward;
   T *transposed, *band, *rows, *d_rows, *keys;
 
-  static bool runs(const Problem<T>& p) { return static_cast<bool>(p.in[At::relative_query]); }
+  static bool runs(const Problem<T>& p) { return p.in[At::relative_query].at != nullptr; }
   static extent width(const Problem<T>& p) { return padded<T>(p.dim); }
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool with_gradient) {
@@ -22,13 +22,13 @@ template <class T> struct ByRowAndDistance : Program<T> {
   }
   void head(const Problem<T>& p, extent, extent h) {
     const Rows<const T> from = p.in[At::relative_keys];
-    if (runs(p) && backward) pack_rows(from.of(0, h), from.row, p.distances, p.dim, width(p), keys);
+    if (runs(p) && backward) pack_rows(head_of(from, 0, h), from.row, p.distances, p.dim, width(p), keys);
   }
   void block(const Block<T>& block) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     const Rows<const T> query = p.in[At::relative_query];
-    const T* from = query.of(block.b, block.h) + block.first_query * query.row;
+    const T* from = head_of(query, block.b, block.h) + block.first_query * query.row;
     pack_transposed(from, query.row, block.rows, p.dim, block.columns, p.relative_scale, transposed);
     if (!backward) return;
     pack_rows(from, query.row, block.rows, p.dim, width(p), rows);
@@ -55,7 +55,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
     const Band of(tile);
     const extent columns = block.columns;
     clear(band, of.rows * columns);
-    const T* from = relative.of(0, block.h) + (of.lowest + of.skipped - p.lowest) * relative.row;
+    const T* from = head_of(relative, 0, block.h) + (of.lowest + of.skipped - p.lowest) * relative.row;
     multiply<T>(of.count, columns, {p.dim}, {from, relative.row, 1}, transposed, columns, band + of.skipped * columns,
         columns, Start::zero);
     for (extent k = 0; k < tile.keys; ++k) {
@@ -78,20 +78,20 @@ template <class T> struct ByRowAndDistance : Program<T> {
     }
     const T* used = band + of.skipped * columns;
     const extent first = of.lowest + of.skipped - p.lowest;
-    if (p.d[At::relative_query])
+    if (p.d[At::relative_query].at)
       multiply<T>(block.rows, width(p), {of.count}, {used, 1, columns}, keys + first * width(p), width(p), d_rows,
           width(p), Start::given);
-    if (d_keys)
+    if (d_keys.at)
       multiply<T>(of.count, width(p), {block.rows}, {used, columns, 1}, rows, width(p),
-          d_keys.of(block.b, block.h) + first * d_keys.row, d_keys.row, Start::given);
+          head_of(d_keys, block.b, block.h) + first * d_keys.row, d_keys.row, Start::given);
   }
 
   void finish(const Block<T>& block, Pairing<T>&) {
     const Problem<T>& p = block.p;
     const Rows<T> to = p.d[At::relative_query];
-    for (extent i = 0; to && i < block.rows; ++i)
+    for (extent i = 0; to.at && i < block.rows; ++i)
       for (extent c = 0; c < p.dim; ++c)
-        to.of(block.b, block.h)[(block.first_query + i) * to.row + c] = d_rows[i * width(p) + c];
+        head_of(to, block.b, block.h)[(block.first_query + i) * to.row + c] = d_rows[i * width(p) + c];
   }
   using Program<T>::finish;
 };

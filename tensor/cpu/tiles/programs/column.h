@@ -14,21 +14,21 @@ template <class T> struct Column : Program<T> {
   T* row_sums;  // of dx, per lane (backward)
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
-    row_sums = cut.take(backward && p.in[At::column_term] ? block_rows<T> : 0);
+    row_sums = cut.take(backward && p.in[At::column_term].at ? block_rows<T> : 0);
   }
   void block(const Block<T>& block) {
     const Rows<const T> column = block.p.in[At::column_term];
-    if (!column) return;
-    const T first = column.of(block.b, block.h)[least(block.first_token(), block.p.keys - 1)];
+    if (!column.at) return;
+    const T first = head_of(column, block.b, block.h)[least(block.first_token(), block.p.keys - 1)];
     taken_off = first - first == T(0) ? first : T(0);  // whoever sees a number that is not finite has it anyway
-    if (block.p.d[At::column_term]) clear(row_sums, block_rows<T>);
+    if (block.p.d[At::column_term].at) clear(row_sums, block_rows<T>);
   }
   void add(const Tile<T>& tile, T* x) {
     const Block<T>& block = tile.block;
     const Rows<const T> column = block.p.in[At::column_term];
-    if (!column) return;
+    if (!column.at) return;
     for (extent k = 0; k < tile.keys; ++k) {
-      const Vector<T> term = splat(column.of(block.b, block.h)[tile.first_key + k] - taken_off);
+      const Vector<T> term = splat(head_of(column, block.b, block.h)[tile.first_key + k] - taken_off);
       for (extent n = 0; n < block.columns; n += lanes<T>) {
         T* at = x + k * block.columns + n;
         store<T>(at, load(at) + term);
@@ -39,19 +39,19 @@ template <class T> struct Column : Program<T> {
   void gather(const Tile<T>& tile, const T* dx) {
     const Block<T>& block = tile.block;
     const Rows<T> to = block.p.d[At::column_term];
-    if (!to) return;
+    if (!to.at) return;
     for (extent k = 0; k < tile.keys; ++k) {
       Vector<T> sum = zero<T>();
       for (extent n = 0; n < block.columns; n += lanes<T>) sum = sum + load(dx + k * block.columns + n);
-      to.of(block.b, block.h)[tile.first_key + k] += sum_of_lanes<T>(sum);
+      head_of(to, block.b, block.h)[tile.first_key + k] += sum_of_lanes<T>(sum);
     }
     const T one = T(1);  // row_sums += a row of ones times dx
     multiply<T>(1, block.columns, {tile.keys}, {&one, 0, 0}, dx, block.columns, row_sums, block.columns, Start::given);
   }
   void finish(const Block<T>& block, Pairing<T>&) {
     const Rows<T> to = block.p.d[At::column_term];
-    for (extent i = 0; to && i < block.rows && block.first_token() + i < block.p.keys; ++i)
-      to.of(block.b, block.h)[block.first_token() + i] -= row_sums[i];
+    for (extent i = 0; to.at && i < block.rows && block.first_token() + i < block.p.keys; ++i)
+      head_of(to, block.b, block.h)[block.first_token() + i] -= row_sums[i];
   }
   using Program<T>::finish;
 };

@@ -22,12 +22,12 @@ template <class T> struct Piecewise : Program<T> {
   T *d_slopes, *d_offsets;  // [head, pieces, lanes], of a block
   T* d_diagonals;           // of a tile: what goes to distance
 
-  static bool runs(const Problem<T>& p) { return static_cast<bool>(p.in[At::piece_begins]); }
+  static bool runs(const Problem<T>& p) { return p.in[At::piece_begins].at != nullptr; }
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) { take(cut, p, backward, 1); }
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward, extent heads) {
     if (!runs(p)) return;
     distance.take(cut, p, backward);
-    pieces = p.size('s');
+    pieces = p.sizes['s' - 'a'];
     begins = cut.take(pieces + 1), slopes = cut.take(heads * pieces), offsets = cut.take(heads * pieces);
     rows = cut.take(heads * block_rows<T>);
     if (!backward) return;
@@ -42,12 +42,13 @@ template <class T> struct Piecewise : Program<T> {
     for (extent n = 0; n < pieces; ++n) begins[n] = p.in[At::piece_begins].at[n];
     begins[0] = nothing<T>(), begins[pieces] = -nothing<T>();
     for (extent n = 0; n < heads * pieces; ++n)
-      slopes[n] = p.in[At::piece_slopes].of(0, first)[n], offsets[n] = p.in[At::piece_offsets].of(0, first)[n];
+      slopes[n] = head_of(p.in[At::piece_slopes], 0, first)[n],
+      offsets[n] = head_of(p.in[At::piece_offsets], 0, first)[n];
   }
   void block(const Block<T>& block) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
-    const T* from = p.in[At::piece_row].of(block.b, block.h) + block.first_query;
+    const T* from = head_of(p.in[At::piece_row], block.b, block.h) + block.first_query;
     T* to = rows + held(block) * block_rows<T>;
     for (extent i = 0; i < block_rows<T>; ++i) to[i] = i < block.rows ? from[i] : T(0);
     if (!distance.sums) return;
@@ -110,16 +111,17 @@ template <class T> struct Piecewise : Program<T> {
     const Problem<T>& p = block.p;
     const Rows<T> to_rows = p.d[At::piece_row];
     const T* const d_row = d_rows + held(block) * block_rows<T>;
-    for (extent i = 0; to_rows && i < block.rows; ++i) to_rows.of(block.b, block.h)[block.first_query + i] = d_row[i];
+    for (extent i = 0; to_rows.at && i < block.rows; ++i)
+      head_of(to_rows, block.b, block.h)[block.first_query + i] = d_row[i];
     const auto add_to = [&](Rows<T> to, const T* sums) {
-      for (extent n = 0; to && n < pieces; ++n)
-        to.of(block.b, block.h)[n] += sum_of_lanes<T>(load(sums + n * lanes<T>));
+      for (extent n = 0; to.at && n < pieces; ++n)
+        head_of(to, block.b, block.h)[n] += sum_of_lanes<T>(load(sums + n * lanes<T>));
     };
     add_to(p.d[At::piece_slopes], d_slopes + sums_of(held(block)));
     add_to(p.d[At::piece_offsets], d_offsets + sums_of(held(block)));
   }
   void finish(const Problem<T>& p, extent b, extent h) {
-    if (p.d[At::piece_distance]) distance.finish(p, p.d[At::piece_distance].of(b, h));
+    if (p.d[At::piece_distance].at) distance.finish(p, head_of(p.d[At::piece_distance], b, h));
   }
 
  private:

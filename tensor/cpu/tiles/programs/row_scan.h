@@ -35,19 +35,19 @@ template <class T> struct RowScan : Program<T> {
   extent first_moving;  // keys from here on lie in tiles where some sum was below n - 1: their gates have a gradient
 
   static bool runs(const Problem<T>& p) {
-    return p.in[At::position_logits] || p.in[At::position_keys] || p.in[At::position_slopes];
+    return p.in[At::position_logits].at || p.in[At::position_keys].at || p.in[At::position_slopes].at;
   }
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool with_gradient) {
     if (!runs(p)) return;
-    backward = with_gradient, by_table = !p.in[At::position_slopes];
+    backward = with_gradient, by_table = !p.in[At::position_slopes].at;
     const extent tile = tile_keys<T> * block_rows<T>, table = p.positions * block_rows<T>;
     gates.take(cut, p, At::gate_query, At::gate_key, p.gate_scale, backward);
-    gate_scores = cut.take(gates.query ? tile : 0), p_of_pairs = cut.take(tile);
+    gate_scores = cut.take(gates.query.at ? tile : 0), p_of_pairs = cut.take(tile);
     T** const of_lanes[] = {&sums, &rests, &floors, &z_floor, &z_rise, &dz_floor, &dz_above, &dz_floors, &dp_sums};
     for (T** array : of_lanes) *array = cut.take(block_rows<T>);
     z = cut.take(table), dz = cut.take(backward ? table : 0);
-    if (p.in[At::position_keys])
+    if (p.in[At::position_keys].at)
       e = cut.take(p.positions * padded<T>(p.dim)), queries = cut.take(p.dim * block_rows<T>);
     const extent kept = backward ? (p.keys + tile_keys<T>)*block_rows<T> : 0;
     kept_gates = cut.take(kept), kept_dx = cut.take(kept), kept_dp = cut.take(kept);
@@ -55,8 +55,8 @@ template <class T> struct RowScan : Program<T> {
   void head(const Problem<T>& p, extent b, extent h) {
     if (!runs(p)) return;
     gates.head(p, b, h);
-    slope = by_table ? T(0) : *p.in[At::position_slopes].of(0, h);
-    if (const Rows<const T> from = p.in[At::position_keys])
+    slope = by_table ? T(0) : *head_of(p.in[At::position_slopes], 0, h);
+    if (const Rows<const T> from = p.in[At::position_keys]; from.at)
       pack_rows(from.at, from.row, p.positions, p.dim, padded<T>(p.dim), e, p.position_scale);
   }
 
@@ -72,12 +72,12 @@ template <class T> struct RowScan : Program<T> {
       sums[i] = i < block.rows ? T(0) : number<T>(p.positions);
       floors[i] = dz_floors[i] = T(-1);
     }
-    if (const Rows<const T> from = p.in[At::position_logits])
-      pack_transposed(from.of(block.b, block.h) + block.first_query * from.row, from.row, block.rows, p.positions,
+    if (const Rows<const T> from = p.in[At::position_logits]; from.at)
+      pack_transposed(head_of(from, block.b, block.h) + block.first_query * from.row, from.row, block.rows, p.positions,
           block.columns, T(1), z);
-    if (p.in[At::position_keys]) {
+    if (p.in[At::position_keys].at) {
       const Rows<const T> from = p.in[At::query];
-      pack_transposed(from.of(block.b, block.h) + block.first_query * from.row, from.row, block.rows, p.dim,
+      pack_transposed(head_of(from, block.b, block.h) + block.first_query * from.row, from.row, block.rows, p.dim,
           block.columns, T(1), queries);
       multiply<T>(p.positions, block.columns, {p.dim}, {e, padded<T>(p.dim), 1}, queries, block.columns, z,
           block.columns, Start::zero);
@@ -90,7 +90,7 @@ template <class T> struct RowScan : Program<T> {
     const extent columns = tile.block.columns, kept = tile.first_key * columns;
     if (!runs(tile.block.p)) return;
     T *const kept_gate = backward ? kept_gates + kept : nullptr, *const slopes = backward ? kept_dp + kept : nullptr;
-    if (gates.query) gates.products(tile, gate_scores);
+    if (gates.query.at) gates.products(tile, gate_scores);
     was_at_last = at_last;
     const T* const places = p_of_pairs;
     for (extent n = 0; n < columns; n += lanes<T>) {
@@ -98,7 +98,7 @@ template <class T> struct RowScan : Program<T> {
         for (extent at = n; at < tile.keys * columns; at += columns) store<T>(x + at, load(x + at) + load(z_floor + n));
         continue;
       }
-      sum_gates(tile, n, gates.query ? gate_scores : x, kept_gate);
+      sum_gates(tile, n, gates.query.at ? gate_scores : x, kept_gate);
       if (by_table)
         read_table(tile, n, x, slopes);
       else
@@ -154,7 +154,8 @@ template <class T> struct RowScan : Program<T> {
       if (!by_table) slope_sum = slope_sum + gradient * load(places + n);
       store<T>(dp + n, load(dp + n) * gradient);
     }
-    if (const Rows<T> to = p.d[At::position_slopes]) *to.of(block.b, block.h) += sum_of_lanes<T>(slope_sum);
+    if (const Rows<T> to = p.d[At::position_slopes]; to.at)
+      *head_of(to, block.b, block.h) += sum_of_lanes<T>(slope_sum);
     return true;
   }
 
@@ -164,23 +165,23 @@ template <class T> struct RowScan : Program<T> {
     if (!runs(p)) return;
     for (extent first = first_moving; first < block.keys(); first += tile_keys<T>)
       gradient_of_gates(Tile<T>(block, first, least(tile_keys<T>, block.keys() - first)), scores);
-    if (gates.query) gates.finish(block);
+    if (gates.query.at) gates.finish(block);
     for (extent n = 0; n < block.columns; n += lanes<T>)
       add_to_dz(block, n, ~0u, load(dz_floors + n), load(dz_floor + n), load(dz_above + n));
-    if (const Rows<T> to = p.d[At::position_logits])
+    if (const Rows<T> to = p.d[At::position_logits]; to.at)
       for (extent i = 0; i < block.rows; ++i)
         for (extent c = 0; c < p.positions; ++c)
-          to.of(block.b, block.h)[(block.first_query + i) * to.row + c] = dz[c * block.columns + i];
-    if (!p.in[At::position_keys]) return;
-    if (scores.d_query)
+          head_of(to, block.b, block.h)[(block.first_query + i) * to.row + c] = dz[c * block.columns + i];
+    if (!p.in[At::position_keys].at) return;
+    if (scores.d_query.at)
       multiply<T>(block.rows, scores.width, {p.positions}, {dz, 1, block.columns}, e, scores.width, scores.d_rows,
           scores.width, Start::given);
-    if (const Rows<T> to = p.d[At::position_keys])
+    if (const Rows<T> to = p.d[At::position_keys]; to.at)
       multiply<T>(p.positions, scores.width, {block.rows}, {dz, block.columns, 1}, scores.rows, scores.width,
-          to.of(block.b, block.h), to.row, Start::given);
+          head_of(to, block.b, block.h), to.row, Start::given);
   }
   void finish(const Problem<T>& p, extent b, extent h) {
-    if (runs(p) && gates.query) gates.finish(p, b, h);
+    if (runs(p) && gates.query.at) gates.finish(p, b, h);
   }
 
  private:
@@ -188,7 +189,7 @@ template <class T> struct RowScan : Program<T> {
     const extent columns = tile.block.columns, at = tile.first_key * columns;
     T *const kept = kept_dx + at, *const d_gates = p_of_pairs;
     sum_up(tile, kept_gates + at, kept_dp + at, d_gates);
-    if (gates.query) {
+    if (gates.query.at) {
       scale_tile(tile, gates.scale, d_gates);
       gates.gather(tile, d_gates);
     } else {

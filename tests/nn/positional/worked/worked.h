@@ -6,8 +6,9 @@
 #include <map>
 
 #include "autograd/check/gradcheck.h"
-#include "autograd/inspect/probe.h"
+#include "autograd/inspect/capture.h"
 #include "examples/whence/verify/bare_attention.h"
+#include "nn/attention/executors.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"

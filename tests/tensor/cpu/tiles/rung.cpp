@@ -1,7 +1,7 @@
 // The first rung of tiled attention (tensor/cpu/tiles/rung.h) against the reference executor, and the tiles against it.
 #include "tensor/cpu/tiles/rung.h"
 
-#include "autograd/tiled_attention.h"
+#include "autograd/tiled/tiled_ops.h"
 #include "examples/whence/verify/bare_attention.h"
 #include "tests/support/tensors.h"
 

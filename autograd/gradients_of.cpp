@@ -1,0 +1,58 @@
+// gradients_of(): the gradients of a function of functions, as functions themselves (autograd/backward.h).
+#include "autograd/backward.h"
+#include "autograd/pass.h"
+#include "autograd/recording.h"
+
+namespace whence {
+namespace {
+
+// Stands for an input while f is differentiated. A walk back ends here; afterwards it is led on to what made the input,
+// so that the gradients, which are functions of the input, have its history.
+class Threshold final : public Node {
+ public:
+  Threshold() : Node(Site::current()) {}
+  const char* name() const override { return "input"; }
+  std::span<const Edge> inputs() const override { return {&from_, from_ ? std::size_t{1} : std::size_t{0}}; }
+  void backward(std::span<const Tensor> dy, std::span<const bool>, std::span<Tensor> dx) override { dx[0] = dy[0]; }
+  void release_saved() override {}
+  void lead_on(Edge from) { from_ = std::move(from); }
+
+ private:
+  Edge from_;
+};
+
+}  // namespace
+
+std::vector<Tensor> gradients_of(const std::function<Tensor(const std::vector<Tensor>&)>& f,
+    const std::vector<Tensor>& inputs, const Tensor& dy, bool leaves) {
+  const bool record = recording();
+  std::vector<Tensor> own, gradients(inputs.size());
+  std::vector<Ref<Threshold>> thresholds(inputs.size());
+  detail::Ids targets;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    own.push_back(inputs[k]);
+    if (!inputs[k].defined() || !tracked(inputs[k])) continue;
+    if (!leaves || !edge_of(inputs[k]).node->is_leaf()) {
+      own[k] = inputs[k].detach();
+      thresholds[k] = Ref<Threshold>(new Threshold);
+      thresholds[k]->made(own[k]);
+    }
+    targets.insert(edge_of(own[k]).id());
+  }
+  std::unordered_map<std::uint64_t, Tensor> found;
+  {
+    const RecordingScope recorded(true);
+    const Tensor y = f(own);
+    if (tracked(y)) found = detail::gradients_at(y, dy, targets, record, !record);
+  }
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (!inputs[k].defined() || !tracked(inputs[k])) continue;
+    if (thresholds[k]) thresholds[k]->lead_on(edge_of(inputs[k]));
+    const auto own_gradient = found.extract(edge_of(own[k]).id());  // a leaf that is given twice has it once
+    gradients[k] =
+        own_gradient ? own_gradient.mapped() : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
+  }
+  return gradients;
+}
+
+}  // namespace whence

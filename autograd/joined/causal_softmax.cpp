@@ -1,0 +1,120 @@
+// Causal attention's weights, with a bias by distance or without.    x:[... i j]  table:[h n]  ->  y:[... i j]
+//   y = softmax(x + b) over the entries j <= first_row + i,  b_ij = table[steps of (i, j)], or 0
+//   dx = y (dy - sum_j y_j dy_j)        dtable = the sum of dx over each distance
+#include <optional>
+
+#include "autograd/backward.h"
+#include "autograd/check/checked.h"
+#include "autograd/joined/joined_ops.h"
+#include "tensor/device/joined_kernels.h"
+#include "tensor/pairs.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct CausalSoftmax {
+  static constexpr const char* name = "causal_softmax";
+  index_t first_row = 0;
+  std::optional<Steps> steps = {};  // of the bias
+  struct Saved {
+    SavedTensor y;
+  };
+  const char* label() const { return steps ? "causal_softmax_by_distance" : name; }
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& table) const {
+    check(x, table);
+    const Tensor y = Tensor::like(x), logits = raw::contiguous(x);
+    JoinedKernels& on = joined_kernels(x);
+    if (steps)
+      on.causal_softmax_by_distance(logits, steps->on(x.device()), raw::contiguous(table), first_row, y);
+    else
+      on.causal_softmax(logits, first_row, y);
+    saved.y.output(y);
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+    const Tensor y = saved.y.get();
+    if (recording()) {
+      const Tensor dlogits = y * (dy - sum(y * dy, {-1}, true));
+      const auto bias = [&](const std::vector<Tensor>& in) {
+        return expand(by_distance(in[0], steps->on(y.device())), y.shape());
+      };
+      if (!needs[1]) return {dlogits, Tensor()};
+      // It is linear in the table, so that any table will do.
+      const Tensor table = requires_grad(Tensor::zeros({y.size(1), steps->count}, y.dtype(), y.device()));
+      return {dlogits, gradients_of(bias, std::array{table}, dlogits)[0]};
+    }
+    const Tensor dx = Tensor::like(y);
+    joined_kernels(y).causal_softmax_backward(y, raw::contiguous(dy), first_row, dx);
+    Grads<2> grads{dx, Tensor()};
+    if (!needs[1]) return grads;
+    grads[1] = Tensor::like(y, {y.size(1), steps->count});
+    kernels(y).sum_by_distance(steps->on(y.device()), dx, grads[1]);
+    return grads;
+  }
+  std::vector<Stop> stops(const Saved& saved, std::size_t input) const {
+    std::vector<Stop> all;
+    for (const double weight : input == 0 ? saved.y.peek().to_vector() : std::vector<double>())
+      all.push_back(weight > 0.5 ? Stop::sole : Stop::weightless);
+    return all;
+  }
+
+  void check(const Tensor& x, const Tensor& table) const {
+    raw::require_floating(label(), "x", x);
+    if (first_row < 0) fail(label(), "first_row is ", first_row, "; 0 or more required");
+    if (!steps && x.rank() < 2) fail(label(), "x is ", x.shape(), "; [..., i, j] required");
+    if (!steps) return;
+    if (x.rank() != 4) fail(label(), "x is ", x.shape(), "; [b h i j] required");
+    raw::require_alike(label(), "x", x, "table", table);
+    raw::require_shape(label(), "table", table, {x.size(1), steps->count});
+    const bool fits = x.size(2) == steps->query.size(1) && x.size(3) == steps->key.size(1) &&
+                      (steps->batch() == 1 || steps->batch() == x.size(0));
+    if (!fits) {
+      fail(label(), "x is ", x.shape(), "; steps of ", steps->batch(), " sequences of ", steps->query.size(1),
+          " queries and ", steps->key.size(1), " keys given; as many of each required");
+    }
+  }
+
+  static Steps run(index_t length) {
+    const Tensor positions = raw::unsqueeze(Tensor::arange(length), 0);
+    return Steps::of(positions, positions, true);
+  }
+  static Samples<CausalSoftmax> samples() {
+    const Tensor keys = raw::unsqueeze(Tensor::arange(5), 0), uneven = Tensor::of({0, 2, 3}, {1, 3}, DType::i64);
+    return {{"a run", {0, run(5)}, {draw::normal({2, 2, 5, 5}), draw::normal({2, 5})}},
+        {"behind other tokens", {3, Steps::of(raw::slice(keys, 1, 3, 5), keys, true)},
+            {draw::normal({1, 3, 2, 5}), draw::normal({3, 5})}},
+        {"uneven steps", {0, Steps::of(uneven, uneven, true)}, {draw::normal({2, 1, 3, 3}), draw::normal({1, 4})}},
+        {"one token", {0, run(1)}, {draw::normal({1, 1, 1, 1}), draw::normal({1, 1})}},
+        {"no bias", {0}, {draw::normal({2, 2, 4, 4}), Tensor()}},
+        {"no bias, behind other tokens", {3}, {draw::normal({2, 3, 6}), Tensor()}},
+        {"no bias, rows that see all", {4}, {draw::normal({3, 5}), Tensor()}}};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {refusal("causal_softmax_by_distance: table is [1,3]; [2,3] required", causal_softmax_by_distance,
+                draw::zeros(1, 2, 3, 3), draw::zeros(1, 3), run(3), 0),
+        refusal(
+            "causal_softmax_by_distance: x is [1,1,2,3]; steps of 1 sequences of 3 queries and 3 keys given; as many "
+            "of each required",
+            causal_softmax_by_distance, draw::zeros(1, 1, 2, 3), draw::zeros(1, 3), run(3), 0),
+        refusal("causal_softmax: x is [3]; [..., i, j] required", causal_softmax, draw::zeros(3), 0),
+        refusal("causal_softmax: first_row is -1; 0 or more required", causal_softmax, draw::zeros(3, 3), -1)};
+  }
+  static Tensor reference(const std::vector<Tensor>& in) {
+    return softmax(in[0] + by_distance(in[1], run(5)), raw::band_mask(5, 5, {}, {}, Device::cpu()));
+  }
+};
+
+const Checked<CausalSoftmax> checked;
+
+}  // namespace
+
+Tensor causal_softmax(const Tensor& x, index_t first_row, Site at) {
+  return apply(CausalSoftmax{first_row}, at, x, Tensor());
+}
+Tensor causal_softmax_by_distance(
+    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row, Site at) {
+  return apply(CausalSoftmax{first_row, steps}, at, x, table);
+}
+
+}  // namespace whence

@@ -1,0 +1,124 @@
+// Two layers with GELU between, its tanh form, which a GPU makes within the first product.
+//   y = g W_out' + b_out,  g = gelu(h),  h = x W_in' + b_in        x:[... in]  W_in:[hidden in]  W_out:[out hidden]
+//   dW_out = dy' g    db_out = sum over rows of dy    dh = gelu'(h) (dy W_out)
+//   dW_in = dh' x     db_in = sum over rows of dh     dx = dh W_in
+#include "autograd/check/checked.h"
+#include "autograd/joined/joined_ops.h"
+#include "tensor/device/joined_kernels.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+struct LinearGeluLinear {
+  static constexpr const char* name = "linear_gelu_linear";
+  struct Saved {
+    SavedTensor x, weight_in, bias_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both in rows
+  };
+
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
+      const Tensor& weight_out, const Tensor& bias_out) const {
+    check(x, weight_in, bias_in, weight_out, bias_out);
+    const Tensor rows = raw::reshape(x, as_rows(x.shape()));
+    const Tensor before = Tensor::like(x, {rows.size(0), weight_in.size(0)});
+    const Tensor hidden = Tensor::like(x, before.shape());
+    joined_kernels(x).matmul_gelu(
+        rows, raw::transpose(weight_in), bias_in.defined() ? &bias_in : nullptr, before, hidden);
+    saved.x = x;
+    saved.weight_in = weight_in;
+    saved.bias_in = bias_in;
+    saved.weight_out = weight_out;
+    saved.before = before;
+    saved.hidden = hidden;
+    Shape shape = x.shape();
+    shape[-1] = weight_out.size(0);
+    const Tensor y = raw::matmul(hidden, raw::transpose(weight_out), 1, bias_out.defined() ? &bias_out : nullptr);
+    return raw::reshape(y, shape);
+  }
+
+  Grads<5> backward(const Saved& saved, const Tensor& dy, Needs<5> needs) const {
+    if (recording()) return recorded_backward(saved, dy);
+    JoinedKernels& on = joined_kernels(dy);
+    const Tensor rows = raw::reshape(dy, as_rows(dy.shape())), h = saved.before.get();
+    Grads<5> grads;
+    if (needs[3] && needs[4]) {
+      grads[3] = Tensor::like(dy, saved.weight_out.peek().shape()), grads[4] = Tensor::like(dy, {rows.size(1)});
+      on.matmul_row_sums(raw::transpose(rows), saved.hidden.get(), grads[3], grads[4]);
+    } else if (needs[3]) {
+      grads[3] = raw::matmul(raw::transpose(rows), saved.hidden.get());
+    } else if (needs[4]) {
+      grads[4] = raw::reduce(Reduction::sum, rows, {0}, false);
+    }
+    if (!needs[0] && !needs[1] && !needs[2]) return grads;
+    const Tensor dh = Tensor::like(dy, h.shape()), x = saved.x.get();
+    if (needs[2]) grads[2] = Tensor::like(dy, {h.size(1)});
+    on.matmul_gelu_backward(rows, saved.weight_out.get(), h, dh, grads[2]);
+    if (needs[1]) grads[1] = raw::matmul(raw::transpose(dh), raw::reshape(x, as_rows(x.shape())));
+    if (needs[0]) grads[0] = raw::reshape(raw::matmul(dh, saved.weight_in.get()), x.shape());
+    return grads;
+  }
+
+  // From ops that have derivatives. The saved h has no history: it is computed again from what has.
+  static Grads<5> recorded_backward(const Saved& saved, const Tensor& dy) {
+    const Tensor x = saved.x.get(), x_rows = reshape(x, as_rows(x.shape())), rows = reshape(dy, as_rows(dy.shape()));
+    const Tensor h = linear(x_rows, saved.weight_in.get(), saved.bias_in.get());
+    const Tensor dh = unary_backward(functions::Gelu{}, h, matmul(rows, saved.weight_out.get()));
+    return {reshape(matmul(dh, saved.weight_in.get()), x.shape()), matmul(transpose(dh), x_rows), sum(dh, {0}),
+        matmul(transpose(rows), gelu(h)), sum(rows, {0})};
+  }
+
+  static void check(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
+      const Tensor& bias_out) {
+    raw::require_floating(name, "x", x);
+    raw::require_alike(name, "x", x, "weight_in", weight_in);
+    raw::require_alike(name, "x", x, "weight_out", weight_out);
+    if (x.rank() == 0 || weight_in.rank() != 2 || weight_out.rank() != 2 || x.size(-1) != weight_in.size(1) ||
+        weight_in.size(0) != weight_out.size(1)) {
+      fail(name, "x is ", x.shape(), ", weight_in is ", weight_in.shape(), ", weight_out is ", weight_out.shape(),
+          "; x [... in], weight_in [hidden,in] and weight_out [out,hidden] required");
+    }
+    const auto check_bias = [&](const char* argument, const Tensor& bias, const Tensor& weight) {
+      if (!bias.defined()) return;
+      raw::require_alike(name, "x", x, argument, bias);
+      raw::require_shape(name, argument, bias, {weight.size(0)});
+    };
+    check_bias("bias_in", bias_in, weight_in);
+    check_bias("bias_out", bias_out, weight_out);
+  }
+
+  static Samples<LinearGeluLinear> samples() {
+    const Shape in{8, 4}, out{3, 8};
+    const auto sample = [&](const char* called, const Tensor& x, bool with_in, bool with_out) {
+      const Tensor bias_in = with_in ? draw::normal({8}) : Tensor(), bias_out = with_out ? draw::normal({3}) : Tensor();
+      return Sample<LinearGeluLinear>{called, {}, {x, draw::normal(in), bias_in, draw::normal(out), bias_out}};
+    };
+    return {sample("rows", draw::normal({3, 4}), true, true),
+        sample("leading axes", draw::normal({2, 3, 4}), true, true),
+        sample("no biases", draw::normal({3, 4}), false, false),
+        sample("a bias within", draw::normal({3, 4}), true, false),
+        sample("a bias behind", draw::normal({3, 4}), false, true),
+        sample("one row without an axis", draw::normal({4}), true, true),
+        sample("no rows", draw::normal({0, 4}), true, true)};
+  }
+  static std::vector<BadInput> bad_inputs() {
+    return {refusal("linear_gelu_linear: x is [2,3], weight_in is [4,3], weight_out is [3,5]; x [... in], weight_in "
+                    "[hidden,in] and weight_out [out,hidden] required",
+                linear_gelu_linear, draw::zeros(2, 3), draw::zeros(4, 3), Tensor(), draw::zeros(3, 5), Tensor()),
+        refusal("linear_gelu_linear: bias_out is [4]; [3] required", linear_gelu_linear, draw::zeros(2, 3),
+            draw::zeros(4, 3), draw::zeros(4), draw::zeros(3, 4), draw::zeros(4))};
+  }
+  static Tensor composed(const std::vector<Tensor>& in) {
+    return linear(gelu(linear(in[0], in[1], in[2])), in[3], in[4]);
+  }
+};
+
+const Checked<LinearGeluLinear> checked;
+
+}  // namespace
+
+Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
+    const Tensor& bias_out, Site at) {
+  return apply(LinearGeluLinear{}, at, x, weight_in, bias_in, weight_out, bias_out);
+}
+
+}  // namespace whence

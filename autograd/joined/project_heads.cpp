@@ -1,0 +1,186 @@
+// The queries, keys and values of all heads by one product.  (Vaswani et al. 2017, section 3.2.2)
+//   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> each [b h t d]
+//   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
+#include "autograd/backward.h"
+#include "autograd/check/checked.h"
+#include "autograd/joined/joined_ops.h"
+#include "tensor/device/joined_kernels.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+constexpr std::size_t outputs = 3;
+using Three = std::array<Tensor, outputs>;
+
+struct ProjectHeads {
+  static constexpr const char* name = "project_heads";
+  index_t heads;
+  struct Saved {
+    SavedTensor x, weight;                   // [b t c], the joined [3hd c]
+    std::array<SavedTensor, outputs> parts;  // the three that were joined
+    bool biased = false;
+  };
+
+  Three forward(Saved& saved, const Tensor& x, const Tensor& query, const Tensor& key, const Tensor& value,
+      const Tensor& query_bias, const Tensor& key_bias, const Tensor& value_bias) const {
+    const Three weights{query, key, value}, biases{query_bias, key_bias, value_bias};
+    check(x, weights, biases);
+    const bool biased = query_bias.defined();
+    const index_t width = query.size(0), batch = x.size(0), length = x.size(1);
+    const Tensor weight = Tensor::like(x, {3 * width, x.size(2)}),
+                 bias = biased ? Tensor::like(x, {3 * width}) : Tensor();
+    std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight);
+    if (biased) {
+      from.insert(from.end(), biases.begin(), biases.end());
+      const std::vector<Tensor> parts = part_rows(bias);
+      to.insert(to.end(), parts.begin(), parts.end());
+    }
+    joined_kernels(x).copy_all(from, to);
+    const Tensor joined =
+        raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, biased ? &bias : nullptr);
+    const Shape apart{batch, heads, length, width / heads};
+    const Three y{Tensor::like(x, apart), Tensor::like(x, apart), Tensor::like(x, apart)};
+    joined_kernels(x).copy_all(heads_of(joined, apart), y);
+    saved.x = x;
+    saved.weight = weight;
+    for (std::size_t k = 0; k < outputs; ++k) saved.parts[k] = weights[k];
+    saved.biased = biased;
+    return y;
+  }
+
+  Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
+    const Tensor x = saved.x.get(), weight = saved.weight.get(), rows = raw::reshape(x, as_rows(x.shape()));
+    const Tensor joined = Tensor::like(x, {rows.size(0), weight.size(0)});
+    const Shape apart{x.size(0), heads, x.size(1), weight.size(0) / 3 / heads};
+    Three from{dy[0], dy[1], dy[2]};
+    for (Tensor& part : from)
+      if (!part.defined()) part = Tensor::zeros(apart, x.dtype(), x.device());
+    if (recording()) return recorded_backward(saved, from);
+    joined_kernels(x).copy_all(from, heads_of(joined, apart));
+    Grads<7> grads;
+    if (needs[0]) grads[0] = raw::reshape(raw::matmul(joined, weight), x.shape());
+    const Tensor dweight = Tensor::like(x, weight.shape()),
+                 dbias = saved.biased ? Tensor::like(x, {weight.size(0)}) : Tensor();
+    if (saved.biased)
+      joined_kernels(x).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
+    else
+      kernels(x).matmul(raw::transpose(joined), rows, nullptr, 1, dweight);
+    const std::vector<Tensor> weights = part_rows(dweight);
+    for (std::size_t k = 0; k < outputs; ++k) grads[1 + k] = weights[k];
+    if (!saved.biased) return grads;
+    const std::vector<Tensor> biases = part_rows(dbias);
+    for (std::size_t k = 0; k < outputs; ++k) grads[4 + k] = biases[k];
+    return grads;
+  }
+
+  Grads<7> recorded_backward(const Saved& saved, const Three& dy) const {
+    const auto composed = [&](const std::vector<Tensor>& in) {
+      std::vector<Tensor> parts;
+      for (std::size_t k = 1; k <= outputs; ++k) {
+        const Tensor y = linear(in[0], in[k], Tensor());
+        parts.push_back(permute(reshape(y, {y.size(0), y.size(1), heads, y.size(2) / heads}), {0, 2, 1, 3}));
+      }
+      return concat_along(0, parts);
+    };
+    const auto& [query, key, value] = saved.parts;
+    const std::array inputs{saved.x.get(), query.get(), key.get(), value.get()};
+    Grads<7> grads;
+    std::ranges::move(gradients_of(composed, inputs, concat_along(0, {dy[0], dy[1], dy[2]})), grads.begin());
+    for (std::size_t k = 0; k < outputs; ++k)
+      if (saved.biased) grads[4 + k] = reshape(sum(dy[k], {0, 2}), {inputs[1].size(0)});
+    return grads;
+  }
+
+  // The rows of each of the three, one below the other.
+  static std::vector<Tensor> part_rows(const Tensor& joined) {
+    const index_t each = joined.size(0) / 3;
+    std::vector<Tensor> parts;
+    for (index_t k = 0; k < 3; ++k) parts.push_back(raw::slice(joined, 0, k * each, (k + 1) * each));
+    return parts;
+  }
+  // [b t, 3 h d] as three [b h t d]
+  static std::vector<Tensor> heads_of(const Tensor& joined, const Shape& apart) {
+    const index_t width = apart[1] * apart[3], row = 3 * width;
+    std::vector<Tensor> parts;
+    for (index_t k = 0; k < 3; ++k) {
+      parts.push_back(
+          raw::slice(joined, 1, k * width, (k + 1) * width).view(apart, {apart[2] * row, apart[3], row, 1}));
+    }
+    return parts;
+  }
+
+  void check(const Tensor& x, const Three& weights, const Three& biases) const {
+    static constexpr std::array<const char*, outputs> names{"query", "key", "value"};
+    raw::require_floating(name, "x", x);
+    if (x.rank() != 3) fail(name, "x is ", x.shape(), "; [b t c] required");
+    const index_t width = weights[0].rank() == 2 ? weights[0].size(0) : 0;
+    if (heads < 1 || width < 1 || width % heads != 0)
+      fail(name, "query's weight is ", weights[0].shape(), " for ", heads, " heads; a multiple of them required");
+    for (std::size_t k = 0; k < outputs; ++k) {
+      raw::require_alike(name, "x", x, names[k], weights[k]);
+      raw::require_shape(name, names[k], weights[k], {width, x.size(2)});
+      if (biases[k].defined() != biases[0].defined())
+        fail(name, "a bias for ", biases[k].defined() ? names[k] : "query", " alone given; all three or none required");
+      if (!biases[k].defined()) continue;
+      raw::require_alike(name, "x", x, "bias", biases[k]);
+      raw::require_shape(name, "bias", biases[k], {width});
+    }
+  }
+};
+
+// ---- samples ----
+
+using Inputs = std::vector<Tensor>;
+
+Projection projection(const Inputs& in, std::size_t which) {
+  return {in[1 + which], in.size() > 4 ? in[4 + which] : Tensor()};
+}
+
+CheckedSample sample(std::string name, const Shape& x, index_t heads, index_t dim, bool biased, bool unread = false) {
+  Inputs inputs{draw::normal(x)};
+  for (int k = 0; k < 3; ++k) inputs.push_back(draw::normal({heads * dim, x[2]}));
+  for (int k = 0; biased && k < 3; ++k) inputs.push_back(draw::normal({heads * dim}));
+  return {std::move(name), false, inputs, [heads, unread](const Inputs& in) {
+            const auto [q, k, v] = project_heads(in[0], projection(in, 0), projection(in, 1), projection(in, 2), heads);
+            return unread ? concat_along(0, {q, v}) : concat_along(0, {q, k, v});
+          }};
+}
+
+std::vector<CheckedSample> samples() {
+  return {sample("two heads", {2, 3, 4}, 2, 3, true), sample("no biases", {1, 4, 3}, 1, 2, false),
+      sample("heads of 8", {2, 2, 8}, 2, 8, true), sample("keys that nobody reads", {1, 2, 3}, 2, 2, true, true),
+      sample("one token", {1, 1, 2}, 1, 1, true), sample("no tokens", {2, 0, 3}, 1, 2, true)};
+}
+
+std::vector<BadInput> bad_inputs() {
+  const Projection other{draw::zeros(4, 3), {}}, narrow{draw::zeros(2, 3), {}},
+      biased{draw::zeros(4, 3), draw::zeros(4)};
+  const Tensor x = draw::zeros(1, 2, 3);
+  return {
+      refusal("project_heads: x is [2,3]; [b t c] required", project_heads, draw::zeros(2, 3), other, other, other, 2),
+      refusal("project_heads: query's weight is [4,3] for 3 heads; a multiple of them required", project_heads, x,
+          other, other, other, 3),
+      refusal("project_heads: key is [2,3]; [4,3] required", project_heads, x, other, narrow, other, 2),
+      refusal("project_heads: a bias for key alone given; all three or none required", project_heads, x, other, biased,
+          other, 2)};
+}
+
+// [q; k; v] of the first sample
+Tensor reference(const Inputs& in) {
+  std::vector<Tensor> parts;
+  for (std::size_t k = 0; k < outputs; ++k)
+    parts.push_back(permute(reshape(linear(in[0], in[1 + k], in[4 + k]), {2, 3, 2, 3}), {0, 2, 1, 3}));
+  return concat_along(0, parts);
+}
+
+const CheckedEntry checked({ProjectHeads::name, false, samples, bad_inputs, reference});
+
+}  // namespace
+
+Three project_heads(
+    const Tensor& x, const Projection& query, const Projection& key, const Projection& value, index_t heads, Site at) {
+  return apply(ProjectHeads{heads}, at, x, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias);
+}
+
+}  // namespace whence

@@ -1,0 +1,159 @@
+// Attention in tiles: tensor/tiles/attention_kernel.h has the equations, tensor/cpu/tiles/ the programs.
+#include "autograd/tiled/tiled_op.h"
+
+namespace whence {
+namespace {
+
+using namespace tiled;
+using At = TiledAttention;
+
+Tensor output_of(const At& at, const Tensor& y) { return raw::slice(y, 3, 0, y.size(3) - at.bins); }
+Tensor bins_of(const At& at, const Tensor& y) {
+  return at.bins ? raw::slice(y, 3, y.size(3) - at.bins, y.size(3)) : Tensor();
+}
+
+// y [b h i d+bins]: the output, and beside it the sums by distance
+struct Attention {
+  using At = TiledAttention;
+  static constexpr const char* name = "tiled_attention";
+  static constexpr At::Ops op = At::attention;
+  static index_t extra(const At& at) { return at.bins; }
+  static void forward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms) {
+    at.forward(x, output_of(at, y), bins_of(at, y), norms);
+  }
+  static void backward(const At& at, const At::Operands& x, const Tensor& y, const Tensor& norms, const Tensor& dy,
+      const At::Operands& d) {
+    at.backward(x, output_of(at, y), bins_of(at, y), norms, output_of(at, dy), bins_of(at, dy), d);
+  }
+};
+
+void check_all(const At& at, const At::Operands& x) {
+  Extents known;
+  if (at.bins > 0) known['n'] = at.bin_of.numel();
+  const Extents of = check<Attention>(at, x, known);
+  for (const std::size_t k : {At::position_logits, At::position_keys})
+    if (x[k].defined() && of['p'] == 0)
+      fail(Attention::name, At::info[k].name, " is ", x[k].shape(), "; a table of one row or more required");
+}
+
+// ---- samples: each program alone, and some of them together ----
+
+std::vector<Case<At>> cases() {
+  std::vector<Case<At>> list;
+  list.push_back(of<At>("plain", 1, 2, 5, 5, 3));
+  list.push_back(of<At>("one token", 2, 1, 1, 1, 2));
+  list.push_back(of<At>("later rows", 1, 1, 2, 7, 4));
+  list.push_back(of<At>("no rows", 1, 1, 0, 0, 2));
+  list.push_back(of<At>("not causal, two tiles of keys", 1, 1, 3, 70, 2));
+  list.back().at.causal = false, list.back().at.first_row = 0;
+  list.push_back(of<At>("two blocks of queries", 1, 1, 67, 67, 2));
+  list.push_back(of<At>("a window, two tiles of keys outside", 1, 2, 3, 140, 1));
+  list.back().at.window = 5;
+  list.push_back(of<At>("a window on both sides, two blocks of queries", 1, 1, 67, 67, 1));
+  list.back().at.causal = false, list.back().at.window = 3;
+  list.push_back(of<At>("a window, padding", 2, 1, 6, 6, 3));
+  list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
+  list.back().at.window = 2;
+  list.push_back(of<At>("padding", 2, 1, 6, 6, 3));
+  list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
+  list.push_back(of<At>("dropout", 1, 2, 6, 6, 3));
+  list.back().at.dropout = 0.3, list.back().at.stream = Stream(3, "pattern", 2);
+  list.push_back(with(of<At>("by distance", 2, 2, 6, 6, 3), At::distance_table, draw::normal({2, 6})));
+  list.push_back(with(of<At>("by drawn distance", 1, 2, 4, 4, 3), At::distance_table, draw::normal({2, 9})));
+  list.back().at.query_step = Tensor::of({0, 3, 5, 8}, {1, 4}, DType::i64);
+  list.back().at.key_step = list.back().at.query_step;
+  list.push_back(with(of<At>("by distance, both sides", 1, 1, 5, 5, 2), At::distance_table, draw::normal({1, 9})));
+  list.back().at.causal = false, list.back().at.lowest = -4;
+  list.push_back(
+      with(with(of<At>("by row and distance", 2, 2, 5, 5, 3), At::relative_query, draw::normal({2, 2, 5, 3})),
+          At::relative_keys, draw::normal({1, 5, 3})));
+  list.back().at.relative_scale = 0.7;
+  list.push_back(with(
+      with(of<At>("by row and distance, each head", 1, 2, 3, 5, 3), At::relative_query, draw::normal({1, 2, 3, 3})),
+      At::relative_keys, draw::normal({2, 5, 3})));
+  list.push_back(with_pieces(of<At>("piecewise", 2, 2, 7, 7, 3), 7));
+  list.push_back(with_pieces(of<At>("piecewise, by drawn distance", 1, 2, 6, 6, 2), 9));
+  list.back().at.query_step = Tensor::of({0, 1, 3, 5, 7, 8}, {1, 6}, DType::i64);
+  list.back().at.key_step = list.back().at.query_step;
+  list.push_back(with(of<At>("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
+  list.push_back(with(of<At>("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
+  list.push_back(with(of<At>("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));
+  list.back().at.position_scale = 0.8;
+  list.push_back(with(of<At>("row scan, never full", 1, 1, 6, 6, 2), At::position_logits, draw::normal({1, 1, 6, 9})));
+  list.push_back(with(of<At>("row scan in a window", 1, 2, 9, 20, 2), At::position_logits, draw::normal({1, 2, 9, 5})));
+  list.back().at.window = 3;
+  list.push_back(with(of<At>("row scan by slopes", 1, 2, 6, 6, 3), At::position_slopes, draw::normal({2})));
+  list.push_back(
+      with(with(with(of<At>("row scan, other gates", 1, 2, 6, 6, 3), At::gate_query, draw::normal({1, 2, 6, 3})),
+               At::gate_key, draw::normal({1, 2, 6, 3})),
+          At::position_logits, draw::normal({1, 2, 6, 4})));
+  list.back().at.gate_scale = 0.5;
+  list.push_back(with(of<At>("sink", 2, 2, 6, 6, 3), At::sink, draw::normal({2})));
+  list.push_back(with(with(of<At>("sink beside gates", 1, 2, 5, 7, 3), At::position_slopes, draw::normal({2})),
+      At::sink, draw::normal({2})));
+  for (const bool rest_to_self : {false, true}) {
+    list.push_back(of<At>(rest_to_self ? "stick, its rest to the row's own value" : "stick", 2, 2, 6, 6, 3));
+    list.back().at.stick = true, list.back().at.rest_to_self = rest_to_self;
+  }
+  list.push_back(of<At>("bins", 1, 2, 6, 6, 3));
+  list.back().at.window = 4;
+  list.back().at.bins = 3, list.back().at.bin_of = Tensor::of({2, 1, 1, 0, 0, 0}, {6}, DType::i64);
+  return list;
+}
+
+std::vector<CheckedSample> samples() {
+  return samples_of(cases(), [](const At& at, const At::Operands& x) {
+    const TiledResult y = tiled_attention(at, x);
+    return y.bin_sums.defined() ? concat_along(3, {y.output, y.bin_sums}) : y.output;
+  });
+}
+
+std::vector<BadInput> bad_inputs() {
+  const auto call = [](const Shape& q, const Shape& k) {
+    At::Operands x;
+    x[At::query] = Tensor::zeros(q), x[At::key] = Tensor::zeros(k), x[At::value] = Tensor::zeros(k);
+    (void)tiled_attention({}, x);
+  };
+  return {{"tiled_attention: key is [1,2,4,3]; [1,2,4,5] required, as the other operands are",
+              [=] {
+                call({1, 2, 4, 5}, {1, 2, 4, 3});
+              }},
+      {"tiled_attention: query is [4,5]; [b h t d] required", [=] {
+         call({4, 5}, {1, 2, 4, 5});
+       }}};
+}
+
+// softmax(q k' scale) v under a causal mask: sample 0.
+Tensor reference(const Inputs& in) {
+  const index_t heads = in[0].size(1), t = in[0].size(2), d = in[0].size(3);
+  std::vector<double> y;
+  for (index_t h = 0; h < heads; ++h) {
+    for (index_t i = 0; i < t; ++i) {
+      std::vector<double> sums(static_cast<std::size_t>(d), 0);
+      double total = 0;
+      for (index_t j = 0; j <= i; ++j) {
+        double score = 0;
+        for (index_t c = 0; c < d; ++c) score += in[0].at({0, h, i, c}) * in[1].at({0, h, j, c});
+        const double power = std::exp(0.6 * score);
+        total += power;
+        for (index_t c = 0; c < d; ++c) sums[static_cast<std::size_t>(c)] += power * in[2].at({0, h, j, c});
+      }
+      for (const double sum : sums) y.push_back(sum / total);
+    }
+  }
+  return Tensor::of(y, in[0].shape(), DType::f64);
+}
+
+const CheckedEntry checked({Attention::name, true, samples, bad_inputs, reference, true});
+
+}  // namespace
+
+TiledResult tiled_attention(const TiledAttention& at, const TiledAttention::Operands& operands, Site site) {
+  const CallSite place(site);
+  const Tensor y = run<Attention>(at, operands, site, [&](const At::Operands& x) { check_all(at, x); });
+  const index_t width = operands[At::value].size(3);
+  if (at.bins == 0) return {y, {}};
+  return {slice(y, 3, 0, width, 1, site), slice(y, 3, width, width + at.bins, 1, site)};
+}
+
+}  // namespace whence

@@ -1,0 +1,161 @@
+// What the ops in tiles share: attention by programs (tiled_attention.cpp) and the head mix (tiled_mix.cpp).
+//   backward: dv_j = sum_i P_ij do_i,  dA_ij = P_ij (do_i.v_j - o_i.do_i),  and each program sums dA to its operands.
+// Kept for it: the operands, the output and two numbers per row, its largest logit m and 1 / sum_j e^{A_ij - m}. Their
+// logarithm, rounded, would be off for all keys of a row alike, and with it whatever sums over keys.
+#pragma once
+
+#include "autograd/check/checked.h"
+#include "autograd/ops.h"
+#include "autograd/tiled/tiled_ops.h"
+#include "tensor/raw.h"
+#include "tensor/tiles/operands.h"
+
+namespace whence::tiled {
+
+// What `At` is told and reads: operands by rows may lie as they like, as long as a row is together; others are small.
+inline Tensor readable(const OperandInfo& info, const Tensor& x) {
+  if (!x.defined()) return x;
+  return info.by_rows && (x.size(-1) == 1 || x.strides()[-1] == 1) ? x : raw::contiguous(x);
+}
+// [b h t c] that lies as [b t h c]: heads of a token side by side, as the layers around attention have them.
+inline Tensor by_token(const Shape& shape, DType dtype, Device device) {
+  return raw::permute(Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device), {0, 2, 1, 3});
+}
+inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
+  const std::string_view axes = info.axes;
+  const bool of_tokens = axes.starts_with("b h") && (axes.ends_with('d') || axes.ends_with('c'));
+  return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
+}
+
+// Kind: `name`; At, what is asked; op, whose operands it reads; extra(at), the numbers of y beside
+// the output; forward and backward, which call the kernels.
+template <class Kind> struct Op {
+  using At = typename Kind::At;
+  static constexpr const char* name = Kind::name;
+  static constexpr bool once = true;
+  static constexpr std::size_t count = At::operand_count;
+  At at;
+  struct Saved {
+    std::array<SavedTensor, count> operands;
+    SavedTensor y, norms;
+  };
+
+  // y [b h i c+extra]
+  template <class... In> Tensor forward(Saved& saved, const In&... in) const {
+    typename At::Operands x{in...};
+    for (std::size_t k = 0; k < count; ++k) {
+      const Tensor given = x[k];
+      x[k] = readable(At::info[k], given);
+      if (x[k].defined()) saved.operands[k].as(x[k], given);
+    }
+    const Tensor& query = x[At::query];
+    Shape shape = query.shape();
+    shape[3] = x[At::value].size(3) + Kind::extra(at);
+    const Tensor y = by_token(shape, query.dtype(), query.device());
+    const Tensor norms = Tensor::like(query, {shape[0], shape[1], shape[2], 2});
+    if (y.numel() > 0) Kind::forward(at, x, y, norms);
+    saved.y.output(y);
+    saved.norms = norms;
+    return y;
+  }
+
+  Grads<count> backward(const Saved& saved, const Tensor& given, Needs<count> needs) const {
+    typename At::Operands x, d;
+    const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
+    Grads<count> result;
+    for (std::size_t k = 0; k < count; ++k) {
+      if (!saved.operands[k].defined()) continue;
+      x[k] = saved.operands[k].get();
+      if (needs[k])
+        result[k] = d[k] =
+            y.numel() > 0 ? gradient_like(At::info[k], x[k]) : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
+    }
+    if (y.numel() > 0) Kind::backward(at, x, y, saved.norms.get(), dy, d);
+    return result;
+  }
+};
+
+// Error where operands lack or do not go together, dtypes differ, or shapes do not fit.
+template <class Kind>
+Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x, const Extents& known) {
+  using At = typename Kind::At;
+  for (const std::size_t k : {At::query, At::key, At::value})
+    if (!x[k].defined() || x[k].rank() != 4)
+      fail(Kind::name, At::info[k].name, " is ", x[k].defined() ? to_text(x[k].shape()) : "undefined",
+          "; [b h t d] required");
+  if (const std::string refusal = tiled_refusal(Kind::op, at, x); !refusal.empty()) fail(Kind::name, refusal);
+  const Tensor& q = x[At::query];
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    if (!x[k].defined()) continue;
+    raw::require_alike(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+  }
+  if (q.dtype() != DType::f32 && q.dtype() != DType::f64 && q.dtype() != DType::dual)
+    wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
+  const Extents of = extents_of(Kind::name, At::info, x, known);
+  if (of['n'] == 0) fail(Kind::name, "a table of no distances given; one row or more required");
+  return of;
+}
+
+// y [b h i c+extra] of operands that `check` has seen. 16-bit numbers are widened, and what is made of them is rounded
+// once.
+template <class Kind, class Check>
+Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site, const Check& check_all) {
+  const DType given = x[0].defined() ? x[0].dtype() : DType::f32;
+  const bool widen = is_floating(given) && size_of(given) == 2;
+  for (Tensor& operand : x)
+    if (widen && operand.defined()) operand = cast(operand, DType::f32, site);
+  check_all(x);
+  const Tensor y = std::apply([&](const auto&... in) { return apply(Op<Kind>{at}, site, in...); }, x);
+  return widen ? cast(y, given, site) : y;
+}
+
+// ---- samples: off every size of a tile ----
+
+using Inputs = std::vector<Tensor>;
+
+template <class At> struct Case {
+  std::string name;
+  At at;
+  std::vector<std::size_t> operands;  // what the inputs are
+  Inputs inputs;
+};
+
+template <class At> Case<At> of(std::string name, index_t b, index_t h, index_t i, index_t j, index_t d) {
+  Case<At> c{std::move(name), {}, {At::query, At::key, At::value},
+      {draw::normal({b, h, i, d}), draw::normal({b, h, j, d}), draw::normal({b, h, j, d})}};
+  c.at.scale = 0.6;
+  c.at.first_row = j - i;
+  c.at.total_rows = j;
+  return c;
+}
+template <class At> Case<At> with(Case<At> c, std::size_t operand, Tensor x) {
+  c.operands.push_back(operand);
+  c.inputs.push_back(std::move(x));
+  return c;
+}
+
+// A piecewise term of four pieces.
+template <class At> Case<At> with_pieces(Case<At> c, index_t distances) {
+  const Shape queries = c.inputs[0].shape();
+  c = with(std::move(c), At::piece_distance, draw::uniform({distances}, 0.2, 2));
+  c = with(std::move(c), At::piece_row, draw::uniform({queries[0], queries[1], queries[2]}, 0.3, 1));
+  c = with(std::move(c), At::piece_begins, Tensor::of({-9, 0.4, 0.9, 1.3}, {4}, DType::f64));
+  c = with(std::move(c), At::piece_slopes, draw::normal({queries[1], 4}));
+  return with(std::move(c), At::piece_offsets, draw::normal({queries[1], 4}));
+}
+
+// run: (at, operands) -> y
+template <class At, class Run>
+std::vector<CheckedSample> samples_of(const std::vector<Case<At>>& cases, const Run& run_case) {
+  std::vector<CheckedSample> result;
+  for (const Case<At>& c : cases) {
+    result.push_back({c.name, false, c.inputs, [at = c.at, which = c.operands, run_case](const Inputs& inputs) {
+                        typename At::Operands x;
+                        for (std::size_t k = 0; k < which.size(); ++k) x[which[k]] = inputs[k];
+                        return run_case(at, x);
+                      }});
+  }
+  return result;
+}
+
+}  // namespace whence::tiled

@@ -1,0 +1,62 @@
+// Where layers meet: what a device may do in fewer kernels than the layers are written in (nn/fused.cpp). Each function
+// is its plain form; tests/cuda/layers.cpp holds the two equal.
+#pragma once
+
+#include <optional>
+
+#include "nn/attention/layer_input.h"
+#include "nn/attention/stages.h"
+#include "nn/layers/mlp.h"
+#include "nn/layers/norm.h"
+
+namespace whence {
+
+struct Heads {
+  Tensor query, key, value;  // [b h t d]
+};
+
+struct LayerForms {
+  virtual ~LayerForms() = default;
+
+  // {x + added, norm(x + added)}, of one shape [..., c]
+  [[nodiscard]] virtual SumAndNorm add_then_norm(
+      const Tensor& x, const Tensor& added, const Norm& norm, Site site = Site::current()) const {
+    const Tensor sum = add(x, added, site);
+    return {sum, norm(sum, site)};
+  }
+
+  // x [b t c] by each of the three, with its heads apart: [b h t d].  (Vaswani et al. 2017, section 3.2.2)
+  [[nodiscard]] virtual Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value,
+      index_t heads, Site site = Site::current()) const {
+    const auto of_heads = [&](const Linear& layer) { return by_head(layer(x, site), heads, site); };
+    return {of_heads(query), of_heads(key), of_heads(value)};
+  }
+
+  // softmax(logits, sequence.mask()): masked keys get exactly 0. [b h i j]
+  [[nodiscard]] virtual Tensor softmax_of_visible(
+      const Tensor& logits, const Sequence& sequence, Site site = Site::current()) const {
+    return softmax(logits, sequence.mask(), site);
+  }
+
+  // The pattern [b h i j] of scores to which schemes add what is read by distance, and nothing else, without a tensor
+  // of pairs for the bias. Nothing where it is to be composed of its stages.
+  [[nodiscard]] virtual std::optional<Tensor> pattern_at_once(const AttendContext&, const Stages&) const { return {}; }
+
+  // mlp(x, pass), x [..., c]
+  [[nodiscard]] virtual Tensor feed_forward(
+      const MLP& mlp, const Tensor& x, const Pass& pass, Site site = Site::current()) const {
+    return mlp(x, pass, site);
+  }
+};
+
+namespace detail {
+inline const LayerForms plain_forms;
+inline const LayerForms* fused_forms = nullptr;  // set by nn/fused.cpp
+}  // namespace detail
+
+// The fused forms where a GPU has them, else the plain ones.
+inline const LayerForms& forms_on(Device device) {
+  return device.is_gpu() && detail::fused_forms ? *detail::fused_forms : detail::plain_forms;
+}
+
+}  // namespace whence

@@ -1,0 +1,69 @@
+// A step of training. Other files wrap it: gradients summed over several batches (accumulated.h), which ranks share
+// (shared.h); f16's loss scale (precision.h); a graph that is replayed (recorded.h). training_step.h chooses.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "autograd/backward.h"
+#include "nn/training/optim.h"
+
+namespace whence {
+
+struct TrainingBatch {
+  std::vector<Tensor> tensors = {};  // made on the CPU
+  std::int64_t counted = 0;          // targets with a loss
+  std::int64_t tokens = 0;           // seen, for the rate of progress
+};
+
+// The losses of a batch's targets, summed and not averaged: a batch with more targets then weighs more, as in one large
+// batch. A scalar with a path to every parameter. `part` counts batches from 1. The tensors are on the CPU or on the
+// model's device.
+using LossOf = std::function<Tensor(const TrainingBatch& batch, std::int64_t part)>;
+
+// Sums over the targets of a batch, or of all batches of a step. Whole numbers in a double are exact.
+struct LossSum {
+  double loss = 0, targets = 0, tokens = 0;
+  // What the loss was multiplied by before backward (precision.h). Gradients that are not finite are then no error.
+  std::optional<double> scale = {};
+};
+
+struct StepOutcome {
+  double loss = 0;           // mean over the step's targets
+  double gradient_norm = 0;  // of that mean's gradients, before clipping
+  std::int64_t tokens = 0;
+  bool skipped = false;  // gradients were not finite, for which f16's loss scale answers; no weight changed
+  double seconds = 0;    // that the step took, where it was measured
+};
+
+// Forward and backward: adds a batch's gradients to those that the parameters have. Returns its loss.
+inline Tensor add_gradients(
+    const TrainingBatch& batch, std::int64_t part, const LossOf& loss_of, std::optional<double> scale = {}) {
+  const Tensor loss = loss_of(batch, part);
+  backward(loss, scale ? Tensor::full({}, *scale, loss.dtype(), loss.device()) : Tensor());
+  return loss.detach();
+}
+
+// All there is to a step. `forward_and_backward` is add_gradients(), or what takes its place.
+inline StepOutcome step(
+    Optimizer& optimizer, const std::function<LossSum()>& forward_and_backward, double learning_rate, double clip) {
+  optimizer.zero_gradients();
+  const LossSum sum = forward_and_backward();
+  GradientNorm norm = clip_by_global_norm(optimizer.parameters(), clip * sum.targets, sum.scale);
+  norm.scale /= sum.targets;  // the gradients of the mean
+  if (norm.finite()) optimizer.step(learning_rate, norm);
+  return {sum.loss / sum.targets, norm.value / sum.targets, static_cast<std::int64_t>(sum.tokens), !norm.finite()};
+}
+
+inline StepOutcome step(
+    Optimizer& optimizer, const TrainingBatch& batch, const LossOf& loss_of, double learning_rate, double clip) {
+  const auto forward_and_backward = [&] {
+    const double loss = add_gradients(batch, 1, loss_of).item();
+    return LossSum{loss, static_cast<double>(batch.counted), static_cast<double>(batch.tokens)};
+  };
+  return step(optimizer, forward_and_backward, learning_rate, clip);
+}
+
+}  // namespace whence

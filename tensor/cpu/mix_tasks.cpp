@@ -1,0 +1,174 @@
+// The head mix on the CPU: some rows of all heads are a part of the work. The mix itself is in tensor/cpu/tiles/mix.h.
+#include "tensor/tiles/mix_kernel.h"
+
+#include "tensor/cpu/tile_tasks.h"
+#include "tensor/cpu/turn.h"
+
+namespace whence {
+namespace tiles {
+namespace {
+
+using Mix = TiledMix;
+
+// x [rows, n] in rows of `count` numbers, from number `shift` on; the others are 0.
+template <class T> Tensor widened(const Tensor& x, index_t shift, index_t count) {
+  const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1);
+  const Tensor wide = Tensor::zeros({rows, count}, x.dtype(), x.device());
+  if (planned(x.device())) return wide;
+  for (index_t r = 0; r < rows; ++r)
+    for (index_t c = std::max<index_t>(0, -shift); c < n && c + shift < count; ++c)
+      wide.data<T>()[r * count + c + shift] = x.data<T>()[r * n + c];
+  return wide;
+}
+
+// x [rows, n] = the sum over parts [part, rows, count], in their order, of what `widened` makes of x's numbers.
+template <class T> void sum_narrowed(const Tensor& parts, index_t shift, const Tensor& x) {
+  if (!parts.defined() || planned(x.device())) return;
+  const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1), count = parts.size(-1);
+  T* to = x.data<T>();
+  std::fill_n(to, x.numel(), T(0));
+  for (index_t part = 0; part < parts.size(0); ++part) {
+    const T* from = parts.data<T>() + part * rows * count;
+    for (index_t r = 0; r < rows; ++r)
+      for (index_t c = std::max<index_t>(0, -shift); c < n && c + shift < count; ++c)
+        to[r * n + c] += from[r * count + c + shift];
+  }
+}
+
+Tensor wider_rows(const Tensor& x) {
+  return Tensor::zeros({x.size(0), x.size(1), x.size(2), whole(x.size(3))}, x.dtype(), x.device());
+}
+// Rows of whole vectors: x itself, or a copy.
+Tensor padded_rows(const Tensor& x) {
+  if (whole(x.size(3)) == x.size(3)) return x;
+  const Tensor wide = wider_rows(x);
+  kernels(x.device()).copy(x, wide.view(x.shape(), wide.strides()));
+  return wide;
+}
+// Where sums over blocks of rows go: x itself, or wider rows of whole vectors.
+Tensor cleared_rows(const Tensor& x) {
+  if (!x.defined()) return x;
+  if (whole(x.size(3)) != x.size(3)) return wider_rows(x);
+  kernels(x.device()).fill(x, 0);
+  return x;
+}
+
+// The problem, and what it reads in a form of its own.
+template <class T> struct MixInputs {
+  MixProblem<T> p{};
+  index_t table_shift, base_shift;
+  Tensor table, base, key, value;
+
+  MixInputs(const TiledMix& at, const TiledMix::Operands& x, const Drop& drop) {
+    const Extents of = enter_facts("tiled_mix", at, x, drop, p);
+    p.width = of['w'], p.kernel = of['k'], p.channels = of['x'];
+    p.left = at.left, p.right = at.right, p.behind = at.behind;
+    p.remask = at.remask, p.adds_pieces = at.adds_pieces;
+    p.slope = T(static_cast<T>(at.slope));
+    // Tables have room on both sides for lanes that read no distance of theirs: a block has 64 lanes at most, and walks
+    // less than 4 kernels beyond the keys.
+    const index_t margin = 64 + 4 * p.kernel;
+    p.mix_lowest = at.first_row - p.keys - margin, p.mix_distances = p.queries + p.keys + 2 * margin;
+    table_shift = at.table_lowest - p.mix_lowest, base_shift = at.lowest - p.mix_lowest;
+    table = widened<T>(x[Mix::mix_table], table_shift, p.mix_distances);
+    if (x[Mix::distance_table].defined()) base = widened<T>(x[Mix::distance_table], base_shift, p.mix_distances);
+    key = padded_rows(x[Mix::key]), value = padded_rows(x[Mix::value]);
+    p.in[Mix::key] = rows_of<const T>("b h j d", key), p.in[Mix::value] = rows_of<const T>("b h j c", value);
+    p.in[Mix::mix_table].at = table.data<T>();
+    if (base.defined()) p.in[Mix::distance_table].at = base.data<T>();
+  }
+};
+
+template <class T> void forward(const Functions<T>& run, const MixProblem<T>& p, Device device) {
+  const index_t parts = (p.queries + run.mix_block - 1) / run.mix_block;
+  // Causal rows have the more keys the later they are: the longest first.
+  for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), device, [&](index_t task, T* scratch) {
+    run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_block, scratch);
+  });
+}
+
+// Who may go where in backward (tensor/cpu/tiles/problem.h). Each block enters the steps in their order.
+class Turns {
+ public:
+  Turns(index_t batch, index_t blocks) : blocks_(blocks), left_(static_cast<std::size_t>(batch * blocks)) {}
+  static void enter(void* turns, index_t b, index_t block, index_t step) {
+    if (block == 0) return;
+    const std::atomic<int>& before = static_cast<Turns*>(turns)->left(b, block - 1);
+    if (turn_until([&] { return before > step; })) return;
+    for (int left = before; left <= step; left = before) before.wait(left);
+  }
+  static void leave(void* turns, index_t b, index_t block, index_t step) {
+    std::atomic<int>& left = static_cast<Turns*>(turns)->left(b, block);
+    left = static_cast<int>(step + 1);
+    left.notify_all();
+  }
+
+ private:
+  std::atomic<int>& left(index_t b, index_t block) { return left_[static_cast<std::size_t>(b * blocks_ + block)]; }
+  index_t blocks_;
+  std::vector<std::atomic<int>> left_;  // how many steps a block has left behind
+};
+
+template <class T>
+void backward(
+    const Functions<T>& run, Device device, const TiledMix::Operands& d, const MixInputs<T>& inputs, MixProblem<T> p) {
+  const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows;
+  const Tensor wide_key = cleared_rows(d[Mix::key]), wide_value = cleared_rows(d[Mix::value]);
+  p.d[Mix::query] = rows_of<T>("b h i d", d[Mix::query]);
+  p.d[Mix::key] = rows_of<T>("b h j d", wide_key), p.d[Mix::value] = rows_of<T>("b h j c", wide_value);
+  const auto parts = [&](Mix::Operand which, index_t rows, index_t count) {
+    const Tensor part = d[which].defined() ? Tensor::zeros({p.batch, rows, count}, dtype_of<T>, device) : Tensor();
+    if (part.defined()) p.d[which].at = part.data<T>();
+    return part;
+  };
+  const Tensor input = parts(Mix::mix_input, p.width * p.channels, p.kernel),
+               output = parts(Mix::mix_output, p.width * p.heads, p.kernel),
+               table = parts(Mix::mix_table, (p.left + 1) * p.width, p.mix_distances),
+               base = parts(Mix::distance_table, p.heads, p.mix_distances);
+  std::vector<Gradient<T>> pieces;
+  for (std::size_t k = Mix::piece_distance; k <= Mix::piece_offsets; ++k)
+    pieces.emplace_back(Mix::info[k].axes, d[k], p, p.d[k]);
+  Turns turns(p.batch, blocks);
+  p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
+  // Whoever waits waits for a task that has begun.
+  const auto run_block = [&](index_t task, T* scratch) {
+    try {
+      run.mix_backward(p, task / blocks, task % blocks, scratch);
+    } catch (...) {
+      Turns::leave(&turns, task / blocks, task % blocks, last_step);  // nobody waits for it any more
+      throw;
+    }
+  };
+  for_each_task<T>(p.batch * blocks, run.mix_backward_scratch(p), device, run_block, Order::as_numbered);
+  sum_narrowed<T>(input, 0, d[Mix::mix_input]), sum_narrowed<T>(output, 0, d[Mix::mix_output]);
+  sum_narrowed<T>(table, inputs.table_shift, d[Mix::mix_table]);
+  sum_narrowed<T>(base, inputs.base_shift, d[Mix::distance_table]);
+  for (const Gradient<T>& piece : pieces) piece.sum(T(1));
+  for (const auto& [wide, which] : {std::pair{&wide_key, Mix::key}, std::pair{&wide_value, Mix::value}})
+    if (wide->defined() && wide->identity() != d[which].identity())
+      kernels(device).copy(wide->view(d[which].shape(), wide->strides()), d[which]);
+}
+
+}  // namespace
+}  // namespace tiles
+
+void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
+  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
+    tiles::MixInputs<T> inputs(*this, x, drop);
+    tiles::enter_output<T>(output, norms, {}, inputs.p);
+    tiles::forward(run, inputs.p, output.device());
+  });
+}
+
+void TiledMix::backward(
+    const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
+  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
+    tiles::MixInputs<T> inputs(*this, x, drop);
+    tiles::enter_output<T>(output, norms, d_output, inputs.p);
+    tiles::backward(run, output.device(), d, inputs, inputs.p);
+  });
+}
+
+}  // namespace whence

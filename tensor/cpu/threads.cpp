@@ -1,0 +1,206 @@
+// Note [Threads that wait]
+// A thread with nothing to do turns in a loop for a moment, because the next loop of a training step is often a few
+// microseconds away, and then sleeps. It never turns for long: on a machine that others use, whoever turns takes the
+// core from the thread that is waited for. Chunks are handed out one by one, and the caller takes them too. So a helper
+// that the system has put aside holds up one chunk at most, and one that never woke holds up nothing.
+#include "tensor/cpu/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "tensor/cpu/turn.h"
+#include "tensor/error.h"
+#include "tensor/parallel.h"
+
+namespace whence {
+namespace {
+
+thread_local constinit bool inside_parallel_for = false;
+
+// The helpers of a process, and the one loop that they share at a time.
+class Helpers {
+ public:
+  // False when another thread's loop has the helpers.
+  bool share(index_t chunks, void (*run_chunk)(const void*, index_t), const void* body) {
+    const std::unique_lock lock(sharing_, std::try_to_lock);
+    if (!lock.owns_lock() || chunks > most_chunks) return false;
+    const auto wanted = static_cast<std::uint64_t>(std::min<index_t>(threads() - 1, chunks - 1));
+    while (started_ < wanted && start_one()) {}
+    run_chunk_ = run_chunk, body_ = body, chunks_ = static_cast<std::uint64_t>(chunks);
+    taken_.store(0, std::memory_order_relaxed);
+    const std::uint64_t loop = (state_.load(std::memory_order_relaxed) >> loop_shift) + 1;
+    state_.store((loop << loop_shift) | (std::min<std::uint64_t>(wanted, started_) * one_place));
+    if (sleeping_.load() > 0) {
+      { const std::scoped_lock awake(sleep_); }
+      wake_.notify_all();
+    }
+    run_chunks(from_front);
+    state_.fetch_and(~places);  // who has not come by now need not come
+    wait_for_helpers();
+    return true;
+  }
+
+ private:
+  // state_: the number of the loop | how many helpers may still join it | how many are in it.
+  static constexpr std::uint64_t in_it = 0xffff, one_place = 0x10000, places = 0xffff0000;
+  static constexpr int loop_shift = 32;
+  // taken_: how many chunks were taken from the back | how many from the front. Each side may count a little too far.
+  static constexpr std::uint64_t from_front = 1, from_back = std::uint64_t{1} << 32;
+  static constexpr index_t most_chunks = index_t{1} << 30;
+
+  // The caller goes from the front and helpers from the back, so that two threads meet the same numbers in one loop
+  // after the other, and find them in their own caches. `one`: from_front or from_back.
+  void run_chunks(std::uint64_t one) {
+    const std::uint64_t chunks = chunks_;
+    while (true) {
+      const std::uint64_t taken = taken_.fetch_add(one, std::memory_order_relaxed);
+      const std::uint64_t ahead = taken % from_back, behind = taken / from_back;
+      if (ahead + behind >= chunks) return;
+      run_chunk_(body_, static_cast<index_t>(one == from_front ? ahead : chunks - 1 - behind));
+    }
+  }
+
+  void wait_for_helpers() {
+    const auto alone = [this] { return (state_.load() & in_it) == 0; };
+    if (turn_until(alone)) return;
+    std::unique_lock lock(sleep_);
+    caller_sleeps_.store(true);
+    done_.wait(lock, alone);
+    caller_sleeps_.store(false);
+  }
+
+  bool start_one() {
+    try {
+      std::thread([this] { help(); }).detach();
+    } catch (const std::exception&) { return false; }  // the system gives no more; those that there are will do
+    ++started_;
+    return true;
+  }
+
+  [[noreturn]] void help() {
+    inside_parallel_for = true;
+    std::uint64_t last = 0;
+    while (true) {
+      const auto called = [&] {
+        const std::uint64_t state = state_.load();
+        return (state & places) != 0 && state >> loop_shift != last;
+      };
+      if (!turn_until(called)) {
+        std::unique_lock lock(sleep_);
+        sleeping_.fetch_add(1);  // before the last look: whoever opens a loop after that look sees it, and wakes us
+        wake_.wait(lock, called);
+        sleeping_.fetch_sub(1);
+      }
+      std::uint64_t state = state_.load();
+      while ((state & places) != 0 && state >> loop_shift != last) {
+        if (!state_.compare_exchange_weak(state, state - one_place + 1)) continue;
+        last = state >> loop_shift;
+        run_chunks(from_back);
+        // The last helper out of a closed loop wakes the caller if it sleeps.
+        if (((state_.fetch_sub(1) - 1) & (in_it | places)) == 0 && caller_sleeps_.load()) {
+          { const std::scoped_lock awake(sleep_); }
+          done_.notify_one();
+        }
+        state = state_.load();
+      }
+    }
+  }
+
+  alignas(64) std::atomic<std::uint64_t> state_{0};
+  alignas(64) std::atomic<std::uint64_t> taken_{0};
+  // Of the loop at hand. Written before state_ opens it, and not again before all have left it.
+  alignas(64) void (*run_chunk_)(const void*, index_t) = nullptr;
+  const void* body_ = nullptr;
+  std::uint64_t chunks_ = 0;
+  std::uint64_t started_ = 0;
+  std::mutex sharing_;
+
+  std::mutex sleep_;
+  std::condition_variable wake_, done_;
+  std::atomic<int> sleeping_{0};
+  std::atomic<bool> caller_sleeps_{false};
+};
+
+// Never destroyed: helpers sleep in it until the process ends. After a fork the child has no helpers, and makes new
+// ones when it needs them.
+std::atomic<Helpers*> all_helpers{nullptr};
+
+Helpers& helpers() {
+  Helpers* current = all_helpers.load(std::memory_order_acquire);
+  if (current) return *current;
+  static const int once = pthread_atfork(nullptr, nullptr, [] { all_helpers.store(nullptr); });
+  static_cast<void>(once);
+  auto* const made = new Helpers;
+  if (all_helpers.compare_exchange_strong(current, made)) return *made;
+  delete made;  // another thread was first; nobody has used ours
+  return *current;
+}
+
+int threads_at_first() {
+  if (const char* const wanted = std::getenv("OMP_NUM_THREADS")) {
+    const long count = std::strtol(wanted, nullptr, 10);
+    if (count >= 1 && count <= 1024) return static_cast<int>(count);
+  }
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(CPU_COUNT(&allowed), 1);
+  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+}
+
+std::atomic<int> thread_count{0};
+
+// A loop whose chunks may throw, on threads that must not.
+struct Guarded {
+  void (*run_chunk)(const void*, index_t);
+  const void* body;
+  mutable std::atomic<bool> failed{false};
+  mutable std::exception_ptr problem{};  // of the thread that failed first; read when all have left
+
+  static void run(const void* self, index_t chunk) {
+    const Guarded& loop = *static_cast<const Guarded*>(self);
+    if (loop.failed.load(std::memory_order_relaxed)) return;
+    try {
+      loop.run_chunk(loop.body, chunk);
+    } catch (...) {
+      if (!loop.failed.exchange(true)) loop.problem = std::current_exception();
+    }
+  }
+};
+
+}  // namespace
+
+int threads() {
+  int count = thread_count.load(std::memory_order_relaxed);
+  if (count == 0) thread_count.store(count = threads_at_first(), std::memory_order_relaxed);
+  return count;
+}
+
+void set_threads(int count) {
+  if (count < 1 || count > 1024) fail("set_threads", count, " given; 1 to 1024 required");
+  thread_count.store(count, std::memory_order_relaxed);
+}
+
+static void run_by_threads(index_t chunks, void (*run_chunk)(const void* body, index_t chunk), const void* body) {
+  if (chunks <= 1 || inside_parallel_for || threads() == 1) {
+    for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(body, chunk);
+    return;
+  }
+  const Guarded loop{run_chunk, body};
+  Helpers& all = helpers();
+  inside_parallel_for = true;
+  if (!all.share(chunks, Guarded::run, &loop))
+    for (index_t chunk = 0; chunk < chunks; ++chunk) Guarded::run(&loop, chunk);
+  inside_parallel_for = false;
+  if (loop.problem) std::rethrow_exception(loop.problem);
+}
+
+static const bool registered = (detail::run_chunks = run_by_threads, true);
+
+}  // namespace whence

@@ -1,0 +1,9 @@
+// The threads of tensor/parallel.h.
+#pragma once
+
+namespace whence {
+
+int threads();                // how many this process uses; the number of cores at first, or OMP_NUM_THREADS
+void set_threads(int count);  // Error unless 1 to 1024
+
+}  // namespace whence

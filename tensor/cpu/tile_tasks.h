@@ -1,0 +1,157 @@
+// What tiled attention and the head mix share on the CPU: which instruction set, and who does which part. How the work
+// is cut changes no bits, and what several parts sum to is summed in their order.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "tensor/cpu/instruction_set.h"
+#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/threads.h"
+#include "tensor/cpu/tiles/problem.h"
+#include "tensor/pairs.h"
+#include "tensor/parallel.h"
+#include "tensor/tiles/attention_kernel.h"
+#include "tensor/tiles/operands.h"
+
+namespace whence::tiles {
+
+InstructionSet chosen_set();
+
+template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set) {
+#ifdef WHENCE_X86
+  if constexpr (!std::is_same_v<T, Dual>) {
+    if (set == InstructionSet::avx512) return of_avx512<T>();
+    if (set == InstructionSet::avx2) return of_avx2<T>();
+  }
+#endif
+  return of_plain<T>();
+}
+
+// f(Functions<T>) for the numbers of the output.
+template <class F> void visit_functions(const char* op, const Tensor& output, const F& f) {
+  if (output.device().is_gpu())
+    fail(op, to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
+  switch (output.dtype()) {
+    case DType::f32: return f(functions_of<float>(chosen_set()));
+    case DType::f64: return f(functions_of<double>(chosen_set()));
+    case DType::dual: return f(functions_of<Dual>(chosen_set()));
+    default: wrong_dtype(op, output.dtype(), "f32 or f64");
+  }
+}
+
+// On the planned device (tensor/device/planned.cpp) memory is taken as here, and nobody computes.
+inline bool planned(Device device) { return !device.is_cpu(); }
+
+// The length of a row of whole vectors, which the products of tiles may read to its end.
+inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
+
+// f(task, scratch) for all tasks. Each thread has scratch of its own, of `numbers` numbers. One thread takes tasks from the
+// front and others from the back, as in parallel_for, so that each finds in its cache what it met in the last loop; all
+// take from the front where tasks have to begin in their order.
+enum class Order : unsigned char { from_both_ends, as_numbered };
+template <class T, class F>
+void for_each_task(index_t tasks, index_t numbers, Device device, const F& f, Order order = Order::from_both_ends) {
+  const index_t workers = std::min<index_t>(tasks, threads()), size = whole(numbers);
+  const Tensor scratch = Tensor::empty({workers * size}, dtype_of<T>, device);
+  if (planned(device)) return;
+  std::atomic<index_t> taken = 0, from_front = 0, from_back = 0;
+  parallel_for(workers, 1, [&](index_t worker, index_t) {
+    const bool front = worker == 0 || order == Order::as_numbered;
+    while (taken++ < tasks) f(front ? from_front++ : tasks - 1 - from_back++, scratch.data<T>() + worker * size);
+  });
+}
+
+// x as rows: of its axes that are neither the batch nor the heads the last are columns, and the one before them rows.
+template <class T> Rows<T> rows_of(const char* axes, const Tensor& x) {
+  Rows<T> rows{};
+  if (!x.defined() || x.numel() == 0) return rows;
+  rows.at = reinterpret_cast<T*>(x.bytes());
+  each_axis(axes, [&](char letter, int axis, bool) {
+    const index_t stride = x.size(axis) > 1 ? x.strides()[axis] : 0;
+    if (letter == 'b')
+      rows.batch = stride;
+    else if (letter == 'h')
+      rows.head = stride;
+    else if (axis + 1 < x.rank())
+      rows.row = stride;
+  });
+  return rows;
+}
+
+// Where the gradient of an operand goes: to its own rows, where it has one for each batch and head. Of others each task
+// has a part, and `sum` adds the parts up.
+template <class T> struct Gradient {
+  Tensor to, parts;  // parts [b h row column], columns padded to whole vectors
+  index_t columns = 1;
+
+  Gradient(const char* axes, const Tensor& gradient, const Problem<T>& p, Rows<T>& rows) : to(gradient) {
+    if (!to.defined()) return;
+    index_t count = 1;
+    bool each_batch = false;
+    each_axis(axes, [&](char letter, int axis, bool) {
+      each_batch |= letter == 'b';
+      if (letter != 'b' && letter != 'h') count *= columns, columns = to.size(axis);
+    });
+    if (!each_batch) parts = Tensor::zeros({p.batch, p.heads, count, whole(columns)}, dtype_of<T>, to.device());
+    rows = each_batch ? rows_of<T>(axes, to) : rows_of<T>("b h r c", parts);
+  }
+
+  // to = scale times the sum over what it does not have of batch and heads, in their order.
+  void sum(T scale) const {
+    if (!parts.defined() || planned(to.device())) return;
+    const index_t rows = to.numel() / columns, repeats = parts.numel() / parts.size(3) / rows;
+    parallel_for(rows, std::max<index_t>(1, cpu_grain / columns), [&](index_t begin, index_t end) {
+      for (index_t row = begin; row < end; ++row) {
+        for (index_t c = 0; c < columns; ++c) {
+          T total = T(0);
+          for (index_t n = 0; n < repeats; ++n) total += parts.data<T>()[(n * rows + row) * parts.size(3) + c];
+          to.data<T>()[row * columns + c] = scale * total;
+        }
+      }
+    });
+  }
+};
+
+// Draws what dropout keeps, as autograd/ops/dropout.cpp does for all pairs.
+struct Drop {
+  const TiledFacts& at;
+  index_t heads, keys;
+
+  template <class T>
+  static void row(const void* drop, index_t b, index_t h, index_t row, index_t first, index_t count, T* kept) {
+    const Drop& d = *static_cast<const Drop*>(drop);
+    const std::uint32_t threshold = dropout_threshold(d.at.dropout);
+    const T scale = static_cast<T>(1 / (1 - d.at.dropout));
+    const index_t number = ((b * d.heads + h) * d.at.total_rows + d.at.first_row + row) * d.keys + first;
+    std::array<std::uint32_t, 4> words{};
+    for (index_t k = 0; k < count; ++k) {
+      const index_t n = number + k;
+      if (k == 0 || n % 4 == 0) words = philox(d.at.stream.key, static_cast<std::uint64_t>(n / 4), d.at.stream.step);
+      kept[k] = dropout_keeps(words[static_cast<std::size_t>(n % 4)], threshold) ? scale : T(0);
+    }
+  }
+};
+
+// Extents, operands and facts that both have. `drop` and what `at` holds have to live as long as the problem.
+template <class At, class T>
+Extents enter_facts(const char* op, const At& at, const typename At::Operands& x, const Drop& drop, Problem<T>& p) {
+  const Extents of = extents_of(op, At::info, x);
+  for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
+  p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
+  for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
+  p.distances = std::max<index_t>(of['n'], 0);
+  p.scale = T(static_cast<T>(at.scale)), p.lowest = at.lowest;
+  const Band band = Band::of(at.first_row, at.causal, at.window);
+  p.first_row = band.first_row, p.before = band.before, p.after = band.after;
+  p.present = at.present.defined() ? at.present.template data<bool>() : nullptr;
+  if (at.dropout > 0) p.draw = Drop::row<T>, p.stream = &drop;
+  return of;
+}
+template <class T> void enter_output(const Tensor& output, const Tensor& norms, const Tensor& d_output, Problem<T>& p) {
+  p.output = rows_of<T>("b h i c", output), p.norms = rows_of<T>("b h i n", norms);
+  p.output_gradient = rows_of<const T>("b h i c", d_output);
+}
+
+}  // namespace whence::tiles

@@ -1,0 +1,31 @@
+// The devices of a whole build, whose backends have more than the core asks for.
+#include "tensor/backend.h"
+#include "tensor/device/allocator.h"
+#include "tensor/device/device_runtime.h"
+#include "tensor/device/joined_kernels.h"
+#include "tensor/error.h"
+
+namespace whence {
+
+// tensor/cpu/kernels.cpp, tensor/device/planned.cpp and cuda/runtime/backend.cpp register these.
+JoinedKernels& joined_kernels(Device device) { return static_cast<JoinedKernels&>(kernels(device)); }
+JoinedKernels& plain_joined_kernels() {
+  static JoinedKernels plain;
+  return plain;
+}
+JoinedKernels& joined_kernels(const Tensor& x) {
+  return &kernels(x) == &plain_kernels() ? plain_joined_kernels() : joined_kernels(x.device());
+}
+Allocator& memory_of(Device device) { return static_cast<Allocator&>(*backend_of(device).memory); }
+
+DeviceRuntime& runtime_of(Device device) {
+  if (device.is_cpu())
+    fail("runtime_of", "cpu given; a GPU is required; the CPU records nothing and has nothing to wait for");
+  return *backend_of(device).runtime;
+}
+
+void synchronise(Device device) {
+  if (!device.is_cpu()) runtime_of(device).synchronise();
+}
+
+}  // namespace whence

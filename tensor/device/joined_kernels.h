@@ -1,0 +1,40 @@
+// Kernels that a device may have besides those that it must have (tensor/kernels.h): several in one, for the sake of
+// time, with a default that runs them one after the other.
+#pragma once
+
+#include "tensor/kernels.h"
+
+namespace whence {
+
+class JoinedKernels : public Kernels {
+ public:
+  // As GPUs like them, on a GPU (tensor/device/product_layout.cpp).
+  Tensor product_rows(const Tensor& x, index_t rows, index_t width) override;
+  bool lies_turned(const Tensor& x) override;
+  bool is_copied_by_products(const Tensor& x) override;
+
+  // from[k] into to[k], for each k
+  virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
+
+  // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A device that does it in one
+  // (a GPU, in 16 bit alone) takes gelu of the sum before rounding it.
+  virtual void matmul_gelu(
+      const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out);
+  // out [m n] = (a [m k] b [k n]) gelu'(before [m n]), sums [n] = the sums of out's columns (may be undefined)
+  virtual void matmul_gelu_backward(
+      const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums);
+
+  // softmax of x [... i j], contiguous, where row i has the entries up to first_row + i alone. A device that goes by
+  // this fact reads no others; the default makes a mask of it.
+  virtual void causal_softmax(const Tensor& x, index_t first_row, const Tensor& y);
+  virtual void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx);
+  // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
+  virtual void causal_softmax_by_distance(
+      const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y);
+};
+
+JoinedKernels& joined_kernels(Device device);    // of any device; Error when this build has no such device
+JoinedKernels& joined_kernels(const Tensor& x);  // as kernels(x)
+JoinedKernels& plain_joined_kernels();
+
+}  // namespace whence

@@ -1,0 +1,92 @@
+#include "tensor/device/product_layout.h"
+
+#include <algorithm>
+
+#include "tensor/device/joined_kernels.h"
+#include "tensor/merged_axes.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+// A copy takes a launch, and reads and writes its matrix. With fewer multiplications a faster kernel gains less than that.
+constexpr double fewest_multiplications = 1 << 26;
+constexpr double most_added = 1.25;  // of all multiplications: a narrow product would be mostly zeros
+
+// Columns of neighbours: what a GPU's library reads as a transposed matrix.
+bool is_turned(const Tensor& x) { return x.strides()[-2] == 1 && x.strides()[-1] > 1; }
+
+// x [... r c] with zeros behind the last row and column.
+Tensor padded(const Tensor& x, index_t rows, index_t columns) {
+  const index_t given_rows = x.size(-2), given_columns = x.size(-1);
+  if (rows == given_rows && columns == given_columns) return x;
+  if (is_turned(x)) return raw::transpose(padded(raw::transpose(x), columns, rows));
+  if (rows == given_rows && raw::has_zeros_between_rows(x)) return x.view({rows, columns}, x.strides());
+  Shape each = x.shape();  // one matrix that serves a whole batch is copied once
+  for (int axis = 0; axis < x.rank() - 2; ++axis)
+    if (x.strides()[axis] == 0) each[axis] = 1;
+  Shape shape = each;
+  shape[-2] = rows, shape[-1] = columns;
+  const Tensor to = Tensor::like(x, shape), wide = raw::slice(to, -2, 0, given_rows);
+  Kernels& on = kernels(x.device());
+  on.copy(x.view(each, x.strides()), raw::slice(wide, -1, 0, given_columns));
+  if (columns > given_columns) on.fill(raw::slice(wide, -1, given_columns, columns), 0);
+  if (rows > given_rows) on.fill(raw::slice(to, -2, given_rows, rows), 0);
+  Shape all = x.shape();
+  all[-2] = rows, all[-1] = columns;
+  return raw::expand(to, all);
+}
+
+}  // namespace
+
+// The rows of a wide matrix begin aligned_extent(width) apart on a GPU.
+Tensor JoinedKernels::product_rows(const Tensor& x, index_t rows, index_t width) {
+  constexpr index_t narrow = 128;  // such rows would be mostly zeros, and other ops copy what is not contiguous
+  const index_t apart = x.device().is_gpu() && width >= narrow ? aligned_extent(width, x.dtype()) : width;
+  const Tensor all = Tensor::like(x, {rows, apart});
+  if (apart == width) return all;
+  all.storage().set_row_width(width);
+  return raw::slice(all, 1, 0, width);
+}
+
+bool JoinedKernels::lies_turned(const Tensor& x) { return x.device().is_gpu() && x.rank() > 1 && is_turned(x); }
+
+// Matrices that do not lie evenly apart.
+bool JoinedKernels::is_copied_by_products(const Tensor& x) {
+  const bool evenly =
+      even_step(x.shape().leading(-2), x.strides().leading(-2)) && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
+  return x.device().is_gpu() && !evenly;
+}
+
+std::optional<ProductExtents> aligned_extents(const Tensor& a, const Tensor& b, const Tensor& out) {
+  const auto multiplications = [](const ProductExtents& of) {
+    return static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
+  };
+  const ProductExtents given{out.size(-2), out.size(-1), a.size(-1)};
+  ProductExtents made = given;  // those grow along which numbers of a matrix are neighbours
+  if (is_turned(a)) made.m = aligned_extent(given.m, a.dtype());
+  if (!is_turned(a) || is_turned(b)) made.k = aligned_extent(given.k, a.dtype());
+  made.n = aligned_extent(given.n, a.dtype());
+  const double batch = static_cast<double>(out.numel() / std::max<index_t>(given.m * given.n, 1));
+  const bool grows = made.m > given.m || made.n > given.n || made.k > given.k;
+  const bool pays = batch * multiplications(given) >= fewest_multiplications &&
+                    multiplications(made) <= most_added * multiplications(given);
+  return grows && pays ? std::optional(made) : std::nullopt;
+}
+
+AlignedProduct aligned_product(
+    const ProductExtents& extents, const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& out) {
+  const auto& [m, n, k] = extents;
+  AlignedProduct product{padded(a, m, k), padded(b, k, n), {}, {}};
+  if (bias) product.bias = raw::reshape(padded(raw::reshape(*bias, {1, bias->size(0)}), 1, n), {n});
+  if (m == out.size(-2) && raw::has_zeros_between_rows(out)) {
+    product.out = out.view({m, n}, out.strides());
+  } else {
+    Shape shape = out.shape();
+    shape[-2] = m, shape[-1] = n;
+    product.out = Tensor::like(out, shape);
+  }
+  return product;
+}
+
+}  // namespace whence

@@ -1,0 +1,20 @@
+// How a device likes the matrices of products to be stored. Most have no wish; GPUs do (tensor/device/product_layout.cpp).
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace whence {
+
+class MatrixLayout {
+ public:
+  virtual ~MatrixLayout() = default;
+  // A new matrix [rows, width] with x's dtype and device, numbers unspecified; contiguous, or a view of wider rows. Then
+  // the kernel that writes it, a product or cross-entropy's backward, writes zeros between its rows.
+  virtual Tensor product_rows(const Tensor& x, index_t rows, index_t width) { return Tensor::like(x, {rows, width}); }
+  // True for a transposed view whose gradient is to be made as what it is a view of, so that nothing is copied.
+  virtual bool lies_turned(const Tensor&) { return false; }
+  // True if each product would copy these matrices first.
+  virtual bool is_copied_by_products(const Tensor&) { return false; }
+};
+
+}  // namespace whence

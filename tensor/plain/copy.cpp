@@ -1,0 +1,43 @@
+// Kernels that move numbers and compute nothing. A device with memory of its own overrides fill and copy, by which
+// access.h reaches it.
+#include "tensor/plain/access.h"
+
+namespace whence {
+
+using plain::In, plain::Out;
+
+void Kernels::fill(const Tensor& out, double value) {
+  visit(out.dtype(), [&]<class T>(Type<T>) {
+    const Out<T> y(out);
+    for (index_t i = 0; i < y.rows(); ++i)
+      for (index_t j = 0; j < y.width(); ++j) y[i][j] = value;
+  });
+}
+
+void Kernels::copy(const Tensor& from, const Tensor& to) {
+  visit(from.dtype(), [&]<class A>(Type<A>) {
+    const In<A> x(from);
+    visit(to.dtype(), [&]<class B>(Type<B>) {
+      const Out<B> y(to);
+      for (index_t i = 0; i < y.rows(); ++i)
+        for (index_t j = 0; j < y.width(); ++j) y[i][j] = x[i][j];
+    });
+  });
+}
+
+// y = mask ? x : value
+void Kernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {
+  visit(x.dtype(), [&]<class T>(Type<T>) {
+    const In<T> from(x);
+    const In<bool> kept(mask);
+    const Out<T> to(y);
+    for (index_t i = 0; i < to.rows(); ++i)
+      for (index_t j = 0; j < to.width(); ++j)
+        if (kept[i][j])
+          to[i][j] = from[i][j];
+        else
+          to[i][j] = value;
+  });
+}
+
+}  // namespace whence

@@ -1,0 +1,74 @@
+// Attention in tiles: what a device is asked for, and nothing of how it does it.
+//   S_ij  = scale q_i.k_j                                                            content scores
+//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + piece_ij + column_j + scan_ij          logits
+//   P     = softmax over the keys that row i sees = e^{A_ij - m_i} / Z_i,  m_i = max_j A_ij
+//   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
+// drop(P) is 0 with probability `dropout`, else P / (1 - dropout). The softmax keeps a running maximum (Milakov and
+// Gimelshein 2018; Dao et al. 2022). A row that sees no key has o = 0. One whose logits are all -inf has NaN, as
+// softmax has.
+// Or a stick is broken in place of the softmax (stick-breaking attention), under a causal mask:
+//   P_ij  = beta_ij prod_{j<l<i} (1 - beta_il),  beta_ij = sigmoid(S_ij) where i sees j and j < i
+//   P_ii  = prod_{l<i} (1 - beta_il) where rest_to_self and i sees i, else 0
+// No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew, from m
+// and Z.
+// Each term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient to its own
+// operands. An operand that is undefined leaves its program out.
+//
+//   by distance          table [h n]: distance m steps reads row m - lowest, 0 beyond the table
+//   by row and distance  r_i[m] = relative_scale p_i.r[m], p [b h i d], r [1|h n d]
+//   piecewise (FIRE, Li et al. 2024)
+//                        slope_h[n] a + offset_h[n], a = row_i distance[i-j] in piece n: begin[n] < a <= begin[n+1],
+//                        distance [n], row [b h i], begin [s] without a gradient, slopes and offsets [h s]
+//   column               [b h j]; a number for each row would do nothing: softmax ignores it
+//   row scan (CoPE, Golovneva et al. 2024, Eq. 3 and 4)
+//                        g_ij = sigmoid(S_ij), or of gate_scale gq_i.gk_j; 0 where i does not see j
+//                        p_ij = sum_{l=j..i} g_il
+//                        scan_ij = (1-w) z_i[floor p'] + w z_i[ceil p'], p' = min(p, n - 1), z [b h i n]
+//                        or slope_h p_ij, slopes [h]
+//
+// A sink [h] is one more logit in every row, of no key and no value: e^{sink_h - m_i} is a part of Z_i.
+#pragma once
+
+#include <array>
+
+#include "tensor/random.h"
+#include "tensor/tensor.h"
+#include "tensor/tiled_operands.h"
+
+namespace whence {
+
+// What all tiles are told. Of a head mix (tensor/tiles/mix_kernel.h) steps, stick and bins are refused.
+struct TiledFacts : TiledOperands {
+  using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
+
+  double scale = 1;
+  bool causal = true;
+  index_t first_row = 0;  // query i is token first_row + i of the keys
+  index_t window = 0;     // query i sees no key that lies so far away or farther; tiles of none are not visited; 0: any
+  Tensor present = {};    // bool [b j], contiguous; undefined: no padding. What is present lies together.
+  // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
+  Tensor query_step = {}, key_step = {};
+  index_t lowest = 0;  // the steps of row 0 of what is read by distance
+  bool stick = false, rest_to_self = false;
+  Tensor bin_of = {};  // i64 [n]: the bin, below `bins`, of m steps is bin_of[m - lowest]
+  index_t bins = 0;
+
+  // Number ((b h' + h) total_rows + first_row + i) j' + j of the stream decides whether P_ij stays, h' heads, j' keys.
+  double dropout = 0;  // in [0, 1)
+  Stream stream = {};
+  index_t total_rows = 0;
+};
+
+struct TiledAttention : TiledFacts {
+  double relative_scale = 1, gate_scale = 1, position_scale = 1;
+
+  // On the CPU; on the planned one (tensor/device/planned.cpp) memory is taken as there, and nothing is computed. Error
+  // on a GPU. Rows of all are contiguous: output [b h i c], bin_sums [b h i n] or undefined, norms [b h i 2]: of each
+  // row what backward needs.
+  void forward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const;
+  // d: where the gradient of each operand goes; undefined where nobody asks.
+  void backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
+      const Tensor& d_output, const Tensor& d_bins, const Operands& d) const;
+};
+
+}  // namespace whence

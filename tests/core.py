@@ -1,0 +1,88 @@
+"""whence_core stands alone: no file of it includes one outside, and its archive lacks no symbol of whence's and wants none of a library's.
+Prints its lines.   core.py SOURCE_DIR ARCHIVE SOURCES...   (SOURCES: the files of the archive, as CMake has them)"""
+import pathlib
+import re
+import subprocess
+import sys
+
+# What a newcomer reads first, in this order.
+FIRST = """tensor/tensor.h tensor/plain/softmax.cpp autograd/op.h autograd/ops/lerp_at.cpp autograd/backward.cpp
+nn/attention/position.h nn/positional/cope.cpp nn/attention/executor_reference.cpp nn/transformer.cpp nn/training/step.h""".split()
+FOREIGN = r"^(cblas_|openblas_|pthread_create|MPI_|cu[A-Z]|nccl)"
+
+
+def included(text):
+    return re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M)
+
+
+def files_of(source, sources):
+    """The sources and all headers that they reach; an include outside of the core's folders is an error."""
+    folders = {str(pathlib.Path(path).parent) for path in sources}
+    found, waiting, outside = {}, list(sources), []
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found[path] = (source / path).read_text()
+        for header in included(found[path]):
+            alone = header.endswith(".h") and str(pathlib.Path(header).parent) in folders
+            has_source = (source / header).with_suffix(".cpp").exists() and header[:-2] + ".cpp" not in sources
+            if alone and not has_source:
+                waiting.append(header)
+            else:
+                outside.append(f"{path}: includes {header}, which is outside of the core")
+    return found, outside
+
+
+def symbols_of(archive):
+    """Each object of the archive: the symbols that it wants, and those that it has."""
+    objects, wanted, defined = {}, set(), set()
+    for line in subprocess.run(["nm", archive], capture_output=True, text=True, check=True).stdout.splitlines():
+        kind, _, name = line[17:].partition(" ")
+        if line.endswith(".o:"):
+            wanted, defined = objects.setdefault(line[:-3], (set(), set()))
+        elif name:
+            (wanted if kind == "U" else defined).add(name)
+    return objects
+
+
+def linked_by(objects, first):
+    """The objects that a linker takes for those of `first`."""
+    taken, waiting = set(), [name for name in objects if name in first]
+    while waiting:
+        name = waiting.pop()
+        taken.add(name)
+        wanted = objects[name][0]
+        waiting += [other for other in objects if other not in taken and other not in waiting and wanted & objects[other][1]]
+    return taken
+
+
+def lines(paths, found=None):
+    return sum((found or paths)[path].count("\n") for path in paths)
+
+
+def main():
+    source, archive, sources = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    sources = [str(pathlib.Path(path).resolve().relative_to(source.resolve())) for path in sources]
+    found, faults = files_of(source, sources)
+    objects = symbols_of(archive)
+    missing = set().union(*(wanted for wanted, _ in objects.values())) - set().union(*(defined for _, defined in objects.values()))
+    faults += [f"undefined: {name}" for name in sorted(missing) if "6whence" in name or re.match(FOREIGN, name)]
+
+    # What a training of CoPE links: names of objects are those of their files.
+    of_cope = linked_by(objects, ["cope.cpp", "transformer.cpp", "optim.cpp", "cross_entropy.cpp", "backward.cpp"])
+    cope, _ = files_of(source, [path for path in sources if pathlib.Path(path).name in of_cope or path.endswith(".h")])
+    schemes = {path for path in found if path.startswith("nn/positional/")}
+    plain = {path for path in found if path.startswith("tensor/plain/")}
+    print(f"whence_core: {len(found)} files, {lines(found)} lines; without the schemes {lines(found.keys() - schemes, found)}; "
+          f"a training of CoPE {len(cope)} files, {lines(cope)} lines; plain kernels {lines(plain, found)}")
+    for path in FIRST:
+        print(f"  {lines([path], found) if path in found else 0:4} {path}")
+        if path not in found:
+            faults.append(f"{path}: no file of the core")
+    for fault in faults:
+        print(fault)
+    return 1 if faults else 0
+
+
+sys.exit(main())

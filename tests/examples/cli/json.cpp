@@ -1,0 +1,99 @@
+// JSON: what is no JSON is refused, fields are read strictly, and values are written as the library writes them.
+#include "examples/whence/cli/json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/tensors.h"
+
+using namespace whence;
+using namespace whence::test;
+
+TEST_CASE("JSON with a NUL, nested deeper than anyone writes, or with a field twice is refused") {
+  const auto message = [](const std::string& text) {
+    return error_text<FileError>([&] { (void)Json::read(text, "a.json"); });
+  };
+  const auto nested = [](std::size_t lists) {
+    return R"({"a":)" + std::string(lists, '[') + std::string(lists, ']') + "}";
+  };
+  for (const std::string& fine : {std::string("{}"), std::string(R"({"a": "[[[[ \" {{{{ \\"})"), nested(63)})
+    CHECK(message(fine).empty());
+  CHECK(message(std::string("{}\0garbage", 10)) ==
+        "a.json: holds a NUL at byte 2; JSON text required; is the file damaged?");
+  CHECK(message(nested(64)).find("nests deeper than 64 levels") != std::string::npos);
+  for (const char* opening : {"{\"a\":[", "{\"a\":"}) {
+    std::string deep;
+    for (int i = 0; i < 100'000; ++i) deep += opening;
+    CHECK(message(deep).find("nests deeper than 64 levels") != std::string::npos);
+  }
+  CHECK(message(R"({"a":{"b":1,"b":2}})") == "a.json: a: field 'b' given twice; once required");
+  CHECK(message(R"({"a":[0,{"b":1,"b":2}]})") == "a.json: a 1: field 'b' given twice; once required");
+  CHECK(message("[1]") == "a.json: no object; a JSON object required");
+  CHECK(message("") == "a.json: no JSON, from its byte 1 on; one whole object required");
+  CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
+}
+
+TEST_CASE("JSON is read strictly: what is missing or something else is refused with its place and name") {
+  const Json page = Json::read(
+      R"({"t":"x","n":3,"x":0.5,"no":null,"yes":true,"l":["a","b"],"m":[1,null],"o":{"n":7},"all":[{"k":1},{}],"big":18446744073709551615})",
+      "a.json");
+  CHECK(page.text("t") == "x");
+  CHECK(page.whole("n", 1, 3) == 3);
+  CHECK(page.number("n") == 3);
+  CHECK(page.number("x") == 0.5);
+  CHECK(std::isnan(page.number("no")));
+  CHECK(page.truth("yes"));
+  CHECK(page.texts("l") == std::vector<std::string>{"a", "b"});
+  CHECK(page.numbers("m")[0] == 1);
+  CHECK(page.object("o").whole("n") == 7);
+  CHECK(page.objects("all")[0].whole("k") == 1);
+  CHECK(page.number("big") == 18446744073709551615.0);
+  const std::pair<std::function<void()>, const char*> refusals[] = {
+      {[&] { (void)page.text("u"); }, "a.json: no field 'u'; a text of that name required"},
+      {[&] { (void)page.text("n"); }, "a.json: field 'n' is a whole number; a text required"},
+      {[&] { (void)page.whole("x"); }, "a.json: field 'x' is a number; a whole number required"},
+      {[&] { (void)page.whole("big"); }, "a.json: field 'big' is a whole number beyond 2^63; a whole number required"},
+      {[&] { (void)page.whole("n", 4, 9); }, "a.json: field 'n' is 3; 4 to 9 required"},
+      {[&] { (void)page.number("t"); }, "a.json: field 't' is a text; a number required"},
+      {[&] { (void)page.truth("no"); }, "a.json: field 'no' is null; true or false required"},
+      {[&] { (void)page.texts("m"); }, "a.json: field 'm' is a list; a list of texts required"},
+      {[&] { (void)page.objects("l"); }, "a.json: field 'l' is a list; a list of objects required"},
+      {[&] { (void)page.object("o").text("n"); }, "a.json: o: field 'n' is a whole number; a text required"},
+      {[&] { (void)page.objects("all")[1].whole("k"); },
+          "a.json: all 1: no field 'k'; a whole number of that name required"}};
+  for (const auto& [reads, message] : refusals) CHECK(error_text<FileError>(reads) == message);
+}
+
+TEST_CASE("JSON is written byte for byte as the library prints it: odd strings, numbers, and nesting") {
+  using nlohmann::ordered_json;
+  using Handler = ordered_json::error_handler_t;
+  std::vector<std::string> texts{"", "a\"b\\c/", "n\u00e9e", "\xF0\x9F\x8E\xB2", "\xEF\xBF\xBF", "\x7F",
+      std::string("\0\x01\x1F", 3), "\xFF", "a\xC3", "\xC3(", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC0\xAF",
+      "\xE2\x28\xA1", "line\nend\r\t\b\f", std::string(600, '\xE9')};
+  for (int byte = 0; byte < 256; ++byte) texts.push_back(std::string("x") + static_cast<char>(byte) + "y");
+  const std::vector<double> numbers{0, -0.0, 1, -1, 0.1, 1e15, 1e16, 123456789012345680.0, 1e-5, 5e-324,
+      1.7976931348623157e308, 3e-4, 2.5, 1.0 / 3, std::numeric_limits<double>::quiet_NaN(),
+      std::numeric_limits<double>::infinity()};
+  ordered_json library = ordered_json::object(), library_list = ordered_json::array();
+  Json ours;
+  Json::List list;
+  const auto add = [&](const auto& value) {
+    const std::string name = std::to_string(list.size());
+    library[name] = value, library_list.push_back(value);
+    ours.add(name, value), list.push_back(value);
+  };
+  for (const std::string& text : texts) add(text);
+  for (const double number : numbers) add(number);
+  for (const bool truth : {true, false}) add(truth);
+  for (const std::int64_t whole : {INT64_MIN, std::int64_t{-1}, INT64_MAX}) add(whole);
+  add(UINT64_MAX);
+  library["none"] = ordered_json::object(), ours.add("none", Json::Fields());
+  library["no list"] = ordered_json::array(), ours.add("no list", Json::List());
+  library["list"] = library_list, ours.add("list", list);
+  library["inner"] = ordered_json(library), ours.add("inner", Json(ours));
+  CHECK(ours.line() == library.dump(-1, ' ', false, Handler::replace));
+  CHECK(ours.line(Json::Utf8::escaped) == library.dump(-1, ' ', true, Handler::replace));
+  for (const int blanks : {1, 2})
+    CHECK(ours.page(static_cast<std::size_t>(blanks)) == library.dump(blanks, ' ', false, Handler::replace));
+  CHECK_THROWS_WITH_AS(
+      (void)Json(std::string("\xFF")).line(Json::Utf8::refused), doctest::Contains("UTF-8 required"), InputError);
+}
