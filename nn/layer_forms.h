@@ -1,5 +1,5 @@
-// Where layers meet: what a device may do in fewer kernels than the layers are written in (nn/fused.cpp). Each function
-// is its plain form; tests/cuda/layers.cpp holds the two equal.
+// Joints of layers, which a device may compute in fewer kernels than the layers are written in (nn/fused.cpp). Each
+// function is the plain form; tests/cuda/layers.cpp holds the two equal.
 #pragma once
 
 #include <optional>

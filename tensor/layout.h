@@ -1,4 +1,5 @@
-// How a device likes the matrices of products to be stored. Most have no wish; GPUs do (tensor/device/product_layout.cpp).
+// MatrixLayout: the storage of matrices that products on a device prefer. Here there is no preference; GPUs have one
+// (tensor/device/product_layout.cpp).
 #pragma once
 
 #include "tensor/tensor.h"

@@ -1,4 +1,4 @@
-// The CUDA layer's offers besides the backend that it registers (tensor/backend.h).
+// Offers of cuda/ besides the backend that it registers (tensor/backend.h).
 #pragma once
 
 #include "cuda/emulator/settings.h"
@@ -10,7 +10,7 @@ namespace whence {
 // How the emulated GPU runs kernels; may be changed. Null when cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
-// How index-style ops (tensor/launch.h) start on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for
+// The start of index-style ops (tensor/launch.h) on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for
 // the emulated one.
 IndexLauncher& index_launcher();
 

@@ -22,7 +22,7 @@ struct AttendInputs {
   std::optional<double> scale = {};            // of q.k; 1 / sqrt(d) when none is given
 };
 
-// What comes before the scores: a context with queries and keys rotated.
+// Returns the context before scores: queries and keys are rotated.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 
 // The stages from scores to output [b h i d] for the query rows of `context`, whose queries and keys are rotated

@@ -27,7 +27,7 @@ struct AttentionOptions {
   Init bias_init = Init::zeros();
 };
 
-// What the layers have of earlier tokens (nn/decoding.h).
+// Keys, values and inputs of earlier tokens, by layer (nn/decoding.h).
 struct AttentionCache {
   virtual ~AttentionCache() = default;
   // Puts it in front of x, keys and values. True if the queries of earlier tokens are to be computed again too: then the

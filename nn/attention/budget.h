@@ -1,5 +1,5 @@
-// What attention is given on a device. By kind of device, not by what is free there: one model takes one way
-// everywhere, and its bits with it.
+// Budgets of attention by kind of device, not by the memory that is free there: so one model has one executor, and its
+// bits, on every machine.
 #pragma once
 
 #include <limits>

@@ -1,5 +1,5 @@
-// How attention is computed from queries, keys and values: in several ways, with one result. The reference is ops on
-// whole [b h i j] tensors, every probe live: what readers read. Others register themselves (nn/attention/executors.h).
+// Executors compute attention from queries, keys and values, in several ways with one result. The reference, which
+// readers read, is ops on whole [b h i j] tensors, every probe live. Others register (nn/attention/executors.h).
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct AttendCall {
   index_t pairs;  // b h i j
 };
 
-// How well an executor fits a call. suits: it runs where nobody names another.
+// An executor's fit to a call. suits: it runs where nobody names another.
 enum class Fit : unsigned char { cannot, can, suits };
 
 class Executor {

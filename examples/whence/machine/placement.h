@@ -1,4 +1,4 @@
-// Where a program's model runs, and in which numbers: --threads, --device and --precision, declared once
+// Placement of a program's model: --threads, --device and --precision, declared once
 // for every program that runs one.
 #pragma once
 

@@ -15,7 +15,7 @@ namespace whence {
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 
-// Who started this process, and as which of several. In this order: OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH,
+// Returns who started this process, and its rank of several. In this order: OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH,
 // and srun --mpi=pmi2); SLURM_STEP_NUM_TASKS in a step that srun started. Only `size` and `by`: MPI says the rest
 // (join_mpi). One rank is alone, whoever started it. InputError where torchrun did (RANK, WORLD_SIZE), or the ranks are
 // no power of two.
