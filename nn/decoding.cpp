@@ -65,6 +65,14 @@ Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector
   }
 }
 
+index_t Decoding::cache_bytes() const {
+  index_t bytes = 0;
+  for (const Kept& of_layer : kept_)
+    for (const Tensor* each : {&of_layer.key, &of_layer.value})
+      if (each->defined()) bytes += each->numel() * static_cast<index_t>(size_of(each->dtype()));
+  return bytes;
+}
+
 Tensor Decoding::operator()(const Tensor& tokens) {
   if (tokens.rank() != 2 || tokens.size(0) < 1 || tokens.size(1) < 1)
     fail("decoding", "tokens are ", tokens.shape(), "; [batch, time] with at least one token required");

@@ -25,11 +25,12 @@ class Decoding {
   [[nodiscard]] Tensor operator()(const Tensor& tokens);
 
   index_t length() const { return filled_; }  // tokens so far, padding included
+  index_t cache_bytes() const;                // of all layers' keys and values, for the whole capacity; 0 before a call
 
  private:
   // What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
   struct Kept {
-    Tensor x, key, value;  // [b capacity c], [b h capacity d] twice
+    Tensor x, key, value;  // [b capacity c], [b g capacity d] twice
   };
   class Cache;
 

@@ -12,7 +12,7 @@
 namespace whence {
 
 struct Heads {
-  Tensor query, key, value;  // [b h t d]
+  Tensor query, key, value;  // [b h t d], [b g t d], [b g t d]
 };
 
 struct LayerForms {
@@ -25,10 +25,13 @@ struct LayerForms {
     return {sum, norm(sum, site)};
   }
 
-  // x [b t c] by each of the three, with its heads apart: [b h t d].  (Vaswani et al. 2017, section 3.2.2)
+  // x [b t c] by each of the three, with its heads apart, `heads` of them in queries.  (Vaswani et al. 2017, section 3.2.2)
   [[nodiscard]] virtual Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value,
       index_t heads, Site site = Site::current()) const {
-    const auto of_heads = [&](const Linear& layer) { return by_head(layer(x, site), heads, site); };
+    const index_t width = query.weight().size(0);
+    const auto of_heads = [&](const Linear& layer) {
+      return by_head(layer(x, site), layer.weight().size(0) * heads / width, site);
+    };
     return {of_heads(query), of_heads(key), of_heads(value)};
   }
 

@@ -48,6 +48,15 @@ TransformerOptions llama_20m() {
       .tied = false};
 }
 
+// As llama, with 9 heads of queries for 3 of keys and values, tied, and a slower rope; 8192 tokens.
+TransformerOptions smollm2_135m() {
+  TransformerOptions options = llama_20m();
+  options.vocabulary = 49152, options.length = 8192, options.dim = 576, options.layers = 30;
+  options.heads = 9, options.kv_heads = 3, options.hidden = 1536;
+  options.scheme = "rope(base=100000)", options.tied = true;
+  return options;
+}
+
 // Vocabulary: what the counting task with five variables needs.
 TransformerOptions ram() {
   return {.vocabulary = 32,
@@ -95,6 +104,8 @@ const std::vector<NamedModel>& named_models() {
       {"neox-2.7b", "the DAPE papers' 2.7B, of GPT-NeoX's sizes", neox(2560, 32, 32)},
       {"neox-6.7b", "the DAPE papers' 6.7B, likewise", neox(4096, 32, 32)},
       {"llama-20m", "Llama-2 style, CoPE's code model: RMS norm, SwiGLU, untied", llama_20m()},
+      {"smollm2-135m", "of SmolLM2-135M's sizes: as Llama, keys and values shared by three heads, tied",
+          smollm2_135m()},
       {"ram", "CoPE's counting model: post-LN, ReLU, tied", ram()},
       {"che", "the bidirectional encoder of the Chomsky-hierarchy tasks: post-LN", che()}};
   return models;

@@ -3,6 +3,7 @@
 //   neox-125m   GPT-NeoX style, the DAPE papers' 125M (Zheng et al. 2024)          neox-350m   their 350M
 //   neox-2.7b   their 2.7B                                                         neox-6.7b   their 6.7B
 //   llama-20m   Llama-2 style, CoPE's code model
+//   smollm2-135m   of SmolLM2-135M's sizes (Allal et al. 2025): Llama style with grouped-query attention
 //   ram         CoPE's counting model: post-LN, tied, ReLU
 //   che         the bidirectional encoder of the Chomsky-hierarchy tasks (Deletang et al. 2023; Ruoss et al. 2023)
 #pragma once

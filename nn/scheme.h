@@ -16,9 +16,11 @@ namespace whence {
 // The sizes of the model that a scheme is made for.
 struct SchemeSizes {
   index_t dim = 0, heads = 0;
-  index_t length = 0;  // the longest sequence trained on, in tokens
-  index_t layer = 0;   // of the attention that owns the scheme; 0 for a scheme that the model owns
+  index_t length = 0;    // the longest sequence trained on, in tokens
+  index_t layer = 0;     // of the attention that owns the scheme; 0 for a scheme that the model owns
+  index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: as many
   index_t head_dim() const { return dim / heads; }
+  index_t key_heads() const { return kv_heads ? kv_heads : heads; }
 };
 
 // A scheme's options, checked: every registered option has a value, given or default. REQUIRES: `name` is registered.

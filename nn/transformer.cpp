@@ -15,7 +15,8 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   for (const auto& [name, value] : {std::pair{"vocabulary", options.vocabulary}, std::pair{"length", options.length},
            std::pair{"dim", options.dim}, std::pair{"layers", options.layers}, std::pair{"heads", options.heads}})
     if (value < 1) throw InputError("transformer: ", name, " ", value, " given; 1 or more required");
-  for (const auto& [name, value] : {std::pair{"outputs", options.outputs}, std::pair{"hidden", options.hidden}})
+  for (const auto& [name, value] : {std::pair{"outputs", options.outputs}, std::pair{"hidden", options.hidden},
+           std::pair{"kv_heads", options.kv_heads}})
     if (value < 0) throw InputError("transformer: ", name, " ", value, " given; 0 or more required");
   if (options.tied && options.outputs && options.outputs != options.vocabulary) {
     throw InputError("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,
@@ -24,11 +25,15 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   return options;
 }
 
+SchemeSizes sizes_of(const TransformerOptions& options) {
+  return {options.dim, options.heads, options.length, 0, options.kv_heads};
+}
+
 // An encoder cannot have schemes that mean nothing without a causal mask.
 std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
   std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
   for (const SchemeSpec& spec : specs) {
-    if (!options.causal && spec.make({options.dim, options.heads, options.length})->claims().causal_only) {
+    if (!options.causal && spec.make(sizes_of(options))->claims().causal_only) {
       throw InputError("transformer: ", spec.text(),
           " in a model that is not causal given; it has no meaning without a causal mask; ", "choose another scheme");
     }
@@ -48,6 +53,7 @@ AttentionOptions attention_options(const TransformerOptions& options, index_t la
       .heads = options.heads,
       .length = options.length,
       .layer = layer,
+      .kv_heads = options.kv_heads,
       .executor = options.executor,
       .dropout = options.dropout,
       .pattern_dropout = options.pattern_dropout,
@@ -107,7 +113,7 @@ Transformer::Transformer(const TransformerOptions& options)
     : options_(checked(options)),
       specs_(checked_schemes(options_)),
       embedding_(options.vocabulary, options.dim, inits_of(options).embedding),
-      schemes_(specs_, {options.dim, options.heads, options.length}, SchemeList::Part::shared),
+      schemes_(specs_, sizes_of(options), SchemeList::Part::shared),
       dropout_(options.dropout),
       layer_runner_(options.recompute_layers ? detail::recomputed_layer : nullptr) {
   for (const PositionalScheme* scheme : schemes_.all()) scheme->join(stages_);

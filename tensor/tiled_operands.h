@@ -13,8 +13,8 @@ struct OperandInfo {
   std::uint8_t ops;         // that read it, and whether it adds to the logits
 };
 
-// position_keys: z_i = position_scale q_i.e. Letters: b batch, h head, i query, j key, d and c dims of
-// keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m as u has them there.
+// position_keys: z_i = position_scale q_i.e. Letters: b batch, h head of queries, g head of keys and values, a divisor of
+// h of which query head n reads number n / (h / g), i query, j key, d and c dims of keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m as u has them there.
 struct TiledOperands {
   enum Operand : std::size_t {
     query,
@@ -43,8 +43,8 @@ struct TiledOperands {
   enum Ops : std::uint8_t { attention = 1, mix = 2, both = 3, logit = 4 };
   static constexpr OperandInfo info[operand_count] = {
       {"query", "b h i d", true, both},
-      {"key", "b h j d", true, both},
-      {"value", "b h j c", true, both},
+      {"key", "b g j d", true, both},
+      {"value", "b g j c", true, both},
       {"distance_table", "h n", false, both | logit},
       {"piece_distance", "n", false, both | logit},
       {"piece_row", "b h i", false, both | logit},
@@ -55,7 +55,7 @@ struct TiledOperands {
       {"relative_keys", "1|h n d", true, attention | logit},
       {"column_term", "b h j", false, attention | logit},
       {"gate_query", "b h i d", true, attention | logit},
-      {"gate_key", "b h j d", true, attention | logit},
+      {"gate_key", "b g j d", true, attention | logit},
       {"position_logits", "b h i p", true, attention | logit},
       {"position_keys", "p d", false, attention | logit},
       {"position_slopes", "h", false, attention | logit},

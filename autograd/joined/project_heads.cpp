@@ -1,6 +1,8 @@
 // The queries, keys and values of all heads by one product.  (Vaswani et al. 2017, section 3.2.2)
-//   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> each [b h t d]
+//   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> [b h t d], twice [b g t d]
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
+#include <utility>
+
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/joined/joined_ops.h"
@@ -15,10 +17,12 @@ using Three = std::array<Tensor, outputs>;
 
 struct ProjectHeads {
   static constexpr const char* name = "project_heads";
+  using Counts = std::array<index_t, outputs>;  // heads of each
   index_t heads;
   struct Saved {
-    SavedTensor x, weight;                   // [b t c], the joined [3hd c]
+    SavedTensor x, weight;                   // [b t c], the joined [(h+2g)d c]
     std::array<SavedTensor, outputs> parts;  // the three that were joined
+    Counts counts{};
     bool biased = false;
   };
 
@@ -27,24 +31,26 @@ struct ProjectHeads {
     const Three weights{query, key, value}, biases{query_bias, key_bias, value_bias};
     check(x, weights, biases);
     const bool biased = query_bias.defined();
-    const index_t width = query.size(0), batch = x.size(0), length = x.size(1);
-    const Tensor weight = Tensor::like(x, {3 * width, x.size(2)}),
-                 bias = biased ? Tensor::like(x, {3 * width}) : Tensor();
-    std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight);
+    const index_t width = query.size(0), key_heads = key.size(0) * heads / width, total = width + 2 * key.size(0);
+    const Counts counts{heads, key_heads, key_heads};
+    const Tensor weight = Tensor::like(x, {total, x.size(2)}), bias = biased ? Tensor::like(x, {total}) : Tensor();
+    std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);
     if (biased) {
       from.insert(from.end(), biases.begin(), biases.end());
-      const std::vector<Tensor> parts = part_rows(bias);
+      const std::vector<Tensor> parts = part_rows(bias, counts);
       to.insert(to.end(), parts.begin(), parts.end());
     }
     joined_kernels(x).copy_all(from, to);
     const Tensor joined =
         raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, biased ? &bias : nullptr);
-    const Shape apart{batch, heads, length, width / heads};
-    const Three y{Tensor::like(x, apart), Tensor::like(x, apart), Tensor::like(x, apart)};
-    joined_kernels(x).copy_all(heads_of(joined, apart), y);
+    const std::vector<Tensor> apart = heads_of(joined, x, counts);
+    Three y;
+    for (std::size_t k = 0; k < outputs; ++k) y[k] = Tensor::like(x, apart[k].shape());
+    joined_kernels(x).copy_all(apart, y);
     saved.x = x;
     saved.weight = weight;
     for (std::size_t k = 0; k < outputs; ++k) saved.parts[k] = weights[k];
+    saved.counts = counts;
     saved.biased = biased;
     return y;
   }
@@ -52,12 +58,12 @@ struct ProjectHeads {
   Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
     const Tensor x = saved.x.get(), weight = saved.weight.get(), rows = raw::reshape(x, as_rows(x.shape()));
     const Tensor joined = Tensor::like(x, {rows.size(0), weight.size(0)});
-    const Shape apart{x.size(0), heads, x.size(1), weight.size(0) / 3 / heads};
+    const std::vector<Tensor> apart = heads_of(joined, x, saved.counts);
     Three from{dy[0], dy[1], dy[2]};
-    for (Tensor& part : from)
-      if (!part.defined()) part = Tensor::zeros(apart, x.dtype(), x.device());
+    for (std::size_t k = 0; k < outputs; ++k)
+      if (!from[k].defined()) from[k] = Tensor::zeros(apart[k].shape(), x.dtype(), x.device());
     if (recording()) return recorded_backward(saved, from);
-    joined_kernels(x).copy_all(from, heads_of(joined, apart));
+    joined_kernels(x).copy_all(from, apart);
     Grads<7> grads;
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(joined, weight), x.shape());
     const Tensor dweight = Tensor::like(x, weight.shape()),
@@ -66,10 +72,10 @@ struct ProjectHeads {
       joined_kernels(x).matmul_row_sums(raw::transpose(joined), rows, dweight, dbias);
     else
       kernels(x).matmul(raw::transpose(joined), rows, nullptr, 1, dweight);
-    const std::vector<Tensor> weights = part_rows(dweight);
+    const std::vector<Tensor> weights = part_rows(dweight, saved.counts);
     for (std::size_t k = 0; k < outputs; ++k) grads[1 + k] = weights[k];
     if (!saved.biased) return grads;
-    const std::vector<Tensor> biases = part_rows(dbias);
+    const std::vector<Tensor> biases = part_rows(dbias, saved.counts);
     for (std::size_t k = 0; k < outputs; ++k) grads[4 + k] = biases[k];
     return grads;
   }
@@ -79,33 +85,37 @@ struct ProjectHeads {
       std::vector<Tensor> parts;
       for (std::size_t k = 1; k <= outputs; ++k) {
         const Tensor y = linear(in[0], in[k], Tensor());
-        parts.push_back(permute(reshape(y, {y.size(0), y.size(1), heads, y.size(2) / heads}), {0, 2, 1, 3}));
+        const index_t count = saved.counts[k - 1];
+        parts.push_back(permute(reshape(y, {y.size(0), y.size(1), count, y.size(2) / count}), {0, 2, 1, 3}));
       }
-      return concat_along(0, parts);
+      return concat_along(1, parts);
     };
     const auto& [query, key, value] = saved.parts;
     const std::array inputs{saved.x.get(), query.get(), key.get(), value.get()};
     Grads<7> grads;
-    std::ranges::move(gradients_of(composed, inputs, concat_along(0, {dy[0], dy[1], dy[2]})), grads.begin());
+    std::ranges::move(gradients_of(composed, inputs, concat_along(1, {dy[0], dy[1], dy[2]})), grads.begin());
     for (std::size_t k = 0; k < outputs; ++k)
-      if (saved.biased) grads[4 + k] = reshape(sum(dy[k], {0, 2}), {inputs[1].size(0)});
+      if (saved.biased) grads[4 + k] = reshape(sum(dy[k], {0, 2}), {inputs[1 + k].size(0)});
     return grads;
   }
 
   // The rows of each of the three, one below the other.
-  static std::vector<Tensor> part_rows(const Tensor& joined) {
-    const index_t each = joined.size(0) / 3;
+  static std::vector<Tensor> part_rows(const Tensor& joined, const Counts& counts) {
+    const index_t dim = joined.size(0) / (counts[0] + counts[1] + counts[2]);
     std::vector<Tensor> parts;
-    for (index_t k = 0; k < 3; ++k) parts.push_back(raw::slice(joined, 0, k * each, (k + 1) * each));
+    for (index_t end = 0; const index_t count : counts) {
+      const index_t begin = std::exchange(end, end + count * dim);
+      parts.push_back(raw::slice(joined, 0, begin, end));
+    }
     return parts;
   }
-  // [b t, 3 h d] as three [b h t d]
-  static std::vector<Tensor> heads_of(const Tensor& joined, const Shape& apart) {
-    const index_t width = apart[1] * apart[3], row = 3 * width;
-    std::vector<Tensor> parts;
-    for (index_t k = 0; k < 3; ++k) {
-      parts.push_back(
-          raw::slice(joined, 1, k * width, (k + 1) * width).view(apart, {apart[2] * row, apart[3], row, 1}));
+  // [b t, (h+2g) d] of x [b t c] as [b h t d] and twice [b g t d]
+  static std::vector<Tensor> heads_of(const Tensor& joined, const Tensor& x, const Counts& counts) {
+    const index_t batch = x.size(0), length = x.size(1), row = joined.size(1);
+    std::vector<Tensor> parts = part_rows(raw::transpose(joined), counts);  // [count d, b t]
+    for (std::size_t k = 0; k < outputs; ++k) {
+      const index_t dim = parts[k].size(0) / counts[k];
+      parts[k] = parts[k].view({batch, counts[k], length, dim}, {length * row, dim, row, 1});
     }
     return parts;
   }
@@ -117,14 +127,18 @@ struct ProjectHeads {
     const index_t width = weights[0].rank() == 2 ? weights[0].size(0) : 0;
     if (heads < 1 || width < 1 || width % heads != 0)
       fail(name, "query's weight is ", weights[0].shape(), " for ", heads, " heads; a multiple of them required");
+    const index_t key_width = weights[1].rank() == 2 ? weights[1].size(0) : 0;
+    if (key_width < 1 || width % key_width != 0 || key_width % (width / heads) != 0)
+      fail(name, "key's weight is ", weights[1].shape(), " beside ", heads, " heads of ", width / heads,
+          " dims; a number of heads that divides them required");
     for (std::size_t k = 0; k < outputs; ++k) {
       raw::require_alike(name, "x", x, names[k], weights[k]);
-      raw::require_shape(name, names[k], weights[k], {width, x.size(2)});
+      raw::require_shape(name, names[k], weights[k], {k == 0 ? width : key_width, x.size(2)});
       if (biases[k].defined() != biases[0].defined())
         fail(name, "a bias for ", biases[k].defined() ? names[k] : "query", " alone given; all three or none required");
       if (!biases[k].defined()) continue;
       raw::require_alike(name, "x", x, "bias", biases[k]);
-      raw::require_shape(name, "bias", biases[k], {width});
+      raw::require_shape(name, "bias", biases[k], {k == 0 ? width : key_width});
     }
   }
 };
@@ -137,20 +151,24 @@ Projection projection(const Inputs& in, std::size_t which) {
   return {in[1 + which], in.size() > 4 ? in[4 + which] : Tensor()};
 }
 
-CheckedSample sample(std::string name, const Shape& x, index_t heads, index_t dim, bool biased, bool unread = false) {
+CheckedSample sample(
+    std::string name, const Shape& x, index_t heads, index_t dim, bool biased, bool unread = false, index_t group = 1) {
   Inputs inputs{draw::normal(x)};
-  for (int k = 0; k < 3; ++k) inputs.push_back(draw::normal({heads * dim, x[2]}));
-  for (int k = 0; biased && k < 3; ++k) inputs.push_back(draw::normal({heads * dim}));
+  const index_t width = heads * dim, key_width = width / group;
+  for (const index_t each : {width, key_width, key_width}) inputs.push_back(draw::normal({each, x[2]}));
+  if (biased)
+    for (const index_t each : {width, key_width, key_width}) inputs.push_back(draw::normal({each}));
   return {std::move(name), false, inputs, [heads, unread](const Inputs& in) {
             const auto [q, k, v] = project_heads(in[0], projection(in, 0), projection(in, 1), projection(in, 2), heads);
-            return unread ? concat_along(0, {q, v}) : concat_along(0, {q, k, v});
+            return unread ? concat_along(1, {q, v}) : concat_along(1, {q, k, v});
           }};
 }
 
 std::vector<CheckedSample> samples() {
   return {sample("two heads", {2, 3, 4}, 2, 3, true), sample("no biases", {1, 4, 3}, 1, 2, false),
       sample("heads of 8", {2, 2, 8}, 2, 8, true), sample("keys that nobody reads", {1, 2, 3}, 2, 2, true, true),
-      sample("one token", {1, 1, 2}, 1, 1, true), sample("no tokens", {2, 0, 3}, 1, 2, true)};
+      sample("heads that share keys", {2, 3, 4}, 4, 2, true, false, 2), sample("one token", {1, 1, 2}, 1, 1, true),
+      sample("no tokens", {2, 0, 3}, 1, 2, true)};
 }
 
 std::vector<BadInput> bad_inputs() {
@@ -161,7 +179,10 @@ std::vector<BadInput> bad_inputs() {
       refusal("project_heads: x is [2,3]; [b t c] required", project_heads, draw::zeros(2, 3), other, other, other, 2),
       refusal("project_heads: query's weight is [4,3] for 3 heads; a multiple of them required", project_heads, x,
           other, other, other, 3),
-      refusal("project_heads: key is [2,3]; [4,3] required", project_heads, x, other, narrow, other, 2),
+      refusal("project_heads: value is [2,3]; [4,3] required", project_heads, x, other, other, narrow, 2),
+      refusal(
+          "project_heads: key's weight is [2,3] beside 1 heads of 4 dims; a number of heads that divides them required",
+          project_heads, x, other, narrow, narrow, 1),
       refusal("project_heads: a bias for key alone given; all three or none required", project_heads, x, other, biased,
           other, 2)};
 }
@@ -171,7 +192,7 @@ Tensor reference(const Inputs& in) {
   std::vector<Tensor> parts;
   for (std::size_t k = 0; k < outputs; ++k)
     parts.push_back(permute(reshape(linear(in[0], in[1 + k], in[4 + k]), {2, 3, 2, 3}), {0, 2, 1, 3}));
-  return concat_along(0, parts);
+  return concat_along(1, parts);
 }
 
 const CheckedEntry checked({ProjectHeads::name, false, samples, bad_inputs, reference});

@@ -57,6 +57,7 @@ struct MatMul {
         {"one b for a batch", {-2}, {draw::normal({2, 3, 2, 4}), draw::normal({4, 5})}},
         {"one a for a batch", {1}, {draw::normal({3, 4}), draw::normal({2, 4, 2})}},
         {"both broadcast", {1}, {draw::normal({2, 1, 3, 4}), draw::normal({1, 5, 4, 2})}},
+        {"one b for several a", {0.5}, {draw::normal({2, 3, 2, 4}), draw::normal({2, 1, 4, 5})}},
         {"one b of extent 1", {1}, {draw::normal({3, 2, 4}), draw::normal({1, 4, 2})}},
         {"vectors as matrices", {1}, {draw::normal({1, 7}), draw::normal({7, 1})}},
         {"no rows", {1}, {draw::normal({2, 0, 3}), draw::normal({3, 4})}},

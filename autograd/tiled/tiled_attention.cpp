@@ -44,6 +44,11 @@ std::vector<Case<At>> cases() {
   list.push_back(of<At>("one token", 2, 1, 1, 1, 2));
   list.push_back(of<At>("later rows", 1, 1, 2, 7, 4));
   list.push_back(of<At>("no rows", 1, 1, 0, 0, 2));
+  list.push_back(of<At>("heads that share keys", 2, 4, 5, 7, 3, 2));
+  list.push_back(with(with(of<At>("row scan, other gates, heads that share keys", 1, 6, 6, 6, 2, 3), At::gate_query,
+                          draw::normal({1, 6, 6, 2})),
+      At::gate_key, draw::normal({1, 2, 6, 2})));
+  list.back() = with(std::move(list.back()), At::position_slopes, draw::normal({6}));
   list.push_back(of<At>("not causal, two tiles of keys", 1, 1, 3, 70, 2));
   list.back().at.causal = false, list.back().at.first_row = 0;
   list.push_back(of<At>("two blocks of queries", 1, 1, 67, 67, 2));
@@ -118,6 +123,10 @@ std::vector<BadInput> bad_inputs() {
               [=] {
                 call({1, 2, 4, 5}, {1, 2, 4, 3});
               }},
+      {"tiled_attention: key is [1,2,4,5], query is [1,3,4,5]; a divisor of the query's heads required",
+          [=] {
+            call({1, 3, 4, 5}, {1, 2, 4, 5});
+          }},
       {"tiled_attention: query is [4,5]; [b h t d] required", [=] {
          call({4, 5}, {1, 2, 4, 5});
        }}};

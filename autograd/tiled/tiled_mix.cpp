@@ -54,6 +54,7 @@ std::vector<Case<At>> cases() {
   list.push_back(with(
       with_mix(of<At>("5 taps, residual", 1, 2, 6, 6, 2), 3, 5, 2, 2, 6), At::distance_table, draw::normal({2, 6})));
   list.back().at.remask = true;
+  list.push_back(with_mix(of<At>("3 taps, heads that share keys", 2, 4, 7, 7, 2, 2), 3, 3, 1, 4, 7));
   list.push_back(with_mix(of<At>("taps on the left", 1, 2, 6, 6, 2), 3, 2, 0, 2, 6));
   list.push_back(with_mix(of<At>("padding and dropout", 2, 2, 6, 6, 2), 3, 3, 1, 2, 6));
   list.back().at.present = Tensor::of({0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 6}, DType::boolean);

@@ -23,7 +23,8 @@ inline Tensor by_token(const Shape& shape, DType dtype, Device device) {
 }
 inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   const std::string_view axes = info.axes;
-  const bool of_tokens = axes.starts_with("b h") && (axes.ends_with('d') || axes.ends_with('c'));
+  const bool of_tokens =
+      (axes.starts_with("b h") || axes.starts_with("b g")) && (axes.ends_with('d') || axes.ends_with('c'));
   return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
 
@@ -92,6 +93,9 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
   if (q.dtype() != DType::f32 && q.dtype() != DType::f64 && q.dtype() != DType::dual)
     wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
   const Extents of = extents_of(Kind::name, At::info, x, known);
+  if (of['h'] > 0 && (of['g'] == 0 || of['h'] % of['g'] != 0))
+    fail(Kind::name, "key is ", x[At::key].shape(), ", query is ", q.shape(),
+        "; a divisor of the query's heads required");
   if (of['n'] == 0) fail(Kind::name, "a table of no distances given; one row or more required");
   return of;
 }
@@ -120,9 +124,10 @@ template <class At> struct Case {
   Inputs inputs;
 };
 
-template <class At> Case<At> of(std::string name, index_t b, index_t h, index_t i, index_t j, index_t d) {
+template <class At>
+Case<At> of(std::string name, index_t b, index_t h, index_t i, index_t j, index_t d, index_t group = 1) {
   Case<At> c{std::move(name), {}, {At::query, At::key, At::value},
-      {draw::normal({b, h, i, d}), draw::normal({b, h, j, d}), draw::normal({b, h, j, d})}};
+      {draw::normal({b, h, i, d}), draw::normal({b, h / group, j, d}), draw::normal({b, h / group, j, d})}};
   c.at.scale = 0.6;
   c.at.first_row = j - i;
   c.at.total_rows = j;

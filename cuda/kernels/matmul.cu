@@ -43,6 +43,16 @@ void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, 
   multiply(product);
 }
 
+// Matrices of the last axis of the batch, one below the other, where they lie so.
+std::optional<Tensor> one_below_the_other(const Tensor& x) {
+  const index_t count = x.size(-3), rows = x.size(-2);
+  if (x.strides()[-3] != rows * x.strides()[-2]) return std::nullopt;
+  Shape shape = x.shape().without(x.rank() - 3);
+  Strides strides = x.strides().without(x.rank() - 3);
+  shape[-2] = count * rows, strides[-2] = x.strides()[-2];
+  return x.view(shape, strides);
+}
+
 // A product that is one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. False:
 // nothing was done.
 bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
@@ -58,6 +68,10 @@ bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEp
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;
+  if (out.rank() > 3 && out.size(-3) > 1 && b.strides()[-3] == 0) {  // b serves all of them, as keys do their group
+    const auto tall = one_below_the_other(a), made = one_below_the_other(out);
+    if (tall && made) return matmul(*tall, raw::select(b, b.rank() - 3, 0), bias, alpha, *made);
+  }
   if (const auto extents = aligned_extents(a, b, out)) {
     const AlignedProduct aligned = aligned_product(*extents, a, b, bias, out);
     matmul(aligned.a, aligned.b, bias ? &aligned.bias : nullptr, alpha, aligned.out);

@@ -31,7 +31,8 @@ void print_all(const std::string& scheme) {
     const TransformerOptions options = named_model(named.name, scheme);
     const PlannedModules planned;
     const Transformer model(options);
-    table.row({named.name, to_text(options.layers), to_text(options.dim), to_text(options.heads),
+    table.row({named.name, to_text(options.layers), to_text(options.dim),
+        options.kv_heads ? to_text(options.heads, '/', options.kv_heads) : to_text(options.heads),
         to_text(options.vocabulary), to_text(options.length), model.scheme(), to_text(model.parameter_count()),
         in_millions(model.parameter_count()), named.description});
   }

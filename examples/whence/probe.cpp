@@ -21,7 +21,7 @@ struct Options {
   bool bidirectional = false;
   double scale = 1;
   std::uint64_t init = 0;
-  std::int64_t rows = 0, heads = 4, head_dim = 16, length = 16, batch = 1;
+  std::int64_t rows = 0, heads = 4, kv_heads = 0, head_dim = 16, length = 16, batch = 1;
 };
 
 void declare_options(CommandLine& line, Options& options) {
@@ -46,6 +46,7 @@ void declare_options(CommandLine& line, Options& options) {
           {.help = "print the tensors, parameters, claims and probes of this scheme as JSON, and end",
               .known = scheme_names()})
       .integer("heads", &options.heads, Count{1, 1024}, {"for --describe"})
+      .integer("kv-heads", &options.kv_heads, Count{0, 1024}, {"of keys and values, for --describe; 0: as many"})
       .integer("head-dim", &options.head_dim, Count{1, 65536}, {"for --describe"})
       .integer("length", &options.length, Count{1, 1 << 20}, {"for --describe", "tokens"})
       .integer("batch", &options.batch, Count{1, 1 << 20}, {"for --describe", "sequences"});
@@ -58,7 +59,8 @@ void declare_options(CommandLine& line, Options& options) {
 
 void refuse_options_without_effect(const CommandLine& line, const Options& options) {
   const bool describes = line.given("describe");
-  for (const char* name : {"heads", "head-dim", "length", "batch"}) line.refuse_unless(name, describes, "--describe");
+  for (const char* name : {"heads", "kv-heads", "head-dim", "length", "batch"})
+    line.refuse_unless(name, describes, "--describe");
   for (const char* name :
       {"scheme", "in", "out", "executor", "rows", "dtype", "bidirectional", "scale", "init", "device"})
     line.refuse_unless(name, !describes, "a run; --describe only prints");
@@ -156,7 +158,10 @@ int run(CommandLine& line) {
   if (line.shows_page()) return 0;
   refuse_options_without_effect(line, options);
   if (!line.given("describe")) return run_file(line, options);
-  const SchemeSizes sizes{.dim = options.heads * options.head_dim, .heads = options.heads, .length = options.length};
+  const SchemeSizes sizes{.dim = options.heads * options.head_dim,
+      .heads = options.heads,
+      .length = options.length,
+      .kv_heads = options.kv_heads};
   const BareAttention scheme(options.describe, sizes);
   try {
     std::cout << describe_scheme(scheme, options.batch);

@@ -16,7 +16,7 @@ struct PatternDropout {
 
 struct AttendInputs {
   Tensor x;                  // [b j c]; undefined where attention is run on bare queries, keys and values
-  Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]
+  Tensor query, key, value;  // [b h i d], [b g j d], [b g j d]
   Sequence sequence;         // mask, padding, positions
   std::optional<PatternDropout> dropout = {};  // of the pattern, in training
   std::optional<double> scale = {};            // of q.k; 1 / sqrt(d) when none is given

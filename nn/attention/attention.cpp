@@ -15,7 +15,19 @@ const AttentionOptions& checked(const AttentionOptions& options) {
     throw InputError(
         "attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads");
   }
+  if (options.kv_heads < 0 || (options.kv_heads && options.heads % options.kv_heads)) {
+    throw InputError("attention: kv_heads ", options.kv_heads, " with ", options.heads,
+        " heads given; a divisor of heads required, or 0 for as many");
+  }
   return options;
+}
+
+SchemeSizes sizes_of(const AttentionOptions& options) {
+  return {options.dim, options.heads, options.length, options.layer, options.kv_heads};
+}
+
+index_t key_width(const AttentionOptions& options) {
+  return sizes_of(options).key_heads() * sizes_of(options).head_dim();
 }
 
 Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> schemes) {
@@ -42,11 +54,11 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
     const std::vector<const PositionalScheme*>& shared)
     : options_(checked(options)),
       query_(options.dim, options.dim, options.bias, options.in, options.bias_init),
-      key_(options.dim, options.dim, options.bias, options.in, options.bias_init),
-      value_(options.dim, options.dim, options.bias, options.in, options.bias_init),
+      key_(options.dim, key_width(options), options.bias, options.in, options.bias_init),
+      value_(options.dim, key_width(options), options.bias, options.in, options.bias_init),
       output_(options.dim, options.dim, options.bias, options.out, options.bias_init),
       dropout_(options.dropout),
-      schemes_(specs, {options.dim, options.heads, options.length, options.layer}, SchemeList::Part::each_layer),
+      schemes_(specs, sizes_of(options), SchemeList::Part::each_layer),
       stages_(stages_of(schemes_, shared)),
       executor_(wanted_executor(options.executor, stages_)) {
   child("query", query_);
@@ -76,10 +88,12 @@ Tensor Attention::operator()(
 
 std::string Attention::explain(Device device, DType dtype, index_t sequences, index_t length, bool causal) const {
   const Tensor& own = query_.weight();  // explained where the layer is, with zeros
-  const Tensor x = Tensor::zeros({1, length, options_.dim}, own.dtype(), own.device()),
-               rows = by_head(x, options_.heads);
+  const SchemeSizes sizes = sizes_of(options_);
+  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, own.dtype(), own.device()); };
+  const Tensor keys = zeros({1, sizes.key_heads(), length, sizes.head_dim()});
   return explain_executor(executor_, stages_, {device, dtype, sequences * options_.heads * length * length},
-      {x, rows, rows, rows, Sequence::run(length, causal)});
+      {zeros({1, length, sizes.dim}), zeros({1, sizes.heads, length, sizes.head_dim()}), keys, keys,
+          Sequence::run(length, causal)});
 }
 
 }  // namespace whence

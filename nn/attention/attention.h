@@ -1,5 +1,5 @@
 // Multi-head self-attention, softmax(q k' / sqrt(d)) v by head (Vaswani et al. 2017, Eq. 1), with positional schemes in
-// its stages.
+// its stages. Heads of queries may share keys and values (nn/attention/key_heads.h).
 #pragma once
 
 #include <memory>
@@ -16,8 +16,9 @@ namespace whence {
 
 struct AttentionOptions {
   index_t dim = 0, heads = 0;
-  index_t length = 0;  // the longest sequence trained on, in tokens, for schemes that ask
-  index_t layer = 0;   // its number in the model, for schemes that ask
+  index_t length = 0;    // the longest sequence trained on, in tokens, for schemes that ask
+  index_t layer = 0;     // its number in the model, for schemes that ask
+  index_t kv_heads = 0;  // of keys and values, a divisor of heads; 0: as many
   std::string executor = "auto";
   double dropout = 0;                // of the output, in training; in [0, 1), as the next
   double pattern_dropout = 0;        // of the attention pattern, in training

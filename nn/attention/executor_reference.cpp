@@ -4,6 +4,7 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/executor.h"
+#include "nn/attention/key_heads.h"
 #include "nn/layer_forms.h"
 
 namespace whence {
@@ -24,7 +25,8 @@ class ReferenceExecutor final : public Executor {
 
 // S, [b h i j]
 Tensor scores_of(const AttendContext& context, const Stages& stages) {
-  if (stages.scores.empty()) return matmul(context.query, transpose(context.key), context.scale);  // q.k / sqrt(d)
+  if (stages.scores.empty())
+    return matmul_by_group(context.query, transpose(context.key), context.scale);  // q.k / sqrt(d)
   const auto& stage = stages.scores[0];
   const StageScope scope(*stage.path);
   return stage.scheme->scores(stage.at(context));
@@ -80,7 +82,7 @@ Tensor attend_rows(
   const std::optional<Tensor> at_once = forms_on(context.device).pattern_at_once(context, stages);
   Tensor pattern = probe("pattern", at_once ? *at_once : pattern_of(logits_of(context, stages), context, stages));
   if (dropping) pattern = dropout(pattern, dropping->probability, dropping->stream, whole);
-  Tensor output = matmul(pattern, context.value);  // [b h i d]
+  Tensor output = matmul_by_group(pattern, context.value);  // [b h i d]
   for (const auto& stage : stages.mixes) {
     const StageScope scope(*stage.path);
     output = output + stage.scheme->mix(pattern, stage.at(context));

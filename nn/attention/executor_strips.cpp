@@ -33,7 +33,7 @@ Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
 void leave_keys(AttendContext& context, index_t first, index_t end) {
   const index_t left_out = context.key.size(2) - end;
   context.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - context.keys_behind);
-  context.key = slice(context.key, 2, first, end);  // [b h keys d]
+  context.key = slice(context.key, 2, first, end);  // [b g keys d]
   context.value = slice(context.value, 2, first, end);
   if (context.x.defined()) context.x = slice(context.x, 1, first, end);
   context.keys = end - first;

@@ -1,8 +1,9 @@
 // What a positional scheme is: in which of attention's stages it takes part, and what it sees there.
 //
-// Attention runs, in this order (schemes in list order within a stage):
+// Attention runs, in this order (schemes in list order within a stage). Letters: h heads of queries, g heads of keys and
+// values (nn/attention/key_heads.h).
 //   1 embed      tokens, once before block 0                [b t c]
-//   2 rotate     queries and keys                           [b h t d]
+//   2 rotate     queries and keys                           [b h t d], [b g t d]
 //   3 score      what stands for q.k / sqrt(d)              [b h i j]
 //   4 bias       added to the scores                        [1|b h i j]
 //   5 transform  scores of one row of one head (CoPE)       [b h i j]
@@ -24,7 +25,7 @@ namespace whence {
 // What attention shows to a scheme.
 struct AttendContext : Sequence {
   Tensor x;  // [b j c], the layer's input; undefined where attention is run on bare queries, keys and values
-  Tensor query, key, value;  // [b h i d], [b h j d], [b h j d]; query and key rotated if a scheme rotates
+  Tensor query, key, value;  // [b h i d], [b g j d], [b g j d]; query and key rotated if a scheme rotates
   Tensor unrotated_query;    // [b h i d]
   Tensor content_scores;     // [b h i j], scale q.k, or what stage 3 makes: the papers' S, before biases
   Tensor bias;               // [1|b h i j], the sum of stage 4; undefined when no scheme gives one
@@ -48,6 +49,7 @@ struct Claims {
   bool whole_positions = false;    // has a row of a table for each position or distance: stretched ones are refused
   bool mask_per_head = true;       // takes a mask that differs from head to head
   bool uses_positions = true;      // reads `positions`: moving them one against another changes something
+  bool by_key_head = false;        // what its parameters have by head belongs to key heads; else to query heads
   bool drawn_each_step = false;    // its positions are drawn anew at each step
   bool exact_gradient = true;      // false: backward is not the derivative of forward, on purpose (hard attention)
   Drawn drawn = Drawn::positions;  // what `randomised` draws anew: positions, or distances where nothing else is read
@@ -70,7 +72,7 @@ struct EmbedsTokens {
 };
 struct RotatesQueryKey {
   virtual ~RotatesQueryKey() = default;
-  // [b h i d], [b h j d]: puts the rotated ones in place of the handles. `context` has x and positions, and no scores.
+  // [b h i d], [b g j d]: puts the rotated ones in place of the handles. `context` has x and positions, and no scores.
   virtual void rotate(Tensor& query, Tensor& key, const AttendContext& context) const = 0;
 };
 struct ScoresPairs {  // in place of q.k / sqrt(d)

@@ -5,6 +5,7 @@
 // near there, as its text asks for (nn/README.md, D16). Pair 0 counts tokens, whatever they are.
 // Where gradients die: in pair 0; in slow pairs, by m f^(m-1); where f is near 0, as df = -f^2 sigmoid, and where the
 // sigmoid is, as f is near 1. All pairs of a head share one number per token: they cannot go different ways.
+#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -17,23 +18,23 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
  public:
   explicit CARoPE(const SchemeArguments& arguments)
       : pairs_(pairs_of_head("carope", arguments)),
-        frequency_(arguments.sizes().dim, arguments.sizes().heads, true, Init::normal(0, 0.02),
+        frequency_(arguments.sizes().dim, arguments.sizes().key_heads(), true, Init::normal(0, 0.02),
             Init::constant(bias_of(wave_frequency(1, 2 * pairs_, arguments.number("base"))))) {
     child("frequency", frequency_);
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .by_key_head = true}; }
   void check_company(const Stages& stages) const override { require_one_rotation("carope", stages); }
 
-  // q:[b h i d], k:[b h j d]
+  // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Tensor& x = layer_input("carope", context);
-    const Tensor z = transpose(cast(frequency_(x), compute_dtype(x.dtype())));  // [b h j]
-    const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));         // [b h j]
+    const Tensor z = transpose(cast(frequency_(x), compute_dtype(x.dtype())));  // [b g j]
+    const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));         // [b g j]
     const Tensor exponents = context.on_device(raw::cast(Tensor::arange(pairs_, DType::f64), z.dtype()));
-    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                   // f^m, [b h j m]
-    const Tensor angles = probe("angles", cumulative_sum(context.without_padding(steps, 2), 2));  // [b h j m]
-    query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
+    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                   // f^m, [b g j m]
+    const Tensor angles = probe("angles", cumulative_sum(context.without_padding(steps, 2), 2));  // [b g j m]
+    query = probe("rotated_q", rotary(query, of_query_heads(of_queries(angles, 2, context), query.size(1))));
     key = probe("rotated_k", rotary(key, angles));
   }
 
@@ -45,7 +46,7 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
   }
 
   index_t pairs_;
-  Linear frequency_;  // weight [h c], bias [h]
+  Linear frequency_;  // weight [g c], bias [g]
 };
 
 const RegisterScheme registered{{.name = "carope",

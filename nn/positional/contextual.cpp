@@ -2,6 +2,7 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
+#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/positional/rotation.h"
 #include "tensor/error.h"
@@ -29,9 +30,9 @@ SchemeOption PositionQuery::from_option() {
 }
 
 Contextual::Contextual(const SchemeArguments& arguments)
-    : from_(arguments.word("gates")), heads_(arguments.sizes().heads) {
+    : from_(arguments.word("gates")), key_heads_(arguments.sizes().key_heads()) {
   if (from_ != "separate_keys") return;
-  gate_key_ = std::make_unique<Linear>(arguments.sizes().dim, arguments.sizes().dim);
+  gate_key_ = std::make_unique<Linear>(arguments.sizes().dim, key_heads_ * arguments.sizes().head_dim());
   child("gate_key", *gate_key_);
 }
 
@@ -49,14 +50,14 @@ void Contextual::add_gates(TileTerms& terms, const AttendContext& context) const
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
 Tensor Contextual::gate_scores(const AttendContext& context) const {
   if (from_ == "keys") return context.content_scores;
-  return matmul(context.unrotated_query, transpose(kappa(context)), context.scale);
+  return matmul_by_group(context.unrotated_query, transpose(kappa(context)), context.scale);
 }
 
 Tensor Contextual::kappa(const AttendContext& context) const {
   if (from_ == "values") return context.value;
   if (!context.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
-  return by_head((*gate_key_)(context.x), heads_);
+  return by_head((*gate_key_)(context.x), key_heads_);
 }
 
 PositionQuery::PositionQuery(const SchemeArguments& arguments)

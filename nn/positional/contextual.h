@@ -22,6 +22,8 @@ class Contextual : public PositionalScheme, public TransformsScores {
  protected:
   explicit Contextual(const SchemeArguments& arguments);
 
+  // True where the gates have keys of their own, one for each key head.
+  bool makes_keys() const { return gate_key_ != nullptr; }
   // sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
   [[nodiscard]] Tensor sums_of_gates(const AttendContext& context) const;
   // What the tile programs make the same gates of.
@@ -29,11 +31,11 @@ class Contextual : public PositionalScheme, public TransformsScores {
 
  private:
   Tensor gate_scores(const AttendContext& context) const;
-  // What queries are compared with, [b h j d]. REQUIRES: not the keys of the scores
+  // What queries are compared with, [b g j d]. REQUIRES: not the keys of the scores
   Tensor kappa(const AttendContext& context) const;
 
   std::string from_;  // keys, values, separate_keys
-  index_t heads_;
+  index_t key_heads_;
   std::unique_ptr<Linear> gate_key_;
 };
 

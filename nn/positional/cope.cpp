@@ -39,7 +39,10 @@ class CoPE final : public Contextual, public RunsInTiles {
 
   // A rotated query makes q.e depend on where the query stands.
   Claims claims() const override {
-    return {.causal_only = true, .shift_invariant = !position_query_.rotated, .uses_positions = false};
+    return {.causal_only = true,
+        .shift_invariant = !position_query_.rotated,
+        .uses_positions = false,
+        .by_key_head = makes_keys()};
   }
   void check_company(const Stages& stages) const override { position_query_.check_company("cope", stages); }
 

@@ -32,7 +32,9 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
     }
   }
 
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override {
+    return {.causal_only = true, .shift_invariant = true, .uses_positions = false, .by_key_head = makes_keys()};
+  }
 
   // s:[b h i j]   ->   s - m p:[b h i j]
   Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {

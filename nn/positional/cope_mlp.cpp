@@ -31,7 +31,10 @@ class CopeMLP final : public Contextual {
   }
 
   Claims claims() const override {
-    return {.causal_only = true, .shift_invariant = !position_query_.rotated, .uses_positions = false};
+    return {.causal_only = true,
+        .shift_invariant = !position_query_.rotated,
+        .uses_positions = false,
+        .by_key_head = makes_keys()};
   }
   void check_company(const Stages& stages) const override { position_query_.check_company("cope_mlp", stages); }
 

@@ -16,6 +16,7 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
+#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -59,16 +60,19 @@ Tensor inverse(const Tensor& lower) {
 class Path final : public PositionalScheme, public ScoresPairs {
  public:
   explicit Path(const SchemeArguments& arguments)
-      : heads_(arguments.sizes().heads),
+      : key_heads_(arguments.sizes().key_heads()),
+        width_(key_heads_ * arguments.sizes().head_dim()),
         taps_(arguments.integer("convolution")),
         down_(arguments.sizes().dim, arguments.integer("rank"), false),
-        up_(arguments.integer("rank"), arguments.sizes().dim, false),
-        beta_(arguments.sizes().dim, heads_) {
+        up_(arguments.integer("rank"), width_, false),
+        beta_(arguments.sizes().dim, key_heads_) {
     child("down", down_), child("up", up_), child("beta", beta_);
-    if (taps_) convolution_ = param("convolution", {arguments.sizes().dim, taps_}, Init::fan_in(taps_));
+    if (taps_) convolution_ = param("convolution", {width_, taps_}, Init::fan_in(taps_));
   }
 
-  Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override {
+    return {.causal_only = true, .shift_invariant = true, .uses_positions = false, .by_key_head = true};
+  }
   void check_company(const Stages& stages) const override {
     if (rotations(stages) == 0) return;
     throw InputError("path: given beside a scheme that rotates; scores would depend on where the query stands, as ",
@@ -79,38 +83,39 @@ class Path final : public PositionalScheme, public ScoresPairs {
   Tensor scores(const AttendContext& context) const override {
     const Tensor& x = layer_input("path", context);
     const DType dtype = compute_dtype(context.dtype());
-    const Tensor query = cast(context.query, dtype), key = cast(context.key, dtype);     // [b h i d], [b h j d]
-    const Tensor w = probe("w", directions(x, context, dtype));                          // [b h j d]
-    const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(x), dtype)) * 2.0));  // [b h j]
+    const Tensor query = cast(context.query, dtype), key = cast(context.key, dtype);     // [b h i d], [b g j d]
+    const Tensor w = probe("w", directions(x, context, dtype));                          // [b g j d]
+    const Tensor beta = probe("beta", transpose(sigmoid(cast(beta_(x), dtype)) * 2.0));  // [b g j]
     const index_t first = context.first_row, rows = query.size(2), keys = key.size(2);
     const index_t block = std::min<index_t>(64, keys), blocks = (keys + block - 1) / block;
-    const auto in_blocks = [&](const Tensor& all) {  // [b h j d] -> [b h n c d]
+    const auto in_blocks = [&](const Tensor& all) {  // [b g j d] -> [b g n c d]
       return reshape(widened(all, 2, 0, blocks * block - keys), {all.size(0), all.size(1), blocks, block, all.size(3)});
     };
     const Tensor met = up_to_diagonal(first + rows, block, Band::any, context.device),
                  earlier =
                      raw::reshape(raw::band_mask(block, block, {.first_row = -1}, {}, context.device), {block, block});
-    const Tensor k = in_blocks(key), ws = in_blocks(w), bw = in_blocks(unsqueeze(beta, 3) * w);  // [b h n c d]
-    const Tensor solved = inverse(masked(matmul(bw, transpose(ws)), earlier));                   // [b h n c c]
-    const Tensor u = probe("u", slice(reshape(matmul(solved, bw), {w.size(0), heads_, -1, w.size(3)}), 2, 0, keys));
-    const Tensor us = in_blocks(u), within = matmul(solved, masked(matmul(bw, transpose(k)), earlier));  // [b h n c c]
+    const Tensor k = in_blocks(key), ws = in_blocks(w), bw = in_blocks(unsqueeze(beta, 3) * w);  // [b g n c d]
+    const Tensor solved = inverse(masked(matmul(bw, transpose(ws)), earlier));                   // [b g n c c]
+    const Tensor u = probe("u", slice(reshape(matmul(solved, bw), {w.size(0), key_heads_, -1, w.size(3)}), 2, 0, keys));
+    const Tensor us = in_blocks(u), within = matmul(solved, masked(matmul(bw, transpose(k)), earlier));  // [b g n c c]
     std::vector<Tensor> columns;
     Tensor turned = slice(query, 2, rows, rows);  // queries from block n on, turned by the blocks behind it
     for (index_t n = blocks - 1, reached = rows; n >= 0; --n) {
       const index_t begin = std::clamp<index_t>(n * block - first, 0, rows);
       const index_t since = std::max<index_t>(first - n * block, 0);  // tokens of the block before the first of them
       turned = concat_along(2, {slice(query, 2, begin, std::exchange(reached, begin)), turned});
-      const Tensor along = masked(matmul(turned, transpose(select(ws, 2, n))),
+      const Tensor along = masked(matmul_by_group(turned, transpose(select(ws, 2, n))),
           slice(met, 0, since, since + rows - begin));  // q.w of the tokens met, [b h i c]
-      const Tensor column = matmul(turned, transpose(select(k, 2, n))) - matmul(along, select(within, 2, n));
+      const Tensor column =
+          matmul_by_group(turned, transpose(select(k, 2, n))) - matmul_by_group(along, select(within, 2, n));
       columns.insert(columns.begin(), widened(column, 2, begin, 0));
-      turned = turned - matmul(along, select(us, 2, n));
+      turned = turned - matmul_by_group(along, select(us, 2, n));
     }
     return cast(slice(concat_along(3, columns), 3, 0, keys) * context.scale, context.dtype());
   }
 
  private:
-  // w, [b h j d]
+  // w, [b g j d]
   Tensor directions(const Tensor& x, const AttendContext& context, DType dtype) const {
     // The convolution finds nothing before the first token.
     Tensor w = context.without_padding(up_(down_(x)), 1);  // [b j c]
@@ -122,13 +127,13 @@ class Path final : public PositionalScheme, public ScoresPairs {
       }
       w = silu(w);
     }
-    const Tensor of_heads = by_head(cast(w, dtype), heads_);
+    const Tensor of_heads = by_head(cast(w, dtype), key_heads_);
     return of_heads / sqrt(sum(square(of_heads), {3}, true) + 1e-6);
   }
 
-  index_t heads_, taps_;
-  Linear down_, up_, beta_;  // [r c], [c r], [h c] and [h]
-  Tensor convolution_;       // [c taps], the last tap for the token itself
+  index_t key_heads_, width_, taps_;  // width: of w, all heads
+  Linear down_, up_, beta_;           // [r c], [width r], [g c] and [g]
+  Tensor convolution_;                // [width taps], the last tap for the token itself
 };
 
 const RegisterScheme registered{{.name = "path",

@@ -18,17 +18,17 @@ namespace {
 class PoPE final : public PositionalScheme, public RotatesQueryKey, public DoublesDims {
  public:
   explicit PoPE(const SchemeArguments& arguments) {
-    const index_t heads = arguments.sizes().heads, dims = arguments.sizes().head_dim();
+    const index_t heads = arguments.sizes().key_heads(), dims = arguments.sizes().head_dim();
     const double low = -2 * std::numbers::pi;
     theta_ = Tensor::of(rotation_frequencies(2 * dims, arguments.number("base")), {dims}, DType::f64);
     delta_ = param("phase", {heads, 1, dims}, arguments.word("phase") == "zero" ? Init::zeros() : Init::uniform(low, 0),
         false, {.low = low, .high = 0});
   }
 
-  Claims claims() const override { return {.shift_invariant = true}; }
+  Claims claims() const override { return {.shift_invariant = true, .by_key_head = true}; }
   void check_company(const Stages& stages) const override { require_one_rotation("pope", stages); }
 
-  // q:[b h i d], k:[b h j d]   ->   [b h i 2d], [b h j 2d]
+  // q:[b h i d], k:[b g j d]   ->   [b h i 2d], [b g j 2d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const DType dtype = query.dtype(), wide = compute_dtype(dtype);
     const Tensor of_query = probe("magnitude_q", softplus(cast(query, wide))),
@@ -41,7 +41,7 @@ class PoPE final : public PositionalScheme, public RotatesQueryKey, public Doubl
   }
 
  private:
-  Tensor theta_, delta_;  // [d] f64; [h 1 d]
+  Tensor theta_, delta_;  // [d] f64; [g 1 d]
 };
 
 const RegisterScheme registered{{.name = "pope",

@@ -32,7 +32,7 @@ class QkNorm final : public PositionalScheme, public RotatesQueryKey, public Kee
     }
   }
 
-  // q:[b h i d], k:[b h j d]
+  // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext&) const override {
     query = probe("normed_q", rms_norm(query, weight(query_weight_, query)));
     key = probe("normed_k", rms_norm(key, weight(key_weight_, key)));

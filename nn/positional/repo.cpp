@@ -7,6 +7,7 @@
 // rope in its first layers. Where gradients die: at 0, where r or w_h is 0; in slow pairs, by their speed; where q's and
 // k's pair point the same way, as the cosine is flat there; in W_c and w_h where silu's gate is shut, x_t W_g far below
 // 0. Where z changes by many turns of the fast pairs the loss has as many hills: positions learn while they are small.
+#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -22,24 +23,24 @@ class RePo final : public PositionalScheme, public RotatesQueryKey {
         theta_(Tensor::of(rotation_frequencies(2 * pairs_, arguments.number("base")), {pairs_}, DType::f64)),
         gate_(arguments.sizes().dim, width_of(arguments), false),
         content_(arguments.sizes().dim, width_of(arguments), false),
-        position_(width_of(arguments), arguments.sizes().heads, false) {
+        position_(width_of(arguments), arguments.sizes().key_heads(), false) {
     child("gate", gate_);
     child("content", content_);
     child("position", position_);
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .by_key_head = true}; }
   void check_company(const Stages& stages) const override { require_one_rotation("repo", stages); }
 
-  // q:[b h i d], k:[b h j d]
+  // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Tensor& x = layer_input("repo", context);
     const Tensor r = silu(gate_(x)) * content_(x);  // [b j n]
     const DType wide = compute_dtype(r.dtype());    // 16 bits would round far positions
     const Tensor z =
-        probe("positions", transpose(linear(cast(r, wide), cast(position_.weight(), wide), {})));  // [b h j]
-    const Tensor angles = unsqueeze(z, 3) * context.on_device(raw::cast(theta_, z.dtype()));       // [b h j m]
-    query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
+        probe("positions", transpose(linear(cast(r, wide), cast(position_.weight(), wide), {})));  // [b g j]
+    const Tensor angles = unsqueeze(z, 3) * context.on_device(raw::cast(theta_, z.dtype()));       // [b g j m]
+    query = probe("rotated_q", rotary(query, of_query_heads(of_queries(angles, 2, context), query.size(1))));
     key = probe("rotated_k", rotary(key, angles));
   }
 
@@ -51,7 +52,7 @@ class RePo final : public PositionalScheme, public RotatesQueryKey {
 
   index_t pairs_;
   Tensor theta_;                      // [m] f64
-  Linear gate_, content_, position_;  // W_g, W_c [n c], w [h n]
+  Linear gate_, content_, position_;  // W_g, W_c [n c], w [g n]
 };
 
 const RegisterScheme registered{{.name = "repo",

@@ -26,7 +26,7 @@ void Rotating::rotate(Tensor& query, Tensor& key, const AttendContext& context) 
     return y * raw::to_device(Tensor::of(magnitude, {sequences, 1, 1, dims}, x.dtype()), x.device());
   };
   query = probe("rotated_q", turned(query, positions.query));  // [b h i d]
-  key = probe("rotated_k", turned(key, positions.key));        // [b h j d]
+  key = probe("rotated_k", turned(key, positions.key));        // [b g j d]
 }
 
 std::vector<ProbeInfo> Rotating::probes(const std::string& more) {

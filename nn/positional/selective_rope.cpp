@@ -10,6 +10,7 @@
 // A token's omega gets the gradient of every pair of which it stands between query and key; of others it turns both or
 // neither. Where gradients die: in slow pairs, by the factor theta_m; where q's and k's pair point the same way, as the
 // cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open.
+#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -22,44 +23,45 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
  public:
   explicit SelectiveRope(const SchemeArguments& arguments)
       : heads_(arguments.sizes().heads),
+        key_heads_(arguments.sizes().key_heads()),
         pairs_(pairs_of_head("selective_rope", arguments)),
         kernel_(arguments.integer("kernel")),
         theta_(Tensor::of(rotation_frequencies(2 * pairs_, arguments.number("base")), {pairs_}, DType::f64)),
         down_(arguments.sizes().dim, arguments.integer("rank"), false, Init::fan_in(arguments.sizes().dim)),
-        up_(arguments.integer("rank"), heads_ * pairs_, false, Init::fan_in(arguments.integer("rank"))),
-        filter_(param("filter", {heads_, pairs_, kernel_}, Init::fan_in(kernel_))) {
+        up_(arguments.integer("rank"), key_heads_ * pairs_, false, Init::fan_in(arguments.integer("rank"))),
+        filter_(param("filter", {key_heads_, pairs_, kernel_}, Init::fan_in(kernel_))) {
     child("down", down_);
     child("up", up_);
     if (!arguments.yes("gate")) return;
     const Init drawn = Init::fan_in(arguments.sizes().dim);
-    gate_ = std::make_unique<Linear>(arguments.sizes().dim, heads_, true, drawn, drawn);
+    gate_ = std::make_unique<Linear>(arguments.sizes().dim, key_heads_, true, drawn, drawn);
     child("gate", *gate_);
   }
 
-  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false}; }
+  Claims claims() const override { return {.shift_invariant = true, .uses_positions = false, .by_key_head = true}; }
   void check_company(const Stages& stages) const override { require_one_rotation("selective_rope", stages); }
 
-  // q:[b h i d], k:[b h j d]
+  // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
-    const Tensor angles = angles_of(context);  // [b h j m]
-    query = probe("rotated_q", rotary(query, of_queries(angles, 2, context)));
+    const Tensor angles = angles_of(context);  // [b g j m]
+    query = probe("rotated_q", rotary(query, of_query_heads(of_queries(angles, 2, context), query.size(1))));
     key = probe("rotated_k", rotary(key, angles));
   }
 
  private:
-  // [b h j m]
+  // [b g j m]
   Tensor angles_of(const AttendContext& context) const {
     const Tensor& input = layer_input("selective_rope", context);
     const DType dtype = input.dtype(), wide = compute_dtype(dtype);
-    const Tensor x = by_head(cast(input, wide), heads_);                                   // [b h j d]
-    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);     // [b j c]
-    Tensor omega = convolved(context.without_padding(by_head(up_(down_(u)), heads_), 2));  // [b h j m]
-    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), heads_));      // [b h j 1]
+    const Tensor x = by_head(cast(input, wide), heads_);                                       // [b h j d]
+    const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);         // [b j c]
+    Tensor omega = convolved(context.without_padding(by_head(up_(down_(u)), key_heads_), 2));  // [b g j m]
+    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), key_heads_));      // [b g j 1]
     omega = cast(probe("steps", omega), wide);
     return probe("angles", cumulative_sum(omega, 2) * context.on_device(raw::cast(theta_, omega.dtype())));
   }
 
-  // [b h j m], each pair along its own tokens; before the first there is nothing.
+  // [b g j m], each pair along its own tokens; before the first there is nothing.
   Tensor convolved(const Tensor& phi) const {
     Tensor total = phi * tap(0);
     const index_t tokens = phi.size(2);
@@ -69,17 +71,17 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
     }
     return total;
   }
-  Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, lag), 1); }  // [h 1 m]
+  Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, lag), 1); }  // [g 1 m]
 
   static Tensor joined(const Tensor& x) {  // [b h j n] -> [b j (h n)]
     return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), -1});
   }
 
-  index_t heads_, pairs_, kernel_;
+  index_t heads_, key_heads_, pairs_, kernel_;
   Tensor theta_;                  // [m] f64
-  Linear down_, up_;              // A [rank c], B [h m, rank]
-  Tensor filter_;                 // [h m kernel], the token itself first
-  std::unique_ptr<Linear> gate_;  // weight [h c], bias [h]; none without gate=yes
+  Linear down_, up_;              // A [rank c], B [g m, rank]
+  Tensor filter_;                 // [g m kernel], the token itself first
+  std::unique_ptr<Linear> gate_;  // weight [g c], bias [g]; none without gate=yes
 };
 
 const RegisterScheme registered{{.name = "selective_rope",

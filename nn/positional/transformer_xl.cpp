@@ -8,6 +8,7 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
+#include "nn/attention/key_heads.h"
 #include "nn/attention/tile_terms.h"
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"
@@ -51,7 +52,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   Tensor moved_query(const AttendContext& context) const { return context.query + by_head(position_bias_); }
   // u.k, [b h 1 j]
   Tensor content_logit(const AttendContext& context) const {
-    return matmul(by_head(content_bias_), transpose(context.key), context.scale);
+    return matmul_by_group(by_head(content_bias_), transpose(context.key), context.scale);
   }
   // R of distances [n], [h n d]
   Tensor keys_of(const Tensor& distances, const AttendContext& context) const {

@@ -52,7 +52,7 @@ void backward(const Functions<T>& run, Device device, const TiledAttention::Oper
 
 void TiledAttention::forward(
     const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
-  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, p);
@@ -63,7 +63,7 @@ void TiledAttention::forward(
 
 void TiledAttention::backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
     const Tensor& d_output, const Tensor& d_bins, const Operands& d) const {
-  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, p);

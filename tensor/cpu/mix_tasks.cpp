@@ -73,7 +73,8 @@ template <class T> struct MixInputs {
     table = widened<T>(x[Mix::mix_table], table_shift, p.mix_distances);
     if (x[Mix::distance_table].defined()) base = widened<T>(x[Mix::distance_table], base_shift, p.mix_distances);
     key = padded_rows(x[Mix::key]), value = padded_rows(x[Mix::value]);
-    p.in[Mix::key] = rows_of<const T>("b h j d", key), p.in[Mix::value] = rows_of<const T>("b h j c", value);
+    p.in[Mix::key] = rows_of<const T>("b g j d", key, p.heads);
+    p.in[Mix::value] = rows_of<const T>("b g j c", value, p.heads);
     p.in[Mix::mix_table].at = table.data<T>();
     if (base.defined()) p.in[Mix::distance_table].at = base.data<T>();
   }
@@ -115,7 +116,8 @@ void backward(
   const index_t blocks = (p.queries + run.mix_rows - 1) / run.mix_rows;
   const Tensor wide_key = cleared_rows(d[Mix::key]), wide_value = cleared_rows(d[Mix::value]);
   p.d[Mix::query] = rows_of<T>("b h i d", d[Mix::query]);
-  p.d[Mix::key] = rows_of<T>("b h j d", wide_key), p.d[Mix::value] = rows_of<T>("b h j c", wide_value);
+  p.d[Mix::key] = rows_of<T>("b g j d", wide_key, p.heads);
+  p.d[Mix::value] = rows_of<T>("b g j c", wide_value, p.heads);
   const auto parts = [&](Mix::Operand which, index_t rows, index_t count) {
     const Tensor part = d[which].defined() ? Tensor::zeros({p.batch, rows, count}, dtype_of<T>, device) : Tensor();
     if (part.defined()) p.d[which].at = part.data<T>();
@@ -153,7 +155,7 @@ void backward(
 }  // namespace tiles
 
 void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
-  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, {}, inputs.p);
@@ -163,7 +165,7 @@ void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& no
 
 void TiledMix::backward(
     const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
-  const tiles::Drop drop{*this, x[key].size(1), x[key].size(2)};
+  const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
     tiles::enter_output<T>(output, norms, d_output, inputs.p);

@@ -12,6 +12,7 @@
 #include "tensor/cpu/tiles/problem.h"
 #include "tensor/pairs.h"
 #include "tensor/parallel.h"
+#include "tensor/raw.h"
 #include "tensor/tiles/attention_kernel.h"
 #include "tensor/tiles/operands.h"
 
@@ -64,7 +65,8 @@ void for_each_task(index_t tasks, index_t numbers, Device device, const F& f, Or
 }
 
 // x as rows: of its axes that are neither the batch nor the heads the last are columns, and the one before them rows.
-template <class T> Rows<T> rows_of(const char* axes, const Tensor& x) {
+// `heads`: of queries, where x may have heads of keys.
+template <class T> Rows<T> rows_of(const char* axes, const Tensor& x, index_t heads = 0) {
   Rows<T> rows{};
   if (!x.defined() || x.numel() == 0) return rows;
   rows.at = reinterpret_cast<T*>(x.bytes());
@@ -72,8 +74,8 @@ template <class T> Rows<T> rows_of(const char* axes, const Tensor& x) {
     const index_t stride = x.size(axis) > 1 ? x.strides()[axis] : 0;
     if (letter == 'b')
       rows.batch = stride;
-    else if (letter == 'h')
-      rows.head = stride;
+    else if (letter == 'h' || letter == 'g')
+      rows.head = stride, rows.group = letter == 'g' ? heads / x.size(axis) : 0;
     else if (axis + 1 < x.rank())
       rows.row = stride;
   });
@@ -83,7 +85,8 @@ template <class T> Rows<T> rows_of(const char* axes, const Tensor& x) {
 // Where the gradient of an operand goes: to its own rows, where it has one for each batch and head. Of others each task
 // has a part, and `sum` adds the parts up.
 template <class T> struct Gradient {
-  Tensor to, parts;  // parts [b h row column], columns padded to whole vectors
+  Tensor to, parts;   // parts [b h row column], columns padded to whole vectors
+  Tensor of_queries;  // of heads of keys that heads of queries share: [b h row column], a part of each of these
   index_t columns = 1;
 
   Gradient(const char* axes, const Tensor& gradient, const Problem<T>& p, Rows<T>& rows) : to(gradient) {
@@ -95,11 +98,20 @@ template <class T> struct Gradient {
       if (letter != 'b' && letter != 'h') count *= columns, columns = to.size(axis);
     });
     if (!each_batch) parts = Tensor::zeros({p.batch, p.heads, count, whole(columns)}, dtype_of<T>, to.device());
-    rows = each_batch ? rows_of<T>(axes, to) : rows_of<T>("b h r c", parts);
+    rows = each_batch ? rows_of<T>(axes, to, p.heads) : rows_of<T>("b h r c", parts);
+    if (rows.group < 2) return;
+    of_queries = Tensor::like(to, {p.batch, p.heads, to.size(2), columns});
+    rows = rows_of<T>("b h r c", of_queries);
   }
 
   // to = scale times the sum over what it does not have of batch and heads, in their order.
   void sum(T scale) const {
+    if (of_queries.defined()) {
+      const Tensor total = Tensor::like(to, {to.size(0), to.size(1), 1, to.size(2), columns}),
+                   by_group = raw::reshape(of_queries, {to.size(0), to.size(1), -1, to.size(2), columns});
+      kernels(to).reduce(Reduction::sum, by_group, total);
+      kernels(to).copy(raw::reshape(total, to.shape()), to);
+    }
     if (!parts.defined() || planned(to.device())) return;
     const index_t rows = to.numel() / columns, repeats = parts.numel() / parts.size(3) / rows;
     parallel_for(rows, std::max<index_t>(1, cpu_grain / columns), [&](index_t begin, index_t end) {
@@ -140,7 +152,7 @@ Extents enter_facts(const char* op, const At& at, const typename At::Operands& x
   const Extents of = extents_of(op, At::info, x);
   for (char letter = 'a'; letter <= 'z'; ++letter) p.sizes[letter - 'a'] = of[letter];
   p.batch = of['b'], p.heads = of['h'], p.queries = of['i'], p.keys = of['j'], p.dim = of['d'], p.value_dim = of['c'];
-  for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k]);
+  for (std::size_t k = 0; k < x.size(); ++k) p.in[k] = rows_of<const T>(At::info[k].axes, x[k], p.heads);
   p.distances = std::max<index_t>(of['n'], 0);
   p.scale = T(static_cast<T>(at.scale)), p.lowest = at.lowest;
   const Band band = Band::of(at.first_row, at.causal, at.window);

@@ -18,7 +18,7 @@ index_t count(const std::string& name, const std::string& scheme = {}) {
 TransformerOptions shrunk(const std::string& name) {
   TransformerOptions options = named_model(name);
   options.vocabulary = 7, options.length = 9, options.dim = 8, options.layers = 2, options.heads = 2,
-  options.hidden = 12;
+  options.hidden = 12, options.kv_heads = options.kv_heads ? 1 : 0;
   return options;
 }
 
@@ -30,6 +30,7 @@ TEST_CASE("parameter counts of the papers' models") {
   CHECK(count("gpt2-124m", "none") == 123653376);
   CHECK(count("gpt2-124m", "cope(p_max=64, table=shared)") == 123653376 + 65 * 64);  // the paper's 123.7 M
   CHECK(count("llama-20m") == 2 * 32000 * 256 + 4 * (4 * 256 * 256 + 3 * 256 * 768 + 2 * 256) + 256);  // 19.8 M
+  CHECK(count("smollm2-135m") == 134515008);  // as its publishers count
   CHECK(count("neox-125m") == 2 * 50304 * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768);
   CHECK(count("che") == 2 * 12 * 256 + 5 * (12 * 256 * 256 + 5 * 256 + 4 * 256));
 }

@@ -45,6 +45,7 @@ void declare(CommandLine& line, CoreOptions& options) {
       .choice("gates", &options.gates, {"initial", "sparse", "both"},
           {"of CoPE and sticks: around 1/2, as before training, or around 0.02, as in trained models"})
       .integer("heads", &options.heads, Range<std::int64_t>{1, 1024}, {"attention heads"})
+      .integer("kv-heads", &options.kv_heads, Range<std::int64_t>{0, 1024}, {"heads of keys and values; 0: as many"})
       .integer("head-dim", &options.head_dim, Range<std::int64_t>{1, 4096}, {"numbers per head"})
       .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"sequences"});
 }
@@ -57,7 +58,7 @@ std::vector<CoreCase> cases_of(const CoreOptions& options) {
       const bool gated = has_gates(scheme);
       for (const Gates gates : {Gates::initial, Gates::sparse})
         if (gated ? options.gates != (gates == Gates::sparse ? "initial" : "sparse") : gates == Gates::initial)
-          cases.push_back({scheme, length, options.heads, options.head_dim, options.batch, gates});
+          cases.push_back({scheme, length, options.heads, options.kv_heads, options.head_dim, options.batch, gates});
     }
   }
   return cases;
@@ -77,7 +78,9 @@ std::vector<const Executor*> executors_of(const CoreOptions& options) {
 }
 
 AttentionCore::AttentionCore(const CoreCase& what, Device device)
-    : what_(what), device_(device), scheme_(what.scheme, {what.heads * what.head_dim, what.heads, what.length}) {
+    : what_(what),
+      device_(device),
+      scheme_(what.scheme, {what.heads * what.head_dim, what.heads, what.length, 0, what.kv_heads}) {
   if (!scheme_.attends())
     throw InputError("scheme: ", what.scheme, " given; one that takes part in attention required, which it does not");
   scheme_.root().to(DType::f32);
@@ -143,7 +146,7 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
     gradients = grad(output, cotangent_, leaves, {.allow_unused = true});
     synchronise(device_);
     found.backward = (steady_seconds() - middle) * 1e3;
-    found.peak = std::max(found.peak, (peak() - operands - 3 * bytes_of(inputs_.query)) / mib);
+    found.peak = std::max(found.peak, (peak() - operands - bytes_of(inputs_.query) - 2 * bytes_of(inputs_.key)) / mib);
   }
   found.forward = (middle - start) * 1e3;
   results_.emplace_back("output", output.detach());
@@ -178,6 +181,7 @@ Row row_of(const CoreCase& what, const std::string& engine) {
       .add("length", what.length, "length")
       .add("executor", engine, "by")
       .add("heads", what.heads)
+      .add("kv_heads", what.kv_heads ? what.kv_heads : what.heads)
       .add("head_dim", what.head_dim)
       .add("batch", what.batch)
       .add("dtype", "f32");

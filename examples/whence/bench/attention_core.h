@@ -19,7 +19,7 @@ enum class Gates : unsigned char {
 
 struct CoreCase {
   std::string scheme;
-  std::int64_t length = 0, heads = 12, head_dim = 64, batch = 1;
+  std::int64_t length = 0, heads = 12, kv_heads = 0, head_dim = 64, batch = 1;
   Gates gates = Gates::initial;
   bool causal = true;
   DType dtype = DType::f32;  // f64: the same numbers, drawn in f32
@@ -31,7 +31,7 @@ struct CoreCase {
 // Which cases a command line asks for.
 struct CoreOptions {
   std::string schemes, executors, lengths = "512,2048", gates;
-  std::int64_t heads = 12, head_dim = 64, batch = 1;
+  std::int64_t heads = 12, kv_heads = 0, head_dim = 64, batch = 1;
 };
 void declare(CommandLine& line, CoreOptions& options);
 [[nodiscard]] std::vector<CoreCase> cases_of(const CoreOptions& options);

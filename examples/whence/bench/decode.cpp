@@ -20,13 +20,14 @@ namespace {
 
 struct Options {
   std::string schemes = "absolute,alibi";
-  std::int64_t prompt = 64, tokens = 64, vocabulary = 256;
+  std::int64_t prompt = 64, tokens = 64, vocabulary = 256, kv_heads = 0;
   Settings settings;
 };
 
 // GPT-2 small, whose blocks have 85 M parameters, with the vocabulary of bytes.
 TransformerOptions model_of(const std::string& scheme, const Options& options) {
   TransformerOptions model = named_model("gpt2-124m", scheme);
+  model.kv_heads = options.kv_heads;
   model.vocabulary = options.vocabulary, model.length = options.prompt + options.tokens;
   model.dropout = model.pattern_dropout = model.hidden_dropout = 0;
   return model;
@@ -54,6 +55,7 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
                  .add("parameters", model.parameter_count())
                  .add("prompt", options.prompt)
                  .add("tokens", options.tokens)
+                 .add("kv_heads", options.kv_heads ? options.kv_heads : model.options().heads)
                  .add("ms", token.value, "ms of a token", text_of(token))
                  .add("spread_ms", token.spread)
                  .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
@@ -77,6 +79,7 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
       .ours = {}};
   for (const Module::Parameter& parameter : model.parameters())
     comparison.given.emplace_back(parameter.path, parameter.tensor);
+  index_t cache_bytes = 0;
   comparison.ours = [&]() -> Repetition {
     Decoding decoding(model, text.numel());
     (void)decoding(raw::slice(text, 1, 0, options.prompt));
@@ -86,9 +89,12 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
     for (index_t n = options.prompt; n < text.numel(); ++n) logits = decoding(raw::slice(text, 1, n, n + 1));
     synchronise(bench.device());
     comparison.results = {{"logits", logits}};
+    cache_bytes = decoding.cache_bytes();
     return {(steady_seconds() - start) * 1e3, std::nan("")};
   };
-  keep(bench, options, model, "whence", bench.repeated(comparison.ours));
+  const Times times = bench.repeated(comparison.ours);
+  const double mib = static_cast<double>(cache_bytes) / (1 << 20);
+  keep(bench, options, model, "whence", times, Row().add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2)));
   for (const PeerWay& way : ways) {
     const Compared found = compare(bench, way, comparison);
     keep(bench, options, model, way.text(), found.theirs, row_of(found));
@@ -102,6 +108,7 @@ int run(CommandLine& line) {
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, at once", "tokens"})
       .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn behind it, one by one", "tokens"})
+      .integer("kv-heads", &options.kv_heads, Count{0, 12}, {"of keys and values, for 12 heads of queries; 0: as many"})
       .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"});
   declare(line, options.settings, {"eager"});
   line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");

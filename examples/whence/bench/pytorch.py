@@ -24,6 +24,7 @@ silence = os.open(os.devnull, os.O_WRONLY)  # its warnings; what fails is answer
 os.dup2(silence, 1)
 os.dup2(silence, 2)
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+torch.backends.cudnn.allow_tf32 = False  # convolutions in f32, as products of matrices are: else gradients of CDAPE are off by 2 %
 PRECISIONS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 KINDS = {"f32": torch.float32, "i64": torch.int64}
 

@@ -242,6 +242,8 @@ Kind kind_for(const TransformerOptions& options) {
                                : specs.size() == 1 ? rope_refusal(specs[0])
                                                    : "one of absolute and rope";
   require(rotation.empty(), "scheme", options.scheme, rotation.c_str());
+  require(options.kv_heads == 0 || options.kv_heads == options.heads, "kv-heads", std::to_string(options.kv_heads),
+      "as many as heads");
   require(options.norm == NormKind::layer, "norm", "rms", "layer norm");
   require(options.norm_place != NormPlace::after, "norms", "behind", "norms before attention and MLP");
   require(options.activation != Activation::swiglu, "activation", "swiglu", "gelu, gelu_erf or relu");

@@ -52,7 +52,8 @@ Field field(const char* name, bool& value) { return field(name, value, {"false",
 std::vector<Field> fields_of(TransformerOptions& options) {
   return {field("vocabulary", options.vocabulary), field("outputs", options.outputs), field("length", options.length),
       field("dim", options.dim), field("layers", options.layers, 1024), field("heads", options.heads),
-      field("hidden", options.hidden), field("activation", options.activation, {"gelu", "gelu_erf", "relu", "swiglu"}),
+      field("kv_heads", options.kv_heads), field("hidden", options.hidden),
+      field("activation", options.activation, {"gelu", "gelu_erf", "relu", "swiglu"}),
       field("norm", options.norm, {"layer", "rms"}),
       field("norm_place", options.norm_place, {"before", "after", "parallel"}),
       field("initialisation", options.initialisation, {"gpt2", "neox", "llama", "ram", "che"}),
@@ -61,6 +62,8 @@ std::vector<Field> fields_of(TransformerOptions& options) {
       field("scale_embedding", options.scale_embedding), field("dropout", options.dropout),
       field("pattern_dropout", options.pattern_dropout), field("hidden_dropout", options.hidden_dropout)};
 }
+
+const std::string unsaid = "model.kv_heads";  // where it is 0, as in runs from before there was such a field
 
 bool fits(TransformerOptions options) {
   options.layers = 1;  // as good as all of them
@@ -75,7 +78,8 @@ bool fits(TransformerOptions options) {
 Facts language_facts(const TransformerOptions& model, const Tokeniser& tokeniser) {
   Facts facts;
   TransformerOptions options = model;
-  for (const Field& each : fields_of(options)) facts.emplace_back(each.name, each.text);
+  for (const Field& each : fields_of(options))
+    if (each.name != unsaid || options.kv_heads) facts.emplace_back(each.name, each.text);
   facts.emplace_back("tokeniser.kind", tokeniser.kind());
   facts.emplace_back("tokeniser.sha256", tokeniser.hash());
   return facts;
@@ -90,6 +94,7 @@ TransformerOptions model_of(const Facts& facts, const std::string& place) {
   const std::vector<Field> fields = fields_of(options);
   for (const auto& [name, text, read] : fields) {
     const auto fact = std::ranges::find(facts, name, &Facts::value_type::first);
+    if (fact == facts.end() && name == unsaid) continue;
     if (fact == facts.end()) refuse(name, "", "the options of a language model's training");
     const std::string required = read(fact->second);
     if (!required.empty()) refuse(name, fact->second, required);

@@ -47,7 +47,7 @@ class Mover {
   std::optional<std::size_t> felt(const Axes& to, const Shape& at, index_t colour) const {
     Shape place = Shape::filled(from_.shape.rank(), 0);
     for (const char letter : from_.letters)
-      if (to.has(letter)) place[from_.find(letter)] = at[to.find(letter)];
+      if (to.has(letter)) place[from_.find(letter)] = at[to.find(letter)] * shared(letter, from_) / shared(letter, to);
     for (const char letter : colouring_.apart | std::views::reverse) {
       const index_t count = colours_of(letter), wanted = colour % count;
       index_t& found = place[from_.find(letter)];
@@ -65,6 +65,9 @@ class Mover {
   index_t colours_of(char letter) const {
     return is_near(letter) ? std::min(reach, from_.extent(letter)) : from_.extent(letter);
   }
+
+  // Heads of queries share those of keys.
+  static index_t shared(char letter, const Axes& of) { return letter == 'h' ? of.extent(letter) : 1; }
 
   const Axes& from_;
   Colouring colouring_;

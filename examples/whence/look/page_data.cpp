@@ -212,7 +212,8 @@ template <class Looked> Json json_of_subject(const Looked& looked) {
   for (const auto& each : looked.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
       {"asks", subject.asks}, {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts},
-      {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads}};
+      {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads},
+      {"key_heads", model.kv_heads ? model.kv_heads : model.heads}};
 }
 
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {

@@ -232,13 +232,18 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   subject.given = read_given(options.given, options.dtype);
   const Shape& shape = subject.given->q.shape();  // [1 h t d]
   const index_t heads = shape[1], length = shape[2], dim = heads * shape[3];
-  const BareAttention bare(scheme, {dim, heads, length});
+  const BareAttention bare(scheme, {dim, heads, length, 0, subject.given->k.size(1)});
   if (!bare.attends())
     throw InputError("--given: ", scheme, " adds to x alone, before q, k and v; a scheme of attention required");
   if (bare.reads_x() && !subject.given->x.defined())
     throw FileError(options.given, ": no tensor x; [tokens, heads * dims] required, as ", scheme, " reads it");
-  subject.model = drawn_model(
-      options, {.vocabulary = 1, .length = length, .dim = dim, .layers = 1, .heads = heads, .scheme = scheme});
+  subject.model = drawn_model(options, {.vocabulary = 1,
+                                           .length = length,
+                                           .dim = dim,
+                                           .layers = 1,
+                                           .heads = heads,
+                                           .kv_heads = subject.given->k.size(1),
+                                           .scheme = scheme});
   for (const Module::Parameter& parameter : subject.model->parameters()) {
     if (!parameter.path.starts_with("blocks.0.attention.output.")) continue;
     const Tensor same = Tensor::zeros(parameter.tensor.shape());
@@ -252,7 +257,8 @@ Subject of_given(const SubjectOptions& options, const std::string& scheme) {
   subject.targets = Tensor::full({1, length}, -1, DType::i64);
   subject.title = to_text(scheme, " on ", options.given);
   subject.facts = {{"tokens", std::to_string(length)}, {"heads", std::to_string(heads)},
-      {"numbers of a head", std::to_string(shape[3])}, {"loss", "the sum of attention's output times its cotangent"},
+      {"key heads", std::to_string(subject.given->k.size(1))}, {"numbers of a head", std::to_string(shape[3])},
+      {"loss", "the sum of attention's output times its cotangent"},
       {"parameters", "of the scheme alone, drawn at random"}, {"numbers", to_string(options.dtype)}};
   return subject;
 }

@@ -43,10 +43,12 @@ PlannedOperations of_model(TransformerOptions options, index_t length) {
 // Of one layer.
 PlannedOperations of_bare_attention(const TransformerOptions& options, index_t length) {
   const Device device = Device::planned(Device::cpu());
-  const auto operand = [&] {
-    return requires_grad(Tensor::empty({1, options.heads, length, options.dim / options.heads}, DType::f32, device));
+  const auto operand = [&](index_t heads) {
+    return requires_grad(Tensor::empty({1, heads, length, options.dim / options.heads}, DType::f32, device));
   };
-  AttendInputs inputs{{}, operand(), operand(), operand(), Sequence::run(length, options.causal).on(device)};
+  const index_t key_heads = options.kv_heads ? options.kv_heads : options.heads;
+  AttendInputs inputs{{}, operand(options.heads), operand(key_heads), operand(key_heads),
+      Sequence::run(length, options.causal).on(device)};
   if (options.pattern_dropout > 0) inputs.dropout = PatternDropout{options.pattern_dropout, Stream(0, "planned")};
   return counted([&] {
     const Tensor mixed = reference_executor().attend(inputs, Stages());

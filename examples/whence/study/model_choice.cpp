@@ -8,7 +8,7 @@ namespace whence {
 
 ModelChoice choice_of(const TransformerOptions& model) {
   return {model.scheme, to_string(model.activation), model.executor, model.dim, model.layers, model.heads,
-      model.dropout, model.recompute_layers};
+      model.kv_heads, model.dropout, model.recompute_layers};
 }
 
 void declare(CommandLine& line, ModelChoice& choice) {
@@ -21,6 +21,8 @@ void declare(CommandLine& line, ModelChoice& choice) {
       .integer("dim", &choice.dim, Count{1, 16384}, {"model dim, a multiple of --heads"})
       .integer("layers", &choice.layers, Count{1, 128}, {"blocks", "", "choose at least one layer"})
       .integer("heads", &choice.heads, Count{1, 256}, {"attention heads per layer"})
+      .integer("kv-heads", &choice.kv_heads, Count{0, 256},
+          {"heads of keys and values, a divisor of --heads; query heads share them. 0: as many"})
       .choice("activation", &choice.activation, {"gelu", "gelu_erf", "relu", "swiglu"}, {"of the MLP"})
       .number("dropout", &choice.dropout, Range<double>{0, 1, false, true}, {"share of numbers dropped in training"})
       .choice("executor", &choice.executor, executor_names(), {"how attention is computed"})
@@ -35,6 +37,7 @@ void follow(const CommandLine& line, ModelChoice& choice, const ModelChoice& bef
   take("scheme", &ModelChoice::scheme), take("activation", &ModelChoice::activation);
   take("executor", &ModelChoice::executor), take("dropout", &ModelChoice::dropout);
   take("dim", &ModelChoice::dim), take("layers", &ModelChoice::layers), take("heads", &ModelChoice::heads);
+  take("kv-heads", &ModelChoice::kv_heads);
 }
 
 TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice) {
@@ -42,6 +45,7 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
   options.scheme = choice.scheme, options.executor = choice.executor,
   options.activation = activation_of(choice.activation);
   options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
+  options.kv_heads = choice.kv_heads;
   if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
   options.dropout = choice.dropout, options.recompute_layers = choice.recompute_layers;
   for (double* also : {&options.pattern_dropout, &options.hidden_dropout})
@@ -50,9 +54,12 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
 }
 
 std::vector<std::pair<std::string, std::string>> model_facts(const TransformerOptions& model) {
-  return {{"scheme", canonical_text(parse_schemes(model.scheme))}, {"dim", std::to_string(model.dim)},
-      {"layers", std::to_string(model.layers)}, {"heads", std::to_string(model.heads)},
-      {"activation", to_string(model.activation)}, {"executor", model.executor}, {"dropout", exact(model.dropout)}};
+  std::vector<std::pair<std::string, std::string>> facts{{"scheme", canonical_text(parse_schemes(model.scheme))},
+      {"dim", std::to_string(model.dim)}, {"layers", std::to_string(model.layers)},
+      {"heads", std::to_string(model.heads)}, {"activation", to_string(model.activation)}, {"executor", model.executor},
+      {"dropout", exact(model.dropout)}};
+  if (model.kv_heads) facts.emplace_back("kv-heads", std::to_string(model.kv_heads));  // older runs say nothing of it
+  return facts;
 }
 
 }  // namespace whence

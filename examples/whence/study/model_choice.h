@@ -12,7 +12,7 @@ namespace whence {
 
 struct ModelChoice {
   std::string scheme, activation, executor;
-  std::int64_t dim = 0, layers = 0, heads = 0;
+  std::int64_t dim = 0, layers = 0, heads = 0, kv_heads = 0;
   double dropout = 0;
   bool recompute_layers = false;
 };

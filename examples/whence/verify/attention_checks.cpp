@@ -91,6 +91,66 @@ Cell tiled(const Subject& subject, const BareAttention& small) {
   return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
 }
 
+// x as it is where each of its heads is copied out for those that share it: of a shape that differs by that along one
+// axis; and the sum of y over such copies.
+Tensor copied_out(const Tensor& x, const Shape& shape, index_t key_heads, index_t copies) {
+  if (shape == x.shape()) return x;
+  index_t outer = 1;
+  for (int axis = 0; shape[axis] == x.size(axis); ++axis) outer *= shape[axis];
+  const Tensor heads = raw::reshape(x, {outer, key_heads, 1, -1});
+  return raw::contiguous(raw::reshape(raw::expand(heads, {outer, key_heads, copies, heads.size(3)}), shape));
+}
+Tensor sum_of_copies(const Tensor& y, const Shape& shape, index_t key_heads, index_t copies) {
+  if (shape == y.shape()) return y;
+  index_t outer = 1;
+  for (int axis = 0; shape[axis] == y.size(axis); ++axis) outer *= shape[axis];
+  return reshape(sum(reshape(y, {outer, key_heads, copies, -1}), {2}), shape);
+}
+
+// Output and all gradients where heads share keys and values, by every executor, against the composed ops of the model
+// whose keys and values are copied out, and with them what a scheme has for each key head.
+Cell key_heads(const Subject& subject, const BareAttention&) {
+  constexpr index_t heads = 8, tokens = 5;
+  const BareAttention whole(subject.text, {4 * heads, heads, capacity});
+  const auto blocks = strips_executor_of(2);
+  double largest = 0;
+  for (const index_t shared : {heads / 2, heads / 4, index_t(1)}) {
+    const BareAttention scheme = drawn_attention(subject, {4 * heads, heads, capacity, 0, shared});
+    const auto copied = [&](const Tensor& x, const Shape& shape) {
+      return copied_out(x, shape, shared, heads / shared);
+    };
+    const auto own = scheme.root().parameters(), theirs = whole.root().parameters();
+    bool by_key_head = false;
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      by_key_head |= own[k].tensor.shape() != theirs[k].tensor.shape();
+      raw::copy_into(copied(own[k].tensor, theirs[k].tensor.shape()), theirs[k].tensor);
+    }
+    if (by_key_head != subject.claims.by_key_head)
+      return Cell::failed(0, to_text("says that its parameters belong to ", by_key_head ? "query" : "key",
+                                 " heads; they belong to the others"));
+    AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
+    const Tensor cotangent = random_cotangent(inputs, subject.seed);
+    for (const bool causal : {true, false}) {
+      if (!causal && subject.claims.causal_only) continue;
+      inputs.sequence = Sequence::run(tokens, causal);
+      AttendInputs apart = inputs;
+      apart.key = copied(inputs.key, inputs.query.shape()), apart.value = copied(inputs.value, inputs.query.shape());
+      const std::vector<Named> wanted = output_and_gradients(whole, apart, reference_executor(), cotangent);
+      for (const Executor* executor :
+          std::initializer_list<const Executor*>{&reference_executor(), blocks.get(), &tiled_executor()}) {
+        if (!executor->refusal(scheme.stages()).empty()) continue;
+        const std::vector<Named> found = output_and_gradients(scheme, inputs, *executor, cotangent);
+        for (std::size_t k = 0; k < wanted.size(); ++k) {
+          const Tensor& each = found[k].tensor;
+          const Tensor sums = sum_of_copies(wanted[k].tensor, each.shape(), shared, heads / shared);
+          largest = std::max(largest, largest_difference(sums, each) / std::max(1.0, largest_size(each)));
+        }
+      }
+    }
+  }
+  return Cell::within(largest, rounding, "8 heads read 4, 2 and 1 of keys and values; by every executor");
+}
+
 // Rows [begin, end) of sequence b of [b h t d] or [b t c].
 Tensor part(const Tensor& x, index_t b, index_t begin, index_t end) {
   return raw::slice(raw::slice(x, 0, b, b + 1), -2, begin, end);
@@ -229,6 +289,8 @@ const std::vector<ConformanceCheck>& attention_checks() {
   static const std::vector<ConformanceCheck> checks{
       {"strips", "blocks of query rows give the same output and gradients", of_attention(strips)},
       {"tiled", "tile programs give the same output and gradients", of_attention(tiled)},
+      {"key heads", "heads that share keys and values are those of the model that has copies of them",
+          of_attention(key_heads)},
       {"hidden", "what a later token or padding holds changes no bit of what does not see it", of_attention(hidden)},
       {"planned", "planned first, as programs do, a pass has the same shapes and then the same numbers", planned},
       {"head masks", "each head may have a mask of its own, where that is claimed", of_attention(head_masks)}};

@@ -30,14 +30,15 @@ struct SumOfSchemes final : Module {
 AttendInputs all_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64) {
   const SchemeSizes& sizes = scheme.sizes();
-  const Shape by_head{batch, sizes.heads, length, sizes.head_dim()};
+  const Shape by_head{batch, sizes.heads, length, sizes.head_dim()},
+      by_key_head{batch, sizes.key_heads(), length, sizes.head_dim()};
   AttendInputs inputs;
   inputs.sequence = Sequence::run(length);
   inputs.x = drawn({batch, length, sizes.dim}, seed, "x", dtype);
   if (!scheme.attends()) return inputs;
   inputs.query = drawn(by_head, seed, "q", dtype);
-  inputs.key = drawn(by_head, seed, "k", dtype);
-  inputs.value = drawn(by_head, seed, "v", dtype);
+  inputs.key = drawn(by_key_head, seed, "k", dtype);
+  inputs.value = drawn(by_key_head, seed, "v", dtype);
   return inputs;
 }
 
@@ -74,6 +75,7 @@ Claims BareAttention::claims() const {
     all.prefix_consistent &= one.prefix_consistent;
     all.sees_no_future &= one.sees_no_future;
     all.mask_per_head &= one.mask_per_head;
+    all.by_key_head |= one.by_key_head;
     all.uses_positions |= one.uses_positions;
     all.drawn_each_step |= one.drawn_each_step;
     all.exact_gradient &= one.exact_gradient;

@@ -28,8 +28,9 @@ Json json_of(const Claims& claims, index_t length) {
   return {{"causal_only", claims.causal_only}, {"shift_invariant", claims.shift_invariant},
       {"extrapolates", claims.longest > length}, {"row_local", claims.row_local},
       {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
-      {"mask_per_head", claims.mask_per_head}, {"uses_positions", claims.uses_positions},
-      {"drawn_each_step", claims.drawn_each_step}, {"exact_gradient", claims.exact_gradient}};
+      {"mask_per_head", claims.mask_per_head}, {"by_key_head", claims.by_key_head},
+      {"uses_positions", claims.uses_positions}, {"drawn_each_step", claims.drawn_each_step},
+      {"exact_gradient", claims.exact_gradient}};
 }
 
 // "name": [one line per entry]
@@ -43,7 +44,8 @@ template <class Entries> std::string block(const char* name, const Entries& entr
 
 std::string describe_scheme(const BareAttention& scheme, index_t batch) {
   const SchemeSizes& sizes = scheme.sizes();
-  const Json numbers{{"b", batch}, {"h", sizes.heads}, {"t", sizes.length}, {"d", sizes.head_dim()}, {"c", sizes.dim}};
+  const Json numbers{{"b", batch}, {"h", sizes.heads}, {"g", sizes.key_heads()}, {"t", sizes.length},
+      {"d", sizes.head_dim()}, {"c", sizes.dim}};
   std::string text = "{\n  \"scheme\": " + Json(scheme.text()).line() + ",\n  \"sizes\": " + numbers.line() + ",\n";
   text += block("tensors", expected_tensors(scheme, batch, sizes.length)) + ",\n";
   text += block("parameters", scheme.root().parameters()) + ",\n";

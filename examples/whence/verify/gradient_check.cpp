@@ -83,28 +83,33 @@ GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& 
 // Operands, cotangents and parameters are random: at a zero table most of CoPE's gradients would be zero too. Small
 // parameters are walked element by element, operands along a random direction.
 GradientChecks check_gradients(const std::string& text, const GradientCheckOptions& options) {
-  const BareAttention scheme(text, {.dim = heads * head_dim, .heads = heads, .length = options.length});
-  draw_parameters(scheme.root(), options.seed);
-  scheme.root().to(options.device);
-  AttendInputs inputs = random_inputs(scheme, batch, options.length, options.seed);
-  for (const auto& [name, operand] : named_operands(inputs)) place(*operand, options.device);
-  const Claims claims = scheme.claims();
-  GradientChecks checks{scheme.text(), {}};
-  GradcheckOptions how = checker_options(options);
-  // Duals run through what a scheme declares in place of its derivative; differences look at the values, which jump.
-  if (!claims.exact_gradient) {
-    how.differences = false;
-    checks.note =
-        "declares a gradient that is not its derivative: duals follow the declared one, differences say nothing";
-  }
-  for (const bool causal : {true, false}) {
-    if (!causal && (claims.causal_only || !scheme.attends())) continue;
-    inputs.sequence = Sequence::run(options.length, causal);
-    checks.cases.push_back({!scheme.attends() ? "tokens"
-                            : causal          ? "causal"
-                                              : "bidirectional",
-        check_one([&] { return everything(scheme.run(inputs, reference_executor())); }, leaves_of(scheme, inputs), how,
-            options)});
+  GradientChecks checks{canonical_text(parse_schemes(text)), {}};
+  for (const index_t kv_heads : {heads, index_t(1)}) {
+    const BareAttention scheme(text, {heads * head_dim, heads, options.length, 0, kv_heads});
+    draw_parameters(scheme.root(), options.seed);
+    scheme.root().to(options.device);
+    AttendInputs inputs = random_inputs(scheme, batch, options.length, options.seed);
+    for (const auto& [name, operand] : named_operands(inputs)) place(*operand, options.device);
+    const Claims claims = scheme.claims();
+    GradcheckOptions how = checker_options(options);
+    // Duals run through what a scheme declares in place of its derivative; differences look at the values, which jump.
+    if (!claims.exact_gradient) {
+      how.differences = false;
+      checks.note =
+          "declares a gradient that is not its derivative: duals follow the declared one, differences say nothing";
+    }
+    const bool shared = kv_heads < heads;
+    for (const bool causal : {true, false}) {
+      if (!causal && (claims.causal_only || !scheme.attends() || shared)) continue;
+      if (shared && !scheme.attends()) continue;
+      inputs.sequence = Sequence::run(options.length, causal);
+      checks.cases.push_back({!scheme.attends() ? "tokens"
+                              : shared          ? "causal, one key head"
+                              : causal          ? "causal"
+                                                : "bidirectional",
+          check_one([&] { return everything(scheme.run(inputs, reference_executor())); }, leaves_of(scheme, inputs),
+              how, options)});
+    }
   }
   return checks;
 }

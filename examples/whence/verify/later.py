@@ -341,6 +341,9 @@ CASES = [
     ("qk_norm + rope", qk_norm, {"rope_behind": True},
      {"qk_norm.query_weight": (HEAD_DIM,), "qk_norm.key_weight": (HEAD_DIM,)}),
     ("rope + qk_norm(weight=none)", qk_norm, {"rope_before": True}, {}),
+    ("xpos(scale_base=4)", xpos, {"scale_base": 4}, {}, 1),  # grouped queries: one head of keys and values for both
+    ("forgetting", forgetting, {}, {"gate.weight": (HEADS, DIM), "gate.bias": (HEADS,)}, 1),
+    ("window(cope(p_max=3), n=3)", window, {"inside": cope, "n": 3, "p_max": 3}, {"base.table": (4, HEAD_DIM)}, 1),
 ]
 
 
@@ -383,18 +386,20 @@ def entry(tensor):
     return {"shape": list(tensor.shape), "data": tensor.detach().flatten().tolist()}
 
 
-def example(text, formula, options, parameters):
+def example(text, formula, options, parameters, key_heads=HEADS):
     generator = torch.Generator().manual_seed(sum(map(ord, text)))
 
     def normal(shape):  # three digits: short in the file
         return (torch.randn(shape, generator=generator, dtype=torch.float64) * 1000).round() / 1000
 
     by_head = (BATCH, HEADS, LENGTH, HEAD_DIM)
-    given = {"q": normal(by_head), "k": normal(by_head), "v": normal(by_head), "x": normal((BATCH, LENGTH, DIM))}
+    by_key_head = (BATCH, key_heads, LENGTH, HEAD_DIM)
+    given = {"q": normal(by_head), "k": normal(by_key_head), "v": normal(by_key_head), "x": normal((BATCH, LENGTH, DIM))}
     given.update((name, normal(shape)) for name, shape in parameters.items())
     cotangent = normal(by_head)
     leaves = {name: tensor.requires_grad_() for name, tensor in given.items()}
-    made = attend(formula, leaves, options)
+    copied = {name: leaves[name].repeat_interleave(HEADS // key_heads, 1) for name in "kv"}  # of each query head's group
+    made = attend(formula, {**leaves, **copied}, options)
     inside = {name: value for name, value in made.items() if value.requires_grad and name not in ("logits", "pattern", "output")}
     gradients = torch.autograd.grad((made["output"] * cotangent).sum(), [*leaves.values(), *inside.values()], allow_unused=True)
     expected = dict(made)

@@ -55,7 +55,10 @@ class Reader {
     if (!is_floating(dtype)) refuse("tensor ", name, ": ", dtype, " given; f16, bf16, f32 or f64 required");
     // Without queries there is one way to cut x into heads that is never wrong: not at all.
     if (!has("q")) return {shape[0], shape[1], {.dim = shape[2], .heads = 1, .length = shape[1]}};
-    return {shape[0], shape[2], {.dim = shape[1] * shape[3], .heads = shape[1], .length = shape[2]}};
+    const index_t keys = has("k") && get("k").rank() == 4 ? get("k").size(1) : 0;
+    const index_t kv_heads = keys > 0 && shape[1] % keys == 0 ? keys : 0;  // what does not fit is refused by its shape
+    return {
+        shape[0], shape[2], {.dim = shape[1] * shape[3], .heads = shape[1], .length = shape[2], .kv_heads = kv_heads}};
   }
 
   // No tensor that nobody reads.
@@ -154,12 +157,14 @@ void ProbeInput::to(Device device) {
 
 std::vector<ExpectedTensor> expected_tensors(const BareAttention& scheme, index_t batch, index_t length) {
   const index_t heads = scheme.sizes().heads;
-  const Shape by_head{batch, heads, length, scheme.sizes().head_dim()}, tokens{batch, length, scheme.sizes().dim};
+  const Shape by_head{batch, heads, length, scheme.sizes().head_dim()},
+      by_key_head{batch, scheme.sizes().key_heads(), length, scheme.sizes().head_dim()},
+      tokens{batch, length, scheme.sizes().dim};
   std::vector<ExpectedTensor> all;
   if (scheme.attends()) {
     all.push_back({"q", "b h t d", {by_head}, Kind::numbers, true, "queries"});
-    all.push_back({"k", "b h t d", {by_head}, Kind::numbers, true, "keys"});
-    all.push_back({"v", "b h t d", {by_head}, Kind::numbers, true, "values"});
+    all.push_back({"k", "b g t d", {by_key_head}, Kind::numbers, true, "keys"});
+    all.push_back({"v", "b g t d", {by_key_head}, Kind::numbers, true, "values"});
   }
   if (scheme.reads_x()) all.push_back({"x", "b t c", {tokens}, Kind::numbers, true, "the layer's input; c = h d"});
   const bool attends = scheme.attends();

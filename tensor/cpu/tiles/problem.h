@@ -19,6 +19,7 @@ inline constexpr extent last_step = INT32_MAX - 1;  // of a block that enters a 
 template <class T> struct Rows {
   T* at;                    // null: no rows
   extent batch, head, row;  // strides
+  extent group;             // heads of queries that share a head of these; 0: each has its own
 };
 
 template <class T> struct Problem {

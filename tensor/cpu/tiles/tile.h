@@ -13,9 +13,9 @@ template <class T> static inline T number(extent n) { return static_cast<T>(stat
 // Stands for minus infinity: below any logit, and subtracting a logit from it cannot overflow.
 template <class T> static inline T nothing() { return T(-1e30); }
 
-// Row 0 of a batch and head.
+// Row 0 of a batch and a head of queries.
 template <class T> static inline T* head_of(const Rows<T>& rows, extent b, extent h) {
-  return rows.at + b * rows.batch + h * rows.head;
+  return rows.at + b * rows.batch + (rows.group ? h / rows.group : h) * rows.head;
 }
 
 // Lanes of a vector from `first` on, before `end`.

@@ -72,7 +72,7 @@ void check_same(const Taken& found, const Taken& wanted) {
 }
 
 const std::string sizes = " --length 16 --dim 16 --layers 1 --heads 2 --batch 2 --accumulate 8 --save-every 5 --quiet";
-const std::string cope = "train flip_flop --scheme cope --test-sequences 8" + sizes;
+const std::string cope = "train flip_flop --scheme cope --kv-heads 1 --test-sequences 8" + sizes;
 
 }  // namespace
 

@@ -67,7 +67,7 @@ TEST_CASE("check_op and check_scheme: by name; what is none is refused") {
   checked_ops().push_back({"softmax", false, [] { return std::vector<CheckedSample>(); }});
   CHECK(has(error_text<InputError>([] { (void)check_op("softmax"); }), "two ops have this name"));
   checked_ops().pop_back();
-  CHECK(check_scheme("cope( p_max = 4 )").text() == "cope(p_max=4): 18 checks: ok\n");
+  CHECK(check_scheme("cope( p_max = 4 )").text() == "cope(p_max=4): 19 checks: ok\n");
   CHECK(
       has(error_text<InputError>([] { (void)check_scheme("cope(z_from=rotated)"); }), "without a scheme that rotates"));
 }

@@ -86,7 +86,9 @@ export const run_shown = () => run_named(state.run);  // a difference of causes 
 // The last two axes are rows and columns, a single one is a row; `at` chooses along those before.
 export function slice_of(letters, shape, at) {
   const leading = letters.slice(0, -2);
-  const chosen = (axis) => clamped(at[key_of(leading[axis])] ?? 0, 0, shape[axis] - 1);
+  const place = (axis) => leading[axis] === "h" && shape[axis] < data.heads ? Math.floor((at.head ?? 0) * shape[axis] / data.heads)
+    : at[key_of(leading[axis])] ?? 0;  // heads of queries share those of keys
+  const chosen = (axis) => clamped(place(axis), 0, shape[axis] - 1);
   const index = leading.reduce((sum, _, axis) => sum * shape[axis] + chosen(axis), 0);
   const [rows, columns] = letters.length > 1 ? shape.slice(-2) : [1, shape[0]];
   return { offset: index * rows * columns, rows, columns, row_axis: letters.at(-2) ?? "", column_axis: letters.at(-1) };
@@ -176,12 +178,13 @@ function shared_extremes(name, kind, of_runs) {
 }
 export const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 
-// Every slice of a quantity with the place it is from.
+// Every slice of a quantity with the place it is from: its head, and how many heads of queries share it from there on.
 export function places_of(name, run = "this", at = state) {
   const quantity = run_named(run, at).all.get(name);
   return (quantity?.layers ?? []).flatMap(({ layer, shape }) => {
     const leading = letters_of(quantity).slice(0, -2), count = (axis) => shape[leading.indexOf(axis)] ?? 1;
-    return counted(count("h")).flatMap((head) => counted(count("c")).map((c) => ({ layer, head, c })));
+    const sharing = Math.max(1, data.heads / count("h"));
+    return counted(count("h")).flatMap((k) => counted(count("c")).map((c) => ({ layer, head: k * sharing, sharing, c })));
   });
 }
 

@@ -15,10 +15,12 @@ export const shown = (value) => state.digits ? String(value ?? "masked") : forma
 export const number_cell = (value) => dress(right_cell(shown(value)), { title: value });
 export const reading = (name, words) => [" ", make("span", { class: "reading" }, `${name} `, make("b", {}, words))];
 export const has_heads = (quantity) => letters_of(quantity).slice(0, -2).includes("h");
+const key_head_words = () => data.key_heads === data.heads ? ""
+  : `, which reads key head ${Math.floor(state.head * data.key_heads / data.heads)}`;
 export const has_channels = (quantity) => letters_of(quantity).slice(0, -2).includes("c");
 export const current_quantity = () => data.all.get(state.quantity);
 export const place_words = (quantity = current_quantity()) => `layer ${state.layer}` +
-  (!quantity || has_heads(quantity) ? `, head ${state.head}` : "") +
+  (!quantity || has_heads(quantity) ? `, head ${state.head}${key_head_words()}` : "") +
   (quantity && has_channels(quantity) ? `, channel ${state.c}` : "") + run_words();
 // A difference says in its title what it is of.
 export const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";

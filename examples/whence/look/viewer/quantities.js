@@ -85,10 +85,11 @@ function draw_row() {
 }
 
 // ---- Distributions and multiples
-const slice_words = ({ layer, head, c }, quantity) => quantity.parameter ? `slice ${c}`
-  : `layer ${layer}${has_heads(quantity) ? `, head ${head}` : ""}${has_channels(quantity) ? `, channel ${c}` : ""}`;
-const is_here = ({ layer, head, c }, quantity) => (quantity.parameter || layer === state.layer) &&
-  (!has_heads(quantity) || head === state.head) && (!has_channels(quantity) || c === state.c);
+const head_words = ({ head, sharing }) => sharing > 1 ? `, heads ${head} to ${head + sharing - 1}` : `, head ${head}`;
+const slice_words = ({ layer, c, ...at }, quantity) => quantity.parameter ? `slice ${c}`
+  : `layer ${layer}${has_heads(quantity) ? head_words(at) : ""}${has_channels(quantity) ? `, channel ${c}` : ""}`;
+const is_here = ({ layer, head, sharing, c }, quantity) => (quantity.parameter || layer === state.layer) &&
+  (!has_heads(quantity) || head === state.head - state.head % sharing) && (!has_channels(quantity) || c === state.c);
 
 function draw_distributions() {
   const quantity = current_quantity(), width = 230;

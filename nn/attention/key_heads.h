@@ -1,0 +1,27 @@
+// Grouped-query attention: neighbouring heads of queries share one head of keys and values. Letters: h heads of queries,
+// g heads of keys. Query head n reads key head n / (h / g).                  Ainslie et al. 2023, arXiv:2305.13245
+#pragma once
+
+#include "autograd/ops.h"
+
+namespace whence {
+
+// a [b|1 h m k] times the b of its group, [b g k n] -> [b h m n]. Each b is expanded as a view, and nothing is copied;
+// its gradient is the sum over the heads of its group, in their order.
+[[nodiscard]] inline Tensor matmul_by_group(
+    const Tensor& a, const Tensor& b, double scale = 1, Site site = Site::current()) {
+  const index_t heads = a.size(1), key_heads = b.size(1);
+  if (key_heads == heads || key_heads == 1) return matmul(a, b, scale, site);
+  const Tensor y = matmul(reshape(a, {a.size(0), key_heads, heads / key_heads, a.size(2), a.size(3)}, site),
+      unsqueeze(b, 2, site), scale, site);  // [b g h/g m n]
+  return reshape(y, {y.size(0), heads, y.size(3), y.size(4)}, site);
+}
+
+// x [b g j n] of each query head's group, copied: [b h j n]
+[[nodiscard]] inline Tensor of_query_heads(const Tensor& x, index_t heads, Site site = Site::current()) {
+  if (x.size(1) == heads) return x;
+  const Shape shared{x.size(0), x.size(1), heads / x.size(1), x.size(2), x.size(3)};
+  return reshape(expand(unsqueeze(x, 2, site), shared, site), {x.size(0), heads, x.size(2), x.size(3)}, site);
+}
+
+}  // namespace whence
