@@ -110,7 +110,7 @@ class Stage:
 
 class Run:
     """runs/NAME/STAGE.json and STAGE.txt of what passed, runs/NAME/failed/ of what did not. The first are copied to `published` (where that
-    is given), all of it to the folder that OUT names. NAME is the time in UTC and the device, so that no run overwrites another."""
+    is given) but for ncu's words, which are megabytes; all of it to the folder that OUT names. NAME is the time in UTC and the device, so that no run overwrites another."""
 
     def __init__(self, folder, published, facts, page):
         self.folder, self.published, self.facts, self.page = folder, published, facts, page
@@ -180,7 +180,7 @@ class Run:
             place = self.published / self.folder.name
             shutil.rmtree(place, ignore_errors=True)  # a stage that passed and now fails is no longer a result
             if any(stage["outcome"] == "passed" and name != "build" for name, stage in stages.items()):
-                shutil.copytree(self.folder, place, ignore=shutil.ignore_patterns("failed"))
+                shutil.copytree(self.folder, place, ignore=shutil.ignore_patterns("failed", "profile_*.txt"))
         if out := os.environ.get("OUT"):
             place = pathlib.Path(out) / self.folder.name
             shutil.rmtree(place, ignore_errors=True)
