@@ -30,7 +30,7 @@ class Decoding {
  private:
   // What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
   struct Kept {
-    Tensor x, key, value;  // [b capacity c], [b g capacity d] twice
+    Tensor x, key, value;  // [b capacity c], [b g capacity d] twice; x whether a scheme reads it or not
   };
   class Cache;
 

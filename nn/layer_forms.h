@@ -25,7 +25,7 @@ struct LayerForms {
     return {sum, norm(sum, site)};
   }
 
-  // x [b t c] by each of the three, with its heads apart, `heads` of them in queries.  (Vaswani et al. 2017, section 3.2.2)
+  // x [b t c] by each of the three, with its heads apart: `heads` of queries.  (Vaswani et al. 2017, section 3.2.2)
   [[nodiscard]] virtual Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value,
       index_t heads, Site site = Site::current()) const {
     const index_t width = query.weight().size(0);

@@ -33,6 +33,13 @@ bool SchemeSpec::shared() const {
   return !base_.empty() && base_[0].shared();
 }
 
+void SchemeSizes::require_whole(const char* what) const {
+  if (heads < 1 || dim < 1 || dim % heads)
+    throw InputError(what, ": dim ", dim, " with ", heads, " heads given; dim must be a multiple of heads");
+  if (kv_heads < 0 || heads % key_heads())
+    throw InputError(what, ": kv_heads ", kv_heads, " with ", heads, " heads given; a divisor of heads required, or 0");
+}
+
 bool SchemeSpec::takes_part(const SchemeSizes& sizes) const {
   return !info_->takes_part || info_->takes_part(SchemeArguments(*this, sizes));
 }

@@ -21,6 +21,8 @@ struct SchemeSizes {
   index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: as many
   index_t head_dim() const { return dim / heads; }
   index_t key_heads() const { return kv_heads ? kv_heads : heads; }
+  // Throws InputError, in the name of `what`, unless dim is a multiple of heads, and heads one of key_heads().
+  void require_whole(const char* what) const;
 };
 
 // A scheme's options, checked: every registered option has a value, given or default. REQUIRES: `name` is registered.

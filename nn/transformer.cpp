@@ -15,8 +15,7 @@ const TransformerOptions& checked(const TransformerOptions& options) {
   for (const auto& [name, value] : {std::pair{"vocabulary", options.vocabulary}, std::pair{"length", options.length},
            std::pair{"dim", options.dim}, std::pair{"layers", options.layers}, std::pair{"heads", options.heads}})
     if (value < 1) throw InputError("transformer: ", name, " ", value, " given; 1 or more required");
-  for (const auto& [name, value] : {std::pair{"outputs", options.outputs}, std::pair{"hidden", options.hidden},
-           std::pair{"kv_heads", options.kv_heads}})
+  for (const auto& [name, value] : {std::pair{"outputs", options.outputs}, std::pair{"hidden", options.hidden}})
     if (value < 0) throw InputError("transformer: ", name, " ", value, " given; 0 or more required");
   if (options.tied && options.outputs && options.outputs != options.vocabulary) {
     throw InputError("transformer: ", options.outputs, " outputs of a vocabulary of ", options.vocabulary,

@@ -24,7 +24,8 @@ struct TransformerOptions {
   index_t length = 0;   // the longest sequence trained on, in tokens; it, vocabulary and the next line's: 1 or more
   index_t dim = 256, layers = 4, heads = 4;
   index_t kv_heads = 0;  // of keys and values, a divisor of heads (nn/attention/key_heads.h); 0: as many
-  index_t hidden = 0;    // of the MLP; 0: 4 dim
+  index_t key_heads() const { return kv_heads ? kv_heads : heads; }
+  index_t hidden = 0;  // of the MLP; 0: 4 dim
   Activation activation = Activation::gelu;
   NormKind norm = NormKind::layer;
   NormPlace norm_place = NormPlace::before;

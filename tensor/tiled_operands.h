@@ -13,8 +13,9 @@ struct OperandInfo {
   std::uint8_t ops;         // that read it, and whether it adds to the logits
 };
 
-// position_keys: z_i = position_scale q_i.e. Letters: b batch, h head of queries, g head of keys and values, a divisor of
-// h of which query head n reads number n / (h / g), i query, j key, d and c dims of keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m as u has them there.
+// position_keys: z_i = position_scale q_i.e. Letters: b batch, h head of queries, g head of keys and values, i query,
+// j key, d and c dims of keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m
+// as u has them there. g divides h, and query head n reads key head n / (h / g).
 struct TiledOperands {
   enum Operand : std::size_t {
     query,

@@ -17,7 +17,7 @@ struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
 };
 // x [b t c]: linear(x, weight, bias) by each of the three (biases: all or none), heads apart, in one product: [b h t d].
-// Key and value may have fewer heads of d than the query, a divisor of its heads.
+// Key and value may have fewer heads than the query, a divisor of its number.
 [[nodiscard]] std::array<Tensor, 3> project_heads(const Tensor& x, const Projection& query, const Projection& key,
     const Projection& value, index_t heads, Site at = Site::current());
 

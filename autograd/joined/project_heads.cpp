@@ -129,8 +129,8 @@ struct ProjectHeads {
       fail(name, "query's weight is ", weights[0].shape(), " for ", heads, " heads; a multiple of them required");
     const index_t key_width = weights[1].rank() == 2 ? weights[1].size(0) : 0;
     if (key_width < 1 || width % key_width != 0 || key_width % (width / heads) != 0)
-      fail(name, "key's weight is ", weights[1].shape(), " beside ", heads, " heads of ", width / heads,
-          " dims; a number of heads that divides them required");
+      fail(name, "key's weight is ", weights[1].shape(), " for ", heads, " heads of queries with ", width / heads,
+          " dims; as many heads, or a divisor, required");
     for (std::size_t k = 0; k < outputs; ++k) {
       raw::require_alike(name, "x", x, names[k], weights[k]);
       raw::require_shape(name, names[k], weights[k], {k == 0 ? width : key_width, x.size(2)});
@@ -180,8 +180,8 @@ std::vector<BadInput> bad_inputs() {
       refusal("project_heads: query's weight is [4,3] for 3 heads; a multiple of them required", project_heads, x,
           other, other, other, 3),
       refusal("project_heads: value is [2,3]; [4,3] required", project_heads, x, other, other, narrow, 2),
-      refusal(
-          "project_heads: key's weight is [2,3] beside 1 heads of 4 dims; a number of heads that divides them required",
+      refusal("project_heads: key's weight is [2,3] for 1 heads of queries with 4 dims; as many heads, or a divisor, "
+              "required",
           project_heads, x, other, narrow, narrow, 1),
       refusal("project_heads: a bias for key alone given; all three or none required", project_heads, x, other, biased,
           other, 2)};

@@ -45,11 +45,11 @@ void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, 
 
 // Matrices of the last axis of the batch, one below the other, where they lie so.
 std::optional<Tensor> one_below_the_other(const Tensor& x) {
-  const index_t count = x.size(-3), rows = x.size(-2);
-  if (x.strides()[-3] != rows * x.strides()[-2]) return std::nullopt;
+  const index_t count = x.size(-3), rows = x.size(-2), step = rows == 1 ? x.strides()[-3] : x.strides()[-2];
+  if (x.strides()[-3] != rows * step) return std::nullopt;
   Shape shape = x.shape().without(x.rank() - 3);
   Strides strides = x.strides().without(x.rank() - 3);
-  shape[-2] = count * rows, strides[-2] = x.strides()[-2];
+  shape[-2] = count * rows, strides[-2] = step;
   return x.view(shape, strides);
 }
 

@@ -10,20 +10,13 @@
 namespace whence {
 namespace {
 
-const AttentionOptions& checked(const AttentionOptions& options) {
-  if (options.heads < 1 || options.dim < 1 || options.dim % options.heads) {
-    throw InputError(
-        "attention: dim ", options.dim, " with ", options.heads, " heads given; dim must be a multiple of heads");
-  }
-  if (options.kv_heads < 0 || (options.kv_heads && options.heads % options.kv_heads)) {
-    throw InputError("attention: kv_heads ", options.kv_heads, " with ", options.heads,
-        " heads given; a divisor of heads required, or 0 for as many");
-  }
-  return options;
-}
-
 SchemeSizes sizes_of(const AttentionOptions& options) {
   return {options.dim, options.heads, options.length, options.layer, options.kv_heads};
+}
+
+const AttentionOptions& checked(const AttentionOptions& options) {
+  sizes_of(options).require_whole("attention");
+  return options;
 }
 
 index_t key_width(const AttentionOptions& options) {

@@ -6,15 +6,15 @@
 
 namespace whence {
 
-// a [b|1 h m k] times the b of its group, [b g k n] -> [b h m n]. Each b is expanded as a view, and nothing is copied;
-// its gradient is the sum over the heads of its group, in their order.
+// x [b|1 h m k] times the y of its group, [b g k n] -> [b h m n]. y is expanded as a view, and nothing is copied. Its
+// gradient is the sum over the heads of each group, in their order.
 [[nodiscard]] inline Tensor matmul_by_group(
-    const Tensor& a, const Tensor& b, double scale = 1, Site site = Site::current()) {
-  const index_t heads = a.size(1), key_heads = b.size(1);
-  if (key_heads == heads || key_heads == 1) return matmul(a, b, scale, site);
-  const Tensor y = matmul(reshape(a, {a.size(0), key_heads, heads / key_heads, a.size(2), a.size(3)}, site),
-      unsqueeze(b, 2, site), scale, site);  // [b g h/g m n]
-  return reshape(y, {y.size(0), heads, y.size(3), y.size(4)}, site);
+    const Tensor& x, const Tensor& y, double scale = 1, Site site = Site::current()) {
+  const index_t heads = x.size(1), key_heads = y.size(1);
+  if (key_heads == heads || key_heads == 1) return matmul(x, y, scale, site);
+  const Tensor groups = reshape(x, {x.size(0), key_heads, heads / key_heads, x.size(2), x.size(3)}, site);
+  const Tensor z = matmul(groups, unsqueeze(y, 2, site), scale, site);  // [b g h/g m n]
+  return reshape(z, {z.size(0), heads, z.size(3), z.size(4)}, site);
 }
 
 // x [b g j n] of each query head's group, copied: [b h j n]

@@ -5,7 +5,6 @@
 // near there, as its text asks for (nn/README.md, D16). Pair 0 counts tokens, whatever they are.
 // Where gradients die: in pair 0; in slow pairs, by m f^(m-1); where f is near 0, as df = -f^2 sigmoid, and where the
 // sigmoid is, as f is near 1. All pairs of a head share one number per token: they cannot go different ways.
-#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -34,7 +33,7 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
     const Tensor exponents = context.on_device(raw::cast(Tensor::arange(pairs_, DType::f64), z.dtype()));
     const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                   // f^m, [b g j m]
     const Tensor angles = probe("angles", cumulative_sum(context.without_padding(steps, 2), 2));  // [b g j m]
-    query = probe("rotated_q", rotary(query, of_query_heads(of_queries(angles, 2, context), query.size(1))));
+    query = probe("rotated_q", rotary(query, angles_of_queries(angles, query, context)));
     key = probe("rotated_k", rotary(key, angles));
   }
 

@@ -7,7 +7,6 @@
 // rope in its first layers. Where gradients die: at 0, where r or w_h is 0; in slow pairs, by their speed; where q's and
 // k's pair point the same way, as the cosine is flat there; in W_c and w_h where silu's gate is shut, x_t W_g far below
 // 0. Where z changes by many turns of the fast pairs the loss has as many hills: positions learn while they are small.
-#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -40,7 +39,7 @@ class RePo final : public PositionalScheme, public RotatesQueryKey {
     const Tensor z =
         probe("positions", transpose(linear(cast(r, wide), cast(position_.weight(), wide), {})));  // [b g j]
     const Tensor angles = unsqueeze(z, 3) * context.on_device(raw::cast(theta_, z.dtype()));       // [b g j m]
-    query = probe("rotated_q", rotary(query, of_query_heads(of_queries(angles, 2, context), query.size(1))));
+    query = probe("rotated_q", rotary(query, angles_of_queries(angles, query, context)));
     key = probe("rotated_k", rotary(key, angles));
   }
 

@@ -7,6 +7,8 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
+#include "nn/attention/key_heads.h"
+#include "nn/attention/layer_input.h"
 #include "nn/positional/waves.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -31,6 +33,12 @@ struct Rotation {
 [[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta, Site site = Site::current()) {
   const Shape column = positions.rank() == 1 ? Shape{-1, 1} : Shape{positions.size(0), 1, -1, 1};
   return multiply(reshape(positions, column, site), theta, site);
+}
+
+// The angles of tokens for each key head, [b g j m], as queries are turned by them: [b h i m].
+[[nodiscard]] inline Tensor angles_of_queries(
+    const Tensor& angles, const Tensor& query, const AttendContext& context, Site site = Site::current()) {
+  return of_query_heads(of_queries(angles, 2, context, site), query.size(1), site);
 }
 
 // What schemes of the rotation stage say of themselves by inheriting it. Queries and keys leave with twice their dims:

@@ -10,7 +10,6 @@
 // A token's omega gets the gradient of every pair of which it stands between query and key; of others it turns both or
 // neither. Where gradients die: in slow pairs, by the factor theta_m; where q's and k's pair point the same way, as the
 // cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open.
-#include "nn/attention/key_heads.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -44,7 +43,7 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
   // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Tensor angles = angles_of(context);  // [b g j m]
-    query = probe("rotated_q", rotary(query, of_query_heads(of_queries(angles, 2, context), query.size(1))));
+    query = probe("rotated_q", rotary(query, angles_of_queries(angles, query, context)));
     key = probe("rotated_k", rotary(key, angles));
   }
 

@@ -67,7 +67,11 @@ class AttentionBench {
   };
 
   std::vector<PeerWay> ways_of(const CoreCase& what, Device device) const {
-    return chosen_ways(options_.settings, peer_ways_of(what.scheme), device.is_cpu());
+    // The peer repeats keys and values for the heads that share them, and parameters of key heads it does not know.
+    const BareAttention scheme(what.scheme, {what.heads * what.head_dim, what.heads, what.length, 0, what.kv_heads});
+    const bool unknown = scheme.sizes().key_heads() < what.heads && scheme.claims().by_key_head;
+    return chosen_ways(
+        options_.settings, unknown ? std::vector<std::string>() : peer_ways_of(what.scheme), device.is_cpu());
   }
 
   std::size_t steps(Device device) const {

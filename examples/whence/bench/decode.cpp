@@ -55,7 +55,7 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
                  .add("parameters", model.parameter_count())
                  .add("prompt", options.prompt)
                  .add("tokens", options.tokens)
-                 .add("kv_heads", options.kv_heads ? options.kv_heads : model.options().heads)
+                 .add("kv_heads", model.options().key_heads())
                  .add("ms", token.value, "ms of a token", text_of(token))
                  .add("spread_ms", token.spread)
                  .add("tokens_per_second", 1e3 / token.value, "tokens/s", fixed(1e3 / token.value, 1))
@@ -108,7 +108,8 @@ int run(CommandLine& line) {
       .text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .integer("prompt", &options.prompt, Count{1, 65536}, {"read first, at once", "tokens"})
       .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn behind it, one by one", "tokens"})
-      .integer("kv-heads", &options.kv_heads, Count{0, 12}, {"of keys and values, for 12 heads of queries; 0: as many"})
+      .integer("kv-heads", &options.kv_heads, Count{0, 12},
+          {"of keys and values, which 12 heads of queries read; 0: as many"})
       .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"});
   declare(line, options.settings, {"eager"});
   line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");

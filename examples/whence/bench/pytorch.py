@@ -254,17 +254,21 @@ class Attention:
         backward = None
         with torch.set_grad_enabled(self.has_backward):
             inputs = self.leaves if self.has_backward else {name: tensor.detach() for name, tensor in self.leaves.items()}
-            self.output, forward = timed(lambda: self.function(inputs))
+            self.output, forward = timed(lambda: self.function({**inputs, **self.repeated(inputs)}))
             if self.has_backward:
                 self.gradients, backward = timed(lambda: torch.autograd.grad(self.output, list(self.leaves.values()), self.cotangent))
         return {"forward_ms": forward, "backward_ms": backward}
+
+    def repeated(self, x):
+        """Keys and values for each head of queries, as transformers' models hand them to an attention of this kind."""
+        return {name: x[name].repeat_interleave(x["q"].shape[1] // x[name].shape[1], 1) for name in "kv" if x[name].shape[1] < x["q"].shape[1]}
 
     def forget(self):
         self.output = self.gradients = None
 
     def operand_mib(self):
         """What a run leaves that is no surplus: the output, and the gradients of q, k and v."""
-        return self.leaves["q"].numel() * 4 * (4 if self.has_backward else 1) / 2**20
+        return sum(self.leaves[name].numel() * 4 for name in ("qqkv" if self.has_backward else "q")) / 2**20
 
     def results(self):
         named = [("output", self.output)]
@@ -297,7 +301,7 @@ class Model:
         for layer in range(self.layers):
             path = f"blocks.{layer}."
             normed = self.norm(x, path + "norm1")
-            q, k, v = (self.linear(normed, f"{path}attention.{name}").view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+            q, k, v = (self.linear(normed, f"{path}attention.{name}").view(*x.shape[:2], -1, self.dim // self.heads).transpose(1, 2)
                        for name in ("query", "key", "value"))
             attended = self.attention(q, k, v, layer, begin).transpose(1, 2).reshape(x.shape)
             x = x + self.linear(attended, path + "attention.output")
@@ -358,7 +362,8 @@ class Decode(Model):
         if self.scheme not in ("none", "absolute", "alibi"):
             raise ValueError(f"no peer for decoding with {self.scheme}")
         self.prompt = request["prompt"]
-        self.kept = torch.zeros(2, self.layers, 1, self.heads, self.length, self.dim // self.heads, device=self.device)
+        key_heads = self.p["blocks.0.attention.key.weight"].shape[0] * self.heads // self.dim
+        self.kept = torch.zeros(2, self.layers, 1, key_heads, self.length, self.dim // self.heads, device=self.device)
 
     def attention(self, q, k, v, layer, begin):
         end = begin + q.shape[2]
@@ -366,7 +371,8 @@ class Decode(Model):
         mask = self.formulas.mask[begin:end, :end]
         if self.scheme == "alibi":
             mask = mask + self.formulas.alibi[:, :, begin:end, :end]
-        return F.scaled_dot_product_attention(q, self.kept[0, layer, :, :, :end], self.kept[1, layer, :, :, :end], attn_mask=mask)
+        k, v = (self.kept[which, layer, :, :, :end] for which in (0, 1))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=k.shape[1] < self.heads)
 
     def decode(self):
         for at in range(self.prompt, self.length):

@@ -17,6 +17,8 @@ bool positional(const std::string& path) {
 // The option that a size comes from.
 std::string option_of(const std::string& path) {
   if (path == "embedding.weight" || path == "head.weight") return "--tokeniser, whose tokens are the rows, and --dim";
+  if (path.find(".attention.key.") != std::string::npos || path.find(".attention.value.") != std::string::npos)
+    return "--dim, --heads and --kv-heads";
   return path.find(".mlp.") != std::string::npos ? "--dim, which the MLP's size follows," : "--dim";
 }
 

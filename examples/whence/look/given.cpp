@@ -43,14 +43,17 @@ Given read_given(const std::string& file, DType dtype) {
   for (const char* name : {"q", "k", "v"})
     if (!found.contains(name)) throw FileError(file, ": no tensor ", name, "; q, k and v required");
   const Shape shape = found["q"].shape();
-  const index_t key_heads = found["k"].size(1);  // a divisor of q's
-  const Shape keys{1, shape[1] % key_heads == 0 ? key_heads : shape[1], shape[2], shape[3]};
-  for (const auto& [name, tensor] : found)
-    if (const Shape fits = name == "x"                  ? Shape{1, shape[2], shape[1] * shape[3]}
-                           : name == "k" || name == "v" ? keys
-                                                        : shape;
-        tensor.shape() != fits)
-      throw FileError(file, ": ", name, " is ", tensor.shape(), " with its batch; ", fits, " required, to go with q");
+  const index_t key_heads = found["k"].size(1);
+  const bool shared = shape[1] % key_heads == 0;
+  const Shape keys{1, shared ? key_heads : shape[1], shape[2], shape[3]};
+  for (const auto& [name, tensor] : found) {
+    const bool of_keys = name == "k" || name == "v";
+    const Shape fits = name == "x" ? Shape{1, shape[2], shape[1] * shape[3]} : of_keys ? keys : shape;
+    if (tensor.shape() != fits)
+      throw FileError(file, ": ", name, " is ", tensor.shape(), " with its batch; ", fits,
+          of_keys && !shared ? ", or fewer heads, a divisor of these," : "", " required, to go with ",
+          of_keys && shared ? "q and k" : "q");
+  }
   found.try_emplace("cotangent", Tensor::full(shape, 1, dtype));
   return {found["q"], found["k"], found["v"], found["cotangent"], found["x"]};
 }

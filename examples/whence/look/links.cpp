@@ -47,7 +47,8 @@ class Mover {
   std::optional<std::size_t> felt(const Axes& to, const Shape& at, index_t colour) const {
     Shape place = Shape::filled(from_.shape.rank(), 0);
     for (const char letter : from_.letters)
-      if (to.has(letter)) place[from_.find(letter)] = at[to.find(letter)] * shared(letter, from_) / shared(letter, to);
+      if (to.has(letter))
+        place[from_.find(letter)] = at[to.find(letter)] * heads_or_one(letter, from_) / heads_or_one(letter, to);
     for (const char letter : colouring_.apart | std::views::reverse) {
       const index_t count = colours_of(letter), wanted = colour % count;
       index_t& found = place[from_.find(letter)];
@@ -66,8 +67,8 @@ class Mover {
     return is_near(letter) ? std::min(reach, from_.extent(letter)) : from_.extent(letter);
   }
 
-  // Heads of queries share those of keys.
-  static index_t shared(char letter, const Axes& of) { return letter == 'h' ? of.extent(letter) : 1; }
+  // The heads of a quantity, of queries or fewer of keys: a place among the ones is scaled to one among the others.
+  static index_t heads_or_one(char letter, const Axes& of) { return letter == 'h' ? of.extent(letter) : 1; }
 
   const Axes& from_;
   Colouring colouring_;

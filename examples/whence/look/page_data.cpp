@@ -213,7 +213,7 @@ template <class Looked> Json json_of_subject(const Looked& looked) {
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
       {"asks", subject.asks}, {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts},
       {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads},
-      {"key_heads", model.kv_heads ? model.kv_heads : model.heads}};
+      {"key_heads", model.key_heads()}};
 }
 
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {

@@ -61,7 +61,9 @@ std::size_t least_of(const PlannedTraining& training) {
 }
 
 std::size_t bytes_of_caches(const PlannedPass& pass) {  // keys and values of each layer
-  return static_cast<std::size_t>(2 * pass.model.layers * pass.cached * pass.model.dim) * sizeof(float);
+  return static_cast<std::size_t>(
+             2 * pass.model.layers * pass.cached * pass.model.dim / pass.model.heads * pass.model.key_heads()) *
+         sizeof(float);
 }
 
 // Tokens, logits, and scores of one layer where they are made whole: what needs no plan, which itself would make the

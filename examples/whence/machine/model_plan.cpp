@@ -46,7 +46,7 @@ PlannedOperations of_bare_attention(const TransformerOptions& options, index_t l
   const auto operand = [&](index_t heads) {
     return requires_grad(Tensor::empty({1, heads, length, options.dim / options.heads}, DType::f32, device));
   };
-  const index_t key_heads = options.kv_heads ? options.kv_heads : options.heads;
+  const index_t key_heads = options.key_heads();
   AttendInputs inputs{{}, operand(options.heads), operand(key_heads), operand(key_heads),
       Sequence::run(length, options.causal).on(device)};
   if (options.pattern_dropout > 0) inputs.dropout = PatternDropout{options.pattern_dropout, Stream(0, "planned")};

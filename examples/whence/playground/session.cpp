@@ -245,7 +245,7 @@ class Opened final : public Learner {
     const TransformerOptions& model = first_.model->options();
     return {{"scheme", first_.model->scheme()}, {"parameters", first_.model->parameter_count()},
         {"label", first_.label}, {"title", first_.title}, {"asks", first_.asks}, {"layers", model.layers},
-        {"heads", model.heads}, {"key_heads", model.kv_heads ? model.kv_heads : model.heads}};
+        {"heads", model.heads}};
   }
 
   Json train(std::int64_t) override {

@@ -28,10 +28,10 @@ def _plain(arrays):
     return {name: array.detach() if hasattr(array, "detach") else array for name, array in arrays.items()}, of_torch
 
 
-def describe(name, *, heads=4, head_dim=16, length=16, batch=1):
+def describe(name, *, heads=4, head_dim=16, length=16, batch=1, kv_heads=0):
     if name in ops():
         return {"op": name, "samples": _whence.samples_of(name)}
-    return json.loads(_whence.describe(name, heads, head_dim, length, batch))
+    return json.loads(_whence.describe(name, heads, head_dim, length, batch, kv_heads))
 
 
 def run(scheme, q=None, k=None, v=None, x=None, *, parameters=None, cotangent=None, executor="auto", causal=True, scale=None,
@@ -54,16 +54,17 @@ def gradcheck(name, *, length=6, differences=True, seed=1):
     return _whence.gradcheck(name, length, differences, seed)
 
 
-def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, executor="auto", dtype=None, seed=0):
+def torch_function(scheme, *, heads, head_dim, length, causal=True, scale=None, executor="auto", dtype=None, seed=0, kv_heads=0):
     """A torch.nn.Module: module(q, k, v) of [batch, head, query, head_dim] gives the output; module(q, k, v, x=...) where the
     scheme reads the layer's input. Its parameters have whence's names and first values by `seed`. Those that a scheme keeps
-    inside bounds are put back by module.put_inside_bounds(), after an optimiser's step."""
+    inside bounds are put back by module.put_inside_bounds(), after an optimiser's step. `kv_heads`: of k and v, where they are
+    fewer."""
     import torch
 
     dtype = dtype or torch.get_default_dtype()
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype: {dtype} given; torch.float32 or torch.float64 required")
-    attention = _whence.Attention(scheme, heads, head_dim, length, causal, scale, executor, dtype == torch.float32, seed)
+    attention = _whence.Attention(scheme, heads, head_dim, length, causal, scale, executor, dtype == torch.float32, seed, kv_heads)
 
     class Function(torch.autograd.Function):
         @staticmethod

@@ -36,9 +36,10 @@ void require_mask_of(const BareAttention& scheme, bool causal) {
         "causal: False given with ", scheme.text(), "; a causal mask is required by its claims; leave it out");
 }
 
-std::string describe(const std::string& scheme, index_t heads, index_t head_dim, index_t length, index_t batch) {
+std::string describe(
+    const std::string& scheme, index_t heads, index_t head_dim, index_t length, index_t batch, index_t kv_heads) {
   require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}, {"batch", batch}});
-  return describe_scheme(BareAttention(scheme, {.dim = heads * head_dim, .heads = heads, .length = length}), batch);
+  return describe_scheme(BareAttention(scheme, {heads * head_dim, heads, length, 0, kv_heads}), batch);
 }
 
 nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::string& executor_name, bool causal,
@@ -257,9 +258,9 @@ class Pass {
 class Attention {
  public:
   Attention(const std::string& scheme, index_t heads, index_t head_dim, index_t length, bool causal,
-      std::optional<double> scale, const std::string& executor, bool single, std::uint64_t seed)
-      : choice_{scheme, executor, {.dim = heads * head_dim, .heads = heads, .length = length},
-            single ? DType::f32 : DType::f64, causal, scale} {
+      std::optional<double> scale, const std::string& executor, bool single, std::uint64_t seed, index_t kv_heads)
+      : choice_{scheme, executor, {heads * head_dim, heads, length, 0, kv_heads}, single ? DType::f32 : DType::f64,
+            causal, scale} {
     require_positive({{"heads", heads}, {"head_dim", head_dim}, {"length", length}});
     first_ = made();
     require_mask_of(*first_, causal);
@@ -350,9 +351,11 @@ class Attention {
           attends() ? "[batch, head, query, head_dim]" : "[batch, token, channel]", " required");
     }
     const index_t tokens = one.size(attends() ? 2 : 1);
-    const Shape by_head{one.size(0), choice_.sizes.heads, tokens, choice_.sizes.head_dim()};
-    for (std::size_t k = 0; k < 3; ++k)
-      if (operands[k].defined()) require_like(names[k], operands[k], by_head);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const index_t heads = k == 0 ? choice_.sizes.heads : choice_.sizes.key_heads();
+      if (operands[k].defined())
+        require_like(names[k], operands[k], {one.size(0), heads, tokens, choice_.sizes.head_dim()});
+    }
     if (operands[3].defined()) require_like("x", operands[3], {one.size(0), tokens, choice_.sizes.dim});
   }
 
@@ -381,7 +384,7 @@ NB_MODULE(_whence, module) {
   using namespace nb::literals;
   nb::register_exception_translator(translate);
   module.attr("version") = WHENCE_VERSION;
-  module.def("describe", &describe, "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "batch"_a);
+  module.def("describe", &describe, "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "batch"_a, "kv_heads"_a);
   module.def(
       "run", &run, "scheme"_a, "arrays"_a, "executor"_a, "causal"_a, "scale"_a.none(), "init"_a.none(), "torch"_a);
   module.def("gradcheck", &gradcheck_by_name, "name"_a, "length"_a, "differences"_a, "seed"_a);
@@ -392,9 +395,9 @@ NB_MODULE(_whence, module) {
   nb::class_<Pass>(module, "Pass").def("backward", &Pass::backward, "cotangent"_a);
   nb::class_<Attention>(module, "Attention")
       .def(nb::init<const std::string&, index_t, index_t, index_t, bool, std::optional<double>, const std::string&,
-               bool, std::uint64_t>(),
+               bool, std::uint64_t, index_t>(),
           "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "causal"_a, "scale"_a.none(), "executor"_a, "single"_a,
-          "seed"_a)
+          "seed"_a, "kv_heads"_a)
       .def_prop_ro("text", &Attention::text)
       .def("parameters", &Attention::parameters)
       .def("forward", &Attention::forward, "operands"_a, "parameters"_a, "recorded"_a);

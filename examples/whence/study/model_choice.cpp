@@ -45,7 +45,7 @@ TransformerOptions with(const TransformerOptions& model, const ModelChoice& choi
   options.scheme = choice.scheme, options.executor = choice.executor,
   options.activation = activation_of(choice.activation);
   options.dim = choice.dim, options.layers = choice.layers, options.heads = choice.heads;
-  options.kv_heads = choice.kv_heads;
+  options.kv_heads = choice.kv_heads == choice.heads ? 0 : choice.kv_heads;
   if (model.hidden) options.hidden = model.hidden * choice.dim / model.dim;
   options.dropout = choice.dropout, options.recompute_layers = choice.recompute_layers;
   for (double* also : {&options.pattern_dropout, &options.hidden_dropout})

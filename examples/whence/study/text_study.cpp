@@ -86,7 +86,7 @@ class TextStudy final : public Study {
 
   void settle(const CommandLine& line, const TrainingOptions& training) override {
     check(line, corpus_options_);
-    for (const char* size : {"dim", "layers", "heads"})
+    for (const char* size : {"dim", "layers", "heads", "kv-heads"})
       line.refuse_unless(size, model_name_.empty(), "a model of your own; that of --model has its sizes");
     tokeniser_ = tokeniser_name_ == "bytes" ? byte_tokeniser() : load_tokeniser(tokeniser_name_);
     const bool validates = training.validate_every > 0 || corpus_options_.validation_share > 0;

@@ -95,6 +95,8 @@ void TrainRequest::settle() {
   settings_.model.scheme = canonical_text(parse_schemes(settings_.model.scheme));
   if (settings_.model.dim % settings_.model.heads)
     line_.refuse("heads", "a divisor of --dim", "4 heads suit dims of 64 and more");
+  if (settings_.model.kv_heads && settings_.model.heads % settings_.model.kv_heads)
+    line_.refuse("kv-heads", "a divisor of --heads, or 0", "1 makes the smallest cache");
   whence::settle(line_, training);
   line_.refuse_unless("loss-scale-growth", settings_.machine.precision == "f16", "--precision f16");
   training.precision = storage_dtype_of(settings_.machine.precision);

@@ -91,20 +91,22 @@ Cell tiled(const Subject& subject, const BareAttention& small) {
   return Cell::within(largest, rounding, "1, 9, 17 and 67 tokens, or as many as are drawn, 1 to 3 heads, padded");
 }
 
-// x as it is where each of its heads is copied out for those that share it: of a shape that differs by that along one
-// axis; and the sum of y over such copies.
+// The entries of x before its axis of heads, along which `shape` has another extent.
+index_t before_heads(const Tensor& x, const Shape& shape) {
+  index_t count = 1;
+  for (int axis = 0; shape[axis] == x.size(axis); ++axis) count *= shape[axis];
+  return count;
+}
+// x with each key head repeated for the query heads that read it; x itself where it has no key heads.
 Tensor copied_out(const Tensor& x, const Shape& shape, index_t key_heads, index_t copies) {
   if (shape == x.shape()) return x;
-  index_t outer = 1;
-  for (int axis = 0; shape[axis] == x.size(axis); ++axis) outer *= shape[axis];
-  const Tensor heads = raw::reshape(x, {outer, key_heads, 1, -1});
-  return raw::contiguous(raw::reshape(raw::expand(heads, {outer, key_heads, copies, heads.size(3)}), shape));
+  const Tensor heads = raw::reshape(x, {before_heads(x, shape), key_heads, 1, -1});
+  return raw::contiguous(raw::reshape(raw::expand(heads, {heads.size(0), key_heads, copies, heads.size(3)}), shape));
 }
+// The sum over such copies, of the shape that x had.
 Tensor sum_of_copies(const Tensor& y, const Shape& shape, index_t key_heads, index_t copies) {
   if (shape == y.shape()) return y;
-  index_t outer = 1;
-  for (int axis = 0; shape[axis] == y.size(axis); ++axis) outer *= shape[axis];
-  return reshape(sum(reshape(y, {outer, key_heads, copies, -1}), {2}), shape);
+  return reshape(sum(reshape(y, {before_heads(y, shape), key_heads, copies, -1}), {2}), shape);
 }
 
 // Output and all gradients where heads share keys and values, by every executor, against the composed ops of the model

@@ -45,6 +45,7 @@ AttendInputs all_inputs(
 }  // namespace
 
 BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) : sizes_(sizes) {
+  sizes.require_whole("attention");
   std::vector<SchemeSpec> specs = parse_schemes(text);
   text_ = canonical_text(specs);
   // As in a model: what serves all layers comes before what a layer has for itself.

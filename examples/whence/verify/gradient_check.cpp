@@ -100,8 +100,8 @@ GradientChecks check_gradients(const std::string& text, const GradientCheckOptio
     }
     const bool shared = kv_heads < heads;
     for (const bool causal : {true, false}) {
-      if (!causal && (claims.causal_only || !scheme.attends() || shared)) continue;
-      if (shared && !scheme.attends()) continue;
+      if (!causal && (claims.causal_only || !scheme.attends())) continue;
+      if (shared && !(causal && scheme.attends())) continue;
       inputs.sequence = Sequence::run(options.length, causal);
       checks.cases.push_back({!scheme.attends() ? "tokens"
                               : shared          ? "causal, one key head"

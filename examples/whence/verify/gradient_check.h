@@ -46,8 +46,8 @@ struct GradientChecks {
 [[nodiscard]] GradientChecks check_gradients(const CheckedOp& op, const GradientCheckOptions& options);
 
 // Output, logits where they mean something, and embedded tokens, by every input and every parameter at once.
-// Causal, bidirectional where the schemes claim a meaning for it, and with one key head for all queries. Throws InputError when the text is
-// wrong or the schemes refuse it.
+// Causal, bidirectional where the schemes claim a meaning for it, and with one key head for all queries. Throws
+// InputError when the text is wrong or the schemes refuse it.
 [[nodiscard]] GradientChecks check_gradients(const std::string& text, const GradientCheckOptions& options);
 
 [[nodiscard]] std::vector<std::string> op_names();  // of all that have samples

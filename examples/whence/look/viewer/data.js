@@ -75,6 +75,13 @@ export const part_of = (quantity, layer) =>
 
 // Where the state keeps the index along an axis: a token is a token, whether it asks or is asked.
 export const key_of = (axis) => ({ t: "i", h: "head" })[axis] ?? axis;
+// Heads of queries share those of keys, of which there are `extent`; the state keeps the first of those that share one.
+const sharing = (axis, extent) =>
+  axis === "h" && extent === data.key_heads && extent < data.heads ? data.heads / extent : 1;
+export const index_along = (axis, extent, at) => Math.floor((at[key_of(axis)] ?? 0) / sharing(axis, extent));
+export const kept_along = (axis, extent, index) => ({ [key_of(axis)]: index * sharing(axis, extent) });
+export const extent_of = (quantity, layer, axis) => part_of(quantity, layer).shape[letters_of(quantity).indexOf(axis)];
+
 const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dimension d", c: "channel c",
                      n: "position n", r: "row", k: "column", w: "path", u: "tap" };
 export const word_of = (axis) => axis_words[axis] ?? axis;
@@ -86,9 +93,7 @@ export const run_shown = () => run_named(state.run);  // a difference of causes 
 // The last two axes are rows and columns, a single one is a row; `at` chooses along those before.
 export function slice_of(letters, shape, at) {
   const leading = letters.slice(0, -2);
-  const place = (axis) => leading[axis] === "h" && shape[axis] < data.heads ? Math.floor((at.head ?? 0) * shape[axis] / data.heads)
-    : at[key_of(leading[axis])] ?? 0;  // heads of queries share those of keys
-  const chosen = (axis) => clamped(place(axis), 0, shape[axis] - 1);
+  const chosen = (axis) => clamped(index_along(leading[axis], shape[axis], at), 0, shape[axis] - 1);
   const index = leading.reduce((sum, _, axis) => sum * shape[axis] + chosen(axis), 0);
   const [rows, columns] = letters.length > 1 ? shape.slice(-2) : [1, shape[0]];
   return { offset: index * rows * columns, rows, columns, row_axis: letters.at(-2) ?? "", column_axis: letters.at(-1) };
@@ -178,13 +183,13 @@ function shared_extremes(name, kind, of_runs) {
 }
 export const span_of = (ends) => [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
 
-// Every slice of a quantity with the place it is from: its head, and how many heads of queries share it from there on.
+// Every slice of a quantity with the place it is from.
 export function places_of(name, run = "this", at = state) {
   const quantity = run_named(run, at).all.get(name);
   return (quantity?.layers ?? []).flatMap(({ layer, shape }) => {
     const leading = letters_of(quantity).slice(0, -2), count = (axis) => shape[leading.indexOf(axis)] ?? 1;
-    const sharing = Math.max(1, data.heads / count("h"));
-    return counted(count("h")).flatMap((k) => counted(count("c")).map((c) => ({ layer, head: k * sharing, sharing, c })));
+    return counted(count("h")).flatMap((head) =>
+      counted(count("c")).map((c) => ({ layer, c, ...kept_along("h", count("h"), head) })));
   });
 }
 

@@ -4,8 +4,8 @@ import {
 } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
-  data, decode, extremes_of, hidden_where_none, key_of, letters_of, looks_of, part_of, places_of, quantities, sheet,
-  sheet_made, slice_of, span_of, tokens, value_at, word_of, words_of
+  data, decode, extremes_of, hidden_where_none, index_along, key_of, letters_of, looks_of, part_of, places_of,
+  quantities, sheet, sheet_made, slice_of, span_of, tokens, value_at, word_of, words_of
 } from "./data.js";
 import { theme } from "./colour.js";
 import {
@@ -224,7 +224,8 @@ function rows_of_strip(part, kind) {
   const numbers = decode(part, kind), keys = part.shape.at(-1), letter = letters_of(current_quantity())[0];
   const all = counted(numbers.length / keys).filter((index) => letter === "h" || index === state[key_of(letter)]);
   const seen = (value) => Number.isNaN(value) ? null : value;
-  return all.map((index) => ({ name: `${word_of(letter)} ${index}`, chosen: index === state[key_of(letter)],
+  const chosen = letter === "h" ? index_along(letter, all.length, state) : state[key_of(letter)];
+  return all.map((index) => ({ name: `${word_of(letter)} ${index}`, chosen: index === chosen,
     values: Array.from(numbers.subarray(index * keys, (index + 1) * keys), seen) }));
 }
 

@@ -3,7 +3,9 @@ import {
   clamped, counted, dress, folded, format, make, name_cell, on_keys, right_cell, table_of, token_text
 } from "./elements.js";
 import { followers, state } from "./state.js";
-import { hidden_at, is_row, key_of, labels_of, longest, range_of, short, value_at, word_of } from "./data.js";
+import {
+  hidden_at, index_along, is_row, kept_along, key_of, labels_of, longest, range_of, short, value_at, word_of
+} from "./data.js";
 import { look_of, masked_tile, palette, share_of, stop_of, theme, tile_of, value_of_share } from "./colour.js";
 import { choose, follow_pointer, place_words, reading, shown, token_name } from "./frame.js";
 
@@ -223,12 +225,13 @@ function mark_labels(context, g, sheet, row, column, x, y) {
 const row_index = (sheet, row) => sheet.row_from + row * sheet.step;
 const column_index = (sheet, column) => sheet.column_from + column * sheet.step;
 export function cell_of(sheet, at) {
-  const row = is_row(sheet) ? 0 : Math.floor((at[key_of(sheet.row_axis)] - sheet.row_from) / sheet.step);
+  const along_rows = index_along(sheet.row_axis, sheet.rows, at) - sheet.row_from;
+  const row = is_row(sheet) ? 0 : Math.floor(along_rows / sheet.step);
   return { row, column: Math.floor((at[key_of(sheet.column_axis)] - sheet.column_from) / sheet.step) };
 }
 
 export const place_of = (sheet, { row, column }) => ({
-  ...(is_row(sheet) ? {} : { [key_of(sheet.row_axis)]: row_index(sheet, row) }),
+  ...(is_row(sheet) ? {} : kept_along(sheet.row_axis, sheet.rows, row_index(sheet, row))),
   [key_of(sheet.column_axis)]: column_index(sheet, column) });
 const within = (sheet, row, column) => row >= 0 && row < sheet.rows && column >= 0 && column < sheet.columns;
 

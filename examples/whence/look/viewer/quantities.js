@@ -2,7 +2,9 @@
 // are distributed, and the same quantity in all other layers and heads.
 import { button, clamped, format, make, note } from "./elements.js";
 import { followers, state } from "./state.js";
-import { data, is_row, letters_of, measured, places_of, quantities, range_of, sheet_of, word_of } from "./data.js";
+import {
+  data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, range_of, sheet_of, word_of
+} from "./data.js";
 import {
   choose, controls, current_quantity, has_channels, has_heads, of_selection, place_words, stage, update
 } from "./frame.js";
@@ -85,11 +87,13 @@ function draw_row() {
 }
 
 // ---- Distributions and multiples
-const head_words = ({ head, sharing }) => sharing > 1 ? `, heads ${head} to ${head + sharing - 1}` : `, head ${head}`;
-const slice_words = ({ layer, c, ...at }, quantity) => quantity.parameter ? `slice ${c}`
-  : `layer ${layer}${has_heads(quantity) ? head_words(at) : ""}${has_channels(quantity) ? `, channel ${c}` : ""}`;
-const is_here = ({ layer, head, sharing, c }, quantity) => (quantity.parameter || layer === state.layer) &&
-  (!has_heads(quantity) || head === state.head - state.head % sharing) && (!has_channels(quantity) || c === state.c);
+const head_at = ({ layer, head }, quantity) => index_along("h", extent_of(quantity, layer, "h"), { head });
+const slice_words = (at, quantity) => quantity.parameter ? `slice ${at.c}`
+  : `layer ${at.layer}${has_heads(quantity) ? `, head ${head_at(at, quantity)}` : ""}` +
+    (has_channels(quantity) ? `, channel ${at.c}` : "");
+const is_here = (at, quantity) => (quantity.parameter || at.layer === state.layer) &&
+  (!has_heads(quantity) || head_at(at, quantity) === head_at({ ...at, head: state.head }, quantity)) &&
+  (!has_channels(quantity) || at.c === state.c);
 
 function draw_distributions() {
   const quantity = current_quantity(), width = 230;

@@ -1,7 +1,7 @@
 // View: why entries of a gradient are zero, or nearly: the share of each cause by layer and head, and where it holds.
 import { acting_row, counted, make, note, right_cell, sum_of, table_of } from "./elements.js";
 import { state } from "./state.js";
-import { data, quantities, run_shown, sheet_of } from "./data.js";
+import { data, extent_of, index_along, kept_along, quantities, run_shown, sheet_of } from "./data.js";
 import { cause_bar, one_share } from "./colour.js";
 import { current_quantity, of_selection, place_words, single_run, stage, update } from "./frame.js";
 import { cause_at, cause_text, fitting_cell, map_figure, text_at, where } from "./map.js";
@@ -33,8 +33,9 @@ function draw_shares() {
 function shares_line({ layer, head, entries, zeros, by }, causes, present) {
   const percent = (count) => `${(100 * count / entries).toFixed(1)} %`;
   const count = (number) => right_cell([number, make("small", {}, " " + percent(number))]);
-  const select = () => update({ layer: layer ?? state.layer, head: head ?? state.head });
-  const here = (layer ?? state.layer) === state.layer && (head ?? state.head) === state.head;
+  const heads = head === null ? 0 : extent_of(current_quantity(), layer, "h");
+  const select = () => update({ layer: layer ?? state.layer, ...(heads ? kept_along("h", heads, head) : {}) });
+  const here = (layer ?? state.layer) === state.layer && (!heads || head === index_along("h", heads, state));
   const shares = cause_bar(causes, by.map((number) => number / entries), 180, 16);
   return acting_row(`shares ${layer} ${head}`, select, [
     ...[layer ?? "\u2013", head ?? "all", entries].map(right_cell), make("td", {}, shares),

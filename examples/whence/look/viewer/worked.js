@@ -4,7 +4,9 @@ import {
   button, clamped, command_code, format, make, name_cell, note, on_keys, sum_of, table_of, unique
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, decode, extremes_of, key_of, letters_of, measured, part_of, tokens } from "./data.js";
+import {
+  data, decode, extent_of, extremes_of, index_along, kept_along, letters_of, measured, part_of, tokens
+} from "./data.js";
 import { check_line, choose, current_quantity, number_cell, of_selection, shown, stage, update } from "./frame.js";
 import { label_of } from "./map.js";
 
@@ -18,7 +20,7 @@ export function number_of(quantity) {
   const part = quantity && !quantity.parameter && part_of(quantity, state.layer);
   if (!part) return null;
   const index = letters_of(quantity).reduce((sum, letter, axis) =>
-    sum * part.shape[axis] + clamped(state[key_of(letter)], 0, part.shape[axis] - 1), 0);
+    sum * part.shape[axis] + clamped(index_along(letter, part.shape[axis], state), 0, part.shape[axis] - 1), 0);
   return { quantity, layer: state.layer, index };
 }
 const selected_number = () => number_of(current_quantity());
@@ -33,7 +35,8 @@ function axes_of({ quantity, layer, index }) {
 }
 
 const state_of = (number) => ({ quantity: number.quantity.name, layer: number.layer,
-  ...Object.fromEntries(axes_of(number).map(([letter, index]) => [key_of(letter), index])) });
+  ...Object.assign({}, ...axes_of(number).map(([letter, index]) =>
+    kept_along(letter, extent_of(number.quantity, number.layer, letter), index))) });
 const short_name = (number) => `${number.quantity.name}[${axes_of(number).map(([, index]) => index).join(",")}]`;
 const long_name = (number) => make("span", {}, `${number.quantity.name}[`,
   ...axes_of(number).flatMap(([letter, index], k) => [k ? ", " : "", `${letter}=`, label_of(letter, index)]), "]");

@@ -39,13 +39,16 @@ export function sheet_of(look, quantity) {
   const part = quantity.layers.find(({ layer }) => layer === state.layer) ?? quantity.layers.at(-1);
   const names = quantity.axes?.replace("h", "head").split(" ") ?? Object.keys(part.shape);
   const axes = part.shape.map((extent, k) => ({ word: names[k], extent })).filter(({ extent }) => extent > 1);
+  // Heads of queries share those of keys.
+  const shared = (extent) => extent === look.key_heads ? look.heads / extent : 1;
+  const head_in = (extent) => clamped(Math.floor(state.head / shared(extent)), 0, extent - 1);
   const axis_of = (role, { word, extent } = { extent: 1 }) => ["i", "j", "head"].includes(word)
-    ? { word, extent, key: word, at: state[word] }
+    ? { word, extent, key: word, at: word === "head" ? head_in(extent) : state[word] }
     : { word, extent, key: role, at: clamped(state[role], 0, extent - 1) };
   const row = axis_of("row", axes.at(-2)), column = axis_of("column", axes.at(-1)), leading = axes.slice(0, -2);
   const slices = leading.reduce((count, { extent }) => count * extent, 1), size = row.extent * column.extent;
   const index = !quantity.axes ? clamped(state.slice, 0, slices - 1) : leading.reduce((count, { word, extent }) =>
-    count * extent + clamped(word === "i" ? state.i : state.head, 0, extent - 1), 0);
+    count * extent + (word === "i" ? clamped(state.i, 0, extent - 1) : head_in(extent)), 0);
   const cut = (field) => numbers_of(look, part, field)?.subarray(index * size, (index + 1) * size);
   return { quantity, row, column, leading, slices, index, layer: part.layer, cell: row.at * column.extent + column.at,
     value: cut("value"), gradient: cut("gradient"), causes: cut("causes"),
