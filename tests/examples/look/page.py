@@ -332,6 +332,17 @@ def check_worked(browser, path, data):
     browser.open(path, view="quantities", quantity="gates", layer=0, head=0, i=4, j=9)
     assert "whence look" in browser.texts(".sides code")[-1] and "dLoss/dgates layer=0 head=0 i=4 j=9" in browser.texts(".sides code")[-1]
 
+def check_key_heads(browser, path, data):
+    """Head 3 of four reads key head 1 of two: in the words, in the map and in the number that is worked out."""
+    k = first(data["quantities"], probe="k")
+    index = (1 * 12 + 5) * 4 + 2
+    value = numbers(first(k["layers"], layer=0))[index:index + 1]
+    at = {**place_of(data, k, 0, index), "head": 3}
+    browser.open(path, view="quantities", show="one", part="value", digits="true", **at)
+    equal("readout", [browser.texts("#readout b")[0]], value)
+    equal("worked", browser.texts(".sides .whole")[:1], value)
+    assert "head 3, which reads key head 1" in " ".join(browser.texts("#stage")), browser.texts("#stage")
+
 def check_some_rows(browser, path, data):
     """Where only some queries have links, others say so, and lead there."""
     rows = data["link_rows"][1]
@@ -462,7 +473,10 @@ def pages_in(folder, whence):
         "--steps", 1, "--batch", 1, "--evaluate-to", 1, "--look-every", 1, "--quiet", "--out", folder / "nasty")
     run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 2, "--heads", 2, "--length", 24, "--steps", 5, "--batch", 2,
         "--test-sequences", 2, "--save-every", 1, "--keep-checkpoints", 0, "--quiet", "--out", folder / "run")
-    looks = {"cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10),
+    run("train", "flip_flop", "--scheme", "cope(p_max=6)", "--dim", 16, "--layers", 1, "--heads", 4, "--kv-heads", 2, "--length", 12, "--steps", 1,
+        "--batch", 1, "--test-sequences", 1, "--quiet", "--out", folder / "shared")
+    looks = {"shared keys": (folder / "shared", "--dtype", "f64"),
+             "cope": ("cope(p_max=6)", "--beside", "cope(p_max=3)", "--length", 24, "--dtype", "f64", "--edits", 10),
              "equation5": ("cope(p_max=6, interpolation=equation5)", "--length", 24, "--dtype", "f64"), "cdape": ("cdape(kerple)", "--length", 24),
              "left": ("cope + cdape(kerple, kernel=4, pad=left)", "--length", 12), "one token": ("cdape(kerple)", "--length", 1),
              "large": ("cope", "--length", 64), "long": ("cope(p_max=6)", "--length", 700, "--at", "i=300 j=20"),
@@ -494,7 +508,7 @@ def check_sums(browser, path, _):
 CHECKS = {"cope": (check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
-          "large": (check_some_rows,), "long": (check_long,)}
+          "large": (check_some_rows,), "shared keys": (check_key_heads,), "long": (check_long,)}
 
 def main(whence):
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
