@@ -262,6 +262,16 @@ class Torch(Case):
 
                 self.assertTrue(torch.autograd.gradcheck(call, (*self.inputs(), *function.parameters())), scheme)
 
+    def test_shared_keys(self):
+        q, k, v = self.inputs()
+        k, v = (each[:, :1].detach().requires_grad_() for each in (k, v))
+        theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        ours = self.made("none", kv_heads=1)(q, k, v)
+        for expected, found in zip((theirs, *torch.autograd.grad(theirs.sin().sum(), (q, k, v))),
+                                   (ours, *torch.autograd.grad(ours.sin().sum(), (q, k, v)))):
+            torch.testing.assert_close(found, expected, atol=1e-13, rtol=0)
+        self.assertEqual(whence.describe("none", heads=4, kv_heads=2)["sizes"]["g"], 2)
+
     def test_parameters_have_our_names_and_numbers(self):
         function = self.made("dape(kerple)", seed=3)
         names = [p["name"] for p in whence.describe("dape(kerple)", heads=H, head_dim=D, length=T)["parameters"]]
