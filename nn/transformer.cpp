@@ -141,6 +141,7 @@ Tensor Transformer::operator()(const Tensor& tokens, const Pass& pass) const {
 Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache) const {
   const Scope scope(path());
   sequence = sequence.on(device());  // once, not in every layer
+  sequence.tables = tables_;
   sequence.positions.seed = pass.seed;
   sequence.positions.step = pass.step;
   // Padding is hidden here, whatever its tokens hold, for all layers.

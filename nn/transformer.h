@@ -94,9 +94,10 @@ class Transformer final : public Module {
   Stages stages_;       // of these; only what embeds tokens is run here
   Dropout dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::unique_ptr<Norm> norm_;    // behind the last block, unless norms come after
-  std::unique_ptr<Linear> head_;  // undefined when tied
-  LayerRunner layer_runner_;      // null: blocks run as they are
+  std::unique_ptr<Norm> norm_;                                    // behind the last block, unless norms come after
+  std::unique_ptr<Linear> head_;                                  // undefined when tied
+  LayerRunner layer_runner_;                                      // null: blocks run as they are
+  const std::shared_ptr<KeptTables> tables_ = Sequence().tables;  // of all steps
 };
 
 }  // namespace whence

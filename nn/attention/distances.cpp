@@ -114,11 +114,13 @@ Tensor by_pair(const Tensor& positions, bool keys) {
   return reshape(positions, keys ? Shape{batch, 1, 1, length} : Shape{batch, 1, length, 1});
 }
 
-// [1|b 1 i j]. Two rows of positions travel to the device, not their differences.
+// [1|b 1 i j]. Two rows of positions travel to the device, once for all layers, and not their differences.
 Tensor distance_on(const AttendContext& context, Device device) {
   const NoGrad data_only;
   const Positions& positions = context.positions;
-  const auto there = [device](const Tensor& x) { return raw::to_device(x, device); };
+  const auto there = [&](const Tensor& x) {
+    return device == context.device ? context.on_device(x) : raw::to_device(x, device);
+  };
   if (positions.distances.defined()) {
     const std::optional<Steps> steps = whole_steps(context);
     if (!steps) fail("distance", "drawn distances between positions that are not whole given; whole ones required");
@@ -153,10 +155,10 @@ Tensor Distances::read(const Tensor& table, Site site) const {
   return permute(take_rows(transpose(table), select(index, 1, 0), site), {0, 3, 1, 2}, site);
 }
 
-Tensor Distances::index_of_pairs() const {
+Tensor Distances::index_of_pairs(const Sequence& sequence) const {
   if (index.defined()) return index;
   const Tensor all = reshape(Tensor::arange(steps.count, DType::i64), {1, steps.count});
-  return by_distance(raw::to_device(all, steps.query.device()), steps);
+  return by_distance(sequence.kept_once(all), steps);
 }
 
 bool Distances::reads_as(const Distances& other) const {

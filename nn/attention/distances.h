@@ -20,7 +20,7 @@ struct Distances {
 
   // table [h n], beside the scores, of any dtype -> [1|b h i j]
   [[nodiscard]] Tensor read(const Tensor& table, Site site = Site::current()) const;
-  [[nodiscard]] Tensor index_of_pairs() const;  // i64 [1|b 1 i j]
+  [[nodiscard]] Tensor index_of_pairs(const Sequence& sequence) const;  // i64 [1|b 1 i j]. REQUIRES: it has these
   // Whether each pair of present tokens reads the same entry of a table [h n] as there. REQUIRES: whole positions
   [[nodiscard]] bool reads_as(const Distances& other) const;
 };

@@ -99,6 +99,13 @@ template <class From, class Made, std::size_t most = 2> class Kept {
   std::vector<std::pair<From, Made>> all_;
 };
 
+// To the bit. REQUIRES: both on the CPU, contiguous
+bool same_numbers(const Tensor& x, const Tensor& y) {
+  if (x.dtype() != y.dtype() || !(x.shape() == y.shape())) return false;
+  return x.bytes() == y.bytes() ||  // one storage
+         std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
+}
+
 // A constant on its way to a device: the same numbers are sent once, whichever layer asks.
 struct ConstantThere {
   Tensor constant;  // on the CPU, contiguous
@@ -106,8 +113,20 @@ struct ConstantThere {
 
   friend bool operator==(const ConstantThere& a, const ConstantThere& b) {
     const Tensor &x = a.constant, &y = b.constant;
-    return a.device == b.device && x.dtype() == y.dtype() && x.shape() == y.shape() &&
-           std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
+    return a.device == b.device && same_numbers(x, y);
+  }
+};
+
+// What a table was made of.
+struct TableOf {
+  std::string function;
+  Tensor distances;  // on the CPU, contiguous
+  bool causal;
+  DType dtype;
+
+  friend bool operator==(const TableOf& a, const TableOf& b) {
+    return a.function == b.function && a.causal == b.causal && a.dtype == b.dtype &&
+           same_numbers(a.distances, b.distances);
   }
 };
 
@@ -121,13 +140,17 @@ struct KeptOfSequence {
   Kept<ConstantThere, Tensor, 8> constants;
 };
 
+struct KeptTables {
+  Kept<TableOf, Tensor, 4> all;
+};
+
 bool operator==(const Visibility& a, const Visibility& b) {
   return a.rows == b.rows && a.keys == b.keys && a.causal == b.causal && a.first_row == b.first_row &&
          a.window == b.window && a.present.identity() == b.present.identity() &&
          a.given_mask.identity() == b.given_mask.identity() && a.device == b.device;
 }
 
-Sequence::Sequence() { keep_apart(); }
+Sequence::Sequence() : tables(std::make_shared<KeptTables>()) { keep_apart(); }
 
 void Sequence::keep_apart() { kept = std::make_shared<KeptOfSequence>(); }
 
@@ -199,6 +222,11 @@ Tensor Sequence::without_padding(const Tensor& x, int axis, Site site) const {
 Tensor Sequence::kept_once(const Tensor& constant) const {
   const Tensor numbers = raw::contiguous(constant);
   return kept->constants.get({numbers, device}, [&] { return raw::to_device(numbers, device); });
+}
+
+Tensor Sequence::table_once(
+    const std::string& function, const Tensor& distances, DType dtype, const std::function<Tensor()>& make) const {
+  return on_device(tables->all.get({function, raw::contiguous(distances), causal, dtype}, make));
 }
 
 }  // namespace whence

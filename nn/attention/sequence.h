@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -44,6 +46,7 @@ struct Visibility {
 };
 
 struct KeptOfSequence;  // what was made of a sequence at first use
+struct KeptTables;      // tables by distance that nobody learns
 
 // What attention has to know about a sequence besides its numbers: facts. Tensors of pairs are made of them when
 // somebody asks. The tensors here stay on the CPU, as positions do.
@@ -78,10 +81,18 @@ struct Sequence : Visibility {
   }
   // The same, but one tensor for all who ask with these numbers, on the CPU too.
   [[nodiscard]] Tensor kept_once(const Tensor& constant) const;
+  // A table by distance that is not learned, beside the scores: what `make` makes on the CPU, in this dtype, of these
+  // distances, [n] f64. `function` says what is made, with all its numbers: "sandwich 128 12". Made at the first call
+  // for all layers and steps with these `tables`, which keep the last few. Sent to a GPU once, as on_device() does.
+  [[nodiscard]] Tensor table_once(
+      const std::string& function, const Tensor& distances, DType dtype, const std::function<Tensor()>& make) const;
   // What is made from now on is kept for this one and its copies alone: a part of a run must not outlive its turn.
   void keep_apart();
 
   std::shared_ptr<KeptOfSequence> kept;
+  // A model has one for all its steps; else copies of this share it. It keeps tables on the CPU alone: what is made on
+  // a GPU while a step is recorded belongs to the graph.
+  std::shared_ptr<KeptTables> tables;
 };
 
 }  // namespace whence

@@ -15,15 +15,17 @@ class Alibi final : public PositionalScheme, public ReadsByDistance {
   Claims claims() const override { return {.shift_invariant = true, .drawn = Claims::Drawn::distances}; }
 
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
-    const Tensor rows = Tensor::empty({static_cast<index_t>(slopes_.size()), distances.size(0)}, DType::f64);
-    double* next = rows.data<double>();
-    for (const double slope : slopes_) {
-      for (index_t n = 0; n < distances.size(0); ++n) {
-        const double distance = distances.data<double>()[n];
-        *next++ = -slope * (context.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0));
+    return context.table_once(to_text("alibi ", slopes_.size()), distances, context.dtype(), [&] {
+      const Tensor rows = Tensor::empty({static_cast<index_t>(slopes_.size()), distances.size(0)}, DType::f64);
+      double* next = rows.data<double>();
+      for (const double slope : slopes_) {
+        for (index_t n = 0; n < distances.size(0); ++n) {
+          const double distance = distances.data<double>()[n];
+          *next++ = -slope * (context.causal ? distance : std::abs(distance) - (distance > 0 ? 0.5 : 0));
+        }
       }
-    }
-    return context.on_device(raw::cast(rows, context.dtype()));
+      return raw::cast(rows, context.dtype());
+    });
   }
 
  private:

@@ -42,10 +42,10 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   // As long as every row stands before Lambda, all share one normaliser: a function of the distance. On a GPU, to look
   // at Lambda would be to wait for the device.
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
+    if (!budget_of(context.device).reads_at_once) return std::nullopt;
     const std::vector<double> rows = context.positions.query.to_vector();
     const Tensor lambda = threshold();
-    if (!budget_of(context.device).reads_at_once || *std::max_element(rows.begin(), rows.end()) >= lambda.item())
-      return std::nullopt;
+    if (*std::max_element(rows.begin(), rows.end()) >= lambda.item()) return std::nullopt;
     const Tensor x = psi(cast(context.on_device(distances), lambda.dtype())) / (psi(lambda) + 1e-6);  // [n]
     return transpose(network(reshape(cast(x, context.dtype()), {-1, 1})));                            // [h n]
   }

@@ -21,12 +21,14 @@ class Sandwich final : public PositionalScheme, public ReadsByDistance {
 
   // In double whatever the model's dtype, then rounded once.
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
-    std::vector<double> falls, rows;
-    for (const double n : distances.to_vector()) falls.push_back(of_distance(n));
-    for (index_t h = 0; h < heads_; ++h)
-      for (const double fall : falls)
-        rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
-    return context.on_device(Tensor::of(rows, {heads_, distances.size(0)}, context.dtype()));
+    return context.table_once(to_text("sandwich ", dim_, ' ', heads_), distances, context.dtype(), [&] {
+      std::vector<double> falls, rows;
+      for (const double n : distances.to_vector()) falls.push_back(of_distance(n));
+      for (index_t h = 0; h < heads_; ++h)
+        for (const double fall : falls)
+          rows.push_back(fall * static_cast<double>(heads_) / (8 * static_cast<double>(h + 1)));
+      return Tensor::of(rows, {heads_, distances.size(0)}, context.dtype());
+    });
   }
 
  private:

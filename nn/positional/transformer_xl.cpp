@@ -42,8 +42,8 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
         moved_query(context), transpose(unsqueeze(keys_of(distances.values, context), 0)), context.scale);  // [b h i n]
     const Tensor content = probe("content_bias_logit", content_logit(context));                             // [b h 1 j]
     // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
-    if (is_watched_under(path())) (void)probe("content_logit", context.content_scores + content);   // [b h i j]
-    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs()));  // [b h i j]
+    if (is_watched_under(path())) (void)probe("content_logit", context.content_scores + content);          // [b h i j]
+    return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs(context)));  // [b h i j]
   }
 
  private:
@@ -63,10 +63,12 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
 
   // PE, [n c], in double whatever the model's dtype
   Tensor waves_of(const Tensor& distances, const AttendContext& context) const {
-    std::vector<double> places = distances.to_vector();
-    for (double& n : places) n = context.causal ? n : -n;
-    const std::vector<double> table = sinusoids(places, sizes_.dim, 10000, false);
-    return context.on_device(Tensor::of(table, {distances.size(0), sizes_.dim}, context.dtype()));
+    return context.table_once(to_text("transformer_xl ", sizes_.dim), distances, context.dtype(), [&] {
+      std::vector<double> places = distances.to_vector();
+      for (double& n : places) n = context.causal ? n : -n;
+      const std::vector<double> table = sinusoids(places, sizes_.dim, 10000, false);
+      return Tensor::of(table, {distances.size(0), sizes_.dim}, context.dtype());
+    });
   }
 
   // ---- the same in tiles ----

@@ -203,6 +203,16 @@ TEST_CASE("cuda: a step with any scheme is recorded, with the bits of one that s
   CHECK(schemes > 30);
 }
 
+TEST_CASE("cuda: a step with FIRE is recorded, within its threshold and beyond, and under networks that adapt it") {
+  if (!has_cuda()) return;
+  for (const std::string text : {"fire(init_length=3)", "dape(fire)", "cdape(fire(init_length=3))"}) {
+    CAPTURE(text);
+    const FiveSteps recorded = five_steps(text, true);
+    CHECK_MESSAGE(recorded.recorded, recorded.why_not);
+    CHECK(recorded.numbers == five_steps(text, false).numbers);
+  }
+}
+
 TEST_CASE("cuda: a step that cannot be recorded stands alone, to the same bits, and says why") {
   if (!has_cuda()) return;
   Changes shorter, reads;

@@ -1,5 +1,5 @@
-// What the host sends to a GPU in a step grows with the length of a run, never with its square: no tensor of pairs is
-// made there.
+// What the host sends to a GPU in a step. It grows with the length of a run, never with its square, as no tensor of
+// pairs is made there. Layers share it.
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -13,10 +13,11 @@ using namespace whence::test;
 
 namespace {
 
-// Bytes to the device in a forward and a backward pass of 2 layers, weights and tokens being there.
-std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded, bool causal = true) {
+// Counts of a forward and a backward pass, weights and tokens being there, by kernel and direction of copies.
+std::map<std::string, gpu::emulator::Counters> counted(
+    const std::string& scheme, index_t length, bool padded, bool causal = true, index_t layers = 2) {
   TransformerOptions options;
-  options.vocabulary = 5, options.dim = 8, options.heads = 2, options.layers = 2, options.length = 96;
+  options.vocabulary = 5, options.dim = 8, options.heads = 2, options.layers = layers, options.length = 96;
   options.scheme = scheme, options.executor = "reference", options.causal = causal;
   Transformer model(options);
   model.to(Device::cuda(0));
@@ -25,7 +26,12 @@ std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded,
   const Sequence sequence = padded ? Sequence::padded(all, causal) : Sequence::run(length, causal);
   gpu::emulator::reset_counters();
   backward(sum(model(tokens, sequence, {})));
-  return gpu::emulator::counters()["copy from cpu"].global_written;
+  return gpu::emulator::counters();
+}
+
+// Bytes to the device.
+std::uint64_t bytes_sent(const std::string& scheme, index_t length, bool padded, bool causal = true) {
+  return counted(scheme, length, padded, causal)["copy from cpu"].global_written;
 }
 
 std::vector<std::string> schemes() {
@@ -52,4 +58,23 @@ TEST_CASE("uploads: twice the tokens are at most twice the bytes, for every sche
 TEST_CASE("uploads: nor does the mask of later keys grow with the square where a model is not causal") {
   const char* const scheme = "cdape(none, width=3, tril=always)";
   CHECK(bytes_sent(scheme, 96, false, false) <= 2 * bytes_sent(scheme, 48, false, false) + 64);
+}
+
+TEST_CASE("uploads: layers share tables and positions: four send what one does") {
+  for (const std::string scheme : {"alibi", "sandwich", "fire", "transformer_xl", "dape(alibi)", "cdape(fire)"}) {
+    CAPTURE(scheme);
+    const auto sent = [&](index_t layers) { return counted(scheme, 48, false, true, layers).at("copy from cpu"); };
+    const auto one = sent(1), four = sent(4);
+    CHECK(four.launches == one.launches);
+    CHECK(four.global_written == one.global_written);
+  }
+}
+
+TEST_CASE("uploads: nothing is read back in a step, whatever the scheme: it can be recorded") {
+  std::vector<std::string> all = schemes();
+  all.insert(all.end(), {"fire(init_length=3)", "dape(fire)", "cdape(fire)"});
+  for (const std::string& scheme : all) {
+    CAPTURE(scheme);
+    CHECK_FALSE(counted(scheme, 12, false).contains("copy to cpu"));
+  }
 }

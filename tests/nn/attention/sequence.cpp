@@ -1,7 +1,8 @@
 // Masks and distances as facts: made late, once, and of O(T) numbers; read pair by pair they are what positions say.
+#include "autograd/inspect/capture.h"
 #include "nn/attention/distances.h"
 #include "nn/attention/executors.h"
-#include "nn/scheme.h"
+#include "nn/transformer.h"
 #include "tensor/device/allocator.h"
 #include "tests/support/schemes.h"
 
@@ -54,7 +55,7 @@ template <class Pair> void for_all_pairs(const AttendContext& at, const Pair& pa
 void check_distances(const AttendContext& at) {
   const Distances distances = distances_of(at);
   const Tensor pairs = distance_of_pairs(at), read = distances.read(reshape(distances.values, {1, -1})),
-               index = distances.index_of_pairs();
+               index = distances.index_of_pairs(at);
   for_all_pairs(at, [&](index_t b, index_t i, index_t j) {
     const double expected = distance_by_hand(at, b, i, j);
     CHECK(read.at({b, 0, i, j}) == expected);
@@ -197,6 +198,47 @@ TEST_CASE("steps of pairs are found once for what shares a sequence, and anew fo
   copy.keep_apart();
   copy.causal = true;
   CHECK(steps_of(copy) != first);
+}
+
+TEST_CASE("a table by distance is made once for all layers and steps, and anew for other numbers; few are kept") {
+  Sequence sequence = Sequence::run(6);
+  int made = 0;
+  const auto table = [&](const char* function, double last, DType dtype = DType::f32) {
+    const Tensor distances = Tensor::of({0, 1, last}, {3}, DType::f64);
+    return sequence.table_once(function, distances, dtype, [&] { return ++made, Tensor::full({1, 3}, made, dtype); });
+  };
+  const Tensor first = table("f 1", 2);
+  const std::shared_ptr<KeptTables> of_model = sequence.tables;
+  sequence.keep_apart();  // a part of the run
+  CHECK(table("f 1", 2).identity() == first.identity());
+  sequence = Sequence::run(6);
+  CHECK(table("f 1", 2).identity() != first.identity());
+  sequence.tables = of_model;  // the next step
+  CHECK(table("f 1", 2).identity() == first.identity());
+  CHECK(made == 2);
+  for (const Tensor& other : {table("f 2", 2), table("f 1", 3), table("f 1", 2, DType::f64)})
+    CHECK(other.identity() != first.identity());
+  sequence.causal = false;
+  CHECK(table("f 1", 2).identity() != first.identity());
+  sequence.causal = true;
+  CHECK(made == 6);
+  CHECK(table("f 1", 2).identity() != first.identity());  // the fifth: four are kept
+  CHECK(made == 7);
+}
+
+TEST_CASE("a model makes Transformer-XL's waves once for its layers and steps") {
+  const Transformer model(
+      {.vocabulary = 5, .length = 9, .dim = 8, .layers = 2, .heads = 2, .scheme = "transformer_xl"});
+  std::vector<Tensor> waves;
+  for (const index_t length : {6, 9, 6}) {
+    const Capture capture("*.sinusoids");
+    (void)model(Tensor::zeros({1, length}, DType::i64));
+    for (const std::string& name : capture.names()) waves.push_back(capture[name].value());
+  }
+  REQUIRE(waves.size() == 6);
+  CHECK(waves[1].bytes() == waves[0].bytes());
+  CHECK(waves[2].bytes() != waves[0].bytes());
+  CHECK(waves[5].bytes() == waves[0].bytes());
 }
 
 TEST_CASE("a mask is that of the facts: causal, padding, decoding, given by the caller") {
