@@ -132,6 +132,6 @@ def page(facts, stages, names):
             lines += ["", "## Kernels of a step: " + passed[name]["found"]["scheme"], "", *kernel_table(passed[name]["found"]["kernels"])]
     if op_rows := [row for name in ("ops_bf16", "ops_f32") if name in passed for row in passed[name]["found"]["rows"]]:
         lines += ["", "## Ops", "", *table(op_rows, ("op", "precision"), lambda row: row["engine"])]
-    if "attention" in passed:
-        lines += ["", "## Attention", "", *table(passed["attention"]["found"]["rows"], ("scheme", "length"), lambda row: row["executor"])]
+    if rows := [row for name in ("attention", "attention_bf16") if name in passed for row in passed[name]["found"]["rows"]]:
+        lines += ["", "## Attention", "", *table(rows, ("scheme", "length", "dtype"), lambda row: row["executor"])]
     return lines

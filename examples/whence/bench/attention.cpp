@@ -10,6 +10,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
+#include "nn/training/precision.h"
 
 namespace whence::bench {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 struct Options {
   CoreOptions core{.schemes = "none,alibi,kerple,cope,dape(kerple),cdape(kerple)", .executors = "all", .gates = "both"};
   std::string svg;
+  std::string precision = "f32";
   bool bidirectional = false, forward_only = false;
   Settings settings;
 };
@@ -51,7 +53,7 @@ class AttentionBench {
   // Whether all results were equal.
   bool run() {
     for (CoreCase what : cases_) {
-      what.causal = !options_.bidirectional;
+      what.causal = !options_.bidirectional, what.dtype = storage_dtype_of(options_.precision);
       measure(what);
     }
     if (!options_.svg.empty())
@@ -171,7 +173,8 @@ int run(CommandLine& line) {
   Options options;
   line.heading("What is measured");
   declare(line, options.core);
-  line.flag("bidirectional", &options.bidirectional, {"every query sees every key"})
+  line.choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of operands, parameters and gradients"})
+      .flag("bidirectional", &options.bidirectional, {"every query sees every key"})
       .flag("forward-only", &options.forward_only, {"no backward pass"});
   declare(line, options.settings, {"eager", "compile", "sdpa", "flex"});
   line.text("svg", &options.svg, {"write time and peak over length to this file"})

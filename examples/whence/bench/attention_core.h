@@ -22,7 +22,7 @@ struct CoreCase {
   std::int64_t length = 0, heads = 12, kv_heads = 0, head_dim = 64, batch = 1;
   Gates gates = Gates::initial;
   bool causal = true;
-  DType dtype = DType::f32;  // f64: the same numbers, drawn in f32
+  DType dtype = DType::f32;  // of operands, parameters and cotangent; drawn in f32, and rounded where it is another
 
   // "cope, sparse gates"
   [[nodiscard]] std::string text() const { return scheme + (gates == Gates::sparse ? ", sparse gates" : ""); }
@@ -61,7 +61,8 @@ class AttentionCore {
 
   // What the last run() gave.
   [[nodiscard]] const NamedTensors& results() const { return results_; }
-  // All of a comparison with a peer but our times. Its difference is what f32 may set the results of two programs apart.
+  // All of a comparison with a peer but our times. Its difference is what the dtype may set the results of two programs
+  // apart.
   [[nodiscard]] Comparison comparison() const;
 
  private:

@@ -171,7 +171,7 @@ Difference largest_difference(const NamedTensors& ours, const NamedTensors& thei
 void require_equal(const std::string& what, const Difference& difference, double allowed) {
   if (difference.relative <= allowed) return;  // not so when it is not a number
   throw Unequal(what, ": ", difference.where, " differs from ours by ", difference.relative, " of its norm; at most ",
-      allowed, " is f32's; one of the two is wrong, so its time means nothing");
+      allowed, " is rounding; one of the two is wrong, so its time means nothing");
 }
 
 std::vector<PeerWay> chosen_ways(const Settings& settings, const std::vector<std::string>& known, bool on_cpu) {

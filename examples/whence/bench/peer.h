@@ -68,7 +68,7 @@ struct Difference {
 // Error when `theirs` lacks one of ours or has another shape.
 [[nodiscard]] Difference largest_difference(const NamedTensors& ours, const NamedTensors& theirs);
 
-// Results further apart than f32 explains.
+// Results further apart than rounding explains.
 class Unequal : public Error {
   using Error::Error;
 };

@@ -105,7 +105,7 @@ class Formulas:
         heads = x["q"].shape[1]
         if self.scheme == "carope":
             frequency = (1 / (F.softplus(F.linear(x["x"], x["frequency.weight"], x["frequency.bias"])) + 1)).transpose(1, 2)
-            return (frequency.unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
+            return (frequency.float().unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
         if self.scheme == "repo":
             representation = F.silu(F.linear(x["x"], x["gate.weight"])) * F.linear(x["x"], x["content.weight"])
             return F.linear(representation, x["position.weight"]).transpose(1, 2).unsqueeze(-1) * 10000.0 ** -self.pairs
@@ -140,16 +140,17 @@ class Formulas:
             q, k = (F.rms_norm(both, both.shape[-1:], x[weight], 1e-6) for both, weight in ((q, "query_weight"), (k, "key_weight")))
         elif self.scheme in ("forgetting", "cable"):
             name, rate = ("gate", F.logsigmoid) if self.scheme == "forgetting" else ("step", lambda z: -F.softplus(z))
-            kept = rate(F.linear(x["x"], x[name + ".weight"], x[name + ".bias"])).transpose(1, 2).cumsum(-1)
+            kept = rate(F.linear(x["x"], x[name + ".weight"], x[name + ".bias"]).float()).transpose(1, 2).cumsum(-1)
             bias = kept.unsqueeze(-1) - kept.unsqueeze(-2)
         elif self.scheme == "forgetting(gates=pairs)":
             query, key = (F.linear(x["x"], x[name]).unflatten(-1, (q.shape[1], -1)).transpose(1, 2) for name in ("gate_query.weight", "gate_key.weight"))
-            kept = F.logsigmoid(query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])).tril()
+            kept = F.logsigmoid((query @ key.transpose(-1, -2)).float() / math.sqrt(query.shape[-1])).tril()
             bias = kept.flip(-1).cumsum(-1).flip(-1) - kept
-        return q, k, bias
+        return q.to(x["q"].dtype), k.to(x["k"].dtype), bias
 
     def path_scores(self, x):
         """All keys' reflections at once: a product of them is I - W' (I + beta tril(W W'))^-1 beta W."""
+        x = {name: tensor.float() for name, tensor in x.items()}  # no 16 bits in solve_triangular
         q, k, heads = x["q"], x["k"], x["q"].shape[1]
         w, taps = F.linear(F.linear(x["x"], x["down.weight"]), x["up.weight"]).transpose(1, 2), x["convolution"]
         w = F.silu(F.conv1d(F.pad(w, (taps.shape[-1] - 1, 0)), taps.unsqueeze(1), groups=taps.shape[0]))
@@ -166,9 +167,10 @@ class Formulas:
         s = s.tril()
         s = s + F.conv2d(F.pad(s, (keys // 2, keys - 1 - keys // 2, rows - 1, 0)), kernel, groups=kernel.shape[0])
         pattern = torch.softmax(s + self.mask, -1)
-        return pattern + torch.einsum("goc,bgcij->bgoij", mix, pattern.unflatten(1, (mix.shape[0], -1))).flatten(1, 2)
+        return pattern + torch.einsum("goc,bgcij->bgoij", mix.to(pattern.dtype), pattern.unflatten(1, (mix.shape[0], -1))).flatten(1, 2)
 
     def stick_pattern(self, s):
+        s = s.float()
         breaks = F.logsigmoid(-s).tril(-1)
         return (F.logsigmoid(s) + breaks.flip(-1).cumsum(-1).flip(-1) - breaks).exp().tril(-1)
 
@@ -226,8 +228,9 @@ class Attention:
     """One attention, q k v -> output."""
 
     def __init__(self, request, tensors):
-        self.cotangent = tensors.pop("cotangent").to(request["device"])
-        self.leaves = {name: tensor.to(request["device"]).requires_grad_() for name, tensor in tensors.items()}
+        there = {name: tensor.to(request["device"], PRECISIONS[request["precision"]]) for name, tensor in tensors.items()}
+        self.cotangent = there.pop("cotangent")
+        self.leaves = {name: tensor.requires_grad_() for name, tensor in there.items()}
         self.scheme, self.way = request["scheme"], request["way"]
         q = self.leaves["q"]
         self.formulas = Formulas(self.scheme, q.shape[1], q.shape[2], q.shape[3], q.device)
@@ -268,7 +271,7 @@ class Attention:
 
     def operand_mib(self):
         """What a run leaves that is no surplus: the output, and the gradients of q, k and v."""
-        return sum(self.leaves[name].numel() * 4 for name in ("qqkv" if self.has_backward else "q")) / 2**20
+        return sum(self.leaves[name].nbytes for name in ("qqkv" if self.has_backward else "q")) / 2**20
 
     def results(self):
         named = [("output", self.output)]

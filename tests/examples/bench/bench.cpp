@@ -143,6 +143,28 @@ TEST_CASE("bench attention: a line of JSON per measurement, with what the papers
     CHECK_MESSAGE(has(plot, text), text);
 }
 
+TEST_CASE(
+    "bench attention: the precision is that of operands, parameters, results and the line; tiles refuse 16 bits") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    CAPTURE(std::string(to_string(dtype)));
+    AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4, .dtype = dtype}, Device());
+    (void)core.run(reference_executor());
+    const Comparison comparison = core.comparison();
+    for (const NamedTensors& tensors : {comparison.given, comparison.results}) {
+      CHECK(tensors.size() == 6);  // q, k, v, two parameters; and the cotangent, or the output
+      for (const auto& [name, tensor] : tensors) CHECK_MESSAGE(tensor.dtype() == dtype, name);
+    }
+    for (const nlohmann::json& line :
+        results_of(to_text("attention --schemes kerple --lengths 8 --forward-only --precision ", dtype, tiny))) {
+      if (!line.contains("executor")) continue;
+      CHECK(line.at("dtype") == to_string(dtype));
+      const bool refused = line.at("executor") == "tiled" && dtype != DType::f32;
+      CHECK(line.contains("forward_ms") == !refused);
+      if (refused) CHECK(line.at("refused") == to_text("has no programs for ", dtype, " on cpu"));
+    }
+  }
+}
+
 TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
   std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
   for (const nlohmann::json& line : results_of(
@@ -261,6 +283,20 @@ TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same resu
   }
   CHECK(compared == 2 * (4 * 2 + 2 + 3));  // tuned and not; none, alibi, kerple, rope in two ways; two kinds of gates
 
+  for (const std::string precision : {"f16", "bf16"}) {
+    int found = 0;
+    for (const nlohmann::json& line :
+        results_of("attention --schemes none,alibi,kerple,xpos,forgetting,dape(kerple),cope "
+                   "--gates initial --lengths 33 --peer pytorch --ways eager,sdpa --precision " +
+                   precision + " --python " + python + tiny)) {
+      if (!line.contains("ratio")) continue;
+      CHECK(line.at("dtype") == precision);
+      CHECK(line.contains("difference") == (line.at("scheme") != "cope"));
+      ++found;
+    }
+    CHECK(found == 2 * (5 * 2 + 2));
+  }
+
   Settings settings;
   settings.threads = 1, settings.python = python;
   AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4}, Device());
@@ -270,7 +306,7 @@ TEST_CASE("bench attention: PyTorch, given the same numbers, gives the same resu
   std::erase_if(ours, [](const auto& tensor) { return tensor.first.size() > 13; });  // of q, k, v
   Peer peer(settings, false);
   for (const std::string scheme : {"kerple", "alibi"}) {
-    comparison.request = {{"bench", "attention"}, {"scheme", scheme}};
+    comparison.request = {{"bench", "attention"}, {"scheme", scheme}, {"precision", "f32"}};
     if (scheme == "alibi")  // which reads no parameters
       std::erase_if(
           comparison.given, [](const auto& tensor) { return tensor.first == "strength" || tensor.first == "rate"; });
