@@ -3,6 +3,7 @@
 #include "cuda/emulator/block_run.h"
 
 #include "cuda/emulator/block_memory.h"
+#include "cuda/emulator/copies_ahead.h"
 #include "cuda/emulator/costs.h"
 #include "cuda/emulator/thread.h"
 
@@ -22,7 +23,7 @@ void renew_stamps() {
 }
 
 std::uint32_t take_segment() {
-  if (next_segment == most_segments)
+  if (next_segment == most_segments - 1)  // the last one is no thread's: in_flight
     fail("emulator", "more barriers in one block than there are stamps for; use shorter loops in emulated runs");
   return next_segment++;
 }
@@ -49,6 +50,7 @@ void BlockRun::settle_costs() {
 
 void BlockRun::reset(int threads) {
   if (running.costs) running.costs->begin_block(threads);
+  CopiesAhead::instance().begin_block(threads);
   tasks_.assign(static_cast<std::size_t>(threads), Task{});
   warps_.resize(static_cast<std::size_t>((threads + warp_size - 1) / warp_size));
   segments_.clear();
@@ -132,6 +134,7 @@ void BlockRun::start(int thread) {
   try {
     Thread view(running.block, running.facts->blocks, thread);
     code_->call(code_->body, view);
+    CopiesAhead::instance().require_none();
   } catch (...) { failure_ = std::current_exception(); }
   task.state = State::ended;
 }
@@ -219,7 +222,7 @@ void BlockRun::sync(const Site& at) {
   wait();
 }
 
-BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, const Site& at) {
+BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, const Site& at, Together together) {
   const Place own{meeting, at, running.thread};
   const int index = running.thread / warp_size;
   Warp& warp = warps_[static_cast<std::size_t>(index)];
@@ -234,7 +237,10 @@ BlockRun::Exchange BlockRun::meet_warp(Meeting meeting, std::uint64_t value, con
     warp.arrived = 0, warp.buffer ^= 1;
     if (running.costs) running.costs->settle(warp.first, warp.lanes);
     if (meeting == Meeting::sync_warp) scratch_.assign(1, index), order_warps(scratch_);
-    ++(meeting == Meeting::sync_warp ? running.now.warp_syncs : running.now.shuffles);
+    if (together)
+      together(warp.values[buffer]);
+    else
+      ++(meeting == Meeting::sync_warp ? running.now.warp_syncs : running.now.shuffles);
     scratch_.resize(static_cast<std::size_t>(warp.lanes));
     std::iota(scratch_.begin(), scratch_.end(), warp.first);
     release(scratch_);

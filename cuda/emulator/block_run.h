@@ -23,7 +23,18 @@ struct Code {
 };
 
 // Where a thread waits.
-enum class Meeting : unsigned char { none, sync, sync_warp, shuffle, shuffle_xor, shuffle_up };
+enum class Meeting : unsigned char {
+  none,
+  sync,
+  sync_warp,
+  shuffle,
+  shuffle_xor,
+  shuffle_up,
+  mma,
+  ldmatrix,
+  ldmatrix_turned,
+  movmatrix
+};
 
 class BlockRun {
  public:
@@ -32,12 +43,14 @@ class BlockRun {
 
   // For the thread that runs; they return when it goes on.
   void sync(const Site& at);
-  // All lanes of the warp meet. Returns the values that they brought.
+  // All lanes of the warp meet. Returns the values that they brought. With `together` the last to arrive does it for
+  // all: values are then addresses of what each lane has and gets.
   struct Exchange {
     const std::uint64_t* values;  // of each lane
     int lanes;
   };
-  Exchange meet_warp(Meeting meeting, std::uint64_t value, const Site& at);
+  using Together = void (*)(const std::uint64_t* values);
+  Exchange meet_warp(Meeting meeting, std::uint64_t value, const Site& at, Together together = nullptr);
 
   // Whether `stamp`, a stretch of a thread of this block, may still be unordered with the running thread.
   bool unordered(std::uint32_t stamp) const;

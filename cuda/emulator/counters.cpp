@@ -47,7 +47,10 @@ const Column columns[] = {{"launches", [](const Counters& c) { return c.launches
     {"shared r", [](const Counters& c) { return c.shared_read; }},
     {"shared w", [](const Counters& c) { return c.shared_written; }},
     {"barriers", [](const Counters& c) { return c.barriers; }},
-    {"shuffles", [](const Counters& c) { return c.shuffles; }},
+    {"shuffles", [](const Counters& c) { return c.shuffles; }}, {"mma k16", [](const Counters& c) { return c.mma_16; }},
+    {"mma k8", [](const Counters& c) { return c.mma_8; }},
+    {"frag. loads", [](const Counters& c) { return c.fragment_loads; }},
+    {"ahead", [](const Counters& c) { return c.copied_ahead; }},
     {"shared max", [](const Counters& c) { return c.shared_bytes; }},
     {"requests", [](const Counters& c) { return c.global_requests; }},
     {"sectors", [](const Counters& c) { return c.sectors; }},
@@ -87,10 +90,11 @@ void line(std::ostream& out, const std::string& name, const Counters& counted) {
 
 Counters& Counters::operator+=(const Counters& other) {
   using C = Counters;
-  for (const auto sum : {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::indices, &C::arithmetic, &C::divisions,
-           &C::special, &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers,
-           &C::warp_syncs, &C::shuffles, &C::atomics, &C::global_requests, &C::sectors, &C::least_sectors,
-           &C::shared_requests, &C::wavefronts, &C::least_wavefronts, &C::not_noted})
+  for (const auto sum :
+      {&C::launches, &C::shapes, &C::blocks, &C::threads, &C::indices, &C::arithmetic, &C::divisions, &C::special,
+          &C::global_read, &C::global_written, &C::shared_read, &C::shared_written, &C::barriers, &C::warp_syncs,
+          &C::shuffles, &C::atomics, &C::mma_16, &C::mma_8, &C::fragment_loads, &C::copied_ahead, &C::global_requests,
+          &C::sectors, &C::least_sectors, &C::shared_requests, &C::wavefronts, &C::least_wavefronts, &C::not_noted})
     this->*sum += other.*sum;
   for (const auto most : {&C::shared_bytes, &C::most_ways}) this->*most = std::max(this->*most, other.*most);
   for (const auto worst : {&C::worst_sectors, &C::worst_wavefronts})

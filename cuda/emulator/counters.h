@@ -23,6 +23,9 @@ struct Counters {
   std::uint64_t barriers = 0;                         // sync, once per block
   std::uint64_t warp_syncs = 0, shuffles = 0;         // once per warp
   std::uint64_t atomics = 0;                          // once per thread
+  std::uint64_t mma_16 = 0, mma_8 = 0;                // products of tensor cores, m16n8k16 and m16n8k8; once per warp
+  std::uint64_t fragment_loads = 0;                   // of four matrices (ldmatrix); once per warp
+  std::uint64_t copied_ahead = 0;                     // bytes of shared memory that copies ahead filled
   std::uint64_t shared_bytes = 0;                     // of a block, the largest of all launches
 
   // With Settings::costs (costs.h). A request is what the lanes of a warp ask for at once.

@@ -97,6 +97,7 @@ template <class T, emulator::Space space> class Pointer {
     *number = static_cast<Value>(before + value);
     return before;
   }
+  T* address(const Index& i) const { return shifted(i.value); }
   void require_aligned(Index i, std::size_t bytes) const {
     if (reinterpret_cast<std::uintptr_t>(shifted(i.value)) % bytes != 0)
       emulator::misaligned(shifted(i.value), bytes, i.at);

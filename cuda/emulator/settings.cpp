@@ -58,7 +58,8 @@ Settings& settings() {
   static Settings chosen{seed_given("WHENCE_EMULATOR_ORDER", "0 (ascending), 1 (descending) or a seed"),
       bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"), shared_given(),
       asked("WHENCE_EMULATOR_COUNTS"), seed_given("WHENCE_EMULATOR_LATE", "0 (at once) or a seed"),
-      seed_given("WHENCE_EMULATOR_REFUSALS", "0 (none) or a seed"), asked("WHENCE_EMULATOR_DRY")};
+      seed_given("WHENCE_EMULATOR_REFUSALS", "0 (none) or a seed"), asked("WHENCE_EMULATOR_DRY"),
+      asked("WHENCE_EMULATOR_CUT")};
   return chosen;
 }
 

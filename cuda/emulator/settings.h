@@ -19,7 +19,7 @@ struct Settings {
   bool costs = false;
   // Not 0: the Error of a kernel is told by a later call, as on a GPU: by the next that waits, or by one of the next
   // three launches, which `late` chooses; and copies arrive when someone waits, or before what was submitted later runs
-  // (late_line.h).
+  // (late_line.h). A kernel's copy ahead then reads its source when its thread waits.
   std::uint64_t late = 0;
   // Not 0: a seed by which the library of products has no fused kernel for half of the shapes.
   std::uint64_t refusals = 0;
@@ -27,6 +27,8 @@ struct Settings {
   // as ever; every number read back is 0, and what is made meanwhile must not outlive it. So a step of any model can be
   // counted, and what its host does timed, here.
   bool dry = false;
+  // The sums of tensor cores are cut as a GPU cuts them (matrices.cpp), not rounded one by one as f32.
+  bool cut_sums = false;
 };
 
 // What launches go by from now on.

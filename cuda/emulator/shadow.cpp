@@ -50,6 +50,13 @@ std::string where(Space space, const void* number, int size) {
                      : ", with no barrier between; a barrier is required"));
 }
 
+[[noreturn]] void still_in_flight(
+    const char* own, Space space, const void* number, int size, std::int32_t site, const Site& at) {
+  stop(at, to_text(own, ' ', where(space, number, size), " that the copy at ", whence::to_string(long_site(site)),
+               " is still bringing; cp_async_wait of the thread that asked for it is required, and a barrier behind it "
+               "for other threads"));
+}
+
 bool conflicts(std::uint32_t stamp) { return of_other_block(stamp) || running.block_run->unordered(stamp); }
 
 std::uint32_t first_that_counts(Space space) {
@@ -60,6 +67,7 @@ std::uint32_t first_that_counts(Space space) {
 
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at) {
   const std::uint32_t stamp = entry.write & ~atomic_bit;
+  if (stamp == in_flight) still_in_flight("reads", space, number, size, entry.write_site, at);
   if (stamp != running.stamp && conflicts(stamp))
     race("reads", "wrote", stamp, entry.write_site, space, number, size, at);
 }
@@ -68,6 +76,7 @@ void check_before_write(
     const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic) {
   const std::uint32_t first = first_that_counts(space), stamp = entry.write & ~atomic_bit;
   const char* const own = atomic ? "adds atomically to" : "writes";
+  if (stamp == in_flight) still_in_flight(own, space, number, size, entry.write_site, at);
   const bool both_atomic = atomic && (entry.write & atomic_bit) != 0;
   if (stamp >= first && stamp != running.stamp && !both_atomic && conflicts(stamp))
     race(own, "wrote", stamp, entry.write_site, space, number, size, at);

@@ -19,6 +19,8 @@ struct ShadowEntry {
 inline constexpr std::uint32_t atomic_bit = 0x80000000u;
 inline constexpr int lane_bits = 5;
 inline constexpr std::uint32_t most_segments = 1u << 26;
+// The stamp of no thread: what a copy ahead is still to write (copies_ahead.h).
+inline constexpr std::uint32_t in_flight = (most_segments - 1) << lane_bits;
 
 // One shadow per size of a number (1, 2, 4, 8, 16 bytes): memory holds numbers of one size during one launch.
 struct Shadows {

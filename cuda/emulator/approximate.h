@@ -1,0 +1,64 @@
+// The twins of the instructions on single numbers of cuda/vocabulary/tensor_cores.h. A GPU's ex2 and rcp are off by as
+// much as said there; here they are the nearest numbers, of doubles too.
+#pragma once
+
+#include <cfenv>
+#include <cmath>
+#include <limits>
+
+#include "cuda/emulator/counted.h"
+#include "cuda/vocabulary/fragments.h"
+
+namespace whence::gpu {
+namespace emulator {
+
+// Subnormal floats are 0 to .ftz, as operands and as results.
+template <class C> C flushed(C x) {
+  const bool subnormal = sizeof(C) == 4 && std::abs(x) < std::numeric_limits<C>::min();
+  return subnormal ? std::copysign(C(0), x) : x;
+}
+
+}  // namespace emulator
+
+inline Register<float> to_tf32(Number<float> x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x.plain());
+  return std::isfinite(x.plain()) ? (bits + 0x1000u) & ~0x1FFFu : bits;
+}
+inline Number<float> from_tf32(Register<float> x) { return std::bit_cast<float>(x); }
+
+template <class C> Counted<C> ex2_approx(Counted<C> x) {
+  return x.special([](C of) { return emulator::flushed(std::exp2(emulator::flushed(of))); });
+}
+template <class C> Counted<C> rcp_approx(Counted<C> x) {
+  return x.special([](C of) { return emulator::flushed(1 / emulator::flushed(of)); });
+}
+// Volatile: nothing of the sum may move out from between the two modes.
+template <class C> Counted<C> add_down(Counted<C> a, Counted<C> b) {
+  return a.simple([&](C of) {
+    volatile C sum = of;
+    std::fesetround(FE_DOWNWARD);
+    sum = sum + b.plain();
+    std::fesetround(FE_TONEAREST);
+    return C(sum);
+  });
+}
+
+template <class T> Register<T> pack_two(Number<compute_t<T>> low, Number<compute_t<T>> high) {
+  static_assert(per_register<T> == 2);
+  if constexpr (std::is_same_v<T, double>)
+    return {low.plain(), high.plain()};
+  else
+    return std::uint32_t{T(low.plain()).bits} | std::uint32_t{T(high.plain()).bits} << 16;
+}
+template <class T> Two<Number<compute_t<T>>> unpack_two(Register<T> of) {
+  static_assert(per_register<T> == 2);
+  if constexpr (std::is_same_v<T, double>) {
+    return {of.low, of.high};
+  } else {
+    T low, high;
+    low.bits = static_cast<std::uint16_t>(of), high.bits = static_cast<std::uint16_t>(of >> 16);
+    return {low, high};
+  }
+}
+
+}  // namespace whence::gpu

@@ -1,0 +1,64 @@
+// The twin of cp.async: copies from global to shared memory that are under way while their thread goes on. What one is to
+// fill is full of 0xFF, and an error to touch, until the thread waits; then the numbers are there as if the thread had
+// just written them. With Settings::late the source is read no earlier than that.
+#pragma once
+
+#include <vector>
+
+#include "cuda/emulator/thread.h"
+#include "cuda/vocabulary/fragments.h"
+
+namespace whence::gpu {
+namespace emulator {
+
+class CopiesAhead {
+ public:
+  static CopiesAhead& instance();
+
+  void begin_block(int threads);
+  // Of the running thread. `from` null: zeros. `size`: of one number.
+  void start(std::byte* to, const std::byte* from, int bytes, int size, const Site& at);
+  void commit();
+  void wait(int left);
+  void require_none() const;  // when the thread ends
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    int bytes, size, group;
+    Site at;
+    std::byte read[64];  // the source, unless it is read late
+  };
+  struct OfThread {
+    std::vector<Copy> copies;  // in flight, the oldest first
+    int group = 0;             // that is not committed yet
+  };
+  OfThread& own() { return of_thread_[static_cast<std::size_t>(running.thread)]; }
+  static void land(Copy& copy);
+
+  std::vector<OfThread> of_thread_;
+};
+
+}  // namespace emulator
+
+template <class T>
+void cp_async(Thread&, const Shared<T>& to, Index i, const std::type_identity_t<Global<const T>>& from, Index j,
+    bool there = true) {
+  to.require_aligned(i, 16);
+  for (int k = 0; k < matrix_row<T>; ++k) to.write_one({i.value + k, i.at}, T());
+  to.note_cost(i, sizeof(T) * matrix_row<T>);
+  const T* source = nullptr;
+  if (there) {
+    from.require_aligned(j, 16);
+    from.note_cost(j, sizeof(T) * matrix_row<T>);
+    for (int k = 0; k < matrix_row<T>; ++k) static_cast<void>(from.read_one({j.value + k, j.at}));
+    source = from.address(j);
+  }
+  emulator::CopiesAhead::instance().start(reinterpret_cast<std::byte*>(to.address(i)),
+      reinterpret_cast<const std::byte*>(source), sizeof(T) * matrix_row<T>, sizeof(T), i.at);
+}
+inline void cp_async_commit(Thread&) { emulator::CopiesAhead::instance().commit(); }
+template <int left> void cp_async_wait(Thread&) { emulator::CopiesAhead::instance().wait(left); }
+
+}  // namespace whence::gpu

@@ -1,0 +1,62 @@
+// The twins of mma, ldmatrix and movmatrix. A lane brings the address of its registers to the meeting of its warp; the last
+// to arrive does the work of all. Which lane holds which number follows the tables of the PTX manual, not the maps of
+// fragments.h: a test holds the two equal.
+#pragma once
+
+#include "cuda/emulator/thread.h"
+#include "cuda/vocabulary/fragments.h"
+
+namespace whence::gpu {
+namespace emulator {
+
+template <class T> struct MmaLane {
+  FragmentC<T>* c;
+  const FragmentA<T>* a;
+  Register<T> b0, b1;
+};
+template <class T> struct RowLane {
+  T row[matrix_row<T>];
+  Registers<Register<T>, 4>* registers;
+};
+// Of f16, bf16, float and double.
+template <class T> void multiply_together(const std::uint64_t* lanes);               // of MmaLane<T>
+template <class T, bool turned> void give_out_together(const std::uint64_t* lanes);  // of RowLane<T>
+template <class T> void turn_together(const std::uint64_t* lanes);                   // of Register<T>
+
+template <class Lane> void meet(Meeting meeting, const Lane& own, BlockRun::Together together, const Site& at) {
+  running.block_run->meet_warp(meeting, reinterpret_cast<std::uintptr_t>(&own), at, together);
+}
+
+template <class T, bool turned>
+Registers<Register<T>, 4> load_matrices(Meeting meeting, const Shared<const T>& from, const Index& i) {
+  Registers<Register<T>, 4> registers;
+  RowLane<T> own{{}, &registers};
+  from.require_aligned(i, 16);
+  from.note_cost(i, sizeof own.row);
+  for (int k = 0; k < matrix_row<T>; ++k) own.row[k] = from.read_one({i.value + k, i.at});
+  meet(meeting, own, &give_out_together<T, turned>, i.at);
+  return registers;
+}
+
+}  // namespace emulator
+
+template <class T>
+void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1, Site at = Site::current()) {
+  const emulator::MmaLane<T> own{&c, &a, b0, b1};
+  emulator::meet(emulator::Meeting::mma, own, &emulator::multiply_together<T>, at);
+}
+template <class T> Registers<Register<std::remove_const_t<T>>, 4> ldmatrix(Thread&, const Shared<T>& from, Index i) {
+  return emulator::load_matrices<std::remove_const_t<T>, false>(emulator::Meeting::ldmatrix, from, i);
+}
+template <class T>
+Registers<Register<std::remove_const_t<T>>, 4> ldmatrix_turned(Thread&, const Shared<T>& from, Index i) {
+  static_assert(per_register<std::remove_const_t<T>> == 2);
+  return emulator::load_matrices<std::remove_const_t<T>, true>(emulator::Meeting::ldmatrix_turned, from, i);
+}
+template <class T> Register<T> movmatrix(Thread&, Register<T> matrix, Site at = Site::current()) {
+  static_assert(per_register<T> == 2);
+  emulator::meet(emulator::Meeting::movmatrix, matrix, &emulator::turn_together<T>, at);
+  return matrix;
+}
+
+}  // namespace whence::gpu

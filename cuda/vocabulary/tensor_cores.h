@@ -1,0 +1,169 @@
+// Tensor cores and what feeds them: the one place in whence with instructions that C++ has no words for. Each function is one
+// instruction of PTX, by the name that it has there. Under g++ the emulator has a checked and counted twin of each.
+#pragma once
+
+#include "cuda/vocabulary/fragments.h"
+
+#ifndef __CUDACC__
+#include "cuda/emulator/approximate.h"
+#include "cuda/emulator/copies_ahead.h"
+#include "cuda/emulator/matrices.h"
+#else
+
+namespace whence::gpu {
+#ifdef __CUDA_ARCH__
+
+// ---- Matrices. All lanes of a warp take part.
+
+// c += a b, with T f16, bf16, or float: tf32, whose registers to_tf32 has made. Products are exact, sums f32, in an order
+// and with a rounding of the card's own (cuda/README.md). b0 and b1: the upper and the lower half of b.
+template <class T>
+__device__ void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1) {
+  float &c0 = c[Nth<0>{}], &c1 = c[Nth<1>{}], &c2 = c[Nth<2>{}], &c3 = c[Nth<3>{}];
+  const Register<T> a0 = a[Nth<0>{}], a1 = a[Nth<1>{}], a2 = a[Nth<2>{}], a3 = a[Nth<3>{}];
+  if constexpr (std::is_same_v<T, Float16>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  else if constexpr (std::is_same_v<T, float>)
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+  else
+    static_assert(sizeof(T) == 0, "f16, bf16 or float required");
+}
+
+__device__ inline unsigned shared_address(const void* in) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(in));
+}
+
+// Four matrices of eight rows: lane l says where row l % 8 of matrix l / 8 begins, at a multiple of 16 bytes, and gets
+// its places (matrix_place) of all four.
+template <class T> __device__ Registers<Register<T>, 4> ldmatrix(Thread&, const T* from, int i) {
+  static_assert(sizeof(T) <= 4);
+  Registers<Register<T>, 4> r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[Nth<0>{}]), "=r"(r[Nth<1>{}]), "=r"(r[Nth<2>{}]), "=r"(r[Nth<3>{}])
+               : "r"(shared_address(from + i))
+               : "memory");
+  return r;
+}
+// The same, each matrix turned: its columns become rows.
+template <class T> __device__ Registers<Register<T>, 4> ldmatrix_turned(Thread&, const T* from, int i) {
+  static_assert(sizeof(T) == 2);
+  Registers<Register<T>, 4> r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(r[Nth<0>{}]), "=r"(r[Nth<1>{}]), "=r"(r[Nth<2>{}]), "=r"(r[Nth<3>{}])
+               : "r"(shared_address(from + i))
+               : "memory");
+  return r;
+}
+// A matrix 8 x 8 in registers, turned.
+template <class T> __device__ Register<T> movmatrix(Thread&, Register<T> matrix) {
+  static_assert(sizeof(T) == 2);
+  Register<T> turned;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(matrix));
+  return turned;
+}
+
+// ---- Copies ahead: from global to shared memory, without passing through registers, while the thread goes on.
+
+// The matrix_row<T> numbers from from[j] on, 16 bytes at multiples of 16, go to to[i]; zeros where they are not `there`.
+// They may be touched when their thread has waited for them, by others after a barrier behind that.
+template <class T>
+__device__ void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true) {
+  static_assert(sizeof(T) <= 4);
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to + i)), "l"(from + j), "r"(there ? 16 : 0)
+      : "memory");
+}
+// What this thread has asked for since its last commit becomes a group.
+__device__ inline void cp_async_commit(Thread&) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all groups of this thread but the last `left` have arrived.
+template <int left> __device__ void cp_async_wait(Thread&) {
+  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+
+// ---- Numbers.
+
+// The nearest tf32, of two equally near ones the larger; and its value.
+__device__ inline Register<float> to_tf32(float x) {
+  Register<float> r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return r;
+}
+__device__ inline float from_tf32(Register<float> x) { return __uint_as_float(x); }
+
+// 2^x and 1 / x, to 2^-22 and to one unit in the last place; subnormal numbers count as 0.
+__device__ inline float ex2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// a + b, rounded down.
+__device__ inline float add_down(float a, float b) {
+  float sum;
+  asm("add.rm.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
+  return sum;
+}
+
+// Two numbers in a register, each rounded to the nearest, and back.
+template <class T> __device__ Register<T> pack_two(float low, float high) {
+  static_assert(sizeof(T) == 2);
+  Register<T> r;
+  if constexpr (std::is_same_v<T, Float16>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}
+template <class T> __device__ Two<float> unpack_two(Register<T> of) {
+  static_assert(sizeof(T) == 2);
+  if constexpr (std::is_same_v<T, BFloat16>) return {__uint_as_float(of << 16), __uint_as_float(of & 0xFFFF0000u)};
+  Two<float> two;
+  asm("{.reg .f16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+      : "=f"(two.low), "=f"(two.high)
+      : "r"(of));
+  return two;
+}
+
+#else
+// As in thread.h: declared for nvcc's reading for the host, never defined.
+template <class T> void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1);
+template <class T> Registers<Register<T>, 4> ldmatrix(Thread&, const T* from, int i);
+template <class T> Registers<Register<T>, 4> ldmatrix_turned(Thread&, const T* from, int i);
+template <class T> Register<T> movmatrix(Thread&, Register<T> matrix);
+template <class T>
+void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true);
+void cp_async_commit(Thread&);
+template <int left> void cp_async_wait(Thread&);
+Register<float> to_tf32(float x);
+float from_tf32(Register<float> x);
+float ex2_approx(float x);
+float rcp_approx(float x);
+float add_down(float a, float b);
+template <class T> Register<T> pack_two(float low, float high);
+template <class T> Two<float> unpack_two(Register<T> of);
+#endif
+}  // namespace whence::gpu
+#endif
+
+namespace whence::gpu {
+
+// The largest whole number that is not above x. The sum has no bits behind the point, so rounding it down is all the work:
+// conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
+template <class C> WHENCE_HD C floor_by_adding(C x) {
+  const C whole = sizeof(C) == 4 ? C(0x1.8p23f) : C(0x1.8p52);
+  return add_down(x, whole) - whole;
+}
+
+}  // namespace whence::gpu
