@@ -14,17 +14,24 @@ CopiesAhead& CopiesAhead::instance() {
 
 void CopiesAhead::begin_block(int threads) {
   if (of_thread_.size() < static_cast<std::size_t>(threads)) of_thread_.resize(static_cast<std::size_t>(threads));
-  for (OfThread& each : of_thread_) each.copies.clear(), each.group = 0;
+  for (OfThread& each : of_thread_) {
+    for (const Copy& copy : each.copies) mark(copy, 0);  // of a block that was stopped
+    each.copies.clear(), each.group = 0;
+  }
+}
+
+void CopiesAhead::mark(const Copy& copy, std::uint32_t stamp) {
+  for (int k = 0; k < copy.bytes; k += copy.size) {
+    ShadowEntry& entry = shared_shadow(copy.to + k);
+    entry.write = stamp, entry.write_site = short_site(copy.at);
+  }
 }
 
 void CopiesAhead::start(std::byte* to, const std::byte* from, int bytes, int size, const Site& at) {
   Copy copy{to, from, bytes, size, own().group, at, {}};
   if (from && settings().late == 0) std::memcpy(copy.read, from, static_cast<std::size_t>(bytes));
   std::memset(to, 0xFF, static_cast<std::size_t>(bytes));
-  for (int k = 0; k < bytes; k += size) {
-    ShadowEntry& entry = shared_shadow(to + k);
-    entry.write = in_flight, entry.write_site = short_site(at);
-  }
+  mark(copy, in_flight);
   running.now.copied_ahead += static_cast<std::uint64_t>(bytes);
   own().copies.push_back(copy);
 }
@@ -50,7 +57,7 @@ void CopiesAhead::land(Copy& copy) {
     std::memcpy(copy.read, copy.from, static_cast<std::size_t>(copy.bytes));
   }
   std::memcpy(copy.to, copy.read, static_cast<std::size_t>(copy.bytes));
-  for (int k = 0; k < copy.bytes; k += copy.size) shared_shadow(copy.to + k).write = running.stamp;
+  mark(copy, running.stamp);
 }
 
 void CopiesAhead::require_none() const {

@@ -36,6 +36,7 @@ class CopiesAhead {
   };
   OfThread& own() { return of_thread_[static_cast<std::size_t>(running.thread)]; }
   static void land(Copy& copy);
+  static void mark(const Copy& copy, std::uint32_t stamp);  // who wrote what it fills
 
   std::vector<OfThread> of_thread_;
 };

@@ -121,7 +121,7 @@ template <class T> struct HandedOn {
     const int lane = t.lane(), matrix = lane / 8, line = lane % 8;
     for (int row = 0; row < keys; ++row) {
       if (lane * pack >= width) break;
-      const int at = tile_at<T>(row, lane * pack, width, wrong_phase ? row_phase(row) : key_phase<keys>(row));
+      const int at = tile_at<T>(row, lane * pack, width, key_phase<keys>(row));
       cp_async(t, of_k, at, k, row * width + lane * pack);
       cp_async(t, of_v, at, v, row * width + lane * pack);
       if (row < queries)
@@ -138,7 +138,9 @@ template <class T> struct HandedOn {
       const auto q1 = ldmatrix(t, of_q, tile_at<T>(row, first + 2 * pack, width, row_phase(row)));
       each<keys / 8>([&](auto c) {
         const int key = key_of_column<keys>(8 * c + line);
-        const auto b = ldmatrix(t, of_k, tile_at<T>(key, (4 * h + matrix) * pack, width, key_phase<keys>(key)));
+        const int phase = wrong_phase ? row_phase(key) : key_phase<keys>(key);
+        const int at = tile_at<T>(key, (4 * h + matrix) * pack, width, phase);
+        const auto b = ldmatrix(t, of_k, at);  // line: keys
         mma<T>(t, scores[c], q0, b[Nth<0>{}], b[Nth<1>{}]);
         mma<T>(t, scores[c], q1, b[Nth<2>{}], b[Nth<3>{}]);
       });

@@ -24,7 +24,7 @@ Tensor two_thirds_copied(const Tensor& x);
 Tensor functions_of(const Tensor& x);
 
 // s = q k' and o = s v for q [16, 64], k and v [64, 64], with keys in a lane's order and the sums of s handed on as they are.
-// wrong_phase: k and v are written as rows that are read in their order.
+// wrong_phase: k is read as if it had been written as rows that are read in their order.
 struct Handed {
   Tensor s, o;
 };

@@ -31,19 +31,7 @@ std::vector<double> counting(index_t count) {
   return values;
 }
 
-// What the emulator says of a launch, in this order.
-template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
-  const With chosen(settings().order, order);
-  return error_text([&] { launch_kernel(body, grid); });
-}
-// "reports.cpp:12" where line 12 of this file ends in the comment "line: MARK".
-std::string line_of(const std::string& mark) {
-  std::ifstream file(test::source_folder() + "/tests/cuda/emulator/reports.cpp");
-  std::string text;
-  for (int line = 1; std::getline(file, text); ++line)
-    if (text.ends_with("// line: " + mark)) return to_text("reports.cpp:", line);
-  fail("line_of", to_text("'", mark, "' given; no line has this mark"));
-}
+std::string line_of(const std::string& mark) { return test::line_of(mark, "emulator/reports.cpp"); }
 
 // ---- Kernels, right ones and wrong ones.
 

@@ -1,6 +1,10 @@
 // What tests of the emulator share.
 #pragma once
 
+#include <fstream>
+
+#include "cuda/emulator/settings.h"
+#include "cuda/vocabulary/launch_kernel.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
@@ -10,6 +14,21 @@ namespace whence::test {
 inline void says(const std::string& text, const std::vector<std::string>& parts) {
   CAPTURE(text);
   for (const std::string& part : parts) CHECK_MESSAGE(has(text, part), part);
+}
+
+// What the emulator says of a launch, in this order.
+template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
+  const With chosen(gpu::emulator::settings().order, order);
+  return error_text([&] { gpu::launch_kernel(body, grid); });
+}
+
+// "reports.cpp:12" where line 12 of that file ends in the comment "line: MARK".
+inline std::string line_of(const std::string& mark, const std::string& path) {
+  std::ifstream file(source_folder() + "/tests/cuda/" + path);
+  std::string text;
+  for (int line = 1; std::getline(file, text); ++line)
+    if (text.ends_with("// line: " + mark)) return to_text(path.substr(path.rfind('/') + 1), ":", line);
+  fail("line_of", to_text("'", mark, "' given; no line of ", path, " has this mark"));
 }
 
 }  // namespace whence::test
