@@ -15,7 +15,7 @@ namespace {
 const std::vector<std::pair<Count, const char*>> columns{{Count::bytes, "bytes"}, {Count::sectors, "sectors"},
     {Count::requests, "requests"}, {Count::barriers, "barriers"}, {Count::shuffles, "shuffles"},
     {Count::arithmetic, "arithmetic"}, {Count::special, "special"}, {Count::shared_bytes, "sh.bytes"},
-    {Count::shared_requests, "sh.requests"}, {Count::conflicts, "conflicts"}};
+    {Count::shared_requests, "sh.requests"}, {Count::conflicts, "conflicts"}, {Count::on_tensor_cores, "on t.cores"}};
 
 const char* name_of(Count count) {
   return std::find_if(columns.begin(), columns.end(), [count](const auto& c) { return c.first == count; })->second;
@@ -39,7 +39,7 @@ void require_near(const Ladder& ladder, const Rung& rung, const Tensor& got, con
 
 }  // namespace
 
-std::vector<Ladder> ladders() { return {softmax(), layer_norm(), reduction(), matmul(), cope()}; }
+std::vector<Ladder> ladders() { return {softmax(), layer_norm(), reduction(), matmul(), cope(), attention()}; }
 
 Measured climb(const Ladder& ladder, const Rung& rung, const Shape& sizes) {
   const Tensors inputs = ladder.inputs(sizes);

@@ -25,7 +25,8 @@ enum class Count {
   special,          // exp, sqrt, divisions
   shared_bytes,     // that threads ask of shared memory
   shared_requests,  // of warps to shared memory
-  conflicts         // turns that banks of shared memory take beyond the least
+  conflicts,        // turns that banks of shared memory take beyond the least
+  on_tensor_cores   // additions and products of tensor cores, which are not in `arithmetic`
 };
 using Counts = std::map<Count, std::uint64_t>;
 
@@ -50,6 +51,7 @@ Ladder layer_norm();
 Ladder reduction();
 Ladder matmul();
 Ladder cope();
+Ladder attention();
 std::vector<Ladder> ladders();
 
 // What one run cost: counts under the emulator (measure_emulated.cpp), milliseconds on a GPU (measure_gpu.cpp).

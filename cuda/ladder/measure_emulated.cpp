@@ -19,7 +19,8 @@ Measured measure(const std::function<void()>& run) {
               {Count::requests, all.global_requests}, {Count::barriers, all.barriers}, {Count::shuffles, all.shuffles},
               {Count::arithmetic, all.arithmetic}, {Count::special, all.special + all.divisions},
               {Count::shared_bytes, all.shared_read + all.shared_written},
-              {Count::shared_requests, all.shared_requests}, {Count::conflicts, all.wavefronts - all.least_wavefronts}},
+              {Count::shared_requests, all.shared_requests}, {Count::conflicts, all.wavefronts - all.least_wavefronts},
+              {Count::on_tensor_cores, 2 * 16 * 8 * (16 * all.mma_16 + 8 * all.mma_8)}},
       0, 0};
 }
 
