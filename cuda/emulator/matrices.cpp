@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "cuda/emulator/settings.h"
 
@@ -76,23 +77,16 @@ template <class T> void gather(const std::uint64_t* lanes, Operands<T>& of) {
 // The sum as an H200 makes it (tests/cuda/tensor_cores.cpp asks it): the largest of c and all products decides the place
 // behind which the others are cut, two bits below f32's last; their sum is cut to f32.
 float cut_sum(const float* row, const float (*b)[8], int column, int terms, float c) {
-  double largest = 0, exact[17];
-  int top = -100000;
-  const auto seen = [&](double x, int exponent) {
-    if (x != 0) top = std::max(top, exponent);
-    largest = std::max(largest, std::abs(x));
-  };
+  double exact[17], sum = c;
+  exact[terms] = sum;
+  int top = c == 0 ? std::numeric_limits<int>::min() : std::ilogb(c);
   for (int k = 0; k < terms; ++k) {
     exact[k] = static_cast<double>(row[k]) * static_cast<double>(b[k][column]);
-    seen(exact[k], std::ilogb(row[k]) + std::ilogb(b[k][column]));
+    sum += exact[k];
+    if (exact[k] != 0 && std::isfinite(exact[k])) top = std::max(top, std::ilogb(row[k]) + std::ilogb(b[k][column]));
   }
-  exact[terms] = static_cast<double>(c);
-  seen(exact[terms], std::ilogb(c));
-  double sum = 0;
-  if (!std::isfinite(largest) || largest == 0) {
-    for (int k = 0; k <= terms; ++k) sum += exact[k];
-    return static_cast<float>(sum);
-  }
+  if (!std::isfinite(sum) || top == std::numeric_limits<int>::min()) return static_cast<float>(sum);
+  sum = 0;
   const double unit = std::ldexp(1.0, top - 25);
   for (int k = 0; k <= terms; ++k) sum += std::trunc(exact[k] / unit);
   sum *= unit;

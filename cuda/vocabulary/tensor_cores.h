@@ -81,16 +81,16 @@ __device__ void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* f
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to + i)), "l"(from + j), "r"(there ? 16 : 0)
       : "memory");
 }
-// What this thread has asked for since its last commit becomes a group.
+// Makes a group of what this thread has asked for since its last commit.
 __device__ inline void cp_async_commit(Thread&) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all groups of this thread but the last `left` have arrived.
+// Waits until all groups of this thread but the last `left` have arrived.
 template <int left> __device__ void cp_async_wait(Thread&) {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
 // ---- Numbers.
 
-// The nearest tf32, of two equally near ones the larger; and its value.
+// Returns the nearest tf32, of two equally near ones the one further from 0; and a tf32's value.
 __device__ inline Register<float> to_tf32(float x) {
   Register<float> r;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
@@ -98,7 +98,7 @@ __device__ inline Register<float> to_tf32(float x) {
 }
 __device__ inline float from_tf32(Register<float> x) { return __uint_as_float(x); }
 
-// 2^x and 1 / x, to 2^-22 and to one unit in the last place; subnormal numbers count as 0.
+// Returns 2^x to 2^-22, and 1 / x to one unit in the last place. Subnormal numbers count as 0.
 __device__ inline float ex2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -109,14 +109,14 @@ __device__ inline float rcp_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// a + b, rounded down.
+// Returns a + b, rounded down.
 __device__ inline float add_down(float a, float b) {
   float sum;
   asm("add.rm.f32 %0, %1, %2;" : "=f"(sum) : "f"(a), "f"(b));
   return sum;
 }
 
-// Two numbers in a register, each rounded to the nearest, and back.
+// Puts two numbers, each rounded to the nearest, into a register, and takes them out again.
 template <class T> __device__ Register<T> pack_two(float low, float high) {
   static_assert(sizeof(T) == 2);
   Register<T> r;
@@ -159,7 +159,7 @@ template <class T> Two<float> unpack_two(Register<T> of);
 
 namespace whence::gpu {
 
-// The largest whole number that is not above x. The sum has no bits behind the point, so rounding it down is all the work:
+// Returns the largest whole number that is not above x. The sum has no bits behind the point, so rounding it down is all the work:
 // conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
 template <class C> WHENCE_HD C floor_by_adding(C x) {
   const C whole = sizeof(C) == 4 ? C(0x1.8p23f) : C(0x1.8p52);

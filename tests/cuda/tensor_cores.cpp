@@ -149,6 +149,9 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
       CHECK(one_sum(operand, {1, -1, p(-12)}, {1, 1, p(-13)}, 0) == p(-25));
       CHECK(one_sum(operand, {-4096, 1}, {4096, 1.25}, p(24)) == nearest_or(1, 1.25));
       CHECK(one_sum(operand, {-1, p(-13)}, {1, p(-13)}, 1) == nearest_or(0, p(-26)));
+      const double infinity = std::numeric_limits<double>::infinity();
+      CHECK(one_sum(operand, {1, infinity}, {1, -1}, 5) == -infinity);
+      CHECK(std::isnan(one_sum(operand, {infinity}, {1}, -infinity)));
     }
   });
 }
