@@ -53,7 +53,7 @@ template <class Kind> struct Op {
     Shape shape = query.shape();
     shape[3] = x[At::value].size(3) + Kind::extra(at);
     const Tensor y = by_token(shape, query.dtype(), query.device());
-    const Tensor norms = Tensor::like(query, {shape[0], shape[1], shape[2], 2});
+    const Tensor norms = Tensor::empty({shape[0], shape[1], shape[2], 2}, compute_dtype(query.dtype()), query.device());
     if (y.numel() > 0) Kind::forward(at, x, y, norms);
     saved.y.output(y);
     saved.norms = norms;
@@ -90,8 +90,7 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
     if (!x[k].defined()) continue;
     raw::require_alike(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
   }
-  if (q.dtype() != DType::f32 && q.dtype() != DType::f64 && q.dtype() != DType::dual)
-    wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
+  if (!is_floating(q.dtype())) wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
   const Extents of = extents_of(Kind::name, At::info, x, known);
   if (of['h'] > 0 && (of['g'] == 0 || of['h'] % of['g'] != 0))
     fail(Kind::name, "key is ", x[At::key].shape(), ", query is ", q.shape(),
@@ -100,12 +99,12 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
   return of;
 }
 
-// y [b h i c+extra] of operands that `check` has seen. 16-bit numbers are widened, and what is made of them is rounded
-// once.
+// y [b h i c+extra] of operands that `check` has seen. On the CPU 16-bit numbers are widened, and what is made of them is
+// rounded once.
 template <class Kind, class Check>
 Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site, const Check& check_all) {
   const DType given = x[0].defined() ? x[0].dtype() : DType::f32;
-  const bool widen = is_floating(given) && size_of(given) == 2;
+  const bool widen = is_floating(given) && size_of(given) == 2 && !(x[0].defined() && x[0].device().is_gpu());
   for (Tensor& operand : x)
     if (widen && operand.defined()) operand = cast(operand, DType::f32, site);
   check_all(x);

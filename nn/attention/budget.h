@@ -16,14 +16,13 @@ struct AttentionBudget {
   // The size of a strip: its scores should stay in the caches' reach but keep all cores busy. On a GPU what counts is
   // that a strip's dozen of kernels have work for longer than their launches take.
   index_t strip_bytes, strip_rows;
-  bool has_tiles;
   bool reads_at_once;  // false: to look at a number is to wait for the device
 };
 
 constexpr AttentionBudget budget_of(Device device) {
   constexpr index_t MiB = index_t(1) << 20;
-  return device.is_gpu() ? AttentionBudget{2048 * MiB, 1024 * MiB, std::numeric_limits<index_t>::max(), false, false}
-                         : AttentionBudget{256 * MiB, 16 * MiB, 512, true, true};
+  return device.is_gpu() ? AttentionBudget{2048 * MiB, 1024 * MiB, std::numeric_limits<index_t>::max(), false}
+                         : AttentionBudget{256 * MiB, 16 * MiB, 512, true};
 }
 
 }  // namespace whence

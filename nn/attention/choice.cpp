@@ -68,15 +68,16 @@ const Executor& executor_for(const Executor* wanted, const Stages& stages, const
 }
 
 const Executor& executor_below(const Executor& executor, const Stages& stages, const AttendCall& call) {
+  const Fit enough = call.device.is_gpu() ? Fit::suits : Fit::can;  // a GPU has no time for many small kernels
   for (const Executor* each : downwards(&executor))
-    if (each != &executor && each->fit(call) >= Fit::can && each->refusal(stages).empty()) return *each;
+    if (each != &executor && each->fit(call) >= enough && each->refusal(stages).empty()) return *each;
   return reference_executor();
 }
 
 std::string explain_executor(
     const Executor* wanted, const Stages& stages, const AttendCall& call, const AttendInputs& example) {
   const Executor& chosen = executor_for(wanted, stages, call);
-  const std::string apart = chosen.refusal_of(example, stages);
+  const std::string apart = chosen.refusal_of(example, stages, call);
   const Executor& runs = apart.empty() ? chosen : executor_below(chosen, stages, call);
   std::vector<std::string> reasons;
   if (!apart.empty()) {

@@ -14,7 +14,7 @@ namespace whence {
 // The executor that runs this call: the wanted one, or where it cannot the next below it that can; where none is
 // wanted, the highest one that suits the call. While a capture watches pairs it is the reference executor.
 [[nodiscard]] const Executor& executor_for(const Executor* wanted, const Stages& stages, const AttendCall& call);
-// The highest one of a lower rank than `executor` that can run this call.
+// The highest one of a lower rank than `executor` that can run this call; on a GPU that suits it.
 [[nodiscard]] const Executor& executor_below(const Executor& executor, const Stages& stages, const AttendCall& call);
 // "reference (no tile programs for f32 on a GPU)": that executor, and why. `example`: operands like those of the call,
 // wherever they are.

@@ -28,7 +28,8 @@ class Executor {
   virtual Fit fit(const AttendCall& call) const = 0;
   virtual std::string reason_of_fit(const AttendCall&) const { return {}; }
   // Why it hands such operands to the next below it, as "what is given; what is required"; empty where it does not.
-  virtual std::string refusal_of(const AttendInputs&, const Stages&) const { return {}; }
+  // `call` says where: operands of an example may be elsewhere.
+  virtual std::string refusal_of(const AttendInputs&, const Stages&, const AttendCall&) const { return {}; }
   // [b h i d] in the query's dtype. A masked pair adds exactly nothing as long as numbers are finite. Infinity and NaN
   // are not looked for: 0 x NaN is NaN, so that one in a later token or in padding may reach every row of its sequence.
   [[nodiscard]] virtual Tensor attend(const AttendInputs& inputs, const Stages& stages) const = 0;

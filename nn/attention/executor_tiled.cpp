@@ -8,6 +8,7 @@
 #include "nn/attention/executors.h"
 #include "nn/attention/tile_terms.h"
 #include "tensor/raw.h"
+#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
@@ -92,6 +93,13 @@ class ProgramTerms final : public TileTerms {
     return tiled_refusal(mix_ ? TiledOperands::mix : TiledOperands::attention, facts_, operands);
   }
 
+  // The same of a call: on a GPU there are fewer programs.
+  std::string refusal_on(const AttendCall& call) const {
+    const std::string refused = refusal();
+    if (!refused.empty() || !call.device.is_gpu()) return refused;
+    return mix_ ? "a head mix given, which has no program on a GPU; none required" : gpu_refusal(facts_, operands);
+  }
+
   // What attention hands on before its last stage, [b h i d]. REQUIRES: no refusal
   Tensor run(const std::optional<PatternDropout>& dropout) {
     if (dropout) facts_.dropout = dropout->probability, facts_.stream = dropout->stream;
@@ -137,27 +145,42 @@ class TiledExecutor final : public Executor {
     return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
   }
   Fit fit(const AttendCall& call) const override {
-    const bool has_type = call.dtype == DType::f32 || call.dtype == DType::f64 || call.dtype == DType::dual;
-    return has_type && budget_of(call.device).has_tiles ? Fit::suits : Fit::cannot;
+    const bool short_numbers = call.dtype == DType::f16 || call.dtype == DType::bf16,
+               long_numbers = call.dtype == DType::f32 || call.dtype == DType::f64 || call.dtype == DType::dual;
+    return (call.device.is_gpu() ? short_numbers : long_numbers) ? Fit::suits : Fit::cannot;
   }
   std::string reason_of_fit(const AttendCall& call) const override {
     if (fit(call) != Fit::cannot) return {};
     return to_text("no tile programs for ", call.dtype, call.device.is_gpu() ? " on a GPU" : " on the CPU");
   }
 
-  std::string refusal_of(const AttendInputs& inputs, const Stages& stages) const override {
+  std::string refusal_of(const AttendInputs& inputs, const Stages& stages, const AttendCall& call) const override {
     const NoGrad values_only;
-    return terms_of(rotated_context(inputs, stages), stages).refusal();
+    if (const std::string refusal = refusal_there(inputs, stages, call); !refusal.empty()) return refusal;
+    ProgramTerms terms = terms_of(rotated_context(inputs, stages), stages);
+    return terms.refusal_on(call);
   }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendCall call = call_of(inputs);
     const Executor& otherwise = executor_below(*this, stages, call);
-    if (fit(call) == Fit::cannot) return otherwise.attend(inputs, stages);
+    if (fit(call) == Fit::cannot || !refusal_there(inputs, stages, call).empty())
+      return otherwise.attend(inputs, stages);
     const AttendContext context = rotated_context(inputs, stages);
     ProgramTerms terms = terms_of(context, stages);
-    if (!terms.refusal().empty()) return otherwise.attend(inputs, stages);
+    if (!terms.refusal_on(call).empty()) return otherwise.attend(inputs, stages);
     return output_of(terms.run(inputs.dropout), context, stages);
+  }
+
+ private:
+  // What a GPU has no programs for, before any terms are made.
+  static std::string refusal_there(const AttendInputs& inputs, const Stages& stages, const AttendCall& call) {
+    if (!call.device.is_gpu()) return {};
+    if (inputs.dropout) return "dropout of the pattern given; tiles on a GPU have no program for it; none required";
+    for (const auto& stage : stages.tiled)
+      if (!stage.scheme->has_gpu_programs())
+        return to_text(*stage.path, " given; tables by distance, columns and sinks alone required, on a GPU");
+    return {};
   }
 };
 

@@ -122,6 +122,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
 
   // ---- the same in tiles ----
   // Beyond it, the network of one number is a broken line for each head.
+  bool has_gpu_programs() const override { return false; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;

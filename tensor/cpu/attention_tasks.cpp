@@ -2,6 +2,7 @@
 #include "tensor/tiles/attention_kernel.h"
 
 #include "tensor/cpu/tile_tasks.h"
+#include "tensor/device/joined_kernels.h"
 
 namespace whence {
 namespace tiles {
@@ -52,6 +53,7 @@ void backward(const Functions<T>& run, Device device, const TiledAttention::Oper
 
 void TiledAttention::forward(
     const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const {
+  if (output.device().is_gpu()) return joined_kernels(output).attention(*this, x, output, bin_sums, norms);
   const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);
@@ -63,6 +65,8 @@ void TiledAttention::forward(
 
 void TiledAttention::backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
     const Tensor& d_output, const Tensor& d_bins, const Operands& d) const {
+  if (output.device().is_gpu())
+    return joined_kernels(output).attention_backward(*this, x, output, bin_sums, norms, d_output, d_bins, d);
   const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_attention", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::Problem<T> p = tiles::problem_of<T>(*this, x, drop);

@@ -32,6 +32,15 @@ void JoinedKernels::causal_softmax_by_distance(
   causal_softmax(logits, first_row, y);
 }
 
+void JoinedKernels::attention(
+    const TiledAttention&, std::span<const Tensor> x, const Tensor&, const Tensor&, const Tensor&) {
+  fail("tiled_attention", to_string(x[0].device()), " given, which has no tiles; the cpu or a GPU required");
+}
+void JoinedKernels::attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor&,
+    const Tensor&, const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor>) {
+  attention(at, x, {}, {}, {});
+}
+
 void JoinedKernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {
   const Shape pairs{x.size(-2), x.size(-1)};
   const Tensor seen = raw::band_mask(pairs[0], pairs[1], {first_row}, {}, x.device());

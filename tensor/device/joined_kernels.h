@@ -6,6 +6,8 @@
 
 namespace whence {
 
+struct TiledAttention;
+
 class JoinedKernels : public Kernels {
  public:
   // As GPUs like them, on a GPU (tensor/device/product_layout.cpp).
@@ -31,6 +33,15 @@ class JoinedKernels : public Kernels {
   // y = causal_softmax(x + what the pairs read of `table` [h n] by their steps (tensor/pairs.h)), x [b h i j]
   virtual void causal_softmax_by_distance(
       const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y);
+
+  // Attention in tiles (tensor/tiles/attention_kernel.h), of a GPU; x are its operands, in their order. REQUIRES: it has a
+  // program for them (tensor/tiles/gpu_programs.h)
+  virtual void attention(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& norms);
+  // d: as in TiledAttention::backward
+  virtual void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
+      const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
+      std::span<const Tensor> d);
 };
 
 JoinedKernels& joined_kernels(Device device);    // of any device; Error when this build has no such device

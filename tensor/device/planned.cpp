@@ -1,6 +1,7 @@
 // A device without numbers. Its tensors have shapes and addresses, and their bytes are counted by the allocator that
 // all devices have; its kernels return at once. What runs here allocates and frees what it would on a GPU, and so says
 // what it will take: a whole training step in the time that its calls take. Whoever reads a number gets 0.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -13,6 +14,7 @@
 #include "tensor/device/product_layout.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
+#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
@@ -98,6 +100,29 @@ class PlannedKernels final : public JoinedKernels {
   void sum_of_squares(std::span<const Tensor>, double, const Tensor&) override {}
   void clip_scale(const Tensor&, const Tensor&) override {}
   Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
+
+  // On a GPU: two products of each pair in forward, seven in backward, and the scratch of cuda/kernels/tiles/attention.cu.
+  void attention(
+      const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
+    count_products(2 * output.numel(), x[TiledAttention::key].size(2));
+  }
+  void attention_backward(const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
+      const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor> d) override {
+    const index_t batch = output.size(0), heads = output.size(1), queries = output.size(2),
+                  keys = x[TiledAttention::key].size(2), rows = rows_of_gpu_block(output.size(3));
+    count_products(7 * output.numel(), keys);
+    const auto floats = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, output.device()); };
+    const auto wide = [&](const Tensor& to) {
+      return to.defined() && to.size(1) < heads ? floats({batch, heads, keys, to.size(3)}) : Tensor();
+    };
+    const Tensor delta = floats({batch, heads, queries});
+    if (d[TiledAttention::distance_table].defined()) {
+      const index_t slice = (queries + rows - 1) / rows * (keys + rows);
+      const Tensor slices =
+          floats({std::min(batch * heads, std::max<index_t>(1, most_slice_bytes / 4 / slice)), slice});
+    }
+    const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]);
+  }
 
  private:
   // The keys that each tap reads, as a GPU lays them out.

@@ -1,0 +1,182 @@
+// Attention in tiles on a GPU: which calls it has programs for, and their launches. So far of heads with tables by distance,
+// columns and a sink.
+#include "tensor/tiles/gpu_programs.h"
+
+#include <algorithm>
+
+#include "cuda/kernels/kernels.h"
+#include "cuda/kernels/tiles/heads_backward.h"
+#include "cuda/kernels/tiles/heads_forward.h"
+#include "tensor/pairs.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+using namespace gpu;
+using At = TiledAttention;
+
+// x [b h t d], whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
+Tensor in_packs(const Tensor& x) {
+  const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype())), d = x.size(3),
+                padded = (d + pack - 1) / pack * pack;
+  bool fits = padded == d && (d == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
+  for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
+  if (fits) return x;
+  const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), padded}, x.dtype(), x.device());
+  raw::copy_into(x, raw::slice(wide, 3, 0, d));
+  return wide;
+}
+
+template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
+  if (!x.defined()) return {};
+  return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1))};
+}
+
+int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
+
+// What both directions read, as kernels read it.
+struct Given {
+  Tensor query, key, value, table, column, sink, range;
+  HeadFacts facts;
+
+  Given(const At& at, std::span<const Tensor> x)
+      : query(in_packs(x[At::query])),
+        key(in_packs(x[At::key])),
+        value(in_packs(x[At::value])),
+        table(floats(x[At::distance_table])),
+        column(floats(x[At::column_term])),
+        sink(floats(x[At::sink])) {
+    const Band band = Band::of(at.first_row, at.causal, at.window);
+    facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
+        within_int(band.first_row), within_int(band.before), within_int(band.after),
+        table.defined() ? within_int(table.size(1)) : 0, within_int(at.lowest), static_cast<float>(at.scale),
+        static_cast<float>(at.scale * 1.4426950408889634)};
+    if (!at.present.defined()) return;
+    range = Tensor::empty({batch(), 2}, DType::i32, query.device());
+    launch_kernel(
+        PresentRange{global<const bool>(at.present), global<std::int32_t>(range), facts.keys}, {.blocks = batch()});
+  }
+  index_t batch() const { return query.size(0); }
+  index_t heads() const { return query.size(1); }
+  static Tensor floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
+};
+
+index_t blocks_of(index_t rows, index_t of_block) { return (rows + of_block - 1) / of_block; }
+
+template <class T, int width> void forward(const Given& given, const Tensor& output, const Tensor& norms) {
+  using Body = HeadsForward<T, width>;
+  const index_t heads = given.heads();
+  const Body body{given.facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
+      head_rows<const T>(given.value, heads), head_rows<T>(output, heads), global<float>(norms),
+      global<const float>(given.table), global<const float>(given.column), global<const float>(given.sink),
+      global<const std::int32_t>(given.range)};
+  launch_kernel(body, {.blocks = given.batch() * heads * blocks_of(given.facts.queries, Body::queries),
+                          .shared_bytes = Body::shared_bytes});
+}
+
+// Gradients of heads of keys that heads of queries share: f32 for each of these, and their sums.
+class Shared {
+ public:
+  Shared(const Tensor& to, index_t heads) : to_(to) {
+    if (to.defined() && to.size(1) < heads)
+      wide_ = Tensor::empty({to.size(0), heads, to.size(2), to.size(3)}, DType::f32, to.device());
+  }
+  const Tensor& wide() const { return wide_; }
+  Tensor narrow() const { return wide_.defined() ? Tensor() : to_; }
+  void sum() const {
+    if (!wide_.defined()) return;
+    const Tensor total = Tensor::like(wide_, {to_.size(0), to_.size(1), 1, to_.size(2), to_.size(3)}),
+                 by_group = raw::reshape(wide_, {to_.size(0), to_.size(1), -1, to_.size(2), to_.size(3)});
+    kernels(to_).reduce(Reduction::sum, by_group, total);
+    kernels(to_).copy(raw::reshape(total, to_.shape()), to_);
+  }
+
+ private:
+  Tensor to_, wide_;
+};
+
+template <class T, int width>
+void backward(const Given& given, const Tensor& output, const Tensor& norms, const Tensor& given_d_output,
+    std::span<const Tensor> d) {
+  using OfQueries = HeadsBackward<T, width, false>;
+  using OfKeys = HeadsBackward<T, width, true>;
+  const HeadFacts& facts = given.facts;
+  const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries;
+  const Tensor d_output = in_packs(given_d_output);
+  const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, output.device()); };
+  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, DType::f32, output.device()); };
+
+  const Tensor delta = empty({batch, heads, queries}), &d_sink = d[At::sink],
+               of_sink = d_sink.defined() ? empty({batch, heads, queries}) : Tensor();
+  launch_kernel(RowDelta<T>{head_rows<const T>(output, heads), head_rows<const T>(d_output, heads),
+                    global<const float>(norms), global<const float>(d_sink.defined() ? given.sink : Tensor()),
+                    global<float>(delta), global<float>(of_sink), facts.heads, facts.queries, facts.d, delta.numel()},
+      {.blocks = blocks_of(delta.numel(), head_warps)});
+  if (d_sink.defined()) {
+    const Tensor total = empty({1, heads, 1});
+    kernels(total).reduce(Reduction::sum, of_sink, total);
+    kernels(total).copy(raw::reshape(total, {heads}), d_sink);
+  }
+
+  const auto body_of = [&]<class Body>(Type<Body>) {
+    return Body{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
+        head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), global<const float>(norms),
+        global<const float>(delta), global<const float>(given.table), global<const float>(given.column),
+        global<const std::int32_t>(given.range), {}, {}, {}, {}, nullptr, nullptr, 0};
+  };
+  const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term];
+  if (d[At::query].defined() || d_table.defined()) {
+    const index_t blocks = blocks_of(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
+    const index_t at_once =
+        d_table.defined() ? std::max<index_t>(1, most_slice_bytes / (blocks * length * 4)) : batch * heads;
+    const Tensor sums = d_table.defined() ? zeros({heads, facts.distances}) : Tensor();
+    for (index_t first = 0; first < batch * heads; first += at_once) {
+      const index_t count = std::min(at_once, batch * heads - first);
+      const Tensor slices = d_table.defined() ? zeros({count, blocks, length}) : Tensor();
+      OfQueries body = body_of(Type<OfQueries>{});
+      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices), body.first_head = first;
+      launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined())});
+      if (d_table.defined())
+        launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts, first, count,
+                          static_cast<int>(blocks), OfQueries::rows},
+            {.blocks = blocks_of(sums.numel(), SumSlices::threads)});
+    }
+    if (d_table.defined()) kernels(sums).copy(sums, d_table);
+  }
+  if (!d[At::key].defined() && !d[At::value].defined() && !d_column.defined()) return;
+  const Shared of_key(d[At::key], heads), of_value(d[At::value], heads);
+  const Tensor column_sums = d_column.defined() ? empty(d_column.shape()) : Tensor();
+  OfKeys body = body_of(Type<OfKeys>{});
+  body.d_first = head_rows<T>(of_key.narrow(), heads), body.wide_first = head_rows<float>(of_key.wide(), heads);
+  body.d_second = head_rows<T>(of_value.narrow(), heads), body.wide_second = head_rows<float>(of_value.wide(), heads);
+  body.d_column = global<float>(column_sums);
+  launch_kernel(body,
+      {.blocks = batch * heads * blocks_of(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false)});
+  of_key.sum(), of_value.sum();
+  if (d_column.defined()) kernels(column_sums).copy(column_sums, d_column);
+}
+
+// f(Type<T>, Nth<width>) for heads of these operands.
+template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
+  const auto with = [&]<class T>(
+                        Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); };
+  x[At::query].dtype() == DType::f16 ? with(Type<Float16>{}) : with(Type<BFloat16>{});
+}
+
+}  // namespace
+
+void CudaKernels::attention(
+    const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
+  const Given given(at, x);
+  visit_heads(x, [&]<class T, int width>(Type<T>, Nth<width>) { forward<T, width>(given, output, norms); });
+}
+
+void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
+    const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
+  const Given given(at, x);
+  visit_heads(
+      x, [&]<class T, int width>(Type<T>, Nth<width>) { backward<T, width>(given, output, norms, d_output, d); });
+}
+
+}  // namespace whence

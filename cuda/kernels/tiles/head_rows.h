@@ -1,0 +1,85 @@
+// What the kernels of attention in tiles share: rows of heads in memory, which keys are present, and copies of rows and of
+// tables into shared memory, ahead of their use.
+#pragma once
+
+#include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/rows.h"
+#include "cuda/vocabulary/tensor_cores.h"
+
+namespace whence::gpu {
+
+inline constexpr float log2e = 1.4426950408889634f;
+inline constexpr int head_threads = 128, head_warps = head_threads / 32;  // of a block
+
+// Rows of an operand or of a result, [b h|g t d]: a row is together, and that of an operand begins at 16 bytes.
+template <class T> struct HeadRows {
+  Global<T> at = nullptr;
+  index_t batch = 0, head = 0, row = 0;  // strides
+  int group = 1;                         // heads of queries that share a head of these
+  WHENCE_HD index_t of(index_t b, index_t h) const { return b * batch + h / group * head; }
+};
+
+struct HeadFacts {
+  int heads, queries, keys, d;
+  int first_row, before, after;  // as in Band (tensor/pairs.h)
+  int distances, lowest;         // of the table: row 0 is `lowest` steps
+  float scale, scale_of_powers;  // of q.k, and times log2(e): logits are in base 2
+};
+
+WHENCE_HD inline int larger(int a, int b) { return a > b ? a : b; }
+WHENCE_HD inline int smaller(int a, int b) { return a < b ? a : b; }
+
+// The first key that is present, and the one behind the last.
+struct PresentRange {
+  static constexpr const char* name = "present range";
+  static constexpr int threads = 32;
+  Global<const bool> present;  // [b keys]
+  Global<std::int32_t> range;  // [b 2]
+  int keys;
+  WHENCE_HD void operator()(Thread& t) const {
+    int first = keys, end = 0;
+    for (int j = t.lane(); j < keys; j += 32)
+      if (present[t.block() * keys + j]) first = smaller(first, j), end = j + 1;
+    for (int mask = 16; mask > 0; mask /= 2) {
+      first = smaller(first, t.shuffle_xor(first, mask));
+      end = larger(end, t.shuffle_xor(end, mask));
+    }
+    if (t.lane() > 0) return;
+    range[t.block() * 2] = first, range[t.block() * 2 + 1] = end;
+  }
+};
+
+// Rows [first, first + count) of a head, of which those before `end` are there, as a tile [count, width]; 0 elsewhere.
+// phase(row) says how the packs of a row are exchanged (fragments.h).
+template <int count, int width, class T, class Phase>
+WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from, index_t b, index_t h, int first,
+    int end, int d, const Phase& phase) {
+  constexpr int pack = matrix_row<T>, packs = width / pack;
+  const index_t head = from.of(b, h);
+  for (int n = t.index(); n < count * packs; n += head_threads) {
+    const int row = n / packs, column = n % packs * pack;
+    cp_async(t, to, tile_at<T>(row, column, width, phase(row)), from.at, head + (first + row) * from.row + column,
+        first + row < end && column < d);
+  }
+}
+
+// What the table has for distances lowest, lowest + 1, ... in base 2; 0 beyond it.
+template <int count>
+WHENCE_HD void fetch_distances(
+    Thread& t, Shared<float> to, Global<const float> table, const HeadFacts& facts, index_t h, int lowest) {
+  for (int n = t.index(); n < count; n += head_threads) {
+    const int at = lowest + n - facts.lowest;
+    const bool there = at >= 0 && at < facts.distances;
+    store(to, n, there ? load<float>(table, h * facts.distances + at) * log2e : Number<float>(0.0f));
+  }
+}
+
+// Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
+// off the column of every key that the block sees.
+template <int rows>
+WHENCE_HD Number<float> taken_off(Global<const float> column, const HeadFacts& facts, index_t head, int query) {
+  const int token = smaller(facts.first_row + query / rows * rows, facts.keys - 1);
+  return load<float>(column, head * facts.keys + larger(token, 0));
+}
+
+}  // namespace whence::gpu

@@ -1,0 +1,384 @@
+// Attention of heads on tensor cores, backward: tensor/tiles/attention_kernel.h has the equations. Two kernels of one text,
+// which sum to what their rows are: to queries, with keys as columns, and to keys and values, with queries as columns. So
+// every sum stands in the registers of one warp, in a fixed order, and pattern and gradient are the next product's left
+// factor where they are made.
+//   P_ij  = 2^(x_ij - top_i) share_i,  dP_ij = do_i.v_j,  dA_ij = P_ij (dP_ij - delta_i),  delta_i = o_i.do_i
+//   dq_i  = scale sum_j dA_ij k_j;     dk_j  = scale sum_i dA_ij q_i,  dv_j = sum_i P_ij do_i
+//   dcolumn_j = sum_i dA_ij;           dtable[m] = the sum of dA over the pairs that lie m steps apart
+// Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
+#pragma once
+
+#include "cuda/kernels/tiles/head_rows.h"
+
+namespace whence::gpu {
+
+// delta of each row, and what a sink's gradient is the sum of.
+template <class T> struct RowDelta {
+  static constexpr const char* name = "delta of rows";
+  static constexpr int threads = head_threads;
+  HeadRows<const T> o, d_o;
+  Global<const float> norms;  // [b h queries 2]
+  Global<const float> sink;   // [h], or null
+  Global<float> delta, of_sink;
+  int heads, queries, d;
+  index_t count;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t row = t.block() * head_warps + t.warp(), head = row / queries;
+    if (row >= count) return;
+    const index_t at = o.of(head / heads, head % heads) + row % queries * o.row,
+                  d_at = d_o.of(head / heads, head % heads) + row % queries * d_o.row;
+    Number<float> sum = 0.0f;
+    for (int c = t.lane(); c < d; c += 32) sum += load<float>(o.at, at + c) * load<float>(d_o.at, d_at + c);
+    sum = warp_reduce(t, sum, Plus{});
+    if (t.lane() > 0) return;
+    store(delta, row, sum);
+    if (!sink) return;
+    const Number<float> power = ex2_approx(load<float>(sink, head % heads) * log2e - load<float>(norms, 2 * row));
+    store(of_sink, row, -(power * load<float>(norms, 2 * row + 1) * sum));
+  }
+};
+
+// The gradient of a table, [h distances]: slices of the blocks of queries, added in their order. A slice has the sum of
+// pairs `row of the block - key` = n - keys + 1 in its number n.
+struct SumSlices {
+  static constexpr const char* name = "sums of slices";
+  static constexpr int threads = 128;
+  Global<const float> slices;  // [count, blocks, keys + rows], of heads first_head, first_head + 1, ... of b h
+  Global<float> d_table;       // added to
+  HeadFacts facts;
+  index_t first_head, count;
+  int blocks, rows;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t n = t.block() * threads + t.index(), h = n / facts.distances;
+    if (h >= facts.heads) return;
+    const int steps = static_cast<int>(n % facts.distances) + facts.lowest, length = facts.keys + rows;
+    Number<float> sum = load<float>(d_table, n);
+    for (index_t head = 0; head < count; ++head) {
+      if ((first_head + head) % facts.heads != h) continue;
+      for (int block = 0; block < blocks; ++block) {
+        const int at = steps - facts.first_row - block * rows + facts.keys - 1;
+        if (at >= 0 && at < length) sum += load<float>(slices, (head * blocks + block) * length + at);
+      }
+    }
+    store(d_table, n, sum);
+  }
+};
+
+// to_keys: rows are keys, and columns queries.
+template <class T, int width, bool to_keys> struct HeadsBackward {
+  static constexpr const char* name = to_keys ? "gradient of keys" : "gradient of queries";
+  static constexpr int threads = head_threads;
+  static constexpr int columns = 32, own = columns / 4, fragments = width <= 64 ? 2 : 1, of_warp = 16 * fragments;
+  static constexpr int rows = head_warps * of_warp,
+                       lines = 2 * fragments;  // lines of the warp that a lane has numbers of
+  static constexpr unsigned blocks_at_once = 2;
+  static std::size_t shared_bytes(bool sums_table) {
+    return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count) +
+           shared_bytes_for<float>(sums_table ? rows * pitch : 0);
+  }
+
+  HeadFacts facts;
+  HeadRows<const T> q, k, v, d_o;
+  Global<const float> norms, delta;         // [b h queries 2], [b h queries]
+  Global<const float> table;                // [h distances], or null
+  Global<const float> column;               // [b h keys], or null
+  Global<const std::int32_t> present;       // [b 2], or null
+  HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
+  HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
+  Global<float> d_column;                   // [b h keys], or null
+  Global<float> slices;  // [heads of this launch, blocks, keys + rows]: sums of dA by distance, or null
+  index_t first_head;    // of b h, of this launch
+
+ private:
+  static constexpr int pitch = columns + 1;  // of dA in shared memory: diagonals in different banks
+  static constexpr int term_count = rows + columns + 3 * columns;  // of a stage
+
+  struct Stage {
+    Shared<T> first, second;          // keys and values, or queries and gradients of the output
+    Shared<float> by_distance;        // [rows + columns]
+    Shared<float> top, share, delta;  // [columns] each, of queries
+    Shared<float> by_key;             // [columns], in the place of top
+  };
+  struct Part {
+    index_t b, h, block;
+    int first_row;            // a query, or a key
+    int begin, end;           // keys [begin, end) are present
+    Number<float> taken_off;  // of a block of queries
+  };
+  using Pairs = Registers<Registers<FragmentC<T>, columns / 8>, fragments>;
+  using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
+  struct Line {
+    Number<float> top, share, delta;  // of a query
+    Number<float> sum;                // of a key: the gradient of its column
+  };
+  using Lines = Registers<Line, lines>;
+
+ public:
+  WHENCE_HD void operator()(Thread& t) const {
+    const Shared<T> first = t.shared<T>((2 * rows + 4 * columns) * width), second = first + rows * width,
+                    tiles = second + rows * width;
+    const Shared<float> terms = t.shared<float>(2 * term_count), pairs = t.shared<float>(slices ? rows * pitch : 0);
+    const auto stage = [&](int n) {
+      const Shared<T> tile = tiles + n * 2 * columns * width;
+      const Shared<float> term = terms + n * term_count, behind = term + rows + columns;
+      return Stage{tile, tile + columns * width, term, behind, behind + columns, behind + 2 * columns, behind};
+    };
+    const Part part = part_of(t);
+    const auto in_order = [](int row) { return row_phase(row); };
+    fetch_rows<rows, width>(t, first, to_keys ? k : q, part.b, part.h, part.first_row, row_count(), facts.d, in_order);
+    fetch_rows<rows, width>(
+        t, second, to_keys ? v : d_o, part.b, part.h, part.first_row, row_count(), facts.d, in_order);
+    Lines held;
+    hold(t, part, held);
+    // All warps walk over the same tiles: those that some row of the block sees.
+    const int from = first_seen(part, part.first_row), end = end_seen(part, part.first_row + rows - 1);
+    const int first_tile = from / columns, end_tile = end > from ? (end - 1) / columns + 1 : first_tile;
+    if (first_tile < end_tile) fetch(t, part, stage(0), first_tile * columns);
+    cp_async_commit(t);
+    Sums sums, of_values;
+    for (int tile = first_tile, n = 0; tile < end_tile; ++tile, n = 1 - n) {
+      cp_async_wait<0>(t);
+      t.sync();
+      if (tile + 1 < end_tile) fetch(t, part, stage(1 - n), (tile + 1) * columns);
+      cp_async_commit(t);
+      work(t, part, first, second, stage(n), tile * columns, held, sums, of_values, pairs);
+    }
+    cp_async_wait<0>(t);
+    finish(t, part, held, sums, of_values);
+  }
+
+ private:
+  WHENCE_HD int row_count() const { return to_keys ? facts.keys : facts.queries; }
+  WHENCE_HD int column_count() const { return to_keys ? facts.queries : facts.keys; }
+
+  WHENCE_HD Part part_of(Thread& t) const {
+    const index_t blocks = (row_count() + rows - 1) / rows, head = first_head + t.block() / blocks;
+    const index_t nth = t.block() % blocks;
+    // The rows that may see the most come first.
+    Part part{head / facts.heads, head % facts.heads, to_keys ? nth : blocks - 1 - nth, 0, 0, facts.keys, 0.0f};
+    part.first_row = static_cast<int>(part.block) * rows;
+    if (present) part.begin = present[part.b * 2], part.end = present[part.b * 2 + 1];
+    if (!to_keys && column)
+      part.taken_off = taken_off<rows>(column, facts, part.b * facts.heads + part.h, part.first_row);
+    return part;
+  }
+
+  // The columns that a row sees, [first_seen, end_seen). Of keys that are not present they are those of others.
+  WHENCE_HD int first_seen(const Part& part, int row) const {
+    return to_keys ? larger(0, row - facts.first_row - facts.after)
+                   : larger(part.begin, facts.first_row + row - facts.before);
+  }
+  WHENCE_HD int end_seen(const Part& part, int row) const {
+    return to_keys ? smaller(facts.queries, row - facts.first_row + facts.before + 1)
+                   : smaller(part.end, facts.first_row + row + facts.after + 1);
+  }
+
+  WHENCE_HD int row_of(Thread& t, const Part& part) const {  // of line 0; the next are 8 rows further on each
+    return part.first_row + t.warp() * of_warp + t.lane() / 4;
+  }
+  WHENCE_HD void hold(Thread& t, const Part& part, Lines& held) const {
+    each<lines>([&](auto a) {
+      held[a].sum = 0.0f;
+      if constexpr (to_keys) return;
+      const int row = row_of(t, part) + 8 * a;
+      const index_t at = (part.b * facts.heads + part.h) * facts.queries + row;
+      const bool there = row < facts.queries;  // else its share is 0, and so is its pattern
+      held[a].top = there ? load<float>(norms, 2 * at) : Number<float>(0.0f);
+      held[a].share = there ? load<float>(norms, 2 * at + 1) : Number<float>(0.0f);
+      held[a].delta = there ? load<float>(delta, at) : Number<float>(0.0f);
+    });
+  }
+
+  // Number n of by_distance is of pairs that lie lowest_of(...) + n steps apart.
+  WHENCE_HD int lowest_of(const Part& part, int first_column) const {
+    return to_keys ? facts.first_row + first_column - part.first_row - rows + 1
+                   : facts.first_row + part.first_row - first_column - columns + 1;
+  }
+
+  WHENCE_HD void fetch(Thread& t, const Part& part, const Stage& to, int first_column) const {
+    const auto phase = [](int at) { return key_phase<columns>(at); };
+    fetch_rows<columns, width>(
+        t, to.first, to_keys ? q : k, part.b, part.h, first_column, column_count(), facts.d, phase);
+    fetch_rows<columns, width>(
+        t, to.second, to_keys ? d_o : v, part.b, part.h, first_column, column_count(), facts.d, phase);
+    if (table) fetch_distances<rows + columns>(t, to.by_distance, table, facts, part.h, lowest_of(part, first_column));
+    if (t.index() >= columns) return;
+    const int at = first_column + t.index();
+    if (!to_keys) {
+      const index_t key = (part.b * facts.heads + part.h) * facts.keys + smaller(at, facts.keys - 1);
+      if (column) store(to.by_key, t.index(), (load<float>(column, key) - part.taken_off) * log2e);
+      return;
+    }
+    const index_t row = (part.b * facts.heads + part.h) * facts.queries + at;
+    const bool there = at < facts.queries;
+    store(to.top, t.index(), there ? load<float>(norms, 2 * row) : Number<float>(0.0f));
+    store(to.share, t.index(), there ? load<float>(norms, 2 * row + 1) : Number<float>(0.0f));
+    store(to.delta, t.index(), there ? load<float>(delta, row) : Number<float>(0.0f));
+  }
+
+  WHENCE_HD void work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage,
+      int first_column, Lines& held, Sums& sums, Sums& of_values, Shared<float> pairs) const {
+    Pairs x, dx;
+    products(t, first, stage.first, x);
+    products(t, second, stage.second, dx);
+    add_terms(t, part, stage, first_column, x);
+    gradients(t, part, stage, first_column, held, x, dx);
+    if constexpr (to_keys) accumulate(t, stage.second, x, of_values);
+    accumulate(t, stage.first, dx, sums);
+    if (slices) add_diagonals(t, part, first_column, dx, pairs);
+  }
+
+  // x += rows of `left` times rows of the tile.
+  WHENCE_HD void products(Thread& t, Shared<T> left, Shared<T> tile, Pairs& x) const {
+    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    each<width / 32>([&](auto h) {
+      Registers<Registers<FragmentA<T>, 2>, fragments> a;
+      each<fragments>([&](auto m) {
+        each<2>([&](auto n) {
+          const int row = t.warp() * of_warp + 16 * m + matrix % 2 * 8 + line;
+          a[m][n] = ldmatrix(t, left, tile_at<T>(row, 32 * h + 16 * n + matrix / 2 * 8, width, row_phase(row)));
+        });
+      });
+      each<columns / 8>([&](auto c) {
+        const int at = key_of_column<columns>(8 * c + line);
+        const auto b = ldmatrix(t, tile, tile_at<T>(at, 32 * h + 8 * matrix, width, key_phase<columns>(at)));
+        each<fragments>([&](auto m) {
+          mma<T>(t, x[m][c], a[m][Nth<0>{}], b[Nth<0>{}], b[Nth<1>{}]);
+          mma<T>(t, x[m][c], a[m][Nth<1>{}], b[Nth<2>{}], b[Nth<3>{}]);
+        });
+      });
+    });
+  }
+
+  template <int a, int j> static WHENCE_HD Number<float>& number(Pairs& x, Nth<a>, Nth<j>) {
+    return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
+  }
+
+  // x becomes the logit in base 2.
+  WHENCE_HD void add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, Pairs& x) const {
+    const int quad = t.lane() % 4, line = t.warp() * of_warp + t.lane() / 4;
+    each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * facts.scale_of_powers; }); });
+    if (table) {
+      constexpr int run = 8 * (lines - 1) + own;
+      const int lowest = to_keys ? rows - 1 - line - 8 * (lines - 1) + quad * own : line - quad * own + columns - own;
+      each<run>([&](auto n) {
+        const Number<float> term = load<float>(stage.by_distance, lowest + n);
+        each<lines>([&](auto a) {
+          constexpr int j = to_keys ? n - 8 * (lines - 1) + 8 * a : 8 * a + own - 1 - n;
+          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) += term;
+        });
+      });
+    }
+    if (!column) return;
+    if constexpr (to_keys) {
+      const index_t head = part.b * facts.heads + part.h;
+      const Number<float> less = taken_off<rows>(column, facts, head, first_column);
+      each<lines>([&](auto a) {
+        const int key = smaller(row_of(t, part) + 8 * a, facts.keys - 1);
+        const Number<float> term = (load<float>(column, head * facts.keys + key) - less) * log2e;
+        each<own>([&](auto j) { number(x, a, j) += term; });
+      });
+    } else {
+      each<own>([&](auto j) {
+        const Number<float> term = load<float>(stage.by_key, quad * own + j);
+        each<lines>([&](auto a) { number(x, a, j) += term; });
+      });
+    }
+  }
+
+  // x becomes P, and dx dA.
+  WHENCE_HD void gradients(
+      Thread& t, const Part& part, const Stage& stage, int first_column, Lines& held, Pairs& x, Pairs& dx) const {
+    const int quad = t.lane() % 4, row = row_of(t, part), first = first_column + quad * own;
+    const int apart = to_keys ? facts.first_row + first - row : facts.first_row + row - first;  // query - key
+    const int begin = to_keys ? 0 : part.begin, end = to_keys ? facts.queries : part.end;
+    each<own>([&](auto j) {
+      const bool there = first + j >= begin && first + j < end;
+      Number<float> top = 0.0f, share = 0.0f, delta_of = 0.0f;
+      if constexpr (to_keys) {
+        top = load<float>(stage.top, quad * own + j), share = load<float>(stage.share, quad * own + j);
+        delta_of = load<float>(stage.delta, quad * own + j);
+      }
+      each<lines>([&](auto a) {
+        const int steps = apart + (to_keys ? j - 8 * a : 8 * a - j);
+        const bool present_row = !to_keys || (row + 8 * a >= part.begin && row + 8 * a < part.end);
+        const bool seen = there && present_row && steps >= -facts.after && steps <= facts.before;
+        Number<float>&p = number(x, a, j), &gradient = number(dx, a, j);
+        if constexpr (!to_keys) top = held[a].top, share = held[a].share, delta_of = held[a].delta;
+        p = seen ? ex2_approx(p - top) * share : Number<float>(0.0f);
+        gradient = seen ? p * (gradient - delta_of) : Number<float>(0.0f);
+        if constexpr (to_keys) held[a].sum += gradient;
+      });
+    });
+  }
+
+  // sums += pairs times rows of the tile.
+  WHENCE_HD void accumulate(Thread& t, Shared<T> tile, Pairs& x, Sums& sums) const {
+    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    each<columns / 16>([&](auto step) {
+      Registers<FragmentA<T>, fragments> left;
+      each<fragments>([&](auto m) {
+        each<4>([&](auto r) {
+          const FragmentC<T>& of = x[m][Nth<2 * step + r / 2>{}];
+          left[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
+        });
+      });
+      const int at = key_of_column<columns>(16 * step + matrix % 2 * 8 + line);
+      each<width / 16>([&](auto j) {
+        const auto b = ldmatrix_turned(t, tile, tile_at<T>(at, 16 * j + matrix / 2 * 8, width, key_phase<columns>(at)));
+        each<fragments>([&](auto m) {
+          mma<T>(t, sums[m][Nth<2 * j>{}], left[m], b[Nth<0>{}], b[Nth<1>{}]);
+          mma<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b[Nth<2>{}], b[Nth<3>{}]);
+        });
+      });
+    });
+  }
+
+  // A thread per diagonal of the tile adds it up, and adds it to the block's slice.
+  WHENCE_HD void add_diagonals(Thread& t, const Part& part, int first_column, Pairs& dx, Shared<float> pairs) const {
+    const int line = t.warp() * of_warp + t.lane() / 4, quad = t.lane() % 4;
+    each<lines>([&](auto a) {
+      each<own>([&](auto j) { store(pairs, (line + 8 * a) * pitch + quad * own + j, number(dx, a, j)); });
+    });
+    t.sync();
+    const int blocks = (facts.queries + rows - 1) / rows, length = facts.keys + rows;
+    const index_t slice = ((part.b * facts.heads + part.h - first_head) * blocks + part.block) * length;
+    for (int n = t.index(); n < rows + columns - 1; n += threads) {  // row - column = n - (columns - 1)
+      const int apart = n - (columns - 1), from = larger(0, apart), end = smaller(rows, columns + apart);
+      Number<float> sum = 0.0f;
+      for (int row = from; row < end; ++row) sum += load<float>(pairs, row * pitch + row - apart);
+      const int at = apart - first_column + facts.keys - 1;  // row of the block - key + keys - 1
+      if (at >= 0) store(slices, slice + at, load<float>(slices, slice + at) + sum);
+    }
+  }
+
+  WHENCE_HD void finish(Thread& t, const Part& part, const Lines& held, const Sums& sums, const Sums& of_values) const {
+    each<lines>([&](auto a) {
+      const int row = part.first_row + t.warp() * of_warp + 8 * a + t.lane() / 4;
+      Number<float> of_column = held[a].sum;
+      for (int mask = 1; mask <= 2; mask *= 2) of_column += t.shuffle_xor(of_column, mask);
+      if (row >= row_count()) return;
+      put<a>(t, part, row, sums, d_first, wide_first, facts.scale);
+      if constexpr (to_keys) {
+        put<a>(t, part, row, of_values, d_second, wide_second, 1.0f);
+        if (d_column && t.lane() % 4 == 0)
+          store(d_column, (part.b * facts.heads + part.h) * facts.keys + row, of_column);
+      }
+    });
+  }
+  template <int a>
+  WHENCE_HD void put(Thread& t, const Part& part, int row, const Sums& sums, const HeadRows<T>& to,
+      const HeadRows<float>& wide, float scale) const {
+    each<width / 8>([&](auto c) {
+      each<2>([&](auto e) {
+        const int at = 8 * c + t.lane() % 4 * 2 + e;
+        const Number<float> sum = sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] * scale;
+        if (at >= facts.d) return;
+        if (to.at) store(to.at, to.of(part.b, part.h) + row * to.row + at, sum);
+        if (wide.at) store(wide.at, wide.of(part.b, part.h) + row * wide.row + at, sum);
+      });
+    });
+  }
+};
+
+}  // namespace whence::gpu

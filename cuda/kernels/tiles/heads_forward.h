@@ -1,0 +1,263 @@
+// Attention of heads on tensor cores, forward: tensor/tiles/attention_kernel.h has the equations. A block of threads has
+// `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay in
+// registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is on its
+// way into shared memory while this one is worked on.
+//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i = max_j x_ij,  share_i = 1 / sum_j 2^(x_ij - top_i)
+// Logits, sums and tables are f32. The pattern is rounded to T before it meets the values.
+// Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
+#pragma once
+
+#include "cuda/kernels/tiles/head_rows.h"
+
+namespace whence::gpu {
+
+template <class T, int width> struct HeadsForward {
+  static constexpr const char* name = "attention of heads";
+  static constexpr int threads = head_threads;
+  static constexpr int keys = 64, own = keys / 4, fragments = width <= 64 ? 2 : 1, rows = 16 * fragments;  // of a warp
+  static constexpr int queries = head_warps * rows;
+  static constexpr unsigned blocks_at_once = 2;
+  static constexpr float nothing = -1e30f;  // the logit of a pair that is not seen
+  static constexpr std::size_t shared_bytes =
+      shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * (queries + 2 * keys));
+
+  HeadFacts facts;
+  HeadRows<const T> q, k, v;
+  HeadRows<T> o;
+  Global<float> norms;                 // [b h queries 2]: top and share
+  Global<const float> table;           // [h distances], or null
+  Global<const float> column;          // [b h keys], or null
+  Global<const float> sink;            // [h], or null
+  Global<const std::int32_t> present;  // [b 2], or null
+
+  // The tiles and terms of one stage.
+  struct Stage {
+    Shared<T> keys, values;
+    Shared<float> by_distance, by_key;  // [queries + keys], [keys]
+  };
+  // A block's part of the work.
+  struct Part {
+    index_t b, h;
+    int first_query, first_token, begin, end;  // keys [begin, end) are present
+    Number<float> taken_off;                   // from columns: sums of many tokens lose nothing to f32
+  };
+  using Scores = Registers<Registers<FragmentC<T>, keys / 8>, fragments>;
+  using Queries = Registers<Registers<FragmentA<T>, width / 16>, fragments>;
+  using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
+  struct Row {
+    Number<float> top = nothing, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
+  };
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const Shared<T> of_q = t.shared<T>((queries + 4 * keys) * width), tiles = of_q + queries * width;
+    const Shared<float> terms = t.shared<float>(2 * (queries + 2 * keys));
+    const auto stage = [&](int n) {
+      const Shared<T> tile = tiles + n * 2 * keys * width;
+      const Shared<float> term = terms + n * (queries + 2 * keys);
+      return Stage{tile, tile + keys * width, term, term + queries + keys};
+    };
+    const Part part = part_of(t);
+    fetch_queries(t, part, of_q);
+    const int last_token = part.first_token + queries - 1;
+    const int from = larger(part.begin, part.first_token - facts.before),
+              end = smaller(part.end, last_token + facts.after + 1);
+    const int lowest_tile = from / keys, highest_tile = end > from ? (end - 1) / keys : lowest_tile - 1;
+    if (highest_tile >= lowest_tile) fetch(t, part, stage(0), highest_tile * keys);
+    cp_async_commit(t);
+    Queries held;
+    Sums sums;
+    Registers<Row, 2 * fragments> running;
+    begin_rows(t, part, running);
+    for (int tile = highest_tile, n = 0; tile >= lowest_tile; --tile, n = 1 - n) {
+      cp_async_wait<0>(t);
+      t.sync();  // the tile is there, and nobody reads the stage that is filled next
+      if (tile == highest_tile) hold(t, of_q, held);
+      if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
+      cp_async_commit(t);
+      work(t, part, stage(n), tile * keys, held, running, sums);
+    }
+    cp_async_wait<0>(t);
+    finish(t, part, running, sums);
+  }
+
+ private:
+  // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, first.
+  WHENCE_HD Part part_of(Thread& t) const {
+    const index_t blocks = (facts.queries + queries - 1) / queries, head = t.block() / blocks;
+    Part part{head / facts.heads, head % facts.heads, 0, 0, 0, facts.keys, 0.0f};
+    part.first_query = static_cast<int>(blocks - 1 - t.block() % blocks) * queries;
+    part.first_token = facts.first_row + part.first_query;
+    if (present) part.begin = present[part.b * 2], part.end = present[part.b * 2 + 1];
+    if (column) part.taken_off = taken_off<queries>(column, facts, part.b * facts.heads + part.h, part.first_query);
+    return part;
+  }
+
+  WHENCE_HD void fetch_queries(Thread& t, const Part& part, Shared<T> to) const {
+    fetch_rows<queries, width>(t, to, q, part.b, part.h, part.first_query, facts.queries, facts.d, row_phase);
+  }
+  WHENCE_HD void fetch(Thread& t, const Part& part, const Stage& to, int first_key) const {
+    const auto phase = [](int key) { return key_phase<keys>(key); };
+    fetch_rows<keys, width>(t, to.keys, k, part.b, part.h, first_key, facts.keys, facts.d, phase);
+    fetch_rows<keys, width>(t, to.values, v, part.b, part.h, first_key, facts.keys, facts.d, phase);
+    if (table)
+      fetch_distances<queries + keys>(t, to.by_distance, table, facts, part.h, part.first_token - first_key - keys + 1);
+    if (column && t.index() < keys) {
+      const int key = smaller(first_key + t.index(), facts.keys - 1);
+      const Number<float> term = load<float>(column, (part.b * facts.heads + part.h) * facts.keys + key);
+      store(to.by_key, t.index(), (term - part.taken_off) * log2e);
+    }
+  }
+
+  WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
+    if (!sink) return;
+    const Number<float> logit = load<float>(sink, part.h) * log2e;
+    each<2 * fragments>([&](auto a) {
+      running[a].top = logit;
+      running[a].sum = t.lane() % 4 == 0 ? 1.0f : 0.0f;  // the lanes of a quad add up
+    });
+  }
+
+  WHENCE_HD void hold(Thread& t, Shared<T> of_q, Queries& held) const {
+    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    each<fragments>([&](auto m) {
+      each<width / 16>([&](auto h) {
+        const int row = t.warp() * rows + 16 * m + matrix % 2 * 8 + line;
+        held[m][h] = ldmatrix(t, of_q, tile_at<T>(row, 16 * h + matrix / 2 * 8, width, row_phase(row)));
+      });
+    });
+  }
+
+  // One tile of keys for a warp's rows.
+  WHENCE_HD void work(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held,
+      Registers<Row, 2 * fragments>& running, Sums& sums) const {
+    const int first_token = part.first_token + t.warp() * rows, last_token = first_token + rows - 1;
+    const int last_key = first_key + keys - 1;
+    if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // nobody sees a key
+    const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
+                       first_key >= part.begin && last_key < part.end;
+    Scores x;
+    products(t, stage.keys, held, x);
+    add_terms(t, stage, x);
+    if (whole)
+      pattern<false>(t, part, first_key, running, x, sums);
+    else
+      pattern<true>(t, part, first_key, running, x, sums);
+    add_values(t, stage.values, x, sums);
+  }
+
+  WHENCE_HD void products(Thread& t, Shared<T> of_k, const Queries& held, Scores& x) const {
+    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    each<keys / 8>([&](auto c) {
+      const int key = key_of_column<keys>(8 * c + line);
+      each<width / 32>([&](auto h) {
+        const auto b = ldmatrix(t, of_k, tile_at<T>(key, 32 * h + 8 * matrix, width, key_phase<keys>(key)));
+        each<fragments>([&](auto m) {
+          mma<T>(t, x[m][c], held[m][Nth<2 * h>{}], b[Nth<0>{}], b[Nth<1>{}]);
+          mma<T>(t, x[m][c], held[m][Nth<2 * h + 1>{}], b[Nth<2>{}], b[Nth<3>{}]);
+        });
+      });
+    });
+  }
+
+  // The number of row a and own key j: row 8 a + lane / 4 of the warp, key lane % 4 * own + j of the tile.
+  template <int a, int j> static WHENCE_HD Number<float>& number(Scores& x, Nth<a>, Nth<j>) {
+    return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
+  }
+
+  WHENCE_HD void add_terms(Thread& t, const Stage& stage, Scores& x) const {
+    each<2 * fragments>(
+        [&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * facts.scale_of_powers; }); });
+    const int quad = t.lane() % 4;
+    if (table) {  // a distance that several rows have in this lane is loaded once
+      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own;
+      each<8 * (2 * fragments - 1) + own>([&](auto n) {
+        const Number<float> term = load<float>(stage.by_distance, first + n);
+        each<2 * fragments>([&](auto a) {
+          constexpr int j = 8 * a + own - 1 - n;
+          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) += term;
+        });
+      });
+    }
+    if (column)
+      each<own / 4>([&](auto four) {
+        const auto terms = load_pack<4>(stage.by_key, quad * own + 4 * four);
+        each<4>([&](auto e) {
+          each<2 * fragments>([&](auto a) { number(x, a, Nth<4 * four + e>{}) += Number<float>(terms.of[e]); });
+        });
+      });
+  }
+
+  // x becomes 2^(x - top). edge: some pairs are not seen.
+  template <bool edge>
+  WHENCE_HD void pattern(
+      Thread& t, const Part& part, int first_key, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
+    const int own_key = first_key + t.lane() % 4 * own;
+    each<2 * fragments>([&](auto a) {
+      const int token = part.first_token + t.warp() * rows + 8 * a + t.lane() / 4;
+      const int from = larger(part.begin, token - facts.before), end = smaller(part.end, token + facts.after + 1);
+      Number<float> top = running[a].top;
+      each<own>([&](auto j) {
+        Number<float>& own_x = number(x, a, j);
+        if constexpr (edge)
+          if (own_key + j < from || own_key + j >= end) own_x = nothing;
+        top = Larger{}(top, own_x);
+      });
+      for (int mask = 1; mask <= 2; mask *= 2) top = Larger{}(top, t.shuffle_xor(top, mask));
+      const Number<float> fade = ex2_approx(running[a].top - top);
+      running[a].top = top;
+      Number<float> sum = 0.0f;
+      each<own>([&](auto j) {
+        Number<float>& own_x = number(x, a, j);
+        const bool seen = !edge || (own_key + j >= from && own_key + j < end);
+        own_x = seen ? ex2_approx(own_x - top) : Number<float>(0.0f);
+        sum += own_x;
+      });
+      running[a].sum = running[a].sum * fade + sum;
+      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
+    });
+  }
+
+  WHENCE_HD void add_values(Thread& t, Shared<T> of_v, Scores& x, Sums& sums) const {
+    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    each<keys / 16>([&](auto step) {
+      Registers<FragmentA<T>, fragments> p;  // what stands in the sums is the next left factor
+      each<fragments>([&](auto m) {
+        each<4>([&](auto r) {
+          const FragmentC<T>& of = x[m][Nth<2 * step + r / 2>{}];
+          p[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
+        });
+      });
+      const int key = key_of_column<keys>(16 * step + matrix % 2 * 8 + line);
+      each<width / 16>([&](auto j) {
+        const auto b = ldmatrix_turned(t, of_v, tile_at<T>(key, 16 * j + matrix / 2 * 8, width, key_phase<keys>(key)));
+        each<fragments>([&](auto m) {
+          mma<T>(t, sums[m][Nth<2 * j>{}], p[m], b[Nth<0>{}], b[Nth<1>{}]);
+          mma<T>(t, sums[m][Nth<2 * j + 1>{}], p[m], b[Nth<2>{}], b[Nth<3>{}]);
+        });
+      });
+    });
+  }
+
+  WHENCE_HD void finish(
+      Thread& t, const Part& part, const Registers<Row, 2 * fragments>& running, const Sums& sums) const {
+    each<2 * fragments>([&](auto a) {
+      Number<float> all = running[a].sum;
+      for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
+      const Number<float> share = all > 0.0f ? 1.0f / all : Number<float>(0.0f);  // a row that sees nothing has 0
+      const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4, column_of_lane = t.lane() % 4 * 2;
+      if (row < facts.queries) {
+        const index_t head = o.of(part.b, part.h) + row * o.row;
+        each<width / 8>([&](auto c) {
+          each<2>([&](auto e) {
+            const int at = 8 * c + column_of_lane + e;
+            if (at < facts.d) store(o.at, head + at, sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] * share);
+          });
+        });
+        const index_t norm = ((part.b * facts.heads + part.h) * facts.queries + row) * 2;
+        if (t.lane() % 4 == 0) store(norms, norm, running[a].top), store(norms, norm + 1, share);
+      }
+    });
+  }
+};
+
+}  // namespace whence::gpu

@@ -1,0 +1,26 @@
+#include "tensor/tiles/gpu_programs.h"
+
+#include <algorithm>
+
+#include "tensor/error.h"
+
+namespace whence {
+
+std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
+  using At = TiledOperands;
+  const Tensor &query = x[At::query], &value = x[At::value];
+  const index_t d = query.size(3), of_values = value.size(3);
+  if (d != of_values || d > widest_head_on_gpu)
+    return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
+        widest_head_on_gpu, ", required");
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink;
+    if (x[k].defined() && !read)
+      return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
+  }
+  if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
+  const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : at.dropout > 0 ? "dropout" : nullptr;
+  return other ? to_text(other, " given to tiles on a GPU; a softmax of all pairs required") : std::string();
+}
+
+}  // namespace whence

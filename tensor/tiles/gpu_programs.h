@@ -1,0 +1,22 @@
+// Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of 16-bit numbers with tables by
+// distance, columns and a sink. What else there is runs there as composed ops.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "tensor/tiles/attention_kernel.h"
+
+namespace whence {
+
+constexpr index_t widest_head_on_gpu = 128;
+// Rows of a block of these kernels: what scratch follows from.
+constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 128 : 64; }
+// Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
+constexpr index_t most_slice_bytes = index_t(256) << 20;
+
+// Why there is no program for 16-bit numbers, as "what is given; what is required"; empty where there is one. x: the
+// operands, in their order.
+[[nodiscard]] std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x);
+
+}  // namespace whence

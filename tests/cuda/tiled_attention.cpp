@@ -1,0 +1,155 @@
+// Attention in tiles on the GPU, or on the emulated one, against the CPU's: every program, in sizes off every tile.
+#include "autograd/backward.h"
+#include "autograd/recording.h"
+#include "autograd/tiled/tiled_ops.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using At = TiledAttention;
+
+struct Case {
+  std::string name;
+  index_t batch = 1, heads = 1, key_heads = 1, queries = 17, keys = 17, d = 8;
+  std::function<void(At&, At::Operands&)> more = [](At&, At::Operands&) {};
+};
+
+Tensor drawn(const Shape& shape, DType dtype, const char* purpose, double deviation = 1) {
+  return raw::cast(Tensor::normal(shape, 0, deviation, Stream(1, purpose), DType::f64), dtype);
+}
+
+Tensor present_from(index_t batch, index_t keys, index_t first, index_t end) {
+  std::vector<double> present(static_cast<std::size_t>(batch * keys), 1.0);
+  for (index_t j = 0; j < keys; ++j) present[static_cast<std::size_t>(j)] = j >= first && j < end;  // of sequence 0
+  return Tensor::of(present, {batch, keys}, DType::boolean);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all{{.name = "one token", .queries = 1, .keys = 1},
+      {.name = "heads of 20", .heads = 3, .queries = 64, .keys = 64, .d = 20},
+      {.name = "several tiles", .heads = 2, .queries = 200, .keys = 200, .d = 64},
+      {.name = "heads of 128", .heads = 2, .queries = 129, .keys = 129, .d = 128},
+      {.name = "heads of 72", .queries = 70, .keys = 70, .d = 72},
+      {.name = "heads that share keys", .batch = 2, .heads = 6, .key_heads = 2, .queries = 65, .keys = 65, .d = 16}};
+  all.push_back({"fewer queries than keys", 1, 2, 2, 5, 150, 32, [](At& at, At::Operands&) { at.first_row = 145; }});
+  all.push_back({"not causal", 1, 1, 1, 30, 140, 16, [](At& at, At::Operands&) { at.causal = false; }});
+  all.push_back({"a window", 1, 1, 1, 200, 200, 16, [](At& at, At::Operands&) { at.window = 7; }});
+  all.push_back({"a window on both sides", 1, 1, 1, 150, 150, 16,
+      [](At& at, At::Operands&) { at.causal = false, at.window = 70; }});
+  all.push_back({"padding on both sides", 2, 2, 2, 140, 140, 24,
+      [](At& at, At::Operands&) { at.present = present_from(2, 140, 66, 133); }});
+  all.push_back({"a table", 1, 2, 2, 200, 200, 16, [](At&, At::Operands& x) {
+                   x[At::distance_table] = drawn({2, 150}, x[0].dtype(), "table");
+                 }});
+  all.push_back({"a table on both sides", 1, 2, 2, 90, 130, 16, [](At& at, At::Operands& x) {
+                   at.causal = false, at.lowest = -129;
+                   x[At::distance_table] = drawn({2, 219}, x[0].dtype(), "table");
+                 }});
+  all.push_back({"a column, which grows", 2, 2, 2, 130, 130, 16, [](At&, At::Operands& x) {
+                   const Tensor steps = raw::cast(Tensor::arange(130, DType::f64), x[0].dtype());
+                   x[At::column_term] = raw::copy(raw::expand(raw::reshape(steps, {1, 1, 130}), {2, 2, 130}));
+                 }});
+  all.push_back({"a sink and a table", 1, 3, 1, 100, 100, 16, [](At&, At::Operands& x) {
+                   x[At::sink] = drawn({3}, x[0].dtype(), "sink");
+                   x[At::distance_table] = drawn({3, 100}, x[0].dtype(), "table");
+                 }});
+  return all;
+}
+
+// Heads inside tokens, as the layers around attention have them.
+Tensor by_token(const Tensor& x) { return raw::permute(raw::copy(raw::permute(x, {0, 2, 1, 3})), {0, 2, 1, 3}); }
+
+// The output, and the gradients of all operands by a cotangent.
+std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& cotangent) {
+  At::Operands leaves;
+  std::vector<Tensor> asked;
+  for (std::size_t k = 0; k < x.size(); ++k)
+    if (x[k].defined()) asked.push_back(leaves[k] = requires_grad(x[k].detach()));
+  const Tensor output = tiled_attention(at, leaves).output;
+  std::vector<Tensor> all = grad(output, cotangent, asked);
+  all.insert(all.begin(), output.detach());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, in every order of threads") {
+  if (!has_cuda()) return;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    for (const Case& each : cases()) {
+      CAPTURE(std::string(to_string(dtype)));
+      CAPTURE(each.name);
+      At at;
+      at.scale = 0.4, at.total_rows = each.queries;
+      At::Operands x, wide, there;
+      x[At::query] = by_token(drawn({each.batch, each.heads, each.queries, each.d}, dtype, "q"));
+      x[At::key] = by_token(drawn({each.batch, each.key_heads, each.keys, each.d}, dtype, "k"));
+      x[At::value] = drawn({each.batch, each.key_heads, each.keys, each.d}, dtype, "v");
+      each.more(at, x);
+      const Tensor cotangent = by_token(drawn(x[At::query].shape(), dtype, "cotangent"));
+      for (std::size_t k = 0; k < x.size(); ++k)
+        if (x[k].defined()) wide[k] = raw::cast(x[k], DType::f64), there[k] = on_gpu(x[k]);
+      const std::vector<Tensor> wanted = results(at, wide, raw::cast(cotangent, DType::f64));
+      At on_there = at;
+      on_there.present = on_gpu(at.present);
+      // The pattern, its gradient and what is summed of them are rounded.
+      const double allowed = dtype == DType::f16 ? 2e-3 : 1.6e-2;
+      std::vector<std::vector<double>> before;
+      in_every_order([&] {
+        const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));
+        std::vector<std::vector<double>> numbers;
+        for (std::size_t n = 0; n < wanted.size(); ++n) {
+          CAPTURE(n);
+          numbers.push_back(raw::to_device(found[n], Device::cpu()).to_vector());
+          double largest = 1, apart = 0;
+          const std::vector<double> exact = wanted[n].to_vector();
+          for (std::size_t k = 0; k < exact.size(); ++k) {
+            largest = std::max(largest, std::fabs(exact[k]));
+            apart = std::max(apart, std::fabs(exact[k] - numbers[n][k]));
+          }
+          CHECK(apart < allowed * largest);
+        }
+        if (!before.empty()) CHECK(numbers == before);  // the same bits
+        before = numbers;
+      });
+    }
+  }
+}
+
+TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last key reach no row") {
+  if (!has_cuda()) return;
+  const NoGrad forward_alone;
+  At at;
+  at.present = on_gpu(present_from(1, 80, 30, 80));
+  At::Operands x;
+  for (const std::size_t k : {At::query, At::key, At::value}) {
+    const Tensor longer = Tensor::full({1, 1, 96, 64}, std::nan(""), DType::bf16);
+    raw::copy_into(drawn({1, 1, 80, 64}, DType::bf16, "x"), raw::slice(longer, 2, 0, 80));
+    x[k] = raw::slice(on_gpu(longer), 2, 0, 80);
+  }
+  const std::vector<double> found = raw::to_device(tiled_attention(at, x).output, Device::cpu()).to_vector();
+  for (std::size_t n = 0; n < found.size(); ++n) CHECK((n < 30 * 64 ? found[n] == 0 : std::isfinite(found[n])));
+}
+
+TEST_CASE("cuda tiles: what has no program is refused before anything runs, with the reason") {
+  if (!has_cuda()) return;
+  const auto refusal = [](DType dtype, index_t d, const std::function<void(At&, At::Operands&)>& more) {
+    At at;
+    At::Operands x;
+    for (const std::size_t k : {At::query, At::key, At::value})
+      x[k] = Tensor::zeros({1, 1, 4, d}, dtype, Device::cuda(0));
+    more(at, x);
+    return message([&] { (void)tiled_attention(at, x); });
+  };
+  const auto nothing = [](At&, At::Operands&) {};
+  CHECK(refusal(DType::f32, 8, nothing) == "tiled_attention: f32 given on a GPU; f16 or bf16 required");
+  CHECK(refusal(DType::bf16, 136, nothing).find("at most 128, required") != std::string::npos);
+  CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; }) ==
+        "tiled_attention: dropout given to tiles on a GPU; a softmax of all pairs required");
+  CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) {
+    x[At::position_slopes] = Tensor::zeros({1}, DType::bf16, Device::cuda(0));
+  }) == "tiled_attention: position_slopes given, which has no program on a GPU; undefined required");
+}
