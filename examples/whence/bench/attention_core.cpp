@@ -117,11 +117,12 @@ void AttentionCore::count_operations() {
 }
 
 std::string AttentionCore::refusal(const Executor& executor) const {
-  const std::string refusal = executor.refusal(scheme_.stages());
-  const Executor& runs = executor_for(&executor, scheme_.stages(), call_of(inputs_));
-  return refusal.empty() && &runs != &executor
-             ? to_text("has no programs for ", what_.dtype, " on ", to_string(device_))
-             : refusal;
+  const Stages& stages = scheme_.stages();
+  if (const std::string refusal = executor.refusal(stages); !refusal.empty()) return refusal;
+  const AttendCall call = call_of(inputs_);
+  if (&executor_for(&executor, stages, call) != &executor)
+    return to_text("has no programs for ", what_.dtype, " on ", to_string(device_));
+  return executor.refusal_of(inputs_, stages, call);
 }
 
 // The device is waited for before each reading of the clock.
