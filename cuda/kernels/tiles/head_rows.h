@@ -74,6 +74,22 @@ WHENCE_HD void fetch_distances(
   }
 }
 
+// Two neighbours of a row; at even widths in one store.
+template <class T>
+WHENCE_HD void store_two(const HeadRows<T>& to, index_t at, int column, int d, Number<float> low, Number<float> high) {
+  if (column >= d) return;
+  if (d % 2 == 0) {
+    Pack<T, 2> pack;
+    if constexpr (sizeof(T) == 2)
+      pack = std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high));
+    else
+      pack.of[0] = plain(low), pack.of[1] = plain(high);
+    return store_pack<2>(to.at, at + column, pack);
+  }
+  store(to.at, at + column, low);
+  if (column + 1 < d) store(to.at, at + column + 1, high);
+}
+
 // Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
 // off the column of every key that the block sees.
 template <int rows>

@@ -218,13 +218,26 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
 
   WHENCE_HD void work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage,
       int first_column, Lines& held, Sums& sums, Sums& of_values, Shared<float> pairs) const {
+    const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
+              last_column = first_column + columns - 1;
+    // How many steps queries of the warp's pairs stand behind keys.
+    const int lowest = facts.first_row + (to_keys ? first_column - last_row : row - last_column),
+              highest = facts.first_row + (to_keys ? last_column - row : last_row - first_column);
     Pairs x, dx;
-    products(t, first, stage.first, x);
-    products(t, second, stage.second, dx);
-    add_terms(t, part, stage, first_column, x);
-    gradients(t, part, stage, first_column, held, x, dx);
-    if constexpr (to_keys) accumulate(t, stage.second, x, of_values);
-    accumulate(t, stage.first, dx, sums);
+    if (highest >= -facts.after && lowest <= facts.before) {
+      products(t, first, stage.first, x);
+      products(t, second, stage.second, dx);
+      add_terms(t, part, stage, first_column, x);
+      const bool whole =
+          lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
+          (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
+      if (whole)
+        gradients<false>(t, part, stage, first_column, held, x, dx);
+      else
+        gradients<true>(t, part, stage, first_column, held, x, dx);
+      if constexpr (to_keys) accumulate(t, stage.second, x, of_values);
+      accumulate(t, stage.first, dx, sums);
+    }
     if (slices) add_diagonals(t, part, first_column, dx, pairs);
   }
 
@@ -254,9 +267,11 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
   }
 
-  // x becomes the logit in base 2.
+  // x becomes the logit in base 2; without terms `unit` of it, which the power takes along.
+  WHENCE_HD float unit() const { return table || column ? 1.0f : facts.scale_of_powers; }
   WHENCE_HD void add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, Pairs& x) const {
     const int quad = t.lane() % 4, line = t.warp() * of_warp + t.lane() / 4;
+    if (!table && !column) return;
     each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * facts.scale_of_powers; }); });
     if (table) {
       constexpr int run = 8 * (lines - 1) + own;
@@ -286,28 +301,39 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     }
   }
 
-  // x becomes P, and dx dA.
+  // x becomes P, and dx dA. edge: some pairs are not seen.
+  template <bool edge>
   WHENCE_HD void gradients(
       Thread& t, const Part& part, const Stage& stage, int first_column, Lines& held, Pairs& x, Pairs& dx) const {
     const int quad = t.lane() % 4, row = row_of(t, part), first = first_column + quad * own;
     const int apart = to_keys ? facts.first_row + first - row : facts.first_row + row - first;  // query - key
     const int begin = to_keys ? 0 : part.begin, end = to_keys ? facts.queries : part.end;
-    each<own>([&](auto j) {
-      const bool there = first + j >= begin && first + j < end;
-      Number<float> top = 0.0f, share = 0.0f, delta_of = 0.0f;
+    const float by = unit();
+    each<own / 4>([&](auto four) {
+      Pack<float, 4> top{}, share{}, delta_of{};
       if constexpr (to_keys) {
-        top = load<float>(stage.top, quad * own + j), share = load<float>(stage.share, quad * own + j);
-        delta_of = load<float>(stage.delta, quad * own + j);
+        top = load_pack<4>(stage.top, quad * own + 4 * four), share = load_pack<4>(stage.share, quad * own + 4 * four);
+        delta_of = load_pack<4>(stage.delta, quad * own + 4 * four);
       }
-      each<lines>([&](auto a) {
-        const int steps = apart + (to_keys ? j - 8 * a : 8 * a - j);
-        const bool present_row = !to_keys || (row + 8 * a >= part.begin && row + 8 * a < part.end);
-        const bool seen = there && present_row && steps >= -facts.after && steps <= facts.before;
-        Number<float>&p = number(x, a, j), &gradient = number(dx, a, j);
-        if constexpr (!to_keys) top = held[a].top, share = held[a].share, delta_of = held[a].delta;
-        p = seen ? ex2_approx(p - top) * share : Number<float>(0.0f);
-        gradient = seen ? p * (gradient - delta_of) : Number<float>(0.0f);
-        if constexpr (to_keys) held[a].sum += gradient;
+      each<4>([&](auto e) {
+        constexpr int j = 4 * four + e;
+        each<lines>([&](auto a) {
+          Number<float>&p = number(x, a, Nth<j>{}), &gradient = number(dx, a, Nth<j>{});
+          if constexpr (to_keys) {
+            p = ex2_approx(p * by - top.of[e]) * share.of[e];
+            gradient = p * (gradient - delta_of.of[e]);
+          } else {
+            p = ex2_approx(p * by - held[a].top) * held[a].share;
+            gradient = p * (gradient - held[a].delta);
+          }
+          if constexpr (edge) {
+            const int steps = apart + (to_keys ? j - 8 * a : 8 * a - j);
+            const bool present_row = !to_keys || (row + 8 * a >= part.begin && row + 8 * a < part.end);
+            const bool there = first + j >= begin && first + j < end && present_row;
+            if (!there || steps < -facts.after || steps > facts.before) p = 0.0f, gradient = 0.0f;
+          }
+          if constexpr (to_keys) held[a].sum += gradient;
+        });
       });
     });
   }
@@ -369,14 +395,13 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   template <int a>
   WHENCE_HD void put(Thread& t, const Part& part, int row, const Sums& sums, const HeadRows<T>& to,
       const HeadRows<float>& wide, float scale) const {
+    const index_t at = to.of(part.b, part.h) + row * to.row, wide_at = wide.of(part.b, part.h) + row * wide.row;
     each<width / 8>([&](auto c) {
-      each<2>([&](auto e) {
-        const int at = 8 * c + t.lane() % 4 * 2 + e;
-        const Number<float> sum = sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] * scale;
-        if (at >= facts.d) return;
-        if (to.at) store(to.at, to.of(part.b, part.h) + row * to.row + at, sum);
-        if (wide.at) store(wide.at, wide.of(part.b, part.h) + row * wide.row + at, sum);
-      });
+      const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
+      const Number<float> low = of[Nth<a % 2 * 2>{}] * scale, high = of[Nth<a % 2 * 2 + 1>{}] * scale;
+      const int column_of_lane = 8 * c + t.lane() % 4 * 2;
+      if (to.at) store_two(to, at, column_of_lane, facts.d, low, high);
+      if (wide.at) store_two(wide, wide_at, column_of_lane, facts.d, low, high);
     });
   }
 };

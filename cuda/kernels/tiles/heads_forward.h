@@ -213,7 +213,8 @@ template <class T, int width> struct HeadsForward {
         sum += own_x;
       });
       running[a].sum = running[a].sum * fade + sum;
-      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
+      if (fade < 1.0f)  // a larger logit has come; after some tiles that is rare
+        each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
     });
   }
 
@@ -248,10 +249,9 @@ template <class T, int width> struct HeadsForward {
       if (row < facts.queries) {
         const index_t head = o.of(part.b, part.h) + row * o.row;
         each<width / 8>([&](auto c) {
-          each<2>([&](auto e) {
-            const int at = 8 * c + column_of_lane + e;
-            if (at < facts.d) store(o.at, head + at, sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] * share);
-          });
+          const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
+          store_two(
+              o, head, 8 * c + column_of_lane, facts.d, of[Nth<a % 2 * 2>{}] * share, of[Nth<a % 2 * 2 + 1>{}] * share);
         });
         const index_t norm = ((part.b * facts.heads + part.h) * facts.queries + row) * 2;
         if (t.lane() % 4 == 0) store(norms, norm, running[a].top), store(norms, norm + 1, share);
