@@ -40,10 +40,11 @@ template <class F> Both launches_of_training(const std::vector<Tensor>& leaves, 
   return both;
 }
 
-std::uint64_t launches_of_step(const std::string& scheme, index_t layers, index_t batch) {
+std::uint64_t launches_of_step(
+    const std::string& scheme, index_t layers, index_t batch, const std::string& executor) {
   TransformerOptions options;
   options.vocabulary = 16, options.dim = 32, options.heads = 2, options.layers = layers, options.length = 16;
-  options.scheme = scheme, options.executor = "reference";
+  options.scheme = scheme, options.executor = executor;
   Transformer model(options);
   model.to(DType::bf16);
   model.to(Device::cuda(0));
@@ -59,8 +60,9 @@ std::uint64_t launches_of_step(const std::string& scheme, index_t layers, index_
   return launches;
 }
 
-std::uint64_t launches_per_layer(const std::string& scheme, index_t batch) {
-  return launches_of_step(scheme, 2, batch) - launches_of_step(scheme, 1, batch);
+std::uint64_t launches_per_layer(
+    const std::string& scheme, index_t batch, const std::string& executor = "reference") {
+  return launches_of_step(scheme, 2, batch, executor) - launches_of_step(scheme, 1, batch, executor);
 }
 
 }  // namespace
@@ -122,4 +124,11 @@ TEST_CASE("launches: a layer takes 35 without positions and with ALiBi, 51 with 
     CHECK(few == (scheme == "cope" ? 51 : 35));
     CHECK(launches_per_layer(scheme, 8) == few);
   }
+}
+
+TEST_CASE("launches: in tiles a layer takes 29, and with ALiBi's table 31; auto takes them in 16 bit") {
+  CHECK(launches_per_layer("none", 2, "auto") == 29);
+  CHECK(launches_per_layer("alibi", 2, "auto") == 31);
+  CHECK(launches_per_layer("alibi", 8, "tiled") == 31);
+  CHECK(launches_per_layer("cope", 2, "auto") == 51);  // which has no program yet
 }
