@@ -16,7 +16,7 @@ class CopiesAhead {
   static CopiesAhead& instance();
 
   void begin_block(int threads);
-  // Of the running thread. `from` null: zeros. `size`: of one number.
+  // Begins a copy of the running thread. `from` null: zeros. `size`: of one number.
   void start(std::byte* to, const std::byte* from, int bytes, int size, const Site& at);
   void commit();
   void wait(int left);

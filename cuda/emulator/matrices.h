@@ -18,7 +18,7 @@ template <class T> struct RowLane {
   T row[matrix_row<T>];
   Registers<Register<T>, 4>* registers;
 };
-// Of f16, bf16, float and double.
+// Types: f16, bf16, float and double.
 template <class T> void multiply_together(const std::uint64_t* lanes);               // of MmaLane<T>
 template <class T, bool turned> void give_out_together(const std::uint64_t* lanes);  // of RowLane<T>
 template <class T> void turn_together(const std::uint64_t* lanes);                   // of Register<T>

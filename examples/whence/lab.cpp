@@ -86,7 +86,8 @@ void declare_options(CommandLine& line, Options& options) {
       .text("slurm", &options.slurm, {"write these lines as an array script of SLURM to this file; -: print it"})
       .text("sbatch", &options.sbatch, {"options of sbatch for that script: \"partition=gpu,time=2:00:00\""})
       .flag("collect", &options.collect, {"make the tables of what is done, run nothing, and say what is missing"});
-  for (const std::string name : {"steps", "dim", "layers", "heads", "kv-heads", "length", "batch", "lr", "test-sequences", "data"})
+  for (const std::string name :
+      {"steps", "dim", "layers", "heads", "kv-heads", "length", "batch", "lr", "test-sequences", "data"})
     line.elsewhere(name, to_text("an option of train; write --set \"", name, "=...\""));
   line.elsewhere("scheme", "write --schemes").elsewhere("seed", "write --seeds, how many");
   line.example("whence lab flip_flop --schemes cope,rope,absolute --seeds 3", "nine small models, a few minutes");

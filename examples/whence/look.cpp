@@ -44,7 +44,8 @@ void declare_subject(CommandLine& line, Options& options) {
           {"how many checkpoints to show on a slider, evenly spread, the weights before training first (train "
            "--keep-checkpoints 0 keeps all)"})
       .text("given", &subject.given,
-          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], k and v of fewer heads if wanted, "
+          {"of a scheme: a file of safetensors with q, k and v, each [heads, tokens, dims], k and v of fewer heads if "
+           "wanted, "
            "cotangent, of the output, and x if wanted: attention on these, in place of a model"})
       .integer("seed", &subject.seed, Range<std::uint64_t>{}, {"of what is drawn for a scheme"})
       .flag("bidirectional", &subject.bidirectional, {"of a scheme: every query sees every key"});

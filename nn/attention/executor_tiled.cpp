@@ -173,7 +173,7 @@ class TiledExecutor final : public Executor {
   }
 
  private:
-  // What a GPU has no programs for, before any terms are made.
+  // The reason that is known before any terms are made: terms that a GPU has no programs for.
   static std::string refusal_there(const AttendInputs& inputs, const Stages& stages, const AttendCall& call) {
     if (!call.device.is_gpu()) return {};
     if (inputs.dropout) return "dropout of the pattern given; tiles on a GPU have no program for it; none required";

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/tiles/head_sums.h"
 #include "cuda/kernels/tiles/heads_backward.h"
 #include "cuda/kernels/tiles/heads_forward.h"
 #include "tensor/pairs.h"
@@ -35,7 +36,7 @@ template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
 
 int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
 
-// What both directions read, as kernels read it.
+// Operands of both directions, as kernels read them.
 struct Given {
   Tensor query, key, value, table, column, sink, range;
   HeadFacts facts;

@@ -1,4 +1,4 @@
-// What the kernels of attention in tiles share: rows of heads in memory, which keys are present, and copies of rows and of
+// Parts that the kernels of attention in tiles share: rows of heads in memory, which keys are present, and copies of rows and of
 // tables into shared memory, ahead of their use.
 #pragma once
 
@@ -63,7 +63,7 @@ WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from
   }
 }
 
-// What the table has for distances lowest, lowest + 1, ... in base 2; 0 beyond it.
+// Numbers of the table for distances lowest, lowest + 1, ... in base 2; 0 beyond it.
 template <int count>
 WHENCE_HD void fetch_distances(
     Thread& t, Shared<float> to, Global<const float> table, const HeadFacts& facts, index_t h, int lowest) {
@@ -72,6 +72,30 @@ WHENCE_HD void fetch_distances(
     const bool there = at >= 0 && at < facts.distances;
     store(to, n, there ? load<float>(table, h * facts.distances + at) * log2e : Number<float>(0.0f));
   }
+}
+
+// sums += x times the rows of a tile [count, width] in a lane's order. What stands in x is the next left factor as it is.
+template <class T, int count, int width, int fragments>
+WHENCE_HD void add_rows(Thread& t, Shared<T> tile, const Registers<Registers<FragmentC<T>, count / 8>, fragments>& x,
+    Registers<Registers<FragmentC<T>, width / 8>, fragments>& sums) {
+  const int matrix = t.lane() / 8, line = t.lane() % 8;
+  each<count / 16>([&](auto step) {
+    Registers<FragmentA<T>, fragments> left;
+    each<fragments>([&](auto m) {
+      each<4>([&](auto r) {
+        const FragmentC<T>& of = x[m][Nth<2 * step + r / 2>{}];
+        left[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
+      });
+    });
+    const int row = key_of_column<count>(16 * step + matrix % 2 * 8 + line);
+    each<width / 16>([&](auto j) {
+      const auto b = ldmatrix_turned(t, tile, tile_at<T>(row, 16 * j + matrix / 2 * 8, width, key_phase<count>(row)));
+      each<fragments>([&](auto m) {
+        mma<T>(t, sums[m][Nth<2 * j>{}], left[m], b[Nth<0>{}], b[Nth<1>{}]);
+        mma<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b[Nth<2>{}], b[Nth<3>{}]);
+      });
+    });
+  });
 }
 
 // Two neighbours of a row; at even widths in one store.

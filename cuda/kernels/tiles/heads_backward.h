@@ -12,58 +12,6 @@
 
 namespace whence::gpu {
 
-// delta of each row, and what a sink's gradient is the sum of.
-template <class T> struct RowDelta {
-  static constexpr const char* name = "delta of rows";
-  static constexpr int threads = head_threads;
-  HeadRows<const T> o, d_o;
-  Global<const float> norms;  // [b h queries 2]
-  Global<const float> sink;   // [h], or null
-  Global<float> delta, of_sink;
-  int heads, queries, d;
-  index_t count;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t row = t.block() * head_warps + t.warp(), head = row / queries;
-    if (row >= count) return;
-    const index_t at = o.of(head / heads, head % heads) + row % queries * o.row,
-                  d_at = d_o.of(head / heads, head % heads) + row % queries * d_o.row;
-    Number<float> sum = 0.0f;
-    for (int c = t.lane(); c < d; c += 32) sum += load<float>(o.at, at + c) * load<float>(d_o.at, d_at + c);
-    sum = warp_reduce(t, sum, Plus{});
-    if (t.lane() > 0) return;
-    store(delta, row, sum);
-    if (!sink) return;
-    const Number<float> power = ex2_approx(load<float>(sink, head % heads) * log2e - load<float>(norms, 2 * row));
-    store(of_sink, row, -(power * load<float>(norms, 2 * row + 1) * sum));
-  }
-};
-
-// The gradient of a table, [h distances]: slices of the blocks of queries, added in their order. A slice has the sum of
-// pairs `row of the block - key` = n - keys + 1 in its number n.
-struct SumSlices {
-  static constexpr const char* name = "sums of slices";
-  static constexpr int threads = 128;
-  Global<const float> slices;  // [count, blocks, keys + rows], of heads first_head, first_head + 1, ... of b h
-  Global<float> d_table;       // added to
-  HeadFacts facts;
-  index_t first_head, count;
-  int blocks, rows;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t n = t.block() * threads + t.index(), h = n / facts.distances;
-    if (h >= facts.heads) return;
-    const int steps = static_cast<int>(n % facts.distances) + facts.lowest, length = facts.keys + rows;
-    Number<float> sum = load<float>(d_table, n);
-    for (index_t head = 0; head < count; ++head) {
-      if ((first_head + head) % facts.heads != h) continue;
-      for (int block = 0; block < blocks; ++block) {
-        const int at = steps - facts.first_row - block * rows + facts.keys - 1;
-        if (at >= 0 && at < length) sum += load<float>(slices, (head * blocks + block) * length + at);
-      }
-    }
-    store(d_table, n, sum);
-  }
-};
-
 // to_keys: rows are keys, and columns queries.
 template <class T, int width, bool to_keys> struct HeadsBackward {
   static constexpr const char* name = to_keys ? "gradient of keys" : "gradient of queries";
@@ -220,7 +168,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       int first_column, Lines& held, Sums& sums, Sums& of_values, Shared<float> pairs) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
-    // How many steps queries of the warp's pairs stand behind keys.
+    // The fewest and the most steps by which a query of the warp stands behind a key.
     const int lowest = facts.first_row + (to_keys ? first_column - last_row : row - last_column),
               highest = facts.first_row + (to_keys ? last_column - row : last_row - first_column);
     Pairs x, dx;
@@ -235,8 +183,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
         gradients<false>(t, part, stage, first_column, held, x, dx);
       else
         gradients<true>(t, part, stage, first_column, held, x, dx);
-      if constexpr (to_keys) accumulate(t, stage.second, x, of_values);
-      accumulate(t, stage.first, dx, sums);
+      if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
+      add_rows<T, columns, width>(t, stage.first, dx, sums);
     }
     if (slices) add_diagonals(t, part, first_column, dx, pairs);
   }
@@ -333,28 +281,6 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
             if (!there || steps < -facts.after || steps > facts.before) p = 0.0f, gradient = 0.0f;
           }
           if constexpr (to_keys) held[a].sum += gradient;
-        });
-      });
-    });
-  }
-
-  // sums += pairs times rows of the tile.
-  WHENCE_HD void accumulate(Thread& t, Shared<T> tile, Pairs& x, Sums& sums) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
-    each<columns / 16>([&](auto step) {
-      Registers<FragmentA<T>, fragments> left;
-      each<fragments>([&](auto m) {
-        each<4>([&](auto r) {
-          const FragmentC<T>& of = x[m][Nth<2 * step + r / 2>{}];
-          left[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
-        });
-      });
-      const int at = key_of_column<columns>(16 * step + matrix % 2 * 8 + line);
-      each<width / 16>([&](auto j) {
-        const auto b = ldmatrix_turned(t, tile, tile_at<T>(at, 16 * j + matrix / 2 * 8, width, key_phase<columns>(at)));
-        each<fragments>([&](auto m) {
-          mma<T>(t, sums[m][Nth<2 * j>{}], left[m], b[Nth<0>{}], b[Nth<1>{}]);
-          mma<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b[Nth<2>{}], b[Nth<3>{}]);
         });
       });
     });

@@ -142,7 +142,7 @@ template <class T, int width> struct HeadsForward {
       pattern<false>(t, part, first_key, running, x, sums);
     else
       pattern<true>(t, part, first_key, running, x, sums);
-    add_values(t, stage.values, x, sums);
+    add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
   WHENCE_HD void products(Thread& t, Shared<T> of_k, const Queries& held, Scores& x) const {
@@ -215,27 +215,6 @@ template <class T, int width> struct HeadsForward {
       running[a].sum = running[a].sum * fade + sum;
       if (fade < 1.0f)  // a larger logit has come; after some tiles that is rare
         each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
-    });
-  }
-
-  WHENCE_HD void add_values(Thread& t, Shared<T> of_v, Scores& x, Sums& sums) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
-    each<keys / 16>([&](auto step) {
-      Registers<FragmentA<T>, fragments> p;  // what stands in the sums is the next left factor
-      each<fragments>([&](auto m) {
-        each<4>([&](auto r) {
-          const FragmentC<T>& of = x[m][Nth<2 * step + r / 2>{}];
-          p[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
-        });
-      });
-      const int key = key_of_column<keys>(16 * step + matrix % 2 * 8 + line);
-      each<width / 16>([&](auto j) {
-        const auto b = ldmatrix_turned(t, of_v, tile_at<T>(key, 16 * j + matrix / 2 * 8, width, key_phase<keys>(key)));
-        each<fragments>([&](auto m) {
-          mma<T>(t, sums[m][Nth<2 * j>{}], p[m], b[Nth<0>{}], b[Nth<1>{}]);
-          mma<T>(t, sums[m][Nth<2 * j + 1>{}], p[m], b[Nth<2>{}], b[Nth<3>{}]);
-        });
-      });
     });
   }
 

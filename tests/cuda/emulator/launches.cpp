@@ -40,8 +40,7 @@ template <class F> Both launches_of_training(const std::vector<Tensor>& leaves, 
   return both;
 }
 
-std::uint64_t launches_of_step(
-    const std::string& scheme, index_t layers, index_t batch, const std::string& executor) {
+std::uint64_t launches_of_step(const std::string& scheme, index_t layers, index_t batch, const std::string& executor) {
   TransformerOptions options;
   options.vocabulary = 16, options.dim = 32, options.heads = 2, options.layers = layers, options.length = 16;
   options.scheme = scheme, options.executor = executor;
@@ -60,8 +59,7 @@ std::uint64_t launches_of_step(
   return launches;
 }
 
-std::uint64_t launches_per_layer(
-    const std::string& scheme, index_t batch, const std::string& executor = "reference") {
+std::uint64_t launches_per_layer(const std::string& scheme, index_t batch, const std::string& executor = "reference") {
   return launches_of_step(scheme, 2, batch, executor) - launches_of_step(scheme, 1, batch, executor);
 }
 
