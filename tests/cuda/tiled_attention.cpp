@@ -98,7 +98,7 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
       // The pattern, its gradient and what is summed of them are rounded.
       const double allowed = dtype == DType::f16 ? 2e-3 : 1.6e-2;
       std::vector<std::vector<double>> before;
-      in_every_order([&] {
+      const auto check = [&] {
         const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));
         std::vector<std::vector<double>> numbers;
         for (std::size_t n = 0; n < wanted.size(); ++n) {
@@ -114,7 +114,11 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
         }
         if (!before.empty()) CHECK(numbers == before);  // the same bits
         before = numbers;
-      });
+      };
+      if (dtype == DType::bf16 && each.queries <= 100)
+        in_every_order(check);
+      else
+        in_order(dtype == DType::f16 ? 1 : 20, check);
     }
   }
 }
