@@ -35,6 +35,8 @@ std::vector<Case> cases() {
       {.name = "heads of 72", .queries = 70, .keys = 70, .d = 72},
       {.name = "heads that share keys", .batch = 2, .heads = 6, .key_heads = 2, .queries = 65, .keys = 65, .d = 16}};
   all.push_back({"fewer queries than keys", 1, 2, 2, 5, 150, 32, [](At& at, At::Operands&) { at.first_row = 145; }});
+  all.push_back({"a tile that ends one key behind the first row", 1, 1, 1, 2, 64, 16,
+      [](At& at, At::Operands&) { at.first_row = 62; }});
   all.push_back({"not causal", 1, 1, 1, 30, 140, 16, [](At& at, At::Operands&) { at.causal = false; }});
   all.push_back({"a window", 1, 1, 1, 200, 200, 16, [](At& at, At::Operands&) { at.window = 7; }});
   all.push_back({"a window on both sides", 1, 1, 1, 150, 150, 16,
