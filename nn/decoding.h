@@ -28,7 +28,7 @@ class Decoding {
   index_t cache_bytes() const;                // of all layers' keys and values, for the whole capacity; 0 before a call
 
  private:
-  // What later tokens need of the earlier ones. Keys are stored unrotated, so that every scheme decodes the same way.
+  // Kept has of earlier tokens all that later tokens read. Keys are stored unrotated, so that every scheme decodes the same way.
   struct Kept {
     Tensor x, key, value;  // [b capacity c], [b g capacity d] twice; x whether a scheme reads it or not
   };

@@ -100,7 +100,7 @@ class ProgramTerms final : public TileTerms {
     return mix_ ? "a head mix given, which has no program on a GPU; none required" : gpu_refusal(facts_, operands);
   }
 
-  // What attention hands on before its last stage, [b h i d]. REQUIRES: no refusal
+  // Returns the output before attention's last stage, [b h i d]. Requires: no refusal
   Tensor run(const std::optional<PatternDropout>& dropout) {
     if (dropout) facts_.dropout = dropout->probability, facts_.stream = dropout->stream;
     if (mix_) {

@@ -1,4 +1,4 @@
-// What schemes that read the layer's input x make of it: heads apart, rows of the queries.
+// The layer's input x for schemes that read it: heads apart, rows of the queries.
 #pragma once
 
 #include "autograd/ops.h"

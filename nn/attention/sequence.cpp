@@ -117,7 +117,7 @@ struct ConstantThere {
   }
 };
 
-// What a table was made of.
+// The inputs of a table: equal inputs give equal tables.
 struct TableOf {
   std::string function;
   Tensor distances;  // on the CPU, contiguous

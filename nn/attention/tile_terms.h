@@ -1,4 +1,4 @@
-// What schemes hand to the tile programs: tensors of O(i + j) numbers, made by ordinary ops, so that gradients reach
+// Terms that schemes hand to the tile programs: tensors of O(i + j) numbers, made by ordinary ops, so that gradients reach
 // parameters as they always do. The pairs belong to the programs alone (nn/attention/executor_tiled.cpp).
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace whence {
 
-// What a head mix (DAPE, CDAPE) is told beside its operands.
+// Settings of a head mix (DAPE, CDAPE); its operands are tensors.
 struct HeadMix {
   bool adds_pieces = true;      // false: pieces are read by the mix alone, and not added to the logits
   index_t left = 0, right = 0;  // taps on either side

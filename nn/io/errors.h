@@ -1,11 +1,11 @@
-// What is wrong with files, for programs that tell it from other errors.
+// Errors of files, for programs that tell them from other errors.
 #pragma once
 
 #include "tensor/error.h"
 
 namespace whence {
 
-// What was read from a file, or the data that it holds, is not what it must be.
+// A file's bytes, or the data that they hold, are not as required.
 class FileError : public InputError {
  public:
   using InputError::InputError;
