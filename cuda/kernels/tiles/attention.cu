@@ -3,6 +3,7 @@
 #include "tensor/tiles/gpu_programs.h"
 
 #include <algorithm>
+#include <numbers>
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/tiles/head_sums.h"
@@ -52,7 +53,7 @@ struct Given {
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
         within_int(band.first_row), within_int(band.before), within_int(band.after),
         table.defined() ? within_int(table.size(1)) : 0, within_int(at.lowest), static_cast<float>(at.scale),
-        static_cast<float>(at.scale * 1.4426950408889634)};
+        static_cast<float>(at.scale * std::numbers::log2e)};
     if (!at.present.defined()) return;
     range = Tensor::empty({batch(), 2}, DType::i32, query.device());
     launch_kernel(
@@ -63,8 +64,6 @@ struct Given {
   static Tensor floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
 };
 
-index_t blocks_of(index_t rows, index_t of_block) { return (rows + of_block - 1) / of_block; }
-
 template <class T, int width> void forward(const Given& given, const Tensor& output, const Tensor& norms) {
   using Body = HeadsForward<T, width>;
   const index_t heads = given.heads();
@@ -72,7 +71,7 @@ template <class T, int width> void forward(const Given& given, const Tensor& out
       head_rows<const T>(given.value, heads), head_rows<T>(output, heads), global<float>(norms),
       global<const float>(given.table), global<const float>(given.column), global<const float>(given.sink),
       global<const std::int32_t>(given.range)};
-  launch_kernel(body, {.blocks = given.batch() * heads * blocks_of(given.facts.queries, Body::queries),
+  launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
                           .shared_bytes = Body::shared_bytes});
 }
 
@@ -102,6 +101,7 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
     std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false>;
   using OfKeys = HeadsBackward<T, width, true>;
+  static_assert(OfQueries::rows == rows_of_gpu_block(width));
   const HeadFacts& facts = given.facts;
   const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries;
   const Tensor d_output = in_packs(given_d_output);
@@ -113,7 +113,7 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
   launch_kernel(RowDelta<T>{head_rows<const T>(output, heads), head_rows<const T>(d_output, heads),
                     global<const float>(norms), global<const float>(d_sink.defined() ? given.sink : Tensor()),
                     global<float>(delta), global<float>(of_sink), facts.heads, facts.queries, facts.d, delta.numel()},
-      {.blocks = blocks_of(delta.numel(), head_warps)});
+      {.blocks = blocks_for(delta.numel(), head_warps)});
   if (d_sink.defined()) {
     const Tensor total = empty({1, heads, 1});
     kernels(total).reduce(Reduction::sum, of_sink, total);
@@ -128,7 +128,7 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
   };
   const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term];
   if (d[At::query].defined() || d_table.defined()) {
-    const index_t blocks = blocks_of(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
+    const index_t blocks = blocks_for(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
     const index_t at_once =
         d_table.defined() ? std::max<index_t>(1, most_slice_bytes / (blocks * length * 4)) : batch * heads;
     const Tensor sums = d_table.defined() ? zeros({heads, facts.distances}) : Tensor();
@@ -141,7 +141,7 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
       if (d_table.defined())
         launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts, first, count,
                           static_cast<int>(blocks), OfQueries::rows},
-            {.blocks = blocks_of(sums.numel(), SumSlices::threads)});
+            {.blocks = blocks_for(sums.numel(), SumSlices::threads)});
     }
     if (d_table.defined()) kernels(sums).copy(sums, d_table);
   }
@@ -153,7 +153,7 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
   body.d_second = head_rows<T>(of_value.narrow(), heads), body.wide_second = head_rows<float>(of_value.wide(), heads);
   body.d_column = global<float>(column_sums);
   launch_kernel(body,
-      {.blocks = batch * heads * blocks_of(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false)});
+      {.blocks = batch * heads * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false)});
   of_key.sum(), of_value.sum();
   if (d_column.defined()) kernels(column_sums).copy(column_sums, d_column);
 }

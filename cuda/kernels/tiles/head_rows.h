@@ -2,13 +2,16 @@
 // tables into shared memory, ahead of their use.
 #pragma once
 
+#include <numbers>
+
 #include "cuda/vocabulary/launch_kernel.h"
+#include "cuda/vocabulary/packs.h"
 #include "cuda/vocabulary/rows.h"
 #include "cuda/vocabulary/tensor_cores.h"
 
 namespace whence::gpu {
 
-inline constexpr float log2e = 1.4426950408889634f;
+inline constexpr float log2e = std::numbers::log2e_v<float>;
 inline constexpr int head_threads = 128, head_warps = head_threads / 32;  // of a block
 
 // Rows of an operand or of a result, [b h|g t d]: a row is together, and that of an operand begins at 16 bytes.
