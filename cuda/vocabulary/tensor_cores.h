@@ -159,11 +159,16 @@ template <class T> Two<float> unpack_two(Register<T> of);
 
 namespace whence::gpu {
 
-// Returns the largest whole number that is not above x. The sum has no bits behind the point, so rounding it down is all the work:
-// conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
-template <class C> WHENCE_HD C floor_by_adding(C x) {
-  const C whole = sizeof(C) == 4 ? C(0x1.8p23f) : C(0x1.8p52);
-  return add_down(x, whole) - whole;
+// The largest whole number that is not above x, and the same as an index. The sum has no bits behind the point, so rounding it down
+// is all the work: conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
+struct Whole {
+  Number<float> value;
+  int index;
+};
+WHENCE_HD inline Whole whole_below(Number<float> x) {
+  constexpr float whole = 0x1.8p23f;
+  const Number<float> sum = add_down(x, Number<float>(whole));
+  return {sum - whole, std::bit_cast<int>(plain(sum)) - std::bit_cast<int>(whole)};
 }
 
 }  // namespace whence::gpu

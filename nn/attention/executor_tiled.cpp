@@ -179,7 +179,7 @@ class TiledExecutor final : public Executor {
     if (inputs.dropout) return "dropout of the pattern given; tiles on a GPU have no program for it; none required";
     for (const auto& stage : stages.tiled)
       if (!stage.scheme->has_gpu_programs())
-        return "a scheme without programs on a GPU given; tables by distance, columns and sinks alone required";
+        return "a scheme without programs on a GPU given; tables by distance, columns, sinks and gates of the scores required";
     return {};
   }
 };

@@ -42,14 +42,14 @@ Tensor Contextual::sums_of_gates(const AttendContext& context) const {
 }
 
 void Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {
-  if (from_ == "keys") return;  // those of the scores, which programs have
+  if (gates_of_scores()) return;  // programs have them
   terms.add(TiledOperands::gate_query, context.unrotated_query, context.scale);
   terms.add(TiledOperands::gate_key, kappa(context));
 }
 
 // q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
 Tensor Contextual::gate_scores(const AttendContext& context) const {
-  if (from_ == "keys") return context.content_scores;
+  if (gates_of_scores()) return context.content_scores;
   return matmul_by_group(context.unrotated_query, transpose(kappa(context)), context.scale);
 }
 

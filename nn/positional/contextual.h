@@ -22,6 +22,8 @@ class Contextual : public PositionalScheme, public TransformsScores {
  protected:
   explicit Contextual(const SchemeArguments& arguments);
 
+  // True where gates compare queries with the keys of the scores.
+  bool gates_of_scores() const { return from_ == "keys"; }
   // True where the gates have keys of their own, one for each key head.
   bool makes_keys() const { return gate_key_ != nullptr; }
   // sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.

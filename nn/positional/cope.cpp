@@ -10,12 +10,14 @@
 // The last line above stands once for each way to compute it, and a test holds each to the one before:
 //   here -> autograd/ops/lerp_at.cpp -> tensor/plain/lookup.cpp -> tensor/cpu/lerp.cpp, cuda/kernels/lerp.cu
 //   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
+//             on a GPU: cuda/kernels/tiles/gate_scan.h
 //   for learners: cuda/ladder/cope.cu, in five rungs
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/contextual.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
+#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
@@ -69,6 +71,7 @@ class CoPE final : public Contextual, public RunsInTiles {
   }
 
   // ---- the same in tiles ----
+  bool has_gpu_programs() const override { return gates_of_scores() && p_max_ < most_positions_on_gpu; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
     add_gates(terms, context);

@@ -14,10 +14,16 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
     return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
         widest_head_on_gpu, ", required");
   for (std::size_t k = 0; k < x.size(); ++k) {
-    const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink;
+    const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink ||
+                      (k >= At::position_logits && k <= At::position_slopes);
     if (x[k].defined() && !read)
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
   }
+  for (const std::size_t k : {At::position_logits, At::position_keys})
+    if (const index_t positions = x[k].defined() ? x[k].size(k == At::position_keys ? 0 : 3) : 0;
+        positions > most_positions_on_gpu)
+      return to_text(At::info[k].name, " of ", positions, " positions given to tiles on a GPU; at most ",
+          most_positions_on_gpu, " required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : at.dropout > 0 ? "dropout" : nullptr;
   return other ? to_text(other, " given to tiles on a GPU; a softmax of all pairs required") : std::string();

@@ -1,5 +1,5 @@
 // Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of 16-bit numbers with tables by
-// distance, columns and a sink. What else there is runs there as composed ops.
+// distance, columns, a sink, and sums of the gates of their own scores. What else there is runs there as composed ops.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace whence {
 
-constexpr index_t widest_head_on_gpu = 128;
+constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 132;
 // Rows of a block of these kernels: what scratch follows from.
 constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 128 : 64; }
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.

@@ -97,7 +97,7 @@ struct FunctionsOf {
   WHENCE_HD void operator()(Thread& t) const {
     for (index_t i = t.index(); i < count; i += threads) {
       const Number<float> of = load<float>(x, i);
-      store(y, i, floor_by_adding(of));
+      store(y, i, whole_below(of).value);
       store(y, count + i, ex2_approx(of));
       store(y, 2 * count + i, rcp_approx(of));
       store(y, 3 * count + i, from_tf32(to_tf32(of)));

@@ -1,11 +1,11 @@
-// Attention in tiles on a GPU: which calls it has programs for, and their launches. So far of heads with tables by distance,
-// columns and a sink.
+// Attention in tiles on a GPU: launches of its programs, of heads with tables by distance, columns, a sink and sums of gates.
 #include "tensor/tiles/gpu_programs.h"
 
 #include <algorithm>
 #include <numbers>
 
 #include "cuda/kernels/kernels.h"
+#include "cuda/kernels/tiles/gate_sums.h"
 #include "cuda/kernels/tiles/head_sums.h"
 #include "cuda/kernels/tiles/heads_backward.h"
 #include "cuda/kernels/tiles/heads_forward.h"
@@ -35,7 +35,44 @@ template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
   return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1))};
 }
 
+Tensor in_floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
+
+template <class F> void visit_16_bit(DType dtype, const F& f) {
+  dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
+}
+
 int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
+
+// What CoPE's scan reads beside rows of heads.
+struct Gates {
+  Tensor pairs, last, slopes;
+  GateScan scan;
+
+  Gates(const At& at, std::span<const Tensor> x, const HeadFacts& facts) : slopes(in_floats(x[At::position_slopes])) {
+    if (!read(x)) return;
+    scan.rows = (facts.queries + 31) / 32 * 32, scan.groups = (facts.keys + gate_keys - 1) / gate_keys * 2;
+    scan.slopes = global<const float>(slopes);
+    if (scan.slopes) return;
+    const Tensor &e = x[At::position_keys], &logits = x[At::position_logits];
+    scan.positions = within_int(e.defined() ? e.size(0) : logits.size(3));
+    scan.pitch = GateScan::pitch_of(scan.positions);
+    const index_t batch = x[At::query].size(0), heads = x[At::query].size(1);
+    pairs =
+        Tensor::empty({batch, heads, scan.rows, scan.pitch, 2}, DType::f16, e.defined() ? e.device() : logits.device());
+    last = Tensor::empty({batch, heads, scan.rows}, DType::f32, pairs.device());
+    const Tensor z =
+        e.defined() ? raw::matmul(x[At::query], raw::transpose(e), at.position_scale) : raw::contiguous(logits);
+    visit_16_bit(z.dtype(), [&]<class T>(Type<T>) {
+      launch_kernel(PositionPairs<T>{global<const T>(z), global<Float16>(pairs), global<float>(last), scan.positions,
+                        scan.pitch, facts.queries, scan.rows, pairs.numel() / 2},
+          {.blocks = blocks_for(pairs.numel() / 2, PositionPairs<T>::threads)});
+    });
+    scan.pairs = global<const Float16>(pairs), scan.last = global<const float>(last);
+  }
+  static bool read(std::span<const Tensor> x) {
+    return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
+  }
+};
 
 // Operands of both directions, as kernels read them.
 struct Given {
@@ -46,9 +83,9 @@ struct Given {
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        table(floats(x[At::distance_table])),
-        column(floats(x[At::column_term])),
-        sink(floats(x[At::sink])) {
+        table(in_floats(x[At::distance_table])),
+        column(in_floats(x[At::column_term])),
+        sink(in_floats(x[At::sink])) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
         within_int(band.first_row), within_int(band.before), within_int(band.after),
@@ -61,18 +98,18 @@ struct Given {
   }
   index_t batch() const { return query.size(0); }
   index_t heads() const { return query.size(1); }
-  static Tensor floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
 };
 
-template <class T, int width> void forward(const Given& given, const Tensor& output, const Tensor& norms) {
-  using Body = HeadsForward<T, width>;
+template <class T, int width, bool scans>
+void forward(const Given& given, const GateScan& scan, const Tensor& output, const Tensor& norms) {
+  using Body = HeadsForward<T, width, scans>;
   const index_t heads = given.heads();
   const Body body{given.facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
       head_rows<const T>(given.value, heads), head_rows<T>(output, heads), global<float>(norms),
       global<const float>(given.table), global<const float>(given.column), global<const float>(given.sink),
-      global<const std::int32_t>(given.range)};
+      global<const std::int32_t>(given.range), scan};
   launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
-                          .shared_bytes = Body::shared_bytes});
+                          .shared_bytes = Body::shared_bytes(scan)});
 }
 
 // Gradients of heads of keys that heads of queries share: f32 for each of these, and their sums.
@@ -96,73 +133,124 @@ class Shared {
   Tensor to_, wide_;
 };
 
-template <class T, int width>
-void backward(const Given& given, const Tensor& output, const Tensor& norms, const Tensor& given_d_output,
-    std::span<const Tensor> d) {
-  using OfQueries = HeadsBackward<T, width, false>;
-  using OfKeys = HeadsBackward<T, width, true>;
-  static_assert(OfQueries::rows == rows_of_gpu_block(width));
-  const HeadFacts& facts = given.facts;
-  const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries;
-  const Tensor d_output = in_packs(given_d_output);
-  const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, output.device()); };
-  const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, DType::f32, output.device()); };
+// The gradient of each row's own number, [b h queries], added up by head.
+void sum_by_head(const Tensor& of_rows, const Tensor& to) {
+  kernels(to).copy(raw::reduce(Reduction::sum, of_rows, {0, 2}, false), to);
+}
 
-  const Tensor delta = empty({batch, heads, queries}), &d_sink = d[At::sink],
-               of_sink = d_sink.defined() ? empty({batch, heads, queries}) : Tensor();
+// Gradients of what the scan's table is made of, from that at its numbers, d_logits [b h i width].
+void logits_backward(
+    const At& at, std::span<const Tensor> x, index_t positions, const Tensor& d_logits, std::span<const Tensor> d) {
+  if (d[At::position_logits].defined())
+    kernels(d_logits).copy(raw::slice(d_logits, 3, 0, positions), d[At::position_logits]);
+  const Tensor &e = x[At::position_keys], &d_keys = d[At::position_keys], &d_query = d[At::query];
+  if (!e.defined()) return;
+  const Tensor d_z = raw::reshape(d_logits, {-1, d_logits.size(3)});
+  if (d_query.defined()) {
+    const Tensor padded = Tensor::zeros({d_z.size(1), e.size(1)}, e.dtype(), e.device());
+    raw::copy_into(e, raw::slice(padded, 0, 0, positions));
+    raw::add_into(raw::reshape(raw::matmul(d_z, padded, at.position_scale), d_query.shape()), d_query);
+  }
+  if (d_keys.defined()) {
+    const Tensor rows = raw::reshape(x[At::query], {-1, e.size(1)});
+    kernels(e).copy(raw::slice(raw::matmul(raw::transpose(d_z), rows, at.position_scale), 0, 0, positions), d_keys);
+  }
+}
+
+template <class T, int width, bool scans>
+void backward(const At& at, std::span<const Tensor> x, const Given& given, const Gates& gates, const Tensor& output,
+    const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
+  using OfQueries = HeadsBackward<T, width, false, scans>;
+  using OfKeys = HeadsBackward<T, width, true, scans>;
+  static_assert(scans || OfQueries::rows == rows_of_gpu_block(width));
+  GateScan scan = gates.scan;
+  const HeadFacts& facts = given.facts;
+  const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries, all_heads = batch * heads;
+  const Tensor d_output = in_packs(given_d_output);
+  const auto empty = [&](const Shape& shape, DType dtype = DType::f32) {
+    return Tensor::empty(shape, dtype, output.device());
+  };
+  const auto by_row = [&](const Tensor& asked) { return asked.defined() ? empty({batch, heads, queries}) : Tensor(); };
+
+  const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term], &d_sink = d[At::sink];
+  const Tensor delta = empty({batch, heads, queries}), of_sink = by_row(d_sink), of_slopes = by_row(gates.slopes);
   launch_kernel(RowDelta<T>{head_rows<const T>(output, heads), head_rows<const T>(d_output, heads),
                     global<const float>(norms), global<const float>(d_sink.defined() ? given.sink : Tensor()),
                     global<float>(delta), global<float>(of_sink), facts.heads, facts.queries, facts.d, delta.numel()},
       {.blocks = blocks_for(delta.numel(), head_warps)});
-  if (d_sink.defined()) {
-    const Tensor total = empty({1, heads, 1});
-    kernels(total).reduce(Reduction::sum, of_sink, total);
-    kernels(total).copy(raw::reshape(total, {heads}), d_sink);
-  }
+  if (d_sink.defined()) sum_by_head(of_sink, d_sink);
 
-  const auto body_of = [&]<class Body>(Type<Body>) {
-    return Body{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
-        head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), global<const float>(norms),
-        global<const float>(delta), global<const float>(given.table), global<const float>(given.column),
-        global<const std::int32_t>(given.range), {}, {}, {}, {}, nullptr, nullptr, 0};
-  };
-  const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term];
-  if (d[At::query].defined() || d_table.defined()) {
-    const index_t blocks = blocks_for(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
-    const index_t at_once =
-        d_table.defined() ? std::max<index_t>(1, most_slice_bytes / (blocks * length * 4)) : batch * heads;
-    const Tensor sums = d_table.defined() ? zeros({heads, facts.distances}) : Tensor();
-    for (index_t first = 0; first < batch * heads; first += at_once) {
-      const index_t count = std::min(at_once, batch * heads - first);
-      const Tensor slices = d_table.defined() ? zeros({count, blocks, length}) : Tensor();
-      OfQueries body = body_of(Type<OfQueries>{});
-      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices), body.first_head = first;
-      launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined())});
-      if (d_table.defined())
-        launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts, first, count,
-                          static_cast<int>(blocks), OfQueries::rows},
-            {.blocks = blocks_for(sums.numel(), SumSlices::threads)});
-    }
-    if (d_table.defined()) kernels(sums).copy(sums, d_table);
+  // Heads in groups, so that what is stored for each stays small.
+  const bool of_queries = scans || d[At::query].defined() || d_table.defined(),
+             of_keys = d[At::key].defined() || d[At::value].defined() || d_column.defined();
+  const index_t blocks = blocks_for(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
+  const index_t of_group = index_t(scan.groups) * scan.rows;
+  index_t at_once = all_heads;
+  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (blocks * length * 4));
+  if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * 4));
+  at_once = std::max<index_t>(at_once, 1);
+  Tensor sums, gradients, first_tile, d_logits;
+  if constexpr (scans) {
+    sums = empty({at_once, of_group}), gradients = empty({at_once, of_group});
+    first_tile = empty({at_once, scan.rows / 16}, DType::i32);
+    if (scan.pairs) d_logits = empty({batch, heads, queries, (scan.positions + 7) / 8 * 8}, output.dtype());
+    scan.sums = global<float>(sums), scan.gradients = global<float>(gradients);
+    scan.first_tile = global<std::int32_t>(first_tile), scan.of_slopes = global<float>(of_slopes);
   }
-  if (!d[At::key].defined() && !d[At::value].defined() && !d_column.defined()) return;
+  const Tensor of_table =
+      d_table.defined() ? Tensor::zeros({heads, facts.distances}, DType::f32, output.device()) : Tensor();
+  const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
   const Shared of_key(d[At::key], heads), of_value(d[At::value], heads);
-  const Tensor column_sums = d_column.defined() ? empty(d_column.shape()) : Tensor();
-  OfKeys body = body_of(Type<OfKeys>{});
-  body.d_first = head_rows<T>(of_key.narrow(), heads), body.wide_first = head_rows<float>(of_key.wide(), heads);
-  body.d_second = head_rows<T>(of_value.narrow(), heads), body.wide_second = head_rows<float>(of_value.wide(), heads);
-  body.d_column = global<float>(column_sums);
-  launch_kernel(body,
-      {.blocks = batch * heads * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false)});
+  for (index_t first = 0; first < all_heads; first += at_once) {
+    const index_t count = std::min(at_once, all_heads - first);
+    scan.first_head = first;
+    const auto body_of = [&]<class Body>(Type<Body>) {
+      return Body{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
+          head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), global<const float>(norms),
+          global<const float>(delta), global<const float>(given.table), global<const float>(given.column),
+          global<const std::int32_t>(given.range), {}, {}, {}, {}, nullptr, nullptr, first, scan, {}};
+    };
+    if constexpr (scans) {
+      using Sums = GateSums<T, width>;
+      launch_kernel(Sums{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
+                        global<const std::int32_t>(given.range), scan},
+          {.blocks = count * blocks_for(queries, Sums::rows), .shared_bytes = Sums::shared_bytes});
+    }
+    if (of_queries) {
+      const Tensor slices =
+          d_table.defined() ? Tensor::zeros({count, blocks, length}, DType::f32, output.device()) : Tensor();
+      OfQueries body = body_of(Type<OfQueries>{});
+      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices);
+      if (d_logits.defined()) body.d_logits = {global<T>(d_logits), static_cast<int>(d_logits.size(3))};
+      launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined(), scan)});
+      if (d_table.defined())
+        launch_kernel(SumSlices{global<const float>(slices), global<float>(of_table), facts, first, count,
+                          static_cast<int>(blocks), OfQueries::rows},
+            {.blocks = blocks_for(of_table.numel(), SumSlices::threads)});
+    }
+    if (!of_keys) continue;
+    OfKeys body = body_of(Type<OfKeys>{});
+    body.d_first = head_rows<T>(of_key.narrow(), heads), body.wide_first = head_rows<float>(of_key.wide(), heads);
+    body.d_second = head_rows<T>(of_value.narrow(), heads), body.wide_second = head_rows<float>(of_value.wide(), heads);
+    body.d_column = global<float>(of_columns);
+    launch_kernel(body,
+        {.blocks = count * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false, scan)});
+  }
   of_key.sum(), of_value.sum();
-  if (d_column.defined()) kernels(column_sums).copy(column_sums, d_column);
+  if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
+  if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
+  if (d_logits.defined()) logits_backward(at, x, scan.positions, d_logits, d);
+  if (d[At::position_slopes].defined()) sum_by_head(of_slopes, d[At::position_slopes]);
 }
 
-// f(Type<T>, Nth<width>) for heads of these operands.
+// f(Type<T>, Nth<width>, std::bool_constant<scans>) for heads of these operands.
 template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
-  const auto with = [&]<class T>(
-                        Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); };
-  x[At::query].dtype() == DType::f16 ? with(Type<Float16>{}) : with(Type<BFloat16>{});
+  visit_16_bit(x[At::query].dtype(), [&]<class T>(Type<T> type) {
+    const auto with = [&](auto width) {
+      Gates::read(x) ? f(type, width, std::true_type{}) : f(type, width, std::false_type{});
+    };
+    x[At::query].size(3) <= 64 ? with(Nth<64>{}) : with(Nth<128>{});
+  });
 }
 
 }  // namespace
@@ -170,14 +258,19 @@ template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
   const Given given(at, x);
-  visit_heads(x, [&]<class T, int width>(Type<T>, Nth<width>) { forward<T, width>(given, output, norms); });
+  const Gates gates(at, x, given.facts);
+  visit_heads(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
+    forward<T, width, scans>(given, gates.scan, output, norms);
+  });
 }
 
 void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
     const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
   const Given given(at, x);
-  visit_heads(
-      x, [&]<class T, int width>(Type<T>, Nth<width>) { backward<T, width>(given, output, norms, d_output, d); });
+  const Gates gates(at, x, given.facts);
+  visit_heads(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
+    backward<T, width, scans>(at, x, given, gates, output, norms, d_output, d);
+  });
 }
 
 }  // namespace whence

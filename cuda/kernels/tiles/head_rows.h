@@ -11,7 +11,7 @@
 
 namespace whence::gpu {
 
-inline constexpr float log2e = std::numbers::log2e_v<float>;
+inline constexpr float log2e = std::numbers::log2e_v<float>, ln2 = std::numbers::ln2_v<float>;
 inline constexpr int head_threads = 128, head_warps = head_threads / 32;  // of a block
 
 // Rows of an operand or of a result, [b h|g t d]: a row is together, and that of an operand begins at 16 bytes.
@@ -75,6 +75,43 @@ WHENCE_HD void fetch_distances(
     const bool there = at >= 0 && at < facts.distances;
     store(to, n, there ? load<float>(table, h * facts.distances + at) * log2e : Number<float>(0.0f));
   }
+}
+
+// Rows [first, first + 16 fragments) of a tile, as left factors.
+template <class T, int width, int fragments>
+WHENCE_HD void hold_rows(
+    Thread& t, Shared<T> tile, int first, Registers<Registers<FragmentA<T>, width / 16>, fragments>& held) {
+  const int matrix = t.lane() / 8, line = t.lane() % 8;
+  each<fragments>([&](auto m) {
+    each<width / 16>([&](auto h) {
+      const int row = first + 16 * m + matrix % 2 * 8 + line;
+      held[m][h] = ldmatrix(t, tile, tile_at<T>(row, 16 * h + matrix / 2 * 8, width, row_phase(row)));
+    });
+  });
+}
+
+// x += the rows that are held times those of a tile [count, width] in a lane's order.
+template <class T, int count, int width, int fragments>
+WHENCE_HD void add_products(Thread& t, Shared<T> tile,
+    const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
+    Registers<Registers<FragmentC<T>, count / 8>, fragments>& x) {
+  const int matrix = t.lane() / 8, line = t.lane() % 8;
+  each<count / 8>([&](auto c) {
+    const int key = key_of_column<count>(8 * c + line);
+    each<width / 32>([&](auto h) {
+      const auto b = ldmatrix(t, tile, tile_at<T>(key, 32 * h + 8 * matrix, width, key_phase<count>(key)));
+      each<fragments>([&](auto m) {
+        mma<T>(t, x[m][c], held[m][Nth<2 * h>{}], b[Nth<0>{}], b[Nth<1>{}]);
+        mma<T>(t, x[m][c], held[m][Nth<2 * h + 1>{}], b[Nth<2>{}], b[Nth<3>{}]);
+      });
+    });
+  });
+}
+
+// The number of line a and column j that a lane has: row 8 a + lane / 4, column lane % 4 * (columns / 4) + j.
+template <class Fragment, int columns, int fragments, int a, int j>
+WHENCE_HD auto& of_line(Registers<Registers<Fragment, columns>, fragments>& x, Nth<a>, Nth<j>) {
+  return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
 }
 
 // sums += x times the rows of a tile [count, width] in a lane's order. What stands in x is the next left factor as it is.

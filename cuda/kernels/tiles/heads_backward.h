@@ -8,21 +8,24 @@
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
 #pragma once
 
-#include "cuda/kernels/tiles/head_rows.h"
+#include "cuda/kernels/tiles/gate_backward.h"
 
 namespace whence::gpu {
 
-// to_keys: rows are keys, and columns queries.
-template <class T, int width, bool to_keys> struct HeadsBackward {
-  static constexpr const char* name = to_keys ? "gradient of keys" : "gradient of queries";
+// to_keys: rows are keys, and columns queries. scans: CoPE's sums of gates add to the logits (gate_backward.h).
+template <class T, int width, bool to_keys, bool scans = false> struct HeadsBackward {
+  static constexpr const char* name = scans
+                                          ? (to_keys ? "gradient of keys with gates" : "gradient of queries with gates")
+                                          : (to_keys ? "gradient of keys" : "gradient of queries");
   static constexpr int threads = head_threads;
-  static constexpr int columns = 32, own = columns / 4, fragments = width <= 64 ? 2 : 1, of_warp = 16 * fragments;
-  static constexpr int rows = head_warps * of_warp,
-                       lines = 2 * fragments;  // lines of the warp that a lane has numbers of
+  static constexpr int columns = 32, own = columns / 4, fragments = width <= 64 && !scans ? 2 : 1;
+  static constexpr int of_warp = 16 * fragments, rows = head_warps * of_warp;
+  // Lines of the warp that a lane has numbers of: `line_step` rows lie between them. Gates want neighbouring keys in a lane.
+  static constexpr int lines = 2 * fragments, line_step = scans && to_keys ? 1 : 8;
   static constexpr unsigned blocks_at_once = 2;
-  static std::size_t shared_bytes(bool sums_table) {
+  static std::size_t shared_bytes(bool sums_table, const GateScan& scan = {}) {
     return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count) +
-           shared_bytes_for<float>(sums_table ? rows * pitch : 0);
+           shared_bytes_for<float>(sums_table ? rows * pitch : 0) + Scan::shared_bytes(scan);
   }
 
   HeadFacts facts;
@@ -36,6 +39,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   Global<float> d_column;                   // [b h keys], or null
   Global<float> slices;  // [heads of this launch, blocks, keys + rows]: sums of dA by distance, or null
   index_t first_head;    // of b h, of this launch
+  GateScan scan;
+  GradientOfLogits<T> d_logits;
 
  private:
   static constexpr int pitch = columns + 1;  // of dA in shared memory: diagonals in different banks
@@ -60,6 +65,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     Number<float> sum;                // of a key: the gradient of its column
   };
   using Lines = Registers<Line, lines>;
+  using Scan = std::conditional_t<!scans, NoScan, std::conditional_t<to_keys, ScanOfKeys, ScanOfQueries>>;
 
  public:
   WHENCE_HD void operator()(Thread& t) const {
@@ -72,7 +78,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       return Stage{tile, tile + columns * width, term, behind, behind + columns, behind + 2 * columns, behind};
     };
     const Part part = part_of(t);
-    const auto in_order = [](int row) { return row_phase(row); };
+    Scan gates(t, scan, facts, part.b * facts.heads + part.h, part.first_row + t.warp() * of_warp);
+    const auto in_order = [](int row) { return line_phase(row); };
     fetch_rows<rows, width>(t, first, to_keys ? k : q, part.b, part.h, part.first_row, row_count(), facts.d, in_order);
     fetch_rows<rows, width>(
         t, second, to_keys ? v : d_o, part.b, part.h, part.first_row, row_count(), facts.d, in_order);
@@ -81,17 +88,22 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     // All warps walk over the same tiles: those that some row of the block sees.
     const int from = first_seen(part, part.first_row), end = end_seen(part, part.first_row + rows - 1);
     const int first_tile = from / columns, end_tile = end > from ? (end - 1) / columns + 1 : first_tile;
-    if (first_tile < end_tile) fetch(t, part, stage(0), first_tile * columns);
+    const auto fetch_stage = [&](int n, int tile) {
+      fetch(t, part, stage(n), tile * columns);
+      gates.fetch(t, n, tile * columns);
+    };
+    if (first_tile < end_tile) fetch_stage(0, first_tile);
     cp_async_commit(t);
     Sums sums, of_values;
     for (int tile = first_tile, n = 0; tile < end_tile; ++tile, n = 1 - n) {
       cp_async_wait<0>(t);
       t.sync();
-      if (tile + 1 < end_tile) fetch(t, part, stage(1 - n), (tile + 1) * columns);
+      if (tile + 1 < end_tile) fetch_stage(1 - n, tile + 1);
       cp_async_commit(t);
-      work(t, part, first, second, stage(n), tile * columns, held, sums, of_values, pairs);
+      work(t, part, first, second, stage(n), tile * columns, n, held, gates, sums, of_values, pairs);
     }
     cp_async_wait<0>(t);
+    gates.finish(t, d_logits);
     finish(t, part, held, sums, of_values);
   }
 
@@ -122,13 +134,16 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   }
 
   WHENCE_HD int row_of(Thread& t, const Part& part) const {  // of line 0; the next are 8 rows further on each
-    return part.first_row + t.warp() * of_warp + t.lane() / 4;
+    return part.first_row + line_of(t);
   }
+  // Of line 0, in the block.
+  static WHENCE_HD int line_of(Thread& t) { return t.warp() * of_warp + t.lane() / 4 * (line_step == 1 ? lines : 1); }
+  static WHENCE_HD int line_phase(int row) { return row_phase(line_step == 1 ? row / 2 : row); }
   WHENCE_HD void hold(Thread& t, const Part& part, Lines& held) const {
     each<lines>([&](auto a) {
       held[a].sum = 0.0f;
       if constexpr (to_keys) return;
-      const int row = row_of(t, part) + 8 * a;
+      const int row = row_of(t, part) + line_step * a;
       const index_t at = (part.b * facts.heads + part.h) * facts.queries + row;
       const bool there = row < facts.queries;  // else its share is 0, and so is its pattern
       held[a].top = there ? load<float>(norms, 2 * at) : Number<float>(0.0f);
@@ -165,28 +180,30 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   }
 
   WHENCE_HD void work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage,
-      int first_column, Lines& held, Sums& sums, Sums& of_values, Shared<float> pairs) const {
+      int first_column, int n, Lines& held, Scan& gates, Sums& sums, Sums& of_values, Shared<float> pairs) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
     // The fewest and the most steps by which a query of the warp stands behind a key.
     const int lowest = facts.first_row + (to_keys ? first_column - last_row : row - last_column),
               highest = facts.first_row + (to_keys ? last_column - row : last_row - first_column);
     Pairs x, dx;
-    if (highest >= -facts.after && lowest <= facts.before) {
+    const bool visible = row < row_count() && highest >= -facts.after && lowest <= facts.before;
+    const bool whole =
+        lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
+        (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
+    if (visible) {
       products(t, first, stage.first, x);
       products(t, second, stage.second, dx);
-      add_terms(t, part, stage, first_column, x);
-      const bool whole =
-          lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
-          (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
-      if (whole)
-        gradients<false>(t, part, stage, first_column, held, x, dx);
-      else
-        gradients<true>(t, part, stage, first_column, held, x, dx);
+      whole ? make_gradients<false>(t, part, stage, first_column, n, held, gates, x, dx)
+            : make_gradients<true>(t, part, stage, first_column, n, held, gates, x, dx);
+    }
+    if (slices) put_pairs(t, dx, pairs);
+    if (visible) {
+      whole ? gates.template gather<false>(t, first_column, dx) : gates.template gather<true>(t, first_column, dx);
       if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
       add_rows<T, columns, width>(t, stage.first, dx, sums);
     }
-    if (slices) add_diagonals(t, part, first_column, dx, pairs);
+    if (slices) add_diagonals(t, part, first_column, pairs);
   }
 
   // x += rows of `left` times rows of the tile.
@@ -196,8 +213,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       Registers<Registers<FragmentA<T>, 2>, fragments> a;
       each<fragments>([&](auto m) {
         each<2>([&](auto n) {
-          const int row = t.warp() * of_warp + 16 * m + matrix % 2 * 8 + line;
-          a[m][n] = ldmatrix(t, left, tile_at<T>(row, 32 * h + 16 * n + matrix / 2 * 8, width, row_phase(row)));
+          const int row = t.warp() * of_warp + 16 * m + matrix % 2 * line_step + line * (line_step == 1 ? lines : 1);
+          a[m][n] = ldmatrix(t, left, tile_at<T>(row, 32 * h + 16 * n + matrix / 2 * 8, width, line_phase(row)));
         });
       });
       each<columns / 8>([&](auto c) {
@@ -211,24 +228,40 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     });
   }
 
-  template <int a, int j> static WHENCE_HD Number<float>& number(Pairs& x, Nth<a>, Nth<j>) {
-    return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
+  // True if the pair of line a and column j is seen. first_row and first_column: of a = j = 0.
+  WHENCE_HD bool seen(const Part& part, int first_row, int first_column, int a, int j) const {
+    const int row = first_row + line_step * a, at = first_column + j, query = to_keys ? at : row,
+              key = to_keys ? row : at;
+    const int steps = facts.first_row + query - key;
+    return key >= part.begin && key < part.end && (!to_keys || query < facts.queries) && steps >= -facts.after &&
+           steps <= facts.before;
   }
 
-  // x becomes the logit in base 2; without terms `unit` of it, which the power takes along.
-  WHENCE_HD float unit() const { return table || column ? 1.0f : facts.scale_of_powers; }
+  // x becomes the logit in base 2, then P, and dx dA. Without terms the power takes the scale along.
+  WHENCE_HD float unit() const { return scans || table || column ? 1.0f : facts.scale_of_powers; }
+  template <bool edge>
+  WHENCE_HD void make_gradients(Thread& t, const Part& part, const Stage& stage, int first_column, int n, Lines& held,
+      Scan& gates, Pairs& x, Pairs& dx) const {
+    const int row = row_of(t, part), column_of_lane = first_column + t.lane() % 4 * own;
+    if (scans || table || column)
+      each<lines>(
+          [&](auto a) { each<own>([&](auto j) { of_line(x, a, j) = of_line(x, a, j) * facts.scale_of_powers; }); });
+    gates.template add<edge>(
+        t, n, first_column, [&](auto a, auto j) { return seen(part, row, column_of_lane, a, j); }, x);
+    add_terms(t, part, stage, first_column, x);
+    gradients<edge>(t, part, stage, first_column, held, x, dx);
+  }
+
   WHENCE_HD void add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, Pairs& x) const {
-    const int quad = t.lane() % 4, line = t.warp() * of_warp + t.lane() / 4;
-    if (!table && !column) return;
-    each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * facts.scale_of_powers; }); });
+    const int quad = t.lane() % 4, line = line_of(t);
     if (table) {
-      constexpr int run = 8 * (lines - 1) + own;
-      const int lowest = to_keys ? rows - 1 - line - 8 * (lines - 1) + quad * own : line - quad * own + columns - own;
+      constexpr int apart = line_step * (lines - 1), run = apart + own;
+      const int lowest = to_keys ? rows - 1 - line - apart + quad * own : line - quad * own + columns - own;
       each<run>([&](auto n) {
         const Number<float> term = load<float>(stage.by_distance, lowest + n);
         each<lines>([&](auto a) {
-          constexpr int j = to_keys ? n - 8 * (lines - 1) + 8 * a : 8 * a + own - 1 - n;
-          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) += term;
+          constexpr int j = to_keys ? n - apart + line_step * a : line_step * a + own - 1 - n;
+          if constexpr (j >= 0 && j < own) of_line(x, a, Nth<j>{}) += term;
         });
       });
     }
@@ -237,25 +270,22 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       const index_t head = part.b * facts.heads + part.h;
       const Number<float> less = taken_off<rows>(column, facts, head, first_column);
       each<lines>([&](auto a) {
-        const int key = smaller(row_of(t, part) + 8 * a, facts.keys - 1);
+        const int key = smaller(row_of(t, part) + line_step * a, facts.keys - 1);
         const Number<float> term = (load<float>(column, head * facts.keys + key) - less) * log2e;
-        each<own>([&](auto j) { number(x, a, j) += term; });
+        each<own>([&](auto j) { of_line(x, a, j) += term; });
       });
     } else {
       each<own>([&](auto j) {
         const Number<float> term = load<float>(stage.by_key, quad * own + j);
-        each<lines>([&](auto a) { number(x, a, j) += term; });
+        each<lines>([&](auto a) { of_line(x, a, j) += term; });
       });
     }
   }
 
-  // x becomes P, and dx dA. edge: some pairs are not seen.
   template <bool edge>
   WHENCE_HD void gradients(
       Thread& t, const Part& part, const Stage& stage, int first_column, Lines& held, Pairs& x, Pairs& dx) const {
     const int quad = t.lane() % 4, row = row_of(t, part), first = first_column + quad * own;
-    const int apart = to_keys ? facts.first_row + first - row : facts.first_row + row - first;  // query - key
-    const int begin = to_keys ? 0 : part.begin, end = to_keys ? facts.queries : part.end;
     const float by = unit();
     each<own / 4>([&](auto four) {
       Pack<float, 4> top{}, share{}, delta_of{};
@@ -266,7 +296,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       each<4>([&](auto e) {
         constexpr int j = 4 * four + e;
         each<lines>([&](auto a) {
-          Number<float>&p = number(x, a, Nth<j>{}), &gradient = number(dx, a, Nth<j>{});
+          Number<float>&p = of_line(x, a, Nth<j>{}), &gradient = of_line(dx, a, Nth<j>{});
           if constexpr (to_keys) {
             p = ex2_approx(p * by - top.of[e]) * share.of[e];
             gradient = p * (gradient - delta_of.of[e]);
@@ -274,24 +304,22 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
             p = ex2_approx(p * by - held[a].top) * held[a].share;
             gradient = p * (gradient - held[a].delta);
           }
-          if constexpr (edge) {
-            const int steps = apart + (to_keys ? j - 8 * a : 8 * a - j);
-            const bool present_row = !to_keys || (row + 8 * a >= part.begin && row + 8 * a < part.end);
-            const bool there = first + j >= begin && first + j < end && present_row;
-            if (!there || steps < -facts.after || steps > facts.before) p = 0.0f, gradient = 0.0f;
-          }
+          if constexpr (edge)
+            if (!seen(part, row, first, a, j)) p = 0.0f, gradient = 0.0f;
           if constexpr (to_keys) held[a].sum += gradient;
         });
       });
     });
   }
 
-  // A thread per diagonal of the tile adds it up, and adds it to the block's slice.
-  WHENCE_HD void add_diagonals(Thread& t, const Part& part, int first_column, Pairs& dx, Shared<float> pairs) const {
-    const int line = t.warp() * of_warp + t.lane() / 4, quad = t.lane() % 4;
+  WHENCE_HD void put_pairs(Thread& t, Pairs& dx, Shared<float> pairs) const {
+    const int line = line_of(t), quad = t.lane() % 4;
     each<lines>([&](auto a) {
-      each<own>([&](auto j) { store(pairs, (line + 8 * a) * pitch + quad * own + j, number(dx, a, j)); });
+      each<own>([&](auto j) { store(pairs, (line + line_step * a) * pitch + quad * own + j, of_line(dx, a, j)); });
     });
+  }
+  // A thread per diagonal of the tile adds it up, and adds it to the block's slice.
+  WHENCE_HD void add_diagonals(Thread& t, const Part& part, int first_column, Shared<float> pairs) const {
     t.sync();
     const int blocks = (facts.queries + rows - 1) / rows, length = facts.keys + rows;
     const index_t slice = ((part.b * facts.heads + part.h - first_head) * blocks + part.block) * length;
@@ -306,7 +334,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
 
   WHENCE_HD void finish(Thread& t, const Part& part, const Lines& held, const Sums& sums, const Sums& of_values) const {
     each<lines>([&](auto a) {
-      const int row = part.first_row + t.warp() * of_warp + 8 * a + t.lane() / 4;
+      const int row = row_of(t, part) + line_step * a;
       Number<float> of_column = held[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) of_column += t.shuffle_xor(of_column, mask);
       if (row >= row_count()) return;

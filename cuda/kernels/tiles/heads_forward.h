@@ -7,19 +7,23 @@
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
 #pragma once
 
-#include "cuda/kernels/tiles/head_rows.h"
+#include "cuda/kernels/tiles/gate_scan.h"
 
 namespace whence::gpu {
 
-template <class T, int width> struct HeadsForward {
-  static constexpr const char* name = "attention of heads";
+// scans: CoPE's sums of gates are read too (gate_scan.h).
+template <class T, int width, bool scans = false> struct HeadsForward {
+  static constexpr const char* name = scans ? "attention of heads with gates" : "attention of heads";
   static constexpr int threads = head_threads;
-  static constexpr int keys = 64, own = keys / 4, fragments = width <= 64 ? 2 : 1, rows = 16 * fragments;  // of a warp
+  static constexpr int keys = 64, own = keys / 4, fragments = width <= 64 && !scans ? 2 : 1;
+  static constexpr int rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
-  static constexpr unsigned blocks_at_once = 2;
+  static constexpr unsigned blocks_at_once = scans && width <= 64 ? 3 : 2;
   static constexpr float nothing = -1e30f;  // the logit of a pair that is not seen
-  static constexpr std::size_t shared_bytes =
-      shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * (queries + 2 * keys));
+  static std::size_t shared_bytes(const GateScan& scan) {
+    return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * (queries + 2 * keys)) +
+           shared_bytes_for<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
+  }
 
   HeadFacts facts;
   HeadRows<const T> q, k, v;
@@ -29,6 +33,7 @@ template <class T, int width> struct HeadsForward {
   Global<const float> column;          // [b h keys], or null
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
+  GateScan scan;
 
   // The tiles and terms of one stage.
   struct Stage {
@@ -47,10 +52,17 @@ template <class T, int width> struct HeadsForward {
   struct Row {
     Number<float> top = nothing, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
   };
+  struct Gates {
+    Shared<Float16> pairs;                         // of the block's rows
+    Registers<Number<float>, 2 * fragments> sums;  // of each row so far
+    bool full = false;                             // all rows of the warp
+  };
 
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> of_q = t.shared<T>((queries + 4 * keys) * width), tiles = of_q + queries * width;
     const Shared<float> terms = t.shared<float>(2 * (queries + 2 * keys));
+    Gates gates;
+    if constexpr (scans) gates.pairs = t.shared<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * 2 * keys * width;
       const Shared<float> term = terms + n * (queries + 2 * keys);
@@ -58,6 +70,7 @@ template <class T, int width> struct HeadsForward {
     };
     const Part part = part_of(t);
     fetch_queries(t, part, of_q);
+    if constexpr (scans) begin_gates(t, part, gates);
     const int last_token = part.first_token + queries - 1;
     const int from = larger(part.begin, part.first_token - facts.before),
               end = smaller(part.end, last_token + facts.after + 1);
@@ -71,10 +84,10 @@ template <class T, int width> struct HeadsForward {
     for (int tile = highest_tile, n = 0; tile >= lowest_tile; --tile, n = 1 - n) {
       cp_async_wait<0>(t);
       t.sync();  // the tile is there, and nobody reads the stage that is filled next
-      if (tile == highest_tile) hold(t, of_q, held);
+      if (tile == highest_tile) hold_rows<T, width, fragments>(t, of_q, t.warp() * rows, held);
       if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
       cp_async_commit(t);
-      work(t, part, stage(n), tile * keys, held, running, sums);
+      work(t, part, stage(n), tile * keys, held, gates, running, sums);
     }
     cp_async_wait<0>(t);
     finish(t, part, running, sums);
@@ -117,26 +130,30 @@ template <class T, int width> struct HeadsForward {
     });
   }
 
-  WHENCE_HD void hold(Thread& t, Shared<T> of_q, Queries& held) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
-    each<fragments>([&](auto m) {
-      each<width / 16>([&](auto h) {
-        const int row = t.warp() * rows + 16 * m + matrix % 2 * 8 + line;
-        held[m][h] = ldmatrix(t, of_q, tile_at<T>(row, 16 * h + matrix / 2 * 8, width, row_phase(row)));
-      });
+  WHENCE_HD void begin_gates(Thread& t, const Part& part, Gates& gates) const {
+    if (scan.pairs) fetch_pairs<queries, 0>(t, gates.pairs, scan, part.b * facts.heads + part.h, part.first_query);
+    each<2 * fragments>([&](auto a) {  // rows that are not there count as full
+      if (part.first_query + t.warp() * rows + 8 * a + t.lane() / 4 >= facts.queries) gates.sums[a] = scan.full();
     });
   }
 
   // One tile of keys for a warp's rows.
-  WHENCE_HD void work(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held,
+  WHENCE_HD void work(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
       Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first_token = part.first_token + t.warp() * rows, last_token = first_token + rows - 1;
     const int last_key = first_key + keys - 1;
-    if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // nobody sees a key
+    // Nobody is there, or sees a key.
+    if (first_token >= facts.first_row + facts.queries || first_key > last_token + facts.after ||
+        last_key < first_token - facts.before)
+      return;
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
     Scores x;
-    products(t, stage.keys, held, x);
+    add_products<T, keys, width, fragments>(t, stage.keys, held, x);
+    each<2 * fragments>(
+        [&](auto a) { each<own>([&](auto j) { of_line(x, a, j) = of_line(x, a, j) * facts.scale_of_powers; }); });
+    if constexpr (scans)
+      whole ? add_scan<false>(t, part, first_key, gates, x) : add_scan<true>(t, part, first_key, gates, x);
     add_terms(t, stage, x);
     if (whole)
       pattern<false>(t, part, first_key, running, x, sums);
@@ -145,28 +162,37 @@ template <class T, int width> struct HeadsForward {
     add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
-  WHENCE_HD void products(Thread& t, Shared<T> of_k, const Queries& held, Scores& x) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
-    each<keys / 8>([&](auto c) {
-      const int key = key_of_column<keys>(8 * c + line);
-      each<width / 32>([&](auto h) {
-        const auto b = ldmatrix(t, of_k, tile_at<T>(key, 32 * h + 8 * matrix, width, key_phase<keys>(key)));
-        each<fragments>([&](auto m) {
-          mma<T>(t, x[m][c], held[m][Nth<2 * h>{}], b[Nth<0>{}], b[Nth<1>{}]);
-          mma<T>(t, x[m][c], held[m][Nth<2 * h + 1>{}], b[Nth<2>{}], b[Nth<3>{}]);
-        });
-      });
+  // edge: some pairs are not seen, and have no gates.
+  template <bool edge>
+  WHENCE_HD void add_scan(Thread& t, const Part& part, int first_key, Gates& gates, Scores& x) const {
+    const int own_key = first_key + t.lane() % 4 * own;
+    const float full = scan.full();
+    const Number<float> slope = scan.slopes ? load<float>(scan.slopes, part.h) * log2e : Number<float>(0.0f);
+    Number<float> least = full;
+    each<2 * fragments>([&](auto a) {
+      const int row = t.warp() * rows + 8 * a + t.lane() / 4;
+      const Shared<Float16> pairs = gates.pairs + row * scan.pitch * 2;
+      if (gates.full) {
+        const Number<float> last = PlaceInPairs(pairs, full, full).value;
+        each<own>([&](auto j) { of_line(x, a, j) += last; });
+        return;
+      }
+      const int token = part.first_token + row;
+      const int from = larger(part.begin, token - facts.before), end = smaller(part.end, token + facts.after + 1);
+      const auto score = [&](auto j) { return of_line(x, a, j); };
+      const auto seen = [&](auto j) { return !edge || (own_key + j >= from && own_key + j < end); };
+      GateRow<own, 1, 2> of_row;
+      gates.sums[a] = of_row.add_up(t, score, seen, gates.sums[a]);
+      if (gates.sums[a] < least) least = gates.sums[a];
+      if (scan.slopes)
+        each<own>([&](auto j) { of_line(x, a, j) += slope * of_row.sum[j]; });
+      else
+        each<own>([&](auto j) { of_line(x, a, j) += PlaceInPairs(pairs, of_row.sum[j], full).value; });
     });
-  }
-
-  // The number of row a and own key j: row 8 a + lane / 4 of the warp, key lane % 4 * own + j of the tile.
-  template <int a, int j> static WHENCE_HD Number<float>& number(Scores& x, Nth<a>, Nth<j>) {
-    return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
+    gates.full = gates.full || !(least_of_rows(t, least) < full);
   }
 
   WHENCE_HD void add_terms(Thread& t, const Stage& stage, Scores& x) const {
-    each<2 * fragments>(
-        [&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * facts.scale_of_powers; }); });
     const int quad = t.lane() % 4;
     if (table) {  // a distance that several rows have in this lane is loaded once
       const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own;
@@ -174,7 +200,7 @@ template <class T, int width> struct HeadsForward {
         const Number<float> term = load<float>(stage.by_distance, first + n);
         each<2 * fragments>([&](auto a) {
           constexpr int j = 8 * a + own - 1 - n;
-          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) += term;
+          if constexpr (j >= 0 && j < own) of_line(x, a, Nth<j>{}) += term;
         });
       });
     }
@@ -182,7 +208,7 @@ template <class T, int width> struct HeadsForward {
       each<own / 4>([&](auto four) {
         const auto terms = load_pack<4>(stage.by_key, quad * own + 4 * four);
         each<4>([&](auto e) {
-          each<2 * fragments>([&](auto a) { number(x, a, Nth<4 * four + e>{}) += Number<float>(terms.of[e]); });
+          each<2 * fragments>([&](auto a) { of_line(x, a, Nth<4 * four + e>{}) += Number<float>(terms.of[e]); });
         });
       });
   }
@@ -197,7 +223,7 @@ template <class T, int width> struct HeadsForward {
       const int from = larger(part.begin, token - facts.before), end = smaller(part.end, token + facts.after + 1);
       Number<float> top = running[a].top;
       each<own>([&](auto j) {
-        Number<float>& own_x = number(x, a, j);
+        Number<float>& own_x = of_line(x, a, j);
         if constexpr (edge)
           if (own_key + j < from || own_key + j >= end) own_x = nothing;
         top = Larger{}(top, own_x);
@@ -207,7 +233,7 @@ template <class T, int width> struct HeadsForward {
       running[a].top = top;
       Number<float> sum = 0.0f;
       each<own>([&](auto j) {
-        Number<float>& own_x = number(x, a, j);
+        Number<float>& own_x = of_line(x, a, j);
         const bool seen = !edge || (own_key + j >= from && own_key + j < end);
         own_x = seen ? ex2_approx(own_x - top) : Number<float>(0.0f);
         sum += own_x;

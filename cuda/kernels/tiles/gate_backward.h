@@ -1,0 +1,262 @@
+// The part of CoPE's scan (gate_scan.h) in the gradients of heads (heads_backward.h): what it adds to the logits of a tile, and
+// what their gradient is to gates and to the table. One struct for each kind of rows; all have the same functions.
+#pragma once
+
+#include "cuda/kernels/tiles/gate_scan.h"
+
+namespace whence::gpu {
+
+inline constexpr int scan_columns = 32, scan_own = scan_columns / 4, scan_lines = 2, scan_rows = 16 * head_warps;
+
+template <class T> struct GradientOfLogits {
+  Global<T> at = nullptr;
+  int width = 0;
+};
+
+struct NoScan {
+  static std::size_t shared_bytes(const GateScan&) { return 0; }
+  WHENCE_HD NoScan(Thread&, const GateScan&, const HeadFacts&, index_t, int) {}
+  WHENCE_HD void fetch(Thread&, int, int) {}
+  template <bool edge, class Pairs, class Seen> WHENCE_HD void add(Thread&, int, int, const Seen&, Pairs&) {}
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, Pairs&) {}
+  template <class Rows> WHENCE_HD void finish(Thread&, const Rows&) {}
+};
+
+// Rows are queries, columns keys, from left to right. The gradient of the table goes without atomics: floors never rise along a row,
+// so the last key of a run of equal floors stores the running sums of dx and of w dx to its slot, and to those that are skipped down
+// to the next key's floor. Differences of slots are the sums of runs.
+struct ScanOfQueries {
+  const GateScan& scan;
+  const HeadFacts& facts;
+  index_t head;
+  int row;                // of line 0
+  Shared<Float16> pairs;  // of line 0's row
+  Shared<float> slots;    // [positions 2], of line 0's row
+  Number<float> slope;
+  bool moves = false, moved = false;  // this tile; one before it
+  Registers<GateRow<scan_own, 1, 2>, scan_lines> gates;
+  Registers<Registers<Number<float>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P
+  Registers<Registers<int, scan_own>, scan_lines> floor;
+  Registers<int, scan_lines> floor_behind;
+  Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
+
+  static std::size_t shared_bytes(const GateScan& scan) {
+    const std::size_t count = scan.pairs ? scan_rows * scan.pitch * 2 : 0;
+    return shared_bytes_for<Float16>(count) + shared_bytes_for<float>(count);
+  }
+
+  WHENCE_HD ScanOfQueries(Thread& t, const GateScan& told, const HeadFacts& of, index_t head_of, int first_row)
+      : scan(told), facts(of), head(head_of), row(first_row + t.lane() / 4) {
+    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
+    const int count = scan.pairs ? scan_rows * scan.pitch * 2 : 0, line = t.warp() * 16 + t.lane() / 4;
+    const Shared<Float16> all = t.shared<Float16>(count);
+    pairs = all + line * scan.pitch * 2, slots = t.shared<float>(count) + line * scan.pitch * 2;
+    if (!scan.pairs) return;
+    fetch_pairs<scan_rows, 0>(t, all, scan, head, first_row - t.warp() * 16);
+    each<scan_lines>([&](auto a) {
+      for (int n = t.lane() % 4; n < scan.pitch / 2; n += 4)
+        store_pack<4>(slots, 8 * a * scan.pitch * 2 + 4 * n, Pack<float, 4>{});
+    });
+  }
+
+  WHENCE_HD void fetch(Thread&, int, int) {}
+
+  // x: in base 2. seen(a, j)
+  template <bool edge, class Pairs, class Seen>
+  WHENCE_HD void add(Thread& t, int, int first_key, const Seen& seen, Pairs& x) {
+    const float full = scan.full();
+    const int tile = first_key / gate_keys;
+    moves = scan.moves(head, row - t.lane() / 4, tile);
+    each<scan_lines>([&](auto a) {
+      const Shared<Float16> own_pairs = pairs + 8 * a * scan.pitch * 2;
+      if (!moves) {
+        const Number<float> last = PlaceInPairs(own_pairs, full, full).value;
+        each<scan_own>([&](auto j) { of_line(x, a, j) += last; });
+        return;
+      }
+      const Number<float> behind = known<edge>(load<float>(scan.sums, scan.at(head, 2 * tile + 1, row + 8 * a)), 0.0f);
+      const auto score = [&](auto j) { return of_line(x, a, j); };
+      gates[a].add_up(
+          t, score, [&](auto j) { return !edge || seen(a, j); }, behind);
+      if (scan.slopes) {
+        each<scan_own>([&](auto j) { of_line(x, a, j) += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
+        return;
+      }
+      floor_behind[a] = PlaceInPairs(own_pairs, behind, full).floor;
+      each<scan_own>([&](auto j) {
+        const PlaceInPairs place(own_pairs, gates[a].sum[j], full);
+        of_line(x, a, j) += place.value;
+        floor[a][j] = place.floor, share[a][j] = place.share, rise[a][j] = place.slope();
+      });
+    });
+  }
+
+  // dx: the gradient at the logits; becomes that at the scores.
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int first_key, Pairs& dx) {
+    if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += of_line(dx, a, j); }); });
+    begin_moving(t);
+    const int tile = first_key / gate_keys, quad = t.lane() % 4;
+    each<scan_lines>([&](auto a) {
+      Registers<Number<float>, scan_own> up, up_share, up_dp;
+      Number<float> all = 0.0f, all_share = 0.0f, all_dp = 0.0f;
+      each<scan_own>([&](auto j) {
+        const Number<float> gradient = of_line(dx, a, j);
+        up[j] = all += gradient, up_share[j] = all_share += share[a][j] * gradient;
+        up_dp[j] = all_dp += rise[a][j] * gradient;
+        if (scan.slopes) of_slope[a] += gradient * gates[a].sum[j];
+      });
+      const Number<float> before = sum_dp[a] + of_other_lanes<1, 2, false>(t, all_dp);
+      if (quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
+      each<scan_own>([&](auto j) {
+        const Number<float> gate = gates[a].gate[j];
+        of_line(dx, a, j) += (before + up_dp[j]) * (gate - gate * gate);
+      });
+      sum_dp[a] += all_dp;
+      if (scan.slopes) return;
+      const Number<float> so_far = sum[a] + of_other_lanes<1, 2, false>(t, all),
+                          share_so_far = sum_share[a] + of_other_lanes<1, 2, false>(t, all_share);
+      sum[a] += all, sum_share[a] += all_share;
+      const int of_next_lane = t.shuffle(floor[a][Nth<0>{}], (t.lane() & ~3) | (quad + 1) % 4);
+      each<scan_own>([&](auto j) {
+        int next = quad == 3 ? floor_behind[a] : of_next_lane;
+        if constexpr (j + 1 < scan_own) next = floor[a][Nth<j + 1>{}];
+        for (int f = floor[a][j]; f > next; --f) put(8 * a, f, so_far + up[j], share_so_far + up_share[j]);
+      });
+    });
+  }
+
+  // d_logits: [b h queries width], of z; 0 behind the last position.
+  template <class T> WHENCE_HD void finish(Thread& t, const GradientOfLogits<T>& d_logits) {
+    begin_moving(t);
+    each<scan_lines>([&](auto a) {
+      const int own_row = row + 8 * a;
+      if (scan.slopes) {
+        (void)of_other_lanes<1, 2, false>(t, of_slope[a]);
+        if (t.lane() % 4 == 0 && own_row < facts.queries)
+          store(scan.of_slopes, head * facts.queries + own_row, of_slope[a]);
+      } else if (t.lane() % 4 == 0) {
+        put(8 * a, 0, sum[a], sum_share[a]);
+      }
+    });
+    if (scan.slopes) return;
+    t.sync_warp();
+    each<scan_lines>([&](auto a) {
+      const int own_row = row + 8 * a;
+      if (own_row >= facts.queries) return;
+      for (int n = t.lane() % 4; n < d_logits.width; n += 4) {
+        const auto at = [&](int m) {  // dx and w dx of floors from m on
+          const bool there = m >= 0 && m < scan.positions;
+          return there ? load_pack<2>(slots, (8 * a * scan.pitch + m) * 2) : Pack<float, 2>{};
+        };
+        const auto below = at(n - 1), own = at(n), above = at(n + 1);
+        Number<float> dz = (Number<float>(own.of[0]) - above.of[0]) - (Number<float>(own.of[1]) - above.of[1]);
+        if (n > 0) dz += Number<float>(below.of[1]) - own.of[1];
+        store(d_logits.at, (head * facts.queries + own_row) * d_logits.width + n,
+            n < scan.positions ? dz : Number<float>(0.0f));
+      }
+    });
+  }
+
+ private:
+  // From the first tile that moves on, all lanes of a quad have the sums; before it each has its own.
+  WHENCE_HD void begin_moving(Thread& t) {
+    if (!moved) each<scan_lines>([&](auto a) { (void)of_other_lanes<1, 2, false>(t, sum[a]); });
+    moved = true;
+  }
+  WHENCE_HD void put(int line, int floor_of, Number<float> dx, Number<float> share_dx) const {
+    store_pack<2>(slots, (line * scan.pitch + floor_of) * 2, Pack<float, 2>{{plain(dx), plain(share_dx)}});
+  }
+};
+
+// Rows are keys, a lane's two are neighbours; columns are queries.
+struct ScanOfKeys {
+  static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
+  const GateScan& scan;
+  const HeadFacts& facts;
+  index_t head;
+  int group;              // of the warp's keys
+  int own_query = 0;      // the lane's first
+  Shared<Float16> pairs;  // two stages
+  Number<float> slope;
+  bool moves = false, own_moves = false;  // some of the tile's queries; the lane's
+  Registers<GateRow<scan_lines, 4, 16>, scan_own> gates;
+  Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P
+
+  static WHENCE_HD int stage_of(const GateScan& scan) {
+    return scan.pairs ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
+  }
+  static std::size_t shared_bytes(const GateScan& scan) { return shared_bytes_for<Float16>(2 * stage_of(scan)); }
+
+  WHENCE_HD ScanOfKeys(Thread& t, const GateScan& told, const HeadFacts& of, index_t head_of, int first_key)
+      : scan(told), facts(of), head(head_of), group(first_key / gate_group) {
+    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
+    pairs = t.shared<Float16>(2 * stage_of(scan));
+  }
+
+  WHENCE_HD bool moves_at(int first_query, int tile) const {
+    return scan.moves(head, first_query, tile) || scan.moves(head, first_query + 16, tile);
+  }
+  // Rows of pairs are asked for where a sum of some warp of the block moves.
+  WHENCE_HD void fetch(Thread& t, int n, int first_query) {
+    const int last_tile = (group - t.warp() + head_warps - 1) / 2;
+    if (scan.pairs && moves_at(first_query, last_tile))
+      fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
+  }
+
+  template <bool edge, class Pairs, class Seen>
+  WHENCE_HD void add(Thread& t, int n, int first_query, const Seen& seen, Pairs& x) {
+    const float full = scan.full();
+    moves = moves_at(first_query, group / 2);
+    own_query = first_query + t.lane() % 4 * scan_own;
+    own_moves = scan.moves(head, own_query, group / 2);
+    each<scan_own / 4>([&](auto four) {
+      if (!moves) {
+        const auto last = load_pack<4>(scan.last, head * scan.rows + own_query + 4 * four);
+        return each<4>([&](auto e) {
+          each<scan_lines>([&](auto a) { of_line(x, a, Nth<4 * four + e>{}) += Number<float>(last.of[e]); });
+        });
+      }
+      const auto sums = load_pack<4>(scan.sums, scan.at(head, group, own_query + 4 * four));
+      each<4>([&](auto e) {
+        constexpr Nth<4 * four + e> j{};
+        // A row that is full while others move has a sum beyond the table.
+        const Number<float> behind = own_moves ? known<edge>(sums.of[e], 0.0f) : Number<float>(full);
+        const auto score = [&](auto a) { return of_line(x, a, j); };
+        gates[j].add_up(
+            t, score, [&](auto a) { return !edge || seen(a, j); }, behind);
+        const int line = t.lane() % 4 * (scan_own * scan.pitch + apart) + j * scan.pitch;
+        each<scan_lines>([&](auto a) {
+          if (scan.slopes) {
+            of_line(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope;
+          } else {
+            const PlaceInPairs place(pairs + n * stage_of(scan) + line * 2, gates[j].sum[a], full);
+            of_line(x, a, j) += place.value, rise[a][j] = place.slope();
+          }
+        });
+      });
+    });
+  }
+
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int, Pairs& dx) {
+    if (!moves) return;
+    each<scan_own / 4>([&](auto four) {
+      const auto given = load_pack<4>(scan.gradients, scan.at(head, group, own_query + 4 * four));
+      each<4>([&](auto e) {
+        constexpr Nth<4 * four + e> j{};
+        Registers<Number<float>, scan_lines> up;
+        Number<float> all = 0.0f;
+        each<scan_lines>([&](auto a) { up[a] = all += rise[a][j] * of_line(dx, a, j); });
+        const Number<float> stored = own_moves ? known<edge>(given.of[e], -1e30f) : Number<float>(0.0f);
+        const Number<float> before = stored + of_other_lanes<4, 16, false>(t, all);
+        each<scan_lines>([&](auto a) {
+          const Number<float> gate = gates[j].gate[a];
+          of_line(dx, a, j) += (before + up[a]) * (gate - gate * gate);
+        });
+      });
+    });
+  }
+
+  template <class Rows> WHENCE_HD void finish(Thread&, const Rows&) {}
+};
+
+}  // namespace whence::gpu

@@ -1,0 +1,114 @@
+// CoPE's scan in tiles of heads: gates are summed from a row's last key down, and the query's table is read at the sum.
+//   g_ij = 1 / (1 + e^{-S_ij}), 0 where i does not see j;  P_ij = sum_{l>=j} g_il                    (CoPE, Eq. 3 and 4)
+//   x_ij += z_i[f] + w (z_i[f+1] - z_i[f]),  f = floor p,  w = p - f,  p = min(P, n-1)               (CoPE, Listing 1)
+//   or x_ij += slope P_ij                                                                         (CoPE_ALiBi, Eq. 10)
+// Backward, with dx the gradient at the logits:
+//   dp_ij = (z_i[f+1] - z_i[f]) dx_ij where w > 0, else 0;  dS_ij += g_ij (1 - g_ij) sum_{l<=j} dp_il
+// The first sum comes from the right, the second from the left. A kernel that meets a tile by itself has them from memory, at
+// every group of 16 keys: GateSums (gate_sums.h) stores the first, the gradient of queries the second. Rows whose sums have all
+// reached n-1 are full: from there on to the left the scan is z_i[n-1], and gates have no gradient.
+#pragma once
+
+#include "cuda/kernels/tiles/head_rows.h"
+
+namespace whence::gpu {
+
+inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
+
+struct GateScan {
+  Global<const Float16> pairs;   // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2 (PositionPairs)
+  Global<const float> last;      // [b h rows]: z[n-1], in base 2
+  Global<const float> slopes;    // [h], in place of these
+  int positions = 0, pitch = 0;  // of a row of pairs; rows of neighbours begin in different banks
+  int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
+
+  // Of backward.
+  Global<float> sums, gradients;  // [b h groups rows]: P behind a group's last key, and the sum of dp before its first
+  Global<std::int32_t> first_tile;  // [b h rows/16]: in tiles before it the rows are full
+  index_t first_head = 0;           // of b h, of the three above
+  Global<float> of_slopes;          // [b h queries]: the sum of dx P
+
+  static constexpr int pitch_of(int positions) { return (positions + 27) / 32 * 32 + 4; }
+  // Full rows have this sum, or more.
+  WHENCE_HD float full() const { return slopes ? 1e30f : static_cast<float>(positions - 1); }
+  WHENCE_HD index_t at(index_t head, int group, int row) const {
+    return ((head - first_head) * groups + group) * rows + row;
+  }
+  WHENCE_HD bool moves(index_t head, int row, int tile) const {
+    return tile >= first_tile[((head - first_head) * rows + row) / 16];
+  }
+};
+
+// A number from sums or gradients. Where pairs of a tile are not seen (edge) it may never have been stored: no pair that reads it is
+// seen then, and any number does.
+template <bool edge> WHENCE_HD Number<float> known(Number<float> stored, float lowest) {
+  return !edge || (stored >= lowest && stored < 1e30f) ? stored : Number<float>(0.0f);
+}
+
+// What the lanes behind this one (or before it) have of a row: those whose numbers differ in the bits low to high, in their order.
+// `own` becomes the sum of all.
+template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes(Thread& t, Number<float>& own) {
+  Number<float> sum = 0.0f;
+  for (int mask = low; mask <= high; mask *= 2) {
+    const Number<float> other = t.shuffle_xor(own, mask);
+    if (((t.lane() & mask) == 0) == behind) sum += other;
+    own += other;
+  }
+  return sum;
+}
+
+// A lane's part of a row of gates: `count` neighbouring keys. The lanes as above have the others.
+template <int count, int low, int high> struct GateRow {
+  Registers<Number<float>, count> gate, sum;  // g and P
+
+  // score(n): of key n, in base 2. behind: P of the key behind the row's last. Returns that of its first.
+  template <class Score, class Seen>
+  WHENCE_HD Number<float> add_up(Thread& t, const Score& score, const Seen& seen, Number<float> behind) {
+    Number<float> own = 0.0f;
+    each<count>([&](auto n) {
+      constexpr Nth<count - 1 - n> k{};
+      gate[k] = seen(k) ? rcp_approx(1.0f + ex2_approx(-score(k))) : Number<float>(0.0f);
+      sum[k] = own += gate[k];
+    });
+    const Number<float> base = behind + of_other_lanes<low, high, true>(t, own);
+    each<count>([&](auto k) { sum[k] = base + sum[k]; });
+    return t.shuffle(sum[Nth<0>{}], t.lane() & ~(2 * high - low));
+  }
+};
+
+// z read at P.
+struct PlaceInPairs {
+  int floor;
+  Number<float> share, value, rise;
+  WHENCE_HD PlaceInPairs(Shared<const Float16> pairs, Number<float> sum, float last) {
+    const Number<float> place = sum < last ? sum : Number<float>(last);  // NaN too is held inside the table
+    const Whole whole = whole_below(place);
+    const auto pair = unpack_two<Float16>(std::bit_cast<std::uint32_t>(load_pack<2>(pairs, 2 * whole.index)));
+    floor = whole.index, share = place - whole.value;
+    value = pair.low + share * pair.high, rise = pair.high;
+  }
+  // d value / d P, not in base 2. At whole places it is 0, as lerp_at has it.
+  WHENCE_HD Number<float> slope() const { return share > 0.0f ? rise * ln2 : Number<float>(0.0f); }
+};
+
+// The least of a warp's rows. REQUIRES: lanes of a quad have the same
+WHENCE_HD inline Number<float> least_of_rows(Thread& t, Number<float> least) {
+  for (int mask = 4; mask <= 16; mask *= 2) {
+    const Number<float> other = t.shuffle_xor(least, mask);
+    if (other < least) least = other;
+  }
+  return least;
+}
+
+// Rows [first, first + count) of a head's pairs; `apart` more pairs lie behind every eight rows.
+template <int count, int apart>
+WHENCE_HD void fetch_pairs(Thread& t, Shared<Float16> to, const GateScan& scan, index_t head, int first) {
+  const int packs = scan.pitch / 4;
+  for (int n = t.index(); n < count * packs; n += head_threads) {
+    const int row = n / packs, column = n % packs * 8;
+    cp_async(t, to, (row * scan.pitch + row / 8 * apart) * 2 + column, scan.pairs,
+        (head * scan.rows + first + row) * scan.pitch * 2 + column, first + row < scan.rows);
+  }
+}
+
+}  // namespace whence::gpu

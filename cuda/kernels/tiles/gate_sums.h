@@ -1,0 +1,120 @@
+// What CoPE's scan (gate_scan.h) reads beside rows of heads: pairs of its table, and the sums of gates at groups of keys.
+#pragma once
+
+#include "cuda/kernels/tiles/gate_scan.h"
+
+namespace whence::gpu {
+
+// z_i[m] and z_i[m+1] - z_i[m], f16 in base 2: what one place reads lies in 4 bytes. Behind the last position, and the last query,
+// there are zeros.
+template <class T> struct PositionPairs {
+  static constexpr const char* name = "pairs of positions";
+  static constexpr int threads = 256;
+  Global<const T> z;  // [b h queries positions]
+  Global<Float16> pairs;
+  Global<float> last;
+  int positions, pitch, queries, rows;
+  index_t count;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t n = t.block() * threads + t.index(), row = n / pitch, of_z = row / rows * queries + row % rows;
+    if (n >= count) return;
+    const int m = static_cast<int>(n % pitch), there = row % rows < queries ? positions : 0;
+    Number<float> value = 0.0f, rise = 0.0f;
+    if (m < there) value = load<float>(z, of_z * positions + m) * log2e;
+    if (m + 1 < there) rise = load<float>(z, of_z * positions + m + 1) * log2e - value;
+    store_pack<2>(pairs, 2 * n, std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise)));
+    if (m == positions - 1) store(last, row, value);
+  }
+};
+
+// The sums of gates behind each group of keys, for backward: a walk from right to left, over gates alone, until a row is full.
+template <class T, int width> struct GateSums {
+  static constexpr const char* name = "sums of gates";
+  static constexpr int threads = head_threads;
+  static constexpr int keys = gate_keys, own = keys / 4, fragments = width <= 64 ? 2 : 1, of_warp = 16 * fragments;
+  static constexpr int rows = head_warps * of_warp;
+  static constexpr unsigned blocks_at_once = 2;
+  static constexpr std::size_t shared_bytes =
+      shared_bytes_for<T>((rows + 2 * keys) * width) + shared_bytes_for<std::int32_t>(2 * head_warps);
+
+  HeadFacts facts;
+  HeadRows<const T> q, k;
+  Global<const std::int32_t> present;  // [b 2], or null
+  GateScan scan;
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const Shared<T> of_q = t.shared<T>((rows + 2 * keys) * width), tiles = of_q + rows * width;
+    const Shared<std::int32_t> full =
+        t.shared<std::int32_t>(2 * head_warps);  // of the warps, at this tile and the one before
+    const index_t blocks = (facts.queries + rows - 1) / rows, head = scan.first_head + t.block() / blocks;
+    const index_t b = head / facts.heads, h = head % facts.heads;
+    const int first_query = static_cast<int>(blocks - 1 - t.block() % blocks) * rows;
+    const int begin = present ? int(present[b * 2]) : 0, end = present ? int(present[b * 2 + 1]) : facts.keys;
+    const int first_token = facts.first_row + first_query;
+    const int from = larger(begin, first_token - facts.before), behind = smaller(end, first_token + rows + facts.after);
+    const int lowest_tile = from / keys, highest_tile = behind > from ? (behind - 1) / keys : lowest_tile - 1;
+    const auto phase = [](int key) { return key_phase<keys>(key); };
+    const auto fetch = [&](int tile) {
+      fetch_rows<keys, width>(t, tiles + tile % 2 * keys * width, k, b, h, tile * keys, facts.keys, facts.d, phase);
+    };
+    fetch_rows<rows, width>(t, of_q, q, b, h, first_query, facts.queries, facts.d, row_phase);
+    if (highest_tile >= lowest_tile) fetch(highest_tile);
+    cp_async_commit(t);
+
+    const int first_row = first_query + t.warp() * of_warp, own_token = facts.first_row + first_row;
+    Registers<Registers<FragmentA<T>, width / 16>, fragments> held;
+    Registers<Number<float>, 2 * fragments> sums;
+    each<2 * fragments>([&](auto a) {  // rows that are not there count as full
+      if (first_row + 8 * a + t.lane() / 4 >= facts.queries) sums[a] = scan.full();
+    });
+    int first_tile = 0;
+    bool done = false;
+    for (int tile = highest_tile; tile >= lowest_tile; --tile) {
+      cp_async_wait<0>(t);
+      t.sync();
+      if (tile == highest_tile) {
+        hold_rows<T, width, fragments>(t, of_q, t.warp() * of_warp, held);
+      } else {
+        const Shared<std::int32_t> before = full + (tile + 1) % 2 * head_warps;
+        if (before[0] && before[1] && before[2] && before[3]) break;
+      }
+      if (tile > lowest_tile) fetch(tile - 1);
+      cp_async_commit(t);
+      const int first_key = tile * keys;
+      if (!done && first_key < own_token + of_warp + facts.after && first_key + keys > own_token - facts.before) {
+        done = work(t, tiles + tile % 2 * keys * width, held, sums, head, first_row, tile, begin, end);
+        if (done) first_tile = tile;
+      }
+      if (t.lane() == 0) full[tile % 2 * head_warps + t.warp()] = done;
+    }
+    cp_async_wait<0>(t);
+    for (int row = first_row; row < first_row + of_warp && row < scan.rows; row += 16)
+      if (t.lane() == 0) scan.first_tile[((head - scan.first_head) * scan.rows + row) / 16] = first_tile;
+  }
+
+ private:
+  // True when all rows are full.
+  WHENCE_HD bool work(Thread& t, Shared<T> tile_of_k,
+      const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
+      Registers<Number<float>, 2 * fragments>& sums, index_t head, int first_row, int tile, int begin, int end) const {
+    Registers<Registers<FragmentC<T>, keys / 8>, fragments> x;
+    add_products<T, keys, width, fragments>(t, tile_of_k, held, x);
+    const int quad = t.lane() % 4, own_key = tile * keys + quad * own;
+    Number<float> least = scan.full();
+    each<2 * fragments>([&](auto a) {
+      const int row = first_row + 8 * a + t.lane() / 4, token = facts.first_row + row;
+      const int from = larger(begin, token - facts.before), behind = smaller(end, token + facts.after + 1);
+      const auto score = [&](auto j) { return of_line(x, a, j) * facts.scale_of_powers; };
+      const auto seen = [&](auto j) { return own_key + j >= from && own_key + j < behind; };
+      GateRow<own, 1, 2> gates;
+      const Number<float> first = gates.add_up(t, score, seen, sums[a]);
+      if (row < scan.rows && quad % 2 == 0)
+        store(scan.sums, scan.at(head, 2 * tile + 1 - quad / 2, row), quad == 0 ? sums[a] : gates.sum[Nth<0>{}]);
+      sums[a] = first;
+      if (sums[a] < least) least = sums[a];
+    });
+    return !(least_of_rows(t, least) < scan.full());
+  }
+};
+
+}  // namespace whence::gpu
