@@ -24,6 +24,8 @@ template <int N, class F> WHENCE_HD constexpr void each(const F& f) { each(f, st
 // is known no earlier than at run time would move them all to slow memory.
 template <class V, int N> class Registers {
  public:
+  static constexpr int count = N;
+  using Value = V;
   template <int i> WHENCE_HD V& operator[](Nth<i>) {
     static_assert(i >= 0 && i < N);
     return of_[i];

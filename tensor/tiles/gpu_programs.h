@@ -9,7 +9,7 @@
 
 namespace whence {
 
-constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 132;
+constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 128;
 // Rows of a block of these kernels: what scratch follows from.
 constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 128 : 64; }
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.

@@ -37,42 +37,7 @@ template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
 
 Tensor in_floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
 
-template <class F> void visit_16_bit(DType dtype, const F& f) {
-  dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
-}
-
 int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
-
-// What CoPE's scan reads beside rows of heads.
-struct Gates {
-  Tensor pairs, last, slopes;
-  GateScan scan;
-
-  Gates(const At& at, std::span<const Tensor> x, const HeadFacts& facts) : slopes(in_floats(x[At::position_slopes])) {
-    if (!read(x)) return;
-    scan.rows = (facts.queries + 31) / 32 * 32, scan.groups = (facts.keys + gate_keys - 1) / gate_keys * 2;
-    scan.slopes = global<const float>(slopes);
-    if (scan.slopes) return;
-    const Tensor &e = x[At::position_keys], &logits = x[At::position_logits];
-    scan.positions = within_int(e.defined() ? e.size(0) : logits.size(3));
-    scan.pitch = GateScan::pitch_of(scan.positions);
-    const index_t batch = x[At::query].size(0), heads = x[At::query].size(1);
-    pairs =
-        Tensor::empty({batch, heads, scan.rows, scan.pitch, 2}, DType::f16, e.defined() ? e.device() : logits.device());
-    last = Tensor::empty({batch, heads, scan.rows}, DType::f32, pairs.device());
-    const Tensor z =
-        e.defined() ? raw::matmul(x[At::query], raw::transpose(e), at.position_scale) : raw::contiguous(logits);
-    visit_16_bit(z.dtype(), [&]<class T>(Type<T>) {
-      launch_kernel(PositionPairs<T>{global<const T>(z), global<Float16>(pairs), global<float>(last), scan.positions,
-                        scan.pitch, facts.queries, scan.rows, pairs.numel() / 2},
-          {.blocks = blocks_for(pairs.numel() / 2, PositionPairs<T>::threads)});
-    });
-    scan.pairs = global<const Float16>(pairs), scan.last = global<const float>(last);
-  }
-  static bool read(std::span<const Tensor> x) {
-    return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
-  }
-};
 
 // Operands of both directions, as kernels read them.
 struct Given {
@@ -98,6 +63,54 @@ struct Given {
   }
   index_t batch() const { return query.size(0); }
   index_t heads() const { return query.size(1); }
+};
+
+// f(Type<T>, Nth<width>) for heads of these operands.
+template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
+  const auto with = [&]<class T>(
+                        Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); };
+  x[At::query].dtype() == DType::f16 ? with(Type<Float16>{}) : with(Type<BFloat16>{});
+}
+
+// What CoPE's scan reads beside rows of heads.
+struct Gates {
+  Tensor pairs, last, slopes, e;
+  GateScan scan;
+
+  Gates(const At& at, std::span<const Tensor> x, const Given& given) : slopes(in_floats(x[At::position_slopes])) {
+    if (!read(x)) return;
+    const HeadFacts& facts = given.facts;
+    scan.rows = (facts.queries + 31) / 32 * 32, scan.groups = (facts.keys + gate_keys - 1) / gate_keys * 2;
+    scan.slopes = global<const float>(slopes);
+    if (scan.slopes) return;
+    const bool by_keys = x[At::position_keys].defined();
+    scan.positions = within_int(by_keys ? x[At::position_keys].size(0) : x[At::position_logits].size(3));
+    scan.pitch = GateScan::pitch_of(scan.positions), scan.position_scale = static_cast<float>(at.position_scale);
+    const Device device = given.query.device();
+    pairs = Tensor::empty({given.batch(), given.heads(), scan.rows, scan.pitch, 2}, DType::f16, device);
+    last = Tensor::empty({given.batch(), given.heads(), scan.rows}, DType::f32, device);
+    if (by_keys) e = in_packs(raw::reshape(x[At::position_keys], {1, 1, scan.positions, facts.d}));
+    visit_heads(x, [&]<class T, int width>(Type<T>, Nth<width>) {
+      if (by_keys) {
+        using Body = PairsOfQueries<T, width>;
+        launch_kernel(
+            Body{head_rows<const T>(given.query, facts.heads), head_rows<const T>(e, facts.heads),
+                global<Float16>(pairs), global<float>(last), scan.positions, scan.pitch, facts.heads, facts.queries,
+                scan.rows, facts.d, static_cast<float>(at.position_scale * std::numbers::log2e)},
+            {.blocks = given.batch() * facts.heads * blocks_for(scan.rows, Body::rows),
+                .shared_bytes = Body::shared_bytes(scan.positions)});
+      } else {
+        const Tensor z = raw::contiguous(x[At::position_logits]);
+        launch_kernel(PairsOfLogits<T>{global<const T>(z), global<Float16>(pairs), global<float>(last), scan.positions,
+                          scan.pitch, facts.queries, scan.rows, pairs.numel() / 2},
+            {.blocks = blocks_for(pairs.numel() / 2, PairsOfLogits<T>::threads)});
+      }
+    });
+    scan.pairs = global<const Float16>(pairs), scan.last = global<const float>(last);
+  }
+  static bool read(std::span<const Tensor> x) {
+    return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
+  }
 };
 
 template <class T, int width, bool scans>
@@ -136,25 +149,6 @@ class Shared {
 // The gradient of each row's own number, [b h queries], added up by head.
 void sum_by_head(const Tensor& of_rows, const Tensor& to) {
   kernels(to).copy(raw::reduce(Reduction::sum, of_rows, {0, 2}, false), to);
-}
-
-// Gradients of what the scan's table is made of, from that at its numbers, d_logits [b h i width].
-void logits_backward(
-    const At& at, std::span<const Tensor> x, index_t positions, const Tensor& d_logits, std::span<const Tensor> d) {
-  if (d[At::position_logits].defined())
-    kernels(d_logits).copy(raw::slice(d_logits, 3, 0, positions), d[At::position_logits]);
-  const Tensor &e = x[At::position_keys], &d_keys = d[At::position_keys], &d_query = d[At::query];
-  if (!e.defined()) return;
-  const Tensor d_z = raw::reshape(d_logits, {-1, d_logits.size(3)});
-  if (d_query.defined()) {
-    const Tensor padded = Tensor::zeros({d_z.size(1), e.size(1)}, e.dtype(), e.device());
-    raw::copy_into(e, raw::slice(padded, 0, 0, positions));
-    raw::add_into(raw::reshape(raw::matmul(d_z, padded, at.position_scale), d_query.shape()), d_query);
-  }
-  if (d_keys.defined()) {
-    const Tensor rows = raw::reshape(x[At::query], {-1, e.size(1)});
-    kernels(e).copy(raw::slice(raw::matmul(raw::transpose(d_z), rows, at.position_scale), 0, 0, positions), d_keys);
-  }
 }
 
 template <class T, int width, bool scans>
@@ -221,7 +215,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
           d_table.defined() ? Tensor::zeros({count, blocks, length}, DType::f32, output.device()) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
       body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices);
-      if (d_logits.defined()) body.d_logits = {global<T>(d_logits), static_cast<int>(d_logits.size(3))};
+      if (d_logits.defined())
+        body.of_positions = {global<T>(d_logits), within_int(d_logits.size(3)), head_rows<const T>(gates.e, heads)};
       launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined(), scan)});
       if (d_table.defined())
         launch_kernel(SumSlices{global<const float>(slices), global<float>(of_table), facts, first, count,
@@ -239,17 +234,20 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   of_key.sum(), of_value.sum();
   if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
   if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
-  if (d_logits.defined()) logits_backward(at, x, scan.positions, d_logits, d);
+  const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };
+  if (d[At::position_logits].defined()) kernels(d_logits).copy(positions_of(d_logits, 3), d[At::position_logits]);
+  if (d[At::position_keys].defined()) {
+    const Tensor rows = raw::reshape(x[At::query], {-1, facts.d}), of_rows = raw::reshape(d_logits, {rows.size(0), -1});
+    const Tensor sum = raw::matmul(raw::transpose(of_rows), rows, at.position_scale);
+    kernels(sum).copy(positions_of(sum, 0), d[At::position_keys]);
+  }
   if (d[At::position_slopes].defined()) sum_by_head(of_slopes, d[At::position_slopes]);
 }
 
-// f(Type<T>, Nth<width>, std::bool_constant<scans>) for heads of these operands.
-template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
-  visit_16_bit(x[At::query].dtype(), [&]<class T>(Type<T> type) {
-    const auto with = [&](auto width) {
-      Gates::read(x) ? f(type, width, std::true_type{}) : f(type, width, std::false_type{});
-    };
-    x[At::query].size(3) <= 64 ? with(Nth<64>{}) : with(Nth<128>{});
+// f(Type<T>, Nth<width>, std::bool_constant<scans>)
+template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
+  visit_heads(x, [&](auto type, auto width) {
+    Gates::read(x) ? f(type, width, std::true_type{}) : f(type, width, std::false_type{});
   });
 }
 
@@ -258,8 +256,8 @@ template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
   const Given given(at, x);
-  const Gates gates(at, x, given.facts);
-  visit_heads(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
+  const Gates gates(at, x, given);
+  visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
     forward<T, width, scans>(given, gates.scan, output, norms);
   });
 }
@@ -267,8 +265,8 @@ void CudaKernels::attention(
 void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
     const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
   const Given given(at, x);
-  const Gates gates(at, x, given.facts);
-  visit_heads(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
+  const Gates gates(at, x, given);
+  visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
     backward<T, width, scans>(at, x, given, gates, output, norms, d_output, d);
   });
 }

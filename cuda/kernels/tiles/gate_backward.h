@@ -8,9 +8,11 @@ namespace whence::gpu {
 
 inline constexpr int scan_columns = 32, scan_own = scan_columns / 4, scan_lines = 2, scan_rows = 16 * head_warps;
 
-template <class T> struct GradientOfLogits {
-  Global<T> at = nullptr;
+// Where the gradient of z goes, and what z was made of.
+template <class T> struct OfPositions {
+  Global<T> d_logits = nullptr;  // [b h queries width]: 0 behind the last position
   int width = 0;
+  HeadRows<const T> e = {};  // [1 1 positions d], or null
 };
 
 struct NoScan {
@@ -19,7 +21,7 @@ struct NoScan {
   WHENCE_HD void fetch(Thread&, int, int) {}
   template <bool edge, class Pairs, class Seen> WHENCE_HD void add(Thread&, int, int, const Seen&, Pairs&) {}
   template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, Pairs&) {}
-  template <class Rows> WHENCE_HD void finish(Thread&, const Rows&) {}
+  template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 };
 
 // Rows are queries, columns keys, from left to right. The gradient of the table goes without atomics: floors never rise along a row,
@@ -125,8 +127,10 @@ struct ScanOfQueries {
     });
   }
 
-  // d_logits: [b h queries width], of z; 0 behind the last position.
-  template <class T> WHENCE_HD void finish(Thread& t, const GradientOfLogits<T>& d_logits) {
+  // Once for all tiles. Gradients of q gain scale dz e; `tiles` is free for e.
+  template <class T, class Sums>
+  WHENCE_HD void finish(Thread& t, const OfPositions<T>& to, Shared<T> tiles, Sums& of_queries) {
+    constexpr int width = 8 * Sums::Value::count;
     begin_moving(t);
     each<scan_lines>([&](auto a) {
       const int own_row = row + 8 * a;
@@ -139,22 +143,35 @@ struct ScanOfQueries {
       }
     });
     if (scan.slopes) return;
+    if (to.e.at) {
+      t.sync();  // nobody reads the tiles any more
+      for (int first = 0; first < scan.positions; first += 32)
+        fetch_rows<32, width>(t, tiles + first * width, to.e, 0, 0, first, scan.positions, facts.d, row_phase);
+      cp_async_commit(t);
+      cp_async_wait<0>(t);
+      t.sync();
+    }
     t.sync_warp();
-    each<scan_lines>([&](auto a) {
-      const int own_row = row + 8 * a;
-      if (own_row >= facts.queries) return;
-      for (int n = t.lane() % 4; n < d_logits.width; n += 4) {
-        const auto at = [&](int m) {  // dx and w dx of floors from m on
-          const bool there = m >= 0 && m < scan.positions;
-          return there ? load_pack<2>(slots, (8 * a * scan.pitch + m) * 2) : Pack<float, 2>{};
-        };
-        const auto below = at(n - 1), own = at(n), above = at(n + 1);
-        Number<float> dz = (Number<float>(own.of[0]) - above.of[0]) - (Number<float>(own.of[1]) - above.of[1]);
-        if (n > 0) dz += Number<float>(below.of[1]) - own.of[1];
-        store(d_logits.at, (head * facts.queries + own_row) * d_logits.width + n,
-            n < scan.positions ? dz : Number<float>(0.0f));
-      }
-    });
+    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    for (int first = 0; first < to.width; first += 16) {
+      FragmentA<T> left;
+      each<4>([&](auto r) {
+        constexpr Nth<r % 2> a{};
+        const int m = first + r / 2 * 8 + t.lane() % 4 * 2, own_row = row + 8 * a;
+        const Number<float> low = gradient_of_position(8 * a, m), high = gradient_of_position(8 * a, m + 1);
+        if (own_row < facts.queries && m < to.width)
+          store_pack<2>(to.d_logits, (head * facts.queries + own_row) * to.width + m,
+              std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high)));
+        left[r] = pack_two<T>(low * scan.position_scale, high * scan.position_scale);
+      });
+      if (!to.e.at) continue;
+      each<width / 16>([&](auto c) {
+        const int at = first + matrix % 2 * 8 + line;
+        const auto b = ldmatrix_turned(t, tiles, tile_at<T>(at, 16 * c + matrix / 2 * 8, width, row_phase(at)));
+        mma<T>(t, of_queries[Nth<0>{}][Nth<2 * c>{}], left, b[Nth<0>{}], b[Nth<1>{}]);
+        mma<T>(t, of_queries[Nth<0>{}][Nth<2 * c + 1>{}], left, b[Nth<2>{}], b[Nth<3>{}]);
+      });
+    }
   }
 
  private:
@@ -162,6 +179,16 @@ struct ScanOfQueries {
   WHENCE_HD void begin_moving(Thread& t) {
     if (!moved) each<scan_lines>([&](auto a) { (void)of_other_lanes<1, 2, false>(t, sum[a]); });
     moved = true;
+  }
+  // dz of a row. Differences of slots are the sums of dx and of w dx at one floor; w dx belongs to the position above.
+  WHENCE_HD Number<float> gradient_of_position(int line, int m) const {
+    const auto at = [&](int n) {
+      return n >= 0 && n < scan.positions ? load_pack<2>(slots, (line * scan.pitch + n) * 2) : Pack<float, 2>{};
+    };
+    const auto below = at(m - 1), own = at(m), above = at(m + 1);
+    if (m >= scan.positions) return 0.0f;
+    const Number<float> dx = (Number<float>(own.of[0]) - above.of[0]) - (Number<float>(own.of[1]) - above.of[1]);
+    return m > 0 ? dx + (Number<float>(below.of[1]) - own.of[1]) : dx;
   }
   WHENCE_HD void put(int line, int floor_of, Number<float> dx, Number<float> share_dx) const {
     store_pack<2>(slots, (line * scan.pitch + floor_of) * 2, Pack<float, 2>{{plain(dx), plain(share_dx)}});
@@ -256,7 +283,7 @@ struct ScanOfKeys {
     });
   }
 
-  template <class Rows> WHENCE_HD void finish(Thread&, const Rows&) {}
+  template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 };
 
 }  // namespace whence::gpu

@@ -16,10 +16,11 @@ namespace whence::gpu {
 inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
 
 struct GateScan {
-  Global<const Float16> pairs;   // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2 (PositionPairs)
+  Global<const Float16> pairs;   // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2 (gate_sums.h)
   Global<const float> last;      // [b h rows]: z[n-1], in base 2
   Global<const float> slopes;    // [h], in place of these
   int positions = 0, pitch = 0;  // of a row of pairs; rows of neighbours begin in different banks
+  float position_scale = 1;      // of q.e
   int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
 
   // Of backward.

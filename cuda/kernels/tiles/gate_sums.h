@@ -7,8 +7,8 @@ namespace whence::gpu {
 
 // z_i[m] and z_i[m+1] - z_i[m], f16 in base 2: what one place reads lies in 4 bytes. Behind the last position, and the last query,
 // there are zeros.
-template <class T> struct PositionPairs {
-  static constexpr const char* name = "pairs of positions";
+template <class T> struct PairsOfLogits {
+  static constexpr const char* name = "pairs of logits";
   static constexpr int threads = 256;
   Global<const T> z;  // [b h queries positions]
   Global<Float16> pairs;
@@ -24,6 +24,62 @@ template <class T> struct PositionPairs {
     if (m + 1 < there) rise = load<float>(z, of_z * positions + m + 1) * log2e - value;
     store_pack<2>(pairs, 2 * n, std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise)));
     if (m == positions - 1) store(last, row, value);
+  }
+};
+
+// The same of z_i[m] = scale q_i.e[m]. The last positions come first: what rises from one lane's last is the next one's first.
+template <class T, int width> struct PairsOfQueries {
+  static constexpr const char* name = "pairs of queries";
+  static constexpr int threads = head_threads, rows = 16 * head_warps, columns = 32, own = columns / 4;
+  static std::size_t shared_bytes(int positions) {
+    return shared_bytes_for<T>(rows * width) + shared_bytes_for<T>(blocks_for(positions, columns) * columns * width);
+  }
+  HeadRows<const T> q, e;
+  Global<Float16> pairs;
+  Global<float> last;
+  int positions, pitch, heads, queries, padded, d;  // padded: rows of pairs
+  float scale;                                      // times log2(e)
+
+  WHENCE_HD void operator()(Thread& t) const {
+    const int steps = (positions + columns - 1) / columns, blocks = (padded + rows - 1) / rows;
+    const Shared<T> of_q = t.shared<T>(rows * width), of_e = t.shared<T>(steps * columns * width);
+    const index_t head = t.block() / blocks, b = head / heads, h = head % heads;
+    const int first = static_cast<int>(t.block() % blocks) * rows, quad = t.lane() % 4;
+    fetch_rows<rows, width>(t, of_q, q, b, h, first, queries, d, row_phase);
+    for (int step = 0; step < steps; ++step)
+      fetch_rows<columns, width>(t, of_e + step * columns * width, e, 0, 0, step * columns, positions, d,
+          [](int row) { return key_phase<columns>(row); });
+    cp_async_commit(t);
+    cp_async_wait<0>(t);
+    t.sync();
+    Registers<Registers<FragmentA<T>, width / 16>, 1> held;
+    hold_rows<T, width, 1>(t, of_q, t.warp() * 16, held);
+    Registers<Number<float>, 2> behind;
+    for (int step = steps - 1; step >= 0; --step) {
+      Registers<Registers<FragmentC<T>, columns / 8>, 1> z;
+      add_products<T, columns, width, 1>(t, of_e + step * columns * width, held, z);
+      each<2>([&](auto a) {
+        const int row = first + t.warp() * 16 + 8 * a + t.lane() / 4, m = step * columns + quad * own;
+        const Number<float> own_first = of_line(z, a, Nth<0>{});
+        const Number<float> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
+        behind[a] = own_first;
+        each<own / 4>([&](auto four) {
+          Pack<Float16, 8> pack;
+          each<4>([&](auto k) {
+            constexpr int j = 4 * four + k;
+            const Number<float> value = of_line(z, a, Nth<j>{}) * scale;
+            Number<float> above = next;
+            if constexpr (j + 1 < own) above = of_line(z, a, Nth<j + 1>{});
+            const Number<float> rise = m + j + 1 < positions ? above * scale - value : Number<float>(0.0f);
+            const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
+            pack.of[2 * k] = pair.of[0], pack.of[2 * k + 1] = pair.of[1];
+            if (m + j == positions - 1 && row < padded) store(last, head * padded + row, value);
+          });
+          const int place = m + 4 * four;
+          if (row < padded && place < pitch) store_pack<8>(pairs, ((head * padded + row) * pitch + place) * 2, pack);
+        });
+      });
+    }
   }
 };
 

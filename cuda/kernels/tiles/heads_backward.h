@@ -40,7 +40,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   Global<float> slices;  // [heads of this launch, blocks, keys + rows]: sums of dA by distance, or null
   index_t first_head;    // of b h, of this launch
   GateScan scan;
-  GradientOfLogits<T> d_logits;
+  OfPositions<T> of_positions;
 
  private:
   static constexpr int pitch = columns + 1;  // of dA in shared memory: diagonals in different banks
@@ -103,7 +103,10 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       work(t, part, first, second, stage(n), tile * columns, n, held, gates, sums, of_values, pairs);
     }
     cp_async_wait<0>(t);
-    gates.finish(t, d_logits);
+    each<fragments>([&](auto m) {
+      each<width / 8>([&](auto c) { each<4>([&](auto r) { sums[m][c][r] = sums[m][c][r] * facts.scale; }); });
+    });
+    gates.finish(t, of_positions, tiles, sums);
     finish(t, part, held, sums, of_values);
   }
 
@@ -338,9 +341,9 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       Number<float> of_column = held[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) of_column += t.shuffle_xor(of_column, mask);
       if (row >= row_count()) return;
-      put<a>(t, part, row, sums, d_first, wide_first, facts.scale);
+      put<a>(t, part, row, sums, d_first, wide_first);
       if constexpr (to_keys) {
-        put<a>(t, part, row, of_values, d_second, wide_second, 1.0f);
+        put<a>(t, part, row, of_values, d_second, wide_second);
         if (d_column && t.lane() % 4 == 0)
           store(d_column, (part.b * facts.heads + part.h) * facts.keys + row, of_column);
       }
@@ -348,11 +351,11 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   }
   template <int a>
   WHENCE_HD void put(Thread& t, const Part& part, int row, const Sums& sums, const HeadRows<T>& to,
-      const HeadRows<float>& wide, float scale) const {
+      const HeadRows<float>& wide) const {
     const index_t at = to.of(part.b, part.h) + row * to.row, wide_at = wide.of(part.b, part.h) + row * wide.row;
     each<width / 8>([&](auto c) {
       const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
-      const Number<float> low = of[Nth<a % 2 * 2>{}] * scale, high = of[Nth<a % 2 * 2 + 1>{}] * scale;
+      const Number<float> low = of[Nth<a % 2 * 2>{}], high = of[Nth<a % 2 * 2 + 1>{}];
       const int column_of_lane = 8 * c + t.lane() % 4 * 2;
       if (to.at) store_two(to, at, column_of_lane, facts.d, low, high);
       if (wide.at) store_two(wide, wide_at, column_of_lane, facts.d, low, high);
