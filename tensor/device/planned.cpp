@@ -115,7 +115,7 @@ class PlannedKernels final : public JoinedKernels {
     const auto wide = [&](const Tensor& to) {
       return to.defined() && to.size(1) < heads ? floats({batch, heads, keys, to.size(3)}) : Tensor();
     };
-    const Tensor delta = floats({batch, heads, queries});
+    const Tensor of_rows = floats({batch, heads, (queries + 31) / 32, 2, 32});
     if (d[TiledAttention::distance_table].defined()) {
       const index_t slice = (queries + rows - 1) / rows * (keys + rows);
       const Tensor slices =

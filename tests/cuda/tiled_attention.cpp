@@ -155,6 +155,8 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   CHECK(refusal(DType::bf16, 136, nothing).find("at most 128, required") != std::string::npos);
   CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; }) ==
         "tiled_attention: dropout given to tiles on a GPU; a softmax of all pairs required");
+  CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.scale = -0.5; }) ==
+        "tiled_attention: scale -0.5 given to tiles on a GPU; more than 0 required");
   CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) {
     x[At::position_slopes] = Tensor::zeros({1}, DType::bf16, Device::cuda(0));
   }) == "tiled_attention: position_slopes given, which has no program on a GPU; undefined required");

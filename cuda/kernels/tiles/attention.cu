@@ -18,42 +18,68 @@ namespace {
 using namespace gpu;
 using At = TiledAttention;
 
-// x [b h t d], whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
+int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
+
+// Whether the rows of x [b h t d] begin at 16 bytes, and lie together.
+bool rows_in_packs(const Tensor& x) {
+  const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype()));
+  bool fits = (x.size(3) == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
+  for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
+  return fits;
+}
+
+// x, whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
 Tensor in_packs(const Tensor& x) {
   const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype())), d = x.size(3),
                 padded = (d + pack - 1) / pack * pack;
-  bool fits = padded == d && (d == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
-  for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
-  if (fits) return x;
+  if (padded == d && rows_in_packs(x)) return x;
   const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), padded}, x.dtype(), x.device());
   raw::copy_into(x, raw::slice(wide, 3, 0, d));
   return wide;
 }
 
-template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
+// Rows [rows, length] in base 2, as InBaseTwo says.
+Tensor in_base_two(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
-  return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1))};
+  const Tensor from = raw::cast(x, DType::f32);
+  const index_t rows = from.numel() / length, padded = (before + length + 3) / 4 * 4;
+  const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
+  launch_kernel(InBaseTwo{global<const float>(from), global<float>(to), within_int(length), within_int(padded),
+                    within_int(before), to.numel()},
+      {.blocks = blocks_for(to.numel(), InBaseTwo::threads)});
+  return to;
 }
 
-int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
+template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
+  if (!x.defined()) return {};
+  return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1)),
+      rows_in_packs(x)};
+}
 
 // Operands of both directions, as kernels read them.
 struct Given {
   Tensor query, key, value, table, column, sink, range;
   HeadFacts facts;
+  int distances = 0, lowest = 0;  // of the table as it is
 
   Given(const At& at, std::span<const Tensor> x)
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        table(floats(x[At::distance_table])),
-        column(floats(x[At::column_term])),
-        sink(floats(x[At::sink])) {
+        column(in_base_two(x[At::column_term], key.size(2), 0)) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
+    if (x[At::sink].defined()) sink = raw::cast(x[At::sink], DType::f32);
+    int padded = 0, first = 0;
+    if (const Tensor& given = x[At::distance_table]; given.defined()) {
+      distances = within_int(given.size(1)), lowest = within_int(at.lowest);
+      // Tiles begin at multiples of four of a row: so do theirs of the table.
+      const index_t before = ((at.lowest - at.first_row) % 4 + 4) % 4;
+      table = in_base_two(given, given.size(1), before);
+      padded = within_int(table.size(1)), first = lowest - within_int(before);
+    }
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
-        within_int(band.first_row), within_int(band.before), within_int(band.after),
-        table.defined() ? within_int(table.size(1)) : 0, within_int(at.lowest), static_cast<float>(at.scale),
-        static_cast<float>(at.scale * std::numbers::log2e)};
+        within_int(band.first_row), within_int(band.before), within_int(band.after), padded, first,
+        static_cast<float>(at.scale), static_cast<float>(at.scale * std::numbers::log2e)};
     if (!at.present.defined()) return;
     range = Tensor::empty({batch(), 2}, DType::i32, query.device());
     launch_kernel(
@@ -61,7 +87,6 @@ struct Given {
   }
   index_t batch() const { return query.size(0); }
   index_t heads() const { return query.size(1); }
-  static Tensor floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
 };
 
 template <class T, int width> void forward(const Given& given, const Tensor& output, const Tensor& norms) {
@@ -108,12 +133,14 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
   const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, output.device()); };
   const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, DType::f32, output.device()); };
 
-  const Tensor delta = empty({batch, heads, queries}), &d_sink = d[At::sink],
-               of_sink = d_sink.defined() ? empty({batch, heads, queries}) : Tensor();
-  launch_kernel(RowDelta<T>{head_rows<const T>(output, heads), head_rows<const T>(d_output, heads),
+  const index_t blocks_of_rows = blocks_for(queries, RowBlocks::rows);
+  const Tensor of_rows = empty({batch * heads, blocks_of_rows, 2, RowBlocks::rows}), output_in_packs = in_packs(output);
+  const Tensor &d_sink = d[At::sink], of_sink = d_sink.defined() ? empty({batch, heads, queries}) : Tensor();
+  const RowBlocks row_blocks{global<float>(of_rows), within_int(blocks_of_rows)};
+  launch_kernel(RowSums<T, width>{head_rows<const T>(output_in_packs, heads), head_rows<const T>(d_output, heads),
                     global<const float>(norms), global<const float>(d_sink.defined() ? given.sink : Tensor()),
-                    global<float>(delta), global<float>(of_sink), facts.heads, facts.queries, facts.d, delta.numel()},
-      {.blocks = blocks_for(delta.numel(), head_warps)});
+                    row_blocks, global<float>(of_sink), facts.heads, facts.queries, facts.d},
+      {.blocks = batch * heads * blocks_of_rows * (RowBlocks::rows / RowSums<T, width>::rows)});
   if (d_sink.defined()) {
     const Tensor total = empty({1, heads, 1});
     kernels(total).reduce(Reduction::sum, of_sink, total);
@@ -122,25 +149,26 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
 
   const auto body_of = [&]<class Body>(Type<Body>) {
     return Body{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
-        head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), global<const float>(norms),
-        global<const float>(delta), global<const float>(given.table), global<const float>(given.column),
-        global<const std::int32_t>(given.range), {}, {}, {}, {}, nullptr, nullptr, 0};
+        head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), row_blocks,
+        global<const float>(given.table), global<const float>(given.column), global<const std::int32_t>(given.range),
+        {}, {}, {}, {}, nullptr, nullptr, 0};
   };
   const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term];
   if (d[At::query].defined() || d_table.defined()) {
     const index_t blocks = blocks_for(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
     const index_t at_once =
         d_table.defined() ? std::max<index_t>(1, most_slice_bytes / (blocks * length * 4)) : batch * heads;
-    const Tensor sums = d_table.defined() ? zeros({heads, facts.distances}) : Tensor();
+    const Tensor sums = d_table.defined() ? zeros({heads, given.distances}) : Tensor();
     for (index_t first = 0; first < batch * heads; first += at_once) {
       const index_t count = std::min(at_once, batch * heads - first);
       const Tensor slices = d_table.defined() ? zeros({count, blocks, length}) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
-      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices), body.first_head = first;
+      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices),
+      body.first_head = within_int(first);
       launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined())});
       if (d_table.defined())
-        launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts, first, count,
-                          static_cast<int>(blocks), OfQueries::rows},
+        launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts, given.distances, given.lowest,
+                          first, count, static_cast<int>(blocks), OfQueries::rows},
             {.blocks = blocks_for(sums.numel(), SumSlices::threads)});
     }
     if (d_table.defined()) kernels(sums).copy(sums, d_table);

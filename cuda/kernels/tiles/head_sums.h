@@ -2,32 +2,39 @@
 #pragma once
 
 #include "cuda/kernels/tiles/head_rows.h"
+#include "tensor/math.h"
 
 namespace whence::gpu {
 
-// delta of each row, and what a sink's gradient is the sum of.
-template <class T> struct RowDelta {
-  static constexpr const char* name = "delta of rows";
-  static constexpr int threads = head_threads;
+// What backward reads of each row, and what a sink's gradient is the sum of. width / 8 lanes have a row.
+template <class T, int width> struct RowSums {
+  static constexpr const char* name = "sums of rows";
+  static constexpr int threads = head_threads, lanes = width / 8, rows = threads / lanes;
   HeadRows<const T> o, d_o;
   Global<const float> norms;  // [b h queries 2]
   Global<const float> sink;   // [h], or null
-  Global<float> delta, of_sink;
+  RowBlocks to;
+  Global<float> of_sink;  // [b h queries]
   int heads, queries, d;
-  index_t count;
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t row = t.block() * head_warps + t.warp(), head = row / queries;
-    if (row >= count) return;
-    const index_t at = o.of(head / heads, head % heads) + row % queries * o.row,
-                  d_at = d_o.of(head / heads, head % heads) + row % queries * d_o.row;
+    const int blocks = to.blocks * (RowBlocks::rows / rows), head = static_cast<int>(t.block()) / blocks,
+              row = static_cast<int>(t.block()) % blocks * rows + t.index() / lanes, column = t.index() % lanes * 8,
+              b = head / heads, h = head % heads;
     Number<float> sum = 0.0f;
-    for (int c = t.lane(); c < d; c += 32) sum += load<float>(o.at, at + c) * load<float>(d_o.at, d_at + c);
-    sum = warp_reduce(t, sum, Plus{});
-    if (t.lane() > 0) return;
-    store(delta, row, sum);
-    if (!sink) return;
-    const Number<float> power = ex2_approx(load<float>(sink, head % heads) * log2e - load<float>(norms, 2 * row));
-    store(of_sink, row, -(power * load<float>(norms, 2 * row + 1) * sum));
+    if (row < queries && column < d) {
+      const auto x = load_pack<8>(o.of(b, h), row * o.row + column),
+                 y = load_pack<8>(d_o.of(b, h), row * d_o.row + column);
+      for (int k = 0; k < 8; ++k) sum += from_stored<float>(x.of[k]) * from_stored<float>(y.of[k]);
+    }
+    for (int mask = lanes / 2; mask > 0; mask /= 2) sum += t.shuffle_xor(sum, mask);
+    if (column > 0) return;
+    const index_t n = index_t(head) * queries + row;
+    const Number<float> top = row < queries ? load<float>(norms, 2 * n) : Number<float>(0.0f),
+                        share = row < queries ? load<float>(norms, 2 * n + 1) : Number<float>(0.0f);
+    // The pattern of a row that sees nothing is 0.
+    const Number<float> norm = share > 0.0f ? top - math::log(share) * log2e : Number<float>(-not_seen);
+    store(to.of(head, row), 0, norm), store(to.of(head, row), RowBlocks::rows, sum);
+    if (sink && row < queries) store(of_sink, n, -(ex2_approx(load<float>(sink, h) * log2e - norm) * sum));
   }
 };
 
@@ -39,12 +46,13 @@ struct SumSlices {
   Global<const float> slices;  // [count, blocks, keys + rows], of heads first_head, first_head + 1, ... of b h
   Global<float> d_table;       // added to
   HeadFacts facts;
+  int distances, lowest;  // of the table as it is
   index_t first_head, count;
   int blocks, rows;
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t n = t.block() * threads + t.index(), h = n / facts.distances;
+    const index_t n = t.block() * threads + t.index(), h = n / distances;
     if (h >= facts.heads) return;
-    const int steps = static_cast<int>(n % facts.distances) + facts.lowest, length = facts.keys + rows;
+    const int steps = static_cast<int>(n % distances) + lowest, length = facts.keys + rows;
     Number<float> sum = load<float>(d_table, n);
     for (index_t head = 0; head < count; ++head) {
       if ((first_head + head) % facts.heads != h) continue;

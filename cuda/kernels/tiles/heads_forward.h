@@ -2,7 +2,8 @@
 // `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay in
 // registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is on its
 // way into shared memory while this one is worked on.
-//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i = max_j x_ij,  share_i = 1 / sum_j 2^(x_ij - top_i)
+//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij - top_i)
+// A top need not be the maximum: what was summed up is scaled anew when a logit is 8 above it, which is rare.
 // Logits, sums and tables are f32. The pattern is rounded to T before it meets the values.
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
 #pragma once
@@ -17,27 +18,31 @@ template <class T, int width> struct HeadsForward {
   static constexpr int keys = 64, own = keys / 4, fragments = width <= 64 ? 2 : 1, rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
   static constexpr unsigned blocks_at_once = 2;
-  static constexpr float nothing = -1e30f;  // the logit of a pair that is not seen
+  // Of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16 banks, and
+  // two times 16 the same ones.
+  static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   static constexpr std::size_t shared_bytes =
-      shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * (queries + 2 * keys));
+      shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * term_count);
+  static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
   HeadFacts facts;
   HeadRows<const T> q, k, v;
   HeadRows<T> o;
   Global<float> norms;                 // [b h queries 2]: top and share
-  Global<const float> table;           // [h distances], or null
-  Global<const float> column;          // [b h keys], or null
+  Global<const float> table, column;   // [h distances] and [b h keys_in_packs], in base 2, or null
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
 
   // The tiles and terms of one stage.
   struct Stage {
     Shared<T> keys, values;
-    Shared<float> by_distance, by_key;  // [queries + keys], [keys]
+    Shared<float> by_distance, by_key;  // two copies, [keys]
   };
   // A block's part of the work.
   struct Part {
-    index_t b, h;
+    int b, h, head;        // head: of b h
+    Global<const T> k, v;  // of the head
+    Global<const float> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
     Number<float> taken_off;                   // from columns: sums of many tokens lose nothing to f32
   };
@@ -45,19 +50,19 @@ template <class T, int width> struct HeadsForward {
   using Queries = Registers<Registers<FragmentA<T>, width / 16>, fragments>;
   using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
   struct Row {
-    Number<float> top = nothing, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
+    Number<float> top = lowest_top, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
   };
 
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> of_q = t.shared<T>((queries + 4 * keys) * width), tiles = of_q + queries * width;
-    const Shared<float> terms = t.shared<float>(2 * (queries + 2 * keys));
+    const Shared<float> terms = t.shared<float>(2 * term_count);
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * 2 * keys * width;
-      const Shared<float> term = terms + n * (queries + 2 * keys);
-      return Stage{tile, tile + keys * width, term, term + queries + keys};
+      const Shared<float> term = terms + n * term_count;
+      return Stage{tile, tile + keys * width, term, term + 2 * copy};
     };
     const Part part = part_of(t);
-    fetch_queries(t, part, of_q);
+    fetch_rows<queries, width>(t, of_q, q, q.of(part.b, part.h), part.first_query, facts.queries, facts.d, row_phase);
     const int last_token = part.first_token + queries - 1;
     const int from = larger(part.begin, part.first_token - facts.before),
               end = smaller(part.end, last_token + facts.after + 1);
@@ -77,35 +82,35 @@ template <class T, int width> struct HeadsForward {
       work(t, part, stage(n), tile * keys, held, running, sums);
     }
     cp_async_wait<0>(t);
-    finish(t, part, running, sums);
+    finish(t, part, of_q, running, sums);
   }
 
  private:
   // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, first.
   WHENCE_HD Part part_of(Thread& t) const {
-    const index_t blocks = (facts.queries + queries - 1) / queries, head = t.block() / blocks;
-    Part part{head / facts.heads, head % facts.heads, 0, 0, 0, facts.keys, 0.0f};
-    part.first_query = static_cast<int>(blocks - 1 - t.block() % blocks) * queries;
+    const int blocks = (facts.queries + queries - 1) / queries, nth = static_cast<int>(t.block()) % blocks,
+              head = static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
+    Part part{b, h, head, k.of(b, h), v.of(b, h), {}, {}, (blocks - 1 - nth) * queries, 0, 0, facts.keys, 0.0f};
     part.first_token = facts.first_row + part.first_query;
-    if (present) part.begin = present[part.b * 2], part.end = present[part.b * 2 + 1];
-    if (column) part.taken_off = taken_off<queries>(column, facts, part.b * facts.heads + part.h, part.first_query);
+    if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
+    if (table) part.table = table + index_t(h) * facts.distances;
+    if (column) {
+      part.column = column + index_t(head) * facts.keys_in_packs();
+      part.taken_off = taken_off<queries>(part.column, facts, part.first_query);
+    }
     return part;
   }
 
-  WHENCE_HD void fetch_queries(Thread& t, const Part& part, Shared<T> to) const {
-    fetch_rows<queries, width>(t, to, q, part.b, part.h, part.first_query, facts.queries, facts.d, row_phase);
-  }
   WHENCE_HD void fetch(Thread& t, const Part& part, const Stage& to, int first_key) const {
     const auto phase = [](int key) { return key_phase<keys>(key); };
-    fetch_rows<keys, width>(t, to.keys, k, part.b, part.h, first_key, facts.keys, facts.d, phase);
-    fetch_rows<keys, width>(t, to.values, v, part.b, part.h, first_key, facts.keys, facts.d, phase);
-    if (table)
-      fetch_distances<queries + keys>(t, to.by_distance, table, facts, part.h, part.first_token - first_key - keys + 1);
-    if (column && t.index() < keys) {
-      const int key = smaller(first_key + t.index(), facts.keys - 1);
-      const Number<float> term = load<float>(column, (part.b * facts.heads + part.h) * facts.keys + key);
-      store(to.by_key, t.index(), (term - part.taken_off) * log2e);
+    fetch_rows<keys, width>(t, to.keys, k, part.k, first_key, facts.keys, facts.d, phase);
+    fetch_rows<keys, width>(t, to.values, v, part.v, first_key, facts.keys, facts.d, phase);
+    if (table) {
+      const int first = part.first_token - first_key - keys - facts.lowest;
+      fetch_terms<distances>(t, to.by_distance, part.table, first, facts.distances, t.index());
+      fetch_terms<distances>(t, to.by_distance + copy, part.table, first, facts.distances, t.index() - distances / 4);
     }
+    if (column) fetch_terms<keys>(t, to.by_key, part.column, first_key, facts.keys_in_packs(), t.index());
   }
 
   WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
@@ -118,12 +123,10 @@ template <class T, int width> struct HeadsForward {
   }
 
   WHENCE_HD void hold(Thread& t, Shared<T> of_q, Queries& held) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    const int matrix = t.lane() / 8, row = t.warp() * rows + matrix % 2 * 8 + t.lane() % 8;
+    const int at = tile_at<T>(row, matrix / 2 * 8, width, row_phase(row));
     each<fragments>([&](auto m) {
-      each<width / 16>([&](auto h) {
-        const int row = t.warp() * rows + 16 * m + matrix % 2 * 8 + line;
-        held[m][h] = ldmatrix(t, of_q, tile_at<T>(row, 16 * h + matrix / 2 * 8, width, row_phase(row)));
-      });
+      each<width / 16>([&](auto h) { held[m][h] = ldmatrix(t, of_q, moved(at, 16 * m, 16 * h, width)); });
     });
   }
 
@@ -135,22 +138,30 @@ template <class T, int width> struct HeadsForward {
     if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // nobody sees a key
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
+    if (whole)
+      tile<false>(t, part, stage, first_key, held, running, sums);
+    else
+      tile<true>(t, part, stage, first_key, held, running, sums);
+  }
+
+  // edge: some pairs are not seen.
+  template <bool edge>
+  WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held,
+      Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
     products(t, stage.keys, held, x);
-    add_terms(t, stage, x);
-    if (whole)
-      pattern<false>(t, part, first_key, running, x, sums);
-    else
-      pattern<true>(t, part, first_key, running, x, sums);
+    const float unit = add_terms(t, part, stage, x);
+    if constexpr (edge) hide(t, part, first_key, x);
+    pattern(t, unit, running, x, sums);
     add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
   WHENCE_HD void products(Thread& t, Shared<T> of_k, const Queries& held, Scores& x) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
+    const int key = key_of_column<keys>(t.lane() % 8),
+              at = tile_at<T>(key, t.lane() / 8 * 8, width, key_phase<keys>(key));
     each<keys / 8>([&](auto c) {
-      const int key = key_of_column<keys>(8 * c + line);
       each<width / 32>([&](auto h) {
-        const auto b = ldmatrix(t, of_k, tile_at<T>(key, 32 * h + 8 * matrix, width, key_phase<keys>(key)));
+        const auto b = ldmatrix(t, of_k, moved(at, 2 * c, 32 * h, width));
         each<fragments>([&](auto m) {
           mma<T>(t, x[m][c], held[m][Nth<2 * h>{}], b[Nth<0>{}], b[Nth<1>{}]);
           mma<T>(t, x[m][c], held[m][Nth<2 * h + 1>{}], b[Nth<2>{}], b[Nth<3>{}]);
@@ -159,83 +170,88 @@ template <class T, int width> struct HeadsForward {
     });
   }
 
-  // The number of row a and own key j: row 8 a + lane / 4 of the warp, key lane % 4 * own + j of the tile.
-  template <int a, int j> static WHENCE_HD Number<float>& number(Scores& x, Nth<a>, Nth<j>) {
-    return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
-  }
-
-  WHENCE_HD void add_terms(Thread& t, const Stage& stage, Scores& x) const {
-    each<2 * fragments>(
-        [&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * facts.scale_of_powers; }); });
+  // Returns the unit of x: x times it is the logit in base 2. Without terms the power takes the scale along.
+  WHENCE_HD float add_terms(Thread& t, const Part& part, const Stage& stage, Scores& x) const {
+    float unit = facts.scale_of_powers;
     const int quad = t.lane() % 4;
     if (table) {  // a distance that several rows have in this lane is loaded once
-      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own;
+      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy;
       each<8 * (2 * fragments - 1) + own>([&](auto n) {
         const Number<float> term = load<float>(stage.by_distance, first + n);
         each<2 * fragments>([&](auto a) {
           constexpr int j = 8 * a + own - 1 - n;
-          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) += term;
+          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) = number(x, a, Nth<j>{}) * unit + term;
         });
       });
+      unit = 1;
     }
-    if (column)
+    if (column) {
       each<own / 4>([&](auto four) {
         const auto terms = load_pack<4>(stage.by_key, quad * own + 4 * four);
         each<4>([&](auto e) {
-          each<2 * fragments>([&](auto a) { number(x, a, Nth<4 * four + e>{}) += Number<float>(terms.of[e]); });
+          const Number<float> term = Number<float>(terms.of[e]) - part.taken_off;
+          each<2 * fragments>([&](auto a) {
+            auto& of = number(x, a, Nth<4 * four + e>{});
+            of = of * unit + term;
+          });
         });
       });
+      unit = 1;
+    }
+    return unit;
   }
 
-  // x becomes 2^(x - top). edge: some pairs are not seen.
-  template <bool edge>
-  WHENCE_HD void pattern(
-      Thread& t, const Part& part, int first_key, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
+  WHENCE_HD void hide(Thread& t, const Part& part, int first_key, Scores& x) const {
     const int own_key = first_key + t.lane() % 4 * own;
     each<2 * fragments>([&](auto a) {
       const int token = part.first_token + t.warp() * rows + 8 * a + t.lane() / 4;
-      const int from = larger(part.begin, token - facts.before), end = smaller(part.end, token + facts.after + 1);
-      Number<float> top = running[a].top;
+      const int from = larger(part.begin, token - facts.before) - own_key,
+                end = smaller(part.end, token + facts.after + 1) - own_key;
       each<own>([&](auto j) {
-        Number<float>& own_x = number(x, a, j);
-        if constexpr (edge)
-          if (own_key + j < from || own_key + j >= end) own_x = nothing;
-        top = Larger{}(top, own_x);
+        if (j < from || j >= end) number(x, a, j) = not_seen;
       });
-      for (int mask = 1; mask <= 2; mask *= 2) top = Larger{}(top, t.shuffle_xor(top, mask));
-      const Number<float> fade = ex2_approx(running[a].top - top);
-      running[a].top = top;
-      Number<float> sum = 0.0f;
-      each<own>([&](auto j) {
-        Number<float>& own_x = number(x, a, j);
-        const bool seen = !edge || (own_key + j >= from && own_key + j < end);
-        own_x = seen ? ex2_approx(own_x - top) : Number<float>(0.0f);
-        sum += own_x;
-      });
-      running[a].sum = running[a].sum * fade + sum;
-      if (fade < 1.0f)  // a larger logit has come; after some tiles that is rare
+    });
+  }
+
+  // x becomes 2^(x - top).
+  WHENCE_HD void pattern(Thread& t, float unit, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
+    Registers<Number<float>, 2 * fragments> largest;
+    bool rises = false;
+    each<2 * fragments>([&](auto a) {
+      Number<float> most = number(x, a, Nth<0>{});
+      each<own - 1>([&](auto j) { most = max_nan(most, number(x, a, Nth<j + 1>{})); });
+      for (int mask = 1; mask <= 2; mask *= 2) most = max_nan(most, t.shuffle_xor(most, mask));
+      largest[a] = most * unit;
+      rises = rises || largest[a] > running[a].top + most_above;
+    });
+    if (rises)
+      each<2 * fragments>([&](auto a) {
+        const Number<float> top = max_nan(running[a].top, largest[a]), fade = ex2_approx(running[a].top - top);
+        running[a].top = top, running[a].sum *= fade;
         each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
+      });
+    each<2 * fragments>([&](auto a) {
+      each<own>([&](auto j) {
+        Number<float>& own_x = number(x, a, j);
+        own_x = ex2_approx(own_x * unit - running[a].top);
+        running[a].sum += own_x;
+      });
     });
   }
 
   WHENCE_HD void finish(
-      Thread& t, const Part& part, const Registers<Row, 2 * fragments>& running, const Sums& sums) const {
+      Thread& t, const Part& part, Shared<T> of_q, const Registers<Row, 2 * fragments>& running, Sums& sums) const {
+    const int first = part.first_query + t.warp() * rows;
     each<2 * fragments>([&](auto a) {
       Number<float> all = running[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
-      const Number<float> share = all > 0.0f ? 1.0f / all : Number<float>(0.0f);  // a row that sees nothing has 0
-      const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4, column_of_lane = t.lane() % 4 * 2;
-      if (row < facts.queries) {
-        const index_t head = o.of(part.b, part.h) + row * o.row;
-        each<width / 8>([&](auto c) {
-          const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
-          store_two(
-              o, head, 8 * c + column_of_lane, facts.d, of[Nth<a % 2 * 2>{}] * share, of[Nth<a % 2 * 2 + 1>{}] * share);
-        });
-        const index_t norm = ((part.b * facts.heads + part.h) * facts.queries + row) * 2;
-        if (t.lane() % 4 == 0) store(norms, norm, running[a].top), store(norms, norm + 1, share);
-      }
+      const Number<float> share = all > 0.0f ? rcp_approx(all) : Number<float>(0.0f);  // a row that sees nothing has 0
+      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= share; }); });
+      const int row = first + 8 * a + t.lane() / 4;
+      const index_t norm = (index_t(part.head) * facts.queries + row) * 2;
+      if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);
     });
+    store_rows<T, width>(t, of_q, sums, o, o.of(part.b, part.h), first, facts.queries, facts.d);
   }
 };
 
