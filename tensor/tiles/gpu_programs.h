@@ -15,6 +15,13 @@ constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
 constexpr index_t most_slice_bytes = index_t(256) << 20;
 
+// Numbers of a head's sums: by blocks, in each by chains of warps whose rows are 32 apart.
+constexpr index_t chains_of_gpu_block(index_t head_dim) { return 128 / rows_of_gpu_block(head_dim); }
+constexpr index_t slice_numbers(index_t queries, index_t keys, index_t head_dim) {
+  const index_t rows = rows_of_gpu_block(head_dim);
+  return (queries + rows - 1) / rows * chains_of_gpu_block(head_dim) * (keys + rows);
+}
+
 // Why there is no program for 16-bit numbers, as "what is given; what is required"; empty where there is one. x: the
 // operands, in their order.
 [[nodiscard]] std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x);

@@ -155,21 +155,22 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
   };
   const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term];
   if (d[At::query].defined() || d_table.defined()) {
-    const index_t blocks = blocks_for(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
-    const index_t at_once =
-        d_table.defined() ? std::max<index_t>(1, most_slice_bytes / (blocks * length * 4)) : batch * heads;
+    const index_t blocks = blocks_for(queries, OfQueries::rows), of_head = slice_numbers(queries, facts.keys, width);
+    const index_t at_once = d_table.defined() ? std::max<index_t>(1, most_slice_bytes / (of_head * 4)) : batch * heads;
     const Tensor sums = d_table.defined() ? zeros({heads, given.distances}) : Tensor();
     for (index_t first = 0; first < batch * heads; first += at_once) {
       const index_t count = std::min(at_once, batch * heads - first);
-      const Tensor slices = d_table.defined() ? zeros({count, blocks, length}) : Tensor();
+      const Tensor slices = d_table.defined() ? zeros({count, of_head}) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
-      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices),
+      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices);
       body.first_head = within_int(first);
       launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined())});
       if (d_table.defined())
-        launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts, given.distances, given.lowest,
-                          first, count, static_cast<int>(blocks), OfQueries::rows},
-            {.blocks = blocks_for(sums.numel(), SumSlices::threads)});
+        launch_kernel(SumSlices{global<const float>(slices), global<float>(sums), facts.heads, facts.keys,
+                          facts.first_row, given.distances, given.lowest, within_int(first), within_int(count),
+                          within_int(blocks), OfQueries::rows, chains_of_gpu_block(width)},
+            {.blocks = heads * blocks_for(given.distances, SumSlices::of_block),
+                .shared_bytes = SumSlices::shared_bytes});
     }
     if (d_table.defined()) kernels(sums).copy(sums, d_table);
   }

@@ -8,7 +8,7 @@
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
 #pragma once
 
-#include "cuda/kernels/tiles/head_rows.h"
+#include "cuda/kernels/tiles/head_sums.h"
 
 namespace whence::gpu {
 
@@ -22,7 +22,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   static constexpr unsigned blocks_at_once = 2;
   static std::size_t shared_bytes(bool sums_table) {
     return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count) +
-           shared_bytes_for<float>(sums_table ? rows * pitch : 0);
+           shared_bytes_for<float>(sums_table ? Diagonals<of_warp>::shared_floats : 0);
   }
 
   HeadFacts facts;
@@ -33,11 +33,11 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
   HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
   Global<float> d_column;                   // [b h keys], or null
-  Global<float> slices;  // [heads of this launch, blocks, keys + rows]: sums of dA by distance, or null
-  int first_head;        // of b h, of this launch
+  Global<float>
+      slices;      // [heads of this launch, blocks, Diagonals::chains, keys + rows]: sums of dA by distance, or null
+  int first_head;  // of b h, of this launch
 
  private:
-  static constexpr int pitch = columns + 1;  // of dA in shared memory: diagonals in different banks
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
   static_assert(columns == RowBlocks::rows);
 
@@ -66,7 +66,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> first = t.shared<T>((2 * rows + 4 * columns) * width), second = first + rows * width,
                     tiles = second + rows * width;
-    const Shared<float> terms = t.shared<float>(2 * term_count), pairs = t.shared<float>(slices ? rows * pitch : 0);
+    const Shared<float> terms = t.shared<float>(2 * term_count);
+    Diagonals<of_warp> diagonals{t.shared<float>(slices ? Diagonals<of_warp>::shared_floats : 0)};
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * 2 * columns * width;
       const Shared<float> term = terms + n * term_count;
@@ -86,12 +87,16 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     if (first_tile < end_tile) fetch(t, part, stage(0), first_tile * columns);
     cp_async_commit(t);
     Sums sums, of_values;
-    for (int tile = first_tile, n = 0; tile < end_tile; ++tile, n = 1 - n) {
+    const int behind = slices ? Diagonals<of_warp>::behind : 0;
+    for (int tile = first_tile, n = 0; tile < end_tile + behind; ++tile, n = 1 - n) {
       cp_async_wait<0>(t);
       t.sync();
       if (tile + 1 < end_tile) fetch(t, part, stage(1 - n), (tile + 1) * columns);
       cp_async_commit(t);
-      work(t, part, first, second, stage(n), tile * columns, held, sums, of_values, pairs);
+      Pairs dx;
+      if (tile < end_tile) work(t, part, first, second, stage(n), tile * columns, held, sums, of_values, dx);
+      if constexpr (!to_keys)
+        if (slices) add_diagonals(t, part, tile - first_tile, tile * columns, dx, diagonals);
     }
     cp_async_wait<0>(t);
     finish(t, part, first, second, held, sums, of_values);
@@ -161,23 +166,20 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   }
 
   WHENCE_HD void work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage,
-      int first_column, Lines& held, Sums& sums, Sums& of_values, Shared<float> pairs) const {
+      int first_column, Lines& held, Sums& sums, Sums& of_values, Pairs& dx) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
     // The fewest and the most steps by which a query of the warp stands behind a key.
     const int lowest = facts.first_row + (to_keys ? first_column - last_row : row - last_column),
               highest = facts.first_row + (to_keys ? last_column - row : last_row - first_column);
-    Pairs dx;
-    if (highest >= -facts.after && lowest <= facts.before) {
-      const bool whole =
-          lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
-          (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
-      if (whole)
-        tile<false>(t, part, first, second, stage, first_column, held, sums, of_values, dx);
-      else
-        tile<true>(t, part, first, second, stage, first_column, held, sums, of_values, dx);
-    }
-    if (slices) add_diagonals(t, part, first_column, dx, pairs);
+    if (highest < -facts.after || lowest > facts.before) return;
+    const bool whole =
+        lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
+        (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
+    if (whole)
+      tile<false>(t, part, first, second, stage, first_column, held, sums, of_values, dx);
+    else
+      tile<true>(t, part, first, second, stage, first_column, held, sums, of_values, dx);
   }
 
   // edge: some pairs are not seen.
@@ -281,22 +283,12 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     });
   }
 
-  // A thread per diagonal of the tile adds it up, and adds it to the block's slice.
-  WHENCE_HD void add_diagonals(Thread& t, const Part& part, int first_column, Pairs& dx, Shared<float> pairs) const {
-    const int line = t.warp() * of_warp + t.lane() / 4, quad = t.lane() % 4;
-    each<lines>([&](auto a) {
-      each<own>([&](auto j) { store(pairs, (line + 8 * a) * pitch + quad * own + j, number(dx, a, j)); });
-    });
-    t.sync();
+  WHENCE_HD void add_diagonals(
+      Thread& t, const Part& part, int nth, int first_column, Pairs& dx, Diagonals<of_warp>& diagonals) const {
+    constexpr int chains = Diagonals<of_warp>::chains;
     const int blocks = (facts.queries + rows - 1) / rows, length = facts.keys + rows;
-    const index_t slice = (index_t(part.head - first_head) * blocks + part.block) * length;
-    for (int n = t.index(); n < rows + columns - 1; n += threads) {  // row - column = n - (columns - 1)
-      const int apart = n - (columns - 1), from = larger(0, apart), end = smaller(rows, columns + apart);
-      Number<float> sum = 0.0f;
-      for (int row = from; row < end; ++row) sum += load<float>(pairs, row * pitch + row - apart);
-      const int at = apart - first_column + facts.keys - 1;  // row of the block - key + keys - 1
-      if (at >= 0) store(slices, slice + at, load<float>(slices, slice + at) + sum);
-    }
+    const index_t slice = (index_t(part.head - first_head) * blocks + part.block) * chains + t.warp() % chains;
+    diagonals.add(t, dx, nth, slices + slice * length, t.warp() * of_warp - first_column + facts.keys - 1, length);
   }
 
   WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Lines& held, Sums& sums,
