@@ -33,6 +33,7 @@ std::vector<Case> cases() {
       {.name = "several tiles", .heads = 2, .queries = 200, .keys = 200, .d = 64},
       {.name = "heads of 128", .heads = 2, .queries = 129, .keys = 129, .d = 128},
       {.name = "heads of 72", .queries = 70, .keys = 70, .d = 72},
+      {.name = "heads of 11", .heads = 2, .queries = 40, .keys = 40, .d = 11},
       {.name = "heads that share keys", .batch = 2, .heads = 6, .key_heads = 2, .queries = 65, .keys = 65, .d = 16}};
   all.push_back({"fewer queries than keys", 1, 2, 2, 5, 150, 32, [](At& at, At::Operands&) { at.first_row = 145; }});
   all.push_back({"a tile that ends one key behind the first row", 1, 1, 1, 2, 64, 16,
@@ -49,6 +50,15 @@ std::vector<Case> cases() {
   all.push_back({"a table on both sides", 1, 2, 2, 90, 130, 16, [](At& at, At::Operands& x) {
                    at.causal = false, at.lowest = -129;
                    x[At::distance_table] = drawn({2, 219}, x[0].dtype(), "table");
+                 }});
+  all.push_back(
+      {"a table, rows that begin between packs, wide heads", 1, 1, 1, 70, 99, 100, [](At& at, At::Operands& x) {
+         at.first_row = 29, at.lowest = -2;
+         x[At::distance_table] = drawn({1, 101}, x[0].dtype(), "table");
+       }});
+  all.push_back({"a table, a window and padding", 2, 2, 1, 300, 300, 64, [](At& at, At::Operands& x) {
+                   at.window = 100, at.present = present_from(2, 300, 3, 290);
+                   x[At::distance_table] = drawn({2, 300}, x[0].dtype(), "table");
                  }});
   all.push_back({"a column, which grows", 2, 2, 2, 130, 130, 16, [](At&, At::Operands& x) {
                    const Tensor steps = raw::cast(Tensor::arange(130, DType::f64), x[0].dtype());

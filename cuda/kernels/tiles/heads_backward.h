@@ -21,7 +21,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
                        lines = 2 * fragments;  // lines of the warp that a lane has numbers of
   static constexpr unsigned blocks_at_once = 2;
   static std::size_t shared_bytes(bool sums_table) {
-    return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count) +
+    return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count + rows) +
            shared_bytes_for<float>(sums_table ? Diagonals<of_warp>::shared_floats : 0);
   }
 
@@ -45,6 +45,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     Shared<T> first, second;    // keys and values, or queries and gradients of the output
     Shared<float> by_distance;  // [distances]
     Shared<float> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
+    Shared<float> of_rows;      // [rows]: terms of keys that are rows
   };
   struct Part {
     int b, h, head, block;                    // head: of b h
@@ -58,7 +59,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
   struct Line {
     Number<float> norm, delta;  // of a query
-    Number<float> column, sum;  // of a key: its term, and the gradient of it
+    Number<float> sum;          // of a key: the gradient of its column
   };
   using Lines = Registers<Line, lines>;
 
@@ -66,12 +67,12 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> first = t.shared<T>((2 * rows + 4 * columns) * width), second = first + rows * width,
                     tiles = second + rows * width;
-    const Shared<float> terms = t.shared<float>(2 * term_count);
+    const Shared<float> terms = t.shared<float>(2 * term_count + rows), of_rows = terms + 2 * term_count;
     Diagonals<of_warp> diagonals{t.shared<float>(slices ? Diagonals<of_warp>::shared_floats : 0)};
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * 2 * columns * width;
       const Shared<float> term = terms + n * term_count;
-      return Stage{tile, tile + columns * width, term, term + distances};
+      return Stage{tile, tile + columns * width, term, term + distances, of_rows};
     };
     const Part part = part_of(t);
     const HeadRows<const T>&of_first = to_keys ? k : q, &of_second = to_keys ? v : d_o;
@@ -79,6 +80,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
         t, first, of_first, of_first.of(part.b, part.h), part.first_row, row_count(), facts.d, row_phase);
     fetch_rows<rows, width>(
         t, second, of_second, of_second.of(part.b, part.h), part.first_row, row_count(), facts.d, row_phase);
+    if (to_keys && column) fetch_terms<rows>(t, of_rows, part.by_key, part.first_row, facts.keys_in_packs(), t.index());
     Lines held;
     hold(t, part, held);
     // All warps walk over the same tiles: those that some row of the block sees.
@@ -87,7 +89,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
     if (first_tile < end_tile) fetch(t, part, stage(0), first_tile * columns);
     cp_async_commit(t);
     Sums sums, of_values;
-    const int behind = slices ? Diagonals<of_warp>::behind : 0;
+    const int behind = !to_keys && slices ? Diagonals<of_warp>::behind : 0;
     for (int tile = first_tile, n = 0; tile < end_tile + behind; ++tile, n = 1 - n) {
       cp_async_wait<0>(t);
       t.sync();
@@ -136,13 +138,10 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   WHENCE_HD void hold(Thread& t, const Part& part, Lines& held) const {
     each<lines>([&](auto a) {
       const int row = row_of(t, part) + 8 * a;
-      held[a] = {0.0f, 0.0f, 0.0f, 0.0f};
-      if constexpr (to_keys) {
-        if (column) held[a].column = load<float>(part.by_key, smaller(row, facts.keys - 1));
-      } else if (row < norms.blocks * RowBlocks::rows) {
-        held[a].norm = load<float>(norms.of(part.head, row), 0);
-        held[a].delta = load<float>(norms.of(part.head, row), RowBlocks::rows);
-      }
+      held[a] = {0.0f, 0.0f, 0.0f};
+      if (to_keys || row >= norms.blocks * RowBlocks::rows) return;
+      held[a].norm = load<float>(norms.of(part.head, row), 0);
+      held[a].delta = load<float>(norms.of(part.head, row), RowBlocks::rows);
     });
   }
 
@@ -188,7 +187,7 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       int first_column, Lines& held, Sums& sums, Sums& of_values, Pairs& dx) const {
     Pairs x;
     products(t, first, stage.first, x);
-    const float unit = add_terms(t, part, stage, first_column, held, x);
+    const float unit = add_terms(t, part, stage, first_column, x);
     if constexpr (edge) hide(t, part, first_column, x);
     products(t, second, stage.second, dx);
     gradients(t, stage, unit, held, x, dx);
@@ -203,26 +202,23 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   WHENCE_HD void products(Thread& t, Shared<T> left, Shared<T> of_tile, Pairs& x) const {
     const int matrix = t.lane() / 8, line = t.lane() % 8, row = t.warp() * of_warp + matrix % 2 * 8 + line,
               at_left = tile_at<T>(row, matrix / 2 * 8, width, row_phase(row)),
-              column_of = key_of_column<columns>(line),
-              at = tile_at<T>(column_of, 8 * matrix, width, key_phase<columns>(column_of));
-    each<width / 32>([&](auto h) {
-      Registers<Registers<FragmentA<T>, 2>, fragments> a;
-      each<fragments>([&](auto m) {
-        each<2>([&](auto n) { a[m][n] = ldmatrix(t, left, moved(at_left, 16 * m, 32 * h + 16 * n, width)); });
-      });
-      each<columns / 8>([&](auto c) {
-        const auto b = ldmatrix(t, of_tile, moved(at, 2 * c, 32 * h, width));
+              column_of = key_of_column<columns>(matrix / 2 * 8 + line),
+              at = tile_at<T>(column_of, matrix % 2 * 8, width, key_phase<columns>(column_of));
+    each<width / 16>([&](auto h) {
+      Registers<FragmentA<T>, fragments> a;
+      each<fragments>([&](auto m) { a[m] = ldmatrix(t, left, moved(at_left, 16 * m, 16 * h, width)); });
+      each<columns / 16>([&](auto c) {
+        const auto b = ldmatrix(t, of_tile, moved(at, 4 * c, 16 * h, width));
         each<fragments>([&](auto m) {
-          mma<T>(t, x[m][c], a[m][Nth<0>{}], b[Nth<0>{}], b[Nth<1>{}]);
-          mma<T>(t, x[m][c], a[m][Nth<1>{}], b[Nth<2>{}], b[Nth<3>{}]);
+          mma<T>(t, x[m][Nth<2 * c>{}], a[m], b[Nth<0>{}], b[Nth<1>{}]);
+          mma<T>(t, x[m][Nth<2 * c + 1>{}], a[m], b[Nth<2>{}], b[Nth<3>{}]);
         });
       });
     });
   }
 
   // Returns the unit of x, as in forward.
-  WHENCE_HD float add_terms(
-      Thread& t, const Part& part, const Stage& stage, int first_column, const Lines& held, Pairs& x) const {
+  WHENCE_HD float add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, Pairs& x) const {
     float unit = facts.scale_of_powers;
     const int quad = t.lane() % 4, line = t.warp() * of_warp + t.lane() / 4;
     if (table) {
@@ -241,8 +237,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
       const Number<float> less = to_keys ? taken_off<rows>(part.by_key, facts, first_column) : part.taken_off;
       each<own>([&](auto j) {
         each<lines>([&](auto a) {
-          Number<float> term = held[a].column;
-          if constexpr (!to_keys) term = load<float>(stage.of_columns, quad * own + j);
+          const Number<float> term =
+              to_keys ? load<float>(stage.of_rows, line + 8 * a) : load<float>(stage.of_columns, quad * own + j);
           number(x, a, j) = number(x, a, j) * unit + (term - less);
         });
       });
