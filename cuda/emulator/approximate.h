@@ -32,6 +32,9 @@ template <class C> Counted<C> ex2_approx(Counted<C> x) {
 template <class C> Counted<C> rcp_approx(Counted<C> x) {
   return x.special([](C of) { return emulator::flushed(1 / emulator::flushed(of)); });
 }
+template <class C> Counted<C> max_nan(Counted<C> a, Counted<C> b) {
+  return a.simple([&](C of) { return math::larger(of, b.plain()); });
+}
 // Volatile: nothing of the sum may move out from between the two modes.
 template <class C> Counted<C> add_down(Counted<C> a, Counted<C> b) {
   return a.simple([&](C of) {

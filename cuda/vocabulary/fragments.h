@@ -104,5 +104,8 @@ template <int keys> WHENCE_HD constexpr int key_phase(int key) { return (key / (
 template <class T> WHENCE_HD constexpr int tile_at(int row, int column, int width, int phase) {
   return row * width + (column / matrix_row<T> ^ phase) * matrix_row<T> + column % matrix_row<T>;
 }
+// The same place, whole packs and rows further on: once a lane has worked out where it begins, the way to all else that it
+// loads is constants. REQUIRES: its column has none of the bits of `columns`, and the row there has its row's phase.
+WHENCE_HD constexpr int moved(int at, int rows, int columns, int width) { return (at ^ columns) + rows * width; }
 
 }  // namespace whence::gpu

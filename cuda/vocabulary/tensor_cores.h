@@ -109,6 +109,12 @@ __device__ inline float rcp_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Returns the larger of two; NaN if either is.
+__device__ inline float max_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
 // Returns a + b, rounded down.
 __device__ inline float add_down(float a, float b) {
   float sum;
@@ -150,6 +156,7 @@ Register<float> to_tf32(float x);
 float from_tf32(Register<float> x);
 float ex2_approx(float x);
 float rcp_approx(float x);
+float max_nan(float a, float b);
 float add_down(float a, float b);
 template <class T> Register<T> pack_two(float low, float high);
 template <class T> Two<float> unpack_two(Register<T> of);

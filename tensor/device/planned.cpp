@@ -109,15 +109,15 @@ class PlannedKernels final : public JoinedKernels {
   void attention_backward(const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
       const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor> d) override {
     const index_t batch = output.size(0), heads = output.size(1), queries = output.size(2),
-                  keys = x[TiledAttention::key].size(2), rows = rows_of_gpu_block(output.size(3));
+                  keys = x[TiledAttention::key].size(2);
     count_products(7 * output.numel(), keys);
     const auto floats = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, output.device()); };
     const auto wide = [&](const Tensor& to) {
       return to.defined() && to.size(1) < heads ? floats({batch, heads, keys, to.size(3)}) : Tensor();
     };
-    const Tensor delta = floats({batch, heads, queries});
+    const Tensor of_rows = floats({batch, heads, (queries + 31) / 32, 2, 32});
     if (d[TiledAttention::distance_table].defined()) {
-      const index_t slice = (queries + rows - 1) / rows * (keys + rows);
+      const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3)));
       const Tensor slices =
           floats({std::min(batch * heads, std::max<index_t>(1, most_slice_bytes / 4 / slice)), slice});
     }

@@ -24,6 +24,7 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
         positions > most_positions_on_gpu)
       return to_text(At::info[k].name, " of ", positions, " positions given to tiles on a GPU; at most ",
           most_positions_on_gpu, " required");
+  if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : at.dropout > 0 ? "dropout" : nullptr;
   return other ? to_text(other, " given to tiles on a GPU; a softmax of all pairs required") : std::string();

@@ -15,6 +15,12 @@ constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
 constexpr index_t most_slice_bytes = index_t(256) << 20;
 
+// Numbers of a head's sums: by blocks, in each by chains of warps whose rows are 32 apart.
+constexpr int chains_of_gpu_block(index_t rows) { return static_cast<int>(128 / rows); }
+constexpr index_t slice_numbers(index_t queries, index_t keys, index_t rows) {
+  return (queries + rows - 1) / rows * chains_of_gpu_block(rows) * (keys + rows);
+}
+
 // Why there is no program for 16-bit numbers, as "what is given; what is required"; empty where there is one. x: the
 // operands, in their order.
 [[nodiscard]] std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x);

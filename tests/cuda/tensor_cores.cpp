@@ -216,6 +216,7 @@ TEST_CASE("tensor cores: floor at whole places and beside them, 2^x, 1 / x, tf32
     const double digits = std::frexp(x, &exponent);  // 11 binary digits; of two equally near ones the larger
     CHECK(all[3 * n + i] == std::ldexp(std::round(digits * 2048) / 2048, exponent));
     CHECK(all[4 * n + i] == static_cast<double>(Float16(static_cast<float>(x))));
+    CHECK(all[5 * n + i] == std::max(x, 1.0));
   }
 }
 

@@ -102,6 +102,7 @@ struct FunctionsOf {
       store(y, 2 * count + i, rcp_approx(of));
       store(y, 3 * count + i, from_tf32(to_tf32(of)));
       store(y, 4 * count + i, unpack_two<Float16>(pack_two<Float16>(Number<float>(1.0f), of)).high);
+      store(y, 5 * count + i, max_nan(of, Number<float>(1.0f)));
     }
   }
 };
@@ -251,7 +252,7 @@ Tensor two_thirds_copied(const Tensor& x) {
 }
 
 Tensor functions_of(const Tensor& x) {
-  const Tensor y = Tensor::empty({5, x.numel()}, DType::f32, x.device());
+  const Tensor y = Tensor::empty({6, x.numel()}, DType::f32, x.device());
   launch_kernel(gpu::FunctionsOf{global<const float>(x), global<float>(y), x.numel()}, {});
   return y;
 }

@@ -20,7 +20,8 @@ Held held_matrices(const Tensor& x);
 // x [rows, matrix_row], every third row of it 0, by copies ahead of 128 threads; rows is at most 128.
 Tensor two_thirds_copied(const Tensor& x);
 
-// Of n floats, [5, n]: floor, 2^x, 1 / x, tf32, and x as the nearest number of f16 in the upper half of a register.
+// Of n floats, [6, n]: floor, 2^x, 1 / x, tf32, x as the nearest number of f16 in the upper half of a register, and the
+// larger of x and 1.
 Tensor functions_of(const Tensor& x);
 
 // s = q k' and o = s v for q [16, 64], k and v [64, 64], with keys in a lane's order and the sums of s handed on as they are.

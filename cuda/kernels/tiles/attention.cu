@@ -18,44 +18,68 @@ namespace {
 using namespace gpu;
 using At = TiledAttention;
 
-// x [b h t d], whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
+int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
+
+// Whether the rows of x [b h t d] begin at 16 bytes, and lie together.
+bool rows_in_packs(const Tensor& x) {
+  const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype()));
+  bool fits = (x.size(3) == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
+  for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
+  return fits;
+}
+
+// x, whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
 Tensor in_packs(const Tensor& x) {
   const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype())), d = x.size(3),
                 padded = (d + pack - 1) / pack * pack;
-  bool fits = padded == d && (d == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
-  for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
-  if (fits) return x;
+  if (padded == d && rows_in_packs(x)) return x;
   const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), padded}, x.dtype(), x.device());
   raw::copy_into(x, raw::slice(wide, 3, 0, d));
   return wide;
 }
 
-template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
+// Rows [rows, length] in base 2, as InBaseTwo says.
+Tensor in_base_two(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
-  return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1))};
+  const Tensor from = raw::cast(x, DType::f32);
+  const index_t rows = from.numel() / length, padded = (before + length + 3) / 4 * 4;
+  const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
+  launch_kernel(InBaseTwo{global<const float>(from), global<float>(to), within_int(length), within_int(padded),
+                    within_int(before), to.numel()},
+      {.blocks = blocks_for(to.numel(), InBaseTwo::threads)});
+  return to;
 }
 
-Tensor in_floats(const Tensor& x) { return x.defined() ? raw::cast(x, DType::f32) : x; }
-
-int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
+template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
+  if (!x.defined()) return {};
+  return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1)),
+      rows_in_packs(x)};
+}
 
 // Operands of both directions, as kernels read them.
 struct Given {
   Tensor query, key, value, table, column, sink, range;
   HeadFacts facts;
+  int distances = 0, lowest = 0;  // of the table as it is
 
   Given(const At& at, std::span<const Tensor> x)
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        table(in_floats(x[At::distance_table])),
-        column(in_floats(x[At::column_term])),
-        sink(in_floats(x[At::sink])) {
+        column(in_base_two(x[At::column_term], key.size(2), 0)) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
+    if (x[At::sink].defined()) sink = raw::cast(x[At::sink], DType::f32);
+    int padded = 0, first = 0;
+    if (const Tensor& given = x[At::distance_table]; given.defined()) {
+      distances = within_int(given.size(1)), lowest = within_int(at.lowest);
+      // Tiles begin at multiples of four of a row: so do theirs of the table.
+      const index_t before = ((at.lowest - at.first_row) % 4 + 4) % 4;
+      table = in_base_two(given, given.size(1), before);
+      padded = within_int(table.size(1)), first = lowest - within_int(before);
+    }
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
-        within_int(band.first_row), within_int(band.before), within_int(band.after),
-        table.defined() ? within_int(table.size(1)) : 0, within_int(at.lowest), static_cast<float>(at.scale),
-        static_cast<float>(at.scale * std::numbers::log2e)};
+        within_int(band.first_row), within_int(band.before), within_int(band.after), padded, first,
+        static_cast<float>(at.scale), static_cast<float>(at.scale * std::numbers::log2e)};
     if (!at.present.defined()) return;
     range = Tensor::empty({batch(), 2}, DType::i32, query.device());
     launch_kernel(
@@ -77,8 +101,9 @@ struct Gates {
   Tensor pairs, last, slopes, e;
   GateScan scan;
 
-  Gates(const At& at, std::span<const Tensor> x, const Given& given) : slopes(in_floats(x[At::position_slopes])) {
+  Gates(const At& at, std::span<const Tensor> x, const Given& given) {
     if (!read(x)) return;
+    if (x[At::position_slopes].defined()) slopes = raw::cast(x[At::position_slopes], DType::f32);
     const HeadFacts& facts = given.facts;
     scan.rows = (facts.queries + 31) / 32 * 32, scan.groups = (facts.keys + gate_keys - 1) / gate_keys * 2;
     scan.slopes = global<const float>(slopes);
@@ -167,20 +192,24 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   const auto by_row = [&](const Tensor& asked) { return asked.defined() ? empty({batch, heads, queries}) : Tensor(); };
 
   const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term], &d_sink = d[At::sink];
-  const Tensor delta = empty({batch, heads, queries}), of_sink = by_row(d_sink), of_slopes = by_row(gates.slopes);
-  launch_kernel(RowDelta<T>{head_rows<const T>(output, heads), head_rows<const T>(d_output, heads),
+  const index_t blocks_of_rows = blocks_for(queries, RowBlocks::rows);
+  const Tensor of_rows = empty({all_heads, blocks_of_rows, 2, RowBlocks::rows}), output_in_packs = in_packs(output);
+  const Tensor of_sink = by_row(d_sink), of_slopes = by_row(gates.slopes);
+  const RowBlocks row_blocks{global<float>(of_rows), within_int(blocks_of_rows)};
+  launch_kernel(RowSums<T, width>{head_rows<const T>(output_in_packs, heads), head_rows<const T>(d_output, heads),
                     global<const float>(norms), global<const float>(d_sink.defined() ? given.sink : Tensor()),
-                    global<float>(delta), global<float>(of_sink), facts.heads, facts.queries, facts.d, delta.numel()},
-      {.blocks = blocks_for(delta.numel(), head_warps)});
+                    row_blocks, global<float>(of_sink), facts.heads, facts.queries, facts.d},
+      {.blocks = all_heads * blocks_of_rows * (RowBlocks::rows / RowSums<T, width>::rows)});
   if (d_sink.defined()) sum_by_head(of_sink, d_sink);
 
   // Heads in groups, so that what is stored for each stays small.
   const bool of_queries = scans || d[At::query].defined() || d_table.defined(),
              of_keys = d[At::key].defined() || d[At::value].defined() || d_column.defined();
-  const index_t blocks = blocks_for(queries, OfQueries::rows), length = facts.keys + OfQueries::rows;
+  const index_t blocks = blocks_for(queries, OfQueries::rows),
+                of_head = slice_numbers(queries, facts.keys, OfQueries::rows);
   const index_t of_group = index_t(scan.groups) * scan.rows;
   index_t at_once = all_heads;
-  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (blocks * length * 4));
+  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (of_head * 4));
   if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * 4));
   at_once = std::max<index_t>(at_once, 1);
   Tensor sums, gradients, first_tile, d_logits;
@@ -192,17 +221,17 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
     scan.first_tile = global<std::int32_t>(first_tile), scan.of_slopes = global<float>(of_slopes);
   }
   const Tensor of_table =
-      d_table.defined() ? Tensor::zeros({heads, facts.distances}, DType::f32, output.device()) : Tensor();
+      d_table.defined() ? Tensor::zeros({heads, given.distances}, DType::f32, output.device()) : Tensor();
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
   const Shared of_key(d[At::key], heads), of_value(d[At::value], heads);
   for (index_t first = 0; first < all_heads; first += at_once) {
     const index_t count = std::min(at_once, all_heads - first);
-    scan.first_head = first;
+    scan.first_head = within_int(first);
     const auto body_of = [&]<class Body>(Type<Body>) {
       return Body{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
-          head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), global<const float>(norms),
-          global<const float>(delta), global<const float>(given.table), global<const float>(given.column),
-          global<const std::int32_t>(given.range), {}, {}, {}, {}, nullptr, nullptr, first, scan, {}};
+          head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), row_blocks,
+          global<const float>(given.table), global<const float>(given.column), global<const std::int32_t>(given.range),
+          {}, {}, {}, {}, nullptr, nullptr, within_int(first), scan, {}};
     };
     if constexpr (scans) {
       using Sums = GateSums<T, width>;
@@ -211,17 +240,18 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
           {.blocks = count * blocks_for(queries, Sums::rows), .shared_bytes = Sums::shared_bytes});
     }
     if (of_queries) {
-      const Tensor slices =
-          d_table.defined() ? Tensor::zeros({count, blocks, length}, DType::f32, output.device()) : Tensor();
+      const Tensor slices = d_table.defined() ? Tensor::zeros({count, of_head}, DType::f32, output.device()) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
       body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices);
       if (d_logits.defined())
         body.of_positions = {global<T>(d_logits), within_int(d_logits.size(3)), head_rows<const T>(gates.e, heads)};
       launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined(), scan)});
       if (d_table.defined())
-        launch_kernel(SumSlices{global<const float>(slices), global<float>(of_table), facts, first, count,
-                          static_cast<int>(blocks), OfQueries::rows},
-            {.blocks = blocks_for(of_table.numel(), SumSlices::threads)});
+        launch_kernel(SumSlices{global<const float>(slices), global<float>(of_table), facts.heads, facts.keys,
+                          facts.first_row, given.distances, given.lowest, within_int(first), within_int(count),
+                          within_int(blocks), OfQueries::rows, chains_of_gpu_block(OfQueries::rows)},
+            {.blocks = heads * blocks_for(given.distances, SumSlices::of_block),
+                .shared_bytes = SumSlices::shared_bytes});
     }
     if (!of_keys) continue;
     OfKeys body = body_of(Type<OfKeys>{});
@@ -237,8 +267,9 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };
   if (d[At::position_logits].defined()) kernels(d_logits).copy(positions_of(d_logits, 3), d[At::position_logits]);
   if (d[At::position_keys].defined()) {
-    const Tensor rows = raw::reshape(x[At::query], {-1, facts.d}), of_rows = raw::reshape(d_logits, {rows.size(0), -1});
-    const Tensor sum = raw::matmul(raw::transpose(of_rows), rows, at.position_scale);
+    const Tensor rows = raw::reshape(x[At::query], {-1, facts.d}),
+                 of_logits = raw::reshape(d_logits, {rows.size(0), -1});
+    const Tensor sum = raw::matmul(raw::transpose(of_logits), rows, at.position_scale);
     kernels(sum).copy(positions_of(sum, 0), d[At::position_keys]);
   }
   if (d[At::position_slopes].defined()) sum_by_head(of_slopes, d[At::position_slopes]);

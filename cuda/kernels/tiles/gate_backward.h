@@ -17,10 +17,10 @@ template <class T> struct OfPositions {
 
 struct NoScan {
   static std::size_t shared_bytes(const GateScan&) { return 0; }
-  WHENCE_HD NoScan(Thread&, const GateScan&, const HeadFacts&, index_t, int) {}
+  WHENCE_HD NoScan(Thread&, const GateScan&, const HeadFacts&, int, int) {}
   WHENCE_HD void fetch(Thread&, int, int) {}
   template <bool edge, class Pairs, class Seen> WHENCE_HD void add(Thread&, int, int, const Seen&, Pairs&) {}
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, Pairs&) {}
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, const Pairs&, Pairs&) {}
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 };
 
@@ -30,7 +30,7 @@ struct NoScan {
 struct ScanOfQueries {
   const GateScan& scan;
   const HeadFacts& facts;
-  index_t head;
+  int head;
   int row;                // of line 0
   Shared<Float16> pairs;  // of line 0's row
   Shared<float> slots;    // [positions 2], of line 0's row
@@ -47,7 +47,7 @@ struct ScanOfQueries {
     return shared_bytes_for<Float16>(count) + shared_bytes_for<float>(count);
   }
 
-  WHENCE_HD ScanOfQueries(Thread& t, const GateScan& told, const HeadFacts& of, index_t head_of, int first_row)
+  WHENCE_HD ScanOfQueries(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_row)
       : scan(told), facts(of), head(head_of), row(first_row + t.lane() / 4) {
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
     const int count = scan.pairs ? scan_rows * scan.pitch * 2 : 0, line = t.warp() * 16 + t.lane() / 4;
@@ -73,36 +73,37 @@ struct ScanOfQueries {
       const Shared<Float16> own_pairs = pairs + 8 * a * scan.pitch * 2;
       if (!moves) {
         const Number<float> last = PlaceInPairs(own_pairs, full, full).value;
-        each<scan_own>([&](auto j) { of_line(x, a, j) += last; });
+        each<scan_own>([&](auto j) { number(x, a, j) += last; });
         return;
       }
       const Number<float> behind = known<edge>(load<float>(scan.sums, scan.at(head, 2 * tile + 1, row + 8 * a)), 0.0f);
-      const auto score = [&](auto j) { return of_line(x, a, j); };
+      const auto score = [&](auto j) { return number(x, a, j); };
       gates[a].add_up(
           t, score, [&](auto j) { return !edge || seen(a, j); }, behind);
       if (scan.slopes) {
-        each<scan_own>([&](auto j) { of_line(x, a, j) += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
+        each<scan_own>([&](auto j) { number(x, a, j) += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
         return;
       }
       floor_behind[a] = PlaceInPairs(own_pairs, behind, full).floor;
       each<scan_own>([&](auto j) {
         const PlaceInPairs place(own_pairs, gates[a].sum[j], full);
-        of_line(x, a, j) += place.value;
+        number(x, a, j) += place.value;
         floor[a][j] = place.floor, share[a][j] = place.share, rise[a][j] = place.slope();
       });
     });
   }
 
-  // dx: the gradient at the logits; becomes that at the scores.
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int first_key, Pairs& dx) {
-    if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += of_line(dx, a, j); }); });
+  // dx: the gradient at the logits; d_scores: at the scores.
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int first_key, const Pairs& dx, Pairs& d_scores) {
+    if (!moves) d_scores = dx;
+    if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += number(dx, a, j); }); });
     begin_moving(t);
     const int tile = first_key / gate_keys, quad = t.lane() % 4;
     each<scan_lines>([&](auto a) {
       Registers<Number<float>, scan_own> up, up_share, up_dp;
       Number<float> all = 0.0f, all_share = 0.0f, all_dp = 0.0f;
       each<scan_own>([&](auto j) {
-        const Number<float> gradient = of_line(dx, a, j);
+        const Number<float> gradient = number(dx, a, j);
         up[j] = all += gradient, up_share[j] = all_share += share[a][j] * gradient;
         up_dp[j] = all_dp += rise[a][j] * gradient;
         if (scan.slopes) of_slope[a] += gradient * gates[a].sum[j];
@@ -111,7 +112,7 @@ struct ScanOfQueries {
       if (quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
       each<scan_own>([&](auto j) {
         const Number<float> gate = gates[a].gate[j];
-        of_line(dx, a, j) += (before + up_dp[j]) * (gate - gate * gate);
+        number(d_scores, a, j) = number(dx, a, j) + (before + up_dp[j]) * (gate - gate * gate);
       });
       sum_dp[a] += all_dp;
       if (scan.slopes) return;
@@ -137,7 +138,7 @@ struct ScanOfQueries {
       if (scan.slopes) {
         (void)of_other_lanes<1, 2, false>(t, of_slope[a]);
         if (t.lane() % 4 == 0 && own_row < facts.queries)
-          store(scan.of_slopes, head * facts.queries + own_row, of_slope[a]);
+          store(scan.of_slopes, index_t(head) * facts.queries + own_row, of_slope[a]);
       } else if (t.lane() % 4 == 0) {
         put(8 * a, 0, sum[a], sum_share[a]);
       }
@@ -146,7 +147,7 @@ struct ScanOfQueries {
     if (to.e.at) {
       t.sync();  // nobody reads the tiles any more
       for (int first = 0; first < scan.positions; first += 32)
-        fetch_rows<32, width>(t, tiles + first * width, to.e, 0, 0, first, scan.positions, facts.d, row_phase);
+        fetch_rows<32, width>(t, tiles + first * width, to.e, to.e.at, first, scan.positions, facts.d, row_phase);
       cp_async_commit(t);
       cp_async_wait<0>(t);
       t.sync();
@@ -160,7 +161,7 @@ struct ScanOfQueries {
         const int m = first + r / 2 * 8 + t.lane() % 4 * 2, own_row = row + 8 * a;
         const Number<float> low = gradient_of_position(8 * a, m), high = gradient_of_position(8 * a, m + 1);
         if (own_row < facts.queries && m < to.width)
-          store_pack<2>(to.d_logits, (head * facts.queries + own_row) * to.width + m,
+          store_pack<2>(to.d_logits, (index_t(head) * facts.queries + own_row) * to.width + m,
               std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high)));
         left[r] = pack_two<T>(low * scan.position_scale, high * scan.position_scale);
       });
@@ -200,7 +201,7 @@ struct ScanOfKeys {
   static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
   const GateScan& scan;
   const HeadFacts& facts;
-  index_t head;
+  int head;
   int group;              // of the warp's keys
   int own_query = 0;      // the lane's first
   Shared<Float16> pairs;  // two stages
@@ -214,7 +215,7 @@ struct ScanOfKeys {
   }
   static std::size_t shared_bytes(const GateScan& scan) { return shared_bytes_for<Float16>(2 * stage_of(scan)); }
 
-  WHENCE_HD ScanOfKeys(Thread& t, const GateScan& told, const HeadFacts& of, index_t head_of, int first_key)
+  WHENCE_HD ScanOfKeys(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_key)
       : scan(told), facts(of), head(head_of), group(first_key / gate_group) {
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
     pairs = t.shared<Float16>(2 * stage_of(scan));
@@ -238,9 +239,9 @@ struct ScanOfKeys {
     own_moves = scan.moves(head, own_query, group / 2);
     each<scan_own / 4>([&](auto four) {
       if (!moves) {
-        const auto last = load_pack<4>(scan.last, head * scan.rows + own_query + 4 * four);
+        const auto last = load_pack<4>(scan.last, index_t(head) * scan.rows + own_query + 4 * four);
         return each<4>([&](auto e) {
-          each<scan_lines>([&](auto a) { of_line(x, a, Nth<4 * four + e>{}) += Number<float>(last.of[e]); });
+          each<scan_lines>([&](auto a) { number(x, a, Nth<4 * four + e>{}) += Number<float>(last.of[e]); });
         });
       }
       const auto sums = load_pack<4>(scan.sums, scan.at(head, group, own_query + 4 * four));
@@ -248,23 +249,24 @@ struct ScanOfKeys {
         constexpr Nth<4 * four + e> j{};
         // A row that is full while others move has a sum beyond the table.
         const Number<float> behind = own_moves ? known<edge>(sums.of[e], 0.0f) : Number<float>(full);
-        const auto score = [&](auto a) { return of_line(x, a, j); };
+        const auto score = [&](auto a) { return number(x, a, j); };
         gates[j].add_up(
             t, score, [&](auto a) { return !edge || seen(a, j); }, behind);
         const int line = t.lane() % 4 * (scan_own * scan.pitch + apart) + j * scan.pitch;
         each<scan_lines>([&](auto a) {
           if (scan.slopes) {
-            of_line(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope;
+            number(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope;
           } else {
             const PlaceInPairs place(pairs + n * stage_of(scan) + line * 2, gates[j].sum[a], full);
-            of_line(x, a, j) += place.value, rise[a][j] = place.slope();
+            number(x, a, j) += place.value, rise[a][j] = place.slope();
           }
         });
       });
     });
   }
 
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int, Pairs& dx) {
+  // Where dx stands, the gradient at the scores is put.
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int, const Pairs&, Pairs& dx) {
     if (!moves) return;
     each<scan_own / 4>([&](auto four) {
       const auto given = load_pack<4>(scan.gradients, scan.at(head, group, own_query + 4 * four));
@@ -272,12 +274,12 @@ struct ScanOfKeys {
         constexpr Nth<4 * four + e> j{};
         Registers<Number<float>, scan_lines> up;
         Number<float> all = 0.0f;
-        each<scan_lines>([&](auto a) { up[a] = all += rise[a][j] * of_line(dx, a, j); });
+        each<scan_lines>([&](auto a) { up[a] = all += rise[a][j] * number(dx, a, j); });
         const Number<float> stored = own_moves ? known<edge>(given.of[e], -1e30f) : Number<float>(0.0f);
         const Number<float> before = stored + of_other_lanes<4, 16, false>(t, all);
         each<scan_lines>([&](auto a) {
           const Number<float> gate = gates[j].gate[a];
-          of_line(dx, a, j) += (before + up[a]) * (gate - gate * gate);
+          number(dx, a, j) += (before + up[a]) * (gate - gate * gate);
         });
       });
     });

@@ -26,16 +26,16 @@ struct GateScan {
   // Of backward.
   Global<float> sums, gradients;  // [b h groups rows]: P behind a group's last key, and the sum of dp before its first
   Global<std::int32_t> first_tile;  // [b h rows/16]: in tiles before it the rows are full
-  index_t first_head = 0;           // of b h, of the three above
+  int first_head = 0;               // of b h, of the three above
   Global<float> of_slopes;          // [b h queries]: the sum of dx P
 
   static constexpr int pitch_of(int positions) { return (positions + 27) / 32 * 32 + 4; }
   // Full rows have this sum, or more.
   WHENCE_HD float full() const { return slopes ? 1e30f : static_cast<float>(positions - 1); }
-  WHENCE_HD index_t at(index_t head, int group, int row) const {
-    return ((head - first_head) * groups + group) * rows + row;
+  WHENCE_HD index_t at(int head, int group, int row) const {
+    return (index_t(head - first_head) * groups + group) * rows + row;
   }
-  WHENCE_HD bool moves(index_t head, int row, int tile) const {
+  WHENCE_HD bool moves(int head, int row, int tile) const {
     return tile >= first_tile[((head - first_head) * rows + row) / 16];
   }
 };
@@ -103,12 +103,12 @@ WHENCE_HD inline Number<float> least_of_rows(Thread& t, Number<float> least) {
 
 // Rows [first, first + count) of a head's pairs; `apart` more pairs lie behind every eight rows.
 template <int count, int apart>
-WHENCE_HD void fetch_pairs(Thread& t, Shared<Float16> to, const GateScan& scan, index_t head, int first) {
+WHENCE_HD void fetch_pairs(Thread& t, Shared<Float16> to, const GateScan& scan, int head, int first) {
   const int packs = scan.pitch / 4;
   for (int n = t.index(); n < count * packs; n += head_threads) {
     const int row = n / packs, column = n % packs * 8;
     cp_async(t, to, (row * scan.pitch + row / 8 * apart) * 2 + column, scan.pairs,
-        (head * scan.rows + first + row) * scan.pitch * 2 + column, first + row < scan.rows);
+        (index_t(head) * scan.rows + first + row) * scan.pitch * 2 + column, first + row < scan.rows);
   }
 }
 

@@ -43,11 +43,11 @@ template <class T, int width> struct PairsOfQueries {
   WHENCE_HD void operator()(Thread& t) const {
     const int steps = (positions + columns - 1) / columns, blocks = (padded + rows - 1) / rows;
     const Shared<T> of_q = t.shared<T>(rows * width), of_e = t.shared<T>(steps * columns * width);
-    const index_t head = t.block() / blocks, b = head / heads, h = head % heads;
+    const int head = static_cast<int>(t.block()) / blocks;
     const int first = static_cast<int>(t.block() % blocks) * rows, quad = t.lane() % 4;
-    fetch_rows<rows, width>(t, of_q, q, b, h, first, queries, d, row_phase);
+    fetch_rows<rows, width>(t, of_q, q, q.of(head / heads, head % heads), first, queries, d, row_phase);
     for (int step = 0; step < steps; ++step)
-      fetch_rows<columns, width>(t, of_e + step * columns * width, e, 0, 0, step * columns, positions, d,
+      fetch_rows<columns, width>(t, of_e + step * columns * width, e, e.at, step * columns, positions, d,
           [](int row) { return key_phase<columns>(row); });
     cp_async_commit(t);
     cp_async_wait<0>(t);
@@ -60,23 +60,24 @@ template <class T, int width> struct PairsOfQueries {
       add_products<T, columns, width, 1>(t, of_e + step * columns * width, held, z);
       each<2>([&](auto a) {
         const int row = first + t.warp() * 16 + 8 * a + t.lane() / 4, m = step * columns + quad * own;
-        const Number<float> own_first = of_line(z, a, Nth<0>{});
+        const Number<float> own_first = number(z, a, Nth<0>{});
         const Number<float> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
         behind[a] = own_first;
         each<own / 4>([&](auto four) {
           Pack<Float16, 8> pack;
           each<4>([&](auto k) {
             constexpr int j = 4 * four + k;
-            const Number<float> value = of_line(z, a, Nth<j>{}) * scale;
+            const Number<float> value = number(z, a, Nth<j>{}) * scale;
             Number<float> above = next;
-            if constexpr (j + 1 < own) above = of_line(z, a, Nth<j + 1>{});
+            if constexpr (j + 1 < own) above = number(z, a, Nth<j + 1>{});
             const Number<float> rise = m + j + 1 < positions ? above * scale - value : Number<float>(0.0f);
             const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
             pack.of[2 * k] = pair.of[0], pack.of[2 * k + 1] = pair.of[1];
-            if (m + j == positions - 1 && row < padded) store(last, head * padded + row, value);
+            if (m + j == positions - 1 && row < padded) store(last, index_t(head) * padded + row, value);
           });
           const int place = m + 4 * four;
-          if (row < padded && place < pitch) store_pack<8>(pairs, ((head * padded + row) * pitch + place) * 2, pack);
+          if (row < padded && place < pitch)
+            store_pack<8>(pairs, ((index_t(head) * padded + row) * pitch + place) * 2, pack);
         });
       });
     }
@@ -102,18 +103,20 @@ template <class T, int width> struct GateSums {
     const Shared<T> of_q = t.shared<T>((rows + 2 * keys) * width), tiles = of_q + rows * width;
     const Shared<std::int32_t> full =
         t.shared<std::int32_t>(2 * head_warps);  // of the warps, at this tile and the one before
-    const index_t blocks = (facts.queries + rows - 1) / rows, head = scan.first_head + t.block() / blocks;
-    const index_t b = head / facts.heads, h = head % facts.heads;
-    const int first_query = static_cast<int>(blocks - 1 - t.block() % blocks) * rows;
+    const int blocks = (facts.queries + rows - 1) / rows, nth = static_cast<int>(t.block()) % blocks,
+              head = scan.first_head + static_cast<int>(t.block()) / blocks, b = head / facts.heads,
+              h = head % facts.heads, first_query = (blocks - 1 - nth) * rows;
     const int begin = present ? int(present[b * 2]) : 0, end = present ? int(present[b * 2 + 1]) : facts.keys;
+    const Global<const T> keys_of_head = k.of(b, h);
     const int first_token = facts.first_row + first_query;
     const int from = larger(begin, first_token - facts.before), behind = smaller(end, first_token + rows + facts.after);
     const int lowest_tile = from / keys, highest_tile = behind > from ? (behind - 1) / keys : lowest_tile - 1;
     const auto phase = [](int key) { return key_phase<keys>(key); };
     const auto fetch = [&](int tile) {
-      fetch_rows<keys, width>(t, tiles + tile % 2 * keys * width, k, b, h, tile * keys, facts.keys, facts.d, phase);
+      fetch_rows<keys, width>(
+          t, tiles + tile % 2 * keys * width, k, keys_of_head, tile * keys, facts.keys, facts.d, phase);
     };
-    fetch_rows<rows, width>(t, of_q, q, b, h, first_query, facts.queries, facts.d, row_phase);
+    fetch_rows<rows, width>(t, of_q, q, q.of(b, h), first_query, facts.queries, facts.d, row_phase);
     if (highest_tile >= lowest_tile) fetch(highest_tile);
     cp_async_commit(t);
 
@@ -152,7 +155,7 @@ template <class T, int width> struct GateSums {
   // True when all rows are full.
   WHENCE_HD bool work(Thread& t, Shared<T> tile_of_k,
       const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
-      Registers<Number<float>, 2 * fragments>& sums, index_t head, int first_row, int tile, int begin, int end) const {
+      Registers<Number<float>, 2 * fragments>& sums, int head, int first_row, int tile, int begin, int end) const {
     Registers<Registers<FragmentC<T>, keys / 8>, fragments> x;
     add_products<T, keys, width, fragments>(t, tile_of_k, held, x);
     const int quad = t.lane() % 4, own_key = tile * keys + quad * own;
@@ -160,7 +163,7 @@ template <class T, int width> struct GateSums {
     each<2 * fragments>([&](auto a) {
       const int row = first_row + 8 * a + t.lane() / 4, token = facts.first_row + row;
       const int from = larger(begin, token - facts.before), behind = smaller(end, token + facts.after + 1);
-      const auto score = [&](auto j) { return of_line(x, a, j) * facts.scale_of_powers; };
+      const auto score = [&](auto j) { return number(x, a, j) * facts.scale_of_powers; };
       const auto seen = [&](auto j) { return own_key + j >= from && own_key + j < behind; };
       GateRow<own, 1, 2> gates;
       const Number<float> first = gates.add_up(t, score, seen, sums[a]);

@@ -2,6 +2,7 @@
 // tables into shared memory, ahead of their use.
 #pragma once
 
+#include <limits>
 #include <numbers>
 
 #include "cuda/vocabulary/launch_kernel.h"
@@ -12,21 +13,24 @@
 namespace whence::gpu {
 
 inline constexpr float log2e = std::numbers::log2e_v<float>, ln2 = std::numbers::ln2_v<float>;
-inline constexpr int head_threads = 128, head_warps = head_threads / 32;  // of a block
+inline constexpr int head_threads = 128, head_warps = head_threads / 32;    // of a block
+inline constexpr float not_seen = -std::numeric_limits<float>::infinity();  // the logit of a pair that is not seen
 
 // Rows of an operand or of a result, [b h|g t d]: a row is together, and that of an operand begins at 16 bytes.
 template <class T> struct HeadRows {
   Global<T> at = nullptr;
   index_t batch = 0, head = 0, row = 0;  // strides
   int group = 1;                         // heads of queries that share a head of these
-  WHENCE_HD index_t of(index_t b, index_t h) const { return b * batch + h / group * head; }
+  bool packs = false;                    // rows begin at 16 bytes
+  WHENCE_HD Global<T> of(int b, int h) const { return at + (b * batch + h / group * head); }
 };
 
 struct HeadFacts {
   int heads, queries, keys, d;
   int first_row, before, after;  // as in Band (tensor/pairs.h)
-  int distances, lowest;         // of the table: row 0 is `lowest` steps
+  int distances, lowest;         // of the table (InBaseTwo): number 0 is `lowest` steps
   float scale, scale_of_powers;  // of q.k, and times log2(e): logits are in base 2
+  WHENCE_HD int keys_in_packs() const { return (keys + 3) / 4 * 4; }
 };
 
 WHENCE_HD inline int larger(int a, int b) { return a > b ? a : b; }
@@ -55,38 +59,59 @@ struct PresentRange {
 // Rows [first, first + count) of a head, of which those before `end` are there, as a tile [count, width]; 0 elsewhere.
 // phase(row) says how the packs of a row are exchanged (fragments.h).
 template <int count, int width, class T, class Phase>
-WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from, index_t b, index_t h, int first,
+WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from, Global<const T> head, int first,
     int end, int d, const Phase& phase) {
-  constexpr int pack = matrix_row<T>, packs = width / pack;
-  const index_t head = from.of(b, h);
-  for (int n = t.index(); n < count * packs; n += head_threads) {
-    const int row = n / packs, column = n % packs * pack;
-    cp_async(t, to, tile_at<T>(row, column, width, phase(row)), from.at, head + (first + row) * from.row + column,
-        first + row < end && column < d);
-  }
+  constexpr int pack = matrix_row<T>, packs = width / pack, at_once = head_threads / packs;
+  const int row = t.index() / packs, column = t.index() % packs * pack, left = column < d ? end - first - row : 0;
+  const int at = tile_at<T>(row, column, width, phase(row));
+  const Global<const T> source = head + ((first + row) * from.row + column);
+  each<count / at_once>([&](auto n) {
+    constexpr int further = n * at_once;
+    cp_async(t, to, moved(at, further, phase(further) * pack, width), source, further * from.row, further < left);
+  });
 }
 
-// Numbers of the table for distances lowest, lowest + 1, ... in base 2; 0 beyond it.
-template <int count>
-WHENCE_HD void fetch_distances(
-    Thread& t, Shared<float> to, Global<const float> table, const HeadFacts& facts, index_t h, int lowest) {
-  for (int n = t.index(); n < count; n += head_threads) {
-    const int at = lowest + n - facts.lowest;
-    const bool there = at >= 0 && at < facts.distances;
-    store(to, n, there ? load<float>(table, h * facts.distances + at) * log2e : Number<float>(0.0f));
+// Numbers of tables and of columns in base 2, in rows that copies of 16 bytes may read: padded, with `before` zeros first.
+struct InBaseTwo {
+  static constexpr const char* name = "terms in base 2";
+  static constexpr int threads = 128;
+  Global<const float> from;  // [rows, length]
+  Global<float> to;          // [rows, padded]
+  int length, padded, before;
+  index_t count;
+  WHENCE_HD void operator()(Thread& t) const {
+    const index_t n = t.block() * threads + t.index(), row = n / padded, at = n - row * padded - before;
+    if (n >= count) return;
+    store(to, n, at >= 0 && at < length ? load<float>(from, row * length + at) * log2e : Number<float>(0.0f));
   }
+};
+
+// `count` neighbours of a row of terms from `first` on, a multiple of four; 0 beyond the row's `length`.
+template <int count>
+WHENCE_HD void fetch_terms(Thread& t, Shared<float> to, Global<const float> row, int first, int length, int index) {
+  const int from = first + index * 4;
+  if (index >= 0 && index < count / 4) cp_async(t, to, index * 4, row, from, from >= 0 && from < length);
 }
+
+// The number of row a and own column j of a warp's pairs: row 8 a + lane / 4, column lane % 4 * own + j of the tile.
+template <class Pairs, int a, int j> WHENCE_HD auto& number(Pairs& x, Nth<a>, Nth<j>) {
+  return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
+}
+
+// Columns of a lane that a row sees, of its neighbouring ones.
+struct SeenColumns {
+  int from, end;
+  WHENCE_HD bool has(int j) const { return j >= from && j < end; }
+};
 
 // Rows [first, first + 16 fragments) of a tile, as left factors.
 template <class T, int width, int fragments>
 WHENCE_HD void hold_rows(
     Thread& t, Shared<T> tile, int first, Registers<Registers<FragmentA<T>, width / 16>, fragments>& held) {
-  const int matrix = t.lane() / 8, line = t.lane() % 8;
+  const int matrix = t.lane() / 8, row = first + matrix % 2 * 8 + t.lane() % 8;
+  const int at = tile_at<T>(row, matrix / 2 * 8, width, row_phase(row));
   each<fragments>([&](auto m) {
-    each<width / 16>([&](auto h) {
-      const int row = first + 16 * m + matrix % 2 * 8 + line;
-      held[m][h] = ldmatrix(t, tile, tile_at<T>(row, 16 * h + matrix / 2 * 8, width, row_phase(row)));
-    });
+    each<width / 16>([&](auto h) { held[m][h] = ldmatrix(t, tile, moved(at, 16 * m, 16 * h, width)); });
   });
 }
 
@@ -95,11 +120,11 @@ template <class T, int count, int width, int fragments>
 WHENCE_HD void add_products(Thread& t, Shared<T> tile,
     const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
     Registers<Registers<FragmentC<T>, count / 8>, fragments>& x) {
-  const int matrix = t.lane() / 8, line = t.lane() % 8;
+  const int key = key_of_column<count>(t.lane() % 8),
+            at = tile_at<T>(key, t.lane() / 8 * 8, width, key_phase<count>(key));
   each<count / 8>([&](auto c) {
-    const int key = key_of_column<count>(8 * c + line);
     each<width / 32>([&](auto h) {
-      const auto b = ldmatrix(t, tile, tile_at<T>(key, 32 * h + 8 * matrix, width, key_phase<count>(key)));
+      const auto b = ldmatrix(t, tile, moved(at, 2 * c, 32 * h, width));
       each<fragments>([&](auto m) {
         mma<T>(t, x[m][c], held[m][Nth<2 * h>{}], b[Nth<0>{}], b[Nth<1>{}]);
         mma<T>(t, x[m][c], held[m][Nth<2 * h + 1>{}], b[Nth<2>{}], b[Nth<3>{}]);
@@ -108,17 +133,12 @@ WHENCE_HD void add_products(Thread& t, Shared<T> tile,
   });
 }
 
-// The number of line a and column j that a lane has: row 8 a + lane / 4, column lane % 4 * (columns / 4) + j.
-template <class Fragment, int columns, int fragments, int a, int j>
-WHENCE_HD auto& of_line(Registers<Registers<Fragment, columns>, fragments>& x, Nth<a>, Nth<j>) {
-  return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
-}
-
 // sums += x times the rows of a tile [count, width] in a lane's order. What stands in x is the next left factor as it is.
 template <class T, int count, int width, int fragments>
 WHENCE_HD void add_rows(Thread& t, Shared<T> tile, const Registers<Registers<FragmentC<T>, count / 8>, fragments>& x,
     Registers<Registers<FragmentC<T>, width / 8>, fragments>& sums) {
-  const int matrix = t.lane() / 8, line = t.lane() % 8;
+  const int matrix = t.lane() / 8, row = key_of_column<count>(matrix % 2 * 8 + t.lane() % 8);
+  const int at = tile_at<T>(row, matrix / 2 * 8, width, key_phase<count>(row));
   each<count / 16>([&](auto step) {
     Registers<FragmentA<T>, fragments> left;
     each<fragments>([&](auto m) {
@@ -127,9 +147,8 @@ WHENCE_HD void add_rows(Thread& t, Shared<T> tile, const Registers<Registers<Fra
         left[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
       });
     });
-    const int row = key_of_column<count>(16 * step + matrix % 2 * 8 + line);
     each<width / 16>([&](auto j) {
-      const auto b = ldmatrix_turned(t, tile, tile_at<T>(row, 16 * j + matrix / 2 * 8, width, key_phase<count>(row)));
+      const auto b = ldmatrix_turned(t, tile, moved(at, 4 * step, 16 * j, width));
       each<fragments>([&](auto m) {
         mma<T>(t, sums[m][Nth<2 * j>{}], left[m], b[Nth<0>{}], b[Nth<1>{}]);
         mma<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b[Nth<2>{}], b[Nth<3>{}]);
@@ -138,28 +157,60 @@ WHENCE_HD void add_rows(Thread& t, Shared<T> tile, const Registers<Registers<Fra
   });
 }
 
-// Two neighbours of a row; at even widths in one store.
-template <class T>
-WHENCE_HD void store_two(const HeadRows<T>& to, index_t at, int column, int d, Number<float> low, Number<float> high) {
-  if (column >= d) return;
-  if (d % 2 == 0) {
-    Pack<T, 2> pack;
-    if constexpr (sizeof(T) == 2)
-      pack = std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high));
-    else
-      pack.of[0] = plain(low), pack.of[1] = plain(high);
-    return store_pack<2>(to.at, at + column, pack);
-  }
-  store(to.at, at + column, low);
-  if (column + 1 < d) store(to.at, at + column + 1, high);
+// Which of a warp's rows lane / 4 = g has as line a: 8 a + g, as fragments are; or neighbours, 2 g + a, of a fragment whose rows
+// were loaded so. And the phase of rows that are loaded together.
+template <bool neighbours> WHENCE_HD constexpr int row_of_line(int g, int a) {
+  return neighbours ? 2 * g + a : 8 * a + g;
+}
+template <bool neighbours> WHENCE_HD constexpr int line_phase(int row) { return row_phase(neighbours ? row / 2 : row); }
+
+// A warp's rows from `first` on, those before `end`, to memory: through the warp's own rows of a tile [.., width], so that a
+// lane stores 16 bytes at a time.
+template <class T, int width, bool neighbours = false, int fragments>
+WHENCE_HD void store_rows(Thread& t, Shared<T> tile,
+    const Registers<Registers<FragmentC<T>, width / 8>, fragments>& sums, const HeadRows<T>& to, Global<T> head,
+    int first, int end, int d) {
+  constexpr int pack = matrix_row<T>, packs = width / pack, at_once = 32 / packs, rows = 16 * fragments;
+  const Shared<T> own = tile + t.warp() * rows * width;
+  constexpr auto phase = line_phase<neighbours>;
+  const int line = row_of_line<neighbours>(t.lane() / 4, 0),
+            put = tile_at<T>(line, t.lane() % 4 * 2, width, phase(line));
+  t.sync_warp();
+  each<2 * fragments>([&](auto a) {
+    each<width / 8>([&](auto c) {
+      const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
+      const auto two = pack_two<T>(of[Nth<a % 2 * 2>{}], of[Nth<a % 2 * 2 + 1>{}]);
+      store_pack<2>(own, moved(put, row_of_line<neighbours>(0, a), 8 * c, width), std::bit_cast<Pack<T, 2>>(two));
+    });
+  });
+  t.sync_warp();
+  const int row = t.lane() / packs, column = t.lane() % packs * pack, get = tile_at<T>(row, column, width, phase(row));
+  each<rows / at_once>([&](auto n) {
+    constexpr int further = n * at_once;
+    if (first + row + further >= end) return;
+    const auto numbers = load_pack<pack>(own, moved(get, further, phase(further) * pack, width));
+    const index_t at = (first + row + further) * to.row + column;
+    if (to.packs && column + pack <= d) return store_pack<pack>(head, at, numbers);
+    for (int k = 0; k < pack; ++k)
+      if (column + k < d) head[at + k] = numbers.of[k];
+  });
 }
 
+// Numbers of 32 rows of queries beside each other, zeros where there is no row: what backward reads of each row.
+struct RowBlocks {
+  static constexpr int rows = 32;
+  Global<float> at;  // [b h, blocks, 2, rows]: x_ij less the first is the logarithm of P_ij; the second is delta_i
+  int blocks;
+  WHENCE_HD Global<float> of(int head, int row) const {
+    return at + ((index_t(head) * blocks + row / rows) * 2 * rows + row % rows);
+  }
+};
+
 // Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
-// off the column of every key that the block sees.
-template <int rows>
-WHENCE_HD Number<float> taken_off(Global<const float> column, const HeadFacts& facts, index_t head, int query) {
+// off the column of every key that the block sees. column: of a head.
+template <int rows> WHENCE_HD Number<float> taken_off(Global<const float> column, const HeadFacts& facts, int query) {
   const int token = smaller(facts.first_row + query / rows * rows, facts.keys - 1);
-  return load<float>(column, head * facts.keys + larger(token, 0));
+  return load<float>(column, larger(token, 0));
 }
 
 }  // namespace whence::gpu

@@ -2,7 +2,8 @@
 // `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay in
 // registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is on its
 // way into shared memory while this one is worked on.
-//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i = max_j x_ij,  share_i = 1 / sum_j 2^(x_ij - top_i)
+//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij - top_i)
+// A top need not be the maximum: what was summed up is scaled anew when a logit is 8 above it, which is rare.
 // Logits, sums and tables are f32. The pattern is rounded to T before it meets the values.
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
 #pragma once
@@ -11,7 +12,7 @@
 
 namespace whence::gpu {
 
-// scans: CoPE's sums of gates are read too (gate_scan.h).
+// scans: CoPE's sums of gates add to the logits too (gate_scan.h).
 template <class T, int width, bool scans = false> struct HeadsForward {
   static constexpr const char* name = scans ? "attention of heads with gates" : "attention of heads";
   static constexpr int threads = head_threads;
@@ -19,18 +20,20 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   static constexpr int rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
   static constexpr unsigned blocks_at_once = scans && width <= 64 ? 3 : 2;
-  static constexpr float nothing = -1e30f;  // the logit of a pair that is not seen
+  // Of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16 banks, and
+  // two times 16 the same ones.
+  static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   static std::size_t shared_bytes(const GateScan& scan) {
-    return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * (queries + 2 * keys)) +
+    return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * term_count) +
            shared_bytes_for<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
   }
+  static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
   HeadFacts facts;
   HeadRows<const T> q, k, v;
   HeadRows<T> o;
   Global<float> norms;                 // [b h queries 2]: top and share
-  Global<const float> table;           // [h distances], or null
-  Global<const float> column;          // [b h keys], or null
+  Global<const float> table, column;   // [h distances] and [b h keys_in_packs], in base 2, or null
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan scan;
@@ -38,11 +41,13 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   // The tiles and terms of one stage.
   struct Stage {
     Shared<T> keys, values;
-    Shared<float> by_distance, by_key;  // [queries + keys], [keys]
+    Shared<float> by_distance, by_key;  // two copies, [keys]
   };
   // A block's part of the work.
   struct Part {
-    index_t b, h;
+    int b, h, head;        // head: of b h
+    Global<const T> k, v;  // of the head
+    Global<const float> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
     Number<float> taken_off;                   // from columns: sums of many tokens lose nothing to f32
   };
@@ -50,8 +55,9 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   using Queries = Registers<Registers<FragmentA<T>, width / 16>, fragments>;
   using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
   struct Row {
-    Number<float> top = nothing, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
+    Number<float> top = lowest_top, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
   };
+
   struct Gates {
     Shared<Float16> pairs;                         // of the block's rows
     Registers<Number<float>, 2 * fragments> sums;  // of each row so far
@@ -60,17 +66,16 @@ template <class T, int width, bool scans = false> struct HeadsForward {
 
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> of_q = t.shared<T>((queries + 4 * keys) * width), tiles = of_q + queries * width;
-    const Shared<float> terms = t.shared<float>(2 * (queries + 2 * keys));
-    Gates gates;
-    if constexpr (scans) gates.pairs = t.shared<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
+    const Shared<float> terms = t.shared<float>(2 * term_count);
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * 2 * keys * width;
-      const Shared<float> term = terms + n * (queries + 2 * keys);
-      return Stage{tile, tile + keys * width, term, term + queries + keys};
+      const Shared<float> term = terms + n * term_count;
+      return Stage{tile, tile + keys * width, term, term + 2 * copy};
     };
     const Part part = part_of(t);
-    fetch_queries(t, part, of_q);
+    Gates gates;
     if constexpr (scans) begin_gates(t, part, gates);
+    fetch_rows<queries, width>(t, of_q, q, q.of(part.b, part.h), part.first_query, facts.queries, facts.d, row_phase);
     const int last_token = part.first_token + queries - 1;
     const int from = larger(part.begin, part.first_token - facts.before),
               end = smaller(part.end, last_token + facts.after + 1);
@@ -90,35 +95,36 @@ template <class T, int width, bool scans = false> struct HeadsForward {
       work(t, part, stage(n), tile * keys, held, gates, running, sums);
     }
     cp_async_wait<0>(t);
-    finish(t, part, running, sums);
+    if (highest_tile < lowest_tile) t.sync();  // rows that other warps copied are stored over
+    finish(t, part, of_q, running, sums);
   }
 
  private:
   // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, first.
   WHENCE_HD Part part_of(Thread& t) const {
-    const index_t blocks = (facts.queries + queries - 1) / queries, head = t.block() / blocks;
-    Part part{head / facts.heads, head % facts.heads, 0, 0, 0, facts.keys, 0.0f};
-    part.first_query = static_cast<int>(blocks - 1 - t.block() % blocks) * queries;
+    const int blocks = (facts.queries + queries - 1) / queries, nth = static_cast<int>(t.block()) % blocks,
+              head = static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
+    Part part{b, h, head, k.of(b, h), v.of(b, h), {}, {}, (blocks - 1 - nth) * queries, 0, 0, facts.keys, 0.0f};
     part.first_token = facts.first_row + part.first_query;
-    if (present) part.begin = present[part.b * 2], part.end = present[part.b * 2 + 1];
-    if (column) part.taken_off = taken_off<queries>(column, facts, part.b * facts.heads + part.h, part.first_query);
+    if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
+    if (table) part.table = table + index_t(h) * facts.distances;
+    if (column) {
+      part.column = column + index_t(head) * facts.keys_in_packs();
+      part.taken_off = taken_off<queries>(part.column, facts, part.first_query);
+    }
     return part;
   }
 
-  WHENCE_HD void fetch_queries(Thread& t, const Part& part, Shared<T> to) const {
-    fetch_rows<queries, width>(t, to, q, part.b, part.h, part.first_query, facts.queries, facts.d, row_phase);
-  }
   WHENCE_HD void fetch(Thread& t, const Part& part, const Stage& to, int first_key) const {
     const auto phase = [](int key) { return key_phase<keys>(key); };
-    fetch_rows<keys, width>(t, to.keys, k, part.b, part.h, first_key, facts.keys, facts.d, phase);
-    fetch_rows<keys, width>(t, to.values, v, part.b, part.h, first_key, facts.keys, facts.d, phase);
-    if (table)
-      fetch_distances<queries + keys>(t, to.by_distance, table, facts, part.h, part.first_token - first_key - keys + 1);
-    if (column && t.index() < keys) {
-      const int key = smaller(first_key + t.index(), facts.keys - 1);
-      const Number<float> term = load<float>(column, (part.b * facts.heads + part.h) * facts.keys + key);
-      store(to.by_key, t.index(), (term - part.taken_off) * log2e);
+    fetch_rows<keys, width>(t, to.keys, k, part.k, first_key, facts.keys, facts.d, phase);
+    fetch_rows<keys, width>(t, to.values, v, part.v, first_key, facts.keys, facts.d, phase);
+    if (table) {
+      const int first = part.first_token - first_key - keys - facts.lowest;
+      fetch_terms<distances>(t, to.by_distance, part.table, first, facts.distances, t.index());
+      fetch_terms<distances>(t, to.by_distance + copy, part.table, first, facts.distances, t.index() - distances / 4);
     }
+    if (column) fetch_terms<keys>(t, to.by_key, part.column, first_key, facts.keys_in_packs(), t.index());
   }
 
   WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
@@ -131,7 +137,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   }
 
   WHENCE_HD void begin_gates(Thread& t, const Part& part, Gates& gates) const {
-    if (scan.pairs) fetch_pairs<queries, 0>(t, gates.pairs, scan, part.b * facts.heads + part.h, part.first_query);
+    gates.pairs = t.shared<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
+    if (scan.pairs) fetch_pairs<queries, 0>(t, gates.pairs, scan, part.head, part.first_query);
     each<2 * fragments>([&](auto a) {  // rows that are not there count as full
       if (part.first_query + t.warp() * rows + 8 * a + t.lane() / 4 >= facts.queries) gates.sums[a] = scan.full();
     });
@@ -148,120 +155,139 @@ template <class T, int width, bool scans = false> struct HeadsForward {
       return;
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
+    if (whole)
+      tile<false>(t, part, stage, first_key, held, gates, running, sums);
+    else
+      tile<true>(t, part, stage, first_key, held, gates, running, sums);
+  }
+
+  // edge: some pairs are not seen.
+  template <bool edge>
+  WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
+      Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
     add_products<T, keys, width, fragments>(t, stage.keys, held, x);
-    each<2 * fragments>(
-        [&](auto a) { each<own>([&](auto j) { of_line(x, a, j) = of_line(x, a, j) * facts.scale_of_powers; }); });
-    if constexpr (scans)
-      whole ? add_scan<false>(t, part, first_key, gates, x) : add_scan<true>(t, part, first_key, gates, x);
-    add_terms(t, stage, x);
-    if (whole)
-      pattern<false>(t, part, first_key, running, x, sums);
-    else
-      pattern<true>(t, part, first_key, running, x, sums);
+    float unit = facts.scale_of_powers;
+    if constexpr (scans) {
+      each<2 * fragments>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= unit; }); });
+      add_scan<edge>(t, part, first_key, gates, x), unit = 1;
+    }
+    unit = add_terms(t, part, stage, unit, x);
+    if constexpr (edge) hide(t, part, first_key, x);
+    pattern(t, unit, running, x, sums);
     add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
-  // edge: some pairs are not seen, and have no gates.
+  WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_key, int a) const {
+    const int token = part.first_token + t.warp() * rows + 8 * a + t.lane() / 4,
+              own_key = first_key + t.lane() % 4 * own;
+    return {larger(part.begin, token - facts.before) - own_key, smaller(part.end, token + facts.after + 1) - own_key};
+  }
+
+  // x: in base 2.
   template <bool edge>
   WHENCE_HD void add_scan(Thread& t, const Part& part, int first_key, Gates& gates, Scores& x) const {
-    const int own_key = first_key + t.lane() % 4 * own;
     const float full = scan.full();
     const Number<float> slope = scan.slopes ? load<float>(scan.slopes, part.h) * log2e : Number<float>(0.0f);
     Number<float> least = full;
     each<2 * fragments>([&](auto a) {
-      const int row = t.warp() * rows + 8 * a + t.lane() / 4;
-      const Shared<Float16> pairs = gates.pairs + row * scan.pitch * 2;
+      const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
       if (gates.full) {
         const Number<float> last = PlaceInPairs(pairs, full, full).value;
-        each<own>([&](auto j) { of_line(x, a, j) += last; });
+        each<own>([&](auto j) { number(x, a, j) += last; });
         return;
       }
-      const int token = part.first_token + row;
-      const int from = larger(part.begin, token - facts.before), end = smaller(part.end, token + facts.after + 1);
-      const auto score = [&](auto j) { return of_line(x, a, j); };
-      const auto seen = [&](auto j) { return !edge || (own_key + j >= from && own_key + j < end); };
+      const SeenColumns seen = seen_by(t, part, first_key, a);
       GateRow<own, 1, 2> of_row;
-      gates.sums[a] = of_row.add_up(t, score, seen, gates.sums[a]);
+      gates.sums[a] = of_row.add_up(
+          t, [&](auto j) { return number(x, a, j); }, [&](auto j) { return !edge || seen.has(j); }, gates.sums[a]);
       if (gates.sums[a] < least) least = gates.sums[a];
       if (scan.slopes)
-        each<own>([&](auto j) { of_line(x, a, j) += slope * of_row.sum[j]; });
+        each<own>([&](auto j) { number(x, a, j) += slope * of_row.sum[j]; });
       else
-        each<own>([&](auto j) { of_line(x, a, j) += PlaceInPairs(pairs, of_row.sum[j], full).value; });
+        each<own>([&](auto j) { number(x, a, j) += PlaceInPairs(pairs, of_row.sum[j], full).value; });
     });
     gates.full = gates.full || !(least_of_rows(t, least) < full);
   }
 
-  WHENCE_HD void add_terms(Thread& t, const Stage& stage, Scores& x) const {
+  // x times its unit is the logit in base 2; returns the new unit. Without terms the power takes the scale along.
+  WHENCE_HD float add_terms(Thread& t, const Part& part, const Stage& stage, float unit, Scores& x) const {
     const int quad = t.lane() % 4;
     if (table) {  // a distance that several rows have in this lane is loaded once
-      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own;
+      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy;
       each<8 * (2 * fragments - 1) + own>([&](auto n) {
         const Number<float> term = load<float>(stage.by_distance, first + n);
         each<2 * fragments>([&](auto a) {
           constexpr int j = 8 * a + own - 1 - n;
-          if constexpr (j >= 0 && j < own) of_line(x, a, Nth<j>{}) += term;
+          if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) = number(x, a, Nth<j>{}) * unit + term;
         });
       });
+      unit = 1;
     }
-    if (column)
+    if (column) {
       each<own / 4>([&](auto four) {
         const auto terms = load_pack<4>(stage.by_key, quad * own + 4 * four);
         each<4>([&](auto e) {
-          each<2 * fragments>([&](auto a) { of_line(x, a, Nth<4 * four + e>{}) += Number<float>(terms.of[e]); });
+          const Number<float> term = Number<float>(terms.of[e]) - part.taken_off;
+          each<2 * fragments>([&](auto a) {
+            auto& of = number(x, a, Nth<4 * four + e>{});
+            of = of * unit + term;
+          });
         });
       });
+      unit = 1;
+    }
+    return unit;
   }
 
-  // x becomes 2^(x - top). edge: some pairs are not seen.
-  template <bool edge>
-  WHENCE_HD void pattern(
-      Thread& t, const Part& part, int first_key, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
-    const int own_key = first_key + t.lane() % 4 * own;
+  WHENCE_HD void hide(Thread& t, const Part& part, int first_key, Scores& x) const {
     each<2 * fragments>([&](auto a) {
-      const int token = part.first_token + t.warp() * rows + 8 * a + t.lane() / 4;
-      const int from = larger(part.begin, token - facts.before), end = smaller(part.end, token + facts.after + 1);
-      Number<float> top = running[a].top;
+      const SeenColumns seen = seen_by(t, part, first_key, a);
       each<own>([&](auto j) {
-        Number<float>& own_x = of_line(x, a, j);
-        if constexpr (edge)
-          if (own_key + j < from || own_key + j >= end) own_x = nothing;
-        top = Larger{}(top, own_x);
+        if (!seen.has(j)) number(x, a, j) = not_seen;
       });
-      for (int mask = 1; mask <= 2; mask *= 2) top = Larger{}(top, t.shuffle_xor(top, mask));
-      const Number<float> fade = ex2_approx(running[a].top - top);
-      running[a].top = top;
-      Number<float> sum = 0.0f;
-      each<own>([&](auto j) {
-        Number<float>& own_x = of_line(x, a, j);
-        const bool seen = !edge || (own_key + j >= from && own_key + j < end);
-        own_x = seen ? ex2_approx(own_x - top) : Number<float>(0.0f);
-        sum += own_x;
-      });
-      running[a].sum = running[a].sum * fade + sum;
-      if (fade < 1.0f)  // a larger logit has come; after some tiles that is rare
+    });
+  }
+
+  // x becomes 2^(x - top).
+  WHENCE_HD void pattern(Thread& t, float unit, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
+    Registers<Number<float>, 2 * fragments> largest;
+    bool rises = false;
+    each<2 * fragments>([&](auto a) {
+      Number<float> most = number(x, a, Nth<0>{});
+      each<own - 1>([&](auto j) { most = max_nan(most, number(x, a, Nth<j + 1>{})); });
+      for (int mask = 1; mask <= 2; mask *= 2) most = max_nan(most, t.shuffle_xor(most, mask));
+      largest[a] = most * unit;
+      rises = rises || largest[a] > running[a].top + most_above;
+    });
+    if (rises)
+      each<2 * fragments>([&](auto a) {
+        const Number<float> top = max_nan(running[a].top, largest[a]), fade = ex2_approx(running[a].top - top);
+        running[a].top = top, running[a].sum *= fade;
         each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
+      });
+    each<2 * fragments>([&](auto a) {
+      each<own>([&](auto j) {
+        Number<float>& own_x = number(x, a, j);
+        own_x = ex2_approx(own_x * unit - running[a].top);
+        running[a].sum += own_x;
+      });
     });
   }
 
   WHENCE_HD void finish(
-      Thread& t, const Part& part, const Registers<Row, 2 * fragments>& running, const Sums& sums) const {
+      Thread& t, const Part& part, Shared<T> of_q, const Registers<Row, 2 * fragments>& running, Sums& sums) const {
+    const int first = part.first_query + t.warp() * rows;
     each<2 * fragments>([&](auto a) {
       Number<float> all = running[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
-      const Number<float> share = all > 0.0f ? 1.0f / all : Number<float>(0.0f);  // a row that sees nothing has 0
-      const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4, column_of_lane = t.lane() % 4 * 2;
-      if (row < facts.queries) {
-        const index_t head = o.of(part.b, part.h) + row * o.row;
-        each<width / 8>([&](auto c) {
-          const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
-          store_two(
-              o, head, 8 * c + column_of_lane, facts.d, of[Nth<a % 2 * 2>{}] * share, of[Nth<a % 2 * 2 + 1>{}] * share);
-        });
-        const index_t norm = ((part.b * facts.heads + part.h) * facts.queries + row) * 2;
-        if (t.lane() % 4 == 0) store(norms, norm, running[a].top), store(norms, norm + 1, share);
-      }
+      const Number<float> share = all > 0.0f ? rcp_approx(all) : Number<float>(0.0f);  // a row that sees nothing has 0
+      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= share; }); });
+      const int row = first + 8 * a + t.lane() / 4;
+      const index_t norm = (index_t(part.head) * facts.queries + row) * 2;
+      if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);
     });
+    store_rows<T, width>(t, of_q, sums, o, o.of(part.b, part.h), first, facts.queries, facts.d);
   }
 };
 
