@@ -13,7 +13,7 @@ std::vector<Shape> odd_sizes(const Ladder& ladder, bool packs) {
   std::vector<Shape> sizes;
   for (const index_t width : {1, 3, 31, 33, 65, 131, 255}) {
     Shape of{5 + width % 7, packs ? 4 * ((width + 3) / 4) : width};
-    if (ladder.emulated.rank() == 3) of.push_back(packs ? 4 * (width % 5 + 1) : width % 19 + 1);
+    while (of.rank() < ladder.emulated.rank()) of.push_back(packs ? 4 * (width % 5 + 1) : width % 19 + 1);
     sizes.push_back(of);
   }
   sizes.push_back(sizes[3]);
@@ -27,7 +27,7 @@ TEST_CASE("ladder: every rung gives the CPU's numbers at odd sizes, in every ord
   for (const Ladder& ladder : ladders()) {
     CAPTURE(std::string(ladder.name));
     CHECK(ladder.rungs.size() >= 3);
-    CHECK(ladder.rungs.size() <= 5);
+    CHECK(ladder.rungs.size() <= 6);
     for (const Rung& rung : ladder.rungs) {
       CAPTURE(std::string(rung.name));
       in_every_order([&] {
