@@ -39,7 +39,9 @@ void require_near(const Ladder& ladder, const Rung& rung, const Tensor& got, con
 
 }  // namespace
 
-std::vector<Ladder> ladders() { return {softmax(), layer_norm(), reduction(), matmul(), cope(), attention()}; }
+std::vector<Ladder> ladders() {
+  return {softmax(), layer_norm(), reduction(), matmul(), cope(), attention(), cope_attention()};
+}
 
 Measured climb(const Ladder& ladder, const Rung& rung, const Shape& sizes) {
   const Tensors inputs = ladder.inputs(sizes);

@@ -1,7 +1,7 @@
 // CoPE's positions and what a query makes of them (nn/positional/cope.cpp), from the gates g [queries, keys] and
 // z [queries, entries], with p held in [0, entries - 1]:
 //   p_ij = sum_{l >= j} g_il,   y_ij = (1 - w) z_i[floor p] + w z_i[ceil p],   w = p - floor p
-// The kernels of the house: kernels/scan.cu and kernels/lerp.cu.
+// Inside attention: cope_attention.cu. The kernels of the house: kernels/scan.cu and kernels/lerp.cu.
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
@@ -94,39 +94,6 @@ struct Fused {
   }
 };
 
-// 4. Packs: a lane adds 4 gates on its own, and the warp's five shuffles serve 128 keys instead of 32. The
-// price: neighbours now stand four keys apart when they read the table, in a few more sectors of it.
-// 5. `stops`: gates are at least 0, so once the sum is at the last entry it stays there. The rest of the row is one
-// number, and its gates need not be read: most of a long row.
-template <bool stops> struct InPacks {
-  static constexpr const char* name = stops ? "stops at the last entry" : "packs of 4";
-  static constexpr int threads = 32 * warps;
-  Global<const float> g, z;
-  Global<float> y;
-  index_t rows, keys, entries;
-  WHENCE_HD void operator()(Thread& t) const {
-    const index_t row = t.block() * warps + t.warp();
-    if (row >= rows) return;
-    Number<float> carry = 0.0f;
-    for (index_t begin = 0; begin < keys; begin += 128) {
-      if (stops && plain(carry) >= static_cast<float>(entries - 1)) return fill(t, row, keys - begin);
-      const index_t j = keys - 4 - begin - 4 * t.lane();
-      Numbers<float, 4> pack = {};
-      if (j >= 0) pack = load_numbers<float, 4>(g, row * keys + j);
-      for (int k = 2; k >= 0; --k) pack.of[k] += pack.of[k + 1];
-      const auto sum = warp_sum_before(t, pack.of[0]);
-      for (int k = 0; k < 4; ++k) pack.of[k] = interpolated(z, row * entries, entries, carry + sum.before + pack.of[k]);
-      if (j >= 0) store_numbers(y, row * keys + j, pack);
-      carry += sum.all;
-    }
-  }
-  WHENCE_HD void fill(Thread& t, index_t row, index_t rest) const {
-    const Number<float> last = load<float>(z, (row + 1) * entries - 1);
-    for (index_t j = 4 * t.lane(); j < rest; j += 128)
-      store_numbers(y, row * keys + j, Numbers<float, 4>{{last, last, last, last}});
-  }
-};
-
 template <class Scan> Rung in_two_kernels(std::optional<Count> fewer) {
   return {Scan::name, fewer, false, [](const Tensors& in, const Tensor& y) {
             const index_t rows = y.size(0), keys = y.size(1);
@@ -138,13 +105,11 @@ template <class Scan> Rung in_two_kernels(std::optional<Count> fewer) {
                 {.blocks = blocks_for(rows * keys, Interpolate::threads)});
           }};
 }
-template <class Body> Rung in_one(std::optional<Count> fewer, bool packs) {
-  return {Body::name, fewer, packs, [](const Tensors& in, const Tensor& y) {
-            const index_t rows = y.size(0), keys = y.size(1);
-            launch_kernel(Body{global<const float>(in[0]), global<const float>(in[1]), global<float>(y), rows, keys,
-                              in[1].size(1)},
-                {.blocks = blocks_for(rows, warps)});
-          }};
+void in_one_kernel(const Tensors& in, const Tensor& y) {
+  const index_t rows = y.size(0), keys = y.size(1);
+  launch_kernel(
+      Fused{global<const float>(in[0]), global<const float>(in[1]), global<float>(y), rows, keys, in[1].size(1)},
+      {.blocks = blocks_for(rows, warps)});
 }
 
 }  // namespace
@@ -162,8 +127,8 @@ Ladder cope() {
         kernels(Device::cpu()).lerp_at(in[1], p, y);
         return y;
       },
-      {in_two_kernels<ScanByThread>({}), in_two_kernels<ScanByWarp>(Count::sectors), in_one<Fused>(Count::bytes, false),
-          in_one<InPacks<false>>(Count::shuffles, true), in_one<InPacks<true>>(Count::bytes, true)}};
+      {in_two_kernels<ScanByThread>({}), in_two_kernels<ScanByWarp>(Count::sectors),
+          {Fused::name, Count::bytes, false, in_one_kernel}}};
 }
 
 }  // namespace whence::gpu::ladder

@@ -52,6 +52,7 @@ Ladder reduction();
 Ladder matmul();
 Ladder cope();
 Ladder attention();
+Ladder cope_attention();
 std::vector<Ladder> ladders();
 
 // What one run cost: counts under the emulator (measure_emulated.cpp), milliseconds on a GPU (measure_gpu.cpp).

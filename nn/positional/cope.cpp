@@ -11,7 +11,7 @@
 //   here -> autograd/ops/lerp_at.cpp -> tensor/plain/lookup.cpp -> tensor/cpu/lerp.cpp, cuda/kernels/lerp.cu
 //   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
 //             on a GPU: cuda/kernels/tiles/gate_scan.h
-//   for learners: cuda/ladder/cope.cu, in five rungs
+//   for learners: cuda/ladder/cope.cu, cope_attention.cu
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/positional/contextual.h"
