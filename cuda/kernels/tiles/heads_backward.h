@@ -186,14 +186,14 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage,
       int first_column, Lines& held, Sums& sums, Sums& of_values, Pairs& dx) const {
     Pairs x;
+    products(t, second, stage.second, dx);
     products(t, first, stage.first, x);
     const float unit = add_terms(t, part, stage, first_column, x);
     if constexpr (edge) hide(t, part, first_column, x);
-    products(t, second, stage.second, dx);
     gradients(t, stage, unit, held, x, dx);
     if constexpr (to_keys) {
-      if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
       add_rows<T, columns, width>(t, stage.second, x, of_values);
+      if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     }
     add_rows<T, columns, width>(t, stage.first, dx, sums);
   }
