@@ -131,7 +131,8 @@ void backward(const Given& given, const Tensor& output, const Tensor& norms, con
     std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false>;
   using OfKeys = HeadsBackward<T, width, true>;
-  static_assert(OfQueries::rows == rows_of_gpu_block(width));
+  static_assert(OfQueries::rows == rows_of_gpu_block(width) &&
+                Diagonals<OfQueries::of_warp>::chains == chains_of_gpu_block(width));
   const HeadFacts& facts = given.facts;
   const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries;
   const Tensor d_output = in_packs(given_d_output);

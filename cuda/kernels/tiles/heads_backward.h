@@ -33,9 +33,8 @@ template <class T, int width, bool to_keys> struct HeadsBackward {
   HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
   HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
   Global<float> d_column;                   // [b h keys], or null
-  Global<float>
-      slices;      // [heads of this launch, blocks, Diagonals::chains, keys + rows]: sums of dA by distance, or null
-  int first_head;  // of b h, of this launch
+  Global<float> slices;                     // as SumSlices reads them, of the heads of this launch, or null
+  int first_head;                           // of b h, of this launch
 
  private:
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
