@@ -38,15 +38,20 @@ Tensor in_packs(const Tensor& x) {
   return wide;
 }
 
+template <class F> void visit_half(DType dtype, const F& f) {
+  dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
+}
+
 // Rows [rows, length] in base 2, as InBaseTwo says.
 Tensor in_base_two(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
-  const Tensor from = raw::cast(x, DType::f32);
-  const index_t rows = from.numel() / length, padded = (before + length + 3) / 4 * 4;
+  const index_t rows = x.numel() / length, padded = (before + length + 3) / 4 * 4;
   const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
-  launch_kernel(InBaseTwo{global<const float>(from), global<float>(to), within_int(length), within_int(padded),
-                    within_int(before), to.numel()},
-      {.blocks = blocks_for(to.numel(), InBaseTwo::threads)});
+  visit_half(x.dtype(), [&]<class T>(Type<T>) {
+    const InBaseTwo<T> body{
+        global<const T>(x), global<float>(to), within_int(length), within_int(padded), within_int(before), to.numel()};
+    launch_kernel(body, {.blocks = blocks_for(to.numel(), body.threads)});
+  });
   return to;
 }
 
@@ -91,9 +96,8 @@ struct Given {
 
 // f(Type<T>, Nth<width>) for heads of these operands.
 template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
-  const auto with = [&]<class T>(
-                        Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); };
-  x[At::query].dtype() == DType::f16 ? with(Type<Float16>{}) : with(Type<BFloat16>{});
+  visit_half(x[At::query].dtype(),
+      [&]<class T>(Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); });
 }
 
 // What CoPE's scan reads beside rows of heads.
@@ -181,7 +185,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
     const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false, scans>;
   using OfKeys = HeadsBackward<T, width, true, scans>;
-  static_assert(scans || OfQueries::rows == rows_of_gpu_block(width));
+  static_assert((scans || OfQueries::rows == rows_of_gpu_block(width)) &&
+                Diagonals<OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
   GateScan scan = gates.scan;
   const HeadFacts& facts = given.facts;
   const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries, all_heads = batch * heads;

@@ -72,11 +72,11 @@ WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from
 }
 
 // Numbers of tables and of columns in base 2, in rows that copies of 16 bytes may read: padded, with `before` zeros first.
-struct InBaseTwo {
+template <class T> struct InBaseTwo {
   static constexpr const char* name = "terms in base 2";
   static constexpr int threads = 128;
-  Global<const float> from;  // [rows, length]
-  Global<float> to;          // [rows, padded]
+  Global<const T> from;  // [rows, length]
+  Global<float> to;      // [rows, padded]
   int length, padded, before;
   index_t count;
   WHENCE_HD void operator()(Thread& t) const {

@@ -39,9 +39,8 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
   HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
   Global<float> d_column;                   // [b h keys], or null
-  Global<float>
-      slices;      // [heads of this launch, blocks, Diagonals::chains, keys + rows]: sums of dA by distance, or null
-  int first_head;  // of b h, of this launch
+  Global<float> slices;                     // as SumSlices reads them, of the heads of this launch, or null
+  int first_head;                           // of b h, of this launch
   GateScan scan;
   OfPositions<T> of_positions;
 
@@ -202,6 +201,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int n,
       int first_column, Lines& held, Scan& gates, Sums& sums, Sums& of_values, Pairs& dx) const {
     Pairs x;
+    products(t, second, stage.second, dx);
     products(t, first, stage.first, x);
     float unit = facts.scale_of_powers;
     if constexpr (scans) {
@@ -211,11 +211,10 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     }
     unit = add_terms(t, part, stage, first_column, unit, x);
     if constexpr (edge) hide(t, part, first_column, x);
-    products(t, second, stage.second, dx);
     gradients(t, stage, unit, held, x, dx);
     if constexpr (to_keys) {
-      if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
       add_rows<T, columns, width>(t, stage.second, x, of_values);
+      if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     }
     // Sums by distance are of dx, the gradient at the logits. That at the scores has what comes through gates beside it.
     Pairs& d_scores = scans && !to_keys ? x : dx;
