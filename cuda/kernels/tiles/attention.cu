@@ -220,10 +220,10 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   Tensor sums, gradients, first_tile, d_logits;
   if constexpr (scans) {
     sums = empty({at_once, of_group}), gradients = empty({at_once, of_group});
-    first_tile = empty({at_once, scan.rows / 16}, DType::i32);
+    first_tile = empty({at_once, scan.rows / 8});
     if (scan.pairs) d_logits = empty({batch, heads, queries, (scan.positions + 7) / 8 * 8}, output.dtype());
     scan.sums = global<float>(sums), scan.gradients = global<float>(gradients);
-    scan.first_tile = global<std::int32_t>(first_tile), scan.of_slopes = global<float>(of_slopes);
+    scan.first_tile = global<float>(first_tile), scan.of_slopes = global<float>(of_slopes);
   }
   const Tensor of_table =
       d_table.defined() ? Tensor::zeros({heads, given.distances}, DType::f32, output.device()) : Tensor();

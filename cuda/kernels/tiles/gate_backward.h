@@ -19,8 +19,8 @@ struct NoScan {
   static std::size_t shared_bytes(const GateScan&) { return 0; }
   WHENCE_HD NoScan(Thread&, const GateScan&, const HeadFacts&, int, int) {}
   WHENCE_HD void fetch(Thread&, int, int) {}
-  template <bool edge, class Pairs, class Seen> WHENCE_HD void add(Thread&, int, int, const Seen&, Pairs&) {}
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, const Pairs&, Pairs&) {}
+  WHENCE_HD void ask(int) {}
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, Pairs&) {}
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 };
 
@@ -31,15 +31,16 @@ struct ScanOfQueries {
   const GateScan& scan;
   const HeadFacts& facts;
   int head;
-  int row;                // of line 0
-  Shared<Float16> pairs;  // of line 0's row
-  Shared<float> slots;    // [positions 2], of line 0's row
-  Number<float> slope;
-  bool moves = false, moved = false;  // this tile; one before it
+  int row;                            // of line 0
+  Shared<Float16> pairs;              // of line 0's row
+  Shared<float> slots;                // [positions 2], of line 0's row
+  Number<float> slope, first_tile;    // of those that move
+  int tile = 0;                       // of keys, this one
+  bool moves = false, moved = false;  // this one; one before it
   Registers<GateRow<scan_own, 1, 2>, scan_lines> gates;
   Registers<Registers<Number<float>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P
   Registers<Registers<int, scan_own>, scan_lines> floor;
-  Registers<int, scan_lines> floor_behind;
+  Registers<Number<float>, scan_lines> behind, last;                      // P behind the tile; the scan of full rows
   Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
   static std::size_t shared_bytes(const GateScan& scan) {
@@ -49,6 +50,8 @@ struct ScanOfQueries {
 
   WHENCE_HD ScanOfQueries(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_row)
       : scan(told), facts(of), head(head_of), row(first_row + t.lane() / 4) {
+    if (first_row < scan.rows) first_tile = load<float>(scan.first_tile, scan.first_tile_at(head, first_row));
+    each<scan_lines>([&](auto a) { last[a] = scan.last_of(head, row + 8 * a); });
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
     const int count = scan.pairs ? scan_rows * scan.pitch * 2 : 0, line = t.warp() * 16 + t.lane() / 4;
     const Shared<Float16> all = t.shared<Float16>(count);
@@ -63,42 +66,37 @@ struct ScanOfQueries {
 
   WHENCE_HD void fetch(Thread&, int, int) {}
 
-  // x: in base 2. seen(a, j)
+  // Reads ahead what a tile needs from memory.
+  WHENCE_HD void ask(int first_key) {
+    tile = first_key / gate_keys, moves = !(static_cast<float>(tile) < first_tile);
+    if (moves)
+      each<scan_lines>([&](auto a) { behind[a] = load<float>(scan.sums, scan.at(head, 2 * tile + 1, row + 8 * a)); });
+  }
+
+  // x becomes a logit in base 2. seen(a, j)
   template <bool edge, class Pairs, class Seen>
-  WHENCE_HD void add(Thread& t, int, int first_key, const Seen& seen, Pairs& x) {
+  WHENCE_HD void add(Thread& t, int, const Seen& seen, float unit, Pairs& x) {
     const float full = scan.full();
-    const int tile = first_key / gate_keys;
-    moves = scan.moves(head, row - t.lane() / 4, tile);
     each<scan_lines>([&](auto a) {
-      const Shared<Float16> own_pairs = pairs + 8 * a * scan.pitch * 2;
-      if (!moves) {
-        const Number<float> last = PlaceInPairs(own_pairs, full, full).value;
-        each<scan_own>([&](auto j) { number(x, a, j) += last; });
-        return;
-      }
-      const Number<float> behind = known<edge>(load<float>(scan.sums, scan.at(head, 2 * tile + 1, row + 8 * a)), 0.0f);
-      const auto score = [&](auto j) { return number(x, a, j); };
+      if (!moves) return each<scan_own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + last[a]; });
+      behind[a] = known<edge>(behind[a], 0.0f);
       gates[a].add_up(
-          t, score, [&](auto j) { return !edge || seen(a, j); }, behind);
-      if (scan.slopes) {
-        each<scan_own>([&](auto j) { number(x, a, j) += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
-        return;
-      }
-      floor_behind[a] = PlaceInPairs(own_pairs, behind, full).floor;
+          t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen(a, j); }, behind[a]);
+      if (scan.slopes)
+        return each<scan_own>([&](auto j) { number(x, a, j) += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
       each<scan_own>([&](auto j) {
-        const PlaceInPairs place(own_pairs, gates[a].sum[j], full);
+        const PlaceInPairs place(pairs + 8 * a * scan.pitch * 2, gates[a].sum[j], full);
         number(x, a, j) += place.value;
         floor[a][j] = place.floor, share[a][j] = place.share, rise[a][j] = place.slope();
       });
     });
   }
 
-  // dx: the gradient at the logits; d_scores: at the scores.
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int first_key, const Pairs& dx, Pairs& d_scores) {
-    if (!moves) d_scores = dx;
+  // dx, the gradient at the logits, becomes that at the scores.
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int, Pairs& dx) {
     if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += number(dx, a, j); }); });
     begin_moving(t);
-    const int tile = first_key / gate_keys, quad = t.lane() % 4;
+    const int quad = t.lane() % 4;
     each<scan_lines>([&](auto a) {
       Registers<Number<float>, scan_own> up, up_share, up_dp;
       Number<float> all = 0.0f, all_share = 0.0f, all_dp = 0.0f;
@@ -112,16 +110,17 @@ struct ScanOfQueries {
       if (quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
       each<scan_own>([&](auto j) {
         const Number<float> gate = gates[a].gate[j];
-        number(d_scores, a, j) = number(dx, a, j) + (before + up_dp[j]) * (gate - gate * gate);
+        number(dx, a, j) += (before + up_dp[j]) * (gate - gate * gate);
       });
       sum_dp[a] += all_dp;
       if (scan.slopes) return;
       const Number<float> so_far = sum[a] + of_other_lanes<1, 2, false>(t, all),
                           share_so_far = sum_share[a] + of_other_lanes<1, 2, false>(t, all_share);
       sum[a] += all, sum_share[a] += all_share;
+      const int floor_behind = whole_below(behind[a] < scan.full() ? behind[a] : Number<float>(scan.full())).index;
       const int of_next_lane = t.shuffle(floor[a][Nth<0>{}], (t.lane() & ~3) | (quad + 1) % 4);
       each<scan_own>([&](auto j) {
-        int next = quad == 3 ? floor_behind[a] : of_next_lane;
+        int next = quad == 3 ? floor_behind : of_next_lane;
         if constexpr (j + 1 < scan_own) next = floor[a][Nth<j + 1>{}];
         for (int f = floor[a][j]; f > next; --f) put(8 * a, f, so_far + up[j], share_so_far + up_share[j]);
       });
@@ -199,65 +198,86 @@ struct ScanOfQueries {
 // Rows are keys, a lane's two are neighbours; columns are queries.
 struct ScanOfKeys {
   static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
+  // Of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
+  static constexpr int first_tiles = 4, last_numbers = scan_columns, of_warps = head_warps * scan_columns,
+                       term_count = first_tiles + last_numbers + 2 * of_warps;
   const GateScan& scan;
   const HeadFacts& facts;
-  int head;
-  int group;              // of the warp's keys
-  int own_query = 0;      // the lane's first
-  Shared<Float16> pairs;  // two stages
-  Number<float> slope;
-  bool moves = false, own_moves = false;  // some of the tile's queries; the lane's
+  int head, group;                        // the group of the warp's keys
+  Shared<Float16> pairs;                  // two stages
+  Shared<float> terms;                    // two stages
+  Number<float> slope, upcoming = -1.0f;  // the first tile of the columns after those that are on their way; unknown
+  bool moves = false, own_moves = false;  // some of the tile's columns; the lane's
   Registers<GateRow<scan_lines, 4, 16>, scan_own> gates;
   Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P
 
   static WHENCE_HD int stage_of(const GateScan& scan) {
     return scan.pairs ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
   }
-  static std::size_t shared_bytes(const GateScan& scan) { return shared_bytes_for<Float16>(2 * stage_of(scan)); }
+  static std::size_t shared_bytes(const GateScan& scan) {
+    return shared_bytes_for<Float16>(2 * stage_of(scan)) + shared_bytes_for<float>(2 * term_count);
+  }
 
   WHENCE_HD ScanOfKeys(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_key)
       : scan(told), facts(of), head(head_of), group(first_key / gate_group) {
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
-    pairs = t.shared<Float16>(2 * stage_of(scan));
+    pairs = t.shared<Float16>(2 * stage_of(scan)), terms = t.shared<float>(2 * term_count);
   }
 
-  WHENCE_HD bool moves_at(int first_query, int tile) const {
-    return scan.moves(head, first_query, tile) || scan.moves(head, first_query + 16, tile);
-  }
-  // Rows of pairs are asked for where a sum of some warp of the block moves.
+  // Pairs, sums and gradients are asked for where a sum of some warp of the block moves. That is read a tile earlier.
   WHENCE_HD void fetch(Thread& t, int n, int first_query) {
-    const int last_tile = (group - t.warp() + head_warps - 1) / 2;
-    if (scan.pairs && moves_at(first_query, last_tile))
-      fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
+    const Shared<float> to = terms + n * term_count;
+    const Number<float> first = upcoming < 0.0f ? first_tile_of(first_query) : upcoming;
+    upcoming = first_query + scan_columns < scan.rows ? first_tile_of(first_query + scan_columns) : first;
+    if (t.index() == 0) cp_async(t, to, 0, scan.first_tile, scan.first_tile_at(head, first_query));
+    if (scan.pairs && t.index() < scan_columns / 4)
+      cp_async(t, to, first_tiles + 4 * t.index(), scan.last, index_t(head) * scan.rows + first_query + 4 * t.index());
+    const int first_group = group - t.warp();
+    if (static_cast<float>((first_group + head_warps - 1) / 2) < first) return;
+    if (t.index() < 2 * of_warps / 4) {
+      const int which = t.index() / (scan_columns / 4), query = t.index() % (scan_columns / 4) * 4;
+      const Global<const float> from = which < head_warps ? scan.sums : scan.gradients;
+      const int of_group = first_group + which % head_warps;
+      cp_async(t, to, first_tiles + last_numbers + which * scan_columns + query, from,
+          scan.at(head, of_group < scan.groups ? of_group : 0, first_query + query), of_group < scan.groups);
+    }
+    if (scan.pairs) fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
   }
+  WHENCE_HD void ask(int) {}
 
   template <bool edge, class Pairs, class Seen>
-  WHENCE_HD void add(Thread& t, int n, int first_query, const Seen& seen, Pairs& x) {
-    const float full = scan.full();
-    moves = moves_at(first_query, group / 2);
-    own_query = first_query + t.lane() % 4 * scan_own;
-    own_moves = scan.moves(head, own_query, group / 2);
+  WHENCE_HD void add(Thread& t, int n, const Seen& seen, float unit, Pairs& x) {
+    const Shared<float> own = terms + n * term_count;
+    const float full = scan.full(), tile = static_cast<float>(group / 2);
+    const int quad = t.lane() % 4;
+    const auto firsts = load_pack<4>(own, 0);
+    moves = false;
+    each<4>([&](auto k) { moves = moves || !(tile < Number<float>(firsts.of[k])); });
+    own_moves = !(tile < load<float>(own, quad));
     each<scan_own / 4>([&](auto four) {
+      const int query = quad * scan_own + 4 * four;
       if (!moves) {
-        const auto last = load_pack<4>(scan.last, index_t(head) * scan.rows + own_query + 4 * four);
+        const auto last = load_pack<4>(own, first_tiles + query);
         return each<4>([&](auto e) {
-          each<scan_lines>([&](auto a) { number(x, a, Nth<4 * four + e>{}) += Number<float>(last.of[e]); });
+          each<scan_lines>([&](auto a) {
+            Number<float>& of = number(x, a, Nth<4 * four + e>{});
+            of = of * unit + Number<float>(last.of[e]);
+          });
         });
       }
-      const auto sums = load_pack<4>(scan.sums, scan.at(head, group, own_query + 4 * four));
+      const auto sums = load_pack<4>(own, first_tiles + last_numbers + t.warp() * scan_columns + query);
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
         // A row that is full while others move has a sum beyond the table.
         const Number<float> behind = own_moves ? known<edge>(sums.of[e], 0.0f) : Number<float>(full);
-        const auto score = [&](auto a) { return number(x, a, j); };
         gates[j].add_up(
-            t, score, [&](auto a) { return !edge || seen(a, j); }, behind);
-        const int line = t.lane() % 4 * (scan_own * scan.pitch + apart) + j * scan.pitch;
+            t, [&](auto a) { return number(x, a, j) *= unit; }, [&](auto a) { return !edge || seen(a, j); }, behind);
+        const Shared<Float16> of_query = pairs + n * stage_of(scan) + ((query + e) * scan.pitch + quad * apart) * 2;
         each<scan_lines>([&](auto a) {
           if (scan.slopes) {
             number(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope;
           } else {
-            const PlaceInPairs place(pairs + n * stage_of(scan) + line * 2, gates[j].sum[a], full);
+            const PlaceInPairs place(of_query, gates[j].sum[a], full);
             number(x, a, j) += place.value, rise[a][j] = place.slope();
           }
         });
@@ -265,11 +285,11 @@ struct ScanOfKeys {
     });
   }
 
-  // Where dx stands, the gradient at the scores is put.
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int, const Pairs&, Pairs& dx) {
+  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int n, Pairs& dx) {
     if (!moves) return;
+    const Shared<float> own = terms + n * term_count + first_tiles + last_numbers + of_warps + t.warp() * scan_columns;
     each<scan_own / 4>([&](auto four) {
-      const auto given = load_pack<4>(scan.gradients, scan.at(head, group, own_query + 4 * four));
+      const auto given = load_pack<4>(own, t.lane() % 4 * scan_own + 4 * four);
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
         Registers<Number<float>, scan_lines> up;
@@ -286,6 +306,17 @@ struct ScanOfKeys {
   }
 
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
+
+ private:
+  // Of the first column in which a sum moves.
+  WHENCE_HD Number<float> first_tile_of(int first_query) const {
+    const auto firsts = load_pack<4>(scan.first_tile, scan.first_tile_at(head, first_query));
+    Number<float> first = firsts.of[0];
+    each<3>([&](auto k) {
+      if (Number<float>(firsts.of[k + 1]) < first) first = firsts.of[k + 1];
+    });
+    return first;
+  }
 };
 
 }  // namespace whence::gpu

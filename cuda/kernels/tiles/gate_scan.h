@@ -25,9 +25,9 @@ struct GateScan {
 
   // Of backward.
   Global<float> sums, gradients;  // [b h groups rows]: P behind a group's last key, and the sum of dp before its first
-  Global<std::int32_t> first_tile;  // [b h rows/16]: in tiles before it the rows are full
-  int first_head = 0;               // of b h, of the three above
-  Global<float> of_slopes;          // [b h queries]: the sum of dx P
+  Global<float> first_tile;       // [b h rows/8]: in tiles before it the rows are full
+  int first_head = 0;             // of b h, of the three above
+  Global<float> of_slopes;        // [b h queries]: the sum of dx P
 
   static constexpr int pitch_of(int positions) { return (positions + 27) / 32 * 32 + 4; }
   // Full rows have this sum, or more.
@@ -35,8 +35,9 @@ struct GateScan {
   WHENCE_HD index_t at(int head, int group, int row) const {
     return (index_t(head - first_head) * groups + group) * rows + row;
   }
-  WHENCE_HD bool moves(int head, int row, int tile) const {
-    return tile >= first_tile[((head - first_head) * rows + row) / 16];
+  WHENCE_HD index_t first_tile_at(int head, int row) const { return (index_t(head - first_head) * rows + row) / 8; }
+  WHENCE_HD Number<float> last_of(int head, int row) const {
+    return pairs && row < rows ? load<float>(last, index_t(head) * rows + row) : Number<float>(0.0f);
   }
 };
 

@@ -147,8 +147,8 @@ template <class T, int width> struct GateSums {
       if (t.lane() == 0) full[tile % 2 * head_warps + t.warp()] = done;
     }
     cp_async_wait<0>(t);
-    for (int row = first_row; row < first_row + of_warp && row < scan.rows; row += 16)
-      if (t.lane() == 0) scan.first_tile[((head - scan.first_head) * scan.rows + row) / 16] = first_tile;
+    if (const int row = first_row + 8 * t.lane(); t.lane() < of_warp / 8 && row < scan.rows)
+      store(scan.first_tile, scan.first_tile_at(head, row), Number<float>(static_cast<float>(first_tile)));
   }
 
  private:

@@ -109,9 +109,13 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       if (tile + 1 < end_tile) fetch_stage(1 - n, tile + 1);
       cp_async_commit(t);
       Pairs dx;
-      if (tile < end_tile) work(t, part, first, second, stage(n), n, tile * columns, held, gates, sums, of_values, dx);
+      bool summed = false;
+      const int nth = tile - first_tile;
+      if (tile < end_tile)
+        summed =
+            work(t, part, first, second, stage(n), nth, tile * columns, held, gates, diagonals, sums, of_values, dx);
       if constexpr (!to_keys)
-        if (slices) add_diagonals(t, part, tile - first_tile, tile * columns, dx, diagonals);
+        if (slices && !summed) add_diagonals(t, part, nth, tile * columns, dx, diagonals);
     }
     cp_async_wait<0>(t);
     if (end_tile <= first_tile) t.sync();  // rows that other warps copied are stored over
@@ -179,35 +183,39 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       fetch_terms<columns>(t, to.of_columns, part.by_key, first_column, facts.keys_in_packs(), t.index());
   }
 
-  WHENCE_HD void work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int n,
-      int first_column, Lines& held, Scan& gates, Sums& sums, Sums& of_values, Pairs& dx) const {
+  // dx: the gradient at the logits; or, where gates have changed it, true: it was added up by distance before that.
+  WHENCE_HD bool work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
+      int first_column, Lines& held, Scan& gates, Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
+      Pairs& dx) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
     // The fewest and the most steps by which a query of the warp stands behind a key.
     const int lowest = facts.first_row + (to_keys ? first_column - last_row : row - last_column),
               highest = facts.first_row + (to_keys ? last_column - row : last_row - first_column);
-    if (row >= row_count() || highest < -facts.after || lowest > facts.before) return;
+    if (row >= row_count() || highest < -facts.after || lowest > facts.before) return false;
     const bool whole =
         lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
         (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
     if (whole)
-      tile<false>(t, part, first, second, stage, n, first_column, held, gates, sums, of_values, dx);
+      tile<false>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
     else
-      tile<true>(t, part, first, second, stage, n, first_column, held, gates, sums, of_values, dx);
+      tile<true>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
+    return scans && !to_keys;
   }
 
   // edge: some pairs are not seen.
   template <bool edge>
-  WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int n,
-      int first_column, Lines& held, Scan& gates, Sums& sums, Sums& of_values, Pairs& dx) const {
+  WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
+      int first_column, Lines& held, Scan& gates, Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
+      Pairs& dx) const {
     Pairs x;
+    gates.ask(first_column);
     products(t, second, stage.second, dx);
     products(t, first, stage.first, x);
     float unit = facts.scale_of_powers;
     if constexpr (scans) {
-      each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= unit; }); });
       const auto seen = [&](auto a, auto j) { return seen_by(t, part, first_column, a).has(j); };
-      gates.template add<edge>(t, n, first_column, seen, x), unit = 1;
+      gates.template add<edge>(t, nth % 2, seen, unit, x), unit = 1;
     }
     unit = add_terms(t, part, stage, first_column, unit, x);
     if constexpr (edge) hide(t, part, first_column, x);
@@ -216,10 +224,11 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       add_rows<T, columns, width>(t, stage.second, x, of_values);
       if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     }
-    // Sums by distance are of dx, the gradient at the logits. That at the scores has what comes through gates beside it.
-    Pairs& d_scores = scans && !to_keys ? x : dx;
-    gates.template gather<edge>(t, first_column, dx, d_scores);
-    add_rows<T, columns, width>(t, stage.first, d_scores, sums);
+    // That at the scores has what comes through gates beside it.
+    if constexpr (scans && !to_keys)
+      if (slices) add_diagonals(t, part, nth, first_column, dx, diagonals);
+    gates.template gather<edge>(t, nth % 2, dx);
+    add_rows<T, columns, width>(t, stage.first, dx, sums);
   }
 
   // x += rows of `left` times rows of the tile.

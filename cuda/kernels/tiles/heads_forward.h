@@ -59,9 +59,10 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   };
 
   struct Gates {
-    Shared<Float16> pairs;                         // of the block's rows
-    Registers<Number<float>, 2 * fragments> sums;  // of each row so far
-    bool full = false;                             // all rows of the warp
+    Shared<Float16> pairs;  // of the block's rows
+    // Of each row: the sum so far, and what the scan is where it is full.
+    Registers<Number<float>, 2 * fragments> sums, last;
+    bool full = false;  // all rows of the warp
   };
 
   WHENCE_HD void operator()(Thread& t) const {
@@ -139,8 +140,10 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   WHENCE_HD void begin_gates(Thread& t, const Part& part, Gates& gates) const {
     gates.pairs = t.shared<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
     if (scan.pairs) fetch_pairs<queries, 0>(t, gates.pairs, scan, part.head, part.first_query);
-    each<2 * fragments>([&](auto a) {  // rows that are not there count as full
-      if (part.first_query + t.warp() * rows + 8 * a + t.lane() / 4 >= facts.queries) gates.sums[a] = scan.full();
+    each<2 * fragments>([&](auto a) {
+      const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4;
+      gates.last[a] = scan.last_of(part.head, row);
+      if (row >= facts.queries) gates.sums[a] = scan.full();  // rows that are not there count as full
     });
   }
 
@@ -168,10 +171,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     Scores x;
     add_products<T, keys, width, fragments>(t, stage.keys, held, x);
     float unit = facts.scale_of_powers;
-    if constexpr (scans) {
-      each<2 * fragments>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= unit; }); });
-      add_scan<edge>(t, part, first_key, gates, x), unit = 1;
-    }
+    if constexpr (scans) add_scan<edge>(t, part, first_key, gates, x), unit = 1;
     unit = add_terms(t, part, stage, unit, x);
     if constexpr (edge) hide(t, part, first_key, x);
     pattern(t, unit, running, x, sums);
@@ -184,23 +184,20 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     return {larger(part.begin, token - facts.before) - own_key, smaller(part.end, token + facts.after + 1) - own_key};
   }
 
-  // x: in base 2.
+  // x becomes a logit in base 2.
   template <bool edge>
   WHENCE_HD void add_scan(Thread& t, const Part& part, int first_key, Gates& gates, Scores& x) const {
-    const float full = scan.full();
+    const float full = scan.full(), unit = facts.scale_of_powers;
     const Number<float> slope = scan.slopes ? load<float>(scan.slopes, part.h) * log2e : Number<float>(0.0f);
     Number<float> least = full;
     each<2 * fragments>([&](auto a) {
       const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
-      if (gates.full) {
-        const Number<float> last = PlaceInPairs(pairs, full, full).value;
-        each<own>([&](auto j) { number(x, a, j) += last; });
-        return;
-      }
+      if (gates.full) return each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + gates.last[a]; });
       const SeenColumns seen = seen_by(t, part, first_key, a);
       GateRow<own, 1, 2> of_row;
       gates.sums[a] = of_row.add_up(
-          t, [&](auto j) { return number(x, a, j); }, [&](auto j) { return !edge || seen.has(j); }, gates.sums[a]);
+          t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen.has(j); },
+          gates.sums[a]);
       if (gates.sums[a] < least) least = gates.sums[a];
       if (scan.slopes)
         each<own>([&](auto j) { number(x, a, j) += slope * of_row.sum[j]; });
