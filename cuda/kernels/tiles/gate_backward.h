@@ -76,19 +76,24 @@ struct ScanOfQueries {
   // x becomes a logit in base 2. seen(a, j)
   template <bool edge, class Pairs, class Seen>
   WHENCE_HD void add(Thread& t, int, const Seen& seen, float unit, Pairs& x) {
-    const float full = scan.full();
+    if (!moves)
+      return each<scan_lines>(
+          [&](auto a) { each<scan_own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + last[a]; }); });
     each<scan_lines>([&](auto a) {
-      if (!moves) return each<scan_own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + last[a]; });
       behind[a] = known<edge>(behind[a], 0.0f);
       gates[a].add_up(
           t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen(a, j); }, behind[a]);
-      if (scan.slopes)
-        return each<scan_own>([&](auto j) { number(x, a, j) += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
-      each<scan_own>([&](auto j) {
-        const PlaceInPairs place(pairs + 8 * a * scan.pitch * 2, gates[a].sum[j], full);
-        number(x, a, j) += place.value;
-        floor[a][j] = place.floor, share[a][j] = place.share, rise[a][j] = place.slope();
-      });
+    });
+    const auto each_pair = [&](const auto& f) {
+      each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { f(a, j, number(x, a, j)); }); });
+    };
+    if (scan.slopes)
+      return each_pair([&](auto a, auto j, auto& of) { of += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
+    const float full = scan.full();
+    each_pair([&](auto a, auto j, auto& of) {
+      const PlaceInPairs place(pairs + 8 * a * scan.pitch * 2, gates[a].sum[j], full);
+      of += place.value;
+      floor[a][j] = place.floor, share[a][j] = place.share, rise[a][j] = place.slope();
     });
   }
 
@@ -97,32 +102,21 @@ struct ScanOfQueries {
     if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += number(dx, a, j); }); });
     begin_moving(t);
     const int quad = t.lane() % 4;
+    if (scan.slopes)
+      each<scan_lines>(
+          [&](auto a) { each<scan_own>([&](auto j) { of_slope[a] += number(dx, a, j) * gates[a].sum[j]; }); });
+    else
+      put_runs(t, dx);
     each<scan_lines>([&](auto a) {
-      Registers<Number<float>, scan_own> up, up_share, up_dp;
-      Number<float> all = 0.0f, all_share = 0.0f, all_dp = 0.0f;
-      each<scan_own>([&](auto j) {
-        const Number<float> gradient = number(dx, a, j);
-        up[j] = all += gradient, up_share[j] = all_share += share[a][j] * gradient;
-        up_dp[j] = all_dp += rise[a][j] * gradient;
-        if (scan.slopes) of_slope[a] += gradient * gates[a].sum[j];
-      });
-      const Number<float> before = sum_dp[a] + of_other_lanes<1, 2, false>(t, all_dp);
+      Registers<Number<float>, scan_own> up;
+      Number<float> all = 0.0f;
+      each<scan_own>([&](auto j) { up[j] = all += rise[a][j] * number(dx, a, j); });
+      const Number<float> before = sum_dp[a] + of_other_lanes<1, 2, false>(t, all);
       if (quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
+      sum_dp[a] += all;
       each<scan_own>([&](auto j) {
         const Number<float> gate = gates[a].gate[j];
-        number(dx, a, j) += (before + up_dp[j]) * (gate - gate * gate);
-      });
-      sum_dp[a] += all_dp;
-      if (scan.slopes) return;
-      const Number<float> so_far = sum[a] + of_other_lanes<1, 2, false>(t, all),
-                          share_so_far = sum_share[a] + of_other_lanes<1, 2, false>(t, all_share);
-      sum[a] += all, sum_share[a] += all_share;
-      const int floor_behind = whole_below(behind[a] < scan.full() ? behind[a] : Number<float>(scan.full())).index;
-      const int of_next_lane = t.shuffle(floor[a][Nth<0>{}], (t.lane() & ~3) | (quad + 1) % 4);
-      each<scan_own>([&](auto j) {
-        int next = quad == 3 ? floor_behind : of_next_lane;
-        if constexpr (j + 1 < scan_own) next = floor[a][Nth<j + 1>{}];
-        for (int f = floor[a][j]; f > next; --f) put(8 * a, f, so_far + up[j], share_so_far + up_share[j]);
+        number(dx, a, j) += (before + up[j]) * (gate - gate * gate);
       });
     });
   }
@@ -180,6 +174,41 @@ struct ScanOfQueries {
     if (!moved) each<scan_lines>([&](auto a) { (void)of_other_lanes<1, 2, false>(t, sum[a]); });
     moved = true;
   }
+  // The running sums of dx and of w dx, to the slots of the runs that end here.
+  template <class Pairs> WHENCE_HD void put_runs(Thread& t, const Pairs& dx) {
+    const int quad = t.lane() % 4;
+    bool skips = false;
+    Registers<Registers<Number<float>, scan_own>, scan_lines> up, up_share;
+    Registers<int, scan_lines> end;  // the floor of the key behind the lane's last
+    each<scan_lines>([&](auto a) {
+      Number<float> all = 0.0f, all_share = 0.0f;
+      each<scan_own>([&](auto j) {
+        up[a][j] = all += number(dx, a, j), up_share[a][j] = all_share += share[a][j] * number(dx, a, j);
+      });
+      const Number<float> before = sum[a] + of_other_lanes<1, 2, false>(t, all),
+                          share_before = sum_share[a] + of_other_lanes<1, 2, false>(t, all_share);
+      sum[a] += all, sum_share[a] += all_share;
+      end[a] = t.shuffle(floor[a][Nth<0>{}], (t.lane() & ~3) | (quad + 1) % 4);
+      if (quad == 3) end[a] = whole_below(behind[a] < scan.full() ? behind[a] : Number<float>(scan.full())).index;
+      each<scan_own>([&](auto j) {
+        up[a][j] += before, up_share[a][j] += share_before;
+        const int next = floor_behind(a, j, end[a]);
+        if (floor[a][j] > next) put(8 * a, floor[a][j], up[a][j], up_share[a][j]);
+        skips = skips || floor[a][j] > next + 1;
+      });
+    });
+    if (skips)  // a gate is at most 1, but sums are rounded
+      each<scan_lines>([&](auto a) {
+        each<scan_own>([&](auto j) {
+          for (int f = floor[a][j] - 1; f > floor_behind(a, j, end[a]); --f) put(8 * a, f, up[a][j], up_share[a][j]);
+        });
+      });
+  }
+  template <int a, int j> WHENCE_HD int floor_behind(Nth<a>, Nth<j>, int end) const {
+    if constexpr (j + 1 < scan_own) return floor[Nth<a>{}][Nth<j + 1>{}];
+    return end;
+  }
+
   // dz of a row. Differences of slots are the sums of dx and of w dx at one floor; w dx belongs to the position above.
   WHENCE_HD Number<float> gradient_of_position(int line, int m) const {
     const auto at = [&](int n) {
@@ -254,17 +283,20 @@ struct ScanOfKeys {
     moves = false;
     each<4>([&](auto k) { moves = moves || !(tile < Number<float>(firsts.of[k])); });
     own_moves = !(tile < load<float>(own, quad));
-    each<scan_own / 4>([&](auto four) {
-      const int query = quad * scan_own + 4 * four;
-      if (!moves) {
+    const auto each_four = [&](const auto& f) {
+      each<scan_own / 4>([&](auto four) { f(four, quad * scan_own + 4 * four); });
+    };
+    if (!moves)
+      return each_four([&](auto four, int query) {
         const auto last = load_pack<4>(own, first_tiles + query);
-        return each<4>([&](auto e) {
+        each<4>([&](auto e) {
           each<scan_lines>([&](auto a) {
             Number<float>& of = number(x, a, Nth<4 * four + e>{});
             of = of * unit + Number<float>(last.of[e]);
           });
         });
-      }
+      });
+    each_four([&](auto four, int query) {
       const auto sums = load_pack<4>(own, first_tiles + last_numbers + t.warp() * scan_columns + query);
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
@@ -272,15 +304,17 @@ struct ScanOfKeys {
         const Number<float> behind = own_moves ? known<edge>(sums.of[e], 0.0f) : Number<float>(full);
         gates[j].add_up(
             t, [&](auto a) { return number(x, a, j) *= unit; }, [&](auto a) { return !edge || seen(a, j); }, behind);
-        const Shared<Float16> of_query = pairs + n * stage_of(scan) + ((query + e) * scan.pitch + quad * apart) * 2;
-        each<scan_lines>([&](auto a) {
-          if (scan.slopes) {
-            number(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope;
-          } else {
-            const PlaceInPairs place(of_query, gates[j].sum[a], full);
-            number(x, a, j) += place.value, rise[a][j] = place.slope();
-          }
-        });
+      });
+    });
+    if (scan.slopes)
+      return each<scan_own>([&](auto j) {
+        each<scan_lines>([&](auto a) { number(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope; });
+      });
+    const Shared<Float16> of_lane = pairs + n * stage_of(scan) + quad * (scan_own * scan.pitch + apart) * 2;
+    each<scan_own>([&](auto j) {
+      each<scan_lines>([&](auto a) {
+        const PlaceInPairs place(of_lane + j * scan.pitch * 2, gates[j].sum[a], full);
+        number(x, a, j) += place.value, rise[a][j] = place.slope();
       });
     });
   }

@@ -102,15 +102,15 @@ WHENCE_HD inline Number<float> least_of_rows(Thread& t, Number<float> least) {
   return least;
 }
 
-// Rows [first, first + count) of a head's pairs; `apart` more pairs lie behind every eight rows.
+// Rows [first, first + count) of a head's pairs, as they lie; `apart` more pairs stand behind those that a warp copies.
 template <int count, int apart>
 WHENCE_HD void fetch_pairs(Thread& t, Shared<Float16> to, const GateScan& scan, int head, int first) {
-  const int packs = scan.pitch / 4;
-  for (int n = t.index(); n < count * packs; n += head_threads) {
-    const int row = n / packs, column = n % packs * 8;
-    cp_async(t, to, (row * scan.pitch + row / 8 * apart) * 2 + column, scan.pairs,
-        (index_t(head) * scan.rows + first + row) * scan.pitch * 2 + column, first + row < scan.rows);
-  }
+  constexpr int of_warp = count / head_warps;
+  const int packs = of_warp * scan.pitch / 4, own = first + t.warp() * of_warp,
+            left = (scan.rows - own) * scan.pitch / 4;
+  const Shared<Float16> own_to = to + t.warp() * (of_warp * scan.pitch + apart) * 2;
+  const Global<const Float16> from = scan.pairs + (index_t(head) * scan.rows + own) * scan.pitch * 2;
+  for (int n = t.lane(); n < packs; n += 32) cp_async(t, own_to, 8 * n, from, 8 * n, n < left);
 }
 
 }  // namespace whence::gpu

@@ -188,23 +188,28 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   template <bool edge>
   WHENCE_HD void add_scan(Thread& t, const Part& part, int first_key, Gates& gates, Scores& x) const {
     const float full = scan.full(), unit = facts.scale_of_powers;
-    const Number<float> slope = scan.slopes ? load<float>(scan.slopes, part.h) * log2e : Number<float>(0.0f);
+    if (gates.full)
+      return each<2 * fragments>(
+          [&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + gates.last[a]; }); });
     Number<float> least = full;
+    Registers<GateRow<own, 1, 2>, 2 * fragments> of_rows;
     each<2 * fragments>([&](auto a) {
-      const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
-      if (gates.full) return each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + gates.last[a]; });
       const SeenColumns seen = seen_by(t, part, first_key, a);
-      GateRow<own, 1, 2> of_row;
-      gates.sums[a] = of_row.add_up(
+      gates.sums[a] = of_rows[a].add_up(
           t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen.has(j); },
           gates.sums[a]);
       if (gates.sums[a] < least) least = gates.sums[a];
-      if (scan.slopes)
-        each<own>([&](auto j) { number(x, a, j) += slope * of_row.sum[j]; });
-      else
-        each<own>([&](auto j) { number(x, a, j) += PlaceInPairs(pairs, of_row.sum[j], full).value; });
     });
-    gates.full = gates.full || !(least_of_rows(t, least) < full);
+    gates.full = !(least_of_rows(t, least) < full);
+    if (scan.slopes) {
+      const Number<float> slope = load<float>(scan.slopes, part.h) * log2e;
+      return each<2 * fragments>(
+          [&](auto a) { each<own>([&](auto j) { number(x, a, j) += slope * of_rows[a].sum[j]; }); });
+    }
+    each<2 * fragments>([&](auto a) {
+      const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
+      each<own>([&](auto j) { number(x, a, j) += PlaceInPairs(pairs, of_rows[a].sum[j], full).value; });
+    });
   }
 
   // x times its unit is the logit in base 2; returns the new unit. Without terms the power takes the scale along.
