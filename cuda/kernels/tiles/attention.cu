@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <optional>
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/tiles/gate_sums.h"
@@ -102,54 +103,56 @@ template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
 
 // What CoPE's scan reads beside rows of heads.
 struct Gates {
-  Tensor pairs, last, slopes, e;
+  Tensor slopes, logits, e;
   GateScan scan;
 
   Gates(const At& at, std::span<const Tensor> x, const Given& given) {
     if (!read(x)) return;
+    scan.rows = (given.facts.queries + 31) / 32 * 32, scan.groups = (given.facts.keys + gate_keys - 1) / gate_keys * 2;
     if (x[At::position_slopes].defined()) slopes = raw::cast(x[At::position_slopes], DType::f32);
-    const HeadFacts& facts = given.facts;
-    scan.rows = (facts.queries + 31) / 32 * 32, scan.groups = (facts.keys + gate_keys - 1) / gate_keys * 2;
     scan.slopes = global<const float>(slopes);
     if (scan.slopes) return;
-    const bool by_keys = x[At::position_keys].defined();
-    scan.positions = within_int(by_keys ? x[At::position_keys].size(0) : x[At::position_logits].size(3));
+    if (x[At::position_logits].defined()) logits = raw::contiguous(x[At::position_logits]);
+    scan.positions = within_int(logits.defined() ? logits.size(3) : x[At::position_keys].size(0));
     scan.pitch = GateScan::pitch_of(scan.positions), scan.position_scale = static_cast<float>(at.position_scale);
-    const Device device = given.query.device();
-    pairs = Tensor::empty({given.batch(), given.heads(), scan.rows, scan.pitch, 2}, DType::f16, device);
-    last = Tensor::empty({given.batch(), given.heads(), scan.rows}, DType::f32, device);
-    if (by_keys) e = in_packs(raw::reshape(x[At::position_keys], {1, 1, scan.positions, facts.d}));
-    visit_heads(x, [&]<class T, int width>(Type<T>, Nth<width>) {
-      if (by_keys) {
-        using Body = PairsOfQueries<T, width>;
-        launch_kernel(
-            Body{head_rows<const T>(given.query, facts.heads), head_rows<const T>(e, facts.heads),
-                global<Float16>(pairs), global<float>(last), scan.positions, scan.pitch, facts.heads, facts.queries,
-                scan.rows, facts.d, static_cast<float>(at.position_scale * std::numbers::log2e)},
-            {.blocks = given.batch() * facts.heads * blocks_for(scan.rows, Body::rows),
-                .shared_bytes = Body::shared_bytes(scan.positions)});
-      } else {
-        const Tensor z = raw::contiguous(x[At::position_logits]);
-        launch_kernel(PairsOfLogits<T>{global<const T>(z), global<Float16>(pairs), global<float>(last), scan.positions,
-                          scan.pitch, facts.queries, scan.rows, pairs.numel() / 2},
-            {.blocks = blocks_for(pairs.numel() / 2, PairsOfLogits<T>::threads)});
-      }
-    });
-    scan.pairs = global<const Float16>(pairs), scan.last = global<const float>(last);
+    if (!logits.defined()) e = in_packs(raw::reshape(x[At::position_keys], {1, 1, scan.positions, given.facts.d}));
   }
   static bool read(std::span<const Tensor> x) {
     return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
   }
 };
 
+// A head's pairs and their last numbers, for `heads` heads.
+struct PairsOfHeads {
+  Tensor pairs, last;
+  PairsOfHeads(GateScan& scan, index_t heads, Device device)
+      : pairs(Tensor::empty({heads, scan.rows, scan.pitch, 2}, DType::f16, device)),
+        last(Tensor::empty({heads, scan.rows}, DType::f32, device)) {
+    scan.pairs = global<Float16>(pairs), scan.last = global<float>(last);
+  }
+  // Of logits that are given, of heads from scan.first_head on.
+  template <class T> void make(const GateScan& scan, const Tensor& logits, index_t heads) const {
+    const index_t queries = logits.size(2), count = heads * scan.rows * scan.pitch;
+    const Global<const T> z = global<const T>(logits) + scan.first_head * queries * scan.positions;
+    launch_kernel(PairsOfLogits<T>{z, scan, within_int(queries), count},
+        {.blocks = blocks_for(count, PairsOfLogits<T>::threads)});
+  }
+};
+
 template <class T, int width, bool scans>
-void forward(const Given& given, const GateScan& scan, const Tensor& output, const Tensor& norms) {
+void forward(const Given& given, const Gates& gates, const Tensor& output, const Tensor& norms) {
   using Body = HeadsForward<T, width, scans>;
   const index_t heads = given.heads();
+  GateScan scan = gates.scan;
+  std::optional<PairsOfHeads> pairs;
+  if (gates.logits.defined()) {
+    pairs.emplace(scan, given.batch() * heads, output.device());
+    pairs->make<T>(scan, gates.logits, given.batch() * heads);
+  }
   const Body body{given.facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
       head_rows<const T>(given.value, heads), head_rows<T>(output, heads), global<float>(norms),
       global<const float>(given.table), global<const float>(given.column), global<const float>(given.sink),
-      global<const std::int32_t>(given.range), scan};
+      global<const std::int32_t>(given.range), scan, head_rows<const T>(gates.e, heads)};
   launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
                           .shared_bytes = Body::shared_bytes(scan)});
 }
@@ -218,10 +221,14 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * 4));
   at_once = std::max<index_t>(at_once, 1);
   Tensor sums, gradients, first_tile, d_logits;
+  std::optional<PairsOfHeads> pairs;
   if constexpr (scans) {
     sums = empty({at_once, of_group}), gradients = empty({at_once, of_group});
     first_tile = empty({at_once, scan.rows / 8});
-    if (scan.pairs) d_logits = empty({batch, heads, queries, (scan.positions + 7) / 8 * 8}, output.dtype());
+    if (scan.positions > 0) {
+      d_logits = empty({batch, heads, queries, (scan.positions + 7) / 8 * 8}, output.dtype());
+      pairs.emplace(scan, at_once, output.device());
+    }
     scan.sums = global<float>(sums), scan.gradients = global<float>(gradients);
     scan.first_tile = global<float>(first_tile), scan.of_slopes = global<float>(of_slopes);
   }
@@ -240,9 +247,11 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
     };
     if constexpr (scans) {
       using Sums = GateSums<T, width>;
+      if (gates.logits.defined()) pairs->make<T>(scan, gates.logits, count);
       launch_kernel(Sums{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
-                        global<const std::int32_t>(given.range), scan},
-          {.blocks = count * blocks_for(queries, Sums::rows), .shared_bytes = Sums::shared_bytes});
+                        head_rows<const T>(gates.e, heads), global<const std::int32_t>(given.range), scan},
+          {.blocks = count * blocks_for(queries, Sums::rows),
+              .shared_bytes = Sums::shared_bytes(gates.e.defined(), scan.positions)});
     }
     if (of_queries) {
       const Tensor slices = d_table.defined() ? Tensor::zeros({count, of_head}, DType::f32, output.device()) : Tensor();
@@ -294,7 +303,7 @@ void CudaKernels::attention(
   const Given given(at, x);
   const Gates gates(at, x, given);
   visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
-    forward<T, width, scans>(given, gates.scan, output, norms);
+    forward<T, width, scans>(given, gates, output, norms);
   });
 }
 

@@ -12,7 +12,7 @@ inline constexpr int scan_columns = 32, scan_own = scan_columns / 4, scan_lines 
 template <class T> struct OfPositions {
   Global<T> d_logits = nullptr;  // [b h queries width]: 0 behind the last position
   int width = 0;
-  HeadRows<const T> e = {};  // [1 1 positions d], or null
+  HeadRows<const T> position_keys = {};  // [1 1 positions d], or null
 };
 
 struct NoScan {
@@ -44,19 +44,21 @@ struct ScanOfQueries {
   Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
   static std::size_t shared_bytes(const GateScan& scan) {
-    const std::size_t count = scan.pairs ? scan_rows * scan.pitch * 2 : 0;
+    const std::size_t count = scan_rows * scan.pitch * 2;
     return shared_bytes_for<Float16>(count) + shared_bytes_for<float>(count);
   }
 
   WHENCE_HD ScanOfQueries(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_row)
       : scan(told), facts(of), head(head_of), row(first_row + t.lane() / 4) {
-    if (first_row < scan.rows) first_tile = load<float>(scan.first_tile, scan.first_tile_at(head, first_row));
-    each<scan_lines>([&](auto a) { last[a] = scan.last_of(head, row + 8 * a); });
+    if (first_row < scan.rows) first_tile = load<float>(scan.first_tile, scan.row_at(head, first_row) / 8);
+    each<scan_lines>([&](auto a) {
+      if (scan.positions && row + 8 * a < scan.rows) last[a] = load<float>(scan.last, scan.row_at(head, row + 8 * a));
+    });
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
-    const int count = scan.pairs ? scan_rows * scan.pitch * 2 : 0, line = t.warp() * 16 + t.lane() / 4;
+    const int count = scan_rows * scan.pitch * 2, line = t.warp() * 16 + t.lane() / 4;
     const Shared<Float16> all = t.shared<Float16>(count);
     pairs = all + line * scan.pitch * 2, slots = t.shared<float>(count) + line * scan.pitch * 2;
-    if (!scan.pairs) return;
+    if (scan.slopes) return;
     fetch_pairs<scan_rows, 0>(t, all, scan, head, first_row - t.warp() * 16);
     each<scan_lines>([&](auto a) {
       for (int n = t.lane() % 4; n < scan.pitch / 2; n += 4)
@@ -137,10 +139,9 @@ struct ScanOfQueries {
       }
     });
     if (scan.slopes) return;
-    if (to.e.at) {
+    if (to.position_keys.at) {
       t.sync();  // nobody reads the tiles any more
-      for (int first = 0; first < scan.positions; first += 32)
-        fetch_rows<32, width>(t, tiles + first * width, to.e, to.e.at, first, scan.positions, facts.d, row_phase);
+      fetch_positions<width>(t, tiles, to.position_keys, scan.positions, facts.d);
       cp_async_commit(t);
       cp_async_wait<0>(t);
       t.sync();
@@ -158,10 +159,10 @@ struct ScanOfQueries {
               std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high)));
         left[r] = pack_two<T>(low * scan.position_scale, high * scan.position_scale);
       });
-      if (!to.e.at) continue;
+      if (!to.position_keys.at) continue;
       each<width / 16>([&](auto c) {
-        const int at = first + matrix % 2 * 8 + line;
-        const auto b = ldmatrix_turned(t, tiles, tile_at<T>(at, 16 * c + matrix / 2 * 8, width, row_phase(at)));
+        const int at = first + matrix % 2 * 8 + line, phase = key_phase<position_tile>(at % position_tile);
+        const auto b = ldmatrix_turned(t, tiles, tile_at<T>(at, 16 * c + matrix / 2 * 8, width, phase));
         mma<T>(t, of_queries[Nth<0>{}][Nth<2 * c>{}], left, b[Nth<0>{}], b[Nth<1>{}]);
         mma<T>(t, of_queries[Nth<0>{}][Nth<2 * c + 1>{}], left, b[Nth<2>{}], b[Nth<3>{}]);
       });
@@ -241,7 +242,7 @@ struct ScanOfKeys {
   Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P
 
   static WHENCE_HD int stage_of(const GateScan& scan) {
-    return scan.pairs ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
+    return scan.positions ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
   }
   static std::size_t shared_bytes(const GateScan& scan) {
     return shared_bytes_for<Float16>(2 * stage_of(scan)) + shared_bytes_for<float>(2 * term_count);
@@ -258,9 +259,9 @@ struct ScanOfKeys {
     const Shared<float> to = terms + n * term_count;
     const Number<float> first = upcoming < 0.0f ? first_tile_of(first_query) : upcoming;
     upcoming = first_query + scan_columns < scan.rows ? first_tile_of(first_query + scan_columns) : first;
-    if (t.index() == 0) cp_async(t, to, 0, scan.first_tile, scan.first_tile_at(head, first_query));
-    if (scan.pairs && t.index() < scan_columns / 4)
-      cp_async(t, to, first_tiles + 4 * t.index(), scan.last, index_t(head) * scan.rows + first_query + 4 * t.index());
+    if (t.index() == 0) cp_async(t, to, 0, scan.first_tile, scan.row_at(head, first_query) / 8);
+    if (scan.positions && t.index() < scan_columns / 4)
+      cp_async(t, to, first_tiles + 4 * t.index(), scan.last, scan.row_at(head, first_query + 4 * t.index()));
     const int first_group = group - t.warp();
     if (static_cast<float>((first_group + head_warps - 1) / 2) < first) return;
     if (t.index() < 2 * of_warps / 4) {
@@ -270,7 +271,7 @@ struct ScanOfKeys {
       cp_async(t, to, first_tiles + last_numbers + which * scan_columns + query, from,
           scan.at(head, of_group < scan.groups ? of_group : 0, first_query + query), of_group < scan.groups);
     }
-    if (scan.pairs) fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
+    if (scan.positions) fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
   }
   WHENCE_HD void ask(int) {}
 
@@ -344,7 +345,7 @@ struct ScanOfKeys {
  private:
   // Of the first column in which a sum moves.
   WHENCE_HD Number<float> first_tile_of(int first_query) const {
-    const auto firsts = load_pack<4>(scan.first_tile, scan.first_tile_at(head, first_query));
+    const auto firsts = load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);
     Number<float> first = firsts.of[0];
     each<3>([&](auto k) {
       if (Number<float>(firsts.of[k + 1]) < first) first = firsts.of[k + 1];

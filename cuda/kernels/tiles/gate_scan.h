@@ -16,18 +16,18 @@ namespace whence::gpu {
 inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
 
 struct GateScan {
-  Global<const Float16> pairs;   // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2 (gate_sums.h)
-  Global<const float> last;      // [b h rows]: z[n-1], in base 2
-  Global<const float> slopes;    // [h], in place of these
-  int positions = 0, pitch = 0;  // of a row of pairs; rows of neighbours begin in different banks
+  int positions = 0, pitch = 0;  // n, and pairs of a row: rows of neighbours begin in different banks; or 0:
+  Global<const float> slopes;    // [h]
   float position_scale = 1;      // of q.e
   int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
 
-  // Of backward.
+  // In memory, of heads first_head, first_head + 1, ... of b h. Forward has its pairs there only where logits are given.
+  int first_head = 0;
+  Global<Float16> pairs;          // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
+  Global<float> last;             // [b h rows]: z[n-1], of pairs
   Global<float> sums, gradients;  // [b h groups rows]: P behind a group's last key, and the sum of dp before its first
   Global<float> first_tile;       // [b h rows/8]: in tiles before it the rows are full
-  int first_head = 0;             // of b h, of the three above
-  Global<float> of_slopes;        // [b h queries]: the sum of dx P
+  Global<float> of_slopes;        // [b h queries], of all heads: the sum of dx P
 
   static constexpr int pitch_of(int positions) { return (positions + 27) / 32 * 32 + 4; }
   // Full rows have this sum, or more.
@@ -35,10 +35,7 @@ struct GateScan {
   WHENCE_HD index_t at(int head, int group, int row) const {
     return (index_t(head - first_head) * groups + group) * rows + row;
   }
-  WHENCE_HD index_t first_tile_at(int head, int row) const { return (index_t(head - first_head) * rows + row) / 8; }
-  WHENCE_HD Number<float> last_of(int head, int row) const {
-    return pairs && row < rows ? load<float>(last, index_t(head) * rows + row) : Number<float>(0.0f);
-  }
+  WHENCE_HD index_t row_at(int head, int row) const { return index_t(head - first_head) * rows + row; }
 };
 
 // A number from sums or gradients. Where pairs of a tile are not seen (edge) it may never have been stored: no pair that reads it is
@@ -109,8 +106,50 @@ WHENCE_HD void fetch_pairs(Thread& t, Shared<Float16> to, const GateScan& scan, 
   const int packs = of_warp * scan.pitch / 4, own = first + t.warp() * of_warp,
             left = (scan.rows - own) * scan.pitch / 4;
   const Shared<Float16> own_to = to + t.warp() * (of_warp * scan.pitch + apart) * 2;
-  const Global<const Float16> from = scan.pairs + (index_t(head) * scan.rows + own) * scan.pitch * 2;
+  const Global<const Float16> from = scan.pairs + scan.row_at(head, own) * scan.pitch * 2;
   for (int n = t.lane(); n < packs; n += 32) cp_async(t, own_to, 8 * n, from, 8 * n, n < left);
+}
+
+// e [positions width], where table positions come from, to shared memory.
+inline constexpr int position_tile = 32;
+template <int width, class T>
+WHENCE_HD void fetch_positions(Thread& t, Shared<T> to, const HeadRows<const T>& e, int positions, int d) {
+  for (int first = 0; first < positions; first += position_tile)
+    fetch_rows<position_tile, width>(
+        t, to + first * width, e, e.at, first, positions, d, [](int row) { return key_phase<position_tile>(row); });
+}
+
+// Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, four pairs from m on) for line a. The last positions come first:
+// what rises from one lane's last is the next one's first.
+template <class T, int width, int fragments, class Put>
+WHENCE_HD void make_pairs(Thread& t, const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
+    Shared<T> of_e, int positions, float unit, const Put& put) {
+  constexpr int own = position_tile / 4;
+  const int quad = t.lane() % 4;
+  Registers<Number<float>, 2 * fragments> behind;
+  for (int first = (positions - 1) / position_tile * position_tile; first >= 0; first -= position_tile) {
+    Registers<Registers<FragmentC<T>, position_tile / 8>, fragments> z;
+    add_products<T, position_tile, width, fragments>(t, of_e + first * width, held, z);
+    each<2 * fragments>([&](auto a) {
+      const Number<float> own_first = number(z, a, Nth<0>{});
+      const Number<float> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
+      behind[a] = own_first;
+      each<own / 4>([&](auto four) {
+        const int m = first + quad * own + 4 * four;
+        Pack<Float16, 8> pack;
+        each<4>([&](auto k) {
+          constexpr int j = 4 * four + k;
+          const Number<float> value = number(z, a, Nth<j>{}) * unit;
+          Number<float> above = next;
+          if constexpr (j + 1 < own) above = number(z, a, Nth<j + 1>{});
+          const Number<float> rise = m + k + 1 < positions ? above * unit - value : Number<float>(0.0f);
+          const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
+          pack.of[2 * k] = pair.of[0], pack.of[2 * k + 1] = pair.of[1];
+        });
+        put(a, m, pack);
+      });
+    });
+  }
 }
 
 }  // namespace whence::gpu

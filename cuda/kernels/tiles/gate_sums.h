@@ -10,92 +10,40 @@ namespace whence::gpu {
 template <class T> struct PairsOfLogits {
   static constexpr const char* name = "pairs of logits";
   static constexpr int threads = 256;
-  Global<const T> z;  // [b h queries positions]
-  Global<Float16> pairs;
-  Global<float> last;
-  int positions, pitch, queries, rows;
+  Global<const T> z;  // [b h queries positions], of the scan's heads
+  GateScan scan;
+  int queries;
   index_t count;
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t n = t.block() * threads + t.index(), row = n / pitch, of_z = row / rows * queries + row % rows;
+    const index_t n = t.block() * threads + t.index(), row = n / scan.pitch,
+                  of_z = row / scan.rows * queries + row % scan.rows;
     if (n >= count) return;
-    const int m = static_cast<int>(n % pitch), there = row % rows < queries ? positions : 0;
+    const int m = static_cast<int>(n % scan.pitch), there = row % scan.rows < queries ? scan.positions : 0;
     Number<float> value = 0.0f, rise = 0.0f;
-    if (m < there) value = load<float>(z, of_z * positions + m) * log2e;
-    if (m + 1 < there) rise = load<float>(z, of_z * positions + m + 1) * log2e - value;
-    store_pack<2>(pairs, 2 * n, std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise)));
-    if (m == positions - 1) store(last, row, value);
+    if (m < there) value = load<float>(z, of_z * scan.positions + m) * log2e;
+    if (m + 1 < there) rise = load<float>(z, of_z * scan.positions + m + 1) * log2e - value;
+    const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
+    store_pack<2>(scan.pairs, 2 * n, pair);
+    if (m == scan.positions - 1) store(scan.last, row, from_stored<float>(pair.of[0]));
   }
 };
 
-// The same of z_i[m] = scale q_i.e[m]. The last positions come first: what rises from one lane's last is the next one's first.
-template <class T, int width> struct PairsOfQueries {
-  static constexpr const char* name = "pairs of queries";
-  static constexpr int threads = head_threads, rows = 16 * head_warps, columns = 32, own = columns / 4;
-  static std::size_t shared_bytes(int positions) {
-    return shared_bytes_for<T>(rows * width) + shared_bytes_for<T>(blocks_for(positions, columns) * columns * width);
-  }
-  HeadRows<const T> q, e;
-  Global<Float16> pairs;
-  Global<float> last;
-  int positions, pitch, heads, queries, padded, d;  // padded: rows of pairs
-  float scale;                                      // times log2(e)
-
-  WHENCE_HD void operator()(Thread& t) const {
-    const int steps = (positions + columns - 1) / columns, blocks = (padded + rows - 1) / rows;
-    const Shared<T> of_q = t.shared<T>(rows * width), of_e = t.shared<T>(steps * columns * width);
-    const int head = static_cast<int>(t.block()) / blocks;
-    const int first = static_cast<int>(t.block() % blocks) * rows, quad = t.lane() % 4;
-    fetch_rows<rows, width>(t, of_q, q, q.of(head / heads, head % heads), first, queries, d, row_phase);
-    for (int step = 0; step < steps; ++step)
-      fetch_rows<columns, width>(t, of_e + step * columns * width, e, e.at, step * columns, positions, d,
-          [](int row) { return key_phase<columns>(row); });
-    cp_async_commit(t);
-    cp_async_wait<0>(t);
-    t.sync();
-    Registers<Registers<FragmentA<T>, width / 16>, 1> held;
-    hold_rows<T, width, 1>(t, of_q, t.warp() * 16, held);
-    Registers<Number<float>, 2> behind;
-    for (int step = steps - 1; step >= 0; --step) {
-      Registers<Registers<FragmentC<T>, columns / 8>, 1> z;
-      add_products<T, columns, width, 1>(t, of_e + step * columns * width, held, z);
-      each<2>([&](auto a) {
-        const int row = first + t.warp() * 16 + 8 * a + t.lane() / 4, m = step * columns + quad * own;
-        const Number<float> own_first = number(z, a, Nth<0>{});
-        const Number<float> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
-        behind[a] = own_first;
-        each<own / 4>([&](auto four) {
-          Pack<Float16, 8> pack;
-          each<4>([&](auto k) {
-            constexpr int j = 4 * four + k;
-            const Number<float> value = number(z, a, Nth<j>{}) * scale;
-            Number<float> above = next;
-            if constexpr (j + 1 < own) above = number(z, a, Nth<j + 1>{});
-            const Number<float> rise = m + j + 1 < positions ? above * scale - value : Number<float>(0.0f);
-            const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
-            pack.of[2 * k] = pair.of[0], pack.of[2 * k + 1] = pair.of[1];
-            if (m + j == positions - 1 && row < padded) store(last, index_t(head) * padded + row, value);
-          });
-          const int place = m + 4 * four;
-          if (row < padded && place < pitch)
-            store_pack<8>(pairs, ((index_t(head) * padded + row) * pitch + place) * 2, pack);
-        });
-      });
-    }
-  }
-};
-
-// The sums of gates behind each group of keys, for backward: a walk from right to left, over gates alone, until a row is full.
+// The sums of gates behind each group of keys, for backward: a walk from right to left, over gates alone, until a row is full. Before
+// it pairs are made, where they are of q.e.
 template <class T, int width> struct GateSums {
   static constexpr const char* name = "sums of gates";
   static constexpr int threads = head_threads;
   static constexpr int keys = gate_keys, own = keys / 4, fragments = width <= 64 ? 2 : 1, of_warp = 16 * fragments;
   static constexpr int rows = head_warps * of_warp;
   static constexpr unsigned blocks_at_once = 2;
-  static constexpr std::size_t shared_bytes =
-      shared_bytes_for<T>((rows + 2 * keys) * width) + shared_bytes_for<std::int32_t>(2 * head_warps);
+  static std::size_t shared_bytes(bool makes_pairs, int positions) {
+    return shared_bytes_for<T>((rows + 2 * keys) * width) + shared_bytes_for<std::int32_t>(2 * head_warps) +
+           shared_bytes_for<T>(makes_pairs ? blocks_for(positions, position_tile) * position_tile * width : 0);
+  }
 
   HeadFacts facts;
   HeadRows<const T> q, k;
+  HeadRows<const T> position_keys;     // [1 1 positions d], where pairs are made of them, or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan scan;
 
@@ -103,6 +51,8 @@ template <class T, int width> struct GateSums {
     const Shared<T> of_q = t.shared<T>((rows + 2 * keys) * width), tiles = of_q + rows * width;
     const Shared<std::int32_t> full =
         t.shared<std::int32_t>(2 * head_warps);  // of the warps, at this tile and the one before
+    const Shared<T> of_e = t.shared<T>(
+        position_keys.at ? (scan.positions + position_tile - 1) / position_tile * position_tile * width : 0);
     const int blocks = (facts.queries + rows - 1) / rows, nth = static_cast<int>(t.block()) % blocks,
               head = scan.first_head + static_cast<int>(t.block()) / blocks, b = head / facts.heads,
               h = head % facts.heads, first_query = (blocks - 1 - nth) * rows;
@@ -117,11 +67,26 @@ template <class T, int width> struct GateSums {
           t, tiles + tile % 2 * keys * width, k, keys_of_head, tile * keys, facts.keys, facts.d, phase);
     };
     fetch_rows<rows, width>(t, of_q, q, q.of(b, h), first_query, facts.queries, facts.d, row_phase);
+    if (position_keys.at) fetch_positions<width>(t, of_e, position_keys, scan.positions, facts.d);
     if (highest_tile >= lowest_tile) fetch(highest_tile);
     cp_async_commit(t);
+    cp_async_wait<0>(t);
+    t.sync();
 
     const int first_row = first_query + t.warp() * of_warp, own_token = facts.first_row + first_row;
     Registers<Registers<FragmentA<T>, width / 16>, fragments> held;
+    hold_rows<T, width, fragments>(t, of_q, t.warp() * of_warp, held);
+    if (position_keys.at)
+      make_pairs<T, width, fragments>(
+          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const Pack<Float16, 8>& pack) {
+            const int row = first_row + 8 * a + t.lane() / 4;
+            if (row >= scan.rows || m >= scan.pitch) return;
+            const index_t of_row = scan.row_at(head, row);
+            store_pack<8>(scan.pairs, (of_row * scan.pitch + m) * 2, pack);
+            each<4>([&](auto n) {
+              if (m + n == scan.positions - 1) store(scan.last, of_row, from_stored<float>(pack.of[2 * n]));
+            });
+          });
     Registers<Number<float>, 2 * fragments> sums;
     each<2 * fragments>([&](auto a) {  // rows that are not there count as full
       if (first_row + 8 * a + t.lane() / 4 >= facts.queries) sums[a] = scan.full();
@@ -131,9 +96,7 @@ template <class T, int width> struct GateSums {
     for (int tile = highest_tile; tile >= lowest_tile; --tile) {
       cp_async_wait<0>(t);
       t.sync();
-      if (tile == highest_tile) {
-        hold_rows<T, width, fragments>(t, of_q, t.warp() * of_warp, held);
-      } else {
+      if (tile < highest_tile) {
         const Shared<std::int32_t> before = full + (tile + 1) % 2 * head_warps;
         if (before[0] && before[1] && before[2] && before[3]) break;
       }
@@ -148,7 +111,7 @@ template <class T, int width> struct GateSums {
     }
     cp_async_wait<0>(t);
     if (const int row = first_row + 8 * t.lane(); t.lane() < of_warp / 8 && row < scan.rows)
-      store(scan.first_tile, scan.first_tile_at(head, row), Number<float>(static_cast<float>(first_tile)));
+      store(scan.first_tile, scan.row_at(head, row) / 8, Number<float>(static_cast<float>(first_tile)));
   }
 
  private:

@@ -25,7 +25,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   static std::size_t shared_bytes(const GateScan& scan) {
     return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * term_count) +
-           shared_bytes_for<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
+           shared_bytes_for<Float16>(queries * scan.pitch * 2);
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
@@ -37,6 +37,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan scan;
+  HeadRows<const T> position_keys;  // [1 1 positions d], where pairs are made here, or null
 
   // The tiles and terms of one stage.
   struct Stage {
@@ -75,7 +76,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     };
     const Part part = part_of(t);
     Gates gates;
-    if constexpr (scans) begin_gates(t, part, gates);
+    if constexpr (scans) begin_gates(t, part, tiles + 2 * keys * width, gates);
     fetch_rows<queries, width>(t, of_q, q, q.of(part.b, part.h), part.first_query, facts.queries, facts.d, row_phase);
     const int last_token = part.first_token + queries - 1;
     const int from = larger(part.begin, part.first_token - facts.before),
@@ -90,7 +91,10 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     for (int tile = highest_tile, n = 0; tile >= lowest_tile; --tile, n = 1 - n) {
       cp_async_wait<0>(t);
       t.sync();  // the tile is there, and nobody reads the stage that is filled next
-      if (tile == highest_tile) hold_rows<T, width, fragments>(t, of_q, t.warp() * rows, held);
+      if (tile == highest_tile) {
+        hold_rows<T, width, fragments>(t, of_q, t.warp() * rows, held);
+        if constexpr (scans) begin_scan(t, tiles + 2 * keys * width, held, gates);
+      }
       if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
       cp_async_commit(t);
       work(t, part, stage(n), tile * keys, held, gates, running, sums);
@@ -137,14 +141,30 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     });
   }
 
-  WHENCE_HD void begin_gates(Thread& t, const Part& part, Gates& gates) const {
-    gates.pairs = t.shared<Float16>(scan.pairs ? queries * scan.pitch * 2 : 0);
-    if (scan.pairs) fetch_pairs<queries, 0>(t, gates.pairs, scan, part.head, part.first_query);
-    each<2 * fragments>([&](auto a) {
-      const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4;
-      gates.last[a] = scan.last_of(part.head, row);
-      if (row >= facts.queries) gates.sums[a] = scan.full();  // rows that are not there count as full
+  // Positions stand in the second stage, which is filled with keys after the first.
+  static_assert(2 * keys >= 128);
+  WHENCE_HD void begin_gates(Thread& t, const Part& part, Shared<T> second_stage, Gates& gates) const {
+    gates.pairs = t.shared<Float16>(queries * scan.pitch * 2);
+    if (position_keys.at)
+      fetch_positions<width>(t, second_stage, position_keys, scan.positions, facts.d);
+    else if (scan.positions)
+      fetch_pairs<queries, 0>(t, gates.pairs, scan, part.head, part.first_query);
+    each<2 * fragments>([&](auto a) {  // rows that are not there count as full
+      if (part.first_query + t.warp() * rows + 8 * a + t.lane() / 4 >= facts.queries) gates.sums[a] = scan.full();
     });
+  }
+  WHENCE_HD void begin_scan(Thread& t, Shared<T> of_e, const Queries& held, Gates& gates) const {
+    if (scan.slopes) return;
+    const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + t.lane() / 4) * scan.pitch * 2;
+    if (position_keys.at) {
+      make_pairs<T, width, fragments>(
+          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const Pack<Float16, 8>& pack) {
+            if (m < scan.pitch) store_pack<8>(pairs, (8 * a * scan.pitch + m) * 2, pack);
+          });
+      t.sync();
+    }
+    each<2 * fragments>(
+        [&](auto a) { gates.last[a] = PlaceInPairs(pairs + 8 * a * scan.pitch * 2, scan.full(), scan.full()).value; });
   }
 
   // One tile of keys for a warp's rows.
