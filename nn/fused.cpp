@@ -20,11 +20,18 @@ struct FusedForms final : LayerForms {
     return add_norm(x, added, norm.weight(), norm.bias(), norm.epsilon(), site);
   }
 
-  // One large product for three; and where the numbers of each head lie by themselves, one call multiplies all heads.
+  // One large product for three.
   Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value, index_t heads,
       Site site) const override {
     const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
     const auto [q, k, v] = project_heads(x, both(query), both(key), both(value), heads, site);
+    return {q, k, v};
+  }
+  // Where the numbers of each head lie by themselves, one call multiplies all heads.
+  Heads apart(const Heads& heads, Site site) const override {
+    const auto& [query, key, value] = heads;
+    if (query.is_contiguous() && key.is_contiguous() && value.is_contiguous()) return heads;
+    const auto [q, k, v] = contiguous_all({query, key, value}, site);
     return {q, k, v};
   }
 

@@ -34,6 +34,8 @@ struct LayerForms {
     };
     return {of_heads(query), of_heads(key), of_heads(value)};
   }
+  // The same heads, as what multiplies all of them at once wants them to lie.
+  [[nodiscard]] virtual Heads apart(const Heads& heads, Site = Site::current()) const { return heads; }
 
   // softmax(logits, sequence.mask()): masked keys get exactly 0. [b h i j]
   [[nodiscard]] virtual Tensor softmax_of_visible(

@@ -16,10 +16,12 @@ namespace whence {
 struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
 };
-// x [b t c]: linear(x, weight, bias) by each of the three (biases: all or none), heads apart, in one product: [b h t d].
-// Key and value may have fewer heads than the query, a divisor of its number.
+// x [b t c]: linear(x, weight, bias) by each of the three (biases: all or none), in one product, of which the heads are
+// views [b h t d]. Key and value may have fewer heads than the query, a divisor of its number.
 [[nodiscard]] std::array<Tensor, 3> project_heads(const Tensor& x, const Projection& query, const Projection& key,
     const Projection& value, index_t heads, Site at = Site::current());
+// contiguous() of each.
+[[nodiscard]] std::array<Tensor, 3> contiguous_all(const std::array<Tensor, 3>& x, Site at = Site::current());
 
 // x [..., i, j], where row i has the entries j <= first_row + i alone: softmax under a causal mask without the mask.
 [[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site at = Site::current());

@@ -1,10 +1,11 @@
-// The queries, keys and values of all heads by one product.  (Vaswani et al. 2017, section 3.2.2)
+// The queries, keys and values of all heads by one product, as views of it.  (Vaswani et al. 2017, section 3.2.2)
 //   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> [b h t d], twice [b g t d]
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
 #include <utility>
 
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
+#include "autograd/joined/heads_in_rows.h"
 #include "autograd/joined/joined_ops.h"
 #include "tensor/device/joined_kernels.h"
 #include "tensor/raw.h"
@@ -12,8 +13,8 @@
 namespace whence {
 namespace {
 
-constexpr std::size_t outputs = 3;
-using Three = std::array<Tensor, outputs>;
+using Three = ThreeHeads;
+constexpr std::size_t outputs = std::tuple_size_v<Three>;
 
 struct ProjectHeads {
   static constexpr const char* name = "project_heads";
@@ -43,27 +44,27 @@ struct ProjectHeads {
     joined_kernels(x).copy_all(from, to);
     const Tensor joined =
         raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, biased ? &bias : nullptr);
-    const std::vector<Tensor> apart = heads_of(joined, x, counts);
-    Three y;
-    for (std::size_t k = 0; k < outputs; ++k) y[k] = Tensor::like(x, apart[k].shape());
-    joined_kernels(x).copy_all(apart, y);
     saved.x = x;
     saved.weight = weight;
     for (std::size_t k = 0; k < outputs; ++k) saved.parts[k] = weights[k];
     saved.counts = counts;
     saved.biased = biased;
-    return y;
+    return heads_in_rows(joined, x.size(0), x.size(1), counts);
   }
 
   Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
     const Tensor x = saved.x.get(), weight = saved.weight.get(), rows = raw::reshape(x, as_rows(x.shape()));
-    const Tensor joined = Tensor::like(x, {rows.size(0), weight.size(0)});
-    const std::vector<Tensor> apart = heads_of(joined, x, saved.counts);
+    const Counts& counts = saved.counts;
+    const index_t dim = weight.size(0) / (counts[0] + counts[1] + counts[2]);
     Three from{dy[0], dy[1], dy[2]};
     for (std::size_t k = 0; k < outputs; ++k)
-      if (!from[k].defined()) from[k] = Tensor::zeros(apart[k].shape(), x.dtype(), x.device());
+      if (!from[k].defined()) from[k] = Tensor::zeros({x.size(0), counts[k], x.size(1), dim}, x.dtype(), x.device());
     if (recording()) return recorded_backward(saved, from);
-    joined_kernels(x).copy_all(from, apart);
+    Tensor joined = rows_of_heads(from);  // as tiles write them
+    if (!joined.defined()) {
+      joined = Tensor::like(x, {rows.size(0), weight.size(0)});
+      joined_kernels(x).copy_all(from, heads_in_rows(joined, x.size(0), x.size(1), counts));
+    }
     Grads<7> grads;
     if (needs[0]) grads[0] = raw::reshape(raw::matmul(joined, weight), x.shape());
     const Tensor dweight = Tensor::like(x, weight.shape()),
@@ -106,16 +107,6 @@ struct ProjectHeads {
     for (index_t end = 0; const index_t count : counts) {
       const index_t begin = std::exchange(end, end + count * dim);
       parts.push_back(raw::slice(joined, 0, begin, end));
-    }
-    return parts;
-  }
-  // [b t, (h+2g) d] of x [b t c] as [b h t d] and twice [b g t d]
-  static std::vector<Tensor> heads_of(const Tensor& joined, const Tensor& x, const Counts& counts) {
-    const index_t batch = x.size(0), length = x.size(1), row = joined.size(1);
-    std::vector<Tensor> parts = part_rows(raw::transpose(joined), counts);  // [count d, b t]
-    for (std::size_t k = 0; k < outputs; ++k) {
-      const index_t dim = parts[k].size(0) / counts[k];
-      parts[k] = parts[k].view({batch, counts[k], length, dim}, {length * row, dim, row, 1});
     }
     return parts;
   }

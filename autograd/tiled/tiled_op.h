@@ -5,6 +5,7 @@
 #pragma once
 
 #include "autograd/check/checked.h"
+#include "autograd/joined/heads_in_rows.h"
 #include "autograd/ops.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/raw.h"
@@ -25,7 +26,13 @@ inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
   const std::string_view axes = info.axes;
   const bool of_tokens =
       (axes.starts_with("b h") || axes.starts_with("b g")) && (axes.ends_with('d') || axes.ends_with('c'));
-  return of_tokens ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
+  return of_tokens && !x.is_contiguous() ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
+}
+// Gradients of heads that lie in the rows of one product: in such rows too, where its backward reads them.
+inline ThreeHeads gradients_in_rows(const ThreeHeads& x) {
+  const Tensor rows = rows_of_heads(x);
+  if (!rows.defined()) return {};
+  return heads_in_rows(Tensor::like(rows), x[0].size(0), x[0].size(2), {x[0].size(1), x[1].size(1), x[2].size(1)});
 }
 
 // Kind: `name`; At, what is asked; op, whose operands it reads; extra(at), the numbers of y beside
@@ -64,12 +71,16 @@ template <class Kind> struct Op {
     typename At::Operands x, d;
     const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
     Grads<count> result;
+    for (std::size_t k = 0; k < count; ++k)
+      if (saved.operands[k].defined()) x[k] = saved.operands[k].get();
+    ThreeHeads in_rows;
+    if (needs[At::query] && needs[At::key] && needs[At::value] && y.numel() > 0)
+      in_rows = gradients_in_rows({x[At::query], x[At::key], x[At::value]});
     for (std::size_t k = 0; k < count; ++k) {
-      if (!saved.operands[k].defined()) continue;
-      x[k] = saved.operands[k].get();
-      if (needs[k])
-        result[k] = d[k] =
-            y.numel() > 0 ? gradient_like(At::info[k], x[k]) : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
+      if (!x[k].defined() || !needs[k]) continue;
+      result[k] = d[k] = k < in_rows.size() && in_rows[k].defined() ? in_rows[k]
+                         : y.numel() > 0                            ? gradient_like(At::info[k], x[k])
+                                         : Tensor::zeros(x[k].shape(), x[k].dtype(), x[k].device());
     }
     if (y.numel() > 0) Kind::backward(at, x, y, saved.norms.get(), dy, d);
     return result;

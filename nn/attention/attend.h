@@ -22,6 +22,9 @@ struct AttendInputs {
   std::optional<double> scale = {};            // of q.k; 1 / sqrt(d) when none is given
 };
 
+// Returns the inputs with the numbers of each head by themselves, where products of a device want that (nn/fused.cpp).
+[[nodiscard]] AttendInputs heads_apart(AttendInputs inputs);
+
 // Returns the context before scores: queries and keys are rotated.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 

@@ -18,7 +18,7 @@ class ReferenceExecutor final : public Executor {
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const index_t first_row = inputs.sequence.first_row;
-    return attend_rows(rotated_context(inputs, stages), stages, inputs.dropout,
+    return attend_rows(rotated_context(heads_apart(inputs), stages), stages, inputs.dropout,
         {first_row, first_row + inputs.query.size(2), inputs.key.size(2)});
   }
 };
@@ -60,7 +60,14 @@ Tensor pattern_of(const Tensor& logits, const AttendContext& context, const Stag
 
 }  // namespace
 
-AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages) {
+AttendInputs heads_apart(AttendInputs inputs) {
+  const auto [query, key, value] = forms_on(inputs.query.device()).apart({inputs.query, inputs.key, inputs.value});
+  inputs.query = query, inputs.key = key, inputs.value = value;
+  return inputs;
+}
+
+AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
+  const AttendInputs inputs = stages.rotates.empty() ? given : heads_apart(given);  // rotations read rows without gaps
   AttendContext context;
   static_cast<Sequence&>(context) = inputs.sequence.on(inputs.query.device());
   context.window = Stages::narrower(context.window, stages.window);

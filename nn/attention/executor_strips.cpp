@@ -104,7 +104,7 @@ class StripsExecutor final : public Executor {
   }
 
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
-    const AttendContext all = rotated_context(inputs, stages);
+    const AttendContext all = rotated_context(heads_apart(inputs), stages);
     const index_t rows = all.query.size(2), block = rows_per_block_ ? rows_per_block_ : rows_that_fit(all);
     std::vector<Tensor> outputs;
     for (index_t begin = 0; begin < rows; begin += block) {
