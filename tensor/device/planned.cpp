@@ -105,26 +105,68 @@ class PlannedKernels final : public JoinedKernels {
   void attention(
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
     count_products(2 * output.numel(), x[TiledAttention::key].size(2));
+    (void)laid_out_for_tiles(x);
   }
   void attention_backward(const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
-      const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor> d) override {
-    const index_t batch = output.size(0), heads = output.size(1), queries = output.size(2),
-                  keys = x[TiledAttention::key].size(2);
+      const Tensor&, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) override {
+    const index_t heads = output.size(0) * output.size(1), queries = output.size(2),
+                  keys = x[TiledAttention::key].size(2), blocks = (queries + 31) / 32;
     count_products(7 * output.numel(), keys);
-    const auto floats = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, output.device()); };
-    const auto wide = [&](const Tensor& to) {
-      return to.defined() && to.size(1) < heads ? floats({batch, heads, keys, to.size(3)}) : Tensor();
-    };
-    const Tensor of_rows = floats({batch, heads, (queries + 31) / 32, 2, 32});
-    if (d[TiledAttention::distance_table].defined()) {
-      const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3)));
-      const Tensor slices =
-          floats({std::min(batch * heads, std::max<index_t>(1, most_slice_bytes / 4 / slice)), slice});
+    const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
+    const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
+                 of_rows = floats(output, {heads, blocks, 2, 32});
+    std::vector<Tensor> scan;  // of some heads at a time
+    if (scans(x)) {
+      const index_t of_head = (keys + 31) / 32 * 2 * blocks * 32, at_once = heads_at_once(heads, 2 * of_head);
+      scan = {floats(output, {2, at_once, of_head}), floats(output, {at_once, blocks * 4})};
+      if (const index_t n = positions(x)) scan.push_back(Tensor::like(output, {heads, queries, (n + 7) / 8 * 8}));
     }
+    if (const Tensor& of_table = d[TiledAttention::distance_table]; of_table.defined()) {
+      const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3)));
+      const Tensor sums = floats(of_table, of_table.shape()),
+                   slices = floats(output, {heads_at_once(heads, slice), slice});
+    }
+    const auto wide = [&](const Tensor& to) {
+      return to.defined() && to.size(1) < output.size(1) ? floats(to, {heads, keys, to.size(3)}) : Tensor();
+    };
     const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]);
+    if (of_keys.defined()) (void)floats(of_keys, d[TiledAttention::key].shape());  // their sums
   }
 
  private:
+  static Tensor floats(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, DType::f32, x.device()); }
+  static index_t heads_at_once(index_t heads, index_t numbers) {
+    return std::min(heads, std::max<index_t>(1, most_slice_bytes / 4 / numbers));
+  }
+  static bool scans(std::span<const Tensor> x) {
+    return positions(x) > 0 || x[TiledAttention::position_slopes].defined();
+  }
+  static index_t positions(std::span<const Tensor> x) {
+    const Tensor &keys = x[TiledAttention::position_keys], &logits = x[TiledAttention::position_logits];
+    return keys.defined() ? keys.size(0) : logits.defined() ? logits.size(3) : 0;
+  }
+  // Heads as tiles read them: where their rows are no whole packs, copies that are.
+  static Tensor in_packs(const Tensor& x) {
+    const index_t pack = product_pack(x.dtype()), width = (x.size(3) + pack - 1) / pack * pack;
+    return width == x.size(3) ? x : Tensor::like(x, {x.size(0), x.size(1), x.size(2), width});
+  }
+  // Operands of tiles likewise, and what goes with them: terms in f32, pairs of position logits.
+  static std::vector<Tensor> laid_out_for_tiles(std::span<const Tensor> x) {
+    using At = TiledAttention;
+    std::vector<Tensor> all;
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
+      all.push_back(k <= At::value ? in_packs(x[k]) : floats(x[k], x[k].shape()));
+    }
+    if (const index_t n = positions(x)) {
+      const Tensor& query = x[At::query];
+      const index_t rows = query.size(0) * query.size(1) * ((query.size(2) + 31) / 32 * 32);
+      all.push_back(Tensor::empty({rows, (n + 27) / 32 * 32 + 4, 2}, DType::f16, query.device()));
+      all.push_back(floats(query, {rows}));
+    }
+    return all;
+  }
+
   // The keys that each tap reads, as a GPU lays them out.
   static Tensor spread(const Convolution& at, const Tensor& x) {
     const index_t sequences = at.spreads() ? at.sequences_at_once(size_of(x.dtype())) : 0;

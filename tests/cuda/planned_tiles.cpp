@@ -1,0 +1,64 @@
+// Attention in tiles takes on a GPU, or on the emulated one, the memory that the planned device says.
+#include "autograd/backward.h"
+#include "autograd/tiled/tiled_ops.h"
+#include "tensor/device/allocator.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using At = TiledAttention;
+
+struct Case {
+  std::string name;
+  index_t batch, heads, key_heads, tokens, d;
+  std::vector<std::pair<std::size_t, Shape>> terms = {};
+  bool learned = true;  // the terms
+};
+
+const std::vector<Case> cases{
+    {"none", 2, 12, 12, 512, 64},
+    {"alibi", 1, 12, 12, 2048, 64, {{At::distance_table, {12, 2048}}}, false},
+    {"kerple, whose sums are made for some heads at a time", 1, 12, 12, 32768, 64, {{At::distance_table, {12, 32768}}}},
+    {"forgetting", 2, 12, 12, 1000, 64, {{At::column_term, {2, 12, 1000}}}},
+    {"cope", 2, 12, 12, 2048, 64, {{At::position_keys, {65, 64}}}},
+    {"a table and a sink", 1, 4, 4, 8192, 128, {{At::distance_table, {4, 8192}}, {At::sink, {4}}}},
+    {"heads that share keys", 2, 12, 3, 1024, 64},
+    {"heads of no whole packs", 2, 3, 3, 300, 20, {{At::distance_table, {3, 300}}}},
+};
+
+// Bytes above the operands, at the peak of forward and backward.
+double peak_of(const Case& each, Device device) {
+  At::Operands x;
+  std::vector<Tensor> asked;
+  const auto put = [&](std::size_t k, const Shape& shape, bool learned) {
+    x[k] = Tensor::zeros(shape, DType::bf16, device);
+    if (learned) asked.push_back(requires_grad(x[k]));
+  };
+  for (const std::size_t k : {At::query, At::key, At::value})
+    put(k, {each.batch, k == At::query ? each.heads : each.key_heads, each.tokens, each.d}, true);
+  for (const auto& [k, shape] : each.terms) put(k, shape, each.learned);
+  const Tensor cotangent = Tensor::zeros(x[At::query].shape(), DType::bf16, device);
+  Allocator& memory = memory_of(device);
+  const std::size_t before = memory.statistics().live;
+  memory.reset_peak();
+  At at;
+  at.total_rows = each.tokens;
+  (void)grad(tiled_attention(at, x).output, cotangent, asked);
+  return static_cast<double>(memory.statistics().peak - before);
+}
+
+}  // namespace
+
+TEST_CASE("cuda tiles: the memory of a call and its backward is what is planned") {
+  if (!has_cuda()) return;
+  std::optional<With<bool>> dry;
+  if (gpu::emulator::Settings* const settings = emulator_settings()) dry.emplace(settings->dry, true);
+  for (const Case& each : cases) {
+    CAPTURE(each.name);
+    const double planned = peak_of(each, Device::planned(Device::cuda(0))), taken = peak_of(each, Device::cuda(0));
+    CHECK(planned == doctest::Approx(taken).epsilon(0.03));
+  }
+}
