@@ -99,7 +99,9 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
   const Tensor& q = x[At::query];
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (!x[k].defined()) continue;
-    raw::require_alike(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+    raw::require_same_device(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
+    if (At::info[k].by_rows || x[k].dtype() != compute_dtype(q.dtype()))  // tables may be as exact as sums
+      raw::require_same_dtype(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
   }
   if (!is_floating(q.dtype())) wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
   const Extents of = extents_of(Kind::name, At::info, x, known);

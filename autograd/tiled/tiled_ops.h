@@ -16,7 +16,8 @@ struct TiledResult {
 // empty where it does. REQUIRES: query [b h i d]
 [[nodiscard]] std::string tiled_refusal(
     TiledOperands::Ops op, const TiledFacts& at, const TiledFacts::Operands& operands);
-// The equations are in tensor/tiles/attention_kernel.h. f32, f64, or 16 bits, which the CPU widens to f32 and rounds once.
+// The equations are in tensor/tiles/attention_kernel.h. f32, f64, or 16 bits, which the CPU widens to f32 and rounds once;
+// beside 16 bits what is not by rows, as tables, may be f32.
 // Error when operands do not fit each other, or where tiled_refusal has a reason, or on a GPU gpu_refusal.
 [[nodiscard]] TiledResult tiled_attention(
     const TiledAttention& at, const TiledAttention::Operands& operands, Site site = Site::current());

@@ -15,7 +15,7 @@
 namespace whence {
 
 struct ReadsByDistance : BiasesScores, RunsInTiles {
-  // [h n], beside the scores and of their dtype: of distances [n] f64 on the CPU. Nothing where the bias of this call
+  // [h n], beside the scores, in context.dtype(): of distances [n] f64 on the CPU. Nothing where the bias of this call
   // depends on more than the distance; such a scheme has a `bias` of its own.
   [[nodiscard]] virtual std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const = 0;
 

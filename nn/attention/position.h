@@ -31,8 +31,8 @@ struct AttendContext : Sequence {
   Tensor bias;               // [1|b h i j], the sum of stage 4; undefined when no scheme gives one
   double scale = 1;          // 1 / sqrt(d)
 
-  // Of the scores, whether they have been made or not.
-  DType dtype() const { return content_scores.defined() ? content_scores.dtype() : query.dtype(); }
+  // Of what is added to the scores: theirs, or before they are made as exact as tiles sum them.
+  DType dtype() const { return content_scores.defined() ? content_scores.dtype() : compute_dtype(query.dtype()); }
 };
 
 // What a scheme promises; the conformance tests check it.

@@ -111,7 +111,7 @@ class Path final : public PositionalScheme, public ScoresPairs {
       columns.insert(columns.begin(), widened(column, 2, begin, 0));
       turned = turned - matmul_by_group(along, select(us, 2, n));
     }
-    return cast(slice(concat_along(3, columns), 3, 0, keys) * context.scale, context.dtype());
+    return cast(slice(concat_along(3, columns), 3, 0, keys) * context.scale, context.query.dtype());
   }
 
  private:

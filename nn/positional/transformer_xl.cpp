@@ -63,11 +63,11 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
 
   // PE, [n c], in double whatever the model's dtype
   Tensor waves_of(const Tensor& distances, const AttendContext& context) const {
-    return context.table_once(to_text("transformer_xl ", sizes_.dim), distances, context.dtype(), [&] {
+    return context.table_once(to_text("transformer_xl ", sizes_.dim), distances, context.query.dtype(), [&] {
       std::vector<double> places = distances.to_vector();
       for (double& n : places) n = context.causal ? n : -n;
       const std::vector<double> table = sinusoids(places, sizes_.dim, 10000, false);
-      return Tensor::of(table, {distances.size(0), sizes_.dim}, context.dtype());
+      return Tensor::of(table, {distances.size(0), sizes_.dim}, context.query.dtype());
     });
   }
 
