@@ -17,7 +17,8 @@ namespace {
 Tensor present_by_batch(const AttendContext& context) {
   if (!context.present.defined()) return {};
   const index_t batch = context.query.size(0), keys = context.key.size(2);
-  return raw::contiguous(raw::expand(raw::select(raw::select(context.present, 1, 0), 1, 0), {batch, keys}));
+  return context.on_device(
+      raw::contiguous(raw::expand(raw::select(raw::select(context.present, 1, 0), 1, 0), {batch, keys})));
 }
 
 // The terms of schemes as operands of the ops in tiles.
@@ -179,7 +180,8 @@ class TiledExecutor final : public Executor {
     if (inputs.dropout) return "dropout of the pattern given; tiles on a GPU have no program for it; none required";
     for (const auto& stage : stages.tiled)
       if (!stage.scheme->has_gpu_programs())
-        return "a scheme without programs on a GPU given; tables by distance, columns, sinks and gates of the scores required";
+        return "a scheme without programs on a GPU given; tables by distance, columns, sinks and gates of the scores "
+               "required";
     return {};
   }
 };

@@ -48,11 +48,12 @@ Tensor in_base_two(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
   const index_t rows = x.numel() / length, padded = (before + length + 3) / 4 * 4;
   const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
-  visit_half(x.dtype(), [&]<class T>(Type<T>) {
+  const auto convert = [&]<class T>(Type<T>) {
     const InBaseTwo<T> body{
         global<const T>(x), global<float>(to), within_int(length), within_int(padded), within_int(before), to.numel()};
     launch_kernel(body, {.blocks = blocks_for(to.numel(), body.threads)});
-  });
+  };
+  x.dtype() == DType::f32 ? convert(Type<float>{}) : visit_half(x.dtype(), convert);
   return to;
 }
 
