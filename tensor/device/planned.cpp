@@ -105,7 +105,9 @@ class PlannedKernels final : public JoinedKernels {
   void attention(
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
     count_products(2 * output.numel(), x[TiledAttention::key].size(2));
-    (void)laid_out_for_tiles(x);
+    const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
+    if (x[TiledAttention::position_logits].defined())
+      (void)pairs(output, output.size(0) * output.size(1), positions(x));
   }
   void attention_backward(const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
       const Tensor&, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) override {
@@ -119,7 +121,10 @@ class PlannedKernels final : public JoinedKernels {
     if (scans(x)) {
       const index_t of_head = (keys + 31) / 32 * 2 * blocks * 32, at_once = heads_at_once(heads, 2 * of_head);
       scan = {floats(output, {2, at_once, of_head}), floats(output, {at_once, blocks * 4})};
-      if (const index_t n = positions(x)) scan.push_back(Tensor::like(output, {heads, queries, (n + 7) / 8 * 8}));
+      if (const index_t n = positions(x)) {
+        scan.push_back(Tensor::like(output, {heads, queries, (n + 7) / 8 * 8}));
+        scan.push_back(pairs(output, at_once, n));
+      }
     }
     if (const Tensor& of_table = d[TiledAttention::distance_table]; of_table.defined()) {
       const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3)));
@@ -150,7 +155,7 @@ class PlannedKernels final : public JoinedKernels {
     const index_t pack = product_pack(x.dtype()), width = (x.size(3) + pack - 1) / pack * pack;
     return width == x.size(3) ? x : Tensor::like(x, {x.size(0), x.size(1), x.size(2), width});
   }
-  // Operands of tiles likewise, and what goes with them: terms in f32, pairs of position logits.
+  // Operands of tiles likewise, and terms in f32.
   static std::vector<Tensor> laid_out_for_tiles(std::span<const Tensor> x) {
     using At = TiledAttention;
     std::vector<Tensor> all;
@@ -158,13 +163,11 @@ class PlannedKernels final : public JoinedKernels {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
       all.push_back(k <= At::value ? in_packs(x[k]) : floats(x[k], x[k].shape()));
     }
-    if (const index_t n = positions(x)) {
-      const Tensor& query = x[At::query];
-      const index_t rows = query.size(0) * query.size(1) * ((query.size(2) + 31) / 32 * 32);
-      all.push_back(Tensor::empty({rows, (n + 27) / 32 * 32 + 4, 2}, DType::f16, query.device()));
-      all.push_back(floats(query, {rows}));
-    }
     return all;
+  }
+  // Of a head's positions, two f16 each, and a number of each row beside them.
+  static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {
+    return floats(output, {heads, (output.size(2) + 31) / 32 * 32, (positions + 27) / 32 * 32 + 5});
   }
 
   // The keys that each tap reads, as a GPU lays them out.
