@@ -7,6 +7,7 @@
 #include "examples/whence/verify/bare_attention.h"
 #include "examples/whence/verify/device_check.h"
 #include "examples/whence/verify/gradient_check.h"
+#include "nn/attention/by_distance.h"
 #include "nn/attention/executors.h"
 #include "nn/decoding.h"
 #include "nn/transformer.h"
@@ -75,6 +76,55 @@ TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
     if (!claims.causal_only)
       expect_same_on_device(info.name, reference_executor(), DType::f32, Sequence::run(6, false));
   }
+}
+
+namespace {
+
+// A bias by distance whose table in tiles has a flaw.
+enum class Flaw { none, other_slope, one_head, no_gradient };
+
+struct FlawedInTiles final : PositionalScheme, ReadsByDistance {
+  explicit FlawedInTiles(Flaw its) : flaw(its), slope(param("slope", {1}, Init::constant(0.5))) {}
+  Claims claims() const override { return {.shift_invariant = true}; }
+  std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
+    const Flaw here = context.content_scores.defined() ? Flaw::none : flaw;
+    const index_t heads = context.query.size(1), count = distances.size(0);
+    const Tensor numbers = Tensor::empty({heads, count}, DType::f64);
+    for (index_t k = 0; k < numbers.numel(); ++k)
+      numbers.data<double>()[k] = -std::fabs(distances.data<double>()[k % count]) *
+                                  (here == Flaw::one_head ? 1 : static_cast<double>(k / count + 1));
+    const Tensor learned = cast(here == Flaw::no_gradient ? slope.detach() : slope, context.dtype());
+    return context.on_device(raw::cast(numbers, context.dtype())) * learned * (here == Flaw::other_slope ? 1.1 : 1.0);
+  }
+  Flaw flaw;
+  Tensor slope;
+};
+
+ConformanceCell tiled_cell(const std::string& text) {
+  static const RegisterScheme registered{{.name = "flawed_in_tiles",
+      .title = "a scheme with a flaw in tiles",
+      .paper = "tests/cuda/schemes.cpp",
+      .equation = "wrong",
+      .options = {option::integer("flaw", 0, {0, 3}, "which")},
+      .make = [](const SchemeArguments& given) -> std::unique_ptr<PositionalScheme> {
+        return std::make_unique<FlawedInTiles>(static_cast<Flaw>(given.integer("flaw")));
+      }}};
+  return conform(text, 1, {device_checks().back()}).cells.at(0);
+}
+
+}  // namespace
+
+TEST_CASE("cuda: schemes in tiles as composed ops in f64 have them, and a scheme whose tiles are wrong is caught") {
+  if (!has_cuda()) return;
+  using Mark = ConformanceCell::Mark;
+  for (const std::string text : {"none", "alibi", "kerple", "t5", "sandwich", "cope(p_max=3)", "rope", "window(alibi)",
+           "alibi + sink(start=-2)", "flawed_in_tiles"}) {
+    const ConformanceCell cell = tiled_cell(text);
+    CHECK_MESSAGE(cell.mark == Mark::passed, text << ": " << cell.figure << ", " << cell.note);
+  }
+  for (int flaw = 1; flaw <= 3; ++flaw)
+    CHECK(tiled_cell(to_text("flawed_in_tiles(flaw=", flaw, ")")).mark == Mark::failed);
+  CHECK(tiled_cell("hard_attention").mark == Mark::not_applicable);
 }
 
 TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and differences there") {

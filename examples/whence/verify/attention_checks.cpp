@@ -35,14 +35,6 @@ std::function<Cell(const Subject&)> of_attention(AttentionCheck check) {
   };
 }
 
-// Two sequences, the second with padding on the left and on the right.
-Tensor present_but(index_t tokens, index_t left, index_t right) {
-  std::vector<double> present(static_cast<std::size_t>(2 * tokens), 1.0);
-  std::fill_n(present.begin() + tokens, left, 0.0);
-  std::fill_n(present.rbegin(), right, 0.0);
-  return Tensor::of(present, {2, tokens}, DType::boolean);
-}
-
 // Output and all gradients of bare attention by one executor, against the composed ops.
 double apart_from_reference(const Subject& subject, const BareAttention& scheme, const Executor& executor,
     index_t tokens, index_t left = 0, index_t right = 0) {

@@ -166,6 +166,13 @@ Tensor random_cotangent(const AttendInputs& inputs, std::uint64_t seed) {
   return raw::to_device(drawn(like.shape(), seed, "cotangent", like.dtype()), like.device());
 }
 
+Tensor present_but(index_t tokens, index_t left, index_t right) {
+  std::vector<double> present(static_cast<std::size_t>(2 * tokens), 1.0);
+  std::fill_n(present.begin() + tokens, left, 0.0);
+  std::fill_n(present.rbegin(), right, 0.0);
+  return Tensor::of(present, {2, tokens}, DType::boolean);
+}
+
 std::array<std::pair<const char*, Tensor*>, 4> named_operands(AttendInputs& inputs) {
   return {{{"q", &inputs.query}, {"k", &inputs.key}, {"v", &inputs.value}, {"x", &inputs.x}}};
 }

@@ -59,6 +59,9 @@ class BareAttention {
 // Of the output's shape, likewise.
 [[nodiscard]] Tensor random_cotangent(const AttendInputs& inputs, std::uint64_t seed);
 
+// Returns where tokens are of two sequences, bool [2 tokens]: the second one is padded, on both sides.
+[[nodiscard]] Tensor present_but(index_t tokens, index_t left, index_t right);
+
 // "q", "k", "v", "x"
 [[nodiscard]] std::array<std::pair<const char*, Tensor*>, 4> named_operands(AttendInputs& inputs);
 // What is differentiated by: the operands that are there, made leaves, then parameters that are not frozen.

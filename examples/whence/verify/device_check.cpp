@@ -13,19 +13,44 @@
 namespace whence {
 namespace {
 
-constexpr index_t dim = 8, heads = 2, length = 6, batch = 2;
+constexpr index_t length = 6, batch = 2;
+constexpr index_t drawn = 16;  // tokens for which positions are drawn
 
-std::vector<Named> results_on(Device device, const std::string& text, const Sequence& sequence,
-    const Executor& executor, DType dtype, std::uint64_t seed) {
-  const BareAttention scheme(text, {dim, heads, length});
+// One scheme on one sequence. Parameters and operands are rounded to this dtype.
+struct Subject {
+  const std::string& text;
+  SchemeSizes sizes;
+  const Sequence& sequence;
+  DType dtype;
+  std::uint64_t seed;
+};
+
+// Nothing, and why, where the executor would hand the call on.
+struct Results {
+  std::vector<Named> all = {};
+  std::string refusal = {};
+};
+
+Results results_on(Device device, const Subject& subject, const Executor& executor, DType dtype) {
+  const auto& [text, sizes, sequence, given, seed] = subject;
+  const BareAttention scheme(text, sizes);
   draw_parameters(scheme.root(), seed);
-  scheme.root().to(dtype);
+  for (const DType each : {given, dtype}) scheme.root().to(each);
   scheme.root().to(device);
-  AttendInputs inputs = random_inputs(scheme, batch, length, seed, dtype);
-  inputs.sequence = sequence;
+  AttendInputs inputs = random_inputs(scheme, batch, sequence.keys, seed, given);
+  inputs.sequence = sequence.on(device);
+  const auto placed = [&](const Tensor& x) { return raw::to_device(raw::cast(x, dtype), device); };
+  const Tensor cotangent = placed(inputs.sequence.on({}).without_padding(random_cotangent(inputs, seed), -2));
   for (const auto& [name, operand] : named_operands(inputs))
-    if (operand->defined()) *operand = raw::to_device(*operand, device);
-  return output_and_gradients(scheme, inputs, executor, random_cotangent(inputs, seed));
+    if (operand->defined()) *operand = placed(*operand);
+  if (scheme.attends()) {
+    std::string refusal = executor.refusal(scheme.stages());
+    if (refusal.empty()) refusal = executor.refusal_of(inputs, scheme.stages(), call_of(inputs));
+    if (!refusal.empty()) return {.refusal = refusal};
+  }
+  Results found{output_and_gradients(scheme, inputs, executor, cotangent)};
+  found.all[0].tensor = inputs.sequence.without_padding(found.all[0].tensor, -2);  // padding's rows mean nothing
+  return found;
 }
 
 // An op's value, and its gradients by all floating inputs along a cotangent that no two numbers of share.
@@ -59,6 +84,15 @@ double apart(const Tensor& got, const Tensor& wanted, double largest) {
   return largest_difference(got, wanted) / std::max(0.1 * largest, largest_size(wanted));
 }
 
+DeviceDisagreement disagreement(const std::vector<Named>& got, const std::vector<Named>& expected) {
+  DeviceDisagreement found;
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    const double off = apart(got[k].tensor, expected[k].tensor, largest_of(expected));
+    if (off > found.largest) found = {off, got[k].name};
+  }
+  return found;
+}
+
 std::function<ConformanceCell(const ConformanceSubject&)> check_of(const Executor& executor, DType dtype) {
   return [&executor, dtype](const ConformanceSubject& subject) {
     if (dtype != DType::f32 && !subject.claims.exact_gradient)
@@ -69,18 +103,50 @@ std::function<ConformanceCell(const ConformanceSubject&)> check_of(const Executo
   };
 }
 
+// Against composed ops in f64, from one token to more than a block of rows, with heads that share keys, heads of no whole
+// packs and padding. Tiles round the pattern, its gradient and the results, and sum in f32: a few roundings. Where ops of
+// the scheme around them round more, they may be twice as far from the exact numbers as composed ops in their dtype.
+ConformanceCell tiled(const ConformanceSubject& subject) {
+  struct Case {
+    DType dtype;
+    index_t tokens, heads, key_heads, head_dim, padding;
+  };
+  DeviceDisagreement worst;  // in units of what is allowed
+  for (const Case& each : {Case{DType::bf16, 1, 1, 1, 8, 0}, Case{DType::f16, 17, 4, 2, 12, 3},
+           Case{DType::bf16, 67, 2, 1, 8, 0}, Case{DType::f16, 130, 2, 2, 8, 0}}) {
+    const index_t tokens = subject.claims.drawn_each_step ? std::min(each.tokens, drawn) : each.tokens;
+    const SchemeSizes sizes{each.heads * each.head_dim, each.heads, std::max(tokens, drawn), 0, each.key_heads};
+    if (!BareAttention(subject.text, sizes).attends())
+      return ConformanceCell::not_applicable("takes no part in attention");
+    for (const bool causal : {true, false}) {
+      if (!causal && subject.claims.causal_only) continue;
+      const Sequence sequence = each.padding > 0
+                                    ? Sequence::padded(present_but(tokens, each.padding, each.padding), causal)
+                                    : Sequence::run(tokens, causal);
+      const Subject given{subject.text, sizes, sequence, each.dtype, subject.seed};
+      const Results found = results_on(Device::cuda(0), given, tiled_executor(), each.dtype);
+      if (!found.refusal.empty()) return ConformanceCell::not_applicable(found.refusal);
+      const auto composed = [&](DType dtype) {
+        return results_on(Device::cpu(), given, reference_executor(), dtype).all;
+      };
+      const std::vector<Named> exact = composed(DType::f64);
+      const DeviceDisagreement off = disagreement(found.all, exact);
+      double allowed = device_tolerance(each.dtype);
+      if (off.largest > allowed) allowed = std::max(allowed, 2 * disagreement(composed(each.dtype), exact).largest);
+      if (off.largest / allowed > worst.largest)
+        worst = {off.largest / allowed, to_text(off.worst, " of ", tokens, " tokens in ", each.dtype)};
+    }
+  }
+  return ConformanceCell::within(worst.largest, 1, worst.worst);
+}
+
 }  // namespace
 
 DeviceDisagreement device_disagreement(
     const std::string& text, const Sequence& sequence, const Executor& executor, DType dtype, std::uint64_t seed) {
-  const std::vector<Named> expected = results_on(Device::cpu(), text, sequence, executor, dtype, seed),
-                           got = results_on(Device::cuda(0), text, sequence, executor, dtype, seed);
-  DeviceDisagreement found;
-  for (std::size_t k = 0; k < got.size(); ++k) {
-    const double off = apart(got[k].tensor, expected[k].tensor, largest_of(expected));
-    if (off > found.largest) found = {off, got[k].name};
-  }
-  return found;
+  const Subject subject{text, {8, 2, length}, sequence, dtype, seed};
+  return disagreement(results_on(Device::cuda(0), subject, executor, dtype).all,
+      results_on(Device::cpu(), subject, executor, dtype).all);
 }
 
 OpDisagreement device_disagreement(const CheckedOp& op, DType dtype) {
@@ -108,7 +174,8 @@ const std::vector<ConformanceCheck>& device_checks() {
       {"f32", "output and gradients on the device as on the CPU", check_of(reference_executor(), DType::f32)},
       {"f16", "the same in f16", check_of(reference_executor(), DType::f16)},
       {"bf16", "the same in bf16", check_of(reference_executor(), DType::bf16)},
-      {"strips", "the same in f32 by strips of rows", check_of(*strips, DType::f32)}};
+      {"strips", "the same in f32 by strips of rows", check_of(*strips, DType::f32)},
+      {"tiled", "tiles on the device, in f16 and bf16, give what composed ops give in f64", tiled}};
   return checks;
 }
 
