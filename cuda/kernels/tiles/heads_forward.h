@@ -172,10 +172,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
       Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first_token = part.first_token + t.warp() * rows, last_token = first_token + rows - 1;
     const int last_key = first_key + keys - 1;
-    // Nobody is there, or sees a key.
-    if (first_token >= facts.first_row + facts.queries || first_key > last_token + facts.after ||
-        last_key < first_token - facts.before)
-      return;
+    if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // nobody sees a key
+    if (scans && part.first_query + t.warp() * rows >= facts.queries) return;                   // nobody has gates
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
     if (whole)
