@@ -17,7 +17,6 @@
 #include "nn/positional/contextual.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
-#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
@@ -71,7 +70,7 @@ class CoPE final : public Contextual, public RunsInTiles {
   }
 
   // ---- the same in tiles ----
-  bool has_gpu_programs() const override { return gates_of_scores() && p_max_ < most_positions_on_gpu; }
+  bool has_gpu_programs() const override { return gates_of_scores(); }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
     add_gates(terms, context);

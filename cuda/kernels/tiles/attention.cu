@@ -212,7 +212,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   if (d_sink.defined()) sum_by_head(of_sink, d_sink);
 
   // Heads in groups, so that what is stored for each stays small.
-  const bool of_queries = scans || d[At::query].defined() || d_table.defined(),
+  const bool of_queries = scans || d[At::query].defined() || d_table.defined() || d_column.defined(),
              of_keys = d[At::key].defined() || d[At::value].defined() || d_column.defined();
   const index_t blocks = blocks_for(queries, OfQueries::rows),
                 of_head = slice_numbers(queries, facts.keys, OfQueries::rows);
@@ -258,6 +258,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
       const Tensor slices = d_table.defined() ? Tensor::zeros({count, of_head}, DType::f32, output.device()) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
       body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices);
+      body.d_column = global<float>(of_columns);
       if (d_logits.defined())
         body.of_positions = {global<T>(d_logits), within_int(d_logits.size(3)), head_rows<const T>(gates.e, heads)};
       launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined(), scan)});

@@ -38,7 +38,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   Global<const std::int32_t> present;       // [b 2], or null
   HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
   HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
-  Global<float> d_column;                   // [b h keys], or null
+  Global<float> d_column;                   // [b h keys], or null; queries know by it that one is asked for
   Global<float> slices;                     // as SumSlices reads them, of the heads of this launch, or null
   int first_head;                           // of b h, of this launch
   GateScan scan;
@@ -66,7 +66,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
   struct Line {
     Number<float> norm, delta;  // of a query
-    Number<float> sum;          // of a key: the gradient of its column
+    Number<float> sum;          // of its dA: of a key the gradient of its column, of a query 0 but for delta's rounding
   };
   using Lines = Registers<Line, lines>;
 
@@ -220,10 +220,8 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     unit = add_terms(t, part, stage, first_column, unit, x);
     if constexpr (edge) hide(t, part, first_column, x);
     gradients(t, stage, unit, held, x, dx);
-    if constexpr (to_keys) {
-      add_rows<T, columns, width>(t, stage.second, x, of_values);
-      if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
-    }
+    if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
+    if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     // That at the scores has what comes through gates beside it.
     if constexpr (scans && !to_keys)
       if (slices) add_diagonals(t, part, nth, first_column, dx, diagonals);
@@ -329,14 +327,18 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
         [&](auto m) { each<width / 8>([&](auto c) { each<4>([&](auto e) { sums[m][c][e] *= facts.scale; }); }); });
     gates.finish(t, of_positions, tiles, sums);
     put(t, part, first, sums, d_first, wide_first);
-    if constexpr (!to_keys) return;
-    put(t, part, second, of_values, d_second, wide_second);
+    if constexpr (to_keys) put(t, part, second, of_values, d_second, wide_second);
     if (!d_column) return;
     each<lines>([&](auto a) {
-      const int key = row_of(t, part, a);
-      Number<float> of_column = held[a].sum;
-      for (int mask = 1; mask <= 2; mask *= 2) of_column += t.shuffle_xor(of_column, mask);
-      if (key < facts.keys && t.lane() % 4 == 0) store(d_column, index_t(part.head) * facts.keys + key, of_column);
+      const int row = row_of(t, part, a);
+      Number<float> sum = held[a].sum;
+      for (int mask = 1; mask <= 2; mask *= 2) sum += t.shuffle_xor(sum, mask);
+      if (row >= row_count() || t.lane() % 4 > 0) return;
+      // Columns are often running sums, in whose gradients errors of one sign would add up. So keys get delta without o's rounding.
+      if constexpr (to_keys)
+        store(d_column, index_t(part.head) * facts.keys + row, sum);
+      else
+        store(norms.of(part.head, row), RowBlocks::rows, held[a].delta + sum);
     });
   }
   WHENCE_HD void put(Thread& t, const Part& part, Shared<T> tile, const Sums& sums, const HeadRows<T>& to,

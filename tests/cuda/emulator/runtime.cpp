@@ -347,9 +347,7 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
       "0.1 --validate-every 3 --validation-sequences 4 --look-every 3 --out ";
   const std::string graph = out / "graph", alone = out / "alone";
   const Outcome recorded = train(run + graph);
-  CHECK(has(recorded.out, ", executor reference\n"));
-  CHECK(has(text_of(graph + "/run.json"),
-      "\"executor\": \"reference (not tiled: a scheme without programs on a GPU given; "));
+  CHECK(has(recorded.out, ", executor tiled\n"));
   CHECK(!has(recorded.err, "cuda-graph"));
   train(run + alone + " --cuda-graph no");
   const std::string weights = text_of(alone + "/weights.safetensors");
@@ -360,6 +358,10 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
     train("--resume --quiet --device cuda --out " + graph + more);
     CHECK(text_of(graph + "/weights.safetensors") == weights);
   }
+  const std::string composed = out / "composed";
+  CHECK(has(train(run + composed + " --scheme fire").out, ", executor reference\n"));
+  CHECK(has(text_of(composed + "/run.json"),
+      "\"executor\": \"reference (not tiled: a scheme without programs on a GPU given; "));
   const Outcome refused = train(run + out / "dropout" + " --dropout 0.1");
   CHECK_MESSAGE(
       count(refused.err, "cuda-graph: steps are not recorded, as dropout draws anew at each step\n") == 1, refused.err);
