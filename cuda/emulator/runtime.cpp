@@ -143,9 +143,11 @@ std::string to_string(const LaunchFacts& facts) {
 CUstream_st* stream() { return nullptr; }
 
 // The limits of the GPUs that we compile for.
+std::size_t most_shared_bytes() { return emulator::settings().shared; }
+
 void require_launchable(const LaunchFacts& facts, const void*) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;
-  const std::size_t most_shared = emulator::settings().shared;
+  const std::size_t most_shared = most_shared_bytes();
   if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
     fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
   if (facts.shared_bytes > most_shared)

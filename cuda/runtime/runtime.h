@@ -69,6 +69,9 @@ std::string to_string(const LaunchFacts& facts);
 // The stream on which all kernels, products and copies of the engine go, in order.
 CUstream_st* stream();
 
+// What a block may have of shared memory.
+std::size_t most_shared_bytes();
+
 // Before a launch: raises the limit of shared memory where needed. Error when the launch is impossible.
 void require_launchable(const LaunchFacts& facts, const void* kernel);
 

@@ -70,16 +70,6 @@ bool waits_for_each() {
   return waits;
 }
 
-int shared_bytes_limit() {
-  static const int limit = [] {
-    int bytes = 0;
-    require(
-        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), "launch", "cudaDeviceGetAttribute");
-    return bytes;
-  }();
-  return limit;
-}
-
 }  // namespace
 
 std::string to_string(const LaunchFacts& facts) {
@@ -90,6 +80,16 @@ std::string to_string(const LaunchFacts& facts) {
   return text;
 }
 
+std::size_t most_shared_bytes() {
+  static const int limit = [] {
+    int bytes = 0;
+    require(
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), "launch", "cudaDeviceGetAttribute");
+    return bytes;
+  }();
+  return static_cast<std::size_t>(limit);
+}
+
 void remember(const char* what) { account().add({what, 0, 0, 0}); }
 
 void require_launchable(const LaunchFacts& facts, const void* kernel) {
@@ -97,8 +97,8 @@ void require_launchable(const LaunchFacts& facts, const void* kernel) {
   if (facts.blocks < 0 || facts.blocks > most_blocks || facts.threads < 1 || facts.threads > 1024)
     fail("launch", to_string(facts), " given; up to ", most_blocks, " blocks of 1 to 1024 threads required");
   if (facts.shared_bytes <= default_shared_bytes) return;
-  if (facts.shared_bytes > static_cast<std::size_t>(shared_bytes_limit())) {
-    fail("launch", to_string(facts), " given; at most ", shared_bytes_limit(), " bytes required on ",
+  if (facts.shared_bytes > most_shared_bytes()) {
+    fail("launch", to_string(facts), " given; at most ", most_shared_bytes(), " bytes required on ",
         device_facts().name);
   }
   require(

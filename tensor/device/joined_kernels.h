@@ -2,6 +2,8 @@
 // time, with a default that runs them one after the other.
 #pragma once
 
+#include <limits>
+
 #include "tensor/kernels.h"
 
 namespace whence {
@@ -38,6 +40,8 @@ class JoinedKernels : public Kernels {
   // program for them (tensor/tiles/gpu_programs.h)
   virtual void attention(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms);
+  // What a block of threads may have of shared memory: programs that need more are refused. Where it is not known, any number.
+  virtual std::size_t most_shared_bytes() const { return std::numeric_limits<std::size_t>::max(); }
   // d: as in TiledAttention::backward
   virtual void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/device/joined_kernels.h"
 #include "tensor/error.h"
 
 namespace whence {
@@ -19,11 +20,17 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
     if (x[k].defined() && !read)
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
   }
-  for (const std::size_t k : {At::position_logits, At::position_keys})
-    if (const index_t positions = x[k].defined() ? x[k].size(k == At::position_keys ? 0 : 3) : 0;
-        positions > most_positions_on_gpu)
+  for (const std::size_t k : {At::position_logits, At::position_keys}) {
+    const index_t positions = !x[k].defined() ? 0 : x[k].size(k == At::position_keys ? 0 : 3);
+    if (positions > most_positions_on_gpu)
       return to_text(At::info[k].name, " of ", positions, " positions given to tiles on a GPU; at most ",
           most_positions_on_gpu, " required");
+    const index_t needed = shared_bytes_of_gates(d, positions, x[At::distance_table].defined());
+    if (const std::size_t most = joined_kernels(query).most_shared_bytes();
+        positions > 0 && static_cast<std::size_t>(needed) > most)
+      return to_text(needed >> 10, " KiB of shared memory for gates of ", positions, " positions in heads of ", d,
+          " given; this GPU has ", most >> 10);
+  }
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : at.dropout > 0 ? "dropout" : nullptr;

@@ -201,6 +201,12 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
         "tiled_attention: dropout given to tiles on a GPU; a softmax of all pairs required");
   CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) { x[At::gate_query] = x[At::query]; }) ==
         "tiled_attention: gate_query given, which has no program on a GPU; undefined required");
+  gpu::emulator::Settings* const settings = emulator_settings();
+  if (!settings) return;
+  const With<std::size_t> small(settings->shared, std::size_t(99) << 10);
+  CHECK(refusal(DType::bf16, 128, [](At&, At::Operands& x) {
+    x[At::position_keys] = Tensor::zeros({65, 128}, DType::bf16, Device::cuda(0));
+  }) == "tiled_attention: 116 KiB of shared memory for gates of 65 positions in heads of 128 given; this GPU has 99");
   CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.scale = -0.5; }) ==
         "tiled_attention: scale -0.5 given to tiles on a GPU; more than 0 required");
 }

@@ -300,6 +300,8 @@ template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
 
 }  // namespace
 
+std::size_t CudaKernels::most_shared_bytes() const { return gpu::most_shared_bytes(); }
+
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
   const Given given(at, x);
