@@ -43,13 +43,15 @@ template <class F> void visit_half(DType dtype, const F& f) {
   dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
 }
 
-// Rows [rows, length] in base 2, as InBaseTwo says.
-Tensor in_base_two(const Tensor& x, index_t length, index_t before) {
+// Rows [rows, length] of terms in f32 and in packs: themselves, or as TermsInPacks has them.
+Tensor in_packs(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
+  if (x.dtype() == DType::f32 && x.is_contiguous() && before == 0 && length % 4 == 0 && begins_with_pack(x, 4))
+    return x;
   const index_t rows = x.numel() / length, padded = (before + length + 3) / 4 * 4;
   const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
   const auto convert = [&]<class T>(Type<T>) {
-    const InBaseTwo<T> body{
+    const TermsInPacks<T> body{
         global<const T>(x), global<float>(to), within_int(length), within_int(padded), within_int(before), to.numel()};
     launch_kernel(body, {.blocks = blocks_for(to.numel(), body.threads)});
   };
@@ -73,7 +75,7 @@ struct Given {
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        column(in_base_two(x[At::column_term], key.size(2), 0)) {
+        column(in_packs(x[At::column_term], key.size(2), 0)) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     if (x[At::sink].defined()) sink = raw::cast(x[At::sink], DType::f32);
     int padded = 0, first = 0;
@@ -81,7 +83,7 @@ struct Given {
       distances = within_int(given.size(1)), lowest = within_int(at.lowest);
       // Tiles begin at multiples of four of a row: so do theirs of the table.
       const index_t before = ((at.lowest - at.first_row) % 4 + 4) % 4;
-      table = in_base_two(given, given.size(1), before);
+      table = in_packs(given, given.size(1), before);
       padded = within_int(table.size(1)), first = lowest - within_int(before);
     }
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),

@@ -28,7 +28,7 @@ template <class T> struct HeadRows {
 struct HeadFacts {
   int heads, queries, keys, d;
   int first_row, before, after;  // as in Band (tensor/pairs.h)
-  int distances, lowest;         // of the table (InBaseTwo): number 0 is `lowest` steps
+  int distances, lowest;         // of the table (TermsInPacks): number 0 is `lowest` steps
   float scale, scale_of_powers;  // of q.k, and times log2(e): logits are in base 2
   WHENCE_HD int keys_in_packs() const { return (keys + 3) / 4 * 4; }
 };
@@ -71,9 +71,9 @@ WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from
   });
 }
 
-// Numbers of tables and of columns in base 2, in rows that copies of 16 bytes may read: padded, with `before` zeros first.
-template <class T> struct InBaseTwo {
-  static constexpr const char* name = "terms in base 2";
+// Numbers of tables and of columns, in rows that copies of 16 bytes may read: padded, with `before` zeros first.
+template <class T> struct TermsInPacks {
+  static constexpr const char* name = "terms in packs";
   static constexpr int threads = 128;
   Global<const T> from;  // [rows, length]
   Global<float> to;      // [rows, padded]
@@ -82,7 +82,7 @@ template <class T> struct InBaseTwo {
   WHENCE_HD void operator()(Thread& t) const {
     const index_t n = t.block() * threads + t.index(), row = n / padded, at = n - row * padded - before;
     if (n >= count) return;
-    store(to, n, at >= 0 && at < length ? load<float>(from, row * length + at) * log2e : Number<float>(0.0f));
+    store(to, n, at >= 0 && at < length ? load<float>(from, row * length + at) : Number<float>(0.0f));
   }
 };
 

@@ -34,7 +34,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   HeadFacts facts;
   HeadRows<const T> q, k, v, d_o;
   RowBlocks norms;                          // of queries: norm and delta
-  Global<const float> table, column;        // [h distances] and [b h keys_in_packs], in base 2, or null
+  Global<const float> table, column;        // [h distances] and [b h keys_in_packs], or null
   Global<const std::int32_t> present;       // [b 2], or null
   HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
   HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
@@ -252,6 +252,8 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   // As in forward.
   WHENCE_HD float add_terms(
       Thread& t, const Part& part, const Stage& stage, int first_column, float unit, Pairs& x) const {
+    if (!table && !column) return unit;
+    unit *= ln2;
     const int quad = t.lane() % 4, line = line_of(t, 0);
     if (table) {
       constexpr int step = row_of_line<neighbours>(0, 1), apart = step * (lines - 1), run = apart + own;
@@ -274,9 +276,8 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
           number(x, a, j) = number(x, a, j) * unit + (term - less);
         });
       });
-      unit = 1;
     }
-    return unit;
+    return log2e;
   }
 
   WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_column, int a) const {

@@ -33,7 +33,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   HeadRows<const T> q, k, v;
   HeadRows<T> o;
   Global<float> norms;                 // [b h queries 2]: top and share
-  Global<const float> table, column;   // [h distances] and [b h keys_in_packs], in base 2, or null
+  Global<const float> table, column;   // [h distances] and [b h keys_in_packs], or null
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan scan;
@@ -230,8 +230,10 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     });
   }
 
-  // x times its unit is the logit in base 2; returns the new unit. Without terms the power takes the scale along.
+  // x times its unit is the logit in base 2; returns the new unit. Terms are in base e, and the power takes the rest along.
   WHENCE_HD float add_terms(Thread& t, const Part& part, const Stage& stage, float unit, Scores& x) const {
+    if (!table && !column) return unit;
+    unit *= ln2;
     const int quad = t.lane() % 4;
     if (table) {  // a distance that several rows have in this lane is loaded once
       const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy;
@@ -255,9 +257,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
           });
         });
       });
-      unit = 1;
     }
-    return unit;
+    return log2e;
   }
 
   WHENCE_HD void hide(Thread& t, const Part& part, int first_key, Scores& x) const {
