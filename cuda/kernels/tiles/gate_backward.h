@@ -44,7 +44,7 @@ struct ScanOfQueries {
   Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
   static std::size_t shared_bytes(const GateScan& scan) {
-    const std::size_t count = scan_rows * scan.pitch * 2;
+    const auto count = static_cast<std::size_t>(scan_rows * scan.pitch * 2);
     return shared_bytes_for<Float16>(count) + shared_bytes_for<float>(count);
   }
 
@@ -245,7 +245,8 @@ struct ScanOfKeys {
     return scan.positions ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
   }
   static std::size_t shared_bytes(const GateScan& scan) {
-    return shared_bytes_for<Float16>(2 * stage_of(scan)) + shared_bytes_for<float>(2 * term_count);
+    return shared_bytes_for<Float16>(static_cast<std::size_t>(2 * stage_of(scan))) +
+           shared_bytes_for<float>(2 * term_count);
   }
 
   WHENCE_HD ScanOfKeys(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_key)

@@ -37,8 +37,9 @@ template <class T, int width> struct GateSums {
   static constexpr int rows = head_warps * of_warp;
   static constexpr unsigned blocks_at_once = 2;
   static std::size_t shared_bytes(bool makes_pairs, int positions) {
+    const index_t of_e = makes_pairs ? blocks_for(positions, position_tile) * position_tile : 0;
     return shared_bytes_for<T>((rows + 2 * keys) * width) + shared_bytes_for<std::int32_t>(2 * head_warps) +
-           shared_bytes_for<T>(makes_pairs ? blocks_for(positions, position_tile) * position_tile * width : 0);
+           shared_bytes_for<T>(static_cast<std::size_t>(of_e * width));
   }
 
   HeadFacts facts;

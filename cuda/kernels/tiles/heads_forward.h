@@ -25,7 +25,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   static std::size_t shared_bytes(const GateScan& scan) {
     return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * term_count) +
-           shared_bytes_for<Float16>(queries * scan.pitch * 2);
+           shared_bytes_for<Float16>(static_cast<std::size_t>(queries * scan.pitch * 2));
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
