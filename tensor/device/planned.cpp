@@ -167,7 +167,7 @@ class PlannedKernels final : public JoinedKernels {
   }
   // Of a head's positions, two f16 each, and a number of each row beside them.
   static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {
-    return floats(output, {heads, (output.size(2) + 31) / 32 * 32, (positions + 27) / 32 * 32 + 5});
+    return floats(output, {heads, (output.size(2) + 31) / 32 * 32, pitch_of_positions(positions) + 1});
   }
 
   // The keys that each tap reads, as a GPU lays them out.

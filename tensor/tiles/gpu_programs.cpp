@@ -21,13 +21,13 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
   }
   for (const std::size_t k : {At::position_logits, At::position_keys}) {
-    const index_t positions = !x[k].defined() ? 0 : x[k].size(k == At::position_keys ? 0 : 3);
+    if (!x[k].defined()) continue;
+    const index_t positions = x[k].size(k == At::position_keys ? 0 : 3);
     if (positions > most_positions_on_gpu)
       return to_text(At::info[k].name, " of ", positions, " positions given to tiles on a GPU; at most ",
           most_positions_on_gpu, " required");
     const index_t needed = shared_bytes_of_gates(d, positions, x[At::distance_table].defined());
-    if (const std::size_t most = joined_kernels(query).most_shared_bytes();
-        positions > 0 && static_cast<std::size_t>(needed) > most)
+    if (const std::size_t most = joined_kernels(query).most_shared_bytes(); static_cast<std::size_t>(needed) > most)
       return to_text(needed >> 10, " KiB of shared memory for gates of ", positions, " positions in heads of ", d,
           " given; this GPU has ", most >> 10);
   }

@@ -12,11 +12,13 @@ namespace whence {
 constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 128;
 // Rows of a block of these kernels: what scratch follows from.
 constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 128 : 64; }
+// Places of a row of positions, of two f16 each: neighbouring rows begin four banks apart.
+constexpr index_t pitch_of_positions(index_t positions) { return (positions + 27) / 32 * 32 + 4; }
 // Bytes of shared memory that gates take, in the gradient of queries, which takes the most: rows and tiles, terms, pairs and slots of
 // positions, and diagonals where a table's gradient is summed.
 constexpr index_t shared_bytes_of_gates(index_t head_dim, index_t positions, bool table) {
-  const index_t width = head_dim <= 64 ? 64 : 128, pitch = (positions + 27) / 32 * 32 + 4;
-  return 256 * width * 2 + 384 * 4 + 64 * pitch * 12 + (table ? 4 * 672 * 4 : 0);
+  const index_t width = head_dim <= 64 ? 64 : 128;
+  return 256 * width * 2 + 384 * 4 + 64 * pitch_of_positions(positions) * 12 + (table ? 4 * 672 * 4 : 0);
 }
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
 constexpr index_t most_slice_bytes = index_t(256) << 20;

@@ -2,6 +2,7 @@
 #include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
+#include "tensor/tiles/gpu_programs.h"
 #include "tests/support/device.h"
 
 using namespace whence;
@@ -203,6 +204,16 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
         "tiled_attention: gate_query given, which has no program on a GPU; undefined required");
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return;
+  for (const index_t d : {64, 128}) {  // what is let through fits
+    const With<std::size_t> just(settings->shared, static_cast<std::size_t>(shared_bytes_of_gates(d, 65, true)));
+    At::Operands x;
+    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = drawn({1, 1, 40, d}, DType::bf16, "x");
+    x[At::position_keys] = drawn({65, d}, DType::bf16, "e"),
+    x[At::distance_table] = drawn({1, 40}, DType::bf16, "table");
+    for (Tensor& each : x)
+      if (each.defined()) each = on_gpu(each);
+    CHECK(results({}, x, x[At::query]).size() == 6);
+  }
   const With<std::size_t> small(settings->shared, std::size_t(99) << 10);
   CHECK(refusal(DType::bf16, 128, [](At&, At::Operands& x) {
     x[At::position_keys] = Tensor::zeros({65, 128}, DType::bf16, Device::cuda(0));

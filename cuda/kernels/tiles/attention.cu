@@ -21,7 +21,7 @@ using At = TiledAttention;
 
 int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
 
-// Whether the rows of x [b h t d] begin at 16 bytes, and lie together.
+// True if the rows of x [b h t d] begin at 16 bytes, and lie together.
 bool rows_in_packs(const Tensor& x) {
   const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype()));
   bool fits = (x.size(3) == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
@@ -44,7 +44,7 @@ template <class F> void visit_half(DType dtype, const F& f) {
 }
 
 // Rows [rows, length] of terms in f32 and in packs: themselves, or as TermsInPacks has them.
-Tensor in_packs(const Tensor& x, index_t length, index_t before) {
+Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
   if (x.dtype() == DType::f32 && x.is_contiguous() && before == 0 && length % 4 == 0 && begins_with_pack(x, 4))
     return x;
@@ -75,7 +75,7 @@ struct Given {
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        column(in_packs(x[At::column_term], key.size(2), 0)) {
+        column(terms_in_packs(x[At::column_term], key.size(2), 0)) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     if (x[At::sink].defined()) sink = raw::cast(x[At::sink], DType::f32);
     int padded = 0, first = 0;
@@ -83,7 +83,7 @@ struct Given {
       distances = within_int(given.size(1)), lowest = within_int(at.lowest);
       // Tiles begin at multiples of four of a row: so do theirs of the table.
       const index_t before = ((at.lowest - at.first_row) % 4 + 4) % 4;
-      table = in_packs(given, given.size(1), before);
+      table = terms_in_packs(given, given.size(1), before);
       padded = within_int(table.size(1)), first = lowest - within_int(before);
     }
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
@@ -104,7 +104,7 @@ template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
       [&]<class T>(Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); });
 }
 
-// What CoPE's scan reads beside rows of heads.
+// Operands of CoPE's scan beside rows of heads.
 struct Gates {
   Tensor slopes, logits, e;
   GateScan scan;
@@ -117,7 +117,8 @@ struct Gates {
     if (scan.slopes) return;
     if (x[At::position_logits].defined()) logits = raw::contiguous(x[At::position_logits]);
     scan.positions = within_int(logits.defined() ? logits.size(3) : x[At::position_keys].size(0));
-    scan.pitch = GateScan::pitch_of(scan.positions), scan.position_scale = static_cast<float>(at.position_scale);
+    scan.pitch = static_cast<int>(pitch_of_positions(scan.positions)),
+    scan.position_scale = static_cast<float>(at.position_scale);
     if (!logits.defined()) e = in_packs(raw::reshape(x[At::position_keys], {1, 1, scan.positions, given.facts.d}));
   }
   static bool read(std::span<const Tensor> x) {
@@ -125,7 +126,7 @@ struct Gates {
   }
 };
 
-// A head's pairs and their last numbers, for `heads` heads.
+// Pairs of `heads` heads, and the last number of each row.
 struct PairsOfHeads {
   Tensor pairs, last;
   PairsOfHeads(GateScan& scan, index_t heads, Device device)
@@ -133,7 +134,7 @@ struct PairsOfHeads {
         last(Tensor::empty({heads, scan.rows}, DType::f32, device)) {
     scan.pairs = global<Float16>(pairs), scan.last = global<float>(last);
   }
-  // Of logits that are given, of heads from scan.first_head on.
+  // Makes them of logits that are given, for heads from scan.first_head on.
   template <class T> void make(const GateScan& scan, const Tensor& logits, index_t heads) const {
     const index_t queries = logits.size(2), count = heads * scan.rows * scan.pitch;
     const Global<const T> z = global<const T>(logits) + scan.first_head * queries * scan.positions;

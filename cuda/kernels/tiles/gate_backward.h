@@ -6,9 +6,9 @@
 
 namespace whence::gpu {
 
-inline constexpr int scan_columns = 32, scan_own = scan_columns / 4, scan_lines = 2, scan_rows = 16 * head_warps;
+inline constexpr int scan_columns = gate_keys, scan_own = scan_columns / 4, scan_lines = 2, scan_rows = 16 * head_warps;
 
-// Where the gradient of z goes, and what z was made of.
+// The place of z's gradient, and the keys that z was made of.
 template <class T> struct OfPositions {
   Global<T> d_logits = nullptr;  // [b h queries width]: 0 behind the last position
   int width = 0;
@@ -34,7 +34,7 @@ struct ScanOfQueries {
   int row;                            // of line 0
   Shared<Float16> pairs;              // of line 0's row
   Shared<float> slots;                // [positions 2], of line 0's row
-  Number<float> slope, first_tile;    // of those that move
+  Number<float> slope, first_tile;    // the first tile in which a sum of the warp moves
   int tile = 0;                       // of keys, this one
   bool moves = false, moved = false;  // this one; one before it
   Registers<GateRow<scan_own, 1, 2>, scan_lines> gates;
@@ -228,7 +228,7 @@ struct ScanOfQueries {
 // Rows are keys, a lane's two are neighbours; columns are queries.
 struct ScanOfKeys {
   static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
-  // Of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
+  // Terms of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
   static constexpr int first_tiles = 4, last_numbers = scan_columns, of_warps = head_warps * scan_columns,
                        term_count = first_tiles + last_numbers + 2 * of_warps;
   const GateScan& scan;
@@ -344,7 +344,7 @@ struct ScanOfKeys {
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 
  private:
-  // Of the first column in which a sum moves.
+  // Returns the first tile in which a sum of these columns moves.
   WHENCE_HD Number<float> first_tile_of(int first_query) const {
     const auto firsts = load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);
     Number<float> first = firsts.of[0];

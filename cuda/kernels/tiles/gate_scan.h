@@ -16,7 +16,7 @@ namespace whence::gpu {
 inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
 
 struct GateScan {
-  int positions = 0, pitch = 0;  // n, and pairs of a row: rows of neighbours begin in different banks; or 0:
+  int positions = 0, pitch = 0;  // n, and pairs of a row (pitch_of_positions); or 0:
   Global<const float> slopes;    // [h]
   float position_scale = 1;      // of q.e
   int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
@@ -29,7 +29,6 @@ struct GateScan {
   Global<float> first_tile;       // [b h rows/8]: in tiles before it the rows are full
   Global<float> of_slopes;        // [b h queries], of all heads: the sum of dx P
 
-  static constexpr int pitch_of(int positions) { return (positions + 27) / 32 * 32 + 4; }
   // Full rows have this sum, or more.
   WHENCE_HD float full() const { return slopes ? 1e30f : static_cast<float>(positions - 1); }
   WHENCE_HD index_t at(int head, int group, int row) const {
@@ -44,8 +43,8 @@ template <bool edge> WHENCE_HD Number<float> known(Number<float> stored, float l
   return !edge || (stored >= lowest && stored < 1e30f) ? stored : Number<float>(0.0f);
 }
 
-// What the lanes behind this one (or before it) have of a row: those whose numbers differ in the bits low to high, in their order.
-// `own` becomes the sum of all.
+// Returns the sum of what the lanes behind this one (or before it) have of a row: of those whose numbers differ in the bits low to
+// high, in their order. `own` becomes the sum of all.
 template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes(Thread& t, Number<float>& own) {
   Number<float> sum = 0.0f;
   for (int mask = low; mask <= high; mask *= 2) {

@@ -1,4 +1,4 @@
-// What CoPE's scan (gate_scan.h) reads beside rows of heads: pairs of its table, and the sums of gates at groups of keys.
+// Kernels that make what CoPE's scan (gate_scan.h) reads beside rows of heads: pairs of its table, sums of gates at groups of keys.
 #pragma once
 
 #include "cuda/kernels/tiles/gate_scan.h"

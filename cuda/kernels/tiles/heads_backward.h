@@ -46,7 +46,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
 
  private:
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
-  static_assert(columns == RowBlocks::rows);
+  static_assert(columns == RowBlocks::rows && columns == scan_columns && (!scans || rows == scan_rows));
 
   struct Stage {
     Shared<T> first, second;    // keys and values, or queries and gradients of the output
@@ -222,7 +222,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     gradients(t, stage, unit, held, x, dx);
     if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
     if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
-    // That at the scores has what comes through gates beside it.
+    // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.
     if constexpr (scans && !to_keys)
       if (slices) add_diagonals(t, part, nth, first_column, dx, diagonals);
     gates.template gather<edge>(t, nth % 2, dx);
