@@ -117,8 +117,8 @@ ConformanceCell tiled_cell(const std::string& text) {
 TEST_CASE("cuda: schemes in tiles as composed ops in f64 have them, and a scheme whose tiles are wrong is caught") {
   if (!has_cuda()) return;
   using Mark = ConformanceCell::Mark;
-  for (const std::string text : {"none", "alibi", "kerple", "t5", "sandwich", "cope(p_max=3)", "rope", "window(alibi)",
-           "alibi + sink(start=-2)", "flawed_in_tiles"}) {
+  for (const std::string text : {"none", "alibi", "kerple", "t5", "sandwich", "forgetting", "cope(p_max=3)", "rope",
+           "window(alibi)", "alibi + sink(start=-2)", "flawed_in_tiles"}) {
     const ConformanceCell cell = tiled_cell(text);
     CHECK_MESSAGE(cell.mark == Mark::passed, text << ": " << cell.figure << ", " << cell.note);
   }

@@ -77,6 +77,9 @@ std::vector<Case> cases() {
                    at.position_scale = 0.7;
                    x[At::position_keys] = drawn({17, 24}, x[0].dtype(), "e", 0.3);
                  }});
+  all.push_back({"keys of positions in two tiles", 1, 2, 2, 150, 150, 16, [](At&, At::Operands& x) {
+                   x[At::position_keys] = drawn({45, 16}, x[0].dtype(), "e", 0.3);
+                 }});
   all.push_back({"gates in heads of 128", 1, 2, 2, 70, 70, 128, [](At&, At::Operands& x) {
                    x[At::position_logits] = drawn({1, 2, 70, 9}, x[0].dtype(), "z");
                  }});
