@@ -32,10 +32,8 @@ void check_all(const At& at, const At::Operands& x) {
   Extents known;
   if (at.bins > 0) known['n'] = at.bin_of.numel();
   const Extents of = check<Attention>(at, x, known);
-  if (const Tensor& query = x[At::query]; query.device().is_gpu()) {
-    if (size_of(query.dtype()) != 2) fail(Attention::name, query.dtype(), " given on a GPU; f16 or bf16 required");
+  if (x[At::query].device().is_gpu())
     if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(Attention::name, refusal);
-  }
   for (const std::size_t k : {At::position_logits, At::position_keys})
     if (x[k].defined() && of['p'] == 0)
       fail(Attention::name, At::info[k].name, " is ", x[k].shape(), "; a table of one row or more required");

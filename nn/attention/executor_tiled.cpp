@@ -147,8 +147,8 @@ class TiledExecutor final : public Executor {
   }
   Fit fit(const AttendCall& call) const override {
     const bool short_numbers = call.dtype == DType::f16 || call.dtype == DType::bf16,
-               long_numbers = call.dtype == DType::f32 || call.dtype == DType::f64 || call.dtype == DType::dual;
-    return (call.device.is_gpu() ? short_numbers : long_numbers) ? Fit::suits : Fit::cannot;
+               long_numbers = call.dtype == DType::f64 || call.dtype == DType::dual;
+    return (call.device.is_gpu() ? long_numbers : short_numbers) ? Fit::cannot : Fit::suits;
   }
   std::string reason_of_fit(const AttendCall& call) const override {
     if (fit(call) != Fit::cannot) return {};

@@ -127,7 +127,7 @@ class PlannedKernels final : public JoinedKernels {
       }
     }
     if (const Tensor& of_table = d[TiledAttention::distance_table]; of_table.defined()) {
-      const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3)));
+      const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3), output.dtype()));
       const Tensor sums = floats(of_table, of_table.shape()),
                    slices = floats(output, {heads_at_once(heads, slice), slice});
     }
@@ -155,19 +155,21 @@ class PlannedKernels final : public JoinedKernels {
     const index_t pack = product_pack(x.dtype()), width = (x.size(3) + pack - 1) / pack * pack;
     return width == x.size(3) ? x : Tensor::like(x, {x.size(0), x.size(1), x.size(2), width});
   }
-  // Operands of tiles likewise, and terms in f32.
+  // Operands of tiles likewise, and terms in f32, which are read where they lie.
   static std::vector<Tensor> laid_out_for_tiles(std::span<const Tensor> x) {
     using At = TiledAttention;
     std::vector<Tensor> all;
     for (std::size_t k = 0; k < x.size(); ++k) {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
-      all.push_back(k <= At::value ? in_packs(x[k]) : floats(x[k], x[k].shape()));
+      const bool lies_there = x[k].dtype() == DType::f32 && x[k].numel() % 4 == 0;
+      all.push_back(k <= At::value ? in_packs(x[k]) : lies_there ? x[k] : floats(x[k], x[k].shape()));
     }
     return all;
   }
-  // Of a head's positions, two f16 each, and a number of each row beside them.
+  // Of a head's positions, two numbers each, and a number of each row beside them.
   static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {
-    return floats(output, {heads, (output.size(2) + 31) / 32 * 32, pitch_of_positions(positions) + 1});
+    const index_t of_row = pitch_of_positions(positions) * (output.dtype() == DType::f32 ? 2 : 1) + 1;
+    return floats(output, {heads, (output.size(2) + 31) / 32 * 32, of_row});
   }
 
   // The keys that each tap reads, as a GPU lays them out.

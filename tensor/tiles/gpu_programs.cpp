@@ -11,6 +11,8 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
   using At = TiledOperands;
   const Tensor &query = x[At::query], &value = x[At::value];
   const index_t d = query.size(3), of_values = value.size(3);
+  if (query.dtype() == DType::f64 || query.dtype() == DType::dual)
+    return to_text(query.dtype(), " given to tiles on a GPU; f16, bf16 or f32 required");
   if (d != of_values || d > widest_head_on_gpu)
     return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
         widest_head_on_gpu, ", required");
@@ -20,17 +22,17 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
     if (x[k].defined() && !read)
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
   }
-  for (const std::size_t k : {At::position_logits, At::position_keys}) {
-    if (!x[k].defined()) continue;
-    const index_t positions = x[k].size(k == At::position_keys ? 0 : 3);
-    if (positions > most_positions_on_gpu)
-      return to_text(At::info[k].name, " of ", positions, " positions given to tiles on a GPU; at most ",
-          most_positions_on_gpu, " required");
-    const index_t needed = shared_bytes_of_gates(d, positions, x[At::distance_table].defined());
-    if (const std::size_t most = joined_kernels(query).most_shared_bytes(); static_cast<std::size_t>(needed) > most)
-      return to_text(needed >> 10, " KiB of shared memory for gates of ", positions, " positions in heads of ", d,
-          " given; this GPU has ", most >> 10);
-  }
+  index_t positions = 0;
+  for (const std::size_t k : {At::position_logits, At::position_keys})
+    if (x[k].defined()) positions = x[k].size(k == At::position_keys ? 0 : 3);
+  if (positions > most_positions_on_gpu)
+    return to_text(
+        "gates of ", positions, " positions given to tiles on a GPU; at most ", most_positions_on_gpu, " required");
+  const index_t needed = shared_bytes_of_tiles(query.dtype(), d, positions, x[At::distance_table].defined());
+  if (const std::size_t most = joined_kernels(query).most_shared_bytes(); static_cast<std::size_t>(needed) > most)
+    return to_text(needed >> 10, " KiB of shared memory for heads of ", d, " numbers in ", query.dtype(),
+        positions ? to_text(" and gates of ", positions, " positions") : std::string(), " given; this GPU has ",
+        most >> 10);
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : at.dropout > 0 ? "dropout" : nullptr;

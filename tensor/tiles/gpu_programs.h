@@ -1,7 +1,8 @@
-// Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of 16-bit numbers with tables by
-// distance, columns, a sink, and sums of the gates of their own scores. What else there is runs there as composed ops.
+// Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of f16, bf16 or f32 with tables
+// by distance, columns, a sink, and sums of the gates of their own scores. What else there is runs there as composed ops.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -11,14 +12,18 @@ namespace whence {
 
 constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 128;
 // Rows of a block of these kernels: what scratch follows from.
-constexpr index_t rows_of_gpu_block(index_t head_dim) { return head_dim <= 64 ? 128 : 64; }
-// Places of a row of positions, of two f16 each: neighbouring rows begin four banks apart.
+constexpr index_t rows_of_gpu_block(index_t head_dim, DType dtype) {
+  return head_dim <= 64 && dtype != DType::f32 ? 128 : 64;
+}
+// Places of a row of positions, of two numbers each: neighbouring rows begin four banks apart.
 constexpr index_t pitch_of_positions(index_t positions) { return (positions + 27) / 32 * 32 + 4; }
-// Bytes of shared memory that gates take, in the gradient of queries, which takes the most: rows and tiles, terms, pairs and slots of
-// positions, and diagonals where a table's gradient is summed.
-constexpr index_t shared_bytes_of_gates(index_t head_dim, index_t positions, bool table) {
-  const index_t width = head_dim <= 64 ? 64 : 128;
-  return 256 * width * 2 + 384 * 4 + 64 * pitch_of_positions(positions) * 12 + (table ? 4 * 672 * 4 : 0);
+// Bytes of shared memory that blocks of 64 rows take: rows and tiles, terms, and pairs of positions; of the gradient of queries slots
+// of positions, too, and diagonals where a table's gradient is summed.
+constexpr index_t shared_bytes_of_tiles(DType dtype, index_t head_dim, index_t positions, bool table) {
+  const index_t size = dtype == DType::f32 ? 4 : 2, of_width = (head_dim <= 64 ? 64 : 128) * size,
+                places = positions > 0 ? 64 * pitch_of_positions(positions) : 0;
+  return std::max(320 * of_width + 672 * 4 + places * 2 * size,
+      256 * of_width + 384 * 4 + places * (2 * size + 8) + (table ? 4 * 672 * 4 : 0));
 }
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
 constexpr index_t most_slice_bytes = index_t(256) << 20;
@@ -29,7 +34,7 @@ constexpr index_t slice_numbers(index_t queries, index_t keys, index_t rows) {
   return (queries + rows - 1) / rows * chains_of_gpu_block(rows) * (keys + rows);
 }
 
-// Why there is no program for 16-bit numbers, as "what is given; what is required"; empty where there is one. x: the
+// Why there is no program, as "what is given; what is required"; empty where there is one. x: the
 // operands, in their order.
 [[nodiscard]] std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x);
 

@@ -16,6 +16,7 @@ struct Case {
   index_t batch, heads, key_heads, tokens, d;
   std::vector<std::pair<std::size_t, Shape>> terms = {};
   bool learned = true;  // the terms
+  DType dtype = DType::bf16;
 };
 
 const std::vector<Case> cases{
@@ -28,6 +29,8 @@ const std::vector<Case> cases{
     {"a table and a sink", 1, 4, 4, 8192, 128, {{At::distance_table, {4, 8192}}, {At::sink, {4}}}},
     {"heads that share keys", 2, 12, 3, 1024, 64},
     {"heads of no whole packs", 2, 3, 3, 300, 20, {{At::distance_table, {3, 300}}}},
+    {"f32, kerple", 1, 4, 4, 4096, 64, {{At::distance_table, {4, 4096}}}, true, DType::f32},
+    {"f32, cope of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}, true, DType::f32},
 };
 
 // Bytes above the operands, at the peak of forward and backward.
@@ -35,13 +38,13 @@ double peak_of(const Case& each, Device device) {
   At::Operands x;
   std::vector<Tensor> asked;
   const auto put = [&](std::size_t k, const Shape& shape, bool learned) {
-    x[k] = Tensor::zeros(shape, DType::bf16, device);
+    x[k] = Tensor::zeros(shape, each.dtype, device);
     if (learned) asked.push_back(requires_grad(x[k]));
   };
   for (const std::size_t k : {At::query, At::key, At::value})
     put(k, {each.batch, k == At::query ? each.heads : each.key_heads, each.tokens, each.d}, true);
   for (const auto& [k, shape] : each.terms) put(k, shape, each.learned);
-  const Tensor cotangent = Tensor::zeros(x[At::query].shape(), DType::bf16, device);
+  const Tensor cotangent = Tensor::zeros(x[At::query].shape(), each.dtype, device);
   Allocator& memory = memory_of(device);
   const std::size_t before = memory.statistics().live;
   memory.reset_peak();

@@ -128,7 +128,10 @@ std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& c
 
 TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, in every order of threads") {
   if (!has_cuda()) return;
-  for (const DType dtype : {DType::f16, DType::bf16}) {
+  std::optional<With<std::size_t>> shared;
+  if (gpu::emulator::Settings* const settings = emulator_settings())
+    shared.emplace(settings->shared, std::size_t(227) << 10);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const Case& each : cases()) {
       CAPTURE(std::string(to_string(dtype)));
       CAPTURE(each.name);
@@ -146,7 +149,7 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
       At on_there = at;
       on_there.present = on_gpu(at.present);
       // The pattern, its gradient and what is summed of them are rounded.
-      const double allowed = each.wider * (dtype == DType::f16 ? 2e-3 : 1.6e-2);
+      const double allowed = each.wider * (dtype == DType::f32 ? 3e-5 : dtype == DType::f16 ? 2e-3 : 1.6e-2);
       std::vector<std::vector<double>> before;
       const auto check = [&] {
         const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));
@@ -199,7 +202,7 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
     return message([&] { (void)tiled_attention(at, x); });
   };
   const auto nothing = [](At&, At::Operands&) {};
-  CHECK(refusal(DType::f32, 8, nothing) == "tiled_attention: f32 given on a GPU; f16 or bf16 required");
+  CHECK(refusal(DType::f64, 8, nothing) == "tiled_attention: f64 given to tiles on a GPU; f16, bf16 or f32 required");
   CHECK(refusal(DType::bf16, 136, nothing).find("at most 128, required") != std::string::npos);
   CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; }) ==
         "tiled_attention: dropout given to tiles on a GPU; a softmax of all pairs required");
@@ -207,20 +210,28 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
         "tiled_attention: gate_query given, which has no program on a GPU; undefined required");
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return;
-  for (const index_t d : {64, 128}) {  // what is let through fits
-    const With<std::size_t> just(settings->shared, static_cast<std::size_t>(shared_bytes_of_gates(d, 65, true)));
+  for (const auto& [dtype, d, positions] : std::vector<std::tuple<DType, index_t, index_t>>{{DType::bf16, 64, 65},
+           {DType::bf16, 128, 65}, {DType::f32, 64, 65}, {DType::f32, 128, 65}, {DType::f32, 64, 0},
+           {DType::f32, 128, 0}}) {  // what is let through fits
+    const With<std::size_t> just(
+        settings->shared, static_cast<std::size_t>(shared_bytes_of_tiles(dtype, d, positions, true)));
     At::Operands x;
-    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = drawn({1, 1, 40, d}, DType::bf16, "x");
-    x[At::position_keys] = drawn({65, d}, DType::bf16, "e"),
-    x[At::distance_table] = drawn({1, 40}, DType::bf16, "table");
+    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = drawn({1, 1, 40, d}, dtype, "x");
+    x[At::distance_table] = drawn({1, 40}, dtype, "table");
+    if (positions) x[At::position_keys] = drawn({positions, d}, dtype, "e");
     for (Tensor& each : x)
       if (each.defined()) each = on_gpu(each);
-    CHECK(results({}, x, x[At::query]).size() == 6);
+    CHECK(results({}, x, x[At::query]).size() == (positions ? 6 : 5));
   }
   const With<std::size_t> small(settings->shared, std::size_t(99) << 10);
-  CHECK(refusal(DType::bf16, 128, [](At&, At::Operands& x) {
-    x[At::position_keys] = Tensor::zeros({65, 128}, DType::bf16, Device::cuda(0));
-  }) == "tiled_attention: 116 KiB of shared memory for gates of 65 positions in heads of 128 given; this GPU has 99");
+  CHECK(refusal(DType::bf16, 128,
+            [](At&, At::Operands& x) {
+              x[At::position_keys] = Tensor::zeros({65, 128}, DType::bf16, Device::cuda(0));
+            }) ==
+        "tiled_attention: 116 KiB of shared memory for heads of 128 numbers in bf16 and gates of 65 positions given; "
+        "this GPU has 99");
+  CHECK(refusal(DType::f32, 128, nothing) ==
+        "tiled_attention: 162 KiB of shared memory for heads of 128 numbers in f32 given; this GPU has 99");
   CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.scale = -0.5; }) ==
         "tiled_attention: scale -0.5 given to tiles on a GPU; more than 0 required");
 }

@@ -39,8 +39,8 @@ Tensor in_packs(const Tensor& x) {
   return wide;
 }
 
-template <class F> void visit_half(DType dtype, const F& f) {
-  dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
+template <class F> void visit_number(DType dtype, const F& f) {
+  dtype == DType::f32 ? f(Type<float>{}) : dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
 }
 
 // Rows [rows, length] of terms in f32 and in packs: themselves, or as TermsInPacks has them.
@@ -50,12 +50,11 @@ Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
     return x;
   const index_t rows = x.numel() / length, padded = (before + length + 3) / 4 * 4;
   const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
-  const auto convert = [&]<class T>(Type<T>) {
+  visit_number(x.dtype(), [&]<class T>(Type<T>) {
     const TermsInPacks<T> body{
         global<const T>(x), global<float>(to), within_int(length), within_int(padded), within_int(before), to.numel()};
     launch_kernel(body, {.blocks = blocks_for(to.numel(), body.threads)});
-  };
-  x.dtype() == DType::f32 ? convert(Type<float>{}) : visit_half(x.dtype(), convert);
+  });
   return to;
 }
 
@@ -100,17 +99,21 @@ struct Given {
 
 // f(Type<T>, Nth<width>) for heads of these operands.
 template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
-  visit_half(x[At::query].dtype(),
+  visit_number(x[At::query].dtype(),
       [&]<class T>(Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); });
 }
 
+bool reads_gates(std::span<const Tensor> x) {
+  return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
+}
+
 // Operands of CoPE's scan beside rows of heads.
-struct Gates {
+template <class T> struct Gates {
   Tensor slopes, logits, e;
-  GateScan scan;
+  GateScan<T> scan;
 
   Gates(const At& at, std::span<const Tensor> x, const Given& given) {
-    if (!read(x)) return;
+    if (!reads_gates(x)) return;
     scan.rows = (given.facts.queries + 31) / 32 * 32, scan.groups = (given.facts.keys + gate_keys - 1) / gate_keys * 2;
     if (x[At::position_slopes].defined()) slopes = raw::cast(x[At::position_slopes], DType::f32);
     scan.slopes = global<const float>(slopes);
@@ -121,21 +124,18 @@ struct Gates {
     scan.position_scale = static_cast<float>(at.position_scale);
     if (!logits.defined()) e = in_packs(raw::reshape(x[At::position_keys], {1, 1, scan.positions, given.facts.d}));
   }
-  static bool read(std::span<const Tensor> x) {
-    return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
-  }
 };
 
 // Pairs of `heads` heads, and the last number of each row.
-struct PairsOfHeads {
+template <class T> struct PairsOfHeads {
   Tensor pairs, last;
-  PairsOfHeads(GateScan& scan, index_t heads, Device device)
-      : pairs(Tensor::empty({heads, scan.rows, scan.pitch, 2}, DType::f16, device)),
+  PairsOfHeads(GateScan<T>& scan, index_t heads, Device device)
+      : pairs(Tensor::empty({heads, scan.rows, scan.pitch, 2}, dtype_of<Position<T>>, device)),
         last(Tensor::empty({heads, scan.rows}, DType::f32, device)) {
-    scan.pairs = global<Float16>(pairs), scan.last = global<float>(last);
+    scan.pairs = global<Position<T>>(pairs), scan.last = global<float>(last);
   }
   // Makes them of logits that are given, for heads from scan.first_head on.
-  template <class T> void make(const GateScan& scan, const Tensor& logits, index_t heads) const {
+  void make(const GateScan<T>& scan, const Tensor& logits, index_t heads) const {
     const index_t queries = logits.size(2), count = heads * scan.rows * scan.pitch;
     const Global<const T> z = global<const T>(logits) + scan.first_head * queries * scan.positions;
     launch_kernel(PairsOfLogits<T>{z, scan, within_int(queries), count},
@@ -144,14 +144,14 @@ struct PairsOfHeads {
 };
 
 template <class T, int width, bool scans>
-void forward(const Given& given, const Gates& gates, const Tensor& output, const Tensor& norms) {
+void forward(const Given& given, const Gates<T>& gates, const Tensor& output, const Tensor& norms) {
   using Body = HeadsForward<T, width, scans>;
   const index_t heads = given.heads();
-  GateScan scan = gates.scan;
-  std::optional<PairsOfHeads> pairs;
+  GateScan<T> scan = gates.scan;
+  std::optional<PairsOfHeads<T>> pairs;
   if (gates.logits.defined()) {
     pairs.emplace(scan, given.batch() * heads, output.device());
-    pairs->make<T>(scan, gates.logits, given.batch() * heads);
+    pairs->make(scan, gates.logits, given.batch() * heads);
   }
   const Body body{given.facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
       head_rows<const T>(given.value, heads), head_rows<T>(output, heads), global<float>(norms),
@@ -188,13 +188,13 @@ void sum_by_head(const Tensor& of_rows, const Tensor& to) {
 }
 
 template <class T, int width, bool scans>
-void backward(const At& at, std::span<const Tensor> x, const Given& given, const Gates& gates, const Tensor& output,
+void backward(const At& at, std::span<const Tensor> x, const Given& given, const Gates<T>& gates, const Tensor& output,
     const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false, scans>;
   using OfKeys = HeadsBackward<T, width, true, scans>;
-  static_assert((scans || OfQueries::rows == rows_of_gpu_block(width)) &&
+  static_assert((scans || OfQueries::rows == rows_of_gpu_block(width, dtype_of<T>)) &&
                 Diagonals<OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
-  GateScan scan = gates.scan;
+  GateScan<T> scan = gates.scan;
   const HeadFacts& facts = given.facts;
   const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries, all_heads = batch * heads;
   const Tensor d_output = in_packs(given_d_output);
@@ -225,7 +225,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * 4));
   at_once = std::max<index_t>(at_once, 1);
   Tensor sums, gradients, first_tile, d_logits;
-  std::optional<PairsOfHeads> pairs;
+  std::optional<PairsOfHeads<T>> pairs;
   if constexpr (scans) {
     sums = empty({at_once, of_group}), gradients = empty({at_once, of_group});
     first_tile = empty({at_once, scan.rows / 8});
@@ -251,7 +251,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
     };
     if constexpr (scans) {
       using Sums = GateSums<T, width>;
-      if (gates.logits.defined()) pairs->make<T>(scan, gates.logits, count);
+      if (gates.logits.defined()) pairs->make(scan, gates.logits, count);
       launch_kernel(Sums{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
                         head_rows<const T>(gates.e, heads), global<const std::int32_t>(given.range), scan},
           {.blocks = count * blocks_for(queries, Sums::rows),
@@ -297,7 +297,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
 // f(Type<T>, Nth<width>, std::bool_constant<scans>)
 template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
   visit_heads(x, [&](auto type, auto width) {
-    Gates::read(x) ? f(type, width, std::true_type{}) : f(type, width, std::false_type{});
+    reads_gates(x) ? f(type, width, std::true_type{}) : f(type, width, std::false_type{});
   });
 }
 
@@ -308,18 +308,16 @@ std::size_t CudaKernels::most_shared_bytes() const { return gpu::most_shared_byt
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
   const Given given(at, x);
-  const Gates gates(at, x, given);
   visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
-    forward<T, width, scans>(given, gates, output, norms);
+    forward<T, width, scans>(given, Gates<T>(at, x, given), output, norms);
   });
 }
 
 void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
     const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
   const Given given(at, x);
-  const Gates gates(at, x, given);
   visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
-    backward<T, width, scans>(at, x, given, gates, output, norms, d_output, d);
+    backward<T, width, scans>(at, x, given, Gates<T>(at, x, given), output, norms, d_output, d);
   });
 }
 

@@ -16,8 +16,8 @@ template <class T> struct OfPositions {
 };
 
 struct NoScan {
-  static std::size_t shared_bytes(const GateScan&) { return 0; }
-  WHENCE_HD NoScan(Thread&, const GateScan&, const HeadFacts&, int, int) {}
+  template <class Scan> static std::size_t shared_bytes(const Scan&) { return 0; }
+  template <class Scan> WHENCE_HD NoScan(Thread&, const Scan&, const HeadFacts&, int, int) {}
   WHENCE_HD void fetch(Thread&, int, int) {}
   WHENCE_HD void ask(int) {}
   template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, Pairs&) {}
@@ -27,12 +27,12 @@ struct NoScan {
 // Rows are queries, columns keys, from left to right. The gradient of the table goes without atomics: floors never rise along a row,
 // so the last key of a run of equal floors stores the running sums of dx and of w dx to its slot, and to those that are skipped down
 // to the next key's floor. Differences of slots are the sums of runs.
-struct ScanOfQueries {
-  const GateScan& scan;
+template <class T> struct ScanOfQueries {
+  const GateScan<T>& scan;
   const HeadFacts& facts;
   int head;
   int row;                            // of line 0
-  Shared<Float16> pairs;              // of line 0's row
+  Shared<Position<T>> pairs;          // of line 0's row
   Shared<float> slots;                // [positions 2], of line 0's row
   Number<float> slope, first_tile;    // the first tile in which a sum of the warp moves
   int tile = 0;                       // of keys, this one
@@ -43,12 +43,12 @@ struct ScanOfQueries {
   Registers<Number<float>, scan_lines> behind, last;                      // P behind the tile; the scan of full rows
   Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
-  static std::size_t shared_bytes(const GateScan& scan) {
+  static std::size_t shared_bytes(const GateScan<T>& scan) {
     const auto count = static_cast<std::size_t>(scan_rows * scan.pitch * 2);
-    return shared_bytes_for<Float16>(count) + shared_bytes_for<float>(count);
+    return shared_bytes_for<Position<T>>(count) + shared_bytes_for<float>(count);
   }
 
-  WHENCE_HD ScanOfQueries(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_row)
+  WHENCE_HD ScanOfQueries(Thread& t, const GateScan<T>& told, const HeadFacts& of, int head_of, int first_row)
       : scan(told), facts(of), head(head_of), row(first_row + t.lane() / 4) {
     if (first_row < scan.rows) first_tile = load<float>(scan.first_tile, scan.row_at(head, first_row) / 8);
     each<scan_lines>([&](auto a) {
@@ -56,7 +56,7 @@ struct ScanOfQueries {
     });
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
     const int count = scan_rows * scan.pitch * 2, line = t.warp() * 16 + t.lane() / 4;
-    const Shared<Float16> all = t.shared<Float16>(count);
+    const Shared<Position<T>> all = t.shared<Position<T>>(count);
     pairs = all + line * scan.pitch * 2, slots = t.shared<float>(count) + line * scan.pitch * 2;
     if (scan.slopes) return;
     fetch_pairs<scan_rows, 0>(t, all, scan, head, first_row - t.warp() * 16);
@@ -124,8 +124,7 @@ struct ScanOfQueries {
   }
 
   // Once for all tiles. Gradients of q gain scale dz e; `tiles` is free for e.
-  template <class T, class Sums>
-  WHENCE_HD void finish(Thread& t, const OfPositions<T>& to, Shared<T> tiles, Sums& of_queries) {
+  template <class Sums> WHENCE_HD void finish(Thread& t, const OfPositions<T>& to, Shared<T> tiles, Sums& of_queries) {
     constexpr int width = 8 * Sums::Value::count;
     begin_moving(t);
     each<scan_lines>([&](auto a) {
@@ -147,25 +146,24 @@ struct ScanOfQueries {
       t.sync();
     }
     t.sync_warp();
-    const int matrix = t.lane() / 8, line = t.lane() % 8;
-    for (int first = 0; first < to.width; first += 16) {
-      FragmentA<T> left;
-      each<4>([&](auto r) {
-        constexpr Nth<r % 2> a{};
-        const int m = first + r / 2 * 8 + t.lane() % 4 * 2, own_row = row + 8 * a;
-        const Number<float> low = gradient_of_position(8 * a, m), high = gradient_of_position(8 * a, m + 1);
-        if (own_row < facts.queries && m < to.width)
-          store_pack<2>(to.d_logits, (index_t(head) * facts.queries + own_row) * to.width + m,
-              std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high)));
-        left[r] = pack_two<T>(low * scan.position_scale, high * scan.position_scale);
+    const Place place = place_in_turned<T>(t.lane());
+    for (int first = 0; first < to.width; first += depth<T>) {
+      Registers<FragmentC<T>, depth<T> / 8> of_positions;
+      each<depth<T> / 8>([&](auto c) {
+        each<2>([&](auto a) {
+          const int m = first + 8 * c + t.lane() % 4 * 2, own_row = row + 8 * a;
+          const Number<float> low = gradient_of_position(8 * a, m), high = gradient_of_position(8 * a, m + 1);
+          if (own_row < facts.queries && m < to.width)
+            store_pack<2>(to.d_logits, (index_t(head) * facts.queries + own_row) * to.width + m, two_of<T>(low, high));
+          of_positions[c][Nth<2 * a>{}] = low * scan.position_scale;
+          of_positions[c][Nth<2 * a + 1>{}] = high * scan.position_scale;
+        });
       });
       if (!to.position_keys.at) continue;
-      each<width / 16>([&](auto c) {
-        const int at = first + matrix % 2 * 8 + line, phase = key_phase<position_tile>(at % position_tile);
-        const auto b = ldmatrix_turned(t, tiles, tile_at<T>(at, 16 * c + matrix / 2 * 8, width, phase));
-        mma<T>(t, of_queries[Nth<0>{}][Nth<2 * c>{}], left, b[Nth<0>{}], b[Nth<1>{}]);
-        mma<T>(t, of_queries[Nth<0>{}][Nth<2 * c + 1>{}], left, b[Nth<2>{}], b[Nth<3>{}]);
-      });
+      const int at = first + place.row, phase = key_phase<position_tile>(at % position_tile);
+      Registers<Factor<T>, 1> left;
+      left[Nth<0>{}] = factor_of<T>(left_of<T>(of_positions, Nth<0>{}));
+      add_step<T, width>(t, tiles, tile_at<T>(at, place.column, width, phase), left, of_queries);
     }
   }
 
@@ -226,33 +224,33 @@ struct ScanOfQueries {
 };
 
 // Rows are keys, a lane's two are neighbours; columns are queries.
-struct ScanOfKeys {
+template <class T> struct ScanOfKeys {
   static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
   // Terms of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
   static constexpr int first_tiles = 4, last_numbers = scan_columns, of_warps = head_warps * scan_columns,
                        term_count = first_tiles + last_numbers + 2 * of_warps;
-  const GateScan& scan;
+  const GateScan<T>& scan;
   const HeadFacts& facts;
   int head, group;                        // the group of the warp's keys
-  Shared<Float16> pairs;                  // two stages
+  Shared<Position<T>> pairs;              // two stages
   Shared<float> terms;                    // two stages
   Number<float> slope, upcoming = -1.0f;  // the first tile of the columns after those that are on their way; unknown
   bool moves = false, own_moves = false;  // some of the tile's columns; the lane's
   Registers<GateRow<scan_lines, 4, 16>, scan_own> gates;
   Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P
 
-  static WHENCE_HD int stage_of(const GateScan& scan) {
+  static WHENCE_HD int stage_of(const GateScan<T>& scan) {
     return scan.positions ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
   }
-  static std::size_t shared_bytes(const GateScan& scan) {
-    return shared_bytes_for<Float16>(static_cast<std::size_t>(2 * stage_of(scan))) +
+  static std::size_t shared_bytes(const GateScan<T>& scan) {
+    return shared_bytes_for<Position<T>>(static_cast<std::size_t>(2 * stage_of(scan))) +
            shared_bytes_for<float>(2 * term_count);
   }
 
-  WHENCE_HD ScanOfKeys(Thread& t, const GateScan& told, const HeadFacts& of, int head_of, int first_key)
+  WHENCE_HD ScanOfKeys(Thread& t, const GateScan<T>& told, const HeadFacts& of, int head_of, int first_key)
       : scan(told), facts(of), head(head_of), group(first_key / gate_group) {
     slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
-    pairs = t.shared<Float16>(2 * stage_of(scan)), terms = t.shared<float>(2 * term_count);
+    pairs = t.shared<Position<T>>(2 * stage_of(scan)), terms = t.shared<float>(2 * term_count);
   }
 
   // Pairs, sums and gradients are asked for where a sum of some warp of the block moves. That is read a tile earlier.
@@ -312,7 +310,7 @@ struct ScanOfKeys {
       return each<scan_own>([&](auto j) {
         each<scan_lines>([&](auto a) { number(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope; });
       });
-    const Shared<Float16> of_lane = pairs + n * stage_of(scan) + quad * (scan_own * scan.pitch + apart) * 2;
+    const Shared<Position<T>> of_lane = pairs + n * stage_of(scan) + quad * (scan_own * scan.pitch + apart) * 2;
     each<scan_own>([&](auto j) {
       each<scan_lines>([&](auto a) {
         const PlaceInPairs place(of_lane + j * scan.pitch * 2, gates[j].sum[a], full);

@@ -15,7 +15,11 @@ namespace whence::gpu {
 
 inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
 
-struct GateScan {
+// Positions are f16 in models of 16 bits, else f32.
+template <class T> using Position = std::conditional_t<per_register<T> == 1, float, Float16>;
+
+template <class T> struct GateScan {
+  using Z = Position<T>;
   int positions = 0, pitch = 0;  // n, and pairs of a row (pitch_of_positions); or 0:
   Global<const float> slopes;    // [h]
   float position_scale = 1;      // of q.e
@@ -23,7 +27,7 @@ struct GateScan {
 
   // In memory, of heads first_head, first_head + 1, ... of b h. Forward has its pairs there only where logits are given.
   int first_head = 0;
-  Global<Float16> pairs;          // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
+  Global<Z> pairs;                // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
   Global<float> last;             // [b h rows]: z[n-1], of pairs
   Global<float> sums, gradients;  // [b h groups rows]: P behind a group's last key, and the sum of dp before its first
   Global<float> first_tile;       // [b h rows/8]: in tiles before it the rows are full
@@ -78,10 +82,10 @@ template <int count, int low, int high> struct GateRow {
 struct PlaceInPairs {
   int floor;
   Number<float> share, value, rise;
-  WHENCE_HD PlaceInPairs(Shared<const Float16> pairs, Number<float> sum, float last) {
+  template <class Z> WHENCE_HD PlaceInPairs(Shared<Z> pairs, Number<float> sum, float last) {
     const Number<float> place = sum < last ? sum : Number<float>(last);  // NaN too is held inside the table
     const Whole whole = whole_below(place);
-    const auto pair = unpack_two<Float16>(std::bit_cast<std::uint32_t>(load_pack<2>(pairs, 2 * whole.index)));
+    const auto pair = numbers_of(load_pack<2>(pairs, 2 * whole.index));
     floor = whole.index, share = place - whole.value;
     value = pair.low + share * pair.high, rise = pair.high;
   }
@@ -99,14 +103,14 @@ WHENCE_HD inline Number<float> least_of_rows(Thread& t, Number<float> least) {
 }
 
 // Rows [first, first + count) of a head's pairs, as they lie; `apart` more pairs stand behind those that a warp copies.
-template <int count, int apart>
-WHENCE_HD void fetch_pairs(Thread& t, Shared<Float16> to, const GateScan& scan, int head, int first) {
-  constexpr int of_warp = count / head_warps;
-  const int packs = of_warp * scan.pitch / 4, own = first + t.warp() * of_warp,
-            left = (scan.rows - own) * scan.pitch / 4;
-  const Shared<Float16> own_to = to + t.warp() * (of_warp * scan.pitch + apart) * 2;
-  const Global<const Float16> from = scan.pairs + scan.row_at(head, own) * scan.pitch * 2;
-  for (int n = t.lane(); n < packs; n += 32) cp_async(t, own_to, 8 * n, from, 8 * n, n < left);
+template <int count, int apart, class T>
+WHENCE_HD void fetch_pairs(Thread& t, Shared<Position<T>> to, const GateScan<T>& scan, int head, int first) {
+  constexpr int of_warp = count / head_warps, pack = pack_size<Position<T>>;
+  const int of_row = scan.pitch * 2, own = first + t.warp() * of_warp, packs = of_warp * of_row / pack,
+            left = (scan.rows - own) * of_row / pack;
+  const Shared<Position<T>> own_to = to + t.warp() * (of_warp * of_row + 2 * apart);
+  const Global<const Position<T>> from = scan.pairs + scan.row_at(head, own) * of_row;
+  for (int n = t.lane(); n < packs; n += 32) cp_async(t, own_to, pack * n, from, pack * n, n < left);
 }
 
 // e [positions width], where table positions come from, to shared memory.
@@ -118,31 +122,31 @@ WHENCE_HD void fetch_positions(Thread& t, Shared<T> to, const HeadRows<const T>&
         t, to + first * width, e, e.at, first, positions, d, [](int row) { return key_phase<position_tile>(row); });
 }
 
-// Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, four pairs from m on) for line a. The last positions come first:
+// Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, 16 bytes of pairs from m on) for line a. The last positions come first:
 // what rises from one lane's last is the next one's first.
 template <class T, int width, int fragments, class Put>
-WHENCE_HD void make_pairs(Thread& t, const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
-    Shared<T> of_e, int positions, float unit, const Put& put) {
-  constexpr int own = position_tile / 4;
+WHENCE_HD void make_pairs(
+    Thread& t, const LeftRows<T, width, fragments>& of_q, Shared<T> of_e, int positions, float unit, const Put& put) {
+  constexpr int own = position_tile / 4, numbers = pack_size<Position<T>>, at_once = numbers / 2;
   const int quad = t.lane() % 4;
   Registers<Number<float>, 2 * fragments> behind;
   for (int first = (positions - 1) / position_tile * position_tile; first >= 0; first -= position_tile) {
-    Registers<Registers<FragmentC<T>, position_tile / 8>, fragments> z;
-    add_products<T, position_tile, width, fragments>(t, of_e + first * width, held, z);
+    SummedRows<T, position_tile, fragments> z;
+    add_products<T, position_tile, width>(t, of_e + first * width, of_q, z);
     each<2 * fragments>([&](auto a) {
       const Number<float> own_first = number(z, a, Nth<0>{});
       const Number<float> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
       behind[a] = own_first;
-      each<own / 4>([&](auto four) {
-        const int m = first + quad * own + 4 * four;
-        Pack<Float16, 8> pack;
-        each<4>([&](auto k) {
-          constexpr int j = 4 * four + k;
+      each<own / at_once>([&](auto n) {
+        const int m = first + quad * own + at_once * n;
+        Pack<Position<T>, numbers> pack;
+        each<at_once>([&](auto k) {
+          constexpr int j = at_once * n + k;
           const Number<float> value = number(z, a, Nth<j>{}) * unit;
           Number<float> above = next;
           if constexpr (j + 1 < own) above = number(z, a, Nth<j + 1>{});
           const Number<float> rise = m + k + 1 < positions ? above * unit - value : Number<float>(0.0f);
-          const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
+          const auto pair = two_of<Position<T>>(value, rise);
           pack.of[2 * k] = pair.of[0], pack.of[2 * k + 1] = pair.of[1];
         });
         put(a, m, pack);

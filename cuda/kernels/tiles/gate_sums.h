@@ -5,13 +5,13 @@
 
 namespace whence::gpu {
 
-// z_i[m] and z_i[m+1] - z_i[m], f16 in base 2: what one place reads lies in 4 bytes. Behind the last position, and the last query,
+// z_i[m] and z_i[m+1] - z_i[m], in base 2: what one place reads lies together. Behind the last position, and the last query,
 // there are zeros.
 template <class T> struct PairsOfLogits {
   static constexpr const char* name = "pairs of logits";
   static constexpr int threads = 256;
   Global<const T> z;  // [b h queries positions], of the scan's heads
-  GateScan scan;
+  GateScan<T> scan;
   int queries;
   index_t count;
   WHENCE_HD void operator()(Thread& t) const {
@@ -22,7 +22,7 @@ template <class T> struct PairsOfLogits {
     Number<float> value = 0.0f, rise = 0.0f;
     if (m < there) value = load<float>(z, of_z * scan.positions + m) * log2e;
     if (m + 1 < there) rise = load<float>(z, of_z * scan.positions + m + 1) * log2e - value;
-    const auto pair = std::bit_cast<Pack<Float16, 2>>(pack_two<Float16>(value, rise));
+    const auto pair = two_of<Position<T>>(value, rise);
     store_pack<2>(scan.pairs, 2 * n, pair);
     if (m == scan.positions - 1) store(scan.last, row, from_stored<float>(pair.of[0]));
   }
@@ -33,7 +33,7 @@ template <class T> struct PairsOfLogits {
 template <class T, int width> struct GateSums {
   static constexpr const char* name = "sums of gates";
   static constexpr int threads = head_threads;
-  static constexpr int keys = gate_keys, own = keys / 4, fragments = width <= 64 ? 2 : 1, of_warp = 16 * fragments;
+  static constexpr int keys = gate_keys, own = keys / 4, fragments = fragments_of<T, width>, of_warp = 16 * fragments;
   static constexpr int rows = head_warps * of_warp;
   static constexpr unsigned blocks_at_once = 2;
   static std::size_t shared_bytes(bool makes_pairs, int positions) {
@@ -46,7 +46,7 @@ template <class T, int width> struct GateSums {
   HeadRows<const T> q, k;
   HeadRows<const T> position_keys;     // [1 1 positions d], where pairs are made of them, or null
   Global<const std::int32_t> present;  // [b 2], or null
-  GateScan scan;
+  GateScan<T> scan;
 
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> of_q = t.shared<T>((rows + 2 * keys) * width), tiles = of_q + rows * width;
@@ -75,16 +75,17 @@ template <class T, int width> struct GateSums {
     t.sync();
 
     const int first_row = first_query + t.warp() * of_warp, own_token = facts.first_row + first_row;
-    Registers<Registers<FragmentA<T>, width / 16>, fragments> held;
-    hold_rows<T, width, fragments>(t, of_q, t.warp() * of_warp, held);
+    LeftRows<T, width, fragments> held;
+    held.hold(t, of_q, t.warp() * of_warp);
     if (position_keys.at)
       make_pairs<T, width, fragments>(
-          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const Pack<Float16, 8>& pack) {
+          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const auto& pack) {
+            constexpr int numbers = pack_size<Position<T>>;
             const int row = first_row + 8 * a + t.lane() / 4;
             if (row >= scan.rows || m >= scan.pitch) return;
             const index_t of_row = scan.row_at(head, row);
-            store_pack<8>(scan.pairs, (of_row * scan.pitch + m) * 2, pack);
-            each<4>([&](auto n) {
+            store_pack<numbers>(scan.pairs, (of_row * scan.pitch + m) * 2, pack);
+            each<numbers / 2>([&](auto n) {
               if (m + n == scan.positions - 1) store(scan.last, of_row, from_stored<float>(pack.of[2 * n]));
             });
           });
@@ -117,11 +118,10 @@ template <class T, int width> struct GateSums {
 
  private:
   // True when all rows are full.
-  WHENCE_HD bool work(Thread& t, Shared<T> tile_of_k,
-      const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
+  WHENCE_HD bool work(Thread& t, Shared<T> tile_of_k, const LeftRows<T, width, fragments>& held,
       Registers<Number<float>, 2 * fragments>& sums, int head, int first_row, int tile, int begin, int end) const {
-    Registers<Registers<FragmentC<T>, keys / 8>, fragments> x;
-    add_products<T, keys, width, fragments>(t, tile_of_k, held, x);
+    SummedRows<T, keys, fragments> x;
+    add_products<T, keys, width>(t, tile_of_k, held, x);
     const int quad = t.lane() % 4, own_key = tile * keys + quad * own;
     Number<float> least = scan.full();
     each<2 * fragments>([&](auto a) {

@@ -5,12 +5,14 @@
 #include <limits>
 #include <numbers>
 
+#include "cuda/kernels/tiles/products.h"
 #include "cuda/vocabulary/launch_kernel.h"
-#include "cuda/vocabulary/packs.h"
 #include "cuda/vocabulary/rows.h"
-#include "cuda/vocabulary/tensor_cores.h"
 
 namespace whence::gpu {
+
+// Fragments of 16 rows that a warp has, as many as its registers hold.
+template <class T, int width> inline constexpr int fragments_of = width <= 64 && per_register<T> == 2 ? 2 : 1;
 
 inline constexpr float log2e = std::numbers::log2e_v<float>, ln2 = std::numbers::ln2_v<float>;
 inline constexpr int head_threads = 128, head_warps = head_threads / 32;    // of a block
@@ -104,59 +106,6 @@ struct SeenColumns {
   WHENCE_HD bool has(int j) const { return j >= from && j < end; }
 };
 
-// Rows [first, first + 16 fragments) of a tile, as left factors.
-template <class T, int width, int fragments>
-WHENCE_HD void hold_rows(
-    Thread& t, Shared<T> tile, int first, Registers<Registers<FragmentA<T>, width / 16>, fragments>& held) {
-  const int matrix = t.lane() / 8, row = first + matrix % 2 * 8 + t.lane() % 8;
-  const int at = tile_at<T>(row, matrix / 2 * 8, width, row_phase(row));
-  each<fragments>([&](auto m) {
-    each<width / 16>([&](auto h) { held[m][h] = ldmatrix(t, tile, moved(at, 16 * m, 16 * h, width)); });
-  });
-}
-
-// x += the rows that are held times those of a tile [count, width] in a lane's order.
-template <class T, int count, int width, int fragments>
-WHENCE_HD void add_products(Thread& t, Shared<T> tile,
-    const Registers<Registers<FragmentA<T>, width / 16>, fragments>& held,
-    Registers<Registers<FragmentC<T>, count / 8>, fragments>& x) {
-  const int key = key_of_column<count>(t.lane() % 8),
-            at = tile_at<T>(key, t.lane() / 8 * 8, width, key_phase<count>(key));
-  each<count / 8>([&](auto c) {
-    each<width / 32>([&](auto h) {
-      const auto b = ldmatrix(t, tile, moved(at, 2 * c, 32 * h, width));
-      each<fragments>([&](auto m) {
-        mma<T>(t, x[m][c], held[m][Nth<2 * h>{}], b[Nth<0>{}], b[Nth<1>{}]);
-        mma<T>(t, x[m][c], held[m][Nth<2 * h + 1>{}], b[Nth<2>{}], b[Nth<3>{}]);
-      });
-    });
-  });
-}
-
-// sums += x times the rows of a tile [count, width] in a lane's order. What stands in x is the next left factor as it is.
-template <class T, int count, int width, int fragments>
-WHENCE_HD void add_rows(Thread& t, Shared<T> tile, const Registers<Registers<FragmentC<T>, count / 8>, fragments>& x,
-    Registers<Registers<FragmentC<T>, width / 8>, fragments>& sums) {
-  const int matrix = t.lane() / 8, row = key_of_column<count>(matrix % 2 * 8 + t.lane() % 8);
-  const int at = tile_at<T>(row, matrix / 2 * 8, width, key_phase<count>(row));
-  each<count / 16>([&](auto step) {
-    Registers<FragmentA<T>, fragments> left;
-    each<fragments>([&](auto m) {
-      each<4>([&](auto r) {
-        const FragmentC<T>& of = x[m][Nth<2 * step + r / 2>{}];
-        left[m][r] = pack_two<T>(of[Nth<r % 2 * 2>{}], of[Nth<r % 2 * 2 + 1>{}]);
-      });
-    });
-    each<width / 16>([&](auto j) {
-      const auto b = ldmatrix_turned(t, tile, moved(at, 4 * step, 16 * j, width));
-      each<fragments>([&](auto m) {
-        mma<T>(t, sums[m][Nth<2 * j>{}], left[m], b[Nth<0>{}], b[Nth<1>{}]);
-        mma<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b[Nth<2>{}], b[Nth<3>{}]);
-      });
-    });
-  });
-}
-
 // Which of a warp's rows lane / 4 = g has as line a: 8 a + g, as fragments are; or neighbours, 2 g + a, of a fragment whose rows
 // were loaded so. And the phase of rows that are loaded together.
 template <bool neighbours> WHENCE_HD constexpr int row_of_line(int g, int a) {
@@ -167,9 +116,8 @@ template <bool neighbours> WHENCE_HD constexpr int line_phase(int row) { return 
 // A warp's rows from `first` on, those before `end`, to memory: through the warp's own rows of a tile [.., width], so that a
 // lane stores 16 bytes at a time.
 template <class T, int width, bool neighbours = false, int fragments>
-WHENCE_HD void store_rows(Thread& t, Shared<T> tile,
-    const Registers<Registers<FragmentC<T>, width / 8>, fragments>& sums, const HeadRows<T>& to, Global<T> head,
-    int first, int end, int d) {
+WHENCE_HD void store_rows(Thread& t, Shared<T> tile, const SummedRows<T, width, fragments>& sums, const HeadRows<T>& to,
+    Global<T> head, int first, int end, int d) {
   constexpr int pack = matrix_row<T>, packs = width / pack, at_once = 32 / packs, rows = 16 * fragments;
   const Shared<T> own = tile + t.warp() * rows * width;
   constexpr auto phase = line_phase<neighbours>;
@@ -179,8 +127,8 @@ WHENCE_HD void store_rows(Thread& t, Shared<T> tile,
   each<2 * fragments>([&](auto a) {
     each<width / 8>([&](auto c) {
       const FragmentC<T>& of = sums[Nth<a / 2>{}][c];
-      const auto two = pack_two<T>(of[Nth<a % 2 * 2>{}], of[Nth<a % 2 * 2 + 1>{}]);
-      store_pack<2>(own, moved(put, row_of_line<neighbours>(0, a), 8 * c, width), std::bit_cast<Pack<T, 2>>(two));
+      store_pack<2>(own, moved(put, row_of_line<neighbours>(0, a), 8 * c, width),
+          two_of<T>(of[Nth<a % 2 * 2>{}], of[Nth<a % 2 * 2 + 1>{}]));
     });
   });
   t.sync_warp();

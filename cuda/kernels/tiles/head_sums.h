@@ -6,10 +6,10 @@
 
 namespace whence::gpu {
 
-// What backward reads of each row, and what a sink's gradient is the sum of. width / 8 lanes have a row.
+// What backward reads of each row, and what a sink's gradient is the sum of. A lane has a pack of a row.
 template <class T, int width> struct RowSums {
   static constexpr const char* name = "sums of rows";
-  static constexpr int threads = head_threads, lanes = width / 8, rows = threads / lanes;
+  static constexpr int threads = head_threads, pack = matrix_row<T>, lanes = width / pack, rows = threads / lanes;
   HeadRows<const T> o, d_o;
   Global<const float> norms;  // [b h queries 2]
   Global<const float> sink;   // [h], or null
@@ -18,13 +18,13 @@ template <class T, int width> struct RowSums {
   int heads, queries, d;
   WHENCE_HD void operator()(Thread& t) const {
     const int blocks = to.blocks * (RowBlocks::rows / rows), head = static_cast<int>(t.block()) / blocks,
-              row = static_cast<int>(t.block()) % blocks * rows + t.index() / lanes, column = t.index() % lanes * 8,
+              row = static_cast<int>(t.block()) % blocks * rows + t.index() / lanes, column = t.index() % lanes * pack,
               b = head / heads, h = head % heads;
     Number<float> sum = 0.0f;
     if (row < queries && column < d) {
-      const auto x = load_pack<8>(o.of(b, h), row * o.row + column),
-                 y = load_pack<8>(d_o.of(b, h), row * d_o.row + column);
-      for (int k = 0; k < 8; ++k) sum += from_stored<float>(x.of[k]) * from_stored<float>(y.of[k]);
+      const auto x = load_pack<pack>(o.of(b, h), row * o.row + column),
+                 y = load_pack<pack>(d_o.of(b, h), row * d_o.row + column);
+      for (int k = 0; k < pack; ++k) sum += from_stored<float>(x.of[k]) * from_stored<float>(y.of[k]);
     }
     for (int mask = lanes / 2; mask > 0; mask /= 2) sum += t.shuffle_xor(sum, mask);
     if (column > 0) return;

@@ -19,14 +19,14 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
                                           ? (to_keys ? "gradient of keys with gates" : "gradient of queries with gates")
                                           : (to_keys ? "gradient of keys" : "gradient of queries");
   static constexpr int threads = head_threads;
-  static constexpr int columns = 32, own = columns / 4, fragments = width <= 64 && !scans ? 2 : 1,
+  static constexpr int columns = 32, own = columns / 4, fragments = scans ? 1 : fragments_of<T, width>,
                        of_warp = 16 * fragments;
   static constexpr int rows = head_warps * of_warp,
                        lines = 2 * fragments;           // lines of the warp that a lane has numbers of
   static constexpr bool neighbours = scans && to_keys;  // a lane's lines are: gates are summed over them
   static constexpr unsigned blocks_at_once = 2;
-  using Scan = std::conditional_t<!scans, NoScan, std::conditional_t<to_keys, ScanOfKeys, ScanOfQueries>>;
-  static std::size_t shared_bytes(bool sums_table, const GateScan& scan) {
+  using Scan = std::conditional_t<!scans, NoScan, std::conditional_t<to_keys, ScanOfKeys<T>, ScanOfQueries<T>>>;
+  static std::size_t shared_bytes(bool sums_table, const GateScan<T>& scan) {
     return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count + rows) +
            shared_bytes_for<float>(sums_table ? Diagonals<of_warp>::shared_floats : 0) + Scan::shared_bytes(scan);
   }
@@ -41,7 +41,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   Global<float> d_column;                   // [b h keys], or null; queries know by it that one is asked for
   Global<float> slices;                     // as SumSlices reads them, of the heads of this launch, or null
   int first_head;                           // of b h, of this launch
-  GateScan scan;
+  GateScan<T> scan;
   OfPositions<T> of_positions;
 
  private:
@@ -62,8 +62,8 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     int begin, end;                           // keys [begin, end) are present
     Number<float> taken_off;                  // of a block of queries
   };
-  using Pairs = Registers<Registers<FragmentC<T>, columns / 8>, fragments>;
-  using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
+  using Pairs = SummedRows<T, columns, fragments>;
+  using Sums = SummedRows<T, width, fragments>;
   struct Line {
     Number<float> norm, delta;  // of a query
     Number<float> sum;          // of its dA: of a key the gradient of its column, of a query 0 but for delta's rounding
@@ -196,7 +196,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     const bool whole =
         lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
         (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
-    if (whole)
+    if (whole && per_register<T> == 2)  // as in forward
       tile<false>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
     else
       tile<true>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
@@ -231,22 +231,11 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
 
   // x += rows of `left` times rows of the tile.
   WHENCE_HD void products(Thread& t, Shared<T> left, Shared<T> of_tile, Pairs& x) const {
-    const int matrix = t.lane() / 8, line = t.lane() % 8,
-              row = t.warp() * of_warp + row_of_line<neighbours>(line, matrix % 2),
-              at_left = tile_at<T>(row, matrix / 2 * 8, width, line_phase<neighbours>(row)),
-              column_of = key_of_column<columns>(matrix / 2 * 8 + line),
-              at = tile_at<T>(column_of, matrix % 2 * 8, width, key_phase<columns>(column_of));
-    each<width / 16>([&](auto h) {
-      Registers<FragmentA<T>, fragments> a;
-      each<fragments>([&](auto m) { a[m] = ldmatrix(t, left, moved(at_left, 16 * m, 16 * h, width)); });
-      each<columns / 16>([&](auto c) {
-        const auto b = ldmatrix(t, of_tile, moved(at, 4 * c, 16 * h, width));
-        each<fragments>([&](auto m) {
-          mma<T>(t, x[m][Nth<2 * c>{}], a[m], b[Nth<0>{}], b[Nth<1>{}]);
-          mma<T>(t, x[m][Nth<2 * c + 1>{}], a[m], b[Nth<2>{}], b[Nth<3>{}]);
-        });
-      });
-    });
+    const int matrix = t.lane() / 8, row = t.warp() * of_warp + row_of_line<neighbours>(t.lane() % 8, matrix % 2),
+              at = tile_at<T>(row, matrix / 2 * matrix_row<T>, width, line_phase<neighbours>(row));
+    add_products<T, columns, width>(
+        t, of_tile, [&](Thread&, auto m, auto h) { return ldmatrix(t, left, moved(at, 16 * m, depth<T> * h, width)); },
+        x);
   }
 
   // As in forward.

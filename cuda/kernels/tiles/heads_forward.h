@@ -16,16 +16,16 @@ namespace whence::gpu {
 template <class T, int width, bool scans = false> struct HeadsForward {
   static constexpr const char* name = scans ? "attention of heads with gates" : "attention of heads";
   static constexpr int threads = head_threads;
-  static constexpr int keys = 64, own = keys / 4, fragments = width <= 64 && !scans ? 2 : 1;
+  static constexpr int keys = 64, own = keys / 4, fragments = scans ? 1 : fragments_of<T, width>;
   static constexpr int rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
-  static constexpr unsigned blocks_at_once = scans && width <= 64 ? 3 : 2;
+  static constexpr unsigned blocks_at_once = scans && width <= 64 && per_register<T> == 2 ? 3 : 2;
   // Of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16 banks, and
   // two times 16 the same ones.
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
-  static std::size_t shared_bytes(const GateScan& scan) {
+  static std::size_t shared_bytes(const GateScan<T>& scan) {
     return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * term_count) +
-           shared_bytes_for<Float16>(static_cast<std::size_t>(queries * scan.pitch * 2));
+           shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
@@ -36,7 +36,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   Global<const float> table, column;   // [h distances] and [b h keys_in_packs], or null
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
-  GateScan scan;
+  GateScan<T> scan;
   HeadRows<const T> position_keys;  // [1 1 positions d], where pairs are made here, or null
 
   // The tiles and terms of one stage.
@@ -52,15 +52,15 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     int first_query, first_token, begin, end;  // keys [begin, end) are present
     Number<float> taken_off;                   // from columns: sums of many tokens lose nothing to f32
   };
-  using Scores = Registers<Registers<FragmentC<T>, keys / 8>, fragments>;
-  using Queries = Registers<Registers<FragmentA<T>, width / 16>, fragments>;
-  using Sums = Registers<Registers<FragmentC<T>, width / 8>, fragments>;
+  using Scores = SummedRows<T, keys, fragments>;
+  using Queries = LeftRows<T, width, fragments>;
+  using Sums = SummedRows<T, width, fragments>;
   struct Row {
     Number<float> top = lowest_top, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
   };
 
   struct Gates {
-    Shared<Float16> pairs;  // of the block's rows
+    Shared<Position<T>> pairs;  // of the block's rows
     // Of each row: the sum so far, and what the scan is where it is full.
     Registers<Number<float>, 2 * fragments> sums, last;
     bool full = false;  // all rows of the warp
@@ -92,7 +92,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
       cp_async_wait<0>(t);
       t.sync();  // the tile is there, and nobody reads the stage that is filled next
       if (tile == highest_tile) {
-        hold_rows<T, width, fragments>(t, of_q, t.warp() * rows, held);
+        held.hold(t, of_q, t.warp() * rows);
         if constexpr (scans) begin_scan(t, tiles + 2 * keys * width, held, gates);
       }
       if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
@@ -144,7 +144,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   // Positions stand in the second stage, which is filled with keys after the first.
   static_assert(2 * keys >= 128);
   WHENCE_HD void begin_gates(Thread& t, const Part& part, Shared<T> second_stage, Gates& gates) const {
-    gates.pairs = t.shared<Float16>(queries * scan.pitch * 2);
+    gates.pairs = t.shared<Position<T>>(queries * scan.pitch * 2);
     if (position_keys.at)
       fetch_positions<width>(t, second_stage, position_keys, scan.positions, facts.d);
     else if (scan.positions)
@@ -155,11 +155,11 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   }
   WHENCE_HD void begin_scan(Thread& t, Shared<T> of_e, const Queries& held, Gates& gates) const {
     if (scan.slopes) return;
-    const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + t.lane() / 4) * scan.pitch * 2;
+    const Shared<Position<T>> pairs = gates.pairs + (t.warp() * rows + t.lane() / 4) * scan.pitch * 2;
     if (position_keys.at) {
       make_pairs<T, width, fragments>(
-          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const Pack<Float16, 8>& pack) {
-            if (m < scan.pitch) store_pack<8>(pairs, (8 * a * scan.pitch + m) * 2, pack);
+          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const auto& pack) {
+            if (m < scan.pitch) store_pack<pack_size<Position<T>>>(pairs, (8 * a * scan.pitch + m) * 2, pack);
           });
       t.sync();
     }
@@ -176,7 +176,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     if (scans && part.first_query + t.warp() * rows >= facts.queries) return;                   // nobody has gates
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
-    if (whole)
+    if (whole && per_register<T> == 2)  // products of floats take much longer than comparisons, which one text has
       tile<false>(t, part, stage, first_key, held, gates, running, sums);
     else
       tile<true>(t, part, stage, first_key, held, gates, running, sums);
@@ -187,7 +187,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
       Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
-    add_products<T, keys, width, fragments>(t, stage.keys, held, x);
+    add_products<T, keys, width>(t, stage.keys, held, x);
     float unit = facts.scale_of_powers;
     if constexpr (scans) add_scan<edge>(t, part, first_key, gates, x), unit = 1;
     unit = add_terms(t, part, stage, unit, x);
@@ -225,7 +225,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
           [&](auto a) { each<own>([&](auto j) { number(x, a, j) += slope * of_rows[a].sum[j]; }); });
     }
     each<2 * fragments>([&](auto a) {
-      const Shared<Float16> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
+      const Shared<Position<T>> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
       each<own>([&](auto j) { number(x, a, j) += PlaceInPairs(pairs, of_rows[a].sum[j], full).value; });
     });
   }

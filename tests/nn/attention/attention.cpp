@@ -62,7 +62,8 @@ TEST_CASE("explain() names the executor that runs on a device, and why") {
   };
   const Device cpu = Device::cpu(), gpu = Device::cuda(0);
   CHECK(explained("cope", "auto", cpu, DType::f32, 8) == "tiled (reference while probes are captured)");
-  CHECK(explained("cope", "auto", gpu, DType::f32, 8) == "reference (no tile programs for f32 on a GPU)");
+  CHECK(explained("cope", "auto", gpu, DType::f64, 8) == "reference (no tile programs for f64 on a GPU)");
+  CHECK(explained("cope", "auto", gpu, DType::f32, 8) == "tiled (reference while probes are captured)");
   CHECK(explained("cope", "auto", cpu, DType::bf16, 8) == "reference (no tile programs for bf16 on the CPU)");
   CHECK(explained("cope_mlp", "auto", cpu, DType::f32, 8) ==
         "reference (tiled " +
@@ -74,14 +75,14 @@ TEST_CASE("explain() names the executor that runs on a device, and why") {
         "strips (not tiled: position_keys given, which is not read here; undefined required" + whole);
   CHECK(explained("cope(interpolation=equation5)", "auto", cpu, DType::f32, 8).find("interpolation=equation5") !=
         std::string::npos);
-  // Scores of 2 heads: 2 GiB at length 16384, and beyond.
-  CHECK(explained("cope", "auto", gpu, DType::f32, 16384).starts_with("reference"));
-  CHECK(explained("cope", "auto", gpu, DType::f32, 16385) ==
-        "strips (no tile programs for f32 on a GPU; scores exceed 2 GiB; reference while probes are captured)");
+  // Scores of 2 heads: 2 GiB at length 11585, and beyond.
+  CHECK(explained("cope", "auto", gpu, DType::f64, 11585).starts_with("reference"));
+  CHECK(explained("cope", "auto", gpu, DType::f64, 11586) ==
+        "strips (no tile programs for f64 on a GPU; scores exceed 2 GiB; reference while probes are captured)");
   CHECK(explained("mta", "auto", gpu, DType::f32, 16385).starts_with("reference"));  // a row there needs others
   CHECK(explained("cope", "reference", cpu, DType::f32, 8) == "reference (as asked)");
   CHECK(explained("cope", "strips", gpu, DType::f32, 8) == "strips (as asked; reference while probes are captured)");
-  CHECK(explained("cope", "tiled", gpu, DType::f32, 8).starts_with("strips (no tile programs for f32 on a GPU"));
+  CHECK(explained("cope", "tiled", gpu, DType::f64, 8).starts_with("strips (no tile programs for f64 on a GPU"));
   const Capture capture("*");
   CHECK(explained("cope", "auto", cpu, DType::f32, 8) == "reference (every probe live)");
 }
