@@ -32,6 +32,9 @@ template <class C> Counted<C> ex2_approx(Counted<C> x) {
 template <class C> Counted<C> rcp_approx(Counted<C> x) {
   return x.special([](C of) { return emulator::flushed(1 / emulator::flushed(of)); });
 }
+template <class C> Counted<C> min_number(Counted<C> a, Counted<C> b) {
+  return a.simple([&](C of) { return std::fmin(of, b.plain()); });
+}
 template <class C> Counted<C> max_nan(Counted<C> a, Counted<C> b) {
   return a.simple([&](C of) { return math::larger(of, b.plain()); });
 }

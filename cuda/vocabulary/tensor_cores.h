@@ -109,6 +109,8 @@ __device__ inline float rcp_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// Returns the smaller of two; where one is NaN, the other.
+__device__ inline float min_number(float a, float b) { return fminf(a, b); }
 // Returns the larger of two; NaN if either is.
 __device__ inline float max_nan(float a, float b) {
   float larger;
@@ -156,6 +158,7 @@ Register<float> to_tf32(float x);
 float from_tf32(Register<float> x);
 float ex2_approx(float x);
 float rcp_approx(float x);
+float min_number(float a, float b);
 float max_nan(float a, float b);
 float add_down(float a, float b);
 template <class T> Register<T> pack_two(float low, float high);

@@ -35,12 +35,13 @@ template <class T> struct ScanOfQueries {
   Shared<Position<T>> pairs;          // of line 0's row
   Shared<float> slots;                // [positions 2], of line 0's row
   Number<float> slope, first_tile;    // the first tile in which a sum of the warp moves
-  int tile = 0;                       // of keys, this one
+  int tile = -1;                      // of keys, this one
   bool moves = false, moved = false;  // this one; one before it
   Registers<GateRow<scan_own, 1, 2>, scan_lines> gates;
-  Registers<Registers<Number<float>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P
+  Registers<Registers<Number<float>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P, in base 2
   Registers<Registers<int, scan_own>, scan_lines> floor;
-  Registers<Number<float>, scan_lines> behind, last;                      // P behind the tile; the scan of full rows
+  Registers<Number<float>, scan_lines> behind, next,
+      last;  // P behind the tile, and the next one; the scan of full rows
   Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
   static std::size_t shared_bytes(const GateScan<T>& scan) {
@@ -54,7 +55,7 @@ template <class T> struct ScanOfQueries {
     each<scan_lines>([&](auto a) {
       if (scan.positions && row + 8 * a < scan.rows) last[a] = load<float>(scan.last, scan.row_at(head, row + 8 * a));
     });
-    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
+    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) * log2e : Number<float>(0.0f);
     const int count = scan_rows * scan.pitch * 2, line = t.warp() * 16 + t.lane() / 4;
     const Shared<Position<T>> all = t.shared<Position<T>>(count);
     pairs = all + line * scan.pitch * 2, slots = t.shared<float>(count) + line * scan.pitch * 2;
@@ -68,11 +69,13 @@ template <class T> struct ScanOfQueries {
 
   WHENCE_HD void fetch(Thread&, int, int) {}
 
-  // Reads ahead what a tile needs from memory.
+  // Reads from memory what the next tile needs, which takes as long as a tile.
   WHENCE_HD void ask(int first_key) {
+    const int before = tile;
     tile = first_key / gate_keys, moves = !(static_cast<float>(tile) < first_tile);
-    if (moves)
-      each<scan_lines>([&](auto a) { behind[a] = load<float>(scan.sums, scan.at(head, 2 * tile + 1, row + 8 * a)); });
+    if (before < 0) read_sums(tile);
+    behind = next;
+    read_sums(tile + 1);
   }
 
   // x becomes a logit in base 2. seen(a, j)
@@ -90,7 +93,7 @@ template <class T> struct ScanOfQueries {
       each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { f(a, j, number(x, a, j)); }); });
     };
     if (scan.slopes)
-      return each_pair([&](auto a, auto j, auto& of) { of += slope * log2e * gates[a].sum[j], rise[a][j] = slope; });
+      return each_pair([&](auto a, auto j, auto& of) { of += slope * gates[a].sum[j], rise[a][j] = slope; });
     const float full = scan.full();
     each_pair([&](auto a, auto j, auto& of) {
       const PlaceInPairs place(pairs + 8 * a * scan.pitch * 2, gates[a].sum[j], full);
@@ -118,7 +121,7 @@ template <class T> struct ScanOfQueries {
       sum_dp[a] += all;
       each<scan_own>([&](auto j) {
         const Number<float> gate = gates[a].gate[j];
-        number(dx, a, j) += (before + up[j]) * (gate - gate * gate);
+        number(dx, a, j) += (before * ln2 + up[j] * ln2) * (gate - gate * gate);
       });
     });
   }
@@ -168,6 +171,10 @@ template <class T> struct ScanOfQueries {
   }
 
  private:
+  WHENCE_HD void read_sums(int of) {
+    if (static_cast<float>(of) < first_tile || 2 * of >= scan.groups) return;
+    each<scan_lines>([&](auto a) { next[a] = load<float>(scan.sums, scan.at(head, 2 * of + 1, row + 8 * a)); });
+  }
   // From the first tile that moves on, all lanes of a quad have the sums; before it each has its own.
   WHENCE_HD void begin_moving(Thread& t) {
     if (!moved) each<scan_lines>([&](auto a) { (void)of_other_lanes<1, 2, false>(t, sum[a]); });
@@ -237,7 +244,7 @@ template <class T> struct ScanOfKeys {
   Number<float> slope, upcoming = -1.0f;  // the first tile of the columns after those that are on their way; unknown
   bool moves = false, own_moves = false;  // some of the tile's columns; the lane's
   Registers<GateRow<scan_lines, 4, 16>, scan_own> gates;
-  Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P
+  Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P, in base 2
 
   static WHENCE_HD int stage_of(const GateScan<T>& scan) {
     return scan.positions ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
@@ -249,7 +256,7 @@ template <class T> struct ScanOfKeys {
 
   WHENCE_HD ScanOfKeys(Thread& t, const GateScan<T>& told, const HeadFacts& of, int head_of, int first_key)
       : scan(told), facts(of), head(head_of), group(first_key / gate_group) {
-    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) : Number<float>(0.0f);
+    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) * log2e : Number<float>(0.0f);
     pairs = t.shared<Position<T>>(2 * stage_of(scan)), terms = t.shared<float>(2 * term_count);
   }
 
@@ -308,7 +315,7 @@ template <class T> struct ScanOfKeys {
     });
     if (scan.slopes)
       return each<scan_own>([&](auto j) {
-        each<scan_lines>([&](auto a) { number(x, a, j) += slope * log2e * gates[j].sum[a], rise[a][j] = slope; });
+        each<scan_lines>([&](auto a) { number(x, a, j) += slope * gates[j].sum[a], rise[a][j] = slope; });
       });
     const Shared<Position<T>> of_lane = pairs + n * stage_of(scan) + quad * (scan_own * scan.pitch + apart) * 2;
     each<scan_own>([&](auto j) {
@@ -333,7 +340,7 @@ template <class T> struct ScanOfKeys {
         const Number<float> before = stored + of_other_lanes<4, 16, false>(t, all);
         each<scan_lines>([&](auto a) {
           const Number<float> gate = gates[j].gate[a];
-          number(dx, a, j) += (before + up[a]) * (gate - gate * gate);
+          number(dx, a, j) += (before * ln2 + up[a] * ln2) * (gate - gate * gate);
         });
       });
     });

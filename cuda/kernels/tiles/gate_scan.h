@@ -27,11 +27,12 @@ template <class T> struct GateScan {
 
   // In memory, of heads first_head, first_head + 1, ... of b h. Forward has its pairs there only where logits are given.
   int first_head = 0;
-  Global<Z> pairs;                // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
-  Global<float> last;             // [b h rows]: z[n-1], of pairs
-  Global<float> sums, gradients;  // [b h groups rows]: P behind a group's last key, and the sum of dp before its first
-  Global<float> first_tile;       // [b h rows/8]: in tiles before it the rows are full
-  Global<float> of_slopes;        // [b h queries], of all heads: the sum of dx P
+  Global<Z> pairs;     // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
+  Global<float> last;  // [b h rows]: z[n-1], of pairs
+  Global<float> sums,
+      gradients;  // [b h groups rows]: P behind a group's last key; the sum of dp before its first, in base 2
+  Global<float> first_tile;  // [b h rows/8]: in tiles before it the rows are full
+  Global<float> of_slopes;   // [b h queries], of all heads: the sum of dx P
 
   // Full rows have this sum, or more.
   WHENCE_HD float full() const { return slopes ? 1e30f : static_cast<float>(positions - 1); }
@@ -63,9 +64,9 @@ template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes
 template <int count, int low, int high> struct GateRow {
   Registers<Number<float>, count> gate, sum;  // g and P
 
-  // score(n): of key n, in base 2. behind: P of the key behind the row's last. Returns that of its first.
+  // score(n): of key n, in base 2. behind: P of the key behind the row's last.
   template <class Score, class Seen>
-  WHENCE_HD Number<float> add_up(Thread& t, const Score& score, const Seen& seen, Number<float> behind) {
+  WHENCE_HD void add_up(Thread& t, const Score& score, const Seen& seen, Number<float> behind) {
     Number<float> own = 0.0f;
     each<count>([&](auto n) {
       constexpr Nth<count - 1 - n> k{};
@@ -74,8 +75,9 @@ template <int count, int low, int high> struct GateRow {
     });
     const Number<float> base = behind + of_other_lanes<low, high, true>(t, own);
     each<count>([&](auto k) { sum[k] = base + sum[k]; });
-    return t.shuffle(sum[Nth<0>{}], t.lane() & ~(2 * high - low));
   }
+  // P of the row's first key.
+  WHENCE_HD Number<float> first(Thread& t) const { return t.shuffle(sum[Nth<0>{}], t.lane() & ~(2 * high - low)); }
 };
 
 // z read at P.
@@ -83,14 +85,14 @@ struct PlaceInPairs {
   int floor;
   Number<float> share, value, rise;
   template <class Z> WHENCE_HD PlaceInPairs(Shared<Z> pairs, Number<float> sum, float last) {
-    const Number<float> place = sum < last ? sum : Number<float>(last);  // NaN too is held inside the table
+    const Number<float> place = min_number(sum, Number<float>(last));  // NaN too is held inside the table
     const Whole whole = whole_below(place);
     const auto pair = numbers_of(load_pack<2>(pairs, 2 * whole.index));
     floor = whole.index, share = place - whole.value;
     value = pair.low + share * pair.high, rise = pair.high;
   }
-  // d value / d P, not in base 2. At whole places it is 0, as lerp_at has it.
-  WHENCE_HD Number<float> slope() const { return share > 0.0f ? rise * ln2 : Number<float>(0.0f); }
+  // d value / d P. At whole places it is 0, as lerp_at has it.
+  WHENCE_HD Number<float> slope() const { return share > 0.0f ? rise : Number<float>(0.0f); }
 };
 
 // The least of a warp's rows. REQUIRES: lanes of a quad have the same

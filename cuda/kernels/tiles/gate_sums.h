@@ -130,10 +130,10 @@ template <class T, int width> struct GateSums {
       const auto score = [&](auto j) { return number(x, a, j) * facts.scale_of_powers; };
       const auto seen = [&](auto j) { return own_key + j >= from && own_key + j < behind; };
       GateRow<own, 1, 2> gates;
-      const Number<float> first = gates.add_up(t, score, seen, sums[a]);
+      gates.add_up(t, score, seen, sums[a]);
       if (row < scan.rows && quad % 2 == 0)
         store(scan.sums, scan.at(head, 2 * tile + 1 - quad / 2, row), quad == 0 ? sums[a] : gates.sum[Nth<0>{}]);
-      sums[a] = first;
+      sums[a] = gates.first(t);
       if (sums[a] < least) least = sums[a];
     });
     return !(least_of_rows(t, least) < scan.full());

@@ -213,9 +213,10 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     Registers<GateRow<own, 1, 2>, 2 * fragments> of_rows;
     each<2 * fragments>([&](auto a) {
       const SeenColumns seen = seen_by(t, part, first_key, a);
-      gates.sums[a] = of_rows[a].add_up(
+      of_rows[a].add_up(
           t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen.has(j); },
           gates.sums[a]);
+      gates.sums[a] = of_rows[a].first(t);
       if (gates.sums[a] < least) least = gates.sums[a];
     });
     gates.full = !(least_of_rows(t, least) < full);
