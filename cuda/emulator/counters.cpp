@@ -55,19 +55,20 @@ const Column columns[] = {{"launches", [](const Counters& c) { return c.launches
     {"requests", [](const Counters& c) { return c.global_requests; }},
     {"sectors", [](const Counters& c) { return c.sectors; }},
     {"x least", [](const Counters& c) { return c.sectors; }, [](const Counters& c) { return c.least_sectors; }},
+    {"turns", [](const Counters& c) { return c.wavefronts; }},
     {"x least sh.", [](const Counters& c) { return c.wavefronts; },
         [](const Counters& c) { return c.least_wavefronts; }},
     {"most ways", [](const Counters& c) { return c.most_ways; }}};
 constexpr int name_width = 46, number_width = 12;
 
-// Five digits at most: 1234, 12.3k, 4.56M
+// Six digits at most: 1234, 123.456k, 4.56M
 std::string short_number(std::uint64_t value) {
   if (value < 100000) return std::to_string(value);
   double size = static_cast<double>(value);
   const char* unit = "kMGTPE";
   for (size /= 1000; size >= 1000; size /= 1000) ++unit;
   std::ostringstream text;
-  text << std::setprecision(size >= 100 ? 4 : 3) << size << *unit;
+  text << std::setprecision(6) << size << *unit;
   return text.str();
 }
 
