@@ -122,7 +122,7 @@ template <class T> struct Gates {
     scan.positions = within_int(logits.defined() ? logits.size(3) : x[At::position_keys].size(0));
     scan.pitch = static_cast<int>(pitch_of_positions(scan.positions)),
     scan.position_scale = static_cast<float>(at.position_scale);
-    if (!logits.defined()) e = in_packs(raw::reshape(x[At::position_keys], {1, 1, scan.positions, given.facts.d}));
+    if (!logits.defined()) e = in_packs(raw::reshape(x[At::position_keys], Shape{1, 1, scan.positions, given.facts.d}));
   }
 };
 
@@ -130,8 +130,8 @@ template <class T> struct Gates {
 template <class T> struct PairsOfHeads {
   Tensor pairs, last;
   PairsOfHeads(GateScan<T>& scan, index_t heads, Device device)
-      : pairs(Tensor::empty({heads, scan.rows, scan.pitch, 2}, dtype_of<Position<T>>, device)),
-        last(Tensor::empty({heads, scan.rows}, DType::f32, device)) {
+      : pairs(Tensor::empty(Shape{heads, scan.rows, scan.pitch, 2}, dtype_of<Position<T>>, device)),
+        last(Tensor::empty(Shape{heads, scan.rows}, DType::f32, device)) {
     scan.pairs = global<Position<T>>(pairs), scan.last = global<float>(last);
   }
   // Makes them of logits that are given, for heads from scan.first_head on.

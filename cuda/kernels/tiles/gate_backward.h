@@ -40,7 +40,7 @@ template <class T> struct ScanOfQueries {
   Registers<GateRow<scan_own, 1, 2>, scan_lines> gates;
   Registers<Registers<Number<float>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P, in base 2
   Registers<Registers<int, scan_own>, scan_lines> floor;
-  Registers<Number<float>, scan_lines> behind, next,
+  Registers<Number<float>, scan_lines> behind, upcoming,
       last;  // P behind the tile, and the next one; the scan of full rows
   Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
@@ -74,7 +74,7 @@ template <class T> struct ScanOfQueries {
     const int before = tile;
     tile = first_key / gate_keys, moves = !(static_cast<float>(tile) < first_tile);
     if (before < 0) read_sums(tile);
-    behind = next;
+    behind = upcoming;
     read_sums(tile + 1);
   }
 
@@ -173,7 +173,7 @@ template <class T> struct ScanOfQueries {
  private:
   WHENCE_HD void read_sums(int of) {
     if (static_cast<float>(of) < first_tile || 2 * of >= scan.groups) return;
-    each<scan_lines>([&](auto a) { next[a] = load<float>(scan.sums, scan.at(head, 2 * of + 1, row + 8 * a)); });
+    each<scan_lines>([&](auto a) { upcoming[a] = load<float>(scan.sums, scan.at(head, 2 * of + 1, row + 8 * a)); });
   }
   // From the first tile that moves on, all lanes of a quad have the sums; before it each has its own.
   WHENCE_HD void begin_moving(Thread& t) {
@@ -203,10 +203,11 @@ template <class T> struct ScanOfQueries {
         skips = skips || floor[a][j] > next + 1;
       });
     });
-    if (skips)  // a gate is at most 1, but sums are rounded
+    if (skips)  // a gate is at most 1, but sums are rounded: one slot may lie between
       each<scan_lines>([&](auto a) {
         each<scan_own>([&](auto j) {
-          for (int f = floor[a][j] - 1; f > floor_behind(a, j, end[a]); --f) put(8 * a, f, up[a][j], up_share[a][j]);
+          const int between = floor[a][j] - 1;
+          if (between > floor_behind(a, j, end[a])) put(8 * a, between, up[a][j], up_share[a][j]);
         });
       });
   }
@@ -238,10 +239,12 @@ template <class T> struct ScanOfKeys {
                        term_count = first_tiles + last_numbers + 2 * of_warps;
   const GateScan<T>& scan;
   const HeadFacts& facts;
-  int head, group;                        // the group of the warp's keys
-  Shared<Position<T>> pairs;              // two stages
-  Shared<float> terms;                    // two stages
-  Number<float> slope, upcoming = -1.0f;  // the first tile of the columns after those that are on their way; unknown
+  int head, group;            // the group of the warp's keys
+  Shared<Position<T>> pairs;  // two stages
+  Shared<float> terms;        // two stages
+  Number<float> slope;
+  Pack<float, 4> upcoming;                // the first tiles of the columns after those that are on their way
+  bool unasked = true;                    // of these
   bool moves = false, own_moves = false;  // some of the tile's columns; the lane's
   Registers<GateRow<scan_lines, 4, 16>, scan_own> gates;
   Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P, in base 2
@@ -263,8 +266,11 @@ template <class T> struct ScanOfKeys {
   // Pairs, sums and gradients are asked for where a sum of some warp of the block moves. That is read a tile earlier.
   WHENCE_HD void fetch(Thread& t, int n, int first_query) {
     const Shared<float> to = terms + n * term_count;
-    const Number<float> first = upcoming < 0.0f ? first_tile_of(first_query) : upcoming;
-    upcoming = first_query + scan_columns < scan.rows ? first_tile_of(first_query + scan_columns) : first;
+    if (unasked) upcoming = first_tiles_of(first_query);
+    Number<float> first = upcoming.of[0];
+    each<3>([&](auto k) { first = min_number(first, Number<float>(upcoming.of[k + 1])); });
+    unasked = first_query + scan_columns >= scan.rows;
+    if (!unasked) upcoming = first_tiles_of(first_query + scan_columns);
     if (t.index() == 0) cp_async(t, to, 0, scan.first_tile, scan.row_at(head, first_query) / 8);
     if (scan.positions && t.index() < scan_columns / 4)
       cp_async(t, to, first_tiles + 4 * t.index(), scan.last, scan.row_at(head, first_query + 4 * t.index()));
@@ -349,14 +355,9 @@ template <class T> struct ScanOfKeys {
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 
  private:
-  // Returns the first tile in which a sum of these columns moves.
-  WHENCE_HD Number<float> first_tile_of(int first_query) const {
-    const auto firsts = load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);
-    Number<float> first = firsts.of[0];
-    each<3>([&](auto k) {
-      if (Number<float>(firsts.of[k + 1]) < first) first = firsts.of[k + 1];
-    });
-    return first;
+  // The first tiles in which sums of these columns move.
+  WHENCE_HD Pack<float, 4> first_tiles_of(int first_query) const {
+    return load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);
   }
 };
 

@@ -50,9 +50,8 @@ template <int of_warp> struct Diagonals {
   Shared<float> memory;  // of each warp its tile, turned, then the sums that are handed on
   Number<float> going_on = 0.0f;
 
-  // nth: of the tiles that the block walks over. Number `at` of the slice is of the warp's first row and the tile's first key.
-  template <class Pairs> WHENCE_HD void add(Thread& t, Pairs& x, int nth, Global<float> slice, int at, int length) {
-    // A lane has one number of each of of_warp diagonals in a row: those it writes beside each other.
+  // A lane has one number of each of of_warp diagonals in a row: those it writes beside each other.
+  template <class Pairs> WHENCE_HD void lay_out(Thread& t, Pairs& x) const {
     const Shared<float> own = memory + t.warp() * turned;
     t.sync_warp();
     each<of_warp / 4>([&](auto four) {
@@ -60,6 +59,11 @@ template <int of_warp> struct Diagonals {
       each<4>([&](auto e) { pack.of[e] = plain(number(x, Nth<four / 2>{}, Nth<7 - four % 2 * 4 - e>{})); });
       store_pack<4>(own, t.lane() * pitch + 4 * four, pack);
     });
+  }
+  // Adds what is laid out. nth: of the tiles that the block walks over. Number `at` of the slice is of the warp's first row and the
+  // tile's first key.
+  WHENCE_HD void add(Thread& t, int nth, Global<float> slice, int at, int length) {
+    const Shared<float> own = memory + t.warp() * turned;
     t.sync_warp();
     Number<float> done = going_on, low = 0.0f;
     each<32>([&](auto lane) {

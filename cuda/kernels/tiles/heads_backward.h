@@ -109,13 +109,16 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       if (tile + 1 < end_tile) fetch_stage(1 - n, tile + 1);
       cp_async_commit(t);
       Pairs dx;
-      bool summed = false;
+      bool laid_out = false;
       const int nth = tile - first_tile;
       if (tile < end_tile)
-        summed =
+        laid_out =
             work(t, part, first, second, stage(n), nth, tile * columns, held, gates, diagonals, sums, of_values, dx);
       if constexpr (!to_keys)
-        if (slices && !summed) add_diagonals(t, part, nth, tile * columns, dx, diagonals);
+        if (slices) {
+          if (!laid_out) diagonals.lay_out(t, dx);
+          add_diagonals(t, part, nth, tile * columns, diagonals);
+        }
     }
     cp_async_wait<0>(t);
     if (end_tile <= first_tile) t.sync();  // rows that other warps copied are stored over
@@ -183,9 +186,9 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       fetch_terms<columns>(t, to.of_columns, part.by_key, first_column, facts.keys_in_packs(), t.index());
   }
 
-  // dx: the gradient at the logits; or, where gates have changed it, true: it was added up by distance before that.
+  // dx: the gradient at the logits; or, where gates have changed it, true: it was laid out for sums by distance before that.
   WHENCE_HD bool work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
-      int first_column, Lines& held, Scan& gates, Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
+      int first_column, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
       Pairs& dx) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
@@ -206,7 +209,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   // edge: some pairs are not seen.
   template <bool edge>
   WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
-      int first_column, Lines& held, Scan& gates, Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
+      int first_column, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
       Pairs& dx) const {
     Pairs x;
     gates.ask(first_column);
@@ -224,7 +227,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.
     if constexpr (scans && !to_keys)
-      if (slices) add_diagonals(t, part, nth, first_column, dx, diagonals);
+      if (slices) diagonals.lay_out(t, dx);
     gates.template gather<edge>(t, nth % 2, dx);
     add_rows<T, columns, width>(t, stage.first, dx, sums);
   }
@@ -304,11 +307,11 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   }
 
   WHENCE_HD void add_diagonals(
-      Thread& t, const Part& part, int nth, int first_column, Pairs& dx, Diagonals<of_warp>& diagonals) const {
+      Thread& t, const Part& part, int nth, int first_column, Diagonals<of_warp>& diagonals) const {
     constexpr int chains = Diagonals<of_warp>::chains;
     const int blocks = (facts.queries + rows - 1) / rows, length = facts.keys + rows;
     const index_t slice = (index_t(part.head - first_head) * blocks + part.block) * chains + t.warp() % chains;
-    diagonals.add(t, dx, nth, slices + slice * length, t.warp() * of_warp - first_column + facts.keys - 1, length);
+    diagonals.add(t, nth, slices + slice * length, t.warp() * of_warp - first_column + facts.keys - 1, length);
   }
 
   WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
