@@ -157,7 +157,7 @@ class TiledExecutor final : public Executor {
 
   std::string refusal_of(const AttendInputs& inputs, const Stages& stages, const AttendCall& call) const override {
     const NoGrad values_only;
-    if (const std::string refusal = refusal_there(inputs, stages, call); !refusal.empty()) return refusal;
+    if (const std::string refusal = refusal_there(stages, call); !refusal.empty()) return refusal;
     ProgramTerms terms = terms_of(rotated_context(inputs, stages), stages);
     return terms.refusal_on(call);
   }
@@ -165,8 +165,7 @@ class TiledExecutor final : public Executor {
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendCall call = call_of(inputs);
     const Executor& otherwise = executor_below(*this, stages, call);
-    if (fit(call) == Fit::cannot || !refusal_there(inputs, stages, call).empty())
-      return otherwise.attend(inputs, stages);
+    if (fit(call) == Fit::cannot || !refusal_there(stages, call).empty()) return otherwise.attend(inputs, stages);
     const AttendContext context = rotated_context(inputs, stages);
     ProgramTerms terms = terms_of(context, stages);
     if (!terms.refusal_on(call).empty()) return otherwise.attend(inputs, stages);
@@ -175,9 +174,8 @@ class TiledExecutor final : public Executor {
 
  private:
   // The reason that is known before any terms are made: terms that a GPU has no programs for.
-  static std::string refusal_there(const AttendInputs& inputs, const Stages& stages, const AttendCall& call) {
+  static std::string refusal_there(const Stages& stages, const AttendCall& call) {
     if (!call.device.is_gpu()) return {};
-    if (inputs.dropout) return "dropout of the pattern given; tiles on a GPU have no program for it; none required";
     for (const auto& stage : stages.tiled)
       if (!stage.scheme->has_gpu_programs())
         return "a scheme without programs on a GPU given; tables by distance, columns, sinks and gates of the scores "

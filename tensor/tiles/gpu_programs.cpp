@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tensor/backend.h"
 #include "tensor/device/joined_kernels.h"
 #include "tensor/error.h"
 
@@ -35,8 +36,11 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
         most >> 10);
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
-  const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : at.dropout > 0 ? "dropout" : nullptr;
-  return other ? to_text(other, " given to tiles on a GPU; a softmax of all pairs required") : std::string();
+  const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : nullptr;
+  if (other) return to_text(other, " given to tiles on a GPU; a softmax of all pairs required");
+  if (at.dropout > 0 && backend_of(query.device()).launcher->recording())
+    return "dropout given while work is being recorded, which would drop the same pairs at each replay; none required";
+  return {};
 }
 
 }  // namespace whence

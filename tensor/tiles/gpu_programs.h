@@ -1,5 +1,5 @@
-// Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of f16, bf16 or f32 with tables
-// by distance, columns, a sink, and sums of the gates of their own scores. What else there is runs there as composed ops.
+// Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of f16, bf16 or f32 with tables by
+// distance, columns, a sink, dropout, and sums of the gates of their own scores. What else there is runs there as composed ops.
 #pragma once
 
 #include <algorithm>

@@ -2,6 +2,8 @@
 #include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
+#include "nn/transformer.h"
+#include "tensor/device/device_runtime.h"
 #include "tensor/tiles/gpu_programs.h"
 #include "tests/support/device.h"
 
@@ -106,6 +108,32 @@ std::vector<Case> cases() {
         x[At::sink] = drawn({2}, x[0].dtype(), "sink");
       },
       2});
+  // Dropout of pairs. Rows of 4 n + 1 keys and of 4 n + 3 begin inside a call of the generator, in all places.
+  const auto drop = [](At& at, double probability) {
+    at.dropout = probability, at.stream = Stream(7, "pairs", 3), at.total_rows += at.first_row + 2;
+  };
+  all.push_back(
+      {"dropout, heads that share keys", 2, 4, 2, 200, 200, 16, [=](At& at, At::Operands&) { drop(at, 0.3); }});
+  all.push_back({"dropout of most, padding", 2, 2, 1, 131, 131, 24,
+      [=](At& at, At::Operands&) { at.present = present_from(2, 131, 3, 129), drop(at, 0.8); }});
+  all.push_back({"dropout, heads of 128, a table and a column", 1, 2, 2, 93, 93, 128, [=](At& at, At::Operands& x) {
+                   x[At::distance_table] = drawn({2, 80}, x[0].dtype(), "table");
+                   x[At::column_term] = drawn({1, 2, 93}, x[0].dtype(), "column");
+                   drop(at, 0.2);
+                 }});
+  all.push_back({"dropout, fewer queries than keys, not causal, a window", 1, 2, 2, 37, 151, 32,
+      [=](At& at, At::Operands&) { at.causal = false, at.first_row = 97, at.window = 60, drop(at, 0.3); }});
+  for (const index_t d : {24, 128})
+    all.push_back({"dropout, gates in heads of " + std::to_string(d), 1, 4, 2, 99, 99, d, [=](At& at, At::Operands& x) {
+                     x[At::position_keys] = drawn({17, d}, x[0].dtype(), "e", 0.2);
+                     drop(at, 0.3);
+                   }});
+  all.push_back({"dropout, gates by slopes, a table and a sink", 1, 2, 2, 72, 72, 16, [=](At& at, At::Operands& x) {
+                   x[At::position_slopes] = drawn({2}, x[0].dtype(), "slopes", 0.2);
+                   x[At::distance_table] = drawn({2, 80}, x[0].dtype(), "table");
+                   x[At::sink] = drawn({2}, x[0].dtype(), "sink");
+                   drop(at, 0.3);
+                 }});
   return all;
 }
 
@@ -191,6 +219,20 @@ TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last 
   for (std::size_t n = 0; n < found.size(); ++n) CHECK((n < 30 * 64 ? found[n] == 0 : std::isfinite(found[n])));
 }
 
+TEST_CASE("cuda tiles: a model drops pairs where it computes them, with not one launch more") {
+  if (!has_cuda()) return;
+  Transformer model({.vocabulary = 11, .length = 8, .dim = 16, .layers = 1, .heads = 2, .pattern_dropout = 0.25});
+  model.to(DType::bf16), model.to(Device::cuda(0));
+  const Tensor tokens = Tensor::of({1, 2, 3, 4, 5, 6}, {1, 6}, DType::i64);
+  const auto launches = [&](bool training) {
+    const std::uint64_t before = runtime_of(Device::cuda(0)).traffic().launches;
+    (void)model(tokens, {.training = training});
+    return runtime_of(Device::cuda(0)).traffic().launches - before;
+  };
+  (void)launches(false);  // prepares tables
+  CHECK(launches(true) == launches(false));
+}
+
 TEST_CASE("cuda tiles: what has no program is refused before anything runs, with the reason") {
   if (!has_cuda()) return;
   const auto refusal = [](DType dtype, index_t d, const std::function<void(At&, At::Operands&)>& more) {
@@ -204,10 +246,13 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   const auto nothing = [](At&, At::Operands&) {};
   CHECK(refusal(DType::f64, 8, nothing) == "tiled_attention: f64 given to tiles on a GPU; f16, bf16 or f32 required");
   CHECK(refusal(DType::bf16, 136, nothing).find("at most 128, required") != std::string::npos);
-  CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; }) ==
-        "tiled_attention: dropout given to tiles on a GPU; a softmax of all pairs required");
   CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) { x[At::gate_query] = x[At::query]; }) ==
         "tiled_attention: gate_query given, which has no program on a GPU; undefined required");
+  std::string in_recording;
+  (void)runtime_of(Device::cuda(0)).record([&] {
+    in_recording = refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; });
+  });
+  CHECK(in_recording.find("drop the same pairs at each replay; none required") != std::string::npos);
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return;
   for (const auto& [dtype, d, positions] : std::vector<std::tuple<DType, index_t, index_t>>{{DType::bf16, 64, 65},

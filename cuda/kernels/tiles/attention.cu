@@ -68,6 +68,7 @@ template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
 struct Given {
   Tensor query, key, value, table, column, sink, range;
   HeadFacts facts;
+  PairDropout dropout;
   int distances = 0, lowest = 0;  // of the table as it is
 
   Given(const At& at, std::span<const Tensor> x)
@@ -88,6 +89,8 @@ struct Given {
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
         within_int(band.first_row), within_int(band.before), within_int(band.after), padded, first,
         static_cast<float>(at.scale), static_cast<float>(at.scale * std::numbers::log2e)};
+    if (at.dropout > 0)
+      dropout = {at.stream, dropout_threshold(at.dropout), static_cast<float>(1 / (1 - at.dropout)), at.total_rows};
     if (!at.present.defined()) return;
     range = Tensor::empty({batch(), 2}, DType::i32, query.device());
     launch_kernel(
@@ -153,10 +156,11 @@ void forward(const Given& given, const Gates<T>& gates, const Tensor& output, co
     pairs.emplace(scan, given.batch() * heads, output.device());
     pairs->make(scan, gates.logits, given.batch() * heads);
   }
-  const Body body{given.facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
-      head_rows<const T>(given.value, heads), head_rows<T>(output, heads), global<float>(norms),
-      global<const float>(given.table), global<const float>(given.column), global<const float>(given.sink),
-      global<const std::int32_t>(given.range), scan, head_rows<const T>(gates.e, heads)};
+  const Body body{given.facts, given.dropout, head_rows<const T>(given.query, heads),
+      head_rows<const T>(given.key, heads), head_rows<const T>(given.value, heads), head_rows<T>(output, heads),
+      global<float>(norms), global<const float>(given.table), global<const float>(given.column),
+      global<const float>(given.sink), global<const std::int32_t>(given.range), scan,
+      head_rows<const T>(gates.e, heads)};
   launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
                           .shared_bytes = Body::shared_bytes(scan)});
 }
@@ -244,7 +248,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
     const index_t count = std::min(at_once, all_heads - first);
     scan.first_head = within_int(first);
     const auto body_of = [&]<class Body>(Type<Body>) {
-      return Body{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
+      return Body{facts, given.dropout, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
           head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), row_blocks,
           global<const float>(given.table), global<const float>(given.column), global<const std::int32_t>(given.range),
           {}, {}, {}, {}, nullptr, nullptr, within_int(first), scan, {}};

@@ -2,12 +2,14 @@
 // which sum to what their rows are: to queries, with keys as columns, and to keys and values, with queries as columns. So
 // every sum stands in the registers of one warp, in a fixed order, and pattern and gradient are the next product's left
 // factor where they are made.
-//   P_ij  = 2^(x_ij - norm_i),  dP_ij = do_i.v_j,  dA_ij = P_ij (dP_ij - delta_i),  delta_i = o_i.do_i
-//   dq_i  = scale sum_j dA_ij k_j;     dk_j  = scale sum_i dA_ij q_i,  dv_j = sum_i P_ij do_i
+//   P_ij  = 2^(x_ij - norm_i),  dP_ij = m_ij do_i.v_j,  dA_ij = P_ij (dP_ij - delta_i),  delta_i = o_i.do_i
+//   dq_i  = scale sum_j dA_ij k_j;     dk_j  = scale sum_i dA_ij q_i,  dv_j = sum_i m_ij P_ij do_i
 //   dcolumn_j = sum_i dA_ij;           dtable[m] = the sum of dA over the pairs that lie m steps apart
+// with m_ij = drop(1): 1 without dropout (dropout.h).
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
 #pragma once
 
+#include "cuda/kernels/tiles/dropout.h"
 #include "cuda/kernels/tiles/gate_backward.h"
 #include "cuda/kernels/tiles/head_sums.h"
 
@@ -32,6 +34,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   }
 
   HeadFacts facts;
+  PairDropout dropout;
   HeadRows<const T> q, k, v, d_o;
   RowBlocks norms;                          // of queries: norm and delta
   Global<const float> table, column;        // [h distances] and [b h keys_in_packs], or null
@@ -199,21 +202,26 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     const bool whole =
         lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
         (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
-    if (whole && per_register<T> == 2)  // as in forward
+    if (whole && !dropout && per_register<T> == 2)  // as in forward
       tile<false>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
     else
       tile<true>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
     return scans && !to_keys;
   }
 
-  // edge: some pairs are not seen.
+  // edge: some pairs are not seen, or dropped.
   template <bool edge>
   WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
       int first_column, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
       Pairs& dx) const {
     Pairs x;
     gates.ask(first_column);
+    StayingPairs<lines, own, to_keys, neighbours> staying;
     products(t, second, stage.second, dx);
+    if (edge && dropout) {
+      staying.draw(t, dropout, facts, part.head, part.first_row + t.warp() * of_warp, first_column);
+      staying.drop(dropout.factor, dx);
+    }
     products(t, first, stage.first, x);
     float unit = facts.scale_of_powers;
     if constexpr (scans) {
@@ -223,6 +231,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     unit = add_terms(t, part, stage, first_column, unit, x);
     if constexpr (edge) hide(t, part, first_column, x);
     gradients(t, stage, unit, held, x, dx);
+    if (edge && to_keys && dropout) staying.drop(dropout.factor, x);
     if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
     if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.

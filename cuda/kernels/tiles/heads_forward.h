@@ -8,6 +8,7 @@
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
 #pragma once
 
+#include "cuda/kernels/tiles/dropout.h"
 #include "cuda/kernels/tiles/gate_scan.h"
 
 namespace whence::gpu {
@@ -30,6 +31,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
   HeadFacts facts;
+  PairDropout dropout;
   HeadRows<const T> q, k, v;
   HeadRows<T> o;
   Global<float> norms;                 // [b h queries 2]: top and share
@@ -176,13 +178,15 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     if (scans && part.first_query + t.warp() * rows >= facts.queries) return;                   // nobody has gates
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
-    if (whole && per_register<T> == 2)  // products of floats take much longer than comparisons, which one text has
+    // A branch for dropout inside would keep powers and products apart. Products of floats take much longer than comparisons, so one
+    // text is enough.
+    if (whole && !dropout && per_register<T> == 2)
       tile<false>(t, part, stage, first_key, held, gates, running, sums);
     else
       tile<true>(t, part, stage, first_key, held, gates, running, sums);
   }
 
-  // edge: some pairs are not seen.
+  // edge: some pairs are not seen, or dropped.
   template <bool edge>
   WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
       Registers<Row, 2 * fragments>& running, Sums& sums) const {
@@ -193,6 +197,13 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     unit = add_terms(t, part, stage, unit, x);
     if constexpr (edge) hide(t, part, first_key, x);
     pattern(t, unit, running, x, sums);
+    if (edge && dropout) {
+      StayingPairs<2 * fragments, own, false> staying;
+      staying.draw(t, dropout, facts, part.head, part.first_query + t.warp() * rows, first_key);
+      // Sums are of all pairs. They are complete before a shuffle: put off, they would need x as it was too.
+      each<2 * fragments>([&](auto a) { running[a].sum = t.shuffle(running[a].sum, t.lane()); });
+      staying.drop(dropout.factor, x);
+    }
     add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
