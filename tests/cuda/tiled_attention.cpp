@@ -108,32 +108,19 @@ std::vector<Case> cases() {
         x[At::sink] = drawn({2}, x[0].dtype(), "sink");
       },
       2});
-  // Dropout of pairs. Rows of 4 n + 1 keys and of 4 n + 3 begin inside a call of the generator, in all places.
-  const auto drop = [](At& at, double probability) {
-    at.dropout = probability, at.stream = Stream(7, "pairs", 3), at.total_rows += at.first_row + 2;
-  };
-  all.push_back(
-      {"dropout, heads that share keys", 2, 4, 2, 200, 200, 16, [=](At& at, At::Operands&) { drop(at, 0.3); }});
-  all.push_back({"dropout of most, padding", 2, 2, 1, 131, 131, 24,
-      [=](At& at, At::Operands&) { at.present = present_from(2, 131, 3, 129), drop(at, 0.8); }});
-  all.push_back({"dropout, heads of 128, a table and a column", 1, 2, 2, 93, 93, 128, [=](At& at, At::Operands& x) {
-                   x[At::distance_table] = drawn({2, 80}, x[0].dtype(), "table");
-                   x[At::column_term] = drawn({1, 2, 93}, x[0].dtype(), "column");
-                   drop(at, 0.2);
-                 }});
-  all.push_back({"dropout, fewer queries than keys, not causal, a window", 1, 2, 2, 37, 151, 32,
-      [=](At& at, At::Operands&) { at.causal = false, at.first_row = 97, at.window = 60, drop(at, 0.3); }});
-  for (const index_t d : {24, 128})
-    all.push_back({"dropout, gates in heads of " + std::to_string(d), 1, 4, 2, 99, 99, d, [=](At& at, At::Operands& x) {
-                     x[At::position_keys] = drawn({17, d}, x[0].dtype(), "e", 0.2);
-                     drop(at, 0.3);
-                   }});
-  all.push_back({"dropout, gates by slopes, a table and a sink", 1, 2, 2, 72, 72, 16, [=](At& at, At::Operands& x) {
-                   x[At::position_slopes] = drawn({2}, x[0].dtype(), "slopes", 0.2);
-                   x[At::distance_table] = drawn({2, 80}, x[0].dtype(), "table");
-                   x[At::sink] = drawn({2}, x[0].dtype(), "sink");
-                   drop(at, 0.3);
-                 }});
+  // With dropout beside it all. Rows of keys begin at every place of the four numbers of a call.
+  for (const char* name : {"several tiles", "heads that share keys", "heads of 128", "fewer queries than keys",
+           "a window on both sides", "padding on both sides", "a table, rows that begin between packs, wide heads",
+           "a sink and a table", "gates, a table and a column", "gates in heads of 128", "gates by slopes, a sink",
+           "gates that are soon full, keys of positions"}) {
+    Case dropped = *std::ranges::find(all, name, &Case::name);
+    dropped.name += ", dropout";
+    dropped.more = [before = dropped.more](At& at, At::Operands& x) {
+      before(at, x);
+      at.dropout = 0.3, at.stream = Stream(7, "pairs", 3), at.total_rows += at.first_row + 2;
+    };
+    all.push_back(dropped);
+  }
   return all;
 }
 
