@@ -20,7 +20,7 @@ struct NoScan {
   template <class Scan> WHENCE_HD NoScan(Thread&, const Scan&, const HeadFacts&, int, int) {}
   WHENCE_HD void fetch(Thread&, int, int) {}
   WHENCE_HD void ask(int) {}
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread&, int, Pairs&) {}
+  template <class Pairs> WHENCE_HD void gather(Thread&, int, bool, Pairs&) {}
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 };
 
@@ -78,16 +78,15 @@ template <class T> struct ScanOfQueries {
     read_sums(tile + 1);
   }
 
-  // x becomes a logit in base 2. seen(a, j)
-  template <bool edge, class Pairs, class Seen>
-  WHENCE_HD void add(Thread& t, int, const Seen& seen, float unit, Pairs& x) {
+  // x becomes a logit in base 2. whole: all pairs are seen.
+  template <class Pairs> WHENCE_HD void add(Thread& t, int, bool, float unit, Pairs& x) {
     if (!moves)
       return each<scan_lines>(
           [&](auto a) { each<scan_own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + last[a]; }); });
     each<scan_lines>([&](auto a) {
-      behind[a] = known<edge>(behind[a], 0.0f);
+      behind[a] = known(behind[a], 0.0f);
       gates[a].add_up(
-          t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen(a, j); }, behind[a]);
+          t, [&](auto j) { return number(x, a, j) *= unit; }, behind[a]);
     });
     const auto each_pair = [&](const auto& f) {
       each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { f(a, j, number(x, a, j)); }); });
@@ -103,7 +102,7 @@ template <class T> struct ScanOfQueries {
   }
 
   // dx, the gradient at the logits, becomes that at the scores.
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int, Pairs& dx) {
+  template <class Pairs> WHENCE_HD void gather(Thread& t, int, bool, Pairs& dx) {
     if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += number(dx, a, j); }); });
     begin_moving(t);
     const int quad = t.lane() % 4;
@@ -287,8 +286,7 @@ template <class T> struct ScanOfKeys {
   }
   WHENCE_HD void ask(int) {}
 
-  template <bool edge, class Pairs, class Seen>
-  WHENCE_HD void add(Thread& t, int n, const Seen& seen, float unit, Pairs& x) {
+  template <class Pairs> WHENCE_HD void add(Thread& t, int n, bool whole, float unit, Pairs& x) {
     const Shared<float> own = terms + n * term_count;
     const float full = scan.full(), tile = static_cast<float>(group / 2);
     const int quad = t.lane() % 4;
@@ -310,13 +308,13 @@ template <class T> struct ScanOfKeys {
         });
       });
     each_four([&](auto four, int query) {
-      const auto sums = load_pack<4>(own, first_tiles + last_numbers + t.warp() * scan_columns + query);
+      const auto sums = known_four(own, first_tiles + last_numbers + t.warp() * scan_columns + query, whole, 0.0f);
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
         // A row that is full while others move has a sum beyond the table.
-        const Number<float> behind = own_moves ? known<edge>(sums.of[e], 0.0f) : Number<float>(full);
+        const Number<float> behind = own_moves ? sums.of[e] : full;
         gates[j].add_up(
-            t, [&](auto a) { return number(x, a, j) *= unit; }, [&](auto a) { return !edge || seen(a, j); }, behind);
+            t, [&](auto a) { return number(x, a, j) *= unit; }, behind);
       });
     });
     if (scan.slopes)
@@ -332,17 +330,17 @@ template <class T> struct ScanOfKeys {
     });
   }
 
-  template <bool edge, class Pairs> WHENCE_HD void gather(Thread& t, int n, Pairs& dx) {
+  template <class Pairs> WHENCE_HD void gather(Thread& t, int n, bool whole, Pairs& dx) {
     if (!moves) return;
     const Shared<float> own = terms + n * term_count + first_tiles + last_numbers + of_warps + t.warp() * scan_columns;
     each<scan_own / 4>([&](auto four) {
-      const auto given = load_pack<4>(own, t.lane() % 4 * scan_own + 4 * four);
+      const auto given = known_four(own, t.lane() % 4 * scan_own + 4 * four, whole, -1e30f);
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
         Registers<Number<float>, scan_lines> up;
         Number<float> all = 0.0f;
         each<scan_lines>([&](auto a) { up[a] = all += rise[a][j] * number(dx, a, j); });
-        const Number<float> stored = own_moves ? known<edge>(given.of[e], -1e30f) : Number<float>(0.0f);
+        const Number<float> stored = own_moves ? given.of[e] : 0.0f;
         const Number<float> before = stored + of_other_lanes<4, 16, false>(t, all);
         each<scan_lines>([&](auto a) {
           const Number<float> gate = gates[j].gate[a];
@@ -355,6 +353,11 @@ template <class T> struct ScanOfKeys {
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 
  private:
+  static WHENCE_HD Pack<float, 4> known_four(Shared<float> from, int at, bool whole, float lowest) {
+    auto four = load_pack<4>(from, at);
+    if (!whole) each<4>([&](auto k) { four.of[k] = plain(known(four.of[k], lowest)); });
+    return four;
+  }
   // The first tiles in which sums of these columns move.
   WHENCE_HD Pack<float, 4> first_tiles_of(int first_query) const {
     return load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);

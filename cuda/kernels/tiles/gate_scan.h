@@ -42,10 +42,10 @@ template <class T> struct GateScan {
   WHENCE_HD index_t row_at(int head, int row) const { return index_t(head - first_head) * rows + row; }
 };
 
-// A number from sums or gradients. Where pairs of a tile are not seen (edge) it may never have been stored: no pair that reads it is
-// seen then, and any number does.
-template <bool edge> WHENCE_HD Number<float> known(Number<float> stored, float lowest) {
-  return !edge || (stored >= lowest && stored < 1e30f) ? stored : Number<float>(0.0f);
+// A number from sums or gradients. Where pairs of a tile are not seen it may never have been stored: no pair that reads it is seen then,
+// and any number does.
+WHENCE_HD inline Number<float> known(Number<float> stored, float lowest) {
+  return stored >= lowest && stored < 1e30f ? stored : Number<float>(0.0f);
 }
 
 // Returns the sum of what the lanes behind this one (or before it) have of a row: of those whose numbers differ in the bits low to
@@ -60,18 +60,17 @@ template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes
   return sum;
 }
 
-// A lane's part of a row of gates: `count` neighbouring keys. The lanes as above have the others.
+// A lane's part of a row of gates: `count` neighbouring keys. The lanes as above have the others. The gate of a key that is not seen, whose
+// score is -inf, is 0.
 template <int count, int low, int high> struct GateRow {
   Registers<Number<float>, count> gate, sum;  // g and P
 
   // score(n): of key n, in base 2. behind: P of the key behind the row's last.
-  template <class Score, class Seen>
-  WHENCE_HD void add_up(Thread& t, const Score& score, const Seen& seen, Number<float> behind) {
+  template <class Score> WHENCE_HD void add_up(Thread& t, const Score& score, Number<float> behind) {
     Number<float> own = 0.0f;
     each<count>([&](auto n) {
       constexpr Nth<count - 1 - n> k{};
-      gate[k] = seen(k) ? rcp_approx(1.0f + ex2_approx(-score(k))) : Number<float>(0.0f);
-      sum[k] = own += gate[k];
+      sum[k] = own += gate[k] = rcp_approx(1.0f + ex2_approx(-score(k)));
     });
     const Number<float> base = behind + of_other_lanes<low, high, true>(t, own);
     each<count>([&](auto k) { sum[k] = base + sum[k]; });

@@ -127,10 +127,12 @@ template <class T, int width> struct GateSums {
     each<2 * fragments>([&](auto a) {
       const int row = first_row + 8 * a + t.lane() / 4, token = facts.first_row + row;
       const int from = larger(begin, token - facts.before), behind = smaller(end, token + facts.after + 1);
-      const auto score = [&](auto j) { return number(x, a, j) * facts.scale_of_powers; };
-      const auto seen = [&](auto j) { return own_key + j >= from && own_key + j < behind; };
+      const SeenColumns seen(from - own_key, behind - own_key);
+      const auto score = [&](auto j) {
+        return seen.has(j) ? number(x, a, j) * facts.scale_of_powers : Number<float>(not_seen);
+      };
       GateRow<own, 1, 2> gates;
-      gates.add_up(t, score, seen, sums[a]);
+      gates.add_up(t, score, sums[a]);
       if (row < scan.rows && quad % 2 == 0)
         store(scan.sums, scan.at(head, 2 * tile + 1 - quad / 2, row), quad == 0 ? sums[a] : gates.sum[Nth<0>{}]);
       sums[a] = gates.first(t);

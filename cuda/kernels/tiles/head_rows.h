@@ -100,10 +100,12 @@ template <class Pairs, int a, int j> WHENCE_HD auto& number(Pairs& x, Nth<a>, Nt
   return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
 }
 
-// Columns of a lane that a row sees, of its neighbouring ones.
+// Columns of a lane that a row sees, [from, end) of its neighbouring ones: bits, which become predicates seven at a time.
 struct SeenColumns {
-  int from, end;
-  WHENCE_HD bool has(int j) const { return j >= from && j < end; }
+  std::uint32_t bits;
+  WHENCE_HD SeenColumns(int from, int end)
+      : bits(~0u << smaller(larger(from, 0), 31) & ~(~0u << smaller(larger(end, 0), 31))) {}
+  WHENCE_HD bool has(int j) const { return bits >> j & 1; }
 };
 
 // Which of a warp's rows lane / 4 = g has as line a: 8 a + g, as fragments are; or neighbours, 2 g + a, of a fragment whose rows

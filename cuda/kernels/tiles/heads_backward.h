@@ -202,18 +202,18 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     const bool whole =
         lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
         (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
-    if (whole && !dropout && per_register<T> == 2)  // as in forward
-      tile<false>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
+    if (whole && !scans && !dropout && per_register<T> == 2)  // as in forward
+      tile<false>(t, part, first, second, stage, nth, first_column, whole, held, gates, diagonals, sums, of_values, dx);
     else
-      tile<true>(t, part, first, second, stage, nth, first_column, held, gates, diagonals, sums, of_values, dx);
+      tile<true>(t, part, first, second, stage, nth, first_column, whole, held, gates, diagonals, sums, of_values, dx);
     return scans && !to_keys;
   }
 
   // edge: some pairs are not seen, or dropped.
   template <bool edge>
   WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
-      int first_column, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
-      Pairs& dx) const {
+      int first_column, bool whole, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums,
+      Sums& of_values, Pairs& dx) const {
     Pairs x;
     gates.ask(first_column);
     StayingPairs<lines, own, to_keys, neighbours> staying;
@@ -225,11 +225,11 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     products(t, first, stage.first, x);
     float unit = facts.scale_of_powers;
     if constexpr (scans) {
-      const auto seen = [&](auto a, auto j) { return seen_by(t, part, first_column, a).has(j); };
-      gates.template add<edge>(t, nth % 2, seen, unit, x), unit = 1;
+      if (!whole) hide(t, part, first_column, x);
+      gates.add(t, nth % 2, whole, unit, x), unit = 1;
     }
     unit = add_terms(t, part, stage, first_column, unit, x);
-    if constexpr (edge) hide(t, part, first_column, x);
+    if (edge && !whole && (!scans || table || column)) hide(t, part, first_column, x);
     gradients(t, stage, unit, held, x, dx);
     if (edge && to_keys && dropout) staying.drop(dropout.factor, x);
     if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
@@ -237,7 +237,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.
     if constexpr (scans && !to_keys)
       if (slices) diagonals.lay_out(t, dx);
-    gates.template gather<edge>(t, nth % 2, dx);
+    gates.gather(t, nth % 2, whole, dx);
     add_rows<T, columns, width>(t, stage.first, dx, sums);
   }
 

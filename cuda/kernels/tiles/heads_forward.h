@@ -178,24 +178,27 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     if (scans && part.first_query + t.warp() * rows >= facts.queries) return;                   // nobody has gates
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
-    // A branch for dropout inside would keep powers and products apart. Products of floats take much longer than comparisons, so one
-    // text is enough.
-    if (whole && !dropout && per_register<T> == 2)
-      tile<false>(t, part, stage, first_key, held, gates, running, sums);
+    // Branches inside keep powers and products apart, so whole tiles have a text without. Where there is much else to do one text for
+    // all is faster: two do not fit into the cache of instructions.
+    if (whole && !scans && !dropout && per_register<T> == 2)
+      tile<false>(t, part, stage, first_key, whole, held, gates, running, sums);
     else
-      tile<true>(t, part, stage, first_key, held, gates, running, sums);
+      tile<true>(t, part, stage, first_key, whole, held, gates, running, sums);
   }
 
   // edge: some pairs are not seen, or dropped.
   template <bool edge>
-  WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
-      Registers<Row, 2 * fragments>& running, Sums& sums) const {
+  WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, bool whole, const Queries& held,
+      Gates& gates, Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
     add_products<T, keys, width>(t, stage.keys, held, x);
     float unit = facts.scale_of_powers;
-    if constexpr (scans) add_scan<edge>(t, part, first_key, gates, x), unit = 1;
+    if constexpr (scans) {
+      if (!whole) hide(t, part, first_key, x);
+      add_scan(t, part, gates, x), unit = 1;
+    }
     unit = add_terms(t, part, stage, unit, x);
-    if constexpr (edge) hide(t, part, first_key, x);
+    if (edge && !whole && (!scans || table || column)) hide(t, part, first_key, x);
     pattern(t, unit, running, x, sums);
     if (edge && dropout) {
       StayingPairs<2 * fragments, own, false> staying;
@@ -214,8 +217,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   }
 
   // x becomes a logit in base 2.
-  template <bool edge>
-  WHENCE_HD void add_scan(Thread& t, const Part& part, int first_key, Gates& gates, Scores& x) const {
+  WHENCE_HD void add_scan(Thread& t, const Part& part, Gates& gates, Scores& x) const {
     const float full = scan.full(), unit = facts.scale_of_powers;
     if (gates.full)
       return each<2 * fragments>(
@@ -223,10 +225,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     Number<float> least = full;
     Registers<GateRow<own, 1, 2>, 2 * fragments> of_rows;
     each<2 * fragments>([&](auto a) {
-      const SeenColumns seen = seen_by(t, part, first_key, a);
       of_rows[a].add_up(
-          t, [&](auto j) { return number(x, a, j) *= unit; }, [&](auto j) { return !edge || seen.has(j); },
-          gates.sums[a]);
+          t, [&](auto j) { return number(x, a, j) *= unit; }, gates.sums[a]);
       gates.sums[a] = of_rows[a].first(t);
       if (gates.sums[a] < least) least = gates.sums[a];
     });
