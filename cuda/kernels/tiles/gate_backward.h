@@ -165,7 +165,7 @@ template <class T> struct ScanOfQueries {
       const int at = first + place.row, phase = key_phase<position_tile>(at % position_tile);
       Registers<Factor<T>, 1> left;
       left[Nth<0>{}] = factor_of<T>(left_of<T>(of_positions, Nth<0>{}));
-      add_step<T, width>(t, tiles, tile_at<T>(at, place.column, width, phase), left, of_queries);
+      add_step<T, width>(t, tiles, tile_at<T>(at, place.column, width, phase), 0, left, of_queries);
     }
   }
 

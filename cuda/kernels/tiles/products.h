@@ -120,12 +120,12 @@ WHENCE_HD FragmentA<T> left_of(const Registers<FragmentC<T>, count>& x, Nth<step
   return left;
 }
 
-// sums += left times rows of a tile, of which `at` says where the lane's part begins.
+// sums += left times rows of a tile: the lane's part begins `rows` further on than `at`.
 template <class T, int width, int fragments>
-WHENCE_HD void add_step(Thread& t, Shared<T> tile, int at, const Registers<Factor<T>, fragments>& left,
+WHENCE_HD void add_step(Thread& t, Shared<T> tile, int at, int rows, const Registers<Factor<T>, fragments>& left,
     SummedRows<T, width, fragments>& sums) {
   each<width / 16>([&](auto j) {
-    const auto b = factor_of<T>(turned(t, tile, moved(at, 0, 16 * j, width), width));
+    const auto b = factor_of<T>(turned(t, tile, moved(at, rows, 16 * j, width), width));
     each<fragments>([&](auto m) {
       add_product<T>(t, sums[m][Nth<2 * j>{}], left[m], b, Nth<0>{});
       add_product<T>(t, sums[m][Nth<2 * j + 1>{}], left[m], b, Nth<2>{});
@@ -142,7 +142,7 @@ WHENCE_HD void add_rows(
   each<count / depth<T>>([&](auto step) {
     Registers<Factor<T>, fragments> left;
     each<fragments>([&](auto m) { left[m] = factor_of<T>(left_of<T>(x[m], step)); });
-    add_step<T, width>(t, tile, moved(at, depth<T> / 4 * step, 0, width), left, sums);
+    add_step<T, width>(t, tile, at, depth<T> / 4 * step, left, sums);
   });
 }
 
