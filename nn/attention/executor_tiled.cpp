@@ -178,7 +178,7 @@ class TiledExecutor final : public Executor {
     if (!call.device.is_gpu()) return {};
     for (const auto& stage : stages.tiled)
       if (!stage.scheme->has_gpu_programs())
-        return "a scheme without programs on a GPU given; tables by distance, columns, sinks and gates of the scores "
+        return "a scheme without programs on a GPU given; tables by distance, columns, sinks and sums of gates "
                "required";
     return {};
   }

@@ -101,10 +101,10 @@ class PlannedKernels final : public JoinedKernels {
   void clip_scale(const Tensor&, const Tensor&) override {}
   Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
 
-  // On a GPU: two products of each pair in forward, seven in backward, and the scratch of cuda/kernels/tiles/attention.cu.
+  // On a GPU: two products of each pair in forward, seven in backward, of gates of others one and ten more, and the scratch of cuda/kernels/tiles/attention.cu.
   void attention(
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
-    count_products(2 * output.numel(), x[TiledAttention::key].size(2));
+    count_products((gates_of_others(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
     if (x[TiledAttention::position_logits].defined())
       (void)pairs(output, output.size(0) * output.size(1), positions(x));
@@ -113,7 +113,7 @@ class PlannedKernels final : public JoinedKernels {
       const Tensor&, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) override {
     const index_t heads = output.size(0) * output.size(1), queries = output.size(2),
                   keys = x[TiledAttention::key].size(2), blocks = (queries + 31) / 32;
-    count_products(7 * output.numel(), keys);
+    count_products((gates_of_others(x) ? 17 : 7) * output.numel(), keys);
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, blocks, 2, 32});
@@ -134,7 +134,8 @@ class PlannedKernels final : public JoinedKernels {
     const auto wide = [&](const Tensor& to) {
       return to.defined() && to.size(1) < output.size(1) ? floats(to, {heads, keys, to.size(3)}) : Tensor();
     };
-    const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]);
+    const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]),
+                 of_gates = wide(d[TiledAttention::gate_key]);
     if (of_keys.defined()) (void)floats(of_keys, d[TiledAttention::key].shape());  // their sums
   }
 
@@ -146,6 +147,7 @@ class PlannedKernels final : public JoinedKernels {
   static bool scans(std::span<const Tensor> x) {
     return positions(x) > 0 || x[TiledAttention::position_slopes].defined();
   }
+  static bool gates_of_others(std::span<const Tensor> x) { return x[TiledAttention::gate_query].defined(); }
   static index_t positions(std::span<const Tensor> x) {
     const Tensor &keys = x[TiledAttention::position_keys], &logits = x[TiledAttention::position_logits];
     return keys.defined() ? keys.size(0) : logits.defined() ? logits.size(3) : 0;
@@ -162,7 +164,8 @@ class PlannedKernels final : public JoinedKernels {
     for (std::size_t k = 0; k < x.size(); ++k) {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
       const bool lies_there = x[k].dtype() == DType::f32 && x[k].numel() % 4 == 0;
-      all.push_back(k <= At::value ? in_packs(x[k]) : lies_there ? x[k] : floats(x[k], x[k].shape()));
+      const bool of_heads = k <= At::value || k == At::gate_query || k == At::gate_key;
+      all.push_back(of_heads ? in_packs(x[k]) : lies_there ? x[k] : floats(x[k], x[k].shape()));
     }
     return all;
   }

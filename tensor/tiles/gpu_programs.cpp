@@ -17,8 +17,12 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
   if (d != of_values || d > widest_head_on_gpu)
     return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
         widest_head_on_gpu, ", required");
+  const bool scans =
+                 x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined(),
+             others = scans && x[At::gate_query].defined() && x[At::gate_key].defined();
   for (std::size_t k = 0; k < x.size(); ++k) {
     const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink ||
+                      (others && (k == At::gate_query || k == At::gate_key)) ||
                       (k >= At::position_logits && k <= At::position_slopes);
     if (x[k].defined() && !read)
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
@@ -29,11 +33,11 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
   if (positions > most_positions_on_gpu)
     return to_text(
         "gates of ", positions, " positions given to tiles on a GPU; at most ", most_positions_on_gpu, " required");
-  const index_t needed = shared_bytes_of_tiles(query.dtype(), d, positions, x[At::distance_table].defined());
+  const index_t needed = shared_bytes_of_tiles(query.dtype(), d, positions, x[At::distance_table].defined(), others);
   if (const std::size_t most = joined_kernels(query).most_shared_bytes(); static_cast<std::size_t>(needed) > most)
     return to_text(needed >> 10, " KiB of shared memory for heads of ", d, " numbers in ", query.dtype(),
-        positions ? to_text(" and gates of ", positions, " positions") : std::string(), " given; this GPU has ",
-        most >> 10);
+        positions ? to_text(" and gates of ", positions, " positions") : std::string(),
+        others ? " with gates of others" : "", " given; this GPU has ", most >> 10);
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : nullptr;

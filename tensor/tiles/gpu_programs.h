@@ -1,5 +1,5 @@
 // Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of f16, bf16 or f32 with tables by
-// distance, columns, a sink, dropout, and sums of the gates of their own scores. What else there is runs there as composed ops.
+// distance, columns, a sink, dropout, and sums of gates, of their own scores or of others. What else there is runs there as composed ops.
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,12 @@ constexpr index_t rows_of_gpu_block(index_t head_dim, DType dtype) {
 // Places of a row of positions, of two numbers each: neighbouring rows begin four banks apart.
 constexpr index_t pitch_of_positions(index_t positions) { return (positions + 27) / 32 * 32 + 4; }
 // Bytes of shared memory that blocks of 64 rows take: rows and tiles, terms, and pairs of positions; of the gradient of queries slots
-// of positions, too, and diagonals where a table's gradient is summed.
-constexpr index_t shared_bytes_of_tiles(DType dtype, index_t head_dim, index_t positions, bool table) {
+// of positions, too, and diagonals where a table's gradient is summed. others: gates have rows and tiles of their own.
+constexpr index_t shared_bytes_of_tiles(DType dtype, index_t head_dim, index_t positions, bool table, bool others) {
   const index_t size = dtype == DType::f32 ? 4 : 2, of_width = (head_dim <= 64 ? 64 : 128) * size,
                 places = positions > 0 ? 64 * pitch_of_positions(positions) : 0;
-  return std::max(320 * of_width + 672 * 4 + places * 2 * size,
-      256 * of_width + 384 * 4 + places * (2 * size + 8) + (table ? 4 * 672 * 4 : 0));
+  return std::max((others ? 512 : 320) * of_width + 672 * 4 + places * 2 * size,
+      (others ? 384 : 256) * of_width + 384 * 4 + places * (2 * size + 8) + (table ? 4 * 672 * 4 : 0));
 }
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
 constexpr index_t most_slice_bytes = index_t(256) << 20;

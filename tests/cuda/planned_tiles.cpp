@@ -26,6 +26,8 @@ const std::vector<Case> cases{
     {"forgetting", 2, 12, 12, 1000, 64, {{At::column_term, {2, 12, 1000}}}},
     {"cope, for some heads at a time", 2, 12, 12, 8192, 64, {{At::position_keys, {65, 64}}}},
     {"cope, of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}},
+    {"cope, gates of others, heads of no whole packs that share keys", 2, 4, 2, 1000, 20,
+        {{At::position_keys, {65, 20}}, {At::gate_query, {2, 4, 1000, 20}}, {At::gate_key, {2, 2, 1000, 20}}}},
     {"a table and a sink", 1, 4, 4, 8192, 128, {{At::distance_table, {4, 8192}}, {At::sink, {4}}}},
     {"heads that share keys", 2, 12, 3, 1024, 64},
     {"heads of no whole packs", 2, 3, 3, 300, 20, {{At::distance_table, {3, 300}}}},

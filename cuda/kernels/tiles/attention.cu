@@ -112,12 +112,14 @@ bool reads_gates(std::span<const Tensor> x) {
 
 // Operands of CoPE's scan beside rows of heads.
 template <class T> struct Gates {
-  Tensor slopes, logits, e;
+  Tensor slopes, logits, e, query, key;  // these two where gates are of others
   GateScan<T> scan;
 
   Gates(const At& at, std::span<const Tensor> x, const Given& given) {
     if (!reads_gates(x)) return;
     scan.rows = (given.facts.queries + 31) / 32 * 32, scan.groups = (given.facts.keys + gate_keys - 1) / gate_keys * 2;
+    if (x[At::gate_query].defined()) query = in_packs(x[At::gate_query]), key = in_packs(x[At::gate_key]);
+    scan.gate_scale = static_cast<float>(at.gate_scale), scan.per_unit = 1 / given.facts.scale_of_powers;
     if (x[At::position_slopes].defined()) slopes = raw::cast(x[At::position_slopes], DType::f32);
     scan.slopes = global<const float>(slopes);
     if (scan.slopes) return;
@@ -146,9 +148,9 @@ template <class T> struct PairsOfHeads {
   }
 };
 
-template <class T, int width, bool scans>
+template <class T, int width, GatesOf gates_of>
 void forward(const Given& given, const Gates<T>& gates, const Tensor& output, const Tensor& norms) {
-  using Body = HeadsForward<T, width, scans>;
+  using Body = HeadsForward<T, width, gates_of>;
   const index_t heads = given.heads();
   GateScan<T> scan = gates.scan;
   std::optional<PairsOfHeads<T>> pairs;
@@ -160,7 +162,7 @@ void forward(const Given& given, const Gates<T>& gates, const Tensor& output, co
       head_rows<const T>(given.key, heads), head_rows<const T>(given.value, heads), head_rows<T>(output, heads),
       global<float>(norms), global<const float>(given.table), global<const float>(given.column),
       global<const float>(given.sink), global<const std::int32_t>(given.range), scan,
-      head_rows<const T>(gates.e, heads)};
+      head_rows<const T>(gates.e, heads), head_rows<const T>(gates.query, heads), head_rows<const T>(gates.key, heads)};
   launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
                           .shared_bytes = Body::shared_bytes(scan)});
 }
@@ -191,11 +193,12 @@ void sum_by_head(const Tensor& of_rows, const Tensor& to) {
   kernels(to).copy(raw::reduce(Reduction::sum, of_rows, {0, 2}, false), to);
 }
 
-template <class T, int width, bool scans>
+template <class T, int width, GatesOf gates_of>
 void backward(const At& at, std::span<const Tensor> x, const Given& given, const Gates<T>& gates, const Tensor& output,
     const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
-  using OfQueries = HeadsBackward<T, width, false, scans>;
-  using OfKeys = HeadsBackward<T, width, true, scans>;
+  using OfQueries = HeadsBackward<T, width, false, gates_of>;
+  using OfKeys = HeadsBackward<T, width, true, gates_of>;
+  constexpr bool scans = OfQueries::scans, others = OfQueries::others;
   static_assert((scans || OfQueries::rows == rows_of_gpu_block(width, dtype_of<T>)) &&
                 Diagonals<OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
   GateScan<T> scan = gates.scan;
@@ -243,7 +246,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   const Tensor of_table =
       d_table.defined() ? Tensor::zeros({heads, given.distances}, DType::f32, output.device()) : Tensor();
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
-  const Shared of_key(d[At::key], heads), of_value(d[At::value], heads);
+  const Shared of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
   for (index_t first = 0; first < all_heads; first += at_once) {
     const index_t count = std::min(at_once, all_heads - first);
     scan.first_head = within_int(first);
@@ -251,12 +254,17 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
       return Body{facts, given.dropout, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
           head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), row_blocks,
           global<const float>(given.table), global<const float>(given.column), global<const std::int32_t>(given.range),
-          {}, {}, {}, {}, nullptr, nullptr, within_int(first), scan, {}};
+          {}, {}, {}, {}, nullptr, nullptr, within_int(first), scan, {}, head_rows<const T>(gates.query, heads),
+          head_rows<const T>(gates.key, heads)};
     };
     if constexpr (scans) {
       using Sums = GateSums<T, width>;
       if (gates.logits.defined()) pairs->make(scan, gates.logits, count);
-      launch_kernel(Sums{facts, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
+      HeadFacts of_gates = facts;
+      if (others) of_gates.scale_of_powers = scan.gate_scale * log2e;
+      launch_kernel(Sums{of_gates, head_rows<const T>(others ? gates.query : given.query, heads),
+                        head_rows<const T>(others ? gates.key : given.key, heads),
+                        head_rows<const T>(others && gates.e.defined() ? given.query : Tensor(), heads),
                         head_rows<const T>(gates.e, heads), global<const std::int32_t>(given.range), scan},
           {.blocks = count * blocks_for(queries, Sums::rows),
               .shared_bytes = Sums::shared_bytes(gates.e.defined(), scan.positions)});
@@ -276,15 +284,26 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
             {.blocks = heads * blocks_for(given.distances, SumSlices::of_block),
                 .shared_bytes = SumSlices::shared_bytes});
     }
-    if (!of_keys) continue;
-    OfKeys body = body_of(Type<OfKeys>{});
-    body.d_first = head_rows<T>(of_key.narrow(), heads), body.wide_first = head_rows<float>(of_key.wide(), heads);
-    body.d_second = head_rows<T>(of_value.narrow(), heads), body.wide_second = head_rows<float>(of_value.wide(), heads);
-    body.d_column = global<float>(of_columns);
-    launch_kernel(body,
-        {.blocks = count * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false, scan)});
+    const auto launch_keys = [&](const Shared& to, const Shared& second, const Tensor& columns) {
+      OfKeys body = body_of(Type<OfKeys>{});
+      body.d_first = head_rows<T>(to.narrow(), heads), body.wide_first = head_rows<float>(to.wide(), heads);
+      body.d_second = head_rows<T>(second.narrow(), heads), body.wide_second = head_rows<float>(second.wide(), heads);
+      body.d_column = global<float>(columns);
+      launch_kernel(body,
+          {.blocks = count * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false, scan)});
+    };
+    if (of_keys) launch_keys(of_key, of_value, of_columns);
+    if constexpr (others) {  // keys read what the first launch of queries has stored (scan.gradients)
+      scan.of_gates = true;
+      OfQueries body = body_of(Type<OfQueries>{});
+      body.d_first = head_rows<T>(d[At::gate_query], heads);
+      if (body.d_first.at)
+        launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(false, scan)});
+      if (d[At::gate_key].defined()) launch_keys(of_gate_key, Shared(Tensor(), heads), Tensor());
+      scan.of_gates = false;
+    }
   }
-  of_key.sum(), of_value.sum();
+  of_key.sum(), of_value.sum(), of_gate_key.sum();
   if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
   if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
   const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };
@@ -298,10 +317,13 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
   if (d[At::position_slopes].defined()) sum_by_head(of_slopes, d[At::position_slopes]);
 }
 
-// f(Type<T>, Nth<width>, std::bool_constant<scans>)
+template <GatesOf gates_of> using Gated = std::integral_constant<GatesOf, gates_of>;
+
+// f(Type<T>, Nth<width>, Gated<gates_of>)
 template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
   visit_heads(x, [&](auto type, auto width) {
-    reads_gates(x) ? f(type, width, std::true_type{}) : f(type, width, std::false_type{});
+    if (!reads_gates(x)) return f(type, width, Gated<GatesOf::none>{});
+    x[At::gate_query].defined() ? f(type, width, Gated<GatesOf::others>{}) : f(type, width, Gated<GatesOf::scores>{});
   });
 }
 
@@ -312,16 +334,16 @@ std::size_t CudaKernels::most_shared_bytes() const { return gpu::most_shared_byt
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
   const Given given(at, x);
-  visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
-    forward<T, width, scans>(given, Gates<T>(at, x, given), output, norms);
+  visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
+    forward<T, width, gates_of>(given, Gates<T>(at, x, given), output, norms);
   });
 }
 
 void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
     const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
   const Given given(at, x);
-  visit_programs(x, [&]<class T, int width, bool scans>(Type<T>, Nth<width>, std::bool_constant<scans>) {
-    backward<T, width, scans>(at, x, given, Gates<T>(at, x, given), output, norms, d_output, d);
+  visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
+    backward<T, width, gates_of>(at, x, given, Gates<T>(at, x, given), output, norms, d_output, d);
   });
 }
 

@@ -27,7 +27,8 @@ struct NoScan {
 // Rows are queries, columns keys, from left to right. The gradient of the table goes without atomics: floors never rise along a row,
 // so the last key of a run of equal floors stores the running sums of dx and of w dx to its slot, and to those that are skipped down
 // to the next key's floor. Differences of slots are the sums of runs.
-template <class T> struct ScanOfQueries {
+template <class T, GatesOf gates_of> struct ScanOfQueries {
+  static constexpr bool others = gates_of == GatesOf::others;
   const GateScan<T>& scan;
   const HeadFacts& facts;
   int head;
@@ -78,7 +79,9 @@ template <class T> struct ScanOfQueries {
     read_sums(tile + 1);
   }
 
-  // x becomes a logit in base 2. whole: all pairs are seen.
+  WHENCE_HD bool moving(int) const { return moves; }
+
+  // x, products of the gates, becomes a logit in base 2; of others the scan alone. whole: all pairs are seen.
   template <class Pairs> WHENCE_HD void add(Thread& t, int, bool, float unit, Pairs& x) {
     if (!moves)
       return each<scan_lines>(
@@ -86,7 +89,7 @@ template <class T> struct ScanOfQueries {
     each<scan_lines>([&](auto a) {
       behind[a] = known(behind[a], 0.0f);
       gates[a].add_up(
-          t, [&](auto j) { return number(x, a, j) *= unit; }, behind[a]);
+          t, [&](auto j) { return take_score<gates_of>(number(x, a, j), unit); }, behind[a]);
     });
     const auto each_pair = [&](const auto& f) {
       each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { f(a, j, number(x, a, j)); }); });
@@ -101,26 +104,29 @@ template <class T> struct ScanOfQueries {
     });
   }
 
-  // dx, the gradient at the logits, becomes that at the scores.
+  // dx, the gradient at the logits, becomes that at the scores; where gates are of others it is that already, or becomes theirs (of_gates).
   template <class Pairs> WHENCE_HD void gather(Thread& t, int, bool, Pairs& dx) {
     if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += number(dx, a, j); }); });
-    begin_moving(t);
+    const bool of_gates = others && scan.of_gates;
     const int quad = t.lane() % 4;
-    if (scan.slopes)
+    if (!of_gates) begin_moving(t);
+    if (!of_gates && scan.slopes)
       each<scan_lines>(
           [&](auto a) { each<scan_own>([&](auto j) { of_slope[a] += number(dx, a, j) * gates[a].sum[j]; }); });
-    else
+    else if (!of_gates)
       put_runs(t, dx);
     each<scan_lines>([&](auto a) {
       Registers<Number<float>, scan_own> up;
       Number<float> all = 0.0f;
       each<scan_own>([&](auto j) { up[j] = all += rise[a][j] * number(dx, a, j); });
       const Number<float> before = sum_dp[a] + of_other_lanes<1, 2, false>(t, all);
-      if (quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
+      if (!of_gates && quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
       sum_dp[a] += all;
+      if (others && !of_gates) return;
       each<scan_own>([&](auto j) {
         const Number<float> gate = gates[a].gate[j];
-        number(dx, a, j) += (before * ln2 + up[j] * ln2) * (gate - gate * gate);
+        number(dx, a, j) =
+            (others ? Number<float>(0.0f) : number(dx, a, j)) + (before * ln2 + up[j] * ln2) * (gate - gate * gate);
       });
     });
   }
@@ -128,6 +134,7 @@ template <class T> struct ScanOfQueries {
   // Once for all tiles. Gradients of q gain scale dz e; `tiles` is free for e.
   template <class Sums> WHENCE_HD void finish(Thread& t, const OfPositions<T>& to, Shared<T> tiles, Sums& of_queries) {
     constexpr int width = 8 * Sums::Value::count;
+    if (others && scan.of_gates) return;
     begin_moving(t);
     each<scan_lines>([&](auto a) {
       const int own_row = row + 8 * a;
@@ -231,7 +238,8 @@ template <class T> struct ScanOfQueries {
 };
 
 // Rows are keys, a lane's two are neighbours; columns are queries.
-template <class T> struct ScanOfKeys {
+template <class T, GatesOf gates_of> struct ScanOfKeys {
+  static constexpr bool others = gates_of == GatesOf::others;
   static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
   // Terms of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
   static constexpr int first_tiles = 4, last_numbers = scan_columns, of_warps = head_warps * scan_columns,
@@ -285,14 +293,18 @@ template <class T> struct ScanOfKeys {
     if (scan.positions) fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
   }
   WHENCE_HD void ask(int) {}
+  WHENCE_HD bool moving(int n) const {
+    const auto firsts = load_pack<4>(terms + n * term_count, 0);
+    bool some = false;
+    each<4>([&](auto k) { some = some || !(static_cast<float>(group / 2) < Number<float>(firsts.of[k])); });
+    return some;
+  }
 
   template <class Pairs> WHENCE_HD void add(Thread& t, int n, bool whole, float unit, Pairs& x) {
     const Shared<float> own = terms + n * term_count;
     const float full = scan.full(), tile = static_cast<float>(group / 2);
     const int quad = t.lane() % 4;
-    const auto firsts = load_pack<4>(own, 0);
-    moves = false;
-    each<4>([&](auto k) { moves = moves || !(tile < Number<float>(firsts.of[k])); });
+    moves = moving(n);
     own_moves = !(tile < load<float>(own, quad));
     const auto each_four = [&](const auto& f) {
       each<scan_own / 4>([&](auto four) { f(four, quad * scan_own + 4 * four); });
@@ -314,7 +326,7 @@ template <class T> struct ScanOfKeys {
         // A row that is full while others move has a sum beyond the table.
         const Number<float> behind = own_moves ? sums.of[e] : full;
         gates[j].add_up(
-            t, [&](auto a) { return number(x, a, j) *= unit; }, behind);
+            t, [&](auto a) { return take_score<gates_of>(number(x, a, j), unit); }, behind);
       });
     });
     if (scan.slopes)
@@ -331,7 +343,7 @@ template <class T> struct ScanOfKeys {
   }
 
   template <class Pairs> WHENCE_HD void gather(Thread& t, int n, bool whole, Pairs& dx) {
-    if (!moves) return;
+    if (!moves || (others && !scan.of_gates)) return;
     const Shared<float> own = terms + n * term_count + first_tiles + last_numbers + of_warps + t.warp() * scan_columns;
     each<scan_own / 4>([&](auto four) {
       const auto given = known_four(own, t.lane() % 4 * scan_own + 4 * four, whole, -1e30f);
@@ -344,7 +356,8 @@ template <class T> struct ScanOfKeys {
         const Number<float> before = stored + of_other_lanes<4, 16, false>(t, all);
         each<scan_lines>([&](auto a) {
           const Number<float> gate = gates[j].gate[a];
-          number(dx, a, j) += (before * ln2 + up[a] * ln2) * (gate - gate * gate);
+          number(dx, a, j) =
+              (others ? Number<float>(0.0f) : number(dx, a, j)) + (before * ln2 + up[a] * ln2) * (gate - gate * gate);
         });
       });
     });

@@ -18,12 +18,18 @@ inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, 
 // Positions are f16 in models of 16 bits, else f32.
 template <class T> using Position = std::conditional_t<per_register<T> == 1, float, Float16>;
 
+// Whose products the gates are of: there are none, those of the scores, or other queries and keys (gate_scale gq.gk).
+enum class GatesOf { none, scores, others };
+
 template <class T> struct GateScan {
   using Z = Position<T>;
   int positions = 0, pitch = 0;  // n, and pairs of a row (pitch_of_positions); or 0:
   Global<const float> slopes;    // [h]
   float position_scale = 1;      // of q.e
   int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
+  // Of others:
+  float gate_scale = 1, per_unit = 1;  // 1 / scale_of_powers
+  bool of_gates = false;               // gradients are those of gq or gk, through the gates alone; else of the rest
 
   // In memory, of heads first_head, first_head + 1, ... of b h. Forward has its pairs there only where logits are given.
   int first_head = 0;
@@ -58,6 +64,13 @@ template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes
     own += other;
   }
   return sum;
+}
+
+// The score of a gate in base 2, of what its product left. A logit goes on from there; one that gates have no part in begins at 0.
+template <GatesOf of> WHENCE_HD Number<float> take_score(Number<float>& product, float unit) {
+  const Number<float> score = product * unit;
+  product = of == GatesOf::others ? Number<float>(0.0f) : score;
+  return score;
 }
 
 // A lane's part of a row of gates: `count` neighbouring keys. The lanes as above have the others. The gate of a key that is not seen, whose
@@ -125,9 +138,8 @@ WHENCE_HD void fetch_positions(Thread& t, Shared<T> to, const HeadRows<const T>&
 
 // Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, 16 bytes of pairs from m on) for line a. The last positions come first:
 // what rises from one lane's last is the next one's first.
-template <class T, int width, int fragments, class Put>
-WHENCE_HD void make_pairs(
-    Thread& t, const LeftRows<T, width, fragments>& of_q, Shared<T> of_e, int positions, float unit, const Put& put) {
+template <class T, int width, int fragments, class Queries, class Put>
+WHENCE_HD void make_pairs(Thread& t, const Queries& of_q, Shared<T> of_e, int positions, float unit, const Put& put) {
   constexpr int own = position_tile / 4, numbers = pack_size<Position<T>>, at_once = numbers / 2;
   const int quad = t.lane() % 4;
   Registers<Number<float>, 2 * fragments> behind;

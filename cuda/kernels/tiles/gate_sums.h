@@ -43,7 +43,8 @@ template <class T, int width> struct GateSums {
   }
 
   HeadFacts facts;
-  HeadRows<const T> q, k;
+  HeadRows<const T> q, k;              // of the gates
+  HeadRows<const T> scores_q;          // where pairs are made of others than q, or null
   HeadRows<const T> position_keys;     // [1 1 positions d], where pairs are made of them, or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan<T> scan;
@@ -67,7 +68,10 @@ template <class T, int width> struct GateSums {
       fetch_rows<keys, width>(
           t, tiles + tile % 2 * keys * width, k, keys_of_head, tile * keys, facts.keys, facts.d, phase);
     };
-    fetch_rows<rows, width>(t, of_q, q, q.of(b, h), first_query, facts.queries, facts.d, row_phase);
+    const auto fetch_queries = [&](const HeadRows<const T>& source) {
+      fetch_rows<rows, width>(t, of_q, source, source.of(b, h), first_query, facts.queries, facts.d, row_phase);
+    };
+    fetch_queries(scores_q.at ? scores_q : q);
     if (position_keys.at) fetch_positions<width>(t, of_e, position_keys, scan.positions, facts.d);
     if (highest_tile >= lowest_tile) fetch(highest_tile);
     cp_async_commit(t);
@@ -75,11 +79,11 @@ template <class T, int width> struct GateSums {
     t.sync();
 
     const int first_row = first_query + t.warp() * of_warp, own_token = facts.first_row + first_row;
-    LeftRows<T, width, fragments> held;
-    held.hold(t, of_q, t.warp() * of_warp);
+    LeftRows<T, width, fragments, false> queries;
+    queries.hold(t, of_q, t.warp() * of_warp);
     if (position_keys.at)
       make_pairs<T, width, fragments>(
-          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const auto& pack) {
+          t, queries, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const auto& pack) {
             constexpr int numbers = pack_size<Position<T>>;
             const int row = first_row + 8 * a + t.lane() / 4;
             if (row >= scan.rows || m >= scan.pitch) return;
@@ -89,6 +93,15 @@ template <class T, int width> struct GateSums {
               if (m + n == scan.positions - 1) store(scan.last, of_row, from_stored<float>(pack.of[2 * n]));
             });
           });
+    if (scores_q.at) {
+      t.sync();  // nobody reads them any more
+      fetch_queries(q);
+      cp_async_commit(t);
+      cp_async_wait<0>(t);
+      t.sync();
+    }
+    LeftRows<T, width, fragments> held;
+    held.hold(t, of_q, t.warp() * of_warp);
     Registers<Number<float>, 2 * fragments> sums;
     each<2 * fragments>([&](auto a) {  // rows that are not there count as full
       if (first_row + 8 * a + t.lane() / 4 >= facts.queries) sums[a] = scan.full();

@@ -6,6 +6,8 @@
 //   dq_i  = scale sum_j dA_ij k_j;     dk_j  = scale sum_i dA_ij q_i,  dv_j = sum_i m_ij P_ij do_i
 //   dcolumn_j = sum_i dA_ij;           dtable[m] = the sum of dA over the pairs that lie m steps apart
 // with m_ij = drop(1): 1 without dropout (dropout.h).
+// Where gates are of other queries and keys (gate_scale gq_i.gk_j) both are launched once more, and sum to gq and to gk: registers hold
+// the sums of one side.
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
 #pragma once
 
@@ -15,8 +17,9 @@
 
 namespace whence::gpu {
 
-// to_keys: rows are keys, and columns queries. scans: CoPE's sums of gates add to the logits too (gate_backward.h).
-template <class T, int width, bool to_keys, bool scans = false> struct HeadsBackward {
+// to_keys: rows are keys, and columns queries. CoPE's sums of gates add to the logits too (gate_backward.h).
+template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> struct HeadsBackward {
+  static constexpr bool scans = gates_of != GatesOf::none, others = gates_of == GatesOf::others;
   static constexpr const char* name = scans
                                           ? (to_keys ? "gradient of keys with gates" : "gradient of queries with gates")
                                           : (to_keys ? "gradient of keys" : "gradient of queries");
@@ -26,10 +29,13 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   static constexpr int rows = head_warps * of_warp,
                        lines = 2 * fragments;           // lines of the warp that a lane has numbers of
   static constexpr bool neighbours = scans && to_keys;  // a lane's lines are: gates are summed over them
+  static constexpr int operands = others ? 3 : 2;       // rows of each, and columns
   static constexpr unsigned blocks_at_once = 2;
-  using Scan = std::conditional_t<!scans, NoScan, std::conditional_t<to_keys, ScanOfKeys<T>, ScanOfQueries<T>>>;
+  using Scan = std::conditional_t<!scans, NoScan,
+      std::conditional_t<to_keys, ScanOfKeys<T, gates_of>, ScanOfQueries<T, gates_of>>>;
   static std::size_t shared_bytes(bool sums_table, const GateScan<T>& scan) {
-    return shared_bytes_for<T>((2 * rows + 4 * columns) * width) + shared_bytes_for<float>(2 * term_count + rows) +
+    return shared_bytes_for<T>(operands * (rows + 2 * columns) * width) +
+           shared_bytes_for<float>(2 * term_count + rows) +
            shared_bytes_for<float>(sums_table ? Diagonals<of_warp>::shared_floats : 0) + Scan::shared_bytes(scan);
   }
 
@@ -46,20 +52,22 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
   int first_head;                           // of b h, of this launch
   GateScan<T> scan;
   OfPositions<T> of_positions;
+  HeadRows<const T> gate_q, gate_k;  // of others
 
  private:
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
   static_assert(columns == RowBlocks::rows && columns == scan_columns && (!scans || rows == scan_rows));
 
   struct Stage {
-    Shared<T> first, second;    // keys and values, or queries and gradients of the output
+    // keys and values, or queries and gradients of the output; those of other gates
+    Shared<T> first, second, of_gates;
     Shared<float> by_distance;  // [distances]
     Shared<float> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
     Shared<float> of_rows;      // [rows]: terms of keys that are rows
   };
   struct Part {
     int b, h, head, block;                    // head: of b h
-    Global<const T> first, second;            // the head's columns
+    Global<const T> first, second, of_gates;  // the head's columns
     Global<const float> by_distance, by_key;  // the head's terms
     int first_row;                            // a query, or a key
     int begin, end;                           // keys [begin, end) are present
@@ -75,23 +83,27 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
 
  public:
   WHENCE_HD void operator()(Thread& t) const {
-    const Shared<T> first = t.shared<T>((2 * rows + 4 * columns) * width), second = first + rows * width,
-                    tiles = second + rows * width;
+    const Shared<T> first = t.shared<T>(operands * (rows + 2 * columns) * width), second = first + rows * width,
+                    tiles = first + operands * rows * width;
     const Shared<float> terms = t.shared<float>(2 * term_count + rows), of_rows = terms + 2 * term_count;
     Diagonals<of_warp> diagonals{t.shared<float>(slices ? Diagonals<of_warp>::shared_floats : 0)};
     const auto stage = [&](int n) {
-      const Shared<T> tile = tiles + n * 2 * columns * width;
+      const Shared<T> tile = tiles + n * operands * columns * width;
       const Shared<float> term = terms + n * term_count;
-      return Stage{tile, tile + columns * width, term, term + distances, of_rows};
+      return Stage{tile, tile + columns * width, tile + 2 * columns * width, term, term + distances, of_rows};
     };
     const Part part = part_of(t);
     Scan gates(t, scan, facts, part.head, part.first_row + t.warp() * of_warp);
     constexpr auto phase = line_phase<neighbours>;
-    const HeadRows<const T>&of_first = to_keys ? k : q, &of_second = to_keys ? v : d_o;
+    const HeadRows<const T>&of_first = to_keys ? k : q, &of_second = to_keys ? v : d_o,
+                         &of_gates = to_keys ? gate_k : gate_q;
     fetch_rows<rows, width>(
         t, first, of_first, of_first.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
     fetch_rows<rows, width>(
         t, second, of_second, of_second.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
+    if constexpr (others)
+      fetch_rows<rows, width>(
+          t, second + rows * width, of_gates, of_gates.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
     if (to_keys && column) fetch_terms<rows>(t, of_rows, part.by_key, part.first_row, facts.keys_in_packs(), t.index());
     Lines held;
     hold(t, part, held);
@@ -137,7 +149,7 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
               head = first_head + static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
     // The rows that may see the most come first.
     Part part{b, h, head, to_keys ? nth : blocks - 1 - nth, (to_keys ? q : k).of(b, h), (to_keys ? d_o : v).of(b, h),
-        {}, {}, 0, 0, facts.keys, 0.0f};
+        (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, 0.0f};
     part.first_row = part.block * rows;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.by_distance = table + index_t(h) * facts.distances;
@@ -180,6 +192,9 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
     fetch_rows<columns, width>(t, to.first, to_keys ? q : k, part.first, first_column, column_count(), facts.d, phase);
     fetch_rows<columns, width>(
         t, to.second, to_keys ? d_o : v, part.second, first_column, column_count(), facts.d, phase);
+    if constexpr (others)
+      fetch_rows<columns, width>(
+          t, to.of_gates, to_keys ? gate_q : gate_k, part.of_gates, first_column, column_count(), facts.d, phase);
     if (table)
       fetch_terms<distances>(t, to.by_distance, part.by_distance, lowest_of(part, first_column) - facts.lowest,
           facts.distances, t.index());
@@ -216,29 +231,39 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
       Sums& of_values, Pairs& dx) const {
     Pairs x;
     gates.ask(first_column);
+    const bool of_gates = others && scan.of_gates;
+    if constexpr (others)
+      if (of_gates && !gates.moving(nth % 2)) return;  // gates have no gradient here
     StayingPairs<lines, own, to_keys, neighbours> staying;
     products(t, second, stage.second, dx);
     if (edge && dropout) {
       staying.draw(t, dropout, facts, part.head, part.first_row + t.warp() * of_warp, first_column);
       staying.drop(dropout.factor, dx);
     }
-    products(t, first, stage.first, x);
     float unit = facts.scale_of_powers;
-    if constexpr (scans) {
+    if constexpr (others) {  // as in forward
+      if (gates.moving(nth % 2)) products(t, second + rows * width, stage.of_gates, x);
+      if (!whole) hide(t, part, first_column, x);
+      gates.add(t, nth % 2, whole, scan.gate_scale * log2e, x);
+      each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
+    }
+    products(t, first, stage.first, x);
+    if constexpr (scans && !others) {
       if (!whole) hide(t, part, first_column, x);
       gates.add(t, nth % 2, whole, unit, x), unit = 1;
     }
     unit = add_terms(t, part, stage, first_column, unit, x);
-    if (edge && !whole && (!scans || table || column)) hide(t, part, first_column, x);
+    if (edge && !whole && (!scans || others || table || column)) hide(t, part, first_column, x);
     gradients(t, stage, unit, held, x, dx);
     if (edge && to_keys && dropout) staying.drop(dropout.factor, x);
-    if constexpr (to_keys) add_rows<T, columns, width>(t, stage.second, x, of_values);
+    if constexpr (to_keys)
+      if (!of_gates) add_rows<T, columns, width>(t, stage.second, x, of_values);
     if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.
     if constexpr (scans && !to_keys)
       if (slices) diagonals.lay_out(t, dx);
     gates.gather(t, nth % 2, whole, dx);
-    add_rows<T, columns, width>(t, stage.first, dx, sums);
+    add_rows<T, columns, width>(t, of_gates ? stage.of_gates : stage.first, dx, sums);
   }
 
   // x += rows of `left` times rows of the tile.
@@ -325,8 +350,9 @@ template <class T, int width, bool to_keys, bool scans = false> struct HeadsBack
 
   WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
       const Lines& held, Scan& gates, Sums& sums, const Sums& of_values) const {
+    const float scale = others && scan.of_gates ? scan.gate_scale : facts.scale;
     each<fragments>(
-        [&](auto m) { each<width / 8>([&](auto c) { each<4>([&](auto e) { sums[m][c][e] *= facts.scale; }); }); });
+        [&](auto m) { each<width / 8>([&](auto c) { each<4>([&](auto e) { sums[m][c][e] *= scale; }); }); });
     gates.finish(t, of_positions, tiles, sums);
     put(t, part, first, sums, d_first, wide_first);
     if constexpr (to_keys) put(t, part, second, of_values, d_second, wide_second);

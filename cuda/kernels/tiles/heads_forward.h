@@ -13,19 +13,22 @@
 
 namespace whence::gpu {
 
-// scans: CoPE's sums of gates add to the logits too (gate_scan.h).
-template <class T, int width, bool scans = false> struct HeadsForward {
+// CoPE's sums of gates add to the logits too (gate_scan.h). Gates of others are taken first, and the product of the scores adds to what
+// they leave: a tile is in the same registers.
+template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForward {
+  static constexpr bool scans = gates_of != GatesOf::none, others = gates_of == GatesOf::others;
   static constexpr const char* name = scans ? "attention of heads with gates" : "attention of heads";
   static constexpr int threads = head_threads;
   static constexpr int keys = 64, own = keys / 4, fragments = scans ? 1 : fragments_of<T, width>;
   static constexpr int rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
-  static constexpr unsigned blocks_at_once = scans && width <= 64 && per_register<T> == 2 ? 3 : 2;
+  static constexpr int of_stage = (others ? 3 : 2) * keys, row_count = (others ? 2 : 1) * queries + 2 * of_stage;
+  static constexpr unsigned blocks_at_once = scans && !others && width <= 64 && per_register<T> == 2 ? 3 : 2;
   // Of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16 banks, and
   // two times 16 the same ones.
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   static std::size_t shared_bytes(const GateScan<T>& scan) {
-    return shared_bytes_for<T>((queries + 4 * keys) * width) + shared_bytes_for<float>(2 * term_count) +
+    return shared_bytes_for<T>(row_count * width) + shared_bytes_for<float>(2 * term_count) +
            shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
@@ -39,17 +42,18 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   Global<const float> sink;            // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan<T> scan;
-  HeadRows<const T> position_keys;  // [1 1 positions d], where pairs are made here, or null
+  HeadRows<const T> position_keys;   // [1 1 positions d], where pairs are made here, or null
+  HeadRows<const T> gate_q, gate_k;  // of others
 
   // The tiles and terms of one stage.
   struct Stage {
-    Shared<T> keys, values;
+    Shared<T> keys, values, gate_keys;
     Shared<float> by_distance, by_key;  // two copies, [keys]
   };
   // A block's part of the work.
   struct Part {
-    int b, h, head;        // head: of b h
-    Global<const T> k, v;  // of the head
+    int b, h, head;                // head: of b h
+    Global<const T> k, v, gate_k;  // of the head
     Global<const float> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
     Number<float> taken_off;                   // from columns: sums of many tokens lose nothing to f32
@@ -65,21 +69,25 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     Shared<Position<T>> pairs;  // of the block's rows
     // Of each row: the sum so far, and what the scan is where it is full.
     Registers<Number<float>, 2 * fragments> sums, last;
-    bool full = false;  // all rows of the warp
+    bool full = false;                               // all rows of the warp
+    LeftRows<T, width, fragments, false> of_others;  // of gq
   };
 
   WHENCE_HD void operator()(Thread& t) const {
-    const Shared<T> of_q = t.shared<T>((queries + 4 * keys) * width), tiles = of_q + queries * width;
+    const Shared<T> of_q = t.shared<T>(row_count * width), tiles = of_q + (row_count - 2 * of_stage) * width;
     const Shared<float> terms = t.shared<float>(2 * term_count);
     const auto stage = [&](int n) {
-      const Shared<T> tile = tiles + n * 2 * keys * width;
+      const Shared<T> tile = tiles + n * of_stage * width;
       const Shared<float> term = terms + n * term_count;
-      return Stage{tile, tile + keys * width, term, term + 2 * copy};
+      return Stage{tile, tile + keys * width, tile + 2 * keys * width, term, term + 2 * copy};
     };
     const Part part = part_of(t);
     Gates gates;
-    if constexpr (scans) begin_gates(t, part, tiles + 2 * keys * width, gates);
+    if constexpr (scans) begin_gates(t, part, tiles + of_stage * width, gates);
     fetch_rows<queries, width>(t, of_q, q, q.of(part.b, part.h), part.first_query, facts.queries, facts.d, row_phase);
+    if constexpr (others)
+      fetch_rows<queries, width>(t, of_q + queries * width, gate_q, gate_q.of(part.b, part.h), part.first_query,
+          facts.queries, facts.d, row_phase);
     const int last_token = part.first_token + queries - 1;
     const int from = larger(part.begin, part.first_token - facts.before),
               end = smaller(part.end, last_token + facts.after + 1);
@@ -95,7 +103,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
       t.sync();  // the tile is there, and nobody reads the stage that is filled next
       if (tile == highest_tile) {
         held.hold(t, of_q, t.warp() * rows);
-        if constexpr (scans) begin_scan(t, tiles + 2 * keys * width, held, gates);
+        if constexpr (others) gates.of_others.hold(t, of_q + queries * width, t.warp() * rows);
+        if constexpr (scans) begin_scan(t, tiles + of_stage * width, held, gates);
       }
       if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
       cp_async_commit(t);
@@ -111,7 +120,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   WHENCE_HD Part part_of(Thread& t) const {
     const int blocks = (facts.queries + queries - 1) / queries, nth = static_cast<int>(t.block()) % blocks,
               head = static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
-    Part part{b, h, head, k.of(b, h), v.of(b, h), {}, {}, (blocks - 1 - nth) * queries, 0, 0, facts.keys, 0.0f};
+    Part part{b, h, head, k.of(b, h), v.of(b, h), gate_k.of(b, h), {}, {}, (blocks - 1 - nth) * queries, 0, 0,
+        facts.keys, 0.0f};
     part.first_token = facts.first_row + part.first_query;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.table = table + index_t(h) * facts.distances;
@@ -126,6 +136,8 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     const auto phase = [](int key) { return key_phase<keys>(key); };
     fetch_rows<keys, width>(t, to.keys, k, part.k, first_key, facts.keys, facts.d, phase);
     fetch_rows<keys, width>(t, to.values, v, part.v, first_key, facts.keys, facts.d, phase);
+    if constexpr (others)
+      fetch_rows<keys, width>(t, to.gate_keys, gate_k, part.gate_k, first_key, facts.keys, facts.d, phase);
     if (table) {
       const int first = part.first_token - first_key - keys - facts.lowest;
       fetch_terms<distances>(t, to.by_distance, part.table, first, facts.distances, t.index());
@@ -191,14 +203,20 @@ template <class T, int width, bool scans = false> struct HeadsForward {
   WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, bool whole, const Queries& held,
       Gates& gates, Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
-    add_products<T, keys, width>(t, stage.keys, held, x);
     float unit = facts.scale_of_powers;
-    if constexpr (scans) {
+    if constexpr (others) {
+      if (!gates.full) add_products<T, keys, width>(t, stage.gate_keys, gates.of_others, x);
       if (!whole) hide(t, part, first_key, x);
-      add_scan(t, part, gates, x), unit = 1;
+      add_scan(t, scan.gate_scale * log2e, part, gates, x);
+      each<2 * fragments>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
+    }
+    add_products<T, keys, width>(t, stage.keys, held, x);
+    if constexpr (scans && !others) {
+      if (!whole) hide(t, part, first_key, x);
+      add_scan(t, unit, part, gates, x), unit = 1;
     }
     unit = add_terms(t, part, stage, unit, x);
-    if (edge && !whole && (!scans || table || column)) hide(t, part, first_key, x);
+    if (edge && !whole && (!scans || others || table || column)) hide(t, part, first_key, x);
     pattern(t, unit, running, x, sums);
     if (edge && dropout) {
       StayingPairs<2 * fragments, own, false> staying;
@@ -216,9 +234,9 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     return {larger(part.begin, token - facts.before) - own_key, smaller(part.end, token + facts.after + 1) - own_key};
   }
 
-  // x becomes a logit in base 2.
-  WHENCE_HD void add_scan(Thread& t, const Part& part, Gates& gates, Scores& x) const {
-    const float full = scan.full(), unit = facts.scale_of_powers;
+  // x, products of the gates, becomes a logit in base 2; of others the scan alone.
+  WHENCE_HD void add_scan(Thread& t, float unit, const Part& part, Gates& gates, Scores& x) const {
+    const float full = scan.full();
     if (gates.full)
       return each<2 * fragments>(
           [&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + gates.last[a]; }); });
@@ -226,7 +244,7 @@ template <class T, int width, bool scans = false> struct HeadsForward {
     Registers<GateRow<own, 1, 2>, 2 * fragments> of_rows;
     each<2 * fragments>([&](auto a) {
       of_rows[a].add_up(
-          t, [&](auto j) { return number(x, a, j) *= unit; }, gates.sums[a]);
+          t, [&](auto j) { return take_score<gates_of>(number(x, a, j), unit); }, gates.sums[a]);
       gates.sums[a] = of_rows[a].first(t);
       if (gates.sums[a] < least) least = gates.sums[a];
     });

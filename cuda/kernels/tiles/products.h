@@ -39,16 +39,16 @@ using SummedRows = Registers<Registers<FragmentC<T>, columns / 8>, fragments>;
 
 // A warp's rows of a tile as left factors, by steps of `depth` columns. Those of 16 bits are held; floats, of which there are twice as
 // many, stay in the tile.
-template <class T, int width, int fragments> class LeftRows {
+template <class T, int width, int fragments, bool holds = per_register<T> == 2> class LeftRows {
  public:
   WHENCE_HD void hold(Thread& t, Shared<T> tile, int first) {
     const int matrix = t.lane() / 8, row = first + matrix % 2 * 8 + t.lane() % 8;
     tile_ = tile, at_ = tile_at<T>(row, matrix / 2 * matrix_row<T>, width, row_phase(row));
-    if constexpr (per_register<T> == 2)
+    if constexpr (holds)
       each<fragments>([&](auto m) { each<width / depth<T>>([&](auto h) { held_[m][h] = load(t, m, h); }); });
   }
   template <class M, class H> WHENCE_HD FragmentA<T> operator()(Thread& t, M m, H h) const {
-    if constexpr (per_register<T> == 2)
+    if constexpr (holds)
       return held_[m][h];
     else
       return load(t, m, h);
