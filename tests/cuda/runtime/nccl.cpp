@@ -14,7 +14,7 @@ namespace {
 
 const std::string training =
     "train flip_flop --scheme rope --accumulate 2 --batch 1 --length 8 --dim 8 --heads 1 --layers 1 --threads 1 "
-    "--device cuda ";
+    "--test-sequences 4 --device cuda ";
 const std::string over_nccl = training + "--processes 2 --communicator nccl ";
 
 struct StandIn {
