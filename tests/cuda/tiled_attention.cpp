@@ -206,6 +206,27 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
   }
 }
 
+TEST_CASE("cuda tiles: each gradient by itself has the bits that it has beside all others") {
+  if (!has_cuda()) return;
+  At at;
+  At::Operands x;
+  std::vector<Tensor> leaves;
+  for (const std::size_t k : {At::query, At::key, At::value, At::gate_query, At::gate_key, At::distance_table}) {
+    const Shape shape = k == At::distance_table ? Shape{2, 90} : Shape{1, 2, 90, 16};
+    leaves.push_back(x[k] = requires_grad(on_gpu(drawn(shape, DType::bf16, At::info[k].name))));
+  }
+  x[At::position_logits] = on_gpu(drawn({1, 2, 90, 20}, DType::bf16, "z"));
+  const Tensor cotangent = on_gpu(drawn({1, 2, 90, 16}, DType::bf16, "cotangent"));
+  const auto numbers = [&](std::span<const Tensor> asked) {
+    std::vector<std::vector<double>> all;
+    for (const Tensor& each : grad(tiled_attention(at, x).output, cotangent, {asked.begin(), asked.end()}))
+      all.push_back(raw::to_device(each, Device::cpu()).to_vector());
+    return all;
+  };
+  const auto together = numbers(leaves);
+  for (std::size_t k = 0; k < leaves.size(); ++k) CHECK(numbers({&leaves[k], 1}).front() == together[k]);
+}
+
 TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last key reach no row") {
   if (!has_cuda()) return;
   const NoGrad forward_alone;
