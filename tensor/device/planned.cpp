@@ -101,7 +101,8 @@ class PlannedKernels final : public JoinedKernels {
   void clip_scale(const Tensor&, const Tensor&) override {}
   Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
 
-  // On a GPU: two products of each pair in forward, seven in backward, of gates of others one and ten more, and the scratch of cuda/kernels/tiles/attention.cu.
+  // On a GPU: two products of each pair in forward, seven in backward, one and ten more where gates are of others, and the scratch of
+  // cuda/kernels/tiles/attention.cu.
   void attention(
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
     count_products((gates_of_others(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
@@ -169,7 +170,7 @@ class PlannedKernels final : public JoinedKernels {
     }
     return all;
   }
-  // Of a head's positions, two numbers each, and a number of each row beside them.
+  // Pairs of a head's positions, two numbers each, and a number of each row beside them.
   static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {
     const index_t of_row = pitch_of_positions(positions) * (output.dtype() == DType::f32 ? 2 : 1) + 1;
     return floats(output, {heads, (output.size(2) + 31) / 32 * 32, of_row});

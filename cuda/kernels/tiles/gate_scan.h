@@ -27,7 +27,7 @@ template <class T> struct GateScan {
   Global<const float> slopes;    // [h]
   float position_scale = 1;      // of q.e
   int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
-  // Of others:
+  // Gates of others alone have these:
   float gate_scale = 1, per_unit = 1;  // 1 / scale_of_powers
   bool of_gates = false;               // gradients are those of gq or gk, through the gates alone; else of the rest
 

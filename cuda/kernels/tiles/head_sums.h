@@ -6,7 +6,7 @@
 
 namespace whence::gpu {
 
-// What backward reads of each row, and what a sink's gradient is the sum of. A lane has a pack of a row.
+// Sums over a row: those that backward reads, and the one that a sink's gradient adds up. A lane has a pack of a row.
 template <class T, int width> struct RowSums {
   static constexpr const char* name = "sums of rows";
   static constexpr int threads = head_threads, pack = matrix_row<T>, lanes = width / pack, rows = threads / lanes;

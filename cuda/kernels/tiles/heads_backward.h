@@ -6,7 +6,7 @@
 //   dq_i  = scale sum_j dA_ij k_j;     dk_j  = scale sum_i dA_ij q_i,  dv_j = sum_i m_ij P_ij do_i
 //   dcolumn_j = sum_i dA_ij;           dtable[m] = the sum of dA over the pairs that lie m steps apart
 // with m_ij = drop(1): 1 without dropout (dropout.h).
-// Where gates are of gate_scale gq_i.gk_j both are launched once more, as registers hold the sums of one side: with dG_ij, which
+// Both kernels are launched once more where gates are of gate_scale gq_i.gk_j, as registers hold the sums of one side: with dG_ij, which
 // gate_scan.h adds to dS_ij else,
 //   dgq_i = gate_scale sum_j dG_ij gk_j;  dgk_j = gate_scale sum_i dG_ij gq_i
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.

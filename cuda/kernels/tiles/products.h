@@ -86,12 +86,13 @@ WHENCE_HD void add_products(Thread& t, Shared<T> tile, const Left& left, SummedR
     for (int h = 0; h < width / depth<T>; ++h) add(h);
 }
 
-// Where a lane's part of a right factor begins whose depth is rows of a tile: at which of them, in which column.
+// Returns the row and the column at which a lane's part begins of a right factor whose depth is rows of a tile.
 template <class T> WHENCE_HD Place place_in_turned(int lane) {
   if (per_register<T> == 1) return {lane % 4 * 2, lane / 4};
   return {lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8};
 }
-// That factor, 16 columns wide. Numbers of 16 bits are turned as they are loaded. Of floats a lane loads those of two neighbouring rows.
+// Returns that factor, 16 columns wide. Numbers of 16 bits are turned as they are loaded. Floats are loaded
+// singly, those of two neighbouring rows.
 template <class T> WHENCE_HD Registers<Register<T>, 4> turned(Thread& t, Shared<T> tile, int at, int width) {
   if constexpr (per_register<T> == 2) {
     return ldmatrix_turned(t, tile, at);
