@@ -119,7 +119,7 @@ class PlannedKernels final : public JoinedKernels {
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, blocks, 2, 32});
     std::vector<Tensor> scan;  // of some heads at a time
-    if (scans(x)) {
+    if (reads_gates(x)) {
       const index_t of_head = (keys + 31) / 32 * 2 * blocks * 32, at_once = heads_at_once(heads, 2 * of_head);
       scan = {floats(output, {2, at_once, of_head}), floats(output, {at_once, blocks * 4})};
       if (const index_t n = positions(x)) {
@@ -144,9 +144,6 @@ class PlannedKernels final : public JoinedKernels {
   static Tensor floats(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, DType::f32, x.device()); }
   static index_t heads_at_once(index_t heads, index_t numbers) {
     return std::min(heads, std::max<index_t>(1, most_slice_bytes / 4 / numbers));
-  }
-  static bool scans(std::span<const Tensor> x) {
-    return positions(x) > 0 || x[TiledAttention::position_slopes].defined();
   }
   static bool gates_of_others(std::span<const Tensor> x) { return x[TiledAttention::gate_query].defined(); }
   static index_t positions(std::span<const Tensor> x) {

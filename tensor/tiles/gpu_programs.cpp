@@ -17,9 +17,7 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
   if (d != of_values || d > widest_head_on_gpu)
     return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
         widest_head_on_gpu, ", required");
-  const bool scans =
-                 x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined(),
-             others = scans && x[At::gate_query].defined() && x[At::gate_key].defined();
+  const bool others = reads_gates(x) && x[At::gate_query].defined() && x[At::gate_key].defined();
   for (std::size_t k = 0; k < x.size(); ++k) {
     const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink ||
                       (others && (k == At::gate_query || k == At::gate_key)) ||

@@ -25,6 +25,11 @@ constexpr index_t shared_bytes_of_tiles(DType dtype, index_t head_dim, index_t p
   return std::max((others ? 512 : 320) * of_width + 672 * 4 + places * 2 * size,
       (others ? 384 : 256) * of_width + 384 * 4 + places * (2 * size + 8) + (table ? 4 * 672 * 4 : 0));
 }
+// True if these operands have sums of gates.
+[[nodiscard]] inline bool reads_gates(std::span<const Tensor> x) {
+  using At = TiledOperands;
+  return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
+}
 // Sums of a table's gradient, by blocks of queries, are made for as many heads at a time as fit into so much.
 constexpr index_t most_slice_bytes = index_t(256) << 20;
 

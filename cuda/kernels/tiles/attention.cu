@@ -106,10 +106,6 @@ template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
       [&]<class T>(Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); });
 }
 
-bool reads_gates(std::span<const Tensor> x) {
-  return x[At::position_logits].defined() || x[At::position_keys].defined() || x[At::position_slopes].defined();
-}
-
 // Operands of CoPE's scan beside rows of heads.
 template <class T> struct Gates {
   Tensor slopes, logits, e, query, key;  // these two where gates are of others
