@@ -10,9 +10,12 @@ BlockMemory& BlockMemory::instance() {
   return memory;
 }
 
-BlockMemory::BlockMemory() : bytes_(static_cast<std::byte*>(std::aligned_alloc(256, (largest + 255) / 256 * 256))) {}
-
 void BlockMemory::begin_block(std::size_t bytes) {
+  if (bytes > reserved_) {
+    std::free(bytes_);
+    reserved_ = (bytes + 255) / 256 * 256;
+    bytes_ = static_cast<std::byte*>(std::aligned_alloc(256, reserved_));
+  }
   size_ = bytes;
   parts_.clear();
   if (shadow_.size() < bytes) shadow_.resize(bytes);

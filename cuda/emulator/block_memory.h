@@ -27,11 +27,9 @@ class BlockMemory {
     int thread;
     std::int32_t site;
   };
-  static constexpr std::size_t largest = 227 * 1024;  // what the largest GPUs that we compile for give a block
-  BlockMemory();
 
   std::byte* bytes_ = nullptr;
-  std::size_t size_ = 0;
+  std::size_t size_ = 0, reserved_ = 0;
   std::vector<ShadowEntry> shadow_;  // one for each byte, of which those of first bytes of numbers are used
   std::vector<Part> parts_;          // as the first thread of the block asked for them
 };

@@ -43,21 +43,22 @@ class CopiesAhead {
 
 }  // namespace emulator
 
-template <class T>
+template <class T, int count = matrix_row<T>>
 void cp_async(Thread&, const Shared<T>& to, Index i, const std::type_identity_t<Global<const T>>& from, Index j,
     bool there = true) {
+  static_assert(sizeof(T) * count == 16 || std::is_same_v<T, double>);
   to.require_aligned(i, 16);
-  for (int k = 0; k < matrix_row<T>; ++k) to.write_one({i.value + k, i.at}, T());
-  to.note_cost(i, sizeof(T) * matrix_row<T>);
+  for (int k = 0; k < count; ++k) to.write_one({i.value + k, i.at}, T());
+  to.note_cost(i, sizeof(T) * count);
   const T* source = nullptr;
   if (there) {
     from.require_aligned(j, 16);
-    from.note_cost(j, sizeof(T) * matrix_row<T>);
-    for (int k = 0; k < matrix_row<T>; ++k) static_cast<void>(from.read_one({j.value + k, j.at}));
+    from.note_cost(j, sizeof(T) * count);
+    for (int k = 0; k < count; ++k) static_cast<void>(from.read_one({j.value + k, j.at}));
     source = from.address(j);
   }
   emulator::CopiesAhead::instance().start(reinterpret_cast<std::byte*>(to.address(i)),
-      reinterpret_cast<const std::byte*>(source), sizeof(T) * matrix_row<T>, sizeof(T), i.at);
+      reinterpret_cast<const std::byte*>(source), sizeof(T) * count, sizeof(T), i.at);
 }
 inline void cp_async_commit(Thread&) { emulator::CopiesAhead::instance().commit(); }
 template <int left> void cp_async_wait(Thread&) { emulator::CopiesAhead::instance().wait(left); }

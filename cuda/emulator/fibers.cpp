@@ -53,7 +53,7 @@ std::size_t page() {
 }
 
 // Instrumented frames are several times larger.
-std::size_t stack_size() { return __sanitizer_start_switch_fiber ? 512 * 1024 : 64 * 1024; }
+std::size_t stack_size() { return __sanitizer_start_switch_fiber ? 512 * 1024 : 128 * 1024; }
 
 // Stacks lie whole pages apart, so their tops would all compete for the same few lines of the cache: each begins a
 // little lower than the last.

@@ -142,8 +142,10 @@ std::string to_string(const LaunchFacts& facts) {
 
 CUstream_st* stream() { return nullptr; }
 
-// The limits of the GPUs that we compile for.
-std::size_t most_shared_bytes() { return emulator::settings().shared; }
+// The limits of the GPUs that we compile for. Tiles of f64 are larger than any of them.
+std::size_t most_shared_bytes() { return tiles_in_f64() ? std::size_t{1} << 20 : emulator::settings().shared; }
+
+bool tiles_in_f64() { return emulator::settings().tiles_in_f64; }
 
 void require_launchable(const LaunchFacts& facts, const void*) {
   constexpr index_t most_blocks = (index_t{1} << 31) - 1;

@@ -59,7 +59,7 @@ Settings& settings() {
       bytes_given("WHENCE_EMULATOR_MEMORY", default_memory, "512M or 8G"), shared_given(),
       asked("WHENCE_EMULATOR_COUNTS"), seed_given("WHENCE_EMULATOR_LATE", "0 (at once) or a seed"),
       seed_given("WHENCE_EMULATOR_REFUSALS", "0 (none) or a seed"), asked("WHENCE_EMULATOR_DRY"),
-      asked("WHENCE_EMULATOR_CUT")};
+      asked("WHENCE_EMULATOR_CUT"), asked("WHENCE_EMULATOR_TILES_IN_F64")};
   return chosen;
 }
 

@@ -29,6 +29,9 @@ struct Settings {
   bool dry = false;
   // The sums of tensor cores are cut as a GPU cuts them (matrices.cpp), not rounded one by one as f32.
   bool cut_sums = false;
+  // Attention in tiles takes f64, which no GPU does: so the text of its kernels is held to more digits than their types
+  // have. A block then has 1 MiB of shared memory.
+  bool tiles_in_f64 = false;
 };
 
 // What launches go by from now on.

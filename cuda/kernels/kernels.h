@@ -58,7 +58,7 @@ class CudaKernels final : public JoinedKernels {
   void causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t first_row, const Tensor& dx) override;
   void causal_softmax_by_distance(
       const Tensor& x, const Steps& steps, const Tensor& table, index_t first_row, const Tensor& y) override;
-  std::size_t most_shared_bytes() const override;
+  std::size_t most_shared_bytes(DType dtype) const override;
   void attention(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
       const Tensor& norms) override;
   void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,

@@ -71,6 +71,8 @@ CUstream_st* stream();
 
 // What a block may have of shared memory.
 std::size_t most_shared_bytes();
+// True where attention in tiles takes f64, as the emulator can be told to.
+bool tiles_in_f64();
 
 // Before a launch: raises the limit of shared memory where needed. Error when the launch is impossible.
 void require_launchable(const LaunchFacts& facts, const void* kernel);

@@ -90,6 +90,8 @@ std::size_t most_shared_bytes() {
   return static_cast<std::size_t>(limit);
 }
 
+bool tiles_in_f64() { return false; }
+
 void remember(const char* what) { account().add({what, 0, 0, 0}); }
 
 void require_launchable(const LaunchFacts& facts, const void* kernel) {

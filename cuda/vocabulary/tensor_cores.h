@@ -72,11 +72,11 @@ template <class T> __device__ Register<T> movmatrix(Thread&, Register<T> matrix)
 
 // ---- Copies ahead: from global to shared memory, without passing through registers, while the thread goes on.
 
-// The matrix_row<T> numbers from from[j] on, 16 bytes at multiples of 16, go to to[i]; zeros where they are not `there`.
+// The `count` numbers from from[j] on, 16 bytes at multiples of 16, go to to[i]; zeros where they are not `there`.
 // They may be touched when their thread has waited for them, by others after a barrier behind that.
-template <class T>
+template <class T, int count = matrix_row<T>>
 __device__ void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true) {
-  static_assert(sizeof(T) <= 4);
+  static_assert(count * sizeof(T) == 16);
   asm volatile(
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to + i)), "l"(from + j), "r"(there ? 16 : 0)
       : "memory");
@@ -150,7 +150,7 @@ template <class T> void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Reg
 template <class T> Registers<Register<T>, 4> ldmatrix(Thread&, const T* from, int i);
 template <class T> Registers<Register<T>, 4> ldmatrix_turned(Thread&, const T* from, int i);
 template <class T> Register<T> movmatrix(Thread&, Register<T> matrix);
-template <class T>
+template <class T, int count = matrix_row<T>>
 void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true);
 void cp_async_commit(Thread&);
 template <int left> void cp_async_wait(Thread&);
@@ -171,14 +171,16 @@ namespace whence::gpu {
 
 // The largest whole number that is not above x, and the same as an index. The sum has no bits behind the point, so rounding it down
 // is all the work: conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
-struct Whole {
-  Number<float> value;
+template <class Real> struct Whole {
+  Real value;
   int index;
 };
-WHENCE_HD inline Whole whole_below(Number<float> x) {
-  constexpr float whole = 0x1.8p23f;
-  const Number<float> sum = add_down(x, Number<float>(whole));
-  return {sum - whole, std::bit_cast<int>(plain(sum)) - std::bit_cast<int>(whole)};
+template <class Real> WHENCE_HD Whole<Real> whole_below(Real x) {
+  using C = decltype(plain(x));
+  using Bits = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
+  constexpr C whole = sizeof(C) == 4 ? C(0x1.8p23) : C(0x1.8p52);
+  const Real sum = add_down(x, Real(whole));
+  return {sum - whole, static_cast<int>(std::bit_cast<Bits>(plain(sum)) - std::bit_cast<Bits>(whole))};
 }
 
 }  // namespace whence::gpu

@@ -1,5 +1,7 @@
 #include "tensor/device/joined_kernels.h"
 
+#include <limits>
+
 #include "tensor/error.h"
 #include "tensor/pairs.h"
 #include "tensor/raw.h"
@@ -30,6 +32,10 @@ void JoinedKernels::causal_softmax_by_distance(
   const Tensor logits = Tensor::like(x);
   binary(functions::Add{}, x, raw::expand(bias, x.shape()), logits);
   causal_softmax(logits, first_row, y);
+}
+
+std::size_t JoinedKernels::most_shared_bytes(DType dtype) const {
+  return fits_float(dtype) ? std::numeric_limits<std::size_t>::max() : 0;
 }
 
 void JoinedKernels::attention(

@@ -2,7 +2,6 @@
 // time, with a default that runs them one after the other.
 #pragma once
 
-#include <limits>
 
 #include "tensor/kernels.h"
 
@@ -40,8 +39,9 @@ class JoinedKernels : public Kernels {
   // program for them (tensor/tiles/gpu_programs.h)
   virtual void attention(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms);
-  // What a block of threads may have of shared memory: programs that need more are refused. Where it is not known, any number.
-  virtual std::size_t most_shared_bytes() const { return std::numeric_limits<std::size_t>::max(); }
+  // Shared memory that a block of threads may have of these programs in this type: what needs more is refused. 0 where they have none
+  // in it; where the device is not known, any number.
+  virtual std::size_t most_shared_bytes(DType dtype) const;
   // d: as in TiledAttention::backward
   virtual void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,

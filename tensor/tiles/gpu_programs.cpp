@@ -12,8 +12,8 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
   using At = TiledOperands;
   const Tensor &query = x[At::query], &value = x[At::value];
   const index_t d = query.size(3), of_values = value.size(3);
-  if (query.dtype() == DType::f64 || query.dtype() == DType::dual)
-    return to_text(query.dtype(), " given to tiles on a GPU; f16, bf16 or f32 required");
+  const std::size_t most = joined_kernels(query).most_shared_bytes(query.dtype());
+  if (most == 0) return to_text(query.dtype(), " given to tiles on a GPU; f16, bf16 or f32 required");
   if (d != of_values || d > widest_head_on_gpu)
     return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
         widest_head_on_gpu, ", required");
@@ -32,7 +32,7 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
     return to_text(
         "gates of ", positions, " positions given to tiles on a GPU; at most ", most_positions_on_gpu, " required");
   const index_t needed = shared_bytes_of_tiles(query.dtype(), d, positions, x[At::distance_table].defined(), others);
-  if (const std::size_t most = joined_kernels(query).most_shared_bytes(); static_cast<std::size_t>(needed) > most)
+  if (static_cast<std::size_t>(needed) > most)
     return to_text(needed >> 10, " KiB of shared memory for heads of ", d, " numbers in ", query.dtype(),
         positions ? to_text(" and gates of ", positions, " positions") : std::string(),
         others ? " with gates of others" : "", " given; this GPU has ", most >> 10);

@@ -20,10 +20,11 @@ constexpr index_t pitch_of_positions(index_t positions) { return (positions + 27
 // Bytes of shared memory that blocks of 64 rows take: rows and tiles, terms, and pairs of positions; of the gradient of queries slots
 // of positions, too, and diagonals where a table's gradient is summed. others: gates have rows and tiles of their own.
 constexpr index_t shared_bytes_of_tiles(DType dtype, index_t head_dim, index_t positions, bool table, bool others) {
-  const index_t size = dtype == DType::f32 ? 4 : 2, of_width = (head_dim <= 64 ? 64 : 128) * size,
-                places = positions > 0 ? 64 * pitch_of_positions(positions) : 0;
-  return std::max((others ? 512 : 320) * of_width + 672 * 4 + places * 2 * size,
-      (others ? 384 : 256) * of_width + 384 * 4 + places * (2 * size + 8) + (table ? 4 * 672 * 4 : 0));
+  const auto size = static_cast<index_t>(size_of(dtype)), of_sum = static_cast<index_t>(size_of(compute_dtype(dtype))),
+             of_width = (head_dim <= 64 ? 64 : 128) * size,
+             places = positions > 0 ? 64 * pitch_of_positions(positions) : 0;
+  return std::max((others ? 512 : 320) * of_width + 672 * of_sum + places * 2 * size,
+      (others ? 384 : 256) * of_width + 384 * of_sum + places * 2 * (size + of_sum) + (table ? 4 * 672 * of_sum : 0));
 }
 // True if these operands have sums of gates.
 [[nodiscard]] inline bool reads_gates(std::span<const Tensor> x) {

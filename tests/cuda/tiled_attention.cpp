@@ -157,10 +157,13 @@ std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& c
 
 TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, in every order of threads") {
   if (!has_cuda()) return;
+  gpu::emulator::Settings* const settings = emulator_settings();
   std::optional<With<std::size_t>> shared;
-  if (gpu::emulator::Settings* const settings = emulator_settings())
-    shared.emplace(settings->shared, std::size_t(227) << 10);
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+  std::optional<With<bool>> tiles_in_f64;
+  if (settings) shared.emplace(settings->shared, std::size_t(227) << 10);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    if (dtype == DType::f64 && !settings) continue;
+    if (dtype == DType::f64) tiles_in_f64.emplace(settings->tiles_in_f64, true);
     for (const Case& each : cases()) {
       CAPTURE(std::string(to_string(dtype)));
       CAPTURE(each.name);
@@ -179,7 +182,10 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
       At on_there = at;
       on_there.present = on_gpu(at.present);
       // The pattern, its gradient and what is summed of them are rounded.
-      const double allowed = each.wider * (dtype == DType::f32 ? 3e-5 : dtype == DType::f16 ? 2e-3 : 1.6e-2);
+      const double allowed = each.wider * (dtype == DType::f64      ? 1e-12
+                                              : dtype == DType::f32 ? 3e-5
+                                              : dtype == DType::f16 ? 2e-3
+                                                                    : 1.6e-2);
       std::vector<std::vector<double>> before;
       const auto check = [&] {
         const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));

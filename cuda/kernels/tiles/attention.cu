@@ -21,9 +21,14 @@ using At = TiledAttention;
 
 int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
 
+// Numbers that a copy of a row takes (matrix_row): 16 bytes.
+index_t pack_of(DType dtype) {
+  return dtype == DType::f64 ? matrix_row<double> : 16 / static_cast<index_t>(size_of(dtype));
+}
+
 // True if the rows of x [b h t d] begin at 16 bytes, and lie together.
 bool rows_in_packs(const Tensor& x) {
-  const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype()));
+  const index_t pack = pack_of(x.dtype());
   bool fits = (x.size(3) == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
   for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
   return fits;
@@ -31,28 +36,31 @@ bool rows_in_packs(const Tensor& x) {
 
 // x, whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
 Tensor in_packs(const Tensor& x) {
-  const index_t pack = 16 / static_cast<index_t>(size_of(x.dtype())), d = x.size(3),
-                padded = (d + pack - 1) / pack * pack;
+  const index_t pack = pack_of(x.dtype()), d = x.size(3), padded = (d + pack - 1) / pack * pack;
   if (padded == d && rows_in_packs(x)) return x;
   const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), padded}, x.dtype(), x.device());
   raw::copy_into(x, raw::slice(wide, 3, 0, d));
   return wide;
 }
 
+// f(Type<T>). f64 is for the emulator alone, which holds the text of the kernels to it.
 template <class F> void visit_number(DType dtype, const F& f) {
+#ifndef __CUDACC__
+  if (dtype == DType::f64) return f(Type<double>{});
+#endif
   dtype == DType::f32 ? f(Type<float>{}) : dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
 }
 
-// Rows [rows, length] of terms in f32 and in packs: themselves, or as TermsInPacks has them.
+// Rows [rows, length] of terms in packs of what is computed with: themselves, or as TermsInPacks has them.
 Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
-  if (x.dtype() == DType::f32 && x.is_contiguous() && before == 0 && length % 4 == 0 && begins_with_pack(x, 4))
-    return x;
+  const DType dtype = compute_dtype(x.dtype());
+  if (x.dtype() == dtype && x.is_contiguous() && before == 0 && length % 4 == 0 && begins_with_pack(x, 4)) return x;
   const index_t rows = x.numel() / length, padded = (before + length + 3) / 4 * 4;
-  const Tensor to = Tensor::empty({rows, padded}, DType::f32, x.device());
+  const Tensor to = Tensor::empty({rows, padded}, dtype, x.device());
   visit_number(x.dtype(), [&]<class T>(Type<T>) {
-    const TermsInPacks<T> body{
-        global<const T>(x), global<float>(to), within_int(length), within_int(padded), within_int(before), to.numel()};
+    const TermsInPacks<T> body{global<const T>(x), global<compute_t<T>>(to), within_int(length), within_int(padded),
+        within_int(before), to.numel()};
     launch_kernel(body, {.blocks = blocks_for(to.numel(), body.threads)});
   });
   return to;
@@ -65,10 +73,11 @@ template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
 }
 
 // Operands of both directions, as kernels read them.
-struct Given {
+template <class T> struct Given {
+  using C = compute_t<T>;
   Tensor query, key, value, table, column, sink, range;
-  HeadFacts facts;
-  PairDropout dropout;
+  HeadFacts<C> facts;
+  PairDropout<C> dropout;
   int distances = 0, lowest = 0;  // of the table as it is
 
   Given(const At& at, std::span<const Tensor> x)
@@ -77,7 +86,7 @@ struct Given {
         value(in_packs(x[At::value])),
         column(terms_in_packs(x[At::column_term], key.size(2), 0)) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
-    if (x[At::sink].defined()) sink = raw::cast(x[At::sink], DType::f32);
+    if (x[At::sink].defined()) sink = raw::cast(x[At::sink], dtype_of<C>);
     int padded = 0, first = 0;
     if (const Tensor& given = x[At::distance_table]; given.defined()) {
       distances = within_int(given.size(1)), lowest = within_int(at.lowest);
@@ -88,9 +97,9 @@ struct Given {
     }
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
         within_int(band.first_row), within_int(band.before), within_int(band.after), padded, first,
-        static_cast<float>(at.scale), static_cast<float>(at.scale * std::numbers::log2e)};
+        static_cast<C>(at.scale), static_cast<C>(at.scale * std::numbers::log2e)};
     if (at.dropout > 0)
-      dropout = {at.stream, dropout_threshold(at.dropout), static_cast<float>(1 / (1 - at.dropout)), at.total_rows};
+      dropout = {at.stream, dropout_threshold(at.dropout), static_cast<C>(1 / (1 - at.dropout)), at.total_rows};
     if (!at.present.defined()) return;
     range = Tensor::empty({batch(), 2}, DType::i32, query.device());
     launch_kernel(
@@ -108,21 +117,22 @@ template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
 
 // Operands of CoPE's scan beside rows of heads.
 template <class T> struct Gates {
+  using C = compute_t<T>;
   Tensor slopes, logits, e, query, key;  // these two where gates are of others
   GateScan<T> scan;
 
-  Gates(const At& at, std::span<const Tensor> x, const Given& given) {
+  Gates(const At& at, std::span<const Tensor> x, const Given<T>& given) {
     if (!reads_gates(x)) return;
     scan.rows = (given.facts.queries + 31) / 32 * 32, scan.groups = (given.facts.keys + gate_keys - 1) / gate_keys * 2;
     if (x[At::gate_query].defined()) query = in_packs(x[At::gate_query]), key = in_packs(x[At::gate_key]);
-    scan.gate_scale = static_cast<float>(at.gate_scale), scan.per_unit = 1 / given.facts.scale_of_powers;
-    if (x[At::position_slopes].defined()) slopes = raw::cast(x[At::position_slopes], DType::f32);
-    scan.slopes = global<const float>(slopes);
+    scan.gate_scale = static_cast<C>(at.gate_scale), scan.per_unit = 1 / given.facts.scale_of_powers;
+    if (x[At::position_slopes].defined()) slopes = raw::cast(x[At::position_slopes], dtype_of<C>);
+    scan.slopes = global<const C>(slopes);
     if (scan.slopes) return;
     if (x[At::position_logits].defined()) logits = raw::contiguous(x[At::position_logits]);
     scan.positions = within_int(logits.defined() ? logits.size(3) : x[At::position_keys].size(0));
     scan.pitch = static_cast<int>(pitch_of_positions(scan.positions)),
-    scan.position_scale = static_cast<float>(at.position_scale);
+    scan.position_scale = static_cast<C>(at.position_scale);
     if (!logits.defined()) e = in_packs(raw::reshape(x[At::position_keys], Shape{1, 1, scan.positions, given.facts.d}));
   }
 };
@@ -132,8 +142,8 @@ template <class T> struct PairsOfHeads {
   Tensor pairs, last;
   PairsOfHeads(GateScan<T>& scan, index_t heads, Device device)
       : pairs(Tensor::empty(Shape{heads, scan.rows, scan.pitch, 2}, dtype_of<Position<T>>, device)),
-        last(Tensor::empty(Shape{heads, scan.rows}, DType::f32, device)) {
-    scan.pairs = global<Position<T>>(pairs), scan.last = global<float>(last);
+        last(Tensor::empty(Shape{heads, scan.rows}, dtype_of<compute_t<T>>, device)) {
+    scan.pairs = global<Position<T>>(pairs), scan.last = global<compute_t<T>>(last);
   }
   // Makes them of logits that are given, for heads from scan.first_head on.
   void make(const GateScan<T>& scan, const Tensor& logits, index_t heads) const {
@@ -145,8 +155,9 @@ template <class T> struct PairsOfHeads {
 };
 
 template <class T, int width, GatesOf gates_of>
-void forward(const Given& given, const Gates<T>& gates, const Tensor& output, const Tensor& norms) {
+void forward(const Given<T>& given, const Gates<T>& gates, const Tensor& output, const Tensor& norms) {
   using Body = HeadsForward<T, width, gates_of>;
+  using C = Body::C;
   const index_t heads = given.heads();
   GateScan<T> scan = gates.scan;
   std::optional<PairsOfHeads<T>> pairs;
@@ -156,19 +167,19 @@ void forward(const Given& given, const Gates<T>& gates, const Tensor& output, co
   }
   const Body body{given.facts, given.dropout, head_rows<const T>(given.query, heads),
       head_rows<const T>(given.key, heads), head_rows<const T>(given.value, heads), head_rows<T>(output, heads),
-      global<float>(norms), global<const float>(given.table), global<const float>(given.column),
-      global<const float>(given.sink), global<const std::int32_t>(given.range), scan,
-      head_rows<const T>(gates.e, heads), head_rows<const T>(gates.query, heads), head_rows<const T>(gates.key, heads)};
+      global<C>(norms), global<const C>(given.table), global<const C>(given.column), global<const C>(given.sink),
+      global<const std::int32_t>(given.range), scan, head_rows<const T>(gates.e, heads),
+      head_rows<const T>(gates.query, heads), head_rows<const T>(gates.key, heads)};
   launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
                           .shared_bytes = Body::shared_bytes(scan)});
 }
 
-// Gradients of heads of keys that heads of queries share: f32 for each of these, and their sums.
+// Gradients of heads of keys that heads of queries share: unrounded for each of these, and their sums.
 class Shared {
  public:
   Shared(const Tensor& to, index_t heads) : to_(to) {
     if (to.defined() && to.size(1) < heads)
-      wide_ = Tensor::empty({to.size(0), heads, to.size(2), to.size(3)}, DType::f32, to.device());
+      wide_ = Tensor::empty({to.size(0), heads, to.size(2), to.size(3)}, compute_dtype(to.dtype()), to.device());
   }
   const Tensor& wide() const { return wide_; }
   Tensor narrow() const { return wide_.defined() ? Tensor() : to_; }
@@ -190,31 +201,32 @@ void sum_by_head(const Tensor& of_rows, const Tensor& to) {
 }
 
 template <class T, int width, GatesOf gates_of>
-void backward(const At& at, std::span<const Tensor> x, const Given& given, const Gates<T>& gates, const Tensor& output,
-    const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
+void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Gates<T>& gates,
+    const Tensor& output, const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false, gates_of>;
   using OfKeys = HeadsBackward<T, width, true, gates_of>;
+  using C = OfKeys::C;
   constexpr bool scans = OfQueries::scans, others = OfQueries::others;
   static_assert((scans || OfQueries::rows == rows_of_gpu_block(width, dtype_of<T>)) &&
-                Diagonals<OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
+                Diagonals<C, OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
   GateScan<T> scan = gates.scan;
-  const HeadFacts& facts = given.facts;
+  const HeadFacts<C>& facts = given.facts;
   const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries, all_heads = batch * heads;
   const Tensor d_output = in_packs(given_d_output);
-  const auto empty = [&](const Shape& shape, DType dtype = DType::f32) {
+  const auto empty = [&](const Shape& shape, DType dtype = dtype_of<C>) {
     return Tensor::empty(shape, dtype, output.device());
   };
   const auto by_row = [&](const Tensor& asked) { return asked.defined() ? empty({batch, heads, queries}) : Tensor(); };
 
   const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term], &d_sink = d[At::sink];
-  const index_t blocks_of_rows = blocks_for(queries, RowBlocks::rows);
-  const Tensor of_rows = empty({all_heads, blocks_of_rows, 2, RowBlocks::rows}), output_in_packs = in_packs(output);
+  const index_t blocks_of_rows = blocks_for(queries, RowBlocks<C>::rows);
+  const Tensor of_rows = empty({all_heads, blocks_of_rows, 2, RowBlocks<C>::rows}), output_in_packs = in_packs(output);
   const Tensor of_sink = by_row(d_sink), of_slopes = by_row(gates.slopes);
-  const RowBlocks row_blocks{global<float>(of_rows), within_int(blocks_of_rows)};
+  const RowBlocks<C> row_blocks{global<C>(of_rows), within_int(blocks_of_rows)};
   launch_kernel(RowSums<T, width>{head_rows<const T>(output_in_packs, heads), head_rows<const T>(d_output, heads),
-                    global<const float>(norms), global<const float>(d_sink.defined() ? given.sink : Tensor()),
-                    row_blocks, global<float>(of_sink), facts.heads, facts.queries, facts.d},
-      {.blocks = all_heads * blocks_of_rows * (RowBlocks::rows / RowSums<T, width>::rows)});
+                    global<const C>(norms), global<const C>(d_sink.defined() ? given.sink : Tensor()), row_blocks,
+                    global<C>(of_sink), facts.heads, facts.queries, facts.d},
+      {.blocks = all_heads * blocks_of_rows * (RowBlocks<C>::rows / RowSums<T, width>::rows)});
   if (d_sink.defined()) sum_by_head(of_sink, d_sink);
 
   // Heads in groups, so that what is stored for each stays small.
@@ -224,8 +236,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
                 of_head = slice_numbers(queries, facts.keys, OfQueries::rows);
   const index_t of_group = index_t(scan.groups) * scan.rows;
   index_t at_once = all_heads;
-  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (of_head * 4));
-  if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * 4));
+  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (of_head * index_t{sizeof(C)}));
+  if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * index_t{sizeof(C)}));
   at_once = std::max<index_t>(at_once, 1);
   Tensor sums, gradients, first_tile, d_logits;
   std::optional<PairsOfHeads<T>> pairs;
@@ -236,11 +248,11 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
       d_logits = empty({batch, heads, queries, (scan.positions + 7) / 8 * 8}, output.dtype());
       pairs.emplace(scan, at_once, output.device());
     }
-    scan.sums = global<float>(sums), scan.gradients = global<float>(gradients);
-    scan.first_tile = global<float>(first_tile), scan.of_slopes = global<float>(of_slopes);
+    scan.sums = global<C>(sums), scan.gradients = global<C>(gradients);
+    scan.first_tile = global<C>(first_tile), scan.of_slopes = global<C>(of_slopes);
   }
   const Tensor of_table =
-      d_table.defined() ? Tensor::zeros({heads, given.distances}, DType::f32, output.device()) : Tensor();
+      d_table.defined() ? Tensor::zeros({heads, given.distances}, dtype_of<C>, output.device()) : Tensor();
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
   const Shared of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
   for (index_t first = 0; first < all_heads; first += at_once) {
@@ -249,15 +261,15 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
     const auto body_of = [&]<class Body>(Type<Body>) {
       return Body{facts, given.dropout, head_rows<const T>(given.query, heads), head_rows<const T>(given.key, heads),
           head_rows<const T>(given.value, heads), head_rows<const T>(d_output, heads), row_blocks,
-          global<const float>(given.table), global<const float>(given.column), global<const std::int32_t>(given.range),
-          {}, {}, {}, {}, nullptr, nullptr, within_int(first), scan, {}, head_rows<const T>(gates.query, heads),
+          global<const C>(given.table), global<const C>(given.column), global<const std::int32_t>(given.range), {}, {},
+          {}, {}, nullptr, nullptr, within_int(first), scan, {}, head_rows<const T>(gates.query, heads),
           head_rows<const T>(gates.key, heads)};
     };
     if constexpr (scans) {
       using Sums = GateSums<T, width>;
       if (gates.logits.defined()) pairs->make(scan, gates.logits, count);
-      HeadFacts of_gates = facts;
-      if (others) of_gates.scale_of_powers = scan.gate_scale * log2e;
+      HeadFacts<C> of_gates = facts;
+      if (others) of_gates.scale_of_powers = scan.gate_scale * log2e<C>;
       launch_kernel(Sums{of_gates, head_rows<const T>(others ? gates.query : given.query, heads),
                         head_rows<const T>(others ? gates.key : given.key, heads),
                         head_rows<const T>(others && gates.e.defined() ? given.query : Tensor(), heads),
@@ -266,25 +278,26 @@ void backward(const At& at, std::span<const Tensor> x, const Given& given, const
               .shared_bytes = Sums::shared_bytes(gates.e.defined(), scan.positions)});
     }
     if (of_queries) {
-      const Tensor slices = d_table.defined() ? Tensor::zeros({count, of_head}, DType::f32, output.device()) : Tensor();
+      const Tensor slices =
+          d_table.defined() ? Tensor::zeros({count, of_head}, dtype_of<C>, output.device()) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
-      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<float>(slices);
-      body.d_column = global<float>(of_columns);
+      body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<C>(slices);
+      body.d_column = global<C>(of_columns);
       if (d_logits.defined())
         body.of_positions = {global<T>(d_logits), within_int(d_logits.size(3)), head_rows<const T>(gates.e, heads)};
       launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(d_table.defined(), scan)});
       if (d_table.defined())
-        launch_kernel(SumSlices{global<const float>(slices), global<float>(of_table), facts.heads, facts.keys,
+        launch_kernel(SumSlices<C>{global<const C>(slices), global<C>(of_table), facts.heads, facts.keys,
                           facts.first_row, given.distances, given.lowest, within_int(first), within_int(count),
                           within_int(blocks), OfQueries::rows, chains_of_gpu_block(OfQueries::rows)},
-            {.blocks = heads * blocks_for(given.distances, SumSlices::of_block),
-                .shared_bytes = SumSlices::shared_bytes});
+            {.blocks = heads * blocks_for(given.distances, SumSlices<C>::of_block),
+                .shared_bytes = SumSlices<C>::shared_bytes});
     }
     const auto launch_keys = [&](const Shared& to, const Shared& second, const Tensor& columns) {
       OfKeys body = body_of(Type<OfKeys>{});
-      body.d_first = head_rows<T>(to.narrow(), heads), body.wide_first = head_rows<float>(to.wide(), heads);
-      body.d_second = head_rows<T>(second.narrow(), heads), body.wide_second = head_rows<float>(second.wide(), heads);
-      body.d_column = global<float>(columns);
+      body.d_first = head_rows<T>(to.narrow(), heads), body.wide_first = head_rows<C>(to.wide(), heads);
+      body.d_second = head_rows<T>(second.narrow(), heads), body.wide_second = head_rows<C>(second.wide(), heads);
+      body.d_column = global<C>(columns);
       launch_kernel(body,
           {.blocks = count * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false, scan)});
     };
@@ -325,20 +338,22 @@ template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
 
 }  // namespace
 
-std::size_t CudaKernels::most_shared_bytes() const { return gpu::most_shared_bytes(); }
+std::size_t CudaKernels::most_shared_bytes(DType dtype) const {
+  return fits_float(dtype) || (dtype == DType::f64 && gpu::tiles_in_f64()) ? gpu::most_shared_bytes() : 0;
+}
 
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
-  const Given given(at, x);
   visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
+    const Given<T> given(at, x);
     forward<T, width, gates_of>(given, Gates<T>(at, x, given), output, norms);
   });
 }
 
 void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
     const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
-  const Given given(at, x);
   visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
+    const Given<T> given(at, x);
     backward<T, width, gates_of>(at, x, given, Gates<T>(at, x, given), output, norms, d_output, d);
   });
 }

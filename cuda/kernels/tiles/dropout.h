@@ -9,16 +9,16 @@
 
 namespace whence::gpu {
 
-struct PairDropout {
+template <class C> struct PairDropout {
   Stream stream = {};
   std::uint32_t threshold = 0;  // of 2^24; 0: all pairs stay
-  float factor = 1;             // of those that stay
+  C factor = 1;                 // of those that stay
   index_t rows = 0;             // of a head's whole pattern
 
   WHENCE_HD explicit operator bool() const { return threshold > 0; }
 
   // Bit k is 1 where the pair of a query and of key + k stays, k < count. `head` is of b h: a query's own.
-  template <int count> WHENCE_HD std::uint32_t staying(const HeadFacts& facts, int head, int query, int key) const {
+  template <int count> WHENCE_HD std::uint32_t staying(const HeadFacts<C>& facts, int head, int query, int key) const {
     const auto first = static_cast<std::uint64_t>((head * rows + facts.first_row + query) * facts.keys + key);
     const int behind = static_cast<int>(first % 4);  // what the call draws for keys before these
     std::uint32_t bits = 0;
@@ -35,7 +35,8 @@ template <int lines, int own, bool to_keys, bool neighbours = false> struct Stay
   std::conditional_t<lines * own <= 32, std::uint32_t, std::uint64_t> bits = 0;
 
   // row: the warp's first one; column: the tile's.
-  WHENCE_HD void draw(Thread& t, const PairDropout& of, const HeadFacts& facts, int head, int row, int column) {
+  template <class C>
+  WHENCE_HD void draw(Thread& t, const PairDropout<C>& of, const HeadFacts<C>& facts, int head, int row, int column) {
     // A shuffle stays where it is. Else what follows from a head would be worked out before all tiles, and wait in registers.
     head = t.shuffle(head, t.lane());
     const int g = t.lane() / 4, own_column = column + t.lane() % 4 * own;
@@ -44,7 +45,8 @@ template <int lines, int own, bool to_keys, bool neighbours = false> struct Stay
       constexpr int fours = 2 * lines, shares = 8 / fours, share = own / shares;
       std::uint32_t drawn = 0;
       for (int j = 0; j < share; ++j)
-        drawn |= of.staying<4>(facts, head, own_column + g / fours * share + j, row + g % fours * 4) << (4 * j);
+        drawn |= of.template staying<4>(facts, head, own_column + g / fours * share + j, row + g % fours * 4)
+                 << (4 * j);
       each<lines>([&](auto a) {
         const int line = row_of_line<neighbours>(g, a);
         each<shares>([&](auto s) {
@@ -54,15 +56,15 @@ template <int lines, int own, bool to_keys, bool neighbours = false> struct Stay
       });
     } else {
       for (int a = 0; a < lines; ++a)
-        bits |= decltype(bits){of.staying<own>(facts, head, row + row_of_line<neighbours>(g, a), own_column)}
+        bits |= decltype(bits){of.template staying<own>(facts, head, row + row_of_line<neighbours>(g, a), own_column)}
                 << (own * a);
     }
   }
 
   // Numbers of pairs that are dropped become 0, the others grow.
-  template <class Pairs> WHENCE_HD void drop(float factor, Pairs& x) const {
+  template <class C, class Pairs> WHENCE_HD void drop(C factor, Pairs& x) const {
     each<lines>([&](auto a) {
-      each<own>([&](auto j) { number(x, a, j) *= bits >> (to_keys ? 4 * j + a : own * a + j) & 1 ? factor : 0.0f; });
+      each<own>([&](auto j) { number(x, a, j) *= bits >> (to_keys ? 4 * j + a : own * a + j) & 1 ? factor : C(0); });
     });
   }
 };

@@ -17,7 +17,7 @@ template <class T> struct OfPositions {
 
 struct NoScan {
   template <class Scan> static std::size_t shared_bytes(const Scan&) { return 0; }
-  template <class Scan> WHENCE_HD NoScan(Thread&, const Scan&, const HeadFacts&, int, int) {}
+  template <class Scan, class Facts> WHENCE_HD NoScan(Thread&, const Scan&, const Facts&, int, int) {}
   WHENCE_HD void fetch(Thread&, int, int) {}
   WHENCE_HD void ask(int) {}
   template <class Pairs> WHENCE_HD void gather(Thread&, int, bool, Pairs&) {}
@@ -28,43 +28,44 @@ struct NoScan {
 // so the last key of a run of equal floors stores the running sums of dx and of w dx to its slot, and to those that are skipped down
 // to the next key's floor. Differences of slots are the sums of runs.
 template <class T, GatesOf gates_of> struct ScanOfQueries {
+  using C = compute_t<T>;
   static constexpr bool others = gates_of == GatesOf::others;
   const GateScan<T>& scan;
-  const HeadFacts& facts;
+  const HeadFacts<C>& facts;
   int head;
   int row;                            // of line 0
   Shared<Position<T>> pairs;          // of line 0's row
-  Shared<float> slots;                // [positions 2], of line 0's row
-  Number<float> slope, first_tile;    // the first tile in which a sum of the warp moves
+  Shared<C> slots;                    // [positions 2], of line 0's row
+  Number<C> slope, first_tile;        // the first tile in which a sum of the warp moves
   int tile = -1;                      // of keys, this one
   bool moves = false, moved = false;  // this one; one before it
-  Registers<GateRow<scan_own, 1, 2>, scan_lines> gates;
-  Registers<Registers<Number<float>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P, in base 2
+  Registers<GateRow<C, scan_own, 1, 2>, scan_lines> gates;
+  Registers<Registers<Number<C>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P, in base 2
   Registers<Registers<int, scan_own>, scan_lines> floor;
-  Registers<Number<float>, scan_lines> behind, upcoming,
+  Registers<Number<C>, scan_lines> behind, upcoming,
       last;  // P behind the tile, and the next one; the scan of full rows
-  Registers<Number<float>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
+  Registers<Number<C>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
 
   static std::size_t shared_bytes(const GateScan<T>& scan) {
     const auto count = static_cast<std::size_t>(scan_rows * scan.pitch * 2);
-    return shared_bytes_for<Position<T>>(count) + shared_bytes_for<float>(count);
+    return shared_bytes_for<Position<T>>(count) + shared_bytes_for<C>(count);
   }
 
-  WHENCE_HD ScanOfQueries(Thread& t, const GateScan<T>& told, const HeadFacts& of, int head_of, int first_row)
+  WHENCE_HD ScanOfQueries(Thread& t, const GateScan<T>& told, const HeadFacts<C>& of, int head_of, int first_row)
       : scan(told), facts(of), head(head_of), row(first_row + t.lane() / 4) {
-    if (first_row < scan.rows) first_tile = load<float>(scan.first_tile, scan.row_at(head, first_row) / 8);
+    if (first_row < scan.rows) first_tile = load<C>(scan.first_tile, scan.row_at(head, first_row) / 8);
     each<scan_lines>([&](auto a) {
-      if (scan.positions && row + 8 * a < scan.rows) last[a] = load<float>(scan.last, scan.row_at(head, row + 8 * a));
+      if (scan.positions && row + 8 * a < scan.rows) last[a] = load<C>(scan.last, scan.row_at(head, row + 8 * a));
     });
-    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) * log2e : Number<float>(0.0f);
+    slope = scan.slopes ? load<C>(scan.slopes, head % facts.heads) * log2e<C> : Number<C>(0.0f);
     const int count = scan_rows * scan.pitch * 2, line = t.warp() * 16 + t.lane() / 4;
     const Shared<Position<T>> all = t.shared<Position<T>>(count);
-    pairs = all + line * scan.pitch * 2, slots = t.shared<float>(count) + line * scan.pitch * 2;
+    pairs = all + line * scan.pitch * 2, slots = t.shared<C>(count) + line * scan.pitch * 2;
     if (scan.slopes) return;
     fetch_pairs<scan_rows, 0>(t, all, scan, head, first_row - t.warp() * 16);
     each<scan_lines>([&](auto a) {
       for (int n = t.lane() % 4; n < scan.pitch / 2; n += 4)
-        store_pack<4>(slots, 8 * a * scan.pitch * 2 + 4 * n, Pack<float, 4>{});
+        store_pack<4>(slots, 8 * a * scan.pitch * 2 + 4 * n, Pack<C, 4>{});
     });
   }
 
@@ -73,7 +74,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
   // Reads from memory what the next tile needs, which takes as long as a tile.
   WHENCE_HD void ask(int first_key) {
     const int before = tile;
-    tile = first_key / gate_keys, moves = !(static_cast<float>(tile) < first_tile);
+    tile = first_key / gate_keys, moves = !(static_cast<C>(tile) < first_tile);
     if (before < 0) read_sums(tile);
     behind = upcoming;
     read_sums(tile + 1);
@@ -82,7 +83,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
   WHENCE_HD bool moving(int) const { return moves; }
 
   // x, products of the gates, becomes a logit in base 2; of others the scan alone. whole: all pairs are seen.
-  template <class Pairs> WHENCE_HD void add(Thread& t, int, bool, float unit, Pairs& x) {
+  template <class Pairs> WHENCE_HD void add(Thread& t, int, bool, C unit, Pairs& x) {
     if (!moves)
       return each<scan_lines>(
           [&](auto a) { each<scan_own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + last[a]; }); });
@@ -96,9 +97,9 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     };
     if (scan.slopes)
       return each_pair([&](auto a, auto j, auto& of) { of += slope * gates[a].sum[j], rise[a][j] = slope; });
-    const float full = scan.full();
+    const C full = scan.full();
     each_pair([&](auto a, auto j, auto& of) {
-      const PlaceInPairs place(pairs + 8 * a * scan.pitch * 2, gates[a].sum[j], full);
+      const PlaceInPairs<C> place(pairs + 8 * a * scan.pitch * 2, gates[a].sum[j], full);
       of += place.value;
       floor[a][j] = place.floor, share[a][j] = place.share, rise[a][j] = place.slope();
     });
@@ -116,17 +117,17 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     else if (!of_gates)
       put_runs(t, dx);
     each<scan_lines>([&](auto a) {
-      Registers<Number<float>, scan_own> up;
-      Number<float> all = 0.0f;
+      Registers<Number<C>, scan_own> up;
+      Number<C> all = 0.0f;
       each<scan_own>([&](auto j) { up[j] = all += rise[a][j] * number(dx, a, j); });
-      const Number<float> before = sum_dp[a] + of_other_lanes<1, 2, false>(t, all);
+      const Number<C> before = sum_dp[a] + of_other_lanes<1, 2, false>(t, all);
       if (!of_gates && quad % 2 == 0) store(scan.gradients, scan.at(head, 2 * tile + quad / 2, row + 8 * a), before);
       sum_dp[a] += all;
       if (others && !of_gates) return;
       each<scan_own>([&](auto j) {
-        const Number<float> gate = gates[a].gate[j];
+        const Number<C> gate = gates[a].gate[j];
         number(dx, a, j) =
-            (others ? Number<float>(0.0f) : number(dx, a, j)) + (before * ln2 + up[j] * ln2) * (gate - gate * gate);
+            (others ? Number<C>(0.0f) : number(dx, a, j)) + (before * ln2<C> + up[j] * ln2<C>)*(gate - gate * gate);
       });
     });
   }
@@ -161,7 +162,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
       each<depth<T> / 8>([&](auto c) {
         each<2>([&](auto a) {
           const int m = first + 8 * c + t.lane() % 4 * 2, own_row = row + 8 * a;
-          const Number<float> low = gradient_of_position(8 * a, m), high = gradient_of_position(8 * a, m + 1);
+          const Number<C> low = gradient_of_position(8 * a, m), high = gradient_of_position(8 * a, m + 1);
           if (own_row < facts.queries && m < to.width)
             store_pack<2>(to.d_logits, (index_t(head) * facts.queries + own_row) * to.width + m, two_of<T>(low, high));
           of_positions[c][Nth<2 * a>{}] = low * scan.position_scale;
@@ -178,8 +179,8 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
 
  private:
   WHENCE_HD void read_sums(int of) {
-    if (static_cast<float>(of) < first_tile || 2 * of >= scan.groups) return;
-    each<scan_lines>([&](auto a) { upcoming[a] = load<float>(scan.sums, scan.at(head, 2 * of + 1, row + 8 * a)); });
+    if (static_cast<C>(of) < first_tile || 2 * of >= scan.groups) return;
+    each<scan_lines>([&](auto a) { upcoming[a] = load<C>(scan.sums, scan.at(head, 2 * of + 1, row + 8 * a)); });
   }
   // From the first tile that moves on, all lanes of a quad have the sums; before it each has its own.
   WHENCE_HD void begin_moving(Thread& t) {
@@ -190,18 +191,18 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
   template <class Pairs> WHENCE_HD void put_runs(Thread& t, const Pairs& dx) {
     const int quad = t.lane() % 4;
     bool skips = false;
-    Registers<Registers<Number<float>, scan_own>, scan_lines> up, up_share;
+    Registers<Registers<Number<C>, scan_own>, scan_lines> up, up_share;
     Registers<int, scan_lines> end;  // the floor of the key behind the lane's last
     each<scan_lines>([&](auto a) {
-      Number<float> all = 0.0f, all_share = 0.0f;
+      Number<C> all = 0.0f, all_share = 0.0f;
       each<scan_own>([&](auto j) {
         up[a][j] = all += number(dx, a, j), up_share[a][j] = all_share += share[a][j] * number(dx, a, j);
       });
-      const Number<float> before = sum[a] + of_other_lanes<1, 2, false>(t, all),
-                          share_before = sum_share[a] + of_other_lanes<1, 2, false>(t, all_share);
+      const Number<C> before = sum[a] + of_other_lanes<1, 2, false>(t, all),
+                      share_before = sum_share[a] + of_other_lanes<1, 2, false>(t, all_share);
       sum[a] += all, sum_share[a] += all_share;
       end[a] = t.shuffle(floor[a][Nth<0>{}], (t.lane() & ~3) | (quad + 1) % 4);
-      if (quad == 3) end[a] = whole_below(behind[a] < scan.full() ? behind[a] : Number<float>(scan.full())).index;
+      if (quad == 3) end[a] = whole_below(behind[a] < scan.full() ? behind[a] : Number<C>(scan.full())).index;
       each<scan_own>([&](auto j) {
         up[a][j] += before, up_share[a][j] += share_before;
         const int next = floor_behind(a, j, end[a]);
@@ -223,71 +224,72 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
   }
 
   // dz of a row. Differences of slots are the sums of dx and of w dx at one floor; w dx belongs to the position above.
-  WHENCE_HD Number<float> gradient_of_position(int line, int m) const {
+  WHENCE_HD Number<C> gradient_of_position(int line, int m) const {
     const auto at = [&](int n) {
-      return n >= 0 && n < scan.positions ? load_pack<2>(slots, (line * scan.pitch + n) * 2) : Pack<float, 2>{};
+      return n >= 0 && n < scan.positions ? load_pack<2>(slots, (line * scan.pitch + n) * 2) : Pack<C, 2>{};
     };
     const auto below = at(m - 1), own = at(m), above = at(m + 1);
     if (m >= scan.positions) return 0.0f;
-    const Number<float> dx = (Number<float>(own.of[0]) - above.of[0]) - (Number<float>(own.of[1]) - above.of[1]);
-    return m > 0 ? dx + (Number<float>(below.of[1]) - own.of[1]) : dx;
+    const Number<C> dx = (Number<C>(own.of[0]) - above.of[0]) - (Number<C>(own.of[1]) - above.of[1]);
+    return m > 0 ? dx + (Number<C>(below.of[1]) - own.of[1]) : dx;
   }
-  WHENCE_HD void put(int line, int floor_of, Number<float> dx, Number<float> share_dx) const {
-    store_pack<2>(slots, (line * scan.pitch + floor_of) * 2, Pack<float, 2>{{plain(dx), plain(share_dx)}});
+  WHENCE_HD void put(int line, int floor_of, Number<C> dx, Number<C> share_dx) const {
+    store_pack<2>(slots, (line * scan.pitch + floor_of) * 2, Pack<C, 2>{{plain(dx), plain(share_dx)}});
   }
 };
 
 // Rows are keys, a lane's two are neighbours; columns are queries.
 template <class T, GatesOf gates_of> struct ScanOfKeys {
+  using C = compute_t<T>;
   static constexpr bool others = gates_of == GatesOf::others;
   static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
   // Terms of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
   static constexpr int first_tiles = 4, last_numbers = scan_columns, of_warps = head_warps * scan_columns,
                        term_count = first_tiles + last_numbers + 2 * of_warps;
   const GateScan<T>& scan;
-  const HeadFacts& facts;
+  const HeadFacts<C>& facts;
   int head, group;            // the group of the warp's keys
   Shared<Position<T>> pairs;  // two stages
-  Shared<float> terms;        // two stages
-  Number<float> slope;
-  Pack<float, 4> upcoming;                // the first tiles of the columns after those that are on their way
+  Shared<C> terms;            // two stages
+  Number<C> slope;
+  Pack<C, 4> upcoming;                    // the first tiles of the columns after those that are on their way
   bool unasked = true;                    // of these
   bool moves = false, own_moves = false;  // some of the tile's columns; the lane's
-  Registers<GateRow<scan_lines, 4, 16>, scan_own> gates;
-  Registers<Registers<Number<float>, scan_own>, scan_lines> rise;  // d scan / d P, in base 2
+  Registers<GateRow<C, scan_lines, 4, 16>, scan_own> gates;
+  Registers<Registers<Number<C>, scan_own>, scan_lines> rise;  // d scan / d P, in base 2
 
   static WHENCE_HD int stage_of(const GateScan<T>& scan) {
     return scan.positions ? (scan_columns * scan.pitch + scan_columns / 8 * apart) * 2 : 0;
   }
   static std::size_t shared_bytes(const GateScan<T>& scan) {
     return shared_bytes_for<Position<T>>(static_cast<std::size_t>(2 * stage_of(scan))) +
-           shared_bytes_for<float>(2 * term_count);
+           shared_bytes_for<C>(2 * term_count);
   }
 
-  WHENCE_HD ScanOfKeys(Thread& t, const GateScan<T>& told, const HeadFacts& of, int head_of, int first_key)
+  WHENCE_HD ScanOfKeys(Thread& t, const GateScan<T>& told, const HeadFacts<C>& of, int head_of, int first_key)
       : scan(told), facts(of), head(head_of), group(first_key / gate_group) {
-    slope = scan.slopes ? load<float>(scan.slopes, head % facts.heads) * log2e : Number<float>(0.0f);
-    pairs = t.shared<Position<T>>(2 * stage_of(scan)), terms = t.shared<float>(2 * term_count);
+    slope = scan.slopes ? load<C>(scan.slopes, head % facts.heads) * log2e<C> : Number<C>(0.0f);
+    pairs = t.shared<Position<T>>(2 * stage_of(scan)), terms = t.shared<C>(2 * term_count);
   }
 
   // Pairs, sums and gradients are asked for where a sum of some warp of the block moves. That is read a tile earlier.
   WHENCE_HD void fetch(Thread& t, int n, int first_query) {
-    const Shared<float> to = terms + n * term_count;
+    const Shared<C> to = terms + n * term_count;
     if (unasked) upcoming = first_tiles_of(first_query);
-    Number<float> first = upcoming.of[0];
-    each<3>([&](auto k) { first = min_number(first, Number<float>(upcoming.of[k + 1])); });
+    Number<C> first = upcoming.of[0];
+    each<3>([&](auto k) { first = min_number(first, Number<C>(upcoming.of[k + 1])); });
     unasked = first_query + scan_columns >= scan.rows;
     if (!unasked) upcoming = first_tiles_of(first_query + scan_columns);
-    if (t.index() == 0) cp_async(t, to, 0, scan.first_tile, scan.row_at(head, first_query) / 8);
+    if (t.index() == 0) cp_async<C, 4>(t, to, 0, scan.first_tile, scan.row_at(head, first_query) / 8);
     if (scan.positions && t.index() < scan_columns / 4)
-      cp_async(t, to, first_tiles + 4 * t.index(), scan.last, scan.row_at(head, first_query + 4 * t.index()));
+      cp_async<C, 4>(t, to, first_tiles + 4 * t.index(), scan.last, scan.row_at(head, first_query + 4 * t.index()));
     const int first_group = group - t.warp();
-    if (static_cast<float>((first_group + head_warps - 1) / 2) < first) return;
+    if (static_cast<C>((first_group + head_warps - 1) / 2) < first) return;
     if (t.index() < 2 * of_warps / 4) {
       const int which = t.index() / (scan_columns / 4), query = t.index() % (scan_columns / 4) * 4;
-      const Global<const float> from = which < head_warps ? scan.sums : scan.gradients;
+      const Global<const C> from = which < head_warps ? scan.sums : scan.gradients;
       const int of_group = first_group + which % head_warps;
-      cp_async(t, to, first_tiles + last_numbers + which * scan_columns + query, from,
+      cp_async<C, 4>(t, to, first_tiles + last_numbers + which * scan_columns + query, from,
           scan.at(head, of_group < scan.groups ? of_group : 0, first_query + query), of_group < scan.groups);
     }
     if (scan.positions) fetch_pairs<scan_columns, apart>(t, pairs + n * stage_of(scan), scan, head, first_query);
@@ -296,16 +298,16 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
   WHENCE_HD bool moving(int n) const {
     const auto firsts = load_pack<4>(terms + n * term_count, 0);
     bool some = false;
-    each<4>([&](auto k) { some = some || !(static_cast<float>(group / 2) < Number<float>(firsts.of[k])); });
+    each<4>([&](auto k) { some = some || !(static_cast<C>(group / 2) < Number<C>(firsts.of[k])); });
     return some;
   }
 
-  template <class Pairs> WHENCE_HD void add(Thread& t, int n, bool whole, float unit, Pairs& x) {
-    const Shared<float> own = terms + n * term_count;
-    const float full = scan.full(), tile = static_cast<float>(group / 2);
+  template <class Pairs> WHENCE_HD void add(Thread& t, int n, bool whole, C unit, Pairs& x) {
+    const Shared<C> own = terms + n * term_count;
+    const C full = scan.full(), tile = static_cast<C>(group / 2);
     const int quad = t.lane() % 4;
     moves = moving(n);
-    own_moves = !(tile < load<float>(own, quad));
+    own_moves = !(tile < load<C>(own, quad));
     const auto each_four = [&](const auto& f) {
       each<scan_own / 4>([&](auto four) { f(four, quad * scan_own + 4 * four); });
     };
@@ -314,8 +316,8 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
         const auto last = load_pack<4>(own, first_tiles + query);
         each<4>([&](auto e) {
           each<scan_lines>([&](auto a) {
-            Number<float>& of = number(x, a, Nth<4 * four + e>{});
-            of = of * unit + Number<float>(last.of[e]);
+            Number<C>& of = number(x, a, Nth<4 * four + e>{});
+            of = of * unit + Number<C>(last.of[e]);
           });
         });
       });
@@ -324,7 +326,7 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
         // A row that is full while others move has a sum beyond the table.
-        const Number<float> behind = own_moves ? sums.of[e] : full;
+        const Number<C> behind = own_moves ? sums.of[e] : full;
         gates[j].add_up(
             t, [&](auto a) { return take_score<gates_of>(number(x, a, j), unit); }, behind);
       });
@@ -336,7 +338,7 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
     const Shared<Position<T>> of_lane = pairs + n * stage_of(scan) + quad * (scan_own * scan.pitch + apart) * 2;
     each<scan_own>([&](auto j) {
       each<scan_lines>([&](auto a) {
-        const PlaceInPairs place(of_lane + j * scan.pitch * 2, gates[j].sum[a], full);
+        const PlaceInPairs<C> place(of_lane + j * scan.pitch * 2, gates[j].sum[a], full);
         number(x, a, j) += place.value, rise[a][j] = place.slope();
       });
     });
@@ -344,20 +346,20 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
 
   template <class Pairs> WHENCE_HD void gather(Thread& t, int n, bool whole, Pairs& dx) {
     if (!moves || (others && !scan.of_gates)) return;
-    const Shared<float> own = terms + n * term_count + first_tiles + last_numbers + of_warps + t.warp() * scan_columns;
+    const Shared<C> own = terms + n * term_count + first_tiles + last_numbers + of_warps + t.warp() * scan_columns;
     each<scan_own / 4>([&](auto four) {
       const auto given = known_four(own, t.lane() % 4 * scan_own + 4 * four, whole, -1e30f);
       each<4>([&](auto e) {
         constexpr Nth<4 * four + e> j{};
-        Registers<Number<float>, scan_lines> up;
-        Number<float> all = 0.0f;
+        Registers<Number<C>, scan_lines> up;
+        Number<C> all = 0.0f;
         each<scan_lines>([&](auto a) { up[a] = all += rise[a][j] * number(dx, a, j); });
-        const Number<float> stored = own_moves ? given.of[e] : 0.0f;
-        const Number<float> before = stored + of_other_lanes<4, 16, false>(t, all);
+        const Number<C> stored = own_moves ? given.of[e] : 0.0f;
+        const Number<C> before = stored + of_other_lanes<4, 16, false>(t, all);
         each<scan_lines>([&](auto a) {
-          const Number<float> gate = gates[j].gate[a];
+          const Number<C> gate = gates[j].gate[a];
           number(dx, a, j) =
-              (others ? Number<float>(0.0f) : number(dx, a, j)) + (before * ln2 + up[a] * ln2) * (gate - gate * gate);
+              (others ? Number<C>(0.0f) : number(dx, a, j)) + (before * ln2<C> + up[a] * ln2<C>)*(gate - gate * gate);
         });
       });
     });
@@ -366,13 +368,13 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 
  private:
-  static WHENCE_HD Pack<float, 4> known_four(Shared<float> from, int at, bool whole, float lowest) {
+  static WHENCE_HD Pack<C, 4> known_four(Shared<C> from, int at, bool whole, float lowest) {
     auto four = load_pack<4>(from, at);
-    if (!whole) each<4>([&](auto k) { four.of[k] = plain(known(four.of[k], lowest)); });
+    if (!whole) each<4>([&](auto k) { four.of[k] = plain(known(Number<C>(four.of[k]), lowest)); });
     return four;
   }
   // The first tiles in which sums of these columns move.
-  WHENCE_HD Pack<float, 4> first_tiles_of(int first_query) const {
+  WHENCE_HD Pack<C, 4> first_tiles_of(int first_query) const {
     return load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);
   }
 };

@@ -16,32 +16,33 @@ namespace whence::gpu {
 inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
 
 // Positions are f16 in models of 16 bits, else f32.
-template <class T> using Position = std::conditional_t<per_register<T> == 1, float, Float16>;
+template <class T> using Position = std::conditional_t<sizeof(T) == 2, Float16, T>;
 
 // Whose products the gates are of: there are none, those of the scores, or other queries and keys (gate_scale gq.gk).
 enum class GatesOf { none, scores, others };
 
 template <class T> struct GateScan {
   using Z = Position<T>;
+  using C = compute_t<T>;
   int positions = 0, pitch = 0;  // n, and pairs of a row (pitch_of_positions); or 0:
-  Global<const float> slopes;    // [h]
-  float position_scale = 1;      // of q.e
+  Global<const C> slopes;        // [h]
+  C position_scale = 1;          // of q.e
   int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
   // Gates of others alone have these:
-  float gate_scale = 1, per_unit = 1;  // 1 / scale_of_powers
-  bool of_gates = false;               // gradients are those of gq or gk, through the gates alone; else of the rest
+  C gate_scale = 1, per_unit = 1;  // 1 / scale_of_powers
+  bool of_gates = false;           // gradients are those of gq or gk, through the gates alone; else of the rest
 
   // In memory, of heads first_head, first_head + 1, ... of b h. Forward has its pairs there only where logits are given.
   int first_head = 0;
-  Global<Z> pairs;     // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
-  Global<float> last;  // [b h rows]: z[n-1], of pairs
-  Global<float> sums,
-      gradients;  // [b h groups rows]: P behind a group's last key; the sum of dp before its first, in base 2
-  Global<float> first_tile;  // [b h rows/8]: in tiles before it the rows are full
-  Global<float> of_slopes;   // [b h queries], of all heads: the sum of dx P
+  Global<Z> pairs;  // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
+  Global<C> last;   // [b h rows]: z[n-1], of pairs
+  Global<C> sums,
+      gradients;         // [b h groups rows]: P behind a group's last key; the sum of dp before its first, in base 2
+  Global<C> first_tile;  // [b h rows/8]: in tiles before it the rows are full
+  Global<C> of_slopes;   // [b h queries], of all heads: the sum of dx P
 
   // Full rows have this sum, or more.
-  WHENCE_HD float full() const { return slopes ? 1e30f : static_cast<float>(positions - 1); }
+  WHENCE_HD C full() const { return slopes ? 1e30f : static_cast<C>(positions - 1); }
   WHENCE_HD index_t at(int head, int group, int row) const {
     return (index_t(head - first_head) * groups + group) * rows + row;
   }
@@ -50,16 +51,16 @@ template <class T> struct GateScan {
 
 // A number from sums or gradients. Where pairs of a tile are not seen it may never have been stored: no pair that reads it is seen then,
 // and any number does.
-WHENCE_HD inline Number<float> known(Number<float> stored, float lowest) {
-  return stored >= lowest && stored < 1e30f ? stored : Number<float>(0.0f);
+template <class Real> WHENCE_HD Real known(Real stored, float lowest) {
+  return stored >= lowest && stored < 1e30f ? stored : Real(0.0f);
 }
 
 // Returns the sum of what the lanes behind this one (or before it) have of a row: of those whose numbers differ in the bits low to
 // high, in their order. `own` becomes the sum of all.
-template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes(Thread& t, Number<float>& own) {
-  Number<float> sum = 0.0f;
+template <int low, int high, bool behind, class Real> WHENCE_HD Real of_other_lanes(Thread& t, Real& own) {
+  Real sum = 0.0f;
   for (int mask = low; mask <= high; mask *= 2) {
-    const Number<float> other = t.shuffle_xor(own, mask);
+    const Real other = t.shuffle_xor(own, mask);
     if (((t.lane() & mask) == 0) == behind) sum += other;
     own += other;
   }
@@ -67,50 +68,50 @@ template <int low, int high, bool behind> WHENCE_HD Number<float> of_other_lanes
 }
 
 // The score of a gate in base 2, of what its product left. A logit goes on from there; one that gates have no part in begins at 0.
-template <GatesOf of> WHENCE_HD Number<float> take_score(Number<float>& product, float unit) {
-  const Number<float> score = product * unit;
-  product = of == GatesOf::others ? Number<float>(0.0f) : score;
+template <GatesOf of, class Real, class C> WHENCE_HD Real take_score(Real& product, C unit) {
+  const Real score = product * unit;
+  product = of == GatesOf::others ? Real(0.0f) : score;
   return score;
 }
 
 // A lane's part of a row of gates: `count` neighbouring keys. The lanes as above have the others. The gate of a key that is not seen, whose
 // score is -inf, is 0.
-template <int count, int low, int high> struct GateRow {
-  Registers<Number<float>, count> gate, sum;  // g and P
+template <class C, int count, int low, int high> struct GateRow {
+  Registers<Number<C>, count> gate, sum;  // g and P
 
   // score(n): of key n, in base 2. behind: P of the key behind the row's last.
-  template <class Score> WHENCE_HD void add_up(Thread& t, const Score& score, Number<float> behind) {
-    Number<float> own = 0.0f;
+  template <class Score> WHENCE_HD void add_up(Thread& t, const Score& score, Number<C> behind) {
+    Number<C> own = 0.0f;
     each<count>([&](auto n) {
       constexpr Nth<count - 1 - n> k{};
       sum[k] = own += gate[k] = rcp_approx(1.0f + ex2_approx(-score(k)));
     });
-    const Number<float> base = behind + of_other_lanes<low, high, true>(t, own);
+    const Number<C> base = behind + of_other_lanes<low, high, true>(t, own);
     each<count>([&](auto k) { sum[k] = base + sum[k]; });
   }
   // P of the row's first key.
-  WHENCE_HD Number<float> first(Thread& t) const { return t.shuffle(sum[Nth<0>{}], t.lane() & ~(2 * high - low)); }
+  WHENCE_HD Number<C> first(Thread& t) const { return t.shuffle(sum[Nth<0>{}], t.lane() & ~(2 * high - low)); }
 };
 
 // z read at P.
-struct PlaceInPairs {
+template <class C> struct PlaceInPairs {
   int floor;
-  Number<float> share, value, rise;
-  template <class Z> WHENCE_HD PlaceInPairs(Shared<Z> pairs, Number<float> sum, float last) {
-    const Number<float> place = min_number(sum, Number<float>(last));  // NaN too is held inside the table
-    const Whole whole = whole_below(place);
+  Number<C> share, value, rise;
+  template <class Z> WHENCE_HD PlaceInPairs(Shared<Z> pairs, Number<C> sum, C last) {
+    const Number<C> place = min_number(sum, Number<C>(last));  // NaN too is held inside the table
+    const auto whole = whole_below(place);
     const auto pair = numbers_of(load_pack<2>(pairs, 2 * whole.index));
     floor = whole.index, share = place - whole.value;
     value = pair.low + share * pair.high, rise = pair.high;
   }
   // d value / d P. At whole places it is 0, as lerp_at has it.
-  WHENCE_HD Number<float> slope() const { return share > 0.0f ? rise : Number<float>(0.0f); }
+  WHENCE_HD Number<C> slope() const { return share > 0.0f ? rise : Number<C>(0.0f); }
 };
 
 // The least of a warp's rows. REQUIRES: lanes of a quad have the same
-WHENCE_HD inline Number<float> least_of_rows(Thread& t, Number<float> least) {
+template <class Real> WHENCE_HD Real least_of_rows(Thread& t, Real least) {
   for (int mask = 4; mask <= 16; mask *= 2) {
-    const Number<float> other = t.shuffle_xor(least, mask);
+    const Real other = t.shuffle_xor(least, mask);
     if (other < least) least = other;
   }
   return least;
@@ -124,7 +125,7 @@ WHENCE_HD void fetch_pairs(Thread& t, Shared<Position<T>> to, const GateScan<T>&
             left = (scan.rows - own) * of_row / pack;
   const Shared<Position<T>> own_to = to + t.warp() * (of_warp * of_row + 2 * apart);
   const Global<const Position<T>> from = scan.pairs + scan.row_at(head, own) * of_row;
-  for (int n = t.lane(); n < packs; n += 32) cp_async(t, own_to, pack * n, from, pack * n, n < left);
+  for (int n = t.lane(); n < packs; n += 32) cp_async<Position<T>, pack>(t, own_to, pack * n, from, pack * n, n < left);
 }
 
 // e [positions width], where table positions come from, to shared memory.
@@ -139,26 +140,28 @@ WHENCE_HD void fetch_positions(Thread& t, Shared<T> to, const HeadRows<const T>&
 // Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, 16 bytes of pairs from m on) for line a. The last positions come first:
 // what rises from one lane's last is the next one's first.
 template <class T, int width, int fragments, class Queries, class Put>
-WHENCE_HD void make_pairs(Thread& t, const Queries& of_q, Shared<T> of_e, int positions, float unit, const Put& put) {
+WHENCE_HD void make_pairs(
+    Thread& t, const Queries& of_q, Shared<T> of_e, int positions, compute_t<T> unit, const Put& put) {
+  using C = compute_t<T>;
   constexpr int own = position_tile / 4, numbers = pack_size<Position<T>>, at_once = numbers / 2;
   const int quad = t.lane() % 4;
-  Registers<Number<float>, 2 * fragments> behind;
+  Registers<Number<C>, 2 * fragments> behind;
   for (int first = (positions - 1) / position_tile * position_tile; first >= 0; first -= position_tile) {
     SummedRows<T, position_tile, fragments> z;
     add_products<T, position_tile, width>(t, of_e + first * width, of_q, z);
     each<2 * fragments>([&](auto a) {
-      const Number<float> own_first = number(z, a, Nth<0>{});
-      const Number<float> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
+      const Number<C> own_first = number(z, a, Nth<0>{});
+      const Number<C> next = t.shuffle(quad == 0 ? behind[a] : own_first, (t.lane() & ~3) | (quad + 1) % 4);
       behind[a] = own_first;
       each<own / at_once>([&](auto n) {
         const int m = first + quad * own + at_once * n;
         Pack<Position<T>, numbers> pack;
         each<at_once>([&](auto k) {
           constexpr int j = at_once * n + k;
-          const Number<float> value = number(z, a, Nth<j>{}) * unit;
-          Number<float> above = next;
+          const Number<C> value = number(z, a, Nth<j>{}) * unit;
+          Number<C> above = next;
           if constexpr (j + 1 < own) above = number(z, a, Nth<j + 1>{});
-          const Number<float> rise = m + k + 1 < positions ? above * unit - value : Number<float>(0.0f);
+          const Number<C> rise = m + k + 1 < positions ? above * unit - value : Number<C>(0.0f);
           const auto pair = two_of<Position<T>>(value, rise);
           pack.of[2 * k] = pair.of[0], pack.of[2 * k + 1] = pair.of[1];
         });

@@ -8,6 +8,7 @@ namespace whence::gpu {
 // z_i[m] and z_i[m+1] - z_i[m], in base 2: what one place reads lies together. Behind the last position, and the last query,
 // there are zeros.
 template <class T> struct PairsOfLogits {
+  using C = compute_t<T>;
   static constexpr const char* name = "pairs of logits";
   static constexpr int threads = 256;
   Global<const T> z;  // [b h queries positions], of the scan's heads
@@ -19,18 +20,19 @@ template <class T> struct PairsOfLogits {
                   of_z = row / scan.rows * queries + row % scan.rows;
     if (n >= count) return;
     const int m = static_cast<int>(n % scan.pitch), there = row % scan.rows < queries ? scan.positions : 0;
-    Number<float> value = 0.0f, rise = 0.0f;
-    if (m < there) value = load<float>(z, of_z * scan.positions + m) * log2e;
-    if (m + 1 < there) rise = load<float>(z, of_z * scan.positions + m + 1) * log2e - value;
+    Number<C> value = 0.0f, rise = 0.0f;
+    if (m < there) value = load<C>(z, of_z * scan.positions + m) * log2e<C>;
+    if (m + 1 < there) rise = load<C>(z, of_z * scan.positions + m + 1) * log2e<C> - value;
     const auto pair = two_of<Position<T>>(value, rise);
     store_pack<2>(scan.pairs, 2 * n, pair);
-    if (m == scan.positions - 1) store(scan.last, row, from_stored<float>(pair.of[0]));
+    if (m == scan.positions - 1) store(scan.last, row, from_stored<C>(pair.of[0]));
   }
 };
 
 // The sums of gates behind each group of keys, for backward: a walk from right to left, over gates alone, until a row is full. Before
 // it pairs are made, where they are of q.e.
 template <class T, int width> struct GateSums {
+  using C = compute_t<T>;
   static constexpr const char* name = "sums of gates";
   static constexpr int threads = head_threads;
   static constexpr int keys = gate_keys, own = keys / 4, fragments = fragments_of<T, width>, of_warp = 16 * fragments;
@@ -42,7 +44,7 @@ template <class T, int width> struct GateSums {
            shared_bytes_for<T>(static_cast<std::size_t>(of_e * width));
   }
 
-  HeadFacts facts;
+  HeadFacts<C> facts;
   HeadRows<const T> q, k;              // of the gates
   HeadRows<const T> scores_q;          // where pairs are made of others than q, or null
   HeadRows<const T> position_keys;     // [1 1 positions d], where pairs are made of them, or null
@@ -83,14 +85,14 @@ template <class T, int width> struct GateSums {
     queries.hold(t, of_q, t.warp() * of_warp);
     if (position_keys.at)
       make_pairs<T, width, fragments>(
-          t, queries, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const auto& pack) {
+          t, queries, of_e, scan.positions, scan.position_scale * log2e<C>, [&](auto a, int m, const auto& pack) {
             constexpr int numbers = pack_size<Position<T>>;
             const int row = first_row + 8 * a + t.lane() / 4;
             if (row >= scan.rows || m >= scan.pitch) return;
             const index_t of_row = scan.row_at(head, row);
             store_pack<numbers>(scan.pairs, (of_row * scan.pitch + m) * 2, pack);
             each<numbers / 2>([&](auto n) {
-              if (m + n == scan.positions - 1) store(scan.last, of_row, from_stored<float>(pack.of[2 * n]));
+              if (m + n == scan.positions - 1) store(scan.last, of_row, from_stored<C>(pack.of[2 * n]));
             });
           });
     if (scores_q.at) {
@@ -102,7 +104,7 @@ template <class T, int width> struct GateSums {
     }
     LeftRows<T, width, fragments> held;
     held.hold(t, of_q, t.warp() * of_warp);
-    Registers<Number<float>, 2 * fragments> sums;
+    Registers<Number<C>, 2 * fragments> sums;
     each<2 * fragments>([&](auto a) {  // rows that are not there count as full
       if (first_row + 8 * a + t.lane() / 4 >= facts.queries) sums[a] = scan.full();
     });
@@ -126,25 +128,25 @@ template <class T, int width> struct GateSums {
     }
     cp_async_wait<0>(t);
     if (const int row = first_row + 8 * t.lane(); t.lane() < of_warp / 8 && row < scan.rows)
-      store(scan.first_tile, scan.row_at(head, row) / 8, Number<float>(static_cast<float>(first_tile)));
+      store(scan.first_tile, scan.row_at(head, row) / 8, Number<C>(static_cast<C>(first_tile)));
   }
 
  private:
   // True when all rows are full.
   WHENCE_HD bool work(Thread& t, Shared<T> tile_of_k, const LeftRows<T, width, fragments>& held,
-      Registers<Number<float>, 2 * fragments>& sums, int head, int first_row, int tile, int begin, int end) const {
+      Registers<Number<C>, 2 * fragments>& sums, int head, int first_row, int tile, int begin, int end) const {
     SummedRows<T, keys, fragments> x;
     add_products<T, keys, width>(t, tile_of_k, held, x);
     const int quad = t.lane() % 4, own_key = tile * keys + quad * own;
-    Number<float> least = scan.full();
+    Number<C> least = scan.full();
     each<2 * fragments>([&](auto a) {
       const int row = first_row + 8 * a + t.lane() / 4, token = facts.first_row + row;
       const int from = larger(begin, token - facts.before), behind = smaller(end, token + facts.after + 1);
       const SeenColumns seen(from - own_key, behind - own_key);
       const auto score = [&](auto j) {
-        return seen.has(j) ? number(x, a, j) * facts.scale_of_powers : Number<float>(not_seen);
+        return seen.has(j) ? number(x, a, j) * facts.scale_of_powers : Number<C>(not_seen);
       };
-      GateRow<own, 1, 2> gates;
+      GateRow<C, own, 1, 2> gates;
       gates.add_up(t, score, sums[a]);
       if (row < scan.rows && quad % 2 == 0)
         store(scan.sums, scan.at(head, 2 * tile + 1 - quad / 2, row), quad == 0 ? sums[a] : gates.sum[Nth<0>{}]);

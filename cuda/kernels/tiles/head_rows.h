@@ -14,7 +14,8 @@ namespace whence::gpu {
 // Fragments of 16 rows that a warp has, as many as its registers hold.
 template <class T, int width> inline constexpr int fragments_of = width <= 64 && per_register<T> == 2 ? 2 : 1;
 
-inline constexpr float log2e = std::numbers::log2e_v<float>, ln2 = std::numbers::ln2_v<float>;
+template <class C> inline constexpr C log2e = std::numbers::log2e_v<C>;
+template <class C> inline constexpr C ln2 = std::numbers::ln2_v<C>;
 inline constexpr int head_threads = 128, head_warps = head_threads / 32;    // of a block
 inline constexpr float not_seen = -std::numeric_limits<float>::infinity();  // the logit of a pair that is not seen
 
@@ -27,11 +28,12 @@ template <class T> struct HeadRows {
   WHENCE_HD Global<T> of(int b, int h) const { return at + (b * batch + h / group * head); }
 };
 
-struct HeadFacts {
+// C: what is computed with, f32; f64 where the emulator holds a kernel's text to it.
+template <class C> struct HeadFacts {
   int heads, queries, keys, d;
   int first_row, before, after;  // as in Band (tensor/pairs.h)
   int distances, lowest;         // of the table (TermsInPacks): number 0 is `lowest` steps
-  float scale, scale_of_powers;  // of q.k, and times log2(e): logits are in base 2
+  C scale, scale_of_powers;      // of q.k, and times log2(e): logits are in base 2
   WHENCE_HD int keys_in_packs() const { return (keys + 3) / 4 * 4; }
 };
 
@@ -75,24 +77,26 @@ WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from
 
 // Numbers of tables and of columns, in rows that copies of 16 bytes may read: padded, with `before` zeros first.
 template <class T> struct TermsInPacks {
+  using C = compute_t<T>;
   static constexpr const char* name = "terms in packs";
   static constexpr int threads = 128;
   Global<const T> from;  // [rows, length]
-  Global<float> to;      // [rows, padded]
+  Global<C> to;          // [rows, padded]
   int length, padded, before;
   index_t count;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t n = t.block() * threads + t.index(), row = n / padded, at = n - row * padded - before;
     if (n >= count) return;
-    store(to, n, at >= 0 && at < length ? load<float>(from, row * length + at) : Number<float>(0.0f));
+    store(to, n, at >= 0 && at < length ? load<C>(from, row * length + at) : Number<C>(0.0f));
   }
 };
 
 // `count` neighbours of a row of terms from `first` on, a multiple of four; 0 beyond the row's `length`.
-template <int count>
-WHENCE_HD void fetch_terms(Thread& t, Shared<float> to, Global<const float> row, int first, int length, int index) {
+template <int count, class C>
+WHENCE_HD void fetch_terms(
+    Thread& t, Shared<C> to, std::type_identity_t<Global<const C>> row, int first, int length, int index) {
   const int from = first + index * 4;
-  if (index >= 0 && index < count / 4) cp_async(t, to, index * 4, row, from, from >= 0 && from < length);
+  if (index >= 0 && index < count / 4) cp_async<C, 4>(t, to, index * 4, row, from, from >= 0 && from < length);
 }
 
 // The number of row a and own column j of a warp's pairs: row 8 a + lane / 4, column lane % 4 * own + j of the tile.
@@ -147,20 +151,21 @@ WHENCE_HD void store_rows(Thread& t, Shared<T> tile, const SummedRows<T, width, 
 }
 
 // Numbers of 32 rows of queries beside each other, zeros where there is no row: what backward reads of each row.
-struct RowBlocks {
+template <class C> struct RowBlocks {
   static constexpr int rows = 32;
-  Global<float> at;  // [b h, blocks, 2, rows]: x_ij less the first is the logarithm of P_ij; the second is delta_i
+  Global<C> at;  // [b h, blocks, 2, rows]: x_ij less the first is the logarithm of P_ij; the second is delta_i
   int blocks;
-  WHENCE_HD Global<float> of(int head, int row) const {
+  WHENCE_HD Global<C> of(int head, int row) const {
     return at + ((index_t(head) * blocks + row / rows) * 2 * rows + row % rows);
   }
 };
 
 // Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
 // off the column of every key that the block sees. column: of a head.
-template <int rows> WHENCE_HD Number<float> taken_off(Global<const float> column, const HeadFacts& facts, int query) {
+template <int rows, class C>
+WHENCE_HD Number<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int query) {
   const int token = smaller(facts.first_row + query / rows * rows, facts.keys - 1);
-  return load<float>(column, larger(token, 0));
+  return load<C>(column, larger(token, 0));
 }
 
 }  // namespace whence::gpu

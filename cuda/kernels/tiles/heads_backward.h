@@ -20,6 +20,7 @@ namespace whence::gpu {
 
 // to_keys: rows are keys, and columns queries. CoPE's sums of gates add to the logits too (gate_backward.h).
 template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> struct HeadsBackward {
+  using C = compute_t<T>;
   static constexpr bool scans = gates_of != GatesOf::none, others = gates_of == GatesOf::others;
   static constexpr const char* name = scans
                                           ? (to_keys ? "gradient of keys with gates" : "gradient of queries with gates")
@@ -35,50 +36,49 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   using Scan = std::conditional_t<!scans, NoScan,
       std::conditional_t<to_keys, ScanOfKeys<T, gates_of>, ScanOfQueries<T, gates_of>>>;
   static std::size_t shared_bytes(bool sums_table, const GateScan<T>& scan) {
-    return shared_bytes_for<T>(operands * (rows + 2 * columns) * width) +
-           shared_bytes_for<float>(2 * term_count + rows) +
-           shared_bytes_for<float>(sums_table ? Diagonals<of_warp>::shared_floats : 0) + Scan::shared_bytes(scan);
+    return shared_bytes_for<T>(operands * (rows + 2 * columns) * width) + shared_bytes_for<C>(2 * term_count + rows) +
+           shared_bytes_for<C>(sums_table ? Diagonals<C, of_warp>::shared_floats : 0) + Scan::shared_bytes(scan);
   }
 
-  HeadFacts facts;
-  PairDropout dropout;
+  HeadFacts<C> facts;
+  PairDropout<C> dropout;
   HeadRows<const T> q, k, v, d_o;
-  RowBlocks norms;                          // of queries: norm and delta
-  Global<const float> table, column;        // [h distances] and [b h keys_in_packs], or null
-  Global<const std::int32_t> present;       // [b 2], or null
-  HeadRows<T> d_first, d_second;            // of queries, or of keys and values; null where nobody asks
-  HeadRows<float> wide_first, wide_second;  // in their place where several heads are added up
-  Global<float> d_column;                   // [b h keys], or null; queries know by it that one is asked for
-  Global<float> slices;                     // as SumSlices reads them, of the heads of this launch, or null
-  int first_head;                           // of b h, of this launch
+  RowBlocks<C> norms;                   // of queries: norm and delta
+  Global<const C> table, column;        // [h distances] and [b h keys_in_packs], or null
+  Global<const std::int32_t> present;   // [b 2], or null
+  HeadRows<T> d_first, d_second;        // of queries, or of keys and values; null where nobody asks
+  HeadRows<C> wide_first, wide_second;  // in their place where several heads are added up
+  Global<C> d_column;                   // [b h keys], or null; queries know by it that one is asked for
+  Global<C> slices;                     // as SumSlices reads them, of the heads of this launch, or null
+  int first_head;                       // of b h, of this launch
   GateScan<T> scan;
   OfPositions<T> of_positions;
   HeadRows<const T> gate_q, gate_k;  // of others
 
  private:
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
-  static_assert(columns == RowBlocks::rows && columns == scan_columns && (!scans || rows == scan_rows));
+  static_assert(columns == RowBlocks<C>::rows && columns == scan_columns && (!scans || rows == scan_rows));
 
   struct Stage {
     // keys and values, or queries and gradients of the output; those of other gates
     Shared<T> first, second, of_gates;
-    Shared<float> by_distance;  // [distances]
-    Shared<float> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
-    Shared<float> of_rows;      // [rows]: terms of keys that are rows
+    Shared<C> by_distance;  // [distances]
+    Shared<C> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
+    Shared<C> of_rows;      // [rows]: terms of keys that are rows
   };
   struct Part {
     int b, h, head, block;                    // head: of b h
     Global<const T> first, second, of_gates;  // the head's columns
-    Global<const float> by_distance, by_key;  // the head's terms
+    Global<const C> by_distance, by_key;      // the head's terms
     int first_row;                            // a query, or a key
     int begin, end;                           // keys [begin, end) are present
-    Number<float> taken_off;                  // of a block of queries
+    Number<C> taken_off;                      // of a block of queries
   };
   using Pairs = SummedRows<T, columns, fragments>;
   using Sums = SummedRows<T, width, fragments>;
   struct Line {
-    Number<float> norm, delta;  // of a query
-    Number<float> sum;          // of its dA: of a key the gradient of its column, of a query 0 but for delta's rounding
+    Number<C> norm, delta;  // of a query
+    Number<C> sum;          // of its dA: of a key the gradient of its column, of a query 0 but for delta's rounding
   };
   using Lines = Registers<Line, lines>;
 
@@ -86,11 +86,11 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> first = t.shared<T>(operands * (rows + 2 * columns) * width), second = first + rows * width,
                     tiles = first + operands * rows * width;
-    const Shared<float> terms = t.shared<float>(2 * term_count + rows), of_rows = terms + 2 * term_count;
-    Diagonals<of_warp> diagonals{t.shared<float>(slices ? Diagonals<of_warp>::shared_floats : 0)};
+    const Shared<C> terms = t.shared<C>(2 * term_count + rows), of_rows = terms + 2 * term_count;
+    Diagonals<C, of_warp> diagonals{t.shared<C>(slices ? Diagonals<C, of_warp>::shared_floats : 0)};
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * operands * columns * width;
-      const Shared<float> term = terms + n * term_count;
+      const Shared<C> term = terms + n * term_count;
       return Stage{tile, tile + columns * width, tile + 2 * columns * width, term, term + distances, of_rows};
     };
     const Part part = part_of(t);
@@ -118,7 +118,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (first_tile < end_tile) fetch_stage(0, first_tile);
     cp_async_commit(t);
     Sums sums, of_values;
-    const int behind = !to_keys && slices ? Diagonals<of_warp>::behind : 0;
+    const int behind = !to_keys && slices ? Diagonals<C, of_warp>::behind : 0;
     for (int tile = first_tile, n = 0; tile < end_tile + behind; ++tile, n = 1 - n) {
       cp_async_wait<0>(t);
       t.sync();
@@ -177,9 +177,9 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     each<lines>([&](auto a) {
       const int row = row_of(t, part, a);
       held[a] = {0.0f, 0.0f, 0.0f};
-      if (to_keys || row >= norms.blocks * RowBlocks::rows) return;
-      held[a].norm = load<float>(norms.of(part.head, row), 0);
-      held[a].delta = load<float>(norms.of(part.head, row), RowBlocks::rows);
+      if (to_keys || row >= norms.blocks * RowBlocks<C>::rows) return;
+      held[a].norm = load<C>(norms.of(part.head, row), 0);
+      held[a].delta = load<C>(norms.of(part.head, row), RowBlocks<C>::rows);
     });
   }
 
@@ -207,7 +207,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   // dx: the gradient at the logits; or, where gates have changed it, true: it was laid out for sums by distance before that.
   WHENCE_HD bool work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
-      int first_column, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums, Sums& of_values,
+      int first_column, Lines& held, Scan& gates, const Diagonals<C, of_warp>& diagonals, Sums& sums, Sums& of_values,
       Pairs& dx) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
@@ -228,7 +228,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   // edge: some pairs are not seen, or dropped.
   template <bool edge>
   WHENCE_HD void tile(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
-      int first_column, bool whole, Lines& held, Scan& gates, const Diagonals<of_warp>& diagonals, Sums& sums,
+      int first_column, bool whole, Lines& held, Scan& gates, const Diagonals<C, of_warp>& diagonals, Sums& sums,
       Sums& of_values, Pairs& dx) const {
     Pairs x;
     gates.ask(first_column);
@@ -241,11 +241,11 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       staying.draw(t, dropout, facts, part.head, part.first_row + t.warp() * of_warp, first_column);
       staying.drop(dropout.factor, dx);
     }
-    float unit = facts.scale_of_powers;
+    C unit = facts.scale_of_powers;
     if constexpr (others) {  // as in forward
       if (gates.moving(nth % 2)) products(t, second + rows * width, stage.of_gates, x);
       if (!whole) hide(t, part, first_column, x);
-      gates.add(t, nth % 2, whole, scan.gate_scale * log2e, x);
+      gates.add(t, nth % 2, whole, scan.gate_scale * log2e<C>, x);
       each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
     }
     products(t, first, stage.first, x);
@@ -277,16 +277,15 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // As in forward.
-  WHENCE_HD float add_terms(
-      Thread& t, const Part& part, const Stage& stage, int first_column, float unit, Pairs& x) const {
+  WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, C unit, Pairs& x) const {
     if (!table && !column) return unit;
-    unit *= ln2;
+    unit *= ln2<C>;
     const int quad = t.lane() % 4, line = line_of(t, 0);
     if (table) {
       constexpr int step = row_of_line<neighbours>(0, 1), apart = step * (lines - 1), run = apart + own;
       const int lowest = to_keys ? rows - line - apart + quad * own : line - quad * own + columns - own + 1;
       each<run>([&](auto n) {
-        const Number<float> term = load<float>(stage.by_distance, lowest + n);
+        const Number<C> term = load<C>(stage.by_distance, lowest + n);
         each<lines>([&](auto a) {
           constexpr int j = to_keys ? n - apart + step * a : step * a + own - 1 - n;
           if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) = number(x, a, Nth<j>{}) * unit + term;
@@ -295,16 +294,16 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       unit = 1;
     }
     if (column) {
-      const Number<float> less = to_keys ? taken_off<rows>(part.by_key, facts, first_column) : part.taken_off;
+      const Number<C> less = to_keys ? taken_off<rows>(part.by_key, facts, first_column) : part.taken_off;
       each<own>([&](auto j) {
         each<lines>([&](auto a) {
-          const Number<float> term =
-              to_keys ? load<float>(stage.of_rows, line_of(t, a)) : load<float>(stage.of_columns, quad * own + j);
+          const Number<C> term =
+              to_keys ? load<C>(stage.of_rows, line_of(t, a)) : load<C>(stage.of_columns, quad * own + j);
           number(x, a, j) = number(x, a, j) * unit + (term - less);
         });
       });
     }
-    return log2e;
+    return log2e<C>;
   }
 
   WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_column, int a) const {
@@ -322,16 +321,16 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // x becomes P, and dx dA.
-  WHENCE_HD void gradients(Thread& t, const Stage& stage, float unit, const Lines& held, Pairs& x, Pairs& dx) const {
+  WHENCE_HD void gradients(Thread& t, const Stage& stage, C unit, const Lines& held, Pairs& x, Pairs& dx) const {
     each<own / 4>([&](auto four) {
-      Pack<float, 4> norm{}, delta{};
+      Pack<C, 4> norm{}, delta{};
       if constexpr (to_keys) {
         const int at = t.lane() % 4 * own + 4 * four;
         norm = load_pack<4>(stage.of_columns, at), delta = load_pack<4>(stage.of_columns, columns + at);
       }
       each<4>([&](auto e) {
         each<lines>([&](auto a) {
-          Number<float>&p = number(x, a, Nth<4 * four + e>{}), &gradient = number(dx, a, Nth<4 * four + e>{});
+          Number<C>&p = number(x, a, Nth<4 * four + e>{}), &gradient = number(dx, a, Nth<4 * four + e>{});
           if constexpr (to_keys)
             p = ex2_approx(p * unit - norm.of[e]), gradient = p * (gradient - delta.of[e]);
           else
@@ -342,8 +341,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   WHENCE_HD void add_diagonals(
-      Thread& t, const Part& part, int nth, int first_column, Diagonals<of_warp>& diagonals) const {
-    constexpr int chains = Diagonals<of_warp>::chains;
+      Thread& t, const Part& part, int nth, int first_column, Diagonals<C, of_warp>& diagonals) const {
+    constexpr int chains = Diagonals<C, of_warp>::chains;
     const int blocks = (facts.queries + rows - 1) / rows, length = facts.keys + rows;
     const index_t slice = (index_t(part.head - first_head) * blocks + part.block) * chains + t.warp() % chains;
     diagonals.add(t, nth, slices + slice * length, t.warp() * of_warp - first_column + facts.keys - 1, length);
@@ -351,7 +350,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
       const Lines& held, Scan& gates, Sums& sums, const Sums& of_values) const {
-    const float scale = others && scan.of_gates ? scan.gate_scale : facts.scale;
+    const C scale = others && scan.of_gates ? scan.gate_scale : facts.scale;
     each<fragments>(
         [&](auto m) { each<width / 8>([&](auto c) { each<4>([&](auto e) { sums[m][c][e] *= scale; }); }); });
     gates.finish(t, of_positions, tiles, sums);
@@ -360,23 +359,23 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (!d_column) return;
     each<lines>([&](auto a) {
       const int row = row_of(t, part, a);
-      Number<float> sum = held[a].sum;
+      Number<C> sum = held[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) sum += t.shuffle_xor(sum, mask);
       if (row >= row_count() || t.lane() % 4 > 0) return;
       // Columns are often running sums, in whose gradients errors of one sign would add up. So keys get delta without o's rounding.
       if constexpr (to_keys)
         store(d_column, index_t(part.head) * facts.keys + row, sum);
       else
-        store(norms.of(part.head, row), RowBlocks::rows, held[a].delta + sum);
+        store(norms.of(part.head, row), RowBlocks<C>::rows, held[a].delta + sum);
     });
   }
   WHENCE_HD void put(Thread& t, const Part& part, Shared<T> tile, const Sums& sums, const HeadRows<T>& to,
-      const HeadRows<float>& wide) const {
+      const HeadRows<C>& wide) const {
     if (to.at)
       store_rows<T, width, neighbours>(
           t, tile, sums, to, to.of(part.b, part.h), part.first_row + t.warp() * of_warp, row_count(), facts.d);
     if (!wide.at) return;
-    const Global<float> head = wide.of(part.b, part.h);
+    const Global<C> head = wide.of(part.b, part.h);
     each<lines>([&](auto a) {
       const int row = row_of(t, part, a);
       if (row >= row_count()) return;

@@ -16,6 +16,7 @@ namespace whence::gpu {
 // CoPE's sums of gates add to the logits too (gate_scan.h). Gates of others are taken first, and the product of the scores adds to what
 // they leave: a tile is in the same registers.
 template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForward {
+  using C = compute_t<T>;
   static constexpr bool scans = gates_of != GatesOf::none, others = gates_of == GatesOf::others;
   static constexpr const char* name = scans ? "attention of heads with gates" : "attention of heads";
   static constexpr int threads = head_threads;
@@ -28,18 +29,18 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   // two times 16 the same ones.
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   static std::size_t shared_bytes(const GateScan<T>& scan) {
-    return shared_bytes_for<T>(row_count * width) + shared_bytes_for<float>(2 * term_count) +
+    return shared_bytes_for<T>(row_count * width) + shared_bytes_for<C>(2 * term_count) +
            shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
-  HeadFacts facts;
-  PairDropout dropout;
+  HeadFacts<C> facts;
+  PairDropout<C> dropout;
   HeadRows<const T> q, k, v;
   HeadRows<T> o;
-  Global<float> norms;                 // [b h queries 2]: top and share
-  Global<const float> table, column;   // [h distances] and [b h keys_in_packs], or null
-  Global<const float> sink;            // [h], or null
+  Global<C> norms;                     // [b h queries 2]: top and share
+  Global<const C> table, column;       // [h distances] and [b h keys_in_packs], or null
+  Global<const C> sink;                // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan<T> scan;
   HeadRows<const T> position_keys;   // [1 1 positions d], where pairs are made here, or null
@@ -48,37 +49,37 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   // The tiles and terms of one stage.
   struct Stage {
     Shared<T> keys, values, gate_keys;
-    Shared<float> by_distance, by_key;  // two copies, [keys]
+    Shared<C> by_distance, by_key;  // two copies, [keys]
   };
   // A block's part of the work.
   struct Part {
     int b, h, head;                // head: of b h
     Global<const T> k, v, gate_k;  // of the head
-    Global<const float> table, column;
+    Global<const C> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
-    Number<float> taken_off;                   // from columns: sums of many tokens lose nothing to f32
+    Number<C> taken_off;                       // from columns: sums of many tokens lose nothing to f32
   };
   using Scores = SummedRows<T, keys, fragments>;
   using Queries = LeftRows<T, width, fragments>;
   using Sums = SummedRows<T, width, fragments>;
   struct Row {
-    Number<float> top = lowest_top, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
+    Number<C> top = lowest_top, sum = 0.0f;  // of all tiles so far; the sum is the lane's own
   };
 
   struct Gates {
     Shared<Position<T>> pairs;  // of the block's rows
     // Of each row: the sum so far, and what the scan is where it is full.
-    Registers<Number<float>, 2 * fragments> sums, last;
+    Registers<Number<C>, 2 * fragments> sums, last;
     bool full = false;                               // all rows of the warp
     LeftRows<T, width, fragments, false> of_others;  // of gq
   };
 
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> of_q = t.shared<T>(row_count * width), tiles = of_q + (row_count - 2 * of_stage) * width;
-    const Shared<float> terms = t.shared<float>(2 * term_count);
+    const Shared<C> terms = t.shared<C>(2 * term_count);
     const auto stage = [&](int n) {
       const Shared<T> tile = tiles + n * of_stage * width;
-      const Shared<float> term = terms + n * term_count;
+      const Shared<C> term = terms + n * term_count;
       return Stage{tile, tile + keys * width, tile + 2 * keys * width, term, term + 2 * copy};
     };
     const Part part = part_of(t);
@@ -148,7 +149,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
 
   WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
     if (!sink) return;
-    const Number<float> logit = load<float>(sink, part.h) * log2e;
+    const Number<C> logit = load<C>(sink, part.h) * log2e<C>;
     each<2 * fragments>([&](auto a) {
       running[a].top = logit;
       running[a].sum = t.lane() % 4 == 0 ? 1.0f : 0.0f;  // the lanes of a quad add up
@@ -172,13 +173,14 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     const Shared<Position<T>> pairs = gates.pairs + (t.warp() * rows + t.lane() / 4) * scan.pitch * 2;
     if (position_keys.at) {
       make_pairs<T, width, fragments>(
-          t, held, of_e, scan.positions, scan.position_scale * log2e, [&](auto a, int m, const auto& pack) {
+          t, held, of_e, scan.positions, scan.position_scale * log2e<C>, [&](auto a, int m, const auto& pack) {
             if (m < scan.pitch) store_pack<pack_size<Position<T>>>(pairs, (8 * a * scan.pitch + m) * 2, pack);
           });
       t.sync();
     }
-    each<2 * fragments>(
-        [&](auto a) { gates.last[a] = PlaceInPairs(pairs + 8 * a * scan.pitch * 2, scan.full(), scan.full()).value; });
+    each<2 * fragments>([&](auto a) {
+      gates.last[a] = PlaceInPairs<C>(pairs + 8 * a * scan.pitch * 2, scan.full(), scan.full()).value;
+    });
   }
 
   // One tile of keys for a warp's rows.
@@ -203,11 +205,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   WHENCE_HD void tile(Thread& t, const Part& part, const Stage& stage, int first_key, bool whole, const Queries& held,
       Gates& gates, Registers<Row, 2 * fragments>& running, Sums& sums) const {
     Scores x;
-    float unit = facts.scale_of_powers;
+    C unit = facts.scale_of_powers;
     if constexpr (others) {
       if (!gates.full) add_products<T, keys, width>(t, stage.gate_keys, gates.of_others, x);
       if (!whole) hide(t, part, first_key, x);
-      add_scan(t, scan.gate_scale * log2e, part, gates, x);
+      add_scan(t, scan.gate_scale * log2e<C>, part, gates, x);
       each<2 * fragments>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
     }
     add_products<T, keys, width>(t, stage.keys, held, x);
@@ -235,13 +237,13 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
 
   // x, products of the gates, becomes a logit in base 2; of others the scan alone.
-  WHENCE_HD void add_scan(Thread& t, float unit, const Part& part, Gates& gates, Scores& x) const {
-    const float full = scan.full();
+  WHENCE_HD void add_scan(Thread& t, C unit, const Part& part, Gates& gates, Scores& x) const {
+    const C full = scan.full();
     if (gates.full)
       return each<2 * fragments>(
           [&](auto a) { each<own>([&](auto j) { number(x, a, j) = number(x, a, j) * unit + gates.last[a]; }); });
-    Number<float> least = full;
-    Registers<GateRow<own, 1, 2>, 2 * fragments> of_rows;
+    Number<C> least = full;
+    Registers<GateRow<C, own, 1, 2>, 2 * fragments> of_rows;
     each<2 * fragments>([&](auto a) {
       of_rows[a].add_up(
           t, [&](auto j) { return take_score<gates_of>(number(x, a, j), unit); }, gates.sums[a]);
@@ -250,25 +252,25 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
     gates.full = !(least_of_rows(t, least) < full);
     if (scan.slopes) {
-      const Number<float> slope = load<float>(scan.slopes, part.h) * log2e;
+      const Number<C> slope = load<C>(scan.slopes, part.h) * log2e<C>;
       return each<2 * fragments>(
           [&](auto a) { each<own>([&](auto j) { number(x, a, j) += slope * of_rows[a].sum[j]; }); });
     }
     each<2 * fragments>([&](auto a) {
       const Shared<Position<T>> pairs = gates.pairs + (t.warp() * rows + 8 * a + t.lane() / 4) * scan.pitch * 2;
-      each<own>([&](auto j) { number(x, a, j) += PlaceInPairs(pairs, of_rows[a].sum[j], full).value; });
+      each<own>([&](auto j) { number(x, a, j) += PlaceInPairs<C>(pairs, of_rows[a].sum[j], full).value; });
     });
   }
 
   // x times its unit is the logit in base 2; returns the new unit. Terms are in base e, and the power takes the rest along.
-  WHENCE_HD float add_terms(Thread& t, const Part& part, const Stage& stage, float unit, Scores& x) const {
+  WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, C unit, Scores& x) const {
     if (!table && !column) return unit;
-    unit *= ln2;
+    unit *= ln2<C>;
     const int quad = t.lane() % 4;
     if (table) {  // a distance that several rows have in this lane is loaded once
       const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy;
       each<8 * (2 * fragments - 1) + own>([&](auto n) {
-        const Number<float> term = load<float>(stage.by_distance, first + n);
+        const Number<C> term = load<C>(stage.by_distance, first + n);
         each<2 * fragments>([&](auto a) {
           constexpr int j = 8 * a + own - 1 - n;
           if constexpr (j >= 0 && j < own) number(x, a, Nth<j>{}) = number(x, a, Nth<j>{}) * unit + term;
@@ -280,7 +282,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       each<own / 4>([&](auto four) {
         const auto terms = load_pack<4>(stage.by_key, quad * own + 4 * four);
         each<4>([&](auto e) {
-          const Number<float> term = Number<float>(terms.of[e]) - part.taken_off;
+          const Number<C> term = Number<C>(terms.of[e]) - part.taken_off;
           each<2 * fragments>([&](auto a) {
             auto& of = number(x, a, Nth<4 * four + e>{});
             of = of * unit + term;
@@ -288,7 +290,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         });
       });
     }
-    return log2e;
+    return log2e<C>;
   }
 
   WHENCE_HD void hide(Thread& t, const Part& part, int first_key, Scores& x) const {
@@ -301,11 +303,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
 
   // x becomes 2^(x - top).
-  WHENCE_HD void pattern(Thread& t, float unit, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
-    Registers<Number<float>, 2 * fragments> largest;
+  WHENCE_HD void pattern(Thread& t, C unit, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
+    Registers<Number<C>, 2 * fragments> largest;
     bool rises = false;
     each<2 * fragments>([&](auto a) {
-      Number<float> most = number(x, a, Nth<0>{});
+      Number<C> most = number(x, a, Nth<0>{});
       each<own - 1>([&](auto j) { most = max_nan(most, number(x, a, Nth<j + 1>{})); });
       for (int mask = 1; mask <= 2; mask *= 2) most = max_nan(most, t.shuffle_xor(most, mask));
       largest[a] = most * unit;
@@ -313,13 +315,13 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
     if (rises)
       each<2 * fragments>([&](auto a) {
-        const Number<float> top = max_nan(running[a].top, largest[a]), fade = ex2_approx(running[a].top - top);
+        const Number<C> top = max_nan(running[a].top, largest[a]), fade = ex2_approx(running[a].top - top);
         running[a].top = top, running[a].sum *= fade;
         each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
       });
     each<2 * fragments>([&](auto a) {
       each<own>([&](auto j) {
-        Number<float>& own_x = number(x, a, j);
+        Number<C>& own_x = number(x, a, j);
         own_x = ex2_approx(own_x * unit - running[a].top);
         running[a].sum += own_x;
       });
@@ -330,9 +332,9 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       Thread& t, const Part& part, Shared<T> of_q, const Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first = part.first_query + t.warp() * rows;
     each<2 * fragments>([&](auto a) {
-      Number<float> all = running[a].sum;
+      Number<C> all = running[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
-      const Number<float> share = all > 0.0f ? rcp_approx(all) : Number<float>(0.0f);  // a row that sees nothing has 0
+      const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // a row that sees nothing has 0
       each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= share; }); });
       const int row = first + 8 * a + t.lane() / 4;
       const index_t norm = (index_t(part.head) * facts.queries + row) * 2;

@@ -148,17 +148,17 @@ WHENCE_HD void add_rows(
 }
 
 // Two neighbours as they are stored, and back.
-template <class T> WHENCE_HD Pack<T, 2> two_of(Number<float> low, Number<float> high) {
+template <class T> WHENCE_HD Pack<T, 2> two_of(Number<compute_t<T>> low, Number<compute_t<T>> high) {
   if constexpr (per_register<T> == 1)
     return {{plain(low), plain(high)}};
   else
     return std::bit_cast<Pack<T, 2>>(pack_two<T>(low, high));
 }
-template <class T> WHENCE_HD Two<Number<float>> numbers_of(const Pack<T, 2>& two) {
+template <class T> WHENCE_HD Two<Number<compute_t<T>>> numbers_of(const Pack<T, 2>& two) {
   if constexpr (per_register<T> == 1)
     return {two.of[0], two.of[1]};
   else
-    return unpack_two<T>(std::bit_cast<std::uint32_t>(two));
+    return unpack_two<T>(std::bit_cast<Register<T>>(two));
 }
 
 }  // namespace whence::gpu
