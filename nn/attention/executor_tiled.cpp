@@ -7,6 +7,7 @@
 #include "nn/attention/budget.h"
 #include "nn/attention/executors.h"
 #include "nn/attention/tile_terms.h"
+#include "tensor/device/joined_kernels.h"
 #include "tensor/raw.h"
 #include "tensor/tiles/gpu_programs.h"
 
@@ -146,9 +147,9 @@ class TiledExecutor final : public Executor {
     return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
   }
   Fit fit(const AttendCall& call) const override {
-    const bool short_numbers = call.dtype == DType::f16 || call.dtype == DType::bf16,
-               long_numbers = call.dtype == DType::f64 || call.dtype == DType::dual;
-    return (call.device.is_gpu() ? long_numbers : short_numbers) ? Fit::cannot : Fit::suits;
+    const bool has_programs = call.device.is_gpu() ? joined_kernels(call.device).most_shared_bytes(call.dtype) > 0
+                                                   : call.dtype != DType::f16 && call.dtype != DType::bf16;
+    return has_programs ? Fit::suits : Fit::cannot;
   }
   std::string reason_of_fit(const AttendCall& call) const override {
     if (fit(call) != Fit::cannot) return {};

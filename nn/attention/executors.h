@@ -11,7 +11,7 @@
 namespace whence {
 
 const Executor& strips_executor();  // blocks as large as the caches like
-const Executor& tiled_executor();   // f32, on the CPU f64, on a GPU 16 bits; others for calls that no program fits
+const Executor& tiled_executor();   // f32; f64 on the CPU, 16 bits on a GPU; another for calls that no program fits
 // Throws Error when there is not one row per block.
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 

@@ -2,7 +2,6 @@
 // time, with a default that runs them one after the other.
 #pragma once
 
-
 #include "tensor/kernels.h"
 
 namespace whence {

@@ -207,6 +207,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   using OfKeys = HeadsBackward<T, width, true, gates_of>;
   using C = OfKeys::C;
   constexpr bool scans = OfQueries::scans, others = OfQueries::others;
+  constexpr index_t of_sum = sizeof(C);
   static_assert((scans || OfQueries::rows == rows_of_gpu_block(width, dtype_of<T>)) &&
                 Diagonals<C, OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
   GateScan<T> scan = gates.scan;
@@ -220,7 +221,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
 
   const Tensor &d_table = d[At::distance_table], &d_column = d[At::column_term], &d_sink = d[At::sink];
   const index_t blocks_of_rows = blocks_for(queries, RowBlocks<C>::rows);
-  const Tensor of_rows = empty({all_heads, blocks_of_rows, 2, RowBlocks<C>::rows}), output_in_packs = in_packs(output);
+  const Tensor of_rows = empty(Shape{all_heads, blocks_of_rows, 2, RowBlocks<C>::rows}),
+               output_in_packs = in_packs(output);
   const Tensor of_sink = by_row(d_sink), of_slopes = by_row(gates.slopes);
   const RowBlocks<C> row_blocks{global<C>(of_rows), within_int(blocks_of_rows)};
   launch_kernel(RowSums<T, width>{head_rows<const T>(output_in_packs, heads), head_rows<const T>(d_output, heads),
@@ -236,8 +238,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
                 of_head = slice_numbers(queries, facts.keys, OfQueries::rows);
   const index_t of_group = index_t(scan.groups) * scan.rows;
   index_t at_once = all_heads;
-  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (of_head * index_t{sizeof(C)}));
-  if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * index_t{sizeof(C)}));
+  if (d_table.defined()) at_once = std::min(at_once, most_slice_bytes / (of_head * of_sum));
+  if (scans) at_once = std::min(at_once, most_slice_bytes / (2 * of_group * of_sum));
   at_once = std::max<index_t>(at_once, 1);
   Tensor sums, gradients, first_tile, d_logits;
   std::optional<PairsOfHeads<T>> pairs;
@@ -252,7 +254,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     scan.first_tile = global<C>(first_tile), scan.of_slopes = global<C>(of_slopes);
   }
   const Tensor of_table =
-      d_table.defined() ? Tensor::zeros({heads, given.distances}, dtype_of<C>, output.device()) : Tensor();
+      d_table.defined() ? Tensor::zeros(Shape{heads, given.distances}, dtype_of<C>, output.device()) : Tensor();
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
   const Shared of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
   for (index_t first = 0; first < all_heads; first += at_once) {
@@ -279,7 +281,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     }
     if (of_queries) {
       const Tensor slices =
-          d_table.defined() ? Tensor::zeros({count, of_head}, dtype_of<C>, output.device()) : Tensor();
+          d_table.defined() ? Tensor::zeros(Shape{count, of_head}, dtype_of<C>, output.device()) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
       body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<C>(slices);
       body.d_column = global<C>(of_columns);
