@@ -7,7 +7,6 @@
 #include "nn/attention/budget.h"
 #include "nn/attention/executors.h"
 #include "nn/attention/tile_terms.h"
-#include "tensor/device/joined_kernels.h"
 #include "tensor/raw.h"
 #include "tensor/tiles/gpu_programs.h"
 
@@ -147,9 +146,9 @@ class TiledExecutor final : public Executor {
     return "has programs for distances, sums of gates and mixes of heads, and a scheme here does something else";
   }
   Fit fit(const AttendCall& call) const override {
-    const bool has_programs = call.device.is_gpu() ? joined_kernels(call.device).most_shared_bytes(call.dtype) > 0
-                                                   : call.dtype != DType::f16 && call.dtype != DType::bf16;
-    return has_programs ? Fit::suits : Fit::cannot;
+    const bool short_numbers = call.dtype == DType::f16 || call.dtype == DType::bf16,
+               long_numbers = call.dtype == DType::f64 || call.dtype == DType::dual;
+    return (call.device.is_gpu() ? long_numbers : short_numbers) ? Fit::cannot : Fit::suits;
   }
   std::string reason_of_fit(const AttendCall& call) const override {
     if (fit(call) != Fit::cannot) return {};
@@ -166,7 +165,9 @@ class TiledExecutor final : public Executor {
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendCall call = call_of(inputs);
     const Executor& otherwise = executor_below(*this, stages, call);
-    if (fit(call) == Fit::cannot || !refusal_there(stages, call).empty()) return otherwise.attend(inputs, stages);
+    // A GPU is asked for its types with all else: gpu_refusal knows an emulator that takes f64.
+    const bool refused = call.device.is_gpu() ? !refusal_there(stages, call).empty() : fit(call) == Fit::cannot;
+    if (refused) return otherwise.attend(inputs, stages);
     const AttendContext context = rotated_context(inputs, stages);
     ProgramTerms terms = terms_of(context, stages);
     if (!terms.refusal_on(call).empty()) return otherwise.attend(inputs, stages);
