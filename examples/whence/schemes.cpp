@@ -1,9 +1,12 @@
-// schemes: the positional schemes, or everything about some of them.
+// schemes: the positional schemes, everything about some of them, or how each is trained on a device.
 #include <iostream>
+#include <map>
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/verify/scheme_texts.h"
+#include "nn/attention/attention.h"
 #include "nn/scheme.h"
 #include "tensor/suggest.h"
 
@@ -33,15 +36,40 @@ std::string description(const SchemeInfo& scheme) {
   return text;
 }
 
+// The executor that trains each scheme in GPT-2's heads, and why it is no higher one. A form of a scheme has a row of its own where
+// that differs.
+void print_executors(Device device) {
+  const DType dtype = device.is_gpu() ? DType::bf16 : DType::f32;
+  Table table({"scheme", "executor", "why"});
+  std::map<std::string, std::string> of_schemes;  // what is said of the first form of each
+  for (const std::string& text : promised_texts()) {
+    if (text.find(" + ") != std::string::npos) continue;
+    const std::string said =
+        Attention({.dim = 768, .heads = 12, .length = 64}, parse_schemes(text)).explain(device, dtype, 1, 64);
+    const auto [of_scheme, first] = of_schemes.emplace(text.substr(0, text.find('(')), said);
+    if (!first && of_scheme->second == said) continue;
+    const std::size_t end = said.find(" (");
+    const std::string why = said.substr(end + 2, said.size() - end - 3);
+    table.row({text, said.substr(0, end), why.substr(0, why.find("reference while"))});
+  }
+  std::cout << table.text() << "12 heads of 64 numbers, 64 tokens, " << to_string(dtype) << " on " << to_string(device)
+            << '\n';
+}
+
 int run(CommandLine& line) {
   std::vector<std::string> names;
+  std::string device;
   line.names("[SCHEME...]", &names, "paper, equation and options of these", scheme_names())
-      .example("whence schemes cope rope", "two of them");
+      .choice(
+          "device", &device, {"cpu", "cuda"}, {"which executor trains each scheme there, and why; nothing is computed"})
+      .example("whence schemes cope rope", "two of them")
+      .example("whence schemes --device cuda", "tiles, strips of rows, or composed ops");
   if (line.shows_page()) return 0;
   std::vector<SchemeInfo> wanted;  // all of them before anything is printed: a name may be none
   for (const std::string& name : names) wanted.push_back(scheme_named(name, name));
   for (const SchemeInfo& scheme : wanted) std::cout << description(scheme);
-  if (names.empty()) print_all();
+  if (!device.empty()) print_executors(device == "cuda" ? Device::cuda(0) : Device::cpu());
+  if (names.empty() && device.empty()) print_all();
   return 0;
 }
 

@@ -110,6 +110,14 @@ TEST_CASE("commands: schemes and tasks list what there is and show one") {
   CHECK(has(two, "\ncope: Contextual Position Encoding"));
   CHECK(has(two, "\n    p_max=64  largest position; the table has p_max + 1 rows; in [1, 1e+06]\n"));
   CHECK_FALSE(has(two, "\nalibi:"));
+  const std::string on_gpu = run({"schemes", "--device", "cuda"}).out;
+  const auto row_of = [&](const std::string& scheme) {
+    const std::size_t at = on_gpu.find('\n' + scheme + ' ');
+    return at == std::string::npos ? std::string() : on_gpu.substr(at + 1, on_gpu.find('\n', at + 1) - at - 1);
+  };
+  CHECK(has(row_of("cope"), " tiled"));
+  CHECK(has(row_of("cope(p_max=3, interpolation=equation5)"), " reference  not tiled: interpolation=equation5 given"));
+  CHECK(row_of("cope(p_max=2)").empty());  // as cope
   const std::string tasks = run({"tasks"}).out, flip_flop = run({"tasks", "flip_flop"}).out;
   for (const char* name : {"\nflip_flop ", "\nbucket_sort ", "\nlm "}) CHECK(tasks.find(name) != std::string::npos);
   for (const char* text : {"dense", "cope 4.9 (4.4)", "steps=1500", "first bit"})
