@@ -6,8 +6,8 @@
 #include "examples/whence/cli/scheme_names.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/verify/scheme_texts.h"
-#include "nn/attention/attention.h"
 #include "nn/scheme.h"
+#include "nn/transformer.h"
 #include "tensor/suggest.h"
 
 namespace whence {
@@ -40,12 +40,13 @@ std::string description(const SchemeInfo& scheme) {
 // that differs.
 void print_executors(Device device) {
   const DType dtype = device.is_gpu() ? DType::bf16 : DType::f32;
+  const PlannedModules planned;
   Table table({"scheme", "executor", "why"});
   std::map<std::string, std::string> of_schemes;  // what is said of the first form of each
   for (const std::string& text : promised_texts()) {
     if (text.find(" + ") != std::string::npos) continue;
-    const std::string said =
-        Attention({.dim = 768, .heads = 12, .length = 64}, parse_schemes(text)).explain(device, dtype, 1, 64);
+    const Transformer model({.vocabulary = 1, .length = 64, .dim = 768, .layers = 1, .heads = 12, .scheme = text});
+    const std::string said = model.attention(0).explain(device, dtype, 1, 64);
     const auto [of_scheme, first] = of_schemes.emplace(text.substr(0, text.find('(')), said);
     if (!first && of_scheme->second == said) continue;
     const std::size_t end = said.find(" (");

@@ -21,7 +21,6 @@ struct ReadsByDistance : BiasesScores, RunsInTiles {
 
   [[nodiscard]] Tensor bias(const AttendContext& context) const override;
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
-  bool has_gpu_programs() const override { return true; }
 
   // How a registration says what its bias is.
   static ProbeInfo bias_probe(std::string equation) {

@@ -179,9 +179,9 @@ class TiledExecutor final : public Executor {
   static std::string refusal_there(const Stages& stages, const AttendCall& call) {
     if (!call.device.is_gpu()) return {};
     for (const auto& stage : stages.tiled)
-      if (!stage.scheme->has_gpu_programs())
-        return "a scheme without programs on a GPU given; tables by distance, columns, sinks and sums of gates "
-               "required";
+      if (const std::string terms = stage.scheme->only_on_cpu(); !terms.empty())
+        return to_text(terms,
+            " given, which a GPU has no program for; tables by distance, columns, sinks and sums of gates required");
     return {};
   }
 };

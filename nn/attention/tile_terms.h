@@ -57,8 +57,9 @@ struct RunsInTiles {
   virtual ~RunsInTiles() = default;
   // Adds its terms, or refuses where this call needs the composed form.
   virtual void add_to_tiles(TileTerms& terms, const AttendContext& context) const = 0;
-  // True if a GPU has programs for such terms (tensor/tiles/gpu_programs.h). Else they are not made there.
-  [[nodiscard]] virtual bool has_gpu_programs() const { return false; }
+  // Returns which of its terms have programs on the CPU alone (tensor/tiles/gpu_programs.h), so that they are not made on a GPU;
+  // empty where there are none.
+  [[nodiscard]] virtual std::string only_on_cpu() const { return {}; }
 };
 
 }  // namespace whence

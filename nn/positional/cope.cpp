@@ -70,7 +70,6 @@ class CoPE final : public Contextual, public RunsInTiles {
   }
 
   // ---- the same in tiles ----
-  bool has_gpu_programs() const override { return true; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
     add_gates(terms, context);

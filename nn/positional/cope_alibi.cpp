@@ -51,7 +51,6 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
   }
 
   // ---- the same in tiles ----
-  bool has_gpu_programs() const override { return true; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     add_gates(terms, context);
     terms.add(TiledOperands::position_slopes, cast(context.on_device(slopes_), context.dtype()) * sign_);  // [h]

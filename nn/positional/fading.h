@@ -13,7 +13,6 @@ class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles 
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .uses_positions = false}; }
   Tensor bias(const AttendContext& context) const override;  // [b h i j]
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
-  bool has_gpu_programs() const override { return true; }
 
  private:
   // c, [b h j], in the type that sums are made in; padding takes nothing off.

@@ -121,8 +121,8 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   }
 
   // ---- the same in tiles ----
+  std::string only_on_cpu() const override { return "a table whose threshold is read back"; }
   // Beyond it, the network of one number is a broken line for each head.
-  bool has_gpu_programs() const override { return false; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;

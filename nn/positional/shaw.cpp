@@ -51,6 +51,7 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   }
 
   // ---- the same in tiles ----
+  std::string only_on_cpu() const override { return "keys by distance"; }
   // One row of keys per distance, clipped ones the same; values by the bins of P.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (context.positions.divisor != 1) return terms.refuse("shaw at stretched positions given; whole steps required");

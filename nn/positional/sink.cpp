@@ -43,7 +43,6 @@ class Sink final : public PositionalScheme, public MakesPattern, public RunsInTi
   Tensor logit_in(DType dtype, const AttendContext& context) const { return cast(context.on_device(logit_), dtype); }
 
   // ---- the same in tiles ----
-  bool has_gpu_programs() const override { return true; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     terms.add(TiledOperands::sink, logit_in(context.dtype(), context));
   }

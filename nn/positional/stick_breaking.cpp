@@ -48,6 +48,7 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
   }
 
   // ---- the same in tiles ----
+  std::string only_on_cpu() const override { return "a stick to break"; }
   void add_to_tiles(TileTerms& terms, const AttendContext&) const override { terms.break_stick(rest_to_self_); }
 
   bool rest_to_self_;
