@@ -1,4 +1,5 @@
 // schemes: the positional schemes, everything about some of them, or how each is trained on a device.
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -38,16 +39,18 @@ std::string description(const SchemeInfo& scheme) {
 
 // The executor that trains each scheme in GPT-2's heads, and why it is no higher one. A form of a scheme has a row of its own where
 // that differs.
-void print_executors(Device device) {
+void print_executors(Device device, const std::vector<SchemeInfo>& wanted) {
   const DType dtype = device.is_gpu() ? DType::bf16 : DType::f32;
   const PlannedModules planned;
   Table table({"scheme", "executor", "why"});
   std::map<std::string, std::string> of_schemes;  // what is said of the first form of each
   for (const std::string& text : promised_texts()) {
+    const std::string name = text.substr(0, text.find('('));
     if (text.find(" + ") != std::string::npos) continue;
+    if (!wanted.empty() && std::ranges::find(wanted, name, &SchemeInfo::name) == wanted.end()) continue;
     const Transformer model({.vocabulary = 1, .length = 64, .dim = 768, .layers = 1, .heads = 12, .scheme = text});
     const std::string said = model.attention(0).explain(device, dtype, 1, 64);
-    const auto [of_scheme, first] = of_schemes.emplace(text.substr(0, text.find('(')), said);
+    const auto [of_scheme, first] = of_schemes.emplace(name, said);
     if (!first && of_scheme->second == said) continue;
     const std::size_t end = said.find(" (");
     const std::string why = said.substr(end + 2, said.size() - end - 3);
@@ -69,7 +72,7 @@ int run(CommandLine& line) {
   std::vector<SchemeInfo> wanted;  // all of them before anything is printed: a name may be none
   for (const std::string& name : names) wanted.push_back(scheme_named(name, name));
   for (const SchemeInfo& scheme : wanted) std::cout << description(scheme);
-  if (!device.empty()) print_executors(device == "cuda" ? Device::cuda(0) : Device::cpu());
+  if (!device.empty()) print_executors(device == "cuda" ? Device::cuda(0) : Device::cpu(), wanted);
   if (names.empty() && device.empty()) print_all();
   return 0;
 }

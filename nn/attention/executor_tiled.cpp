@@ -98,7 +98,7 @@ class ProgramTerms final : public TileTerms {
   std::string refusal_on(const AttendCall& call) const {
     const std::string refused = refusal();
     if (!refused.empty() || !call.device.is_gpu()) return refused;
-    return mix_ ? "a head mix given, which has no program on a GPU; none required" : gpu_refusal(facts_, operands);
+    return gpu_refusal(facts_, operands);
   }
 
   // Returns the output before attention's last stage, [b h i d]. Requires: no refusal
@@ -181,7 +181,7 @@ class TiledExecutor final : public Executor {
     for (const auto& stage : stages.tiled)
       if (const std::string terms = stage.scheme->only_on_cpu(); !terms.empty())
         return to_text(terms,
-            " given, which a GPU has no program for; tables by distance, columns, sinks and sums of gates required");
+            " given, which has no program on a GPU; tables by distance, columns, sinks and sums of gates required");
     return {};
   }
 };

@@ -21,7 +21,7 @@ using At = TiledAttention;
 
 int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
 
-// Numbers that a copy of a row takes (matrix_row): 16 bytes.
+// Numbers that a copy of a row takes, matrix_row: 16 bytes, of the f64 that the emulator takes 64.
 index_t pack_of(DType dtype) {
   return dtype == DType::f64 ? matrix_row<double> : 16 / static_cast<index_t>(size_of(dtype));
 }

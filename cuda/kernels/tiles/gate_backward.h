@@ -127,7 +127,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
       each<scan_own>([&](auto j) {
         const Number<C> gate = gates[a].gate[j];
         number(dx, a, j) =
-            (others ? Number<C>(0.0f) : number(dx, a, j)) + (before * ln2<C> + up[j] * ln2<C>)*(gate - gate * gate);
+            (others ? Number<C>(0.0f) : number(dx, a, j)) + (ln2<C> * before + ln2<C> * up[j]) * (gate - gate * gate);
       });
     });
   }
@@ -359,7 +359,7 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
         each<scan_lines>([&](auto a) {
           const Number<C> gate = gates[j].gate[a];
           number(dx, a, j) =
-              (others ? Number<C>(0.0f) : number(dx, a, j)) + (before * ln2<C> + up[a] * ln2<C>)*(gate - gate * gate);
+              (others ? Number<C>(0.0f) : number(dx, a, j)) + (ln2<C> * before + ln2<C> * up[a]) * (gate - gate * gate);
         });
       });
     });
