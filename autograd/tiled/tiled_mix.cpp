@@ -1,5 +1,6 @@
 // The head mix in tiles: tensor/tiles/mix_kernel.h has the equations, tensor/cpu/tiles/mix_forward.h and mix_backward.h compute it.
 #include "autograd/tiled/tiled_op.h"
+#include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
 namespace {
@@ -32,6 +33,8 @@ void check_all(const At& at, const At::Operands& x) {
   if (at.left + at.right != kernel - 1 || at.right > at.left)
     fail(Mix::name, kernel, " taps with ", at.left, " on the left and ", at.right,
         " on the right given; kernel - 1 together, and no more on the right than on the left, required");
+  if (x[At::query].device().is_gpu())
+    if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(Mix::name, refusal);
 }
 
 // ---- samples ----

@@ -66,5 +66,20 @@ template <class T> Two<Number<compute_t<T>>> unpack_two(Register<T> of) {
     return {low, high};
   }
 }
+template <class T, class F> Register<T> by_two(Register<T> a, Register<T> b, const F& f) {
+  const auto left = unpack_two<T>(a), right = unpack_two<T>(b);
+  return pack_two<T>(f(left.low, right.low), f(left.high, right.high));
+}
+template <class T> Register<T> add_two(Register<T> a, Register<T> b) { return by_two<T>(a, b, std::plus<>{}); }
+template <class T> Register<T> times_two(Register<T> a, Register<T> b) { return by_two<T>(a, b, std::multiplies<>{}); }
+template <class T> Register<T> max_two(Register<T> a, Register<T> b) {
+  return by_two<T>(a, b, [](auto x, auto y) { return max_nan(x, y); });
+}
+template <class T, class Of> Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no) {
+  const auto sign = unpack_two<Of>(of);
+  const auto one = unpack_two<T>(yes), other = unpack_two<T>(no);
+  return pack_two<T>(
+      std::signbit(sign.low.plain()) ? one.low : other.low, std::signbit(sign.high.plain()) ? one.high : other.high);
+}
 
 }  // namespace whence::gpu

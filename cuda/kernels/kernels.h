@@ -64,6 +64,9 @@ class CudaKernels final : public JoinedKernels {
   void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
       std::span<const Tensor> d) override;
+  void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) override;
+  void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
+      const Tensor& d_output, std::span<const Tensor> d) override;
   Tensor checked_index(const IndexCheck& check, const Tensor& index) override;
   void report_faults() override;
 };

@@ -143,6 +143,34 @@ template <class T> __device__ Two<float> unpack_two(Register<T> of) {
       : "r"(of));
   return two;
 }
+// Each of the two numbers of a register: a + b, a b, the larger (NaN if either is).
+template <class T> __device__ Register<T> add_two(Register<T> a, Register<T> b) {
+  static_assert(std::is_same_v<T, Float16>);
+  Register<T> r;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+template <class T> __device__ Register<T> times_two(Register<T> a, Register<T> b) {
+  Register<T> r;
+  if constexpr (std::is_same_v<T, Float16>)
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  else  // plus -0, as 8.0 has no product alone
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
+  return r;
+}
+template <class T> __device__ Register<T> max_two(Register<T> a, Register<T> b) {
+  static_assert(std::is_same_v<T, Float16>);
+  Register<T> r;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+  return r;
+}
+// Each of the two: `yes` where `of` has its sign set, else `no`.
+template <class T, class Of> __device__ Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no) {
+  static_assert(sizeof(T) == 2 && sizeof(Of) == 2);
+  Register<T> mask;
+  asm("prmt.b32 %0, %1, 0, 0xBB99;" : "=r"(mask) : "r"(of));
+  return (mask & (yes ^ no)) ^ no;
+}
 
 #else
 // As in thread.h: declared for nvcc's reading for the host, never defined.
@@ -163,6 +191,10 @@ float max_nan(float a, float b);
 float add_down(float a, float b);
 template <class T> Register<T> pack_two(float low, float high);
 template <class T> Two<float> unpack_two(Register<T> of);
+template <class T> Register<T> add_two(Register<T> a, Register<T> b);
+template <class T> Register<T> times_two(Register<T> a, Register<T> b);
+template <class T> Register<T> max_two(Register<T> a, Register<T> b);
+template <class T, class Of> Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no);
 #endif
 }  // namespace whence::gpu
 #endif

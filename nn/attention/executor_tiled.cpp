@@ -98,21 +98,24 @@ class ProgramTerms final : public TileTerms {
   std::string refusal_on(const AttendCall& call) const {
     const std::string refused = refusal();
     if (!refused.empty() || !call.device.is_gpu()) return refused;
-    return gpu_refusal(facts_, operands);
+    return mix_ ? gpu_refusal(mix(), operands) : gpu_refusal(facts_, operands);
   }
 
   // Returns the output before attention's last stage, [b h i d]. Requires: no refusal
   Tensor run(const std::optional<PatternDropout>& dropout) {
     if (dropout) facts_.dropout = dropout->probability, facts_.stream = dropout->stream;
-    if (mix_) {
-      static_cast<TiledFacts&>(*mix_) = facts_;
-      return tiled_mix(*mix_, operands);
-    }
+    if (mix_) return tiled_mix(mix(), operands);
     const auto [output, bin_sums] = tiled_attention(facts_, operands);
     return bin_values_.defined() ? output + matmul(bin_sums, bin_values_) : output;
   }
 
  private:
+  TiledMix mix() const {
+    TiledMix of = *mix_;
+    static_cast<TiledFacts&>(of) = facts_;
+    return of;
+  }
+
   TiledAttention facts_;
   std::optional<TiledMix> mix_;  // pieces are a channel of it then
   Tensor bin_values_;            // [bins d]: what the sums by distance are multiplied by and added to the output
@@ -181,7 +184,8 @@ class TiledExecutor final : public Executor {
     for (const auto& stage : stages.tiled)
       if (const std::string terms = stage.scheme->only_on_cpu(); !terms.empty())
         return to_text(terms,
-            " given, which has no program on a GPU; tables by distance, columns, sinks and sums of gates required");
+            " given, which has no program on a GPU; tables by distance, columns, sinks, sums of gates and head mixes "
+            "required");
     return {};
   }
 };

@@ -3,6 +3,7 @@
 
 #include "tensor/cpu/tile_tasks.h"
 #include "tensor/cpu/turn.h"
+#include "tensor/device/joined_kernels.h"
 
 namespace whence {
 namespace tiles {
@@ -155,6 +156,7 @@ void backward(
 }  // namespace tiles
 
 void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& norms) const {
+  if (output.device().is_gpu()) return joined_kernels(output).mix(*this, x, output, norms);
   const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);
@@ -165,6 +167,7 @@ void TiledMix::forward(const Operands& x, const Tensor& output, const Tensor& no
 
 void TiledMix::backward(
     const Operands& x, const Tensor& output, const Tensor& norms, const Tensor& d_output, const Operands& d) const {
+  if (output.device().is_gpu()) return joined_kernels(output).mix_backward(*this, x, output, norms, d_output, d);
   const tiles::Drop drop{*this, x[query].size(1), x[key].size(2)};
   tiles::visit_functions("tiled_mix", output, [&]<class T>(const tiles::Functions<T>& run) {
     tiles::MixInputs<T> inputs(*this, x, drop);

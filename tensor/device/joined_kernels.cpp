@@ -38,13 +38,23 @@ std::size_t JoinedKernels::most_shared_bytes(DType dtype) const {
   return fits_float(dtype) ? std::numeric_limits<std::size_t>::max() : 0;
 }
 
+static void refuse_tiles(const char* op, std::span<const Tensor> x) {
+  fail(op, to_string(x[0].device()), " given, which has no tiles; the cpu or a GPU required");
+}
 void JoinedKernels::attention(
     const TiledAttention&, std::span<const Tensor> x, const Tensor&, const Tensor&, const Tensor&) {
-  fail("tiled_attention", to_string(x[0].device()), " given, which has no tiles; the cpu or a GPU required");
+  refuse_tiles("tiled_attention", x);
 }
 void JoinedKernels::attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor&,
     const Tensor&, const Tensor&, const Tensor&, const Tensor&, std::span<const Tensor>) {
   attention(at, x, {}, {}, {});
+}
+void JoinedKernels::mix(const TiledMix&, std::span<const Tensor> x, const Tensor&, const Tensor&) {
+  refuse_tiles("tiled_mix", x);
+}
+void JoinedKernels::mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor&, const Tensor&,
+    const Tensor&, std::span<const Tensor>) {
+  mix(at, x, {}, {});
 }
 
 void JoinedKernels::causal_softmax(const Tensor& x, index_t first_row, const Tensor& y) {

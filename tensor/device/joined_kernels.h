@@ -7,6 +7,7 @@
 namespace whence {
 
 struct TiledAttention;
+struct TiledMix;
 
 class JoinedKernels : public Kernels {
  public:
@@ -45,6 +46,10 @@ class JoinedKernels : public Kernels {
   virtual void attention_backward(const TiledAttention& at, std::span<const Tensor> x, const Tensor& output,
       const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
       std::span<const Tensor> d);
+  // The same of a head mix (tensor/tiles/mix_kernel.h).
+  virtual void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms);
+  virtual void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
+      const Tensor& d_output, std::span<const Tensor> d);
 };
 
 JoinedKernels& joined_kernels(Device device);    // of any device; Error when this build has no such device

@@ -140,6 +140,37 @@ class PlannedKernels final : public JoinedKernels {
     if (of_keys.defined()) (void)floats(of_keys, d[TiledAttention::key].shape());  // their sums
   }
 
+  // Beside products of heads, the network's of each pair; and the scratch of cuda/kernels/tiles/mix.cu.
+  void mix(const TiledMix&, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
+    count_mix(x, output, 2, 1);
+    const std::vector<Tensor> laid_out = laid_out_for_mix(x);
+    const MixScratch scratch = scratch_of_mix(x, output, 9);
+    const Tensor scores = pairs_of_mix(x, output, scratch, 1), powers = pairs_of_mix(x, output, scratch, 1),
+                 bases = pairs_of_mix(x, output, scratch, 4);
+  }
+  void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
+      const Tensor& d_output, std::span<const Tensor> d) override {
+    using At = TiledMix;
+    const index_t heads = output.size(0) * output.size(1), queries = output.size(2), keys = x[At::key].size(2),
+                  taps = x[At::mix_output].size(2);
+    count_mix(x, output, 5, 4);
+    const std::vector<Tensor> laid_out = laid_out_for_mix(x);
+    const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
+                 of_rows = floats(output, {heads, (queries + 31) / 32, 2, 32});
+    const MixScratch scratch = scratch_of_mix(x, output, 16);
+    std::vector<Tensor> held;
+    for (int plane = 0; plane < 4; ++plane) held.push_back(pairs_of_mix(x, output, scratch, 1));
+    for (const std::size_t k : {At::key, At::value})
+      if (d[k].defined() && (d[k].size(1) < output.size(1) || scratch.rows < queries))
+        held.push_back(floats(output, {heads, keys, d[k].size(3)}));
+    const index_t of_weights = taps * most_mix_heads * most_mix_hidden;
+    const bool asked = d[At::mix_table].defined();
+    if (asked && at.left > 0) held.push_back(floats(output, {output.size(0), at.left, queries, most_mix_hidden}));
+    const index_t warps = scratch.sequences * (scratch.rows / 64) * mix_walks(keys) * mix_walk_warps;
+    if (d[At::mix_input].defined() || asked)  // the larger of two sets of slices
+      (void)floats(output, {warps, of_weights + (asked ? mix_slice_rows * most_mix_hidden : 0)});
+  }
+
  private:
   static Tensor floats(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, DType::f32, x.device()); }
   static index_t heads_at_once(index_t heads, index_t numbers) {
@@ -166,6 +197,27 @@ class PlannedKernels final : public JoinedKernels {
       all.push_back(of_heads ? in_packs(x[k]) : lies_there ? x[k] : floats(x[k], x[k].shape()));
     }
     return all;
+  }
+  static std::vector<Tensor> laid_out_for_mix(std::span<const Tensor> x) {
+    using At = TiledMix;
+    const index_t tables = x[At::mix_table].size(0), distances = x[At::mix_table].size(2);
+    std::vector<Tensor> all{in_packs(x[At::query]), in_packs(x[At::key]), in_packs(x[At::value])};
+    all.push_back(Tensor::like(x[At::query], {tables, distances, most_mix_hidden}));
+    all.push_back(floats(x[At::query], {distances, most_mix_heads}));
+    return all;
+  }
+  static index_t keys_of_mix(std::span<const Tensor> x) { return (x[TiledMix::key].size(2) + 63) / 64 * 64; }
+  static MixScratch scratch_of_mix(std::span<const Tensor> x, const Tensor& output, index_t bytes_of_pair) {
+    return mix_scratch(output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * bytes_of_pair / 2);
+  }
+  // A 16-bit number of every pair of a group, or of as many as `each` pairs.
+  static Tensor pairs_of_mix(std::span<const Tensor> x, const Tensor& output, const MixScratch& of, index_t each) {
+    return Tensor::like(output, {of.sequences * of.rows * output.size(1) * keys_of_mix(x) / each});
+  }
+  static void count_mix(std::span<const Tensor> x, const Tensor& output, index_t products, index_t networks) {
+    const Tensor& weights = x[TiledMix::mix_input];
+    count_products(products * output.numel(), x[TiledMix::key].size(2));
+    count_products(2 * networks * output.size(0) * output.size(2) * x[TiledMix::key].size(2), weights.numel());
   }
   // Pairs of a head's positions, two numbers each, and a number of each row beside them.
   static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {

@@ -8,15 +8,34 @@
 
 namespace whence {
 
-std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
-  using At = TiledOperands;
-  const Tensor &query = x[At::query], &value = x[At::value];
-  const index_t d = query.size(3), of_values = value.size(3);
+namespace {
+
+using At = TiledOperands;
+
+std::string refused_heads(std::span<const Tensor> x) {
+  const index_t d = x[At::query].size(3), of_values = x[At::value].size(3);
+  if (d == of_values && d <= widest_head_on_gpu) return {};
+  return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
+      widest_head_on_gpu, ", required");
+}
+std::string refused_facts(const TiledFacts& at, Device device) {
+  if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
+  if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
+  const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : nullptr;
+  if (other) return to_text(other, " given to tiles on a GPU; a softmax of all pairs required");
+  if (at.dropout > 0 && backend_of(device).launcher->recording())
+    return "dropout given while work is being recorded, which would drop the same pairs at each replay; none required";
+  return {};
+}
+
+}  // namespace
+
+std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
+  const Tensor& query = x[At::query];
+  const index_t d = query.size(3);
   const std::size_t most = joined_kernels(query).most_shared_bytes(query.dtype());
   if (most == 0) return to_text(query.dtype(), " given to tiles on a GPU; f16, bf16 or f32 required");
-  if (d != of_values || d > widest_head_on_gpu)
-    return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
-        widest_head_on_gpu, ", required");
+  if (std::string refused = refused_heads(x); !refused.empty()) return refused;
   const bool others = reads_gates(x) && x[At::gate_query].defined() && x[At::gate_key].defined();
   for (std::size_t k = 0; k < x.size(); ++k) {
     const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink ||
@@ -36,13 +55,27 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
     return to_text(needed >> 10, " KiB of shared memory for heads of ", d, " numbers in ", query.dtype(),
         positions ? to_text(" and gates of ", positions, " positions") : std::string(),
         others ? " with gates of others" : "", " given; this GPU has ", most >> 10);
-  if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
-  if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
-  const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : nullptr;
-  if (other) return to_text(other, " given to tiles on a GPU; a softmax of all pairs required");
-  if (at.dropout > 0 && backend_of(query.device()).launcher->recording())
-    return "dropout given while work is being recorded, which would drop the same pairs at each replay; none required";
-  return {};
+  return refused_facts(at, query.device());
+}
+
+std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x) {
+  const Tensor& query = x[At::query];
+  const DType dtype = query.dtype();
+  if (dtype == DType::f32 || joined_kernels(query).most_shared_bytes(dtype) == 0)
+    return to_text(dtype, " given to a head mix in tiles on a GPU; f16 or bf16 required");
+  if (std::string refused = refused_heads(x); !refused.empty()) return refused;
+  if (query.size(1) > most_mix_heads)
+    return to_text(query.size(1), " heads given to a head mix on a GPU; at most ", most_mix_heads, " required");
+  if (x[At::piece_begins].defined())
+    return "a piecewise term given to a head mix on a GPU; a table by distance required";
+  if (x[At::mix_input].size(0) > most_mix_hidden)
+    return to_text(x[At::mix_input].size(0), " hidden numbers given to a head mix on a GPU; at most ", most_mix_hidden,
+        " required");
+  if (at.left != at.right || at.left > 1)
+    return to_text(at.left + 1 + at.right, " taps with ", at.right,
+        " on the right given to a head mix on a GPU; one, or one on either side, required");
+  if (!(at.slope >= 0 && at.slope <= 1)) return to_text("slope ", at.slope, " given on a GPU; 0 to 1 required");
+  return refused_facts(at, query.device());
 }
 
 }  // namespace whence

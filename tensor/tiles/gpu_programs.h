@@ -1,12 +1,13 @@
 // Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of f16, bf16 or f32 with tables by
-// distance, columns, a sink, dropout, and sums of gates, of their own scores or of others. What else there is runs there as composed ops.
+// distance, columns, a sink, dropout, and sums of gates, of their own scores or of others; and head mixes of f16 or bf16. What else there
+// is runs there as composed ops.
 #pragma once
 
 #include <algorithm>
 #include <span>
 #include <string>
 
-#include "tensor/tiles/attention_kernel.h"
+#include "tensor/tiles/mix_kernel.h"
 
 namespace whence {
 
@@ -40,8 +41,34 @@ constexpr index_t slice_numbers(index_t queries, index_t keys, index_t rows) {
   return (queries + rows - 1) / rows * chains_of_gpu_block(rows) * (keys + rows);
 }
 
+// ---- The head mix: all pairs of some rows are in scratch together (cuda/kernels/tiles/mix_pairs.h).
+constexpr index_t most_mix_heads = 16, most_mix_hidden = 32;
+constexpr int mix_strip = 128;                          // rows that see the same keys, as far as memory goes
+constexpr index_t most_mix_bytes = index_t(512) << 20;  // of the pairs
+// Blocks of threads have 64 rows and walk over so many keys. All keys, and eight on either side, are walked over, and the
+// first warp begins 64 keys before a multiple. Each of four warps has slices of its own of what is summed: of all weights, and of
+// so many distances.
+constexpr int mix_walk_keys = 128, mix_walk_warps = 4, mix_slice_rows = mix_walk_keys + 8;
+constexpr index_t mix_walks(index_t keys) { return (keys + 64 + 72 + mix_walk_keys - 1) / mix_walk_keys; }
+
+// Rows that are worked on together: all of some sequences, or some of one.
+struct MixScratch {
+  index_t sequences, rows;  // rows: of a sequence, whole strips
+};
+// bytes_of_row: of a query's pairs with all keys.
+constexpr MixScratch mix_scratch(index_t batch, index_t queries, index_t bytes_of_row) {
+  const auto parts = [](index_t n, index_t each) { return (n + each - 1) / each; };
+  const index_t rows = parts(queries, mix_strip) * mix_strip, most = most_mix_bytes / bytes_of_row;
+  if (rows > most) {
+    const index_t groups = parts(rows, std::max<index_t>(most, mix_strip));
+    return {1, parts(parts(rows, groups), mix_strip) * mix_strip};
+  }
+  return {parts(batch, parts(batch, most / rows)), rows};
+}
+
 // Why there is no program, as "what is given; what is required"; empty where there is one. x: the
 // operands, in their order.
-[[nodiscard]] std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x);
+[[nodiscard]] std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x);
+[[nodiscard]] std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x);
 
 }  // namespace whence

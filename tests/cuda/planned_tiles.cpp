@@ -17,7 +17,14 @@ struct Case {
   std::vector<std::pair<std::size_t, Shape>> terms = {};
   bool learned = true;  // the terms
   DType dtype = DType::bf16;
+  index_t mix_beside = -1;  // taps on either side; -1: no head mix
 };
+
+std::vector<std::pair<std::size_t, Shape>> mix_terms(index_t heads, index_t taps, index_t tokens) {
+  const index_t beside = taps / 2;
+  return {{At::mix_input, {32, heads, taps}}, {At::mix_table, {beside + 1, 32, tokens + beside}},
+      {At::mix_output, {heads, 32, taps}}, {At::distance_table, {heads, tokens}}};
+}
 
 const std::vector<Case> cases{
     {"none", 2, 12, 12, 512, 64},
@@ -32,6 +39,9 @@ const std::vector<Case> cases{
     {"heads that share keys", 2, 12, 3, 1024, 64},
     {"heads of no whole packs", 2, 3, 3, 300, 20, {{At::distance_table, {3, 300}}}},
     {"f32, kerple", 1, 4, 4, 4096, 64, {{At::distance_table, {4, 4096}}}, true, DType::f32},
+    {"dape, some sequences at a time", 8, 12, 12, 1000, 64, mix_terms(12, 1, 1000), true, DType::bf16, 0},
+    {"cdape, some rows at a time, heads that share keys", 1, 12, 4, 4096, 64, mix_terms(12, 3, 4096), true, DType::bf16,
+        1},
     {"f32, cope of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}, true, DType::f32},
 };
 
@@ -50,9 +60,16 @@ double peak_of(const Case& each, Device device) {
   Allocator& memory = memory_of(device);
   const std::size_t before = memory.statistics().live;
   memory.reset_peak();
-  At at;
-  at.total_rows = each.tokens;
-  (void)grad(tiled_attention(at, x).output, cotangent, asked);
+  if (each.mix_beside < 0) {
+    At at;
+    at.total_rows = each.tokens;
+    (void)grad(tiled_attention(at, x).output, cotangent, asked);
+  } else {
+    TiledMix at;
+    at.total_rows = each.tokens;
+    at.left = at.right = each.mix_beside, at.table_lowest = -each.mix_beside;
+    (void)grad(tiled_mix(at, x), cotangent, asked);
+  }
   return static_cast<double>(memory.statistics().peak - before);
 }
 

@@ -7,6 +7,7 @@
 
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/tiles/gate_sums.h"
+#include "cuda/kernels/tiles/given.h"
 #include "cuda/kernels/tiles/head_sums.h"
 #include "cuda/kernels/tiles/heads_backward.h"
 #include "cuda/kernels/tiles/heads_forward.h"
@@ -18,38 +19,6 @@ namespace {
 
 using namespace gpu;
 using At = TiledAttention;
-
-int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
-
-// Numbers that a copy of a row takes, matrix_row: 16 bytes, of the f64 that the emulator takes 64.
-index_t pack_of(DType dtype) {
-  return dtype == DType::f64 ? matrix_row<double> : 16 / static_cast<index_t>(size_of(dtype));
-}
-
-// True if the rows of x [b h t d] begin at 16 bytes, and lie together.
-bool rows_in_packs(const Tensor& x) {
-  const index_t pack = pack_of(x.dtype());
-  bool fits = (x.size(3) == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
-  for (int axis = 0; axis < 3; ++axis) fits = fits && (x.size(axis) == 1 || x.strides()[axis] % pack == 0);
-  return fits;
-}
-
-// x, whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
-Tensor in_packs(const Tensor& x) {
-  const index_t pack = pack_of(x.dtype()), d = x.size(3), padded = (d + pack - 1) / pack * pack;
-  if (padded == d && rows_in_packs(x)) return x;
-  const Tensor wide = Tensor::zeros({x.size(0), x.size(1), x.size(2), padded}, x.dtype(), x.device());
-  raw::copy_into(x, raw::slice(wide, 3, 0, d));
-  return wide;
-}
-
-// f(Type<T>). f64 is for the emulator alone, which holds the text of the kernels to it.
-template <class F> void visit_number(DType dtype, const F& f) {
-#ifndef __CUDACC__
-  if (dtype == DType::f64) return f(Type<double>{});
-#endif
-  dtype == DType::f32 ? f(Type<float>{}) : dtype == DType::f16 ? f(Type<Float16>{}) : f(Type<BFloat16>{});
-}
 
 // Rows [rows, length] of terms in packs of what is computed with: themselves, or as TermsInPacks has them.
 Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
@@ -64,12 +33,6 @@ Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
     launch_kernel(body, {.blocks = blocks_for(to.numel(), body.threads)});
   });
   return to;
-}
-
-template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
-  if (!x.defined()) return {};
-  return {global<T>(x), x.strides()[0], x.strides()[1], x.strides()[2], static_cast<int>(heads / x.size(1)),
-      rows_in_packs(x)};
 }
 
 // Operands of both directions, as kernels read them.
@@ -100,10 +63,7 @@ template <class T> struct Given {
         static_cast<C>(at.scale), static_cast<C>(at.scale * std::numbers::log2e)};
     if (at.dropout > 0)
       dropout = {at.stream, dropout_threshold(at.dropout), static_cast<C>(1 / (1 - at.dropout)), at.total_rows};
-    if (!at.present.defined()) return;
-    range = Tensor::empty({batch(), 2}, DType::i32, query.device());
-    launch_kernel(
-        PresentRange{global<const bool>(at.present), global<std::int32_t>(range), facts.keys}, {.blocks = batch()});
+    range = present_range(at.present);
   }
   index_t batch() const { return query.size(0); }
   index_t heads() const { return query.size(1); }
@@ -174,27 +134,6 @@ void forward(const Given<T>& given, const Gates<T>& gates, const Tensor& output,
                           .shared_bytes = Body::shared_bytes(scan)});
 }
 
-// Gradients of heads of keys that heads of queries share: unrounded for each of these, and their sums.
-class Shared {
- public:
-  Shared(const Tensor& to, index_t heads) : to_(to) {
-    if (to.defined() && to.size(1) < heads)
-      wide_ = Tensor::empty({to.size(0), heads, to.size(2), to.size(3)}, compute_dtype(to.dtype()), to.device());
-  }
-  const Tensor& wide() const { return wide_; }
-  Tensor narrow() const { return wide_.defined() ? Tensor() : to_; }
-  void sum() const {
-    if (!wide_.defined()) return;
-    const Tensor total = Tensor::like(wide_, {to_.size(0), to_.size(1), 1, to_.size(2), to_.size(3)}),
-                 by_group = raw::reshape(wide_, {to_.size(0), to_.size(1), -1, to_.size(2), to_.size(3)});
-    kernels(to_).reduce(Reduction::sum, by_group, total);
-    kernels(to_).copy(raw::reshape(total, to_.shape()), to_);
-  }
-
- private:
-  Tensor to_, wide_;
-};
-
 // The gradient of each row's own number, [b h queries], added up by head.
 void sum_by_head(const Tensor& of_rows, const Tensor& to) {
   kernels(to).copy(raw::reduce(Reduction::sum, of_rows, {0, 2}, false), to);
@@ -256,7 +195,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   const Tensor of_table =
       d_table.defined() ? Tensor::zeros(Shape{heads, given.distances}, dtype_of<C>, output.device()) : Tensor();
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
-  const Shared of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
+  const SharedHeads of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
   for (index_t first = 0; first < all_heads; first += at_once) {
     const index_t count = std::min(at_once, all_heads - first);
     scan.first_head = within_int(first);
@@ -295,7 +234,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
             {.blocks = heads * blocks_for(given.distances, SumSlices<C>::of_block),
                 .shared_bytes = SumSlices<C>::shared_bytes});
     }
-    const auto launch_keys = [&](const Shared& to, const Shared& second, const Tensor& columns) {
+    const auto launch_keys = [&](const SharedHeads& to, const SharedHeads& second, const Tensor& columns) {
       OfKeys body = body_of(Type<OfKeys>{});
       body.d_first = head_rows<T>(to.narrow(), heads), body.wide_first = head_rows<C>(to.wide(), heads);
       body.d_second = head_rows<T>(second.narrow(), heads), body.wide_second = head_rows<C>(second.wide(), heads);
@@ -310,7 +249,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
       body.d_first = head_rows<T>(d[At::gate_query], heads);
       if (body.d_first.at)
         launch_kernel(body, {.blocks = count * blocks, .shared_bytes = OfQueries::shared_bytes(false, scan)});
-      if (d[At::gate_key].defined()) launch_keys(of_gate_key, Shared(Tensor(), heads), Tensor());
+      if (d[At::gate_key].defined()) launch_keys(of_gate_key, SharedHeads(Tensor(), heads), Tensor());
       scan.of_gates = false;
     }
   }

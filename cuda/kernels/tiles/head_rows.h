@@ -106,7 +106,8 @@ template <class Pairs, int a, int j> WHENCE_HD auto& number(Pairs& x, Nth<a>, Nt
 
 // Columns of a lane that a row sees, [from, end) of its neighbouring ones: bits, which become predicates seven at a time.
 struct SeenColumns {
-  std::uint32_t bits;
+  std::uint32_t bits = 0;
+  SeenColumns() = default;
   WHENCE_HD SeenColumns(int from, int end)
       : bits(~0u << smaller(larger(from, 0), 31) & ~(~0u << smaller(larger(end, 0), 31))) {}
   WHENCE_HD bool has(int j) const { return bits >> j & 1; }

@@ -1,0 +1,313 @@
+// The head mix in tiles on a GPU: launches of its programs, for groups of rows whose pairs fit into scratch.
+#include "tensor/tiles/mix_kernel.h"
+
+#include <numbers>
+
+#include "cuda/kernels/tiles/given.h"
+#include "cuda/kernels/tiles/head_sums.h"
+#include "cuda/kernels/tiles/mix_scores.h"
+#include "cuda/kernels/tiles/mix_values.h"
+#include "tensor/pairs.h"
+#include "tensor/tiles/gpu_programs.h"
+
+namespace whence {
+namespace {
+
+using namespace gpu;
+using At = TiledMix;
+
+// f(groups of rows, of all sequences)
+template <class F> void each_group(const MixScratch& scratch, index_t batch, index_t queries, const F& f) {
+  for (index_t b = 0; b < batch; b += scratch.sequences)
+    for (index_t i = 0; i < queries; i += scratch.rows)
+      f(MixRows{
+          within_int(b), within_int(std::min(scratch.sequences, batch - b)), within_int(i), within_int(scratch.rows)});
+}
+
+// Operands of both directions.
+template <class T> struct Given {
+  using C = compute_t<T>;
+  using M = Mixed<T>;
+  Tensor query, key, value, input, output, u, table, range;
+  PairDropout<C> dropout;
+  MixFacts<Mixed<T>> mix;
+  index_t key_blocks;
+
+  Given(const At& at, std::span<const Tensor> x)
+      : query(in_packs(x[At::query])),
+        key(in_packs(x[At::key])),
+        value(in_packs(x[At::value])),
+        input(of_sums(x[At::mix_input])),
+        output(of_sums(x[At::mix_output])),
+        range(present_range(at.present)) {
+    const Band band = Band::of(at.first_row, at.causal, at.window);
+    mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
+        within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
+        0, 0, static_cast<C>(at.scale), static_cast<C>(at.scale * std::numbers::log2e)};
+    mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind), mix.remask = at.remask;
+    mix.slope = static_cast<C>(at.slope);
+    mix.input = global<const C>(input), mix.output = global<const C>(output);
+    mix.present = global<const std::int32_t>(range);
+    key_blocks = blocks_for(key.size(2), mix_tile) * (mix_tile / 8);
+    if (at.dropout > 0)
+      dropout = {at.stream, dropout_threshold(at.dropout), static_cast<C>(1 / (1 - at.dropout)), at.total_rows};
+    lay_out(at, x);
+  }
+  index_t heads() const { return query.size(1); }
+  MixScratch scratch(index_t quarters) const {  // of a number of every pair
+    return mix_scratch(query.size(0), query.size(2), key_blocks * 8 * heads() * quarters * index_t(sizeof(M)) / 4);
+  }
+  template <class P, int of_row = 8> PairBlocks<P, of_row> blocks(const Tensor& x, const MixRows& group) const {
+    return {global<P>(x), within_int(heads()), group.rows, within_int(key_blocks)};
+  }
+  // Scratch for blocks of a group's pairs.
+  template <class P, int of_row = 8> Tensor room(const MixScratch& of) const {
+    return Tensor::empty(Shape{of.sequences * of.rows * key_blocks * heads() * of_row}, dtype_of<P>, query.device());
+  }
+
+ private:
+  static Tensor of_sums(const Tensor& x) { return raw::contiguous(raw::cast(x, dtype_of<C>)); }
+  // u and the table, for all distances that either has.
+  void lay_out(const At& at, std::span<const Tensor> x) {
+    const Tensor from_u = of_sums(x[At::mix_table]);
+    const Tensor from_table = x[At::distance_table].defined() ? of_sums(x[At::distance_table]) : Tensor();
+    const index_t u_count = from_u.size(2), table_count = from_table.defined() ? from_table.size(1) : 0;
+    index_t lowest = at.table_lowest, end = at.table_lowest + u_count;
+    if (table_count > 0) lowest = std::min(lowest, at.lowest), end = std::max(end, at.lowest + table_count);
+    const index_t count = end - lowest;
+    u = Tensor::empty({from_u.size(0), count, mix_hidden}, dtype_of<M>, query.device());
+    table = Tensor::empty({count, mix_heads}, dtype_of<C>, query.device());
+    const MixTerms<T> terms{global<const C>(from_u), global<const C>(from_table), global<M>(u), global<C>(table),
+        within_int(from_u.size(0)), mix.width, mix.facts.heads, within_int(u_count), within_int(table_count),
+        within_int(lowest), within_int(at.table_lowest), within_int(at.lowest), within_int(count),
+        u.numel() + table.numel()};
+    launch_kernel(terms, {.blocks = blocks_for(terms.numbers, terms.threads)});
+    mix.u = global<const M>(u), mix.table = global<const C>(table);
+    mix.lowest = terms.lowest, mix.distances = terms.count;
+  }
+};
+
+// f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>): the fewest that have all heads, but where time counts for nothing.
+template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, const F& f) {
+  visit_number(x[At::query].dtype(), [&]<class T>(Type<T> type) {
+    if constexpr (!std::is_same_v<T, float>) {
+      const auto of_slots = [&](auto width, auto beside) {
+        if constexpr (!std::is_same_v<T, double>)
+          if (x[At::query].size(1) <= 12) return f(type, width, beside, Nth<3>{});
+        f(type, width, beside, Nth<4>{});
+      };
+      const auto of_taps = [&](auto width) { at.left > 0 ? of_slots(width, Nth<1>{}) : of_slots(width, Nth<0>{}); };
+      x[At::query].size(3) <= 64 ? of_taps(Nth<64>{}) : of_taps(Nth<128>{});
+    }
+  });
+}
+
+// Products of rows of two operands for the pairs of a group.
+template <class P, class T, int width>
+void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<const T>& left,
+    const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor) {
+  using Body = PairProducts<T, P, width>;
+  const Body body{given.mix.facts, group, left, right, given.template blocks<P>(to, group), given.mix.present, factor};
+  launch_kernel(
+      body, {.blocks = Body::blocks(group, body.facts.heads, body.facts.keys), .shared_bytes = Body::shared_bytes});
+}
+template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
+  const index_t heads = given.heads();
+  make_pairs_of<Mixed<T>, T, width>(given, group, head_rows<const T>(given.query, heads),
+      head_rows<const T>(given.key, heads), to, given.mix.facts.scale_of_powers);
+}
+
+template <class T, int width, int beside, int slots>
+void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
+  using M = Mixed<T>;
+  using Values = MixValues<T, width>;
+  using Logits = MixLogits<M, beside, beside, slots, false>;
+  const index_t heads = given.heads();
+  const MixScratch scratch = given.scratch(9);  // scores, powers, and a base for every four
+  const Tensor scores = given.template room<M>(scratch), powers = given.template room<M>(scratch),
+               bases = given.template room<M, 2>(scratch);
+  each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group) {
+    make_scores<T, width>(given, group, scores);
+    Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<M, 2>(bases, group)};
+    logits.mix.group = group, logits.mix.scores = given.template blocks<const M>(scores, group);
+    launch_kernel(logits, {.blocks = logits.mix.blocks(), .shared_bytes = Logits::shared_bytes});
+    launch_kernel(Values{given.mix.facts, given.dropout, group, given.template blocks<const M>(powers, group),
+                      given.template blocks<const M, 2>(bases, group), head_rows<const T>(given.value, heads),
+                      head_rows<T>(output, heads), global<compute_t<T>>(norms), given.mix.present},
+        {.blocks = Values::blocks(group, given.mix.facts.heads), .shared_bytes = Values::shared_bytes});
+  });
+}
+
+// Columns of a factor of heads, in the last axis but `behind`, as heads in their order.
+Tensor heads_in_order(const Tensor& x, index_t heads) {  // [n 16 m] -> [n h m]
+  const Tensor apart = raw::reshape(x, {x.size(0), 2, 4, 2, x.size(2)});
+  return raw::slice(raw::reshape(raw::permute(apart, {0, 1, 3, 2, 4}), x.shape()), 1, 0, heads);
+}
+
+// Sums that the warps of all groups make.
+template <class T> class MixSums {
+ public:
+  using C = compute_t<T>;
+  MixSums(const Given<T>& given, const MixScratch& scratch, index_t taps, bool asked)
+      : device_(given.query.device()), numbers_(taps * mix_heads * mix_hidden) {
+    const index_t groups =
+        blocks_for(given.query.size(0), scratch.sequences) * blocks_for(given.query.size(2), scratch.rows);
+    if (asked) parts_ = Tensor::empty({groups, numbers_}, dtype_of<C>, device_);
+  }
+  // Slices of the next group, zeros; undefined where nobody asks.
+  Tensor slices(index_t blocks) const {
+    return parts_.defined() ? Tensor::zeros({blocks * head_warps, numbers_}, dtype_of<C>, device_) : Tensor();
+  }
+  void add(const Tensor& slices) {
+    if (!slices.defined()) return;
+    kernels(slices).reduce(Reduction::sum, slices, raw::slice(parts_, 0, group_, group_ + 1));
+    ++group_;
+  }
+  // [tap, head, hidden]
+  Tensor total(index_t heads, index_t width) const {
+    const Tensor sum = raw::reduce(Reduction::sum, parts_, {0}, false);
+    return raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width);
+  }
+
+ private:
+  Device device_;
+  index_t numbers_, group_ = 0;
+  Tensor parts_;
+};
+
+// Sums by distance: of a table's `count` distances from `lowest` on, [count, columns].
+template <class T> class DistanceSums {
+ public:
+  using C = compute_t<T>;
+  DistanceSums(const Tensor& like, index_t columns, index_t lowest, index_t count, index_t ahead)
+      : columns_(columns), lowest_(lowest), count_(count), ahead_(ahead) {
+    if (like.defined()) total_ = Tensor::zeros({count, columns}, dtype_of<C>, like.device());
+  }
+  Tensor slices(index_t blocks) const {
+    if (!total_.defined()) return {};
+    return Tensor::zeros({blocks * head_warps, mix_slice_rows, columns_}, dtype_of<C>, total_.device());
+  }
+  void add(const MixFacts<Mixed<T>>& mix, const Tensor& slices) const {
+    if (!slices.defined()) return;
+    const SumMixSlices<C> body{global<const C>(slices), global<C>(total_), within_int(columns_), mix.walks(),
+        mix.group.rows / 64, mix.group.sequences, within_int(mix.facts.first_row + mix.group.first_query - ahead_),
+        within_int(lowest_), within_int(count_)};
+    launch_kernel(body, {.blocks = blocks_for(total_.numel(), body.threads)});
+  }
+  const Tensor& total() const { return total_; }
+
+ private:
+  index_t columns_, lowest_, count_, ahead_;
+  Tensor total_;
+};
+
+template <class T, int width, int beside, int slots>
+void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Tensor& output, const Tensor& norms,
+    const Tensor& given_d_output, std::span<const Tensor> d) {
+  using C = compute_t<T>;
+  using M = Mixed<T>;
+  using Pattern = MixLogits<T, beside, beside, slots, true>;
+  using Scores = MixScores<T, beside, beside, slots>;
+  using ToKeys = PairSums<T, width, true>;
+  using ToQueries = PairSums<T, width, false>;
+  const index_t heads = given.heads(), batch = given.query.size(0), queries = given.query.size(2),
+                all_heads = batch * heads;
+  const HeadFacts<C>& facts = given.mix.facts;
+  const Device device = output.device();
+  const Tensor d_output = in_packs(given_d_output), output_in_packs = in_packs(output);
+  const index_t blocks_of_rows = blocks_for(queries, RowBlocks<C>::rows);
+  const Tensor of_rows = Tensor::empty(Shape{all_heads, blocks_of_rows, 2, RowBlocks<C>::rows}, dtype_of<C>, device);
+  const RowBlocks<C> row_blocks{global<C>(of_rows), within_int(blocks_of_rows)};
+  launch_kernel(RowSums<T, width>{head_rows<const T>(output_in_packs, heads), head_rows<const T>(d_output, heads),
+                    global<const C>(norms), {}, row_blocks, {}, facts.heads, facts.queries, facts.d},
+      {.blocks = all_heads * blocks_of_rows * (RowBlocks<C>::rows / RowSums<T, width>::rows)});
+
+  const MixScratch scratch = given.scratch(16);
+  const Tensor scores = given.template room<M>(scratch), d_pattern = given.template room<T>(scratch),
+               pattern = given.template room<T>(scratch), d_logits = given.template room<T>(scratch),
+               d_scores = d_pattern;  // which nobody reads any more
+  const SharedHeads of_key(d[At::key], heads, scratch.rows < queries),
+      of_value(d[At::value], heads, scratch.rows < queries);
+  constexpr index_t taps = 2 * beside + 1;
+  const Tensor &d_table = d[At::distance_table], &d_u = d[At::mix_table];
+  MixSums<T> of_output(given, scratch, taps, d[At::mix_output].defined()),
+      of_input(given, scratch, taps, d[At::mix_input].defined());
+  const DistanceSums<T> by_distance(d_table, mix_heads, at.lowest, d_table.defined() ? d_table.size(1) : 0, 0),
+      by_distance_u(d_u, mix_hidden, at.table_lowest, x[At::mix_table].size(2), beside);
+  const Tensor first_columns =
+      beside > 0 && d_u.defined() ? Tensor::zeros({batch, beside, queries, mix_hidden}, dtype_of<C>, device) : Tensor();
+
+  each_group(scratch, batch, queries, [&](const MixRows& group) {
+    make_scores<T, width>(given, group, scores);
+    make_pairs_of<T, T, width>(
+        given, group, head_rows<const T>(d_output, heads), head_rows<const T>(given.value, heads), d_pattern, C(1));
+    MixFacts<Mixed<T>> mix = given.mix;
+    mix.group = group, mix.scores = given.template blocks<const M>(scores, group);
+    const index_t blocks = mix.blocks();
+    const auto of = [&]<class P>(Type<P>, const Tensor& pairs) { return given.template blocks<P>(pairs, group); };
+    {
+      const Tensor weights = of_output.slices(blocks), distances = by_distance.slices(blocks);
+      launch_kernel(Pattern{mix, {}, {}, given.dropout, row_blocks, of(Type<const T>{}, d_pattern),
+                        of(Type<T>{}, pattern), of(Type<T>{}, d_logits), global<C>(weights), global<C>(distances)},
+          {.blocks = blocks, .shared_bytes = Pattern::shared_bytes});
+      of_output.add(weights), by_distance.add(mix, distances);
+    }
+    const auto sum_to_keys = [&](const Tensor& pairs, const Tensor& rows, const SharedHeads& to, C scale) {
+      if (!to.wide().defined() && !to.narrow().defined()) return;
+      launch_kernel(ToKeys{facts, group, of(Type<const T>{}, pairs), head_rows<const T>(rows, heads),
+                        head_rows<T>(to.narrow(), heads), head_rows<C>(to.wide(), heads), group.first_query == 0,
+                        mix.present, scale},
+          {.blocks = group.sequences * heads * blocks_for(facts.keys, ToKeys::rows),
+              .shared_bytes = ToKeys::shared_bytes});
+    };
+    sum_to_keys(pattern, d_output, of_value, C(1));
+    {
+      const Tensor weights = of_input.slices(blocks), distances = by_distance_u.slices(blocks);
+      launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores), global<C>(weights),
+                        global<C>(distances), global<C>(first_columns)},
+          {.blocks = blocks, .shared_bytes = Scores::shared_bytes});
+      of_input.add(weights), by_distance_u.add(mix, distances);
+    }
+    sum_to_keys(d_scores, given.query, of_key, facts.scale);
+    if (d[At::query].defined())
+      launch_kernel(ToQueries{facts, group, of(Type<const T>{}, d_scores), head_rows<const T>(given.key, heads),
+                        head_rows<T>(d[At::query], heads), {}, true, mix.present, facts.scale},
+          {.blocks = group.sequences * heads * (group.rows / ToQueries::rows),
+              .shared_bytes = ToQueries::shared_bytes});
+  });
+  of_key.sum(), of_value.sum();
+  const auto copy = [&](const Tensor& from, const Tensor& to) { kernels(to).copy(from, to); };
+  if (d[At::mix_output].defined())
+    copy(raw::permute(of_output.total(heads, given.mix.width), {1, 2, 0}), d[At::mix_output]);
+  if (d[At::mix_input].defined())
+    copy(raw::permute(of_input.total(heads, given.mix.width), {2, 1, 0}), d[At::mix_input]);
+  if (d_table.defined()) {
+    const Tensor& total = by_distance.total();
+    copy(raw::permute(raw::select(heads_in_order(raw::unsqueeze(total, 2), heads), 2, 0), {1, 0}), d_table);
+  }
+  if (!d_u.defined()) return;
+  copy(raw::permute(raw::slice(by_distance_u.total(), 1, 0, given.mix.width), {1, 0}), raw::select(d_u, 0, beside));
+  if (beside == 0) return;
+  const Tensor first = Tensor::empty({beside, d_u.size(1), d_u.size(2)}, dtype_of<C>, device);
+  const SumFirstColumns<C> sums{global<const C>(first_columns), given.mix.present, global<C>(first), within_int(batch),
+      beside, given.mix.width, facts.queries, facts.first_row, within_int(at.table_lowest), within_int(d_u.size(2))};
+  launch_kernel(sums, {.blocks = blocks_for(first.numel(), sums.threads)});
+  copy(first, raw::slice(d_u, 0, 0, beside));
+}
+
+}  // namespace
+
+void CudaKernels::mix(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) {
+  visit_mixes(at, x, [&]<class T, int width, int beside, int slots>(Type<T>, Nth<width>, Nth<beside>, Nth<slots>) {
+    forward<T, width, beside, slots>(Given<T>(at, x), output, norms);
+  });
+}
+
+void CudaKernels::mix_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
+    const Tensor& d_output, std::span<const Tensor> d) {
+  visit_mixes(at, x, [&]<class T, int width, int beside, int slots>(Type<T>, Nth<width>, Nth<beside>, Nth<slots>) {
+    backward<T, width, beside, slots>(at, x, Given<T>(at, x), output, norms, d_output, d);
+  });
+}
+
+}  // namespace whence

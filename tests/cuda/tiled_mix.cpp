@@ -1,0 +1,148 @@
+// The head mix in tiles on the GPU, or on the emulated one, against the CPU's: DAPE's network and CDAPE's, in sizes off every tile.
+#include "autograd/backward.h"
+#include "autograd/recording.h"
+#include "autograd/tiled/tiled_ops.h"
+#include "tensor/device/device_runtime.h"
+#include "tensor/tiles/gpu_programs.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+using At = TiledMix;
+
+struct Case {
+  std::string name;
+  index_t batch = 1, heads = 3, key_heads = 3, queries = 17, keys = 17, d = 8, beside = 0, width = 32;
+  std::function<void(At&, At::Operands&)> more = [](At&, At::Operands&) {};
+};
+
+Tensor drawn(const Shape& shape, DType dtype, const char* purpose, double deviation = 1) {
+  return raw::cast(Tensor::normal(shape, 0, deviation, Stream(1, purpose), DType::f64), dtype);
+}
+
+Tensor present_from(index_t batch, index_t keys, index_t first, index_t end) {
+  std::vector<double> present(static_cast<std::size_t>(batch * keys), 1.0);
+  for (index_t j = 0; j < keys; ++j) present[static_cast<std::size_t>(j)] = j >= first && j < end;  // of sequence 0
+  return Tensor::of(present, {batch, keys}, DType::boolean);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all{{.name = "one token", .queries = 1, .keys = 1}, {.name = "one tap"},
+      {.name = "three taps", .beside = 1},
+      {.name = "one head", .heads = 1, .key_heads = 1, .queries = 70, .keys = 70, .d = 64},
+      {.name = "12 heads, several strips", .heads = 12, .key_heads = 12, .queries = 140, .keys = 140, .d = 16},
+      {.name = "12 heads, three taps, several walks",
+          .heads = 12,
+          .key_heads = 12,
+          .queries = 200,
+          .keys = 200,
+          .d = 64,
+          .beside = 1},
+      {.name = "16 heads of 128, narrow",
+          .heads = 16,
+          .key_heads = 16,
+          .queries = 33,
+          .keys = 33,
+          .d = 128,
+          .beside = 1,
+          .width = 5},
+      {.name = "heads that share keys",
+          .batch = 2,
+          .heads = 6,
+          .key_heads = 2,
+          .queries = 65,
+          .keys = 65,
+          .d = 20,
+          .beside = 1}};
+  all.push_back({"fewer queries than keys", 1, 4, 4, 5, 150, 32, 1, 32,
+      [](At& at, At::Operands&) { at.first_row = 145, at.behind = 1; }});
+  all.push_back({"not causal", 1, 2, 2, 30, 140, 16, 0, 32, [](At& at, At::Operands&) { at.causal = false; }});
+  all.push_back({"a window", 1, 2, 2, 150, 150, 16, 0, 32, [](At& at, At::Operands&) { at.window = 70; }});
+  all.push_back(
+      {"a hidden map that is blanked", 1, 2, 2, 90, 90, 16, 1, 32, [](At& at, At::Operands&) { at.remask = true; }});
+  for (const index_t beside : {index_t(0), index_t(1)})
+    all.push_back({"padding on both sides", 2, 5, 5, 140, 140, 24, beside, 32,
+        [](At& at, At::Operands&) { at.present = present_from(2, 140, 66, 133), at.behind = 1; }});
+  for (const index_t beside : {index_t(0), index_t(1)})
+    all.push_back({"a table and dropout", 1, 7, 7, 139, 139, 16, beside, 20, [](At& at, At::Operands& x) {
+                     at.dropout = 0.3, at.stream = Stream(7, "pairs", 3), at.total_rows += 2;
+                     x[At::distance_table] = drawn({7, 150}, x[0].dtype(), "table");
+                   }});
+  return all;
+}
+
+std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& cotangent) {
+  At::Operands leaves;
+  std::vector<Tensor> asked;
+  for (std::size_t k = 0; k < x.size(); ++k)
+    if (x[k].defined()) asked.push_back(leaves[k] = requires_grad(x[k].detach()));
+  const Tensor output = tiled_mix(at, leaves);
+  std::vector<Tensor> all = grad(output, cotangent, asked);
+  all.insert(all.begin(), output.detach());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in every order of threads") {
+  if (!has_cuda()) return;
+  gpu::emulator::Settings* const settings = emulator_settings();
+  std::optional<With<std::size_t>> shared;
+  std::optional<With<bool>> tiles_in_f64;
+  if (settings) shared.emplace(settings->shared, std::size_t(227) << 10);
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16}) {
+    if (dtype == DType::f64 && !settings) continue;
+    tiles_in_f64.reset();
+    if (dtype == DType::f64) tiles_in_f64.emplace(settings->tiles_in_f64, true);
+    for (const Case& each : cases()) {
+      CAPTURE(std::string(to_string(dtype)));
+      CAPTURE(each.name);
+      CAPTURE(each.beside);
+      At at;
+      at.scale = 1 / std::sqrt(static_cast<double>(each.d)), at.total_rows = each.queries;
+      at.left = at.right = each.beside, at.table_lowest = -each.beside;
+      // A rounded hidden number may fall on the other side of the kink, where its gradient is another.
+      at.slope = dtype == DType::f64 ? 0.01 : 0.98;
+      At::Operands x, wide, there;
+      const index_t taps = 2 * each.beside + 1;
+      x[At::query] = drawn({each.batch, each.heads, each.queries, each.d}, dtype, "q");
+      x[At::key] = drawn({each.batch, each.key_heads, each.keys, each.d}, dtype, "k");
+      x[At::value] = drawn({each.batch, each.key_heads, each.keys, each.d}, dtype, "v");
+      x[At::mix_input] = drawn({each.width, each.heads, taps}, dtype, "input", 0.2);
+      x[At::mix_table] = drawn({each.beside + 1, each.width, each.keys + each.beside}, dtype, "u", 0.5);
+      x[At::mix_output] = drawn({each.heads, each.width, taps}, dtype, "output", 0.1);
+      each.more(at, x);
+      const Tensor cotangent = drawn(x[At::query].shape(), dtype, "cotangent");
+      for (std::size_t k = 0; k < x.size(); ++k)
+        if (x[k].defined()) wide[k] = raw::cast(x[k], DType::f64), there[k] = on_gpu(x[k]);
+      const std::vector<Tensor> wanted = results(at, wide, raw::cast(cotangent, DType::f64));
+      At on_there = at;
+      on_there.present = on_gpu(at.present);
+      std::vector<std::vector<double>> before;
+      const auto check = [&] {
+        const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));
+        std::vector<std::vector<double>> numbers;
+        for (std::size_t n = 0; n < wanted.size(); ++n) {
+          CAPTURE(n);
+          numbers.push_back(raw::to_device(found[n], Device::cpu()).to_vector());
+          double largest = 1, apart = 0;
+          const std::vector<double> exact = wanted[n].to_vector();
+          for (std::size_t k = 0; k < exact.size(); ++k) {
+            largest = std::max(largest, std::fabs(exact[k]));
+            apart = std::max(apart, std::isnan(numbers[n][k]) ? INFINITY : std::fabs(exact[k] - numbers[n][k]));
+          }
+          CHECK(apart < (dtype == DType::f64 ? 1e-12 : dtype == DType::f16 ? 4e-3 : 2e-2) * largest);
+        }
+        if (!before.empty()) CHECK(numbers == before);  // the same bits
+        before = numbers;
+      };
+      if (dtype == DType::bf16 && each.queries <= 100)
+        in_every_order(check);
+      else
+        in_order(dtype == DType::f16 ? 1 : 20, check);
+    }
+  }
+}
