@@ -70,7 +70,6 @@ template <class T, class F> Register<T> by_two(Register<T> a, Register<T> b, con
   const auto left = unpack_two<T>(a), right = unpack_two<T>(b);
   return pack_two<T>(f(left.low, right.low), f(left.high, right.high));
 }
-template <class T> Register<T> add_two(Register<T> a, Register<T> b) { return by_two<T>(a, b, std::plus<>{}); }
 template <class T> Register<T> times_two(Register<T> a, Register<T> b) { return by_two<T>(a, b, std::multiplies<>{}); }
 template <class T> Register<T> max_two(Register<T> a, Register<T> b) {
   return by_two<T>(a, b, [](auto x, auto y) { return max_nan(x, y); });

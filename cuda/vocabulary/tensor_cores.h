@@ -143,13 +143,7 @@ template <class T> __device__ Two<float> unpack_two(Register<T> of) {
       : "r"(of));
   return two;
 }
-// Each of the two numbers of a register: a + b, a b, the larger (NaN if either is).
-template <class T> __device__ Register<T> add_two(Register<T> a, Register<T> b) {
-  static_assert(std::is_same_v<T, Float16>);
-  Register<T> r;
-  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-  return r;
-}
+// Each of the two numbers of a register: a b, the larger (NaN if either is).
 template <class T> __device__ Register<T> times_two(Register<T> a, Register<T> b) {
   Register<T> r;
   if constexpr (std::is_same_v<T, Float16>)
@@ -191,7 +185,6 @@ float max_nan(float a, float b);
 float add_down(float a, float b);
 template <class T> Register<T> pack_two(float low, float high);
 template <class T> Two<float> unpack_two(Register<T> of);
-template <class T> Register<T> add_two(Register<T> a, Register<T> b);
 template <class T> Register<T> times_two(Register<T> a, Register<T> b);
 template <class T> Register<T> max_two(Register<T> a, Register<T> b);
 template <class T, class Of> Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no);

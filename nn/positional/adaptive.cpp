@@ -61,16 +61,18 @@ std::unique_ptr<TileTerms> Adaptive::base_terms(TileTerms& terms, const AttendCo
   return terms.read(base->distances_read()) ? std::move(base) : nullptr;
 }
 
+Tensor Adaptive::exact(const Tensor& x) { return cast(x, compute_dtype(x.dtype())); }
+
 void Adaptive::add_network(TileTerms& terms, const TileTerms& base, const Network& network) {
   if (network.mix.adds_pieces && base.has(TiledOperands::distance_table))
-    terms.add(TiledOperands::distance_table, base.operands[TiledOperands::distance_table]);
+    terms.add(TiledOperands::distance_table, exact(base.operands[TiledOperands::distance_table]));
   for (std::size_t k = TiledOperands::piece_distance; k <= TiledOperands::piece_offsets; ++k)
     if (base.operands[k].defined()) terms.add(static_cast<TiledOperands::Operand>(k), base.operands[k]);
   terms.add(TiledOperands::mix_input, network.hidden), terms.add(TiledOperands::mix_table, network.table);
   terms.add(TiledOperands::mix_output, network.output);
   terms.mix_heads(network.mix);
   const index_t heads = network.output_bias.size(0), count = base.distances_read()->values.size(0);
-  terms.add(TiledOperands::distance_table, expand(reshape(network.output_bias, {heads, 1}), {heads, count}));
+  terms.add(TiledOperands::distance_table, expand(reshape(exact(network.output_bias), {heads, 1}), {heads, count}));
 }
 
 Tensor Adaptive::channels(const Tensor& scores, const Tensor& bias, Site site) {

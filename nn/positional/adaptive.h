@@ -37,6 +37,8 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
     Tensor hidden, table, output, output_bias;
     HeadMix mix = {};  // adds_pieces: the base's table is added to the logits too
   };
+  // Sums and tables of it are as exact as tables are.
+  static Tensor exact(const Tensor& x);
   static void add_network(TileTerms& terms, const TileTerms& base, const Network& network);
 
   // S [b h i j] and B [1|b h i j] as channels: [b 2h i j]

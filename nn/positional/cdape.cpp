@@ -115,10 +115,11 @@ class Cdape final : public Adaptive {
   // A row of B, from its greatest distance down to 0, is convolved as a row of attention is.
   Tensor table_of(const TileTerms& base, index_t there, index_t left, index_t right, index_t heads) const {
     const index_t width = hidden_.bias().size(0), count = base.distances_read()->values.size(0);
-    const Tensor b1 = reshape(hidden_.bias(), {1, width, 1}), &table = base.operands[TiledOperands::distance_table];
+    const Tensor b1 = reshape(exact(hidden_.bias()), {1, width, 1}),
+                 &table = base.operands[TiledOperands::distance_table];
     if (!table.defined()) return expand(b1, {1, width, right + count});
-    const Tensor weight = slice(slice(hidden_.weight(), 1, heads, 2 * heads), 3, left - there, options_.kernel);
-    const Tensor row = reshape(backwards(table), {1, heads, 1, count});
+    const Tensor weight = exact(slice(slice(hidden_.weight(), 1, heads, 2 * heads), 3, left - there, options_.kernel));
+    const Tensor row = reshape(backwards(exact(table)), {1, heads, 1, count});
     const Tensor made = convolve_keys(row, weight, {}, there, 2 * right);  // [1 d 1 n+right]
     return b1 + unsqueeze(backwards(reshape(made, {width, count + right})), 0);
   }

@@ -70,17 +70,19 @@ class Dape final : public Adaptive {
     const auto base = base_terms(terms, context);
     if (!base) return;
     const Tensor &table = base->operands[TiledOperands::distance_table], &w1 = hidden_.weight(),  // [h n], [d c]
-        b1 = unsqueeze(hidden_.bias(), 1);                                                        // [d 1]
+        b1 = unsqueeze(exact(hidden_.bias()), 1);                                                 // [d 1]
     const index_t heads = context.query.size(1), count = base->distances_read()->values.size(0);
     const bool pieces = base->has(TiledOperands::piece_begins);
     if (form_ == Form::f_of_bias && has_bias() && !pieces)  // nothing of S: all of it is a table
-      return terms.add(
-          TiledOperands::distance_table, table + reshape(f(reshape(table, {1, heads, 1, count})), table.shape()));
+      return terms.add(TiledOperands::distance_table,
+          table +
+              cast(reshape(f(cast(reshape(table, {1, heads, 1, count}), w1.dtype())), table.shape()), table.dtype()));
     const Tensor of_scores = form_ == Form::f_of_bias && has_bias() ? Tensor::zeros(w1.shape(), w1.dtype(), w1.device())
                                                                     : slice(w1, 1, 0, heads),
                  of_bias = slice(w1, 1, w1.size(1) - heads, w1.size(1));  // [d h]
     const Tensor hidden = pieces ? concat_along(1, {of_scores, of_bias}) : of_scores,
-                 u = table.defined() ? matmul(of_bias, table) + b1 : expand(b1, {b1.size(0), count});  // [d n]
+                 u = table.defined() ? matmul(exact(of_bias), exact(table)) + b1
+                                     : expand(b1, {b1.size(0), count});  // [d n]
     add_network(terms, *base,
         {unsqueeze(hidden, 2), unsqueeze(u, 0), unsqueeze(output_.weight(), 2), output_.bias(),
             {.adds_pieces = form_ != Form::concat}});

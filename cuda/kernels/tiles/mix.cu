@@ -1,8 +1,6 @@
 // The head mix in tiles on a GPU: launches of its programs, for groups of rows whose pairs fit into scratch.
 #include "tensor/tiles/mix_kernel.h"
 
-#include <numbers>
-
 #include "cuda/kernels/tiles/given.h"
 #include "cuda/kernels/tiles/head_sums.h"
 #include "cuda/kernels/tiles/mix_scores.h"
@@ -43,7 +41,7 @@ template <class T> struct Given {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
         within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
-        0, 0, static_cast<C>(at.scale), static_cast<C>(at.scale * std::numbers::log2e)};
+        0, 0, static_cast<C>(at.scale), 0};
     mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind), mix.remask = at.remask;
     mix.slope = static_cast<C>(at.slope);
     mix.input = global<const C>(input), mix.output = global<const C>(output);
@@ -114,7 +112,7 @@ void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<c
 template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
   const index_t heads = given.heads();
   make_pairs_of<Mixed<T>, T, width>(given, group, head_rows<const T>(given.query, heads),
-      head_rows<const T>(given.key, heads), to, given.mix.facts.scale_of_powers);
+      head_rows<const T>(given.key, heads), to, given.mix.facts.scale);
 }
 
 template <class T, int width, int beside, int slots>

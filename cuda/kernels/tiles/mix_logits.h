@@ -1,7 +1,7 @@
 // Logits of the head mix, of all heads of a pair at once (mix_walk.h):
-//   A_h[j] = S_h[j] + table_h[i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left],  in base 2
+//   A_h[j] = S_h[j] + table_h[i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
 // Forward stores powers of them and their bases (mix_values.h). Backward, which knows each row's norm and delta, stores
-//   P_ij = 2^(A_ij - norm_i), dropped;  dA_ij = P_ij (m_ij dP_ij - delta_i),  m_ij = drop(1)
+//   P_ij = 2^(log2(e) A_ij - norm_i), dropped;  dA_ij = P_ij (m_ij dP_ij - delta_i),  m_ij = drop(1)
 // and sums dW2[h d t] = sum dA_h[j] hidden_d[j + t - left] and dA by distance. A sum over pairs is a product, too: its depth is the
 // 16 pairs, so its factors are turned. Sums by distance have a factor of 0 and 1, which picks the pairs of 15 diagonals.
 #pragma once
@@ -48,13 +48,12 @@ WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Frag
 }
 // Sums of a warp's weights: [tap, column of a factor of heads, hidden number].
 template <class C, int taps>
-WHENCE_HD void put_weights(
-    Thread& t, Global<C> slice, C factor, const Registers<Registers<FragmentC<C>, 4>, taps>& sums) {
+WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers<FragmentC<C>, 4>, taps>& sums) {
   each<taps>([&](auto tap) {
     each<4>([&](auto b) {
       each<4>([&](auto e) {
         const int k = t.lane() / 4 + e / 2 * 8, d = 8 * b + t.lane() % 4 * 2 + e % 2;
-        store(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e] * factor);
+        store(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e]);
       });
     });
   });
@@ -101,7 +100,7 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
     each<taps>([&](auto tap) {
       each<8>([&](auto r) {
         const int d = r / 4 * 16 + r % 2 * 8 + t.lane() % 4 * 2, k = r / 2 % 2 * 8 + t.lane() / 4;
-        w2[tap][r] = pack_two<M>(walk.output(d, k, tap) * log2e<C>, walk.output(d + 1, k, tap) * log2e<C>);
+        w2[tap][r] = pack_two<M>(walk.output(d, k, tap), walk.output(d + 1, k, tap));
       });
     });
     Gradients of;
@@ -142,7 +141,7 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
       if (of_table && place.begin_step < place.end_step)
         put_diagonals(t, of_table + warp * mix_slice_rows * mix_heads, 8 * (mix_steps - place.end_step) + t.lane() / 4,
             of.by_distance);
-      if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, C(1), of.weights);
+      if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, of.weights);
     }
   }
 
@@ -190,16 +189,17 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
       each<2>([&](auto half) {
         const SeenColumns seen = walk.seen(walk.place.key + 8 * (step + half) + 4 * four, half, t);
         each<slots>([&](auto s) {
-          Number<C> most = -most_mixed;
+          Number<C> most = -most_mixed / 2;  // in base 2 it is within f16
           each<4>([&](auto j) {
             Number<C>& own = logit[half][s][j];
             own = seen.has(j) ? own : Number<C>(nothing);
             most = max_nan(most, own);
           });
-          base[half][s].of[four] = to_stored<M>(whole_below(most).value + 1.0f);
+          base[half][s].of[four] = to_stored<M>(whole_below(most * log2e<C>).value + 1.0f);
           const Number<C> of_base = from_stored<C>(base[half][s].of[four]);
-          each<4>(
-              [&](auto j) { power[half][s].of[4 * four + j] = to_stored<M>(ex2_approx(logit[half][s][j] - of_base)); });
+          each<4>([&](auto j) {
+            power[half][s].of[4 * four + j] = to_stored<M>(ex2_approx(logit[half][s][j] * log2e<C> - of_base));
+          });
         });
       });
     });
@@ -248,7 +248,7 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
       each<2>([&](auto half) {
         each<slots>([&](auto s) {
           const Number<C> logit = seen[half].has(n) ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(nothing),
-                          p = ex2_approx(logit - of.norm[half][s]);
+                          p = ex2_approx(logit * log2e<C> - of.norm[half][s]);
           Number<C> share = 1.0f;
           if (dropout) share = staying[half][s] >> n & 1 ? dropout.factor : C(0);
           const Number<C> d_p = from_stored<C>(d[half][s].of[n]) * share;

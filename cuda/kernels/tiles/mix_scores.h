@@ -82,7 +82,7 @@ template <class T, int left, int right, int slots> struct MixScores {
     if (of_u && place.begin_step < place.end_step)
       put_diagonals(t, of_u + warp * mix_slice_rows * mix_hidden, 8 * (mix_steps - place.end_step) + t.lane() / 4,
           of.by_distance);
-    if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, ln2<C>, of.weights);
+    if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, of.weights);
   }
 
  private:

@@ -6,7 +6,8 @@
 // the left factor of the second, whose sums are of heads again: a lane meets the heads that it has read, and taps along
 // the keys are registers of columns before. The four warps of a block stand 16 keys apart, and share distances, too.
 // A lane's heads: slot s is head 4 s + lane % 4. Column 2 q + e + 8 k of a factor is slot e + 2 k of lane % 4 = q.
-// Where leaky_relu bends is decided by f16 operands, in both directions alike: as rounded, hidden is negative or it is not.
+// Where leaky_relu bends is decided by the sign of hidden, summed up in f32 of f16 operands and rounded once: both directions
+// make it by this text, so it is the same in both.
 #pragma once
 
 #include "cuda/kernels/tiles/mix_pairs.h"
@@ -21,7 +22,7 @@ inline constexpr int mix_window = mix_walk_keys + 24, mix_u_pitch = mix_hidden +
 WHENCE_HD constexpr int head_of_column(int k) { return k % 8 / 2 + 4 * (k % 2 + k / 8 * 2); }
 
 // u and the table by distance as walks read them, 0 beyond what is given: u [left + 1, count, mix_hidden], and the table [count,
-// mix_heads] in base 2, heads in the order of columns: four of a lane beside each other.
+// mix_heads], heads in the order of columns: four of a lane beside each other.
 template <class T> struct MixTerms {
   using C = compute_t<T>;
   using M = Mixed<T>;
@@ -48,7 +49,7 @@ template <class T> struct MixTerms {
       const int h = static_cast<int>(n % mix_heads) / 4 + static_cast<int>(n % 4) * 4,
                 m = static_cast<int>(n / mix_heads) + lowest - table_lowest;
       if (from_table && h < heads && m >= 0 && m < table_count) x = load<C>(from_table, h * table_count + m);
-      store(table, n, x * log2e<C>);
+      store(table, n, x);
     }
   }
 };
@@ -124,11 +125,10 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
     fetch_window<mix_hidden>(t, u, mix_u_pitch, mix.u + index_t(left) * mix.distances * mix_hidden);
     if (table) fetch_window<mix_heads>(t, table, mix_heads, mix.table);
     cp_async_commit(t);
-    const auto weight = [&](int d, int k, int tap) { return input(d, k, tap) * ln2<C>; };
     each<taps>([&](auto tap) {
       each<8>([&](auto r) {
         const int d = r / 2 * 8 + t.lane() / 4, k = r % 2 * 8 + t.lane() % 4 * 2;
-        w1[tap][r] = pack_two<M>(weight(d, k, tap), weight(d, k + 1, tap));
+        w1[tap][r] = pack_two<M>(input(d, k, tap), input(d, k + 1, tap));
       });
     });
     cp_async_wait<0>(t);
@@ -211,12 +211,15 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
       });
     each<4>([&](auto b) {
       FragmentC<M> sum;
+      each<2>([&](auto half) {
+        const auto two = unpack_two<M>(of_halves[half][b]);
+        sum[Nth<2 * half>{}] = two.low, sum[Nth<2 * half + 1>{}] = two.high;
+      });
       each<taps>([&](auto tap) {
         mma<M>(t, sum, x[In<column - left + tap>{}], w1[tap][Nth<2 * b>{}], w1[tap][Nth<2 * b + 1>{}]);
       });
       each<2>([&](auto half) {
-        const Register<M> before =
-            add_two<M>(pack_two<M>(sum[Nth<2 * half>{}], sum[Nth<2 * half + 1>{}]), of_halves[half][b]);
+        const Register<M> before = pack_two<M>(sum[Nth<2 * half>{}], sum[Nth<2 * half + 1>{}]);
         Register<M> value = max_two<M>(before, times_two<M>(before, slope));
         if (taps > 1 && !there[half].has(n)) value = {};
         hidden[In<column>{}][Nth<b / 2>{}][Nth<half + b % 2 * 2>{}] = value;
