@@ -17,6 +17,7 @@ struct Case {
   std::vector<std::pair<std::size_t, Shape>> terms = {};
   bool learned = true;  // the terms
   DType dtype = DType::bf16;
+  index_t bins = 0;
 };
 
 const std::vector<Case> cases{
@@ -28,6 +29,10 @@ const std::vector<Case> cases{
     {"cope, of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}},
     {"cope, gates of others, heads of no whole packs that share keys", 2, 4, 2, 1000, 20,
         {{At::position_keys, {65, 20}}, {At::gate_query, {2, 4, 1000, 20}}, {At::gate_key, {2, 2, 1000, 20}}}},
+    {"relative keys of each head", 2, 12, 12, 1000, 64,
+        {{At::relative_query, {2, 12, 1000, 64}}, {At::relative_keys, {12, 1000, 64}}}},
+    {"relative keys that heads share, bins", 2, 4, 2, 1000, 64,
+        {{At::relative_query, {2, 4, 1000, 64}}, {At::relative_keys, {1, 1000, 64}}}, true, DType::bf16, 33},
     {"a table and a sink", 1, 4, 4, 8192, 128, {{At::distance_table, {4, 8192}}, {At::sink, {4}}}},
     {"heads that share keys", 2, 12, 3, 1024, 64},
     {"heads of no whole packs", 2, 3, 3, 300, 20, {{At::distance_table, {3, 300}}}},
@@ -51,7 +56,8 @@ double peak_of(const Case& each, Device device) {
   const std::size_t before = memory.statistics().live;
   memory.reset_peak();
   At at;
-  at.total_rows = each.tokens;
+  at.total_rows = each.tokens, at.bins = each.bins;
+  if (each.bins) at.bin_of = Tensor::zeros({each.tokens}, DType::i64, device);
   (void)grad(tiled_attention(at, x).output, cotangent, asked);
   return static_cast<double>(memory.statistics().peak - before);
 }
