@@ -139,11 +139,11 @@ class PlannedKernels final : public JoinedKernels {
     };
     const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]),
                  of_gates = wide(d[TiledAttention::gate_key]);
+    const Tensor& d_relative = d[TiledAttention::relative_keys];
+    const Tensor of_relative =
+        d_relative.defined() ? floats(output, {heads, d_relative.size(1), d_relative.size(2)}) : Tensor();
     if (of_keys.defined()) (void)floats(of_keys, d[TiledAttention::key].shape());  // their sums
-    if (const Tensor& of_distances = d[TiledAttention::relative_keys]; of_distances.defined()) {
-      const Tensor of_heads = floats(output, {heads, of_distances.size(1), of_distances.size(2)});
-      (void)floats(output, of_distances.shape());
-    }
+    if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
  private:

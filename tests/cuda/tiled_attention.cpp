@@ -381,7 +381,7 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   const With<std::size_t> small(settings->shared, std::size_t(99) << 10);
   CHECK(
       refusal(DType::f32, 128, relative) ==
-      "tiled_attention: 310 KiB of shared memory for heads of 128 numbers in f32, relative keys and 0 bins given; this "
+      "tiled_attention: 282 KiB of shared memory for heads of 128 numbers in f32, relative keys and 0 bins given; this "
       "GPU has 99");
   CHECK(refusal(DType::bf16, 128,
             [](At&, At::Operands& x) {

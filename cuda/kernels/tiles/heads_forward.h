@@ -23,7 +23,9 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
                                       : relative ? "attention of heads with relative keys"
                                                  : "attention of heads";
   static constexpr int threads = head_threads;
-  static constexpr int keys = 64, own = keys / 4, fragments = scans || relative ? 1 : fragments_of<T, width>;
+  // Wide rows leave room for 32 keys and a band of relative ones.
+  static constexpr int keys = relative && width * sizeof(T) > 128 ? 32 : 64, own = keys / 4,
+                       fragments = scans || relative ? 1 : fragments_of<T, width>;
   static constexpr int rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
   static constexpr int of_stage = (others ? 3 : 2) * keys,
@@ -178,7 +180,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
 
   // Positions stand in the second stage, which is filled with keys after the first.
-  static_assert(2 * keys >= 128);
+  static_assert(!scans || 2 * keys >= 128);
   WHENCE_HD void begin_gates(Thread& t, const Part& part, Shared<T> second_stage, Gates& gates) const {
     gates.pairs = t.shared<Position<T>>(queries * scan.pitch * 2);
     if (position_keys.at)
