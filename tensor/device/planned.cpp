@@ -170,11 +170,8 @@ class PlannedKernels final : public JoinedKernels {
     for (std::size_t k = 0; k < x.size(); ++k) {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
       const bool lies_there = x[k].dtype() == DType::f32 && x[k].numel() % 4 == 0;
-      const bool of_heads = k <= At::value || k == At::gate_query || k == At::gate_key || k == At::relative_query;
-      all.push_back(of_heads                 ? in_packs(x[k])
-                    : k == At::relative_keys ? in_packs(raw::unsqueeze(x[k], 0))
-                    : lies_there             ? x[k]
-                                             : floats(x[k], x[k].shape()));
+      const Tensor given = k == At::relative_keys ? raw::unsqueeze(x[k], 0) : x[k];
+      all.push_back(given.rank() == 4 ? in_packs(given) : lies_there ? given : floats(given, given.shape()));
     }
     return all;
   }

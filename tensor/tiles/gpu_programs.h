@@ -33,7 +33,7 @@ constexpr index_t shared_bytes_of_relative_tiles(DType dtype, index_t head_dim, 
                 of_width = (head_dim <= 64 ? 64 : 128) * static_cast<index_t>(size_of(dtype)),
                 keys = of_width > 128 ? 32 : 64;  // of a tile of forward
   return std::max({(192 + 6 * keys) * of_width + (70 * keys + 1312 + 64 * bins) * of_sum,
-      512 * of_width + (384 + 6272) * of_sum, 448 * of_width + (384 + 3072 + (table ? 4 * 672 : 0)) * of_sum});
+      512 * of_width + (384 + 6208) * of_sum, 448 * of_width + (384 + 3072 + (table ? 4 * 672 : 0)) * of_sum});
 }
 // True if these operands have sums of gates.
 [[nodiscard]] inline bool reads_gates(std::span<const Tensor> x) {

@@ -353,8 +353,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     }
   }
   of_key.sum(), of_value.sum(), of_gate_key.sum();
-  if (of_relative.defined()) {
-    const Tensor& to = d[At::relative_keys];
+  if (const Tensor& to = d[At::relative_keys]; of_relative.defined()) {
     const Tensor of_heads = raw::reshape(of_relative, {-1, to.size(0), to.size(1), facts.d});
     kernels(to).copy(raw::reduce(Reduction::sum, of_heads, {0}, false), to);
   }
@@ -371,74 +370,42 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   if (d[At::position_slopes].defined()) sum_by_head(of_slopes, d[At::position_slopes]);
 }
 
-// Programs with relative keys are compiled by themselves, beside the others: relative_keys.cu includes this file.
-#ifdef WHENCE_RELATIVE_KEYS
-constexpr bool relative_here = true;
-#else
-constexpr bool relative_here = false;
-#endif
-
 template <GatesOf gates_of> using Gated = std::integral_constant<GatesOf, gates_of>;
 
 // f(Type<T>, Nth<width>, Gated<gates_of>)
 template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
-  visit_heads(x, [&]<class T, int width>(Type<T> type, Nth<width> of_width) {
-    if constexpr (relative_here) {
-      if constexpr (sizeof(T) != 4 || width <= 64) f(type, of_width, Gated<GatesOf::relative>{});  // else: gpu_refusal
-    } else {
-      if (!reads_gates(x)) return f(type, of_width, Gated<GatesOf::none>{});
-      x[At::gate_query].defined() ? f(type, of_width, Gated<GatesOf::others>{})
-                                  : f(type, of_width, Gated<GatesOf::scores>{});
+  visit_heads(x, [&]<class T, int of_width>(Type<T> type, Nth<of_width> width) {
+    if (x[At::relative_keys].defined()) {
+      if constexpr (sizeof(T) != 4 || of_width <= 64) f(type, width, Gated<GatesOf::relative>{});  // else too large
+      return;
     }
+    if (!reads_gates(x)) return f(type, width, Gated<GatesOf::none>{});
+    x[At::gate_query].defined() ? f(type, width, Gated<GatesOf::others>{}) : f(type, width, Gated<GatesOf::scores>{});
   });
 }
 
 }  // namespace
 
-template <bool relative>
-void attention_in_tiles(
-    const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms);
-template <bool relative>
-void attention_in_tiles_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums,
-    const Tensor& norms, const Tensor& d_output, const Tensor& d_bins, std::span<const Tensor> d);
-
-template <>
-void attention_in_tiles<relative_here>(
-    const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) {
-  visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
-    const Given<T> given(at, x);
-    forward<T, width, gates_of>(given, Beside<gates_of, T>(at, x, given), output, bin_sums, norms);
-  });
-}
-template <>
-void attention_in_tiles_backward<relative_here>(const At& at, std::span<const Tensor> x, const Tensor& output,
-    const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
-    std::span<const Tensor> d) {
-  visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
-    const Given<T> given(at, x);
-    backward<T, width, gates_of>(
-        at, x, given, Beside<gates_of, T>(at, x, given), output, bin_sums, norms, d_output, d_bins, d);
-  });
-}
-
-#ifndef WHENCE_RELATIVE_KEYS
 std::size_t CudaKernels::most_shared_bytes(DType dtype) const {
   return fits_float(dtype) || (dtype == DType::f64 && gpu::tiles_in_f64()) ? gpu::most_shared_bytes() : 0;
 }
 
 void CudaKernels::attention(
     const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) {
-  const bool relative = x[At::relative_keys].defined();
-  (relative ? attention_in_tiles<true> : attention_in_tiles<false>)(at, x, output, bin_sums, norms);
+  visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
+    const Given<T> given(at, x);
+    forward<T, width, gates_of>(given, Beside<gates_of, T>(at, x, given), output, bin_sums, norms);
+  });
 }
 
 void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output,
     const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
     std::span<const Tensor> d) {
-  const bool relative = x[At::relative_keys].defined();
-  (relative ? attention_in_tiles_backward<true> : attention_in_tiles_backward<false>)(at, x, output, bin_sums, norms,
-      d_output, d_bins, d);
+  visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
+    const Given<T> given(at, x);
+    const Beside<gates_of, T> beside(at, x, given);
+    backward<T, width, gates_of>(at, x, given, beside, output, bin_sums, norms, d_output, d_bins, d);
+  });
 }
-#endif
 
 }  // namespace whence

@@ -39,12 +39,10 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
                        lines = 2 * fragments;           // lines of the warp that a lane has numbers of
   static constexpr bool neighbours = scans && to_keys;  // a lane's lines are: gates are summed over them
   // Rows of each, and columns. A tile of distances has no rows of values, and what is read by bands has no columns.
-  static constexpr int row_operands = to_distances                       ? 1
-                                      : others || (relative && !to_keys) ? 3
-                                                                         : 2,
-                       column_operands = others || (relative && to_keys) ? 3 : 2;
+  static constexpr int row_operands = others || (relative && !to_keys) ? 3 : to_distances ? 1 : 2;
+  static constexpr int column_operands = others || (relative && to_keys) ? 3 : 2;
   static constexpr unsigned blocks_at_once = 2;
-  using Band = BandOfRows<T, width, rows, columns>;
+  using Band = BandOfRows<T, width, rows, columns, to_keys>;
   using Told = std::conditional_t<relative, RelativeKeys<T>, GateScan<T>>;
   using Scan = std::conditional_t<relative, RelativeBand<T, Band, columns, to_keys, to_distances ? 2 : 1>,
       std::conditional_t<!scans, NoScan,
@@ -87,13 +85,12 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     Global<const C> by_distance, by_key;      // the head's terms
     int first_row;                            // a query, or a key
     int begin, end;                           // keys [begin, end) are present
-    Global<const T> d_bins;
-    Number<C> taken_off;  // of a block of queries
+    Number<C> taken_off;                      // of a block of queries
   };
   using Pairs = SummedRows<T, columns, fragments>;
   using Sums = SummedRows<T, width, fragments>;
   struct Line {
-    Number<C> norm, delta;  // of a query; norm of a distance is what the table has
+    Number<C> norm, delta;  // of a query
     Number<C> sum;          // of its dA: of a key the gradient of its column, of a query 0 but for delta's rounding
   };
   using Lines = Registers<Line, lines>;
@@ -127,20 +124,18 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     Lines held;
     hold(t, part, held);
     // All warps walk over the same tiles: those that some row of the block sees.
-    const int from = first_seen(part, part.first_row),
-              end = in_band(part.first_row, rows) ? end_seen(part, part.first_row + rows - 1) : from;
+    const int from = first_seen(part, part.first_row), end = end_seen(part, last_seen(part.first_row + rows - 1));
     const int first_tile = from / columns, end_tile = end > from ? (end - 1) / columns + 1 : first_tile;
     const auto fetch_stage = [&](int n, int tile) {
       fetch(t, part, stage(n), tile * columns);
-      if constexpr (relative) {
-        const int band = first_sixteen(part.first_row, tile * columns);
-        gates.fetch(
-            t, 0, gate_k, gate_k.of(part.b, part.h), band, tile == first_tile, band_shift(), band_end(), facts.d);
-        if constexpr (to_distances)
-          gates.fetch(t, 1, v, v.of(part.b, part.h), band, tile == first_tile, band_shift(), band_end(), facts.d);
-      } else {
+      if constexpr (relative)
+        for (int ring = 0; ring < (to_distances ? 2 : 1); ++ring) {
+          const HeadRows<const T>& of_band = ring ? v : gate_k;
+          gates.fetch(t, ring, of_band, of_band.of(part.b, part.h), first_sixteen(part, tile * columns),
+              tile == first_tile, 1 + facts.first_row - scan.lowest, to_distances ? facts.keys : scan.count, facts.d);
+        }
+      else
         gates.fetch(t, n, tile * columns);
-      }
     };
     if (first_tile < end_tile) fetch_stage(0, first_tile);
     cp_async_commit(t);
@@ -151,6 +146,13 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       t.sync();
       if (tile + 1 < end_tile) fetch_stage(1 - n, tile + 1);
       cp_async_commit(t);
+      if constexpr (relative && to_keys) {
+        const int band = first_sixteen(part, tile * columns);
+        put_band<columns, width>(t, gates.rings[0], band, stage(n).of_gates, gates.area);
+        if constexpr (to_distances)
+          put_band<columns, width>(t, gates.rings[1], band, stage(n).second, gates.area + gates.one_area);
+        t.sync();
+      }
       Pairs dx;
       bool laid_out = false;
       const int nth = tile - first_tile;
@@ -180,10 +182,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
               head = first_head + static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
     // The rows that may see the most come first.
     Part part{b, h, head, to_keys ? nth : blocks - 1 - nth, (to_keys ? q : k).of(b, h), (to_keys ? d_o : v).of(b, h),
-        (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, nullptr, 0.0f};
+        (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, 0.0f};
     part.first_row = part.block * rows;
-    if constexpr (relative)
-      if (scan.d_bins.at) part.d_bins = scan.d_bins.of(b, h);
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.by_distance = table + index_t(h) * facts.distances;
     if (column) part.by_key = column + index_t(head) * facts.keys_in_packs();
@@ -198,31 +198,30 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
                    : larger(part.begin, facts.first_row + row - facts.before);
   }
   WHENCE_HD int end_seen(const Part& part, int row) const {
-    if constexpr (to_distances) return smaller(facts.queries, part.end + scan.lowest + row - facts.first_row);
+    if constexpr (to_distances)
+      return last_seen(row) == row && row + scan.lowest >= -facts.after
+                 ? smaller(facts.queries, part.end + scan.lowest + row - facts.first_row)
+                 : 0;
     return to_keys ? smaller(facts.queries, row - facts.first_row + facts.before + 1)
                    : smaller(part.end, facts.first_row + row + facts.after + 1);
   }
 
-  // Of rows that are distances: whether a pair of some of `count` of them is seen.
-  WHENCE_HD bool in_band(int row, int count) const {
-    if constexpr (to_distances) return row + scan.lowest <= facts.before && row + count > -facts.after - scan.lowest;
-    return true;
+  // This row, or the last one before it whose pairs may be seen.
+  WHENCE_HD int last_seen(int row) const {
+    if constexpr (to_distances) return smaller(row, facts.before - scan.lowest);
+    return row;
   }
 
-  // The band's first sixteen for a tile and rows from `row` on, and which rows sixteens are of.
-  static WHENCE_HD int first_sixteen(int row, int first_column) {
-    return to_keys ? (first_column - row - rows) / 16 : (row - first_column - columns) / 16;
+  // The first sixteen of the block's band for a tile.
+  static WHENCE_HD int first_sixteen(const Part& part, int first_column) {
+    return to_keys ? (first_column - part.first_row - rows) / 16 : (part.first_row - first_column - columns) / 16;
   }
-  WHENCE_HD int band_shift() const { return 1 + facts.first_row - scan.lowest; }
-  WHENCE_HD int band_end() const { return to_distances ? facts.keys : scan.count; }
-  // The query, and how many steps it is behind the key, of a row and a column.
-  static WHENCE_HD int query_of(int row, int of_column) { return to_keys ? of_column : row; }
+  // How many steps the query of a row and a column is behind the key.
   WHENCE_HD int steps_of(int row, int of_column) const {
     if constexpr (to_distances) return scan.lowest + row;
     return facts.first_row + (to_keys ? of_column - row : row - of_column);
   }
-
-  // The fewest steps by which a query of the warp's rows from `row` on, or of a tile's columns, is behind a key; and how many more others are.
+  // The fewest steps of a warp's rows from `row` on and a tile's columns; and how many more there are at most.
   WHENCE_HD int fewest_steps(int row, int first_column) const {
     if constexpr (to_distances) return steps_of(row, 0);
     return to_keys ? steps_of(row + of_warp - 1, first_column) : steps_of(row, first_column + columns - 1);
@@ -237,10 +236,6 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     each<lines>([&](auto a) {
       const int row = row_of(t, part, a);
       held[a] = {0.0f, 0.0f, 0.0f};
-      if constexpr (to_distances) {
-        const int at = scan.lowest + row - facts.lowest;
-        if (table && at >= 0 && at < facts.distances) held[a].norm = load<C>(part.by_distance, at);
-      }
       if (to_keys || row >= norms.blocks * RowBlocks<C>::rows) return;
       held[a].norm = load<C>(norms.of(part.head, row), 0);
       held[a].delta = load<C>(norms.of(part.head, row), RowBlocks<C>::rows);
@@ -277,20 +272,14 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
               last_column = first_column + columns - 1;
     const int lowest = fewest_steps(row, first_column), highest = lowest + steps_apart;
     if (row >= row_count() || highest < -facts.after || lowest > facts.before) return false;
-    const bool whole = lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
-                       all_present(part, row, last_row, first_column, last_column);
+    const bool whole =
+        !to_distances && lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
+        (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
     if (whole && !scans && !relative && !dropout && per_register<T> == 2)  // as in forward
       tile<false>(t, part, first, second, stage, nth, first_column, whole, held, gates, diagonals, sums, of_values, dx);
     else
       tile<true>(t, part, first, second, stage, nth, first_column, whole, held, gates, diagonals, sums, of_values, dx);
     return scans && !to_keys;
-  }
-
-  WHENCE_HD bool all_present(const Part& part, int row, int last_row, int first_column, int last_column) const {
-    if constexpr (to_distances)
-      return last_row < scan.count && facts.first_row + first_column - steps_of(last_row, 0) >= part.begin &&
-             facts.first_row + last_column - steps_of(row, 0) < part.end;
-    return to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end;
   }
 
   // edge: some pairs are not seen, or dropped.
@@ -304,16 +293,19 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if constexpr (others)
       if (of_gates && !gates.moving(nth % 2)) return;  // gates have no gradient here
     StayingPairs<lines, own, to_keys, neighbours> staying;
-    const int band = first_sixteen(part.first_row, first_column) + (to_keys ? head_warps - 1 - t.warp() : t.warp());
     if constexpr (to_distances)
-      band_of_columns<columns, width>(t, gates.rings[1], band, stage.second, gates.area, dx);
+      take_band<columns, Band>(t, gates.area + gates.one_area, line_of(t, 0), C(1), dx);
     else
       products(t, second, stage.second, dx);
     if constexpr (relative)
-      if (scan.d_bins.at) add_bin_gradients(t, part, first_column, dx);
+      if (scan.d_bins.at) add_gradient_of_bins(t, part, first_column, dx);
     if (edge && dropout) {
       if constexpr (to_distances)
-        draw_by_distance(t, part, first_column, staying);
+        each<lines>([&](auto a) {
+          for (int j = 0, query = own_column(t, first_column); j < own; ++j, ++query)
+            staying.bits |= dropout.template staying<1>(facts, part.head, query, key_of(row_of(t, part, a), query))
+                            << (4 * j + a);
+        });
       else
         staying.draw(t, dropout, facts, part.head, part.first_row + t.warp() * of_warp, first_column);
       staying.drop(dropout.factor, dx);
@@ -325,11 +317,11 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       gates.add(t, nth % 2, whole, scan.gate_scale * log2e<C>, x);
       each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
     }
+    const int band = first_sixteen(part, first_column) + t.warp();  // of rows that are queries
     if constexpr (relative && to_keys) {
-      band_of_columns<columns, width>(t, gates.rings[0], band, stage.of_gates, gates.area, x);
-      each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.factor; }); });
+      take_band<columns, Band>(t, gates.area, line_of(t, 0), scan.factor, x);
     } else if constexpr (relative) {
-      LeftRows<T, width, 1, false> p;
+      LeftRows<T, width, 1, per_register<T> == 2 && width <= 64> p;
       p.hold(t, second + rows * width, t.warp() * of_warp);
       band_of_rows<columns, width, T>(t, gates.rings[0], band, p, gates.area, scan.factor, x);
     }
@@ -338,7 +330,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       if (!whole) hide(t, part, first_column, x);
       gates.add(t, nth % 2, whole, unit, x), unit = 1;
     }
-    unit = add_terms(t, part, stage, first_column, unit, held, x);
+    unit = add_terms(t, part, stage, first_column, unit, x);
     if (edge && !whole && (!scans || others || table || column)) hide(t, part, first_column, x);
     gradients(t, stage, unit, held, x, dx);
     if (edge && to_keys && dropout) staying.drop(dropout.factor, x);
@@ -353,24 +345,22 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     add_rows<T, columns, width>(t, of_gates ? stage.of_gates : stage.first, dx, sums);
   }
 
-  WHENCE_HD void add_bin_gradients(Thread& t, const Part& part, int first_column, Pairs& dx) const {
-    const int row = part.first_row + t.warp() * of_warp, own_column = first_column + t.lane() % 4 * own,
-              bin = scan.bin_of_all(t, fewest_steps(row, first_column), steps_apart + 1);
-    add_bins<T>(
-        scan, part.d_bins, bin,
-        [&](auto a, auto j) { return smaller(query_of(row_of(t, part, a), own_column + j), facts.queries - 1); },
-        [&](auto a, auto j) { return steps_of(row_of(t, part, a), own_column + j); }, dx);
-  }
-  template <class Staying>
-  WHENCE_HD void draw_by_distance(Thread& t, const Part& part, int first_column, Staying& staying) const {
-    for (int j = 0; j < own; ++j)
-      for (int a = 0; a < lines; ++a) {
-        const int query = first_column + t.lane() % 4 * own + j, key = key_of(row_of(t, part, a), query);
-        staying.bits |= dropout.template staying<1>(facts, part.head, query, key) << (4 * j + a);
-      }
-  }
-  // Of a distance and a query.
+  static WHENCE_HD int own_column(Thread& t, int first_column) { return first_column + t.lane() % 4 * own; }
+  // The key of a distance and a query.
   WHENCE_HD int key_of(int row, int query) const { return facts.first_row + query - steps_of(row, query); }
+  WHENCE_HD void add_gradient_of_bins(Thread& t, const Part& part, int first_column, Pairs& dx) const {
+    const Global<const T> d_bins = scan.d_bins.of(part.b, part.h);
+    const int bin =
+        scan.bin_of_all(t, fewest_steps(part.first_row + t.warp() * of_warp, first_column), steps_apart + 1);
+    each<lines>([&](auto a) {
+      each<own>([&](auto j) {
+        const int row = row_of(t, part, a), at = own_column(t, first_column) + j,
+                  query = smaller(to_keys ? at : row, facts.queries - 1),
+                  of_pair = bin == scan.mixed ? scan.bin_at(steps_of(row, at)) : bin;
+        if (of_pair >= 0) number(dx, a, j) += load<C>(d_bins, query * scan.d_bins.row + of_pair);
+      });
+    });
+  }
 
   // x += rows of `left` times rows of the tile.
   WHENCE_HD void products(Thread& t, Shared<T> left, Shared<T> of_tile, Pairs& x) const {
@@ -382,18 +372,18 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   // As in forward.
-  WHENCE_HD C add_terms(
-      Thread& t, const Part& part, const Stage& stage, int first_column, C unit, const Lines& held, Pairs& x) const {
+  WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, C unit, Pairs& x) const {
     if (!table && !column) return unit;
     unit *= ln2<C>;
     if constexpr (to_distances) {
       const Number<C> less = column ? taken_off<rows>(part.by_key, facts, first_column) : Number<C>(0.0f);
-      each<own>([&](auto j) {
-        each<lines>([&](auto a) {
-          Number<C> term = held[a].norm;
-          const int key = key_of(row_of(t, part, a), first_column + t.lane() % 4 * own + j);
-          if (column) term += load<C>(part.by_key, smaller(larger(key, 0), facts.keys - 1)) - less;
-          number(x, a, j) = number(x, a, j) * unit + term;
+      each<lines>([&](auto a) {
+        const int row = row_of(t, part, a), at = steps_of(row, 0) - facts.lowest;
+        const Number<C> of_row = at >= 0 && at < facts.distances ? load<C>(part.by_distance, at) : Number<C>(0.0f);
+        each<own>([&](auto j) {
+          const int key = smaller(larger(key_of(row, own_column(t, first_column) + j), 0), facts.keys - 1);
+          number(x, a, j) = number(x, a, j) * unit + of_row;
+          if (column) number(x, a, j) += load<C>(part.by_key, key) - less;
         });
       });
       return log2e<C>;
@@ -426,7 +416,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_column, int a) const {
     const int first = first_column + t.lane() % 4 * own, row = row_of(t, part, a), from = first_seen(part, row) - first;
-    const bool present_row = to_distances ? in_band(row, 1) : !to_keys || (row >= part.begin && row < part.end);
+    const bool present_row = to_distances || !to_keys || (row >= part.begin && row < part.end);
     return {from, present_row ? end_seen(part, row) - first : from};
   }
   WHENCE_HD void hide(Thread& t, const Part& part, int first_column, Pairs& x) const {
@@ -469,12 +459,14 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
       const Lines& held, Scan& gates, Sums& sums, Sums& of_values) const {
     const C scale = others && scan.of_gates ? scan.gate_scale : facts.scale;
-    each<fragments>(
-        [&](auto m) { each<width / 8>([&](auto c) { each<4>([&](auto e) { sums[m][c][e] *= scale; }); }); });
-    if constexpr (relative && !to_keys)
-      each<fragments>([&](auto m) {
-        each<width / 8>([&](auto c) { each<4>([&](auto e) { of_values[m][c][e] *= scan.scale; }); });
+    each<fragments>([&](auto m) {
+      each<width / 8>([&](auto c) {
+        each<4>([&](auto e) {
+          sums[m][c][e] *= scale;
+          if constexpr (relative && !to_keys) of_values[m][c][e] *= scan.scale;
+        });
       });
+    });
     gates.finish(t, of_positions, tiles, sums);
     put(t, part, first, sums, d_first, wide_first);
     if constexpr (!to_distances && (to_keys || relative)) put(t, part, second, of_values, d_second, wide_second);

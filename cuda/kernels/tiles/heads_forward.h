@@ -35,15 +35,15 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   // two times 16 the same ones.
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   using Ring = BandOfRows<T, width, queries, keys>;  // of relative keys
-  static constexpr int area = area_by_rows<keys>;
+  static constexpr int area = 16 * (keys + 16);
   using Told = std::conditional_t<relative, RelativeKeys<T>, GateScan<T>>;
   static std::size_t shared_bytes(const Told& scan) {
-    const std::size_t own = shared_bytes_for<T>(row_count * width) + shared_bytes_for<C>(2 * term_count);
+    std::size_t bytes = shared_bytes_for<T>(row_count * width) + shared_bytes_for<C>(2 * term_count) +
+                        shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
     if constexpr (relative)
-      return own + shared_bytes_for<T>(Ring::numbers) +
-             shared_bytes_for<C>(static_cast<std::size_t>(head_warps * area + queries * scan.bins));
-    else
-      return own + shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
+      bytes += shared_bytes_for<T>(Ring::numbers) +
+               shared_bytes_for<C>(static_cast<std::size_t>(head_warps * area + queries * scan.bins));
+    return bytes;
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
@@ -110,10 +110,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     const int from = larger(part.begin, part.first_token - facts.before),
               end = smaller(part.end, last_token + facts.after + 1);
     const int lowest_tile = from / keys, highest_tile = end > from ? (end - 1) / keys : lowest_tile - 1;
-    if (highest_tile >= lowest_tile) {
-      fetch(t, part, stage(0), highest_tile * keys);
-      fetch_band(t, part, gates, highest_tile * keys, 0);
-    }
+    if (highest_tile >= lowest_tile) fetch(t, part, stage(0), highest_tile * keys);
+    if (relative && highest_tile >= lowest_tile) fetch_band(t, part, gates, highest_tile * keys, 0);
     cp_async_commit(t);
     Queries held;
     Sums sums;
@@ -127,10 +125,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         if constexpr (others || relative) gates.of_others.hold(t, of_q + queries * width, t.warp() * rows);
         if constexpr (scans) begin_scan(t, tiles + of_stage * width, held, gates);
       }
-      if (tile > lowest_tile) {
-        fetch(t, part, stage(1 - n), (tile - 1) * keys);
-        fetch_band(t, part, gates, (tile - 1) * keys, Ring::of_block - Ring::of_tile);
-      }
+      if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
+      if (relative && tile > lowest_tile) fetch_band(t, part, gates, (tile - 1) * keys, Ring::of_block - Ring::of_tile);
       cp_async_commit(t);
       work(t, part, stage(n), tile * keys, held, gates, running, sums);
     }
@@ -221,7 +217,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   WHENCE_HD void fetch_band(Thread& t, const Part& part, const Gates& gates, int first_key, int n) const {
     if constexpr (relative)
       gates.ring.fetch(t, gate_k, part.gate_k, first_sixteen(part, first_key) + n, Ring::of_block - n,
-          1 + facts.first_row - scan.lowest, scan.count, facts.d, [](int row) { return key_phase<16>(row); });
+          1 + facts.first_row - scan.lowest, scan.count, facts.d);
   }
 
   // One tile of keys for a warp's rows.

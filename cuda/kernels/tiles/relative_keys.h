@@ -38,31 +38,28 @@ template <class T> struct RelativeKeys : GateScan<T> {
 };
 
 // Rows that the band of a block's tiles reads, in sixteens: row 0 of sixteen s is row 16 s + 1 + first_row - lowest of the operand. A ring:
-// neighbouring tiles share all but columns / 16 of them.
-template <class T, int width, int rows, int columns> struct BandOfRows {
+// neighbouring tiles share all but columns / 16 of them. by_columns: products are with the columns.
+template <class T, int width, int rows, int columns, bool by_columns = false> struct BandOfRows {
   static constexpr int of_block = (rows + columns) / 16, of_tile = columns / 16, slots = of_block + of_tile,
                        numbers = slots * 16 * width;
   Shared<T> at;
   WHENCE_HD Shared<T> sixteen(int s) const {
     return at + static_cast<int>(static_cast<unsigned>(s + (slots << 20)) % slots) * (16 * width);
   }
-  template <class Phase>
+  // Asks for `count` sixteens, of rows 16 s + shift and on.
   WHENCE_HD void fetch(Thread& t, const HeadRows<const T>& from, Global<const T> head, int s, int count, int shift,
-      int end, int d, const Phase& phase) const {
+      int end, int d) const {
     constexpr int pack = matrix_row<T>, packs = width / pack;
     for (int n = t.index(); n < count * 16 * packs; n += head_threads) {
       const int line = n / packs % 16, of = s + n / packs / 16, column = n % packs * pack, row = 16 * of + line + shift;
-      cp_async(t, sixteen(of), tile_at<T>(line, column, width, phase(line)), head, row * from.row + column,
+      const int phase = by_columns ? row_phase(line) : key_phase<16>(line);
+      cp_async(t, sixteen(of), tile_at<T>(line, column, width, phase), head, row * from.row + column,
           row >= 0 && row < end && column < d);
     }
   }
 };
 
-// A warp's area of shared memory: 16 rows by distance; or the band by columns.
-template <int columns> inline constexpr int area_by_rows = 16 * (columns + 16);
-template <int columns> inline constexpr int area_by_columns = columns * (columns + 17);
-
-// Number `at` of a row of the area is a distance, and the lane's first column of line 0 is number first_of_lane - j.
+// A warp's area of shared memory is 16 rows of columns + 16 distances. The number of line 0 and the lane's column j is first_of_lane - j.
 template <int columns> WHENCE_HD int first_of_lane(Thread& t) {
   return t.lane() / 4 * (columns + 17) + columns - 1 - t.lane() % 4 * (columns / 4);
 }
@@ -117,52 +114,53 @@ WHENCE_HD void add_band(Thread& t, const Ring& ring, int first, Shared<C> area, 
   t.sync_warp();
 }
 
-// x = the product of the band from sixteen `first` on and the tile's columns: row r and column c have the band's number c - r + 15.
-template <int columns, int width, class T, class Ring, class C, class Pairs>
-WHENCE_HD void band_of_columns(Thread& t, const Ring& ring, int first, Shared<T> tile, Shared<C> area, Pairs& x) {
-  constexpr int pitch = columns + 17, own = columns / 4;
-  const int row = t.lane() % 16, quad = t.lane() % 4,
-            left = tile_at<T>(row, t.lane() / 16 * matrix_row<T>, width, row_phase(row));
-  for (int n = 0; n < columns / 16 + 1; ++n) {
-    Pairs y;
-    const Shared<T> rows = ring.sixteen(first + n);
-    add_products<T, columns, width>(
-        t, tile, [&](Thread&, auto, auto h) { return ldmatrix(t, rows, moved(left, 0, depth<T> * h, width)); }, y);
+// The product of a block's band, from sixteen `first` on, and the tile's columns goes to the area [columns, pitch_by_columns]; then x is
+// factor times it: row r of the block and column c have the band's number c - r + rows - 1.
+template <class Ring> inline constexpr int pitch_by_columns = 16 * Ring::of_block + 1;
+template <int columns, int width, class T, class Ring, class C>
+WHENCE_HD void put_band(Thread& t, const Ring& ring, int first, Shared<T> tile, Shared<C> area) {
+  constexpr int own = columns / 4;
+  for (int n = t.warp(); n < Ring::of_block; n += head_warps) {
+    SummedRows<T, columns, 1> y;
+    LeftRows<T, width, 1, false> left;
+    left.hold(t, ring.sixteen(first + n), 0);
+    add_products<T, columns, width>(t, tile, left, y);
+    const int at = t.lane() % 4 * own * pitch_by_columns<Ring> + 16 * n + t.lane() / 4;
     each<2>([&](auto a) {
-      each<own>(
-          [&](auto j) { store(area, (quad * own + j) * pitch + 16 * n + 8 * a + t.lane() / 4, number(y, a, j)); });
+      each<own>([&](auto j) { store(area, at + j * pitch_by_columns<Ring> + 8 * a, number(y, a, j)); });
     });
   }
-  t.sync_warp();
-  each<2>([&](auto a) {
-    each<own>(
-        [&](auto j) { number(x, a, j) = load<C>(area, (quad * own + j) * (pitch + 1) + 15 - 8 * a - t.lane() / 4); });
-  });
-  t.sync_warp();
+}
+template <int columns, class Ring, class C, class Pairs>
+WHENCE_HD void take_band(Thread& t, Shared<C> area, int row, C factor, Pairs& x) {
+  constexpr int own = columns / 4, pitch = pitch_by_columns<Ring> + 1;
+  const int at = t.lane() % 4 * own * pitch + 16 * Ring::of_block - columns - 1 - row;
+  each<2>(
+      [&](auto a) { each<own>([&](auto j) { number(x, a, j) = load<C>(area, at + j * pitch - 8 * a) * factor; }); });
 }
 
-// In the gradients of heads: rings of `count` operands, and the warp's area. by_columns: bands meet the columns.
+// In the gradients of heads: rings of `count` operands, and areas, the block's or the warp's. by_columns: bands meet the columns.
 template <class T, class Ring, int columns, bool by_columns, int count> struct RelativeBand : NoScan {
   using C = compute_t<T>;
-  static constexpr int of_warp = by_columns ? area_by_columns<columns> : area_by_rows<columns>;
+  static constexpr int one_area = by_columns ? columns * pitch_by_columns<Ring> : 16 * (columns + 16),
+                       numbers = one_area * (by_columns ? count : head_warps);
   Ring rings[count];
   Shared<C> area;
 
   static std::size_t shared_bytes(const RelativeKeys<T>&) {
-    return count * shared_bytes_for<T>(Ring::numbers) + shared_bytes_for<C>(head_warps * of_warp);
+    return count * shared_bytes_for<T>(Ring::numbers) + shared_bytes_for<C>(numbers);
   }
   template <class Facts>
   WHENCE_HD RelativeBand(Thread& t, const RelativeKeys<T>& told, const Facts& facts, int head, int row)
       : NoScan(t, told, facts, head, row) {
     for (Ring& ring : rings) ring.at = t.shared<T>(Ring::numbers);
-    area = t.shared<C>(head_warps * of_warp) + t.warp() * of_warp;
+    area = t.shared<C>(numbers) + (by_columns ? 0 : t.warp() * one_area);
   }
   // Asks for what a tile reads beyond the one before it, or for all. Bands that rise with the tiles, those by columns, gain their last rows.
   WHENCE_HD void fetch(Thread& t, int n, const HeadRows<const T>& from, Global<const T> head, int first, bool all,
       int shift, int end, int d) const {
     const int skipped = by_columns && !all ? Ring::of_block - Ring::of_tile : 0;
-    rings[n].fetch(t, from, head, first + skipped, all ? Ring::of_block : Ring::of_tile, shift, end, d,
-        [](int row) { return by_columns ? row_phase(row) : key_phase<16>(row); });
+    rings[n].fetch(t, from, head, first + skipped, all ? Ring::of_block : Ring::of_tile, shift, end, d);
   }
 };
 
@@ -211,23 +209,5 @@ template <class T, int columns> struct BinSums {
     if (bin >= 0) store(sums, at, load<C>(sums, at) + sum);
   }
 };
-
-// dx += the gradient of the bins. bin: of all pairs, or mixed; query(a, j) and steps(a, j): of one
-template <class T, class Pairs, class Query, class Steps>
-WHENCE_HD void add_bins(
-    const RelativeKeys<T>& of, Global<const T> d_bins, int bin, const Query& query, const Steps& steps, Pairs& dx) {
-  const auto add = [&](const auto& bin_of) {
-    each<2>([&](auto a) {
-      each<Pairs::Value::count * 2>([&](auto j) {
-        const int own = bin_of(a, j);
-        if (own >= 0) number(dx, a, j) += load<compute_t<T>>(d_bins, query(a, j) * of.d_bins.row + own);
-      });
-    });
-  };
-  if (bin == RelativeKeys<T>::mixed)
-    add([&](auto a, auto j) { return of.bin_at(steps(a, j)); });
-  else if (bin >= 0)
-    add([&](auto, auto) { return bin; });
-}
 
 }  // namespace whence::gpu
