@@ -25,8 +25,7 @@ std::string gpu_refusal(const TiledFacts& at, std::span<const Tensor> x) {
                       (relative && (k == At::relative_query || k == At::relative_keys)) ||
                       (k >= At::position_logits && k <= At::position_slopes);
     if (x[k].defined() && !read)
-      return to_text(At::info[k].name, reads_gates(x) ? " given beside gates" : " given",
-          ", which has no program on a GPU; undefined required");
+      return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
   }
   index_t positions = 0;
   for (const std::size_t k : {At::position_logits, At::position_keys})
