@@ -34,6 +34,8 @@ void check_all(const At& at, const At::Operands& x) {
   const Extents of = check<Attention>(at, x, known);
   if (x[At::query].device().is_gpu())
     if (const std::string refusal = gpu_refusal(at, x); !refusal.empty()) fail(Attention::name, refusal);
+  if (x[At::relative_query].defined() && x[At::query].device().is_gpu() && !(at.relative_scale > 0))
+    fail(Attention::name, "relative_scale ", at.relative_scale, " given to tiles on a GPU; more than 0 required");
   for (const std::size_t k : {At::position_logits, At::position_keys})
     if (x[k].defined() && of['p'] == 0)
       fail(Attention::name, At::info[k].name, " is ", x[k].shape(), "; a table of one row or more required");

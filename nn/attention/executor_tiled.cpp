@@ -184,7 +184,8 @@ class TiledExecutor final : public Executor {
     for (const auto& stage : stages.tiled)
       if (const std::string terms = stage.scheme->only_on_cpu(); !terms.empty())
         return to_text(terms,
-            " given, which has no program on a GPU; tables by distance, columns, sinks, sums of gates and head mixes "
+            " given, which has no program on a GPU; tables and keys by distance, columns, sinks, sums of gates and "
+            "head mixes "
             "required");
     return {};
   }

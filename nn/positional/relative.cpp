@@ -39,7 +39,6 @@ class Relative final : public PositionalScheme, public BiasesScores, public Runs
   bool has_row(double distance) const { return capped_ || distance < static_cast<double>(table_.size(0)); }
 
   // ---- the same in tiles ----
-  std::string only_on_cpu() const override { return "keys by distance"; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (!context.causal || context.positions.divisor != 1)
       return terms.refuse("relative without a causal mask or at stretched positions given; neither required");

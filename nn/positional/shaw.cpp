@@ -51,15 +51,14 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   }
 
   // ---- the same in tiles ----
-  std::string only_on_cpu() const override { return "keys by distance"; }
   // One row of keys per distance, clipped ones the same; values by the bins of P.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (context.positions.divisor != 1) return terms.refuse("shaw at stretched positions given; whole steps required");
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;
-    const Tensor row = of_each<index_t>(
-        distances->values, [&](double distance) { return row_of(static_cast<index_t>(distance)); });  // c, [n]
-    const Tensor keys = take_rows(keys_, context.on_device(row));                                     // [n d]
+    const Tensor row = context.on_device(of_each<index_t>(
+        distances->values, [&](double distance) { return row_of(static_cast<index_t>(distance)); }));  // c, [n]
+    const Tensor keys = take_rows(keys_, row);                                                         // [n d]
     terms.add(TiledOperands::relative_query, context.unrotated_query, context.scale);
     terms.add(TiledOperands::relative_keys, unsqueeze(keys, 0));
     terms.add_bins(row, values_);

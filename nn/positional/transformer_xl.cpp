@@ -72,7 +72,6 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   }
 
   // ---- the same in tiles ----
-  std::string only_on_cpu() const override { return "keys by distance"; }
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;

@@ -14,6 +14,7 @@
 #include "tensor/device/product_layout.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
+#include "tensor/raw.h"
 #include "tensor/tiles/gpu_programs.h"
 
 namespace whence {
@@ -101,11 +102,11 @@ class PlannedKernels final : public JoinedKernels {
   void clip_scale(const Tensor&, const Tensor&) override {}
   Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
 
-  // On a GPU: two products of each pair in forward, seven in backward, one and ten more where gates are of others, and the scratch of
-  // cuda/kernels/tiles/attention.cu.
+  // On a GPU: two products of each pair in forward, seven in backward, one and ten more where gates are of others, one and fourteen where
+  // keys are relative, and the scratch of cuda/kernels/tiles/attention.cu.
   void attention(
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
-    count_products((gates_of_others(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
+    count_products((gates_of_others(x) || relative(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
     if (x[TiledAttention::position_logits].defined())
       (void)pairs(output, output.size(0) * output.size(1), positions(x));
@@ -114,7 +115,7 @@ class PlannedKernels final : public JoinedKernels {
       const Tensor&, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) override {
     const index_t heads = output.size(0) * output.size(1), queries = output.size(2),
                   keys = x[TiledAttention::key].size(2), blocks = (queries + 31) / 32;
-    count_products((gates_of_others(x) ? 17 : 7) * output.numel(), keys);
+    count_products((relative(x) ? 21 : gates_of_others(x) ? 17 : 7) * output.numel(), keys);
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, blocks, 2, 32});
@@ -128,7 +129,8 @@ class PlannedKernels final : public JoinedKernels {
       }
     }
     if (const Tensor& of_table = d[TiledAttention::distance_table]; of_table.defined()) {
-      const index_t slice = slice_numbers(queries, keys, rows_of_gpu_block(output.size(3), output.dtype()));
+      const index_t rows = reads_gates(x) || relative(x) ? 64 : rows_of_gpu_block(output.size(3), output.dtype());
+      const index_t slice = slice_numbers(queries, keys, rows);
       const Tensor sums = floats(of_table, of_table.shape()),
                    slices = floats(output, {heads_at_once(heads, slice), slice});
     }
@@ -137,7 +139,11 @@ class PlannedKernels final : public JoinedKernels {
     };
     const Tensor of_keys = wide(d[TiledAttention::key]), of_values = wide(d[TiledAttention::value]),
                  of_gates = wide(d[TiledAttention::gate_key]);
+    const Tensor& d_relative = d[TiledAttention::relative_keys];
+    const Tensor of_relative =
+        d_relative.defined() ? floats(output, {heads, d_relative.size(1), d_relative.size(2)}) : Tensor();
     if (of_keys.defined()) (void)floats(of_keys, d[TiledAttention::key].shape());  // their sums
+    if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
   // Beside products of heads, the network's of each pair; and the scratch of cuda/kernels/tiles/mix.cu.
@@ -177,14 +183,16 @@ class PlannedKernels final : public JoinedKernels {
     return std::min(heads, std::max<index_t>(1, most_slice_bytes / 4 / numbers));
   }
   static bool gates_of_others(std::span<const Tensor> x) { return x[TiledAttention::gate_query].defined(); }
+  static bool relative(std::span<const Tensor> x) { return x[TiledAttention::relative_keys].defined(); }
   static index_t positions(std::span<const Tensor> x) {
     const Tensor &keys = x[TiledAttention::position_keys], &logits = x[TiledAttention::position_logits];
     return keys.defined() ? keys.size(0) : logits.defined() ? logits.size(3) : 0;
   }
-  // Heads as tiles read them: where their rows are no whole packs, copies that are.
+  // Heads as tiles read them: where their rows are no whole packs, or lie beside sums over bins, copies that are.
   static Tensor in_packs(const Tensor& x) {
     const index_t pack = product_pack(x.dtype()), width = (x.size(3) + pack - 1) / pack * pack;
-    return width == x.size(3) ? x : Tensor::like(x, {x.size(0), x.size(1), x.size(2), width});
+    return width == x.size(3) && x.strides()[2] % pack == 0 ? x
+                                                            : Tensor::like(x, {x.size(0), x.size(1), x.size(2), width});
   }
   // Operands of tiles likewise, and terms in f32, which are read where they lie.
   static std::vector<Tensor> laid_out_for_tiles(std::span<const Tensor> x) {
@@ -193,8 +201,8 @@ class PlannedKernels final : public JoinedKernels {
     for (std::size_t k = 0; k < x.size(); ++k) {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
       const bool lies_there = x[k].dtype() == DType::f32 && x[k].numel() % 4 == 0;
-      const bool of_heads = k <= At::value || k == At::gate_query || k == At::gate_key;
-      all.push_back(of_heads ? in_packs(x[k]) : lies_there ? x[k] : floats(x[k], x[k].shape()));
+      const Tensor given = k == At::relative_keys ? raw::unsqueeze(x[k], 0) : x[k];
+      all.push_back(given.rank() == 4 ? in_packs(given) : lies_there ? given : floats(given, given.shape()));
     }
     return all;
   }

@@ -21,8 +21,7 @@ std::string refused_heads(std::span<const Tensor> x) {
 std::string refused_facts(const TiledFacts& at, Device device) {
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
-  const char* const other = at.stick ? "a stick to break" : at.bins > 0 ? "bins" : nullptr;
-  if (other) return to_text(other, " given to tiles on a GPU; a softmax of all pairs required");
+  if (at.stick) return "a stick to break given to tiles on a GPU; a softmax of all pairs required";
   if (at.dropout > 0 && backend_of(device).launcher->recording())
     return "dropout given while work is being recorded, which would drop the same pairs at each replay; none required";
   return {};
@@ -36,10 +35,12 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
   const std::size_t most = joined_kernels(query).most_shared_bytes(query.dtype());
   if (most == 0) return to_text(query.dtype(), " given to tiles on a GPU; f16, bf16 or f32 required");
   if (std::string refused = refused_heads(x); !refused.empty()) return refused;
-  const bool others = reads_gates(x) && x[At::gate_query].defined() && x[At::gate_key].defined();
+  const bool relative = x[At::relative_query].defined() && x[At::relative_keys].defined() && !reads_gates(x),
+             others = reads_gates(x) && x[At::gate_query].defined() && x[At::gate_key].defined();
   for (std::size_t k = 0; k < x.size(); ++k) {
     const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink ||
                       (others && (k == At::gate_query || k == At::gate_key)) ||
+                      (relative && (k == At::relative_query || k == At::relative_keys)) ||
                       (k >= At::position_logits && k <= At::position_slopes);
     if (x[k].defined() && !read)
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
@@ -50,11 +51,18 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
   if (positions > most_positions_on_gpu)
     return to_text(
         "gates of ", positions, " positions given to tiles on a GPU; at most ", most_positions_on_gpu, " required");
-  const index_t needed = shared_bytes_of_tiles(query.dtype(), d, positions, x[At::distance_table].defined(), others);
+  if (at.bins > (relative ? most_bins_on_gpu : 0))
+    return to_text(
+        at.bins, " bins given to tiles on a GPU; at most ", most_bins_on_gpu, ", beside relative keys alone, required");
+  const bool table = x[At::distance_table].defined();
+  const index_t needed = relative ? shared_bytes_of_relative_tiles(query.dtype(), d, at.bins, table)
+                                  : shared_bytes_of_tiles(query.dtype(), d, positions, table, others);
   if (static_cast<std::size_t>(needed) > most)
     return to_text(needed >> 10, " KiB of shared memory for heads of ", d, " numbers in ", query.dtype(),
         positions ? to_text(" and gates of ", positions, " positions") : std::string(),
-        others ? " with gates of others" : "", " given; this GPU has ", most >> 10);
+        others ? " with gates of others" : "",
+        relative ? to_text(", relative keys and ", at.bins, " bins") : std::string(), " given; this GPU has ",
+        most >> 10);
   return refused_facts(at, query.device());
 }
 

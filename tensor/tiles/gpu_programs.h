@@ -1,6 +1,6 @@
 // Which calls of attention in tiles a GPU has programs for (cuda/kernels/tiles/): heads of f16, bf16 or f32 with tables by
-// distance, columns, a sink, dropout, and sums of gates, of their own scores or of others; and head mixes of f16 or bf16. What else there
-// is runs there as composed ops.
+// distance, columns, a sink, dropout, and sums of gates, of their own scores or of others, or relative keys, with sums over bins beside
+// them; and head mixes of f16 or bf16. What else there is runs there as composed ops.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace whence {
 
-constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 128;
+constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 128, most_bins_on_gpu = 256;
 // Rows of a block of these kernels: what scratch follows from.
 constexpr index_t rows_of_gpu_block(index_t head_dim, DType dtype) {
   return head_dim <= 64 && dtype != DType::f32 ? 128 : 64;
@@ -26,6 +26,14 @@ constexpr index_t shared_bytes_of_tiles(DType dtype, index_t head_dim, index_t p
              places = positions > 0 ? 64 * pitch_of_positions(positions) : 0;
   return std::max((others ? 512 : 320) * of_width + 672 * of_sum + places * 2 * size,
       (others ? 384 : 256) * of_width + 384 * of_sum + places * 2 * (size + of_sum) + (table ? 4 * 672 * of_sum : 0));
+}
+// The same where there are relative keys: bands of them, and their products with the rows or columns of each warp.
+constexpr index_t shared_bytes_of_relative_tiles(DType dtype, index_t head_dim, index_t bins, bool table) {
+  const index_t of_sum = static_cast<index_t>(size_of(compute_dtype(dtype))),
+                of_width = (head_dim <= 64 ? 64 : 128) * static_cast<index_t>(size_of(dtype)),
+                keys = of_width > 128 ? 32 : 64;  // of a tile of forward
+  return std::max({(192 + 6 * keys) * of_width + (70 * keys + 1312 + 64 * bins) * of_sum,
+      512 * of_width + (384 + 6208) * of_sum, 448 * of_width + (384 + 3072 + (table ? 4 * 672 : 0)) * of_sum});
 }
 // True if these operands have sums of gates.
 [[nodiscard]] inline bool reads_gates(std::span<const Tensor> x) {

@@ -17,6 +17,7 @@ struct Case {
   std::vector<std::pair<std::size_t, Shape>> terms = {};
   bool learned = true;  // the terms
   DType dtype = DType::bf16;
+  index_t bins = 0;
   index_t mix_beside = -1;  // taps on either side; -1: no head mix
 };
 
@@ -35,13 +36,17 @@ const std::vector<Case> cases{
     {"cope, of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}},
     {"cope, gates of others, heads of no whole packs that share keys", 2, 4, 2, 1000, 20,
         {{At::position_keys, {65, 20}}, {At::gate_query, {2, 4, 1000, 20}}, {At::gate_key, {2, 2, 1000, 20}}}},
+    {"relative keys of each head", 2, 12, 12, 1000, 64,
+        {{At::relative_query, {2, 12, 1000, 64}}, {At::relative_keys, {12, 1000, 64}}}},
+    {"relative keys that heads share, bins", 2, 4, 2, 1000, 64,
+        {{At::relative_query, {2, 4, 1000, 64}}, {At::relative_keys, {1, 1000, 64}}}, true, DType::bf16, 33},
     {"a table and a sink", 1, 4, 4, 8192, 128, {{At::distance_table, {4, 8192}}, {At::sink, {4}}}},
     {"heads that share keys", 2, 12, 3, 1024, 64},
     {"heads of no whole packs", 2, 3, 3, 300, 20, {{At::distance_table, {3, 300}}}},
     {"f32, kerple", 1, 4, 4, 4096, 64, {{At::distance_table, {4, 4096}}}, true, DType::f32},
-    {"dape, some sequences at a time", 8, 12, 12, 1000, 64, mix_terms(12, 1, 1000), true, DType::bf16, 0},
+    {"dape, some sequences at a time", 8, 12, 12, 1000, 64, mix_terms(12, 1, 1000), true, DType::bf16, 0, 0},
     {"cdape, some rows at a time, heads that share keys", 1, 12, 4, 4096, 64, mix_terms(12, 3, 4096), true, DType::bf16,
-        1},
+        0, 1},
     {"f32, cope of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}, true, DType::f32},
 };
 
@@ -62,7 +67,8 @@ double peak_of(const Case& each, Device device) {
   memory.reset_peak();
   if (each.mix_beside < 0) {
     At at;
-    at.total_rows = each.tokens;
+    at.total_rows = each.tokens, at.bins = each.bins;
+    if (each.bins) at.bin_of = Tensor::zeros({each.tokens}, DType::i64, device);
     (void)grad(tiled_attention(at, x).output, cotangent, asked);
   } else {
     TiledMix at;

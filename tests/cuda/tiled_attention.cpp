@@ -40,6 +40,20 @@ void add_other_gates(At& at, At::Operands& x) {
   x[At::gate_key] = drawn(x[At::key].shape(), x[0].dtype(), "gate k");
 }
 
+// [heads rows d]: row n is at.lowest + n steps away.
+void add_relative_keys(At& at, At::Operands& x, index_t heads, index_t rows) {
+  const Shape shape = x[At::query].shape();
+  at.relative_scale = 0.3;
+  x[At::relative_query] = by_token(drawn(shape, x[0].dtype(), "p"));
+  x[At::relative_keys] = drawn({heads, rows, shape[3]}, x[0].dtype(), "r");
+}
+// Of the distances of relative keys.
+void add_bins(At& at, const At::Operands& x, index_t bins, const std::function<index_t(index_t)>& bin) {
+  std::vector<double> of;
+  for (index_t n = 0; n < x[At::relative_keys].size(1); ++n) of.push_back(static_cast<double>(bin(at.lowest + n)));
+  at.bins = bins, at.bin_of = Tensor::of(of, {static_cast<index_t>(of.size())}, DType::i64);
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all{{.name = "one token", .queries = 1, .keys = 1},
       {.name = "heads of 20", .heads = 3, .queries = 64, .keys = 64, .d = 20},
@@ -125,11 +139,43 @@ std::vector<Case> cases() {
     other.more = [before = other.more](At& at, At::Operands& x) { before(at, x), add_other_gates(at, x); };
     all.push_back(other);
   }
+  const auto relative = [&all](Case of, index_t heads, index_t rows) {
+    of.more = [=, more = of.more](At& at, At::Operands& x) { add_relative_keys(at, x, heads, rows), more(at, x); };
+    all.push_back(of);
+  };
+  relative({"relative keys of each head", 1, 2, 2, 200, 200, 64}, 2, 200);
+  relative({"relative keys that heads share, of some distances, a window", 2, 4, 2, 130, 130, 20,
+               [](At& at, At::Operands&) { at.lowest = 3, at.window = 90; }},
+      1, 70);
+  relative({"relative keys in heads of 128, fewer queries than keys", 1, 2, 2, 70, 99, 128,
+               [](At& at, At::Operands&) { at.lowest = -3, at.first_row = 29; }},
+      1, 102);
+  relative({"relative keys, a table and a column", 1, 2, 2, 100, 130, 16,
+               [](At& at, At::Operands& x) {
+                 at.first_row = 30, at.window = 110;
+                 x[At::distance_table] = drawn({2, 120}, x[0].dtype(), "table");
+                 x[At::column_term] = drawn({1, 2, 130}, x[0].dtype(), "column");
+               }},
+      1, 120);
+  relative({"relative keys and bins, a table and a sink", 2, 2, 1, 100, 100, 11,
+               [](At& at, At::Operands& x) {
+                 add_bins(at, x, 10, [](index_t m) { return std::min<index_t>(m, 9); });
+                 x[At::distance_table] = drawn({2, 95}, x[0].dtype(), "table");
+                 x[At::sink] = drawn({2}, x[0].dtype(), "sink");
+               }},
+      2, 95);
+  relative({"relative keys and bins in no order, beyond distances on both sides, padding", 2, 2, 2, 90, 130, 64,
+               [](At& at, At::Operands& x) {
+                 at.causal = false, at.lowest = -90, at.present = present_from(2, 130, 66, 120);
+                 add_bins(at, x, 70, [](index_t m) { return m < 0 ? 69 : m % 17; });
+               }},
+      1, 150);
   // With dropout beside it all. Rows of keys begin at every place of the four numbers of a call.
   for (const char* name : {"several tiles", "heads that share keys", "heads of 128", "fewer queries than keys",
            "a window on both sides", "padding on both sides", "a table, rows that begin between packs, wide heads",
            "a sink and a table", "gates, a table and a column", "gates in heads of 128", "gates by slopes, a sink",
-           "gates that are soon full, keys of positions", "gates, a table and a column, of others"}) {
+           "gates that are soon full, keys of positions", "gates, a table and a column, of others",
+           "relative keys, a table and a column", "relative keys and bins, a table and a sink"}) {
     Case dropped = *std::ranges::find(all, name, &Case::name);
     dropped.name += ", dropout";
     dropped.more = [before = dropped.more](At& at, At::Operands& x) {
@@ -147,7 +193,8 @@ std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& c
   std::vector<Tensor> asked;
   for (std::size_t k = 0; k < x.size(); ++k)
     if (x[k].defined()) asked.push_back(leaves[k] = requires_grad(x[k].detach()));
-  const Tensor output = tiled_attention(at, leaves).output;
+  const TiledResult found = tiled_attention(at, leaves);
+  const Tensor output = at.bins ? concat_along(3, {found.output, found.bin_sums}) : found.output;
   std::vector<Tensor> all = grad(output, cotangent, asked);
   all.insert(all.begin(), output.detach());
   return all;
@@ -174,13 +221,16 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
       x[At::key] = by_token(drawn({each.batch, each.key_heads, each.keys, each.d}, dtype, "k"));
       x[At::value] = drawn({each.batch, each.key_heads, each.keys, each.d}, dtype, "v");
       each.more(at, x);
-      const Tensor cotangent = by_token(drawn(x[At::query].shape(), dtype, "cotangent"));
+      Shape of_output = x[At::query].shape();
+      of_output[3] += at.bins;
+      const Tensor cotangent = by_token(drawn(of_output, dtype, "cotangent"));
       for (std::size_t k = 0; k < x.size(); ++k)
         if (x[k].defined()) wide[k] = raw::cast(x[k], DType::f64), there[k] = on_gpu(x[k]);
-      if (x[At::gate_query].defined() && dtype == DType::f32 && !gpu_refusal(at, there).empty()) continue;  // too wide
+      const bool third = x[At::gate_query].defined() || x[At::relative_query].defined();
+      if (third && dtype == DType::f32 && !gpu_refusal(at, there).empty()) continue;  // too wide
       const std::vector<Tensor> wanted = results(at, wide, raw::cast(cotangent, DType::f64));
       At on_there = at;
-      on_there.present = on_gpu(at.present);
+      on_there.present = on_gpu(at.present), on_there.bin_of = on_gpu(at.bin_of);
       // The pattern, its gradient and what is summed of them are rounded.
       const double allowed = each.wider * (dtype == DType::f64      ? 1e-12
                                               : dtype == DType::f32 ? 3e-5
@@ -277,6 +327,14 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   CHECK(refusal(DType::bf16, 136, nothing).find("at most 128, required") != std::string::npos);
   CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) { x[At::gate_query] = x[At::query]; }) ==
         "tiled_attention: gate_query given, which has no program on a GPU; undefined required");
+  CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) {
+    at.bins = 3, at.bin_of = Tensor::zeros({4}, DType::i64, Device::cuda(0));
+  }) == "tiled_attention: 3 bins given to tiles on a GPU; at most 256, beside relative keys alone, required");
+  const auto relative = [](At&, At::Operands& x) {
+    x[At::relative_query] = x[At::query], x[At::relative_keys] = raw::select(x[At::query], 0, 0);
+  };
+  CHECK(refusal(DType::bf16, 8, [&](At& at, At::Operands& x) { relative(at, x), at.relative_scale = -1; }) ==
+        "tiled_attention: relative_scale -1 given to tiles on a GPU; more than 0 required");
   std::string in_recording;
   (void)runtime_of(Device::cuda(0)).record([&] {
     in_recording = refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; });
@@ -299,8 +357,16 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
     for (Tensor& each : x)
       if (each.defined()) each = on_gpu(each);
     CHECK(results(at, x, x[At::query]).size() == (others ? 8 : positions ? 6 : 5));
+    if (positions || d > 64) continue;
+    add_relative_keys(at, x, 1, 40);
+    for (const std::size_t k : {At::relative_query, At::relative_keys}) x[k] = on_gpu(x[k]);
+    const With<std::size_t> relative_fits(
+        settings->shared, static_cast<std::size_t>(shared_bytes_of_relative_tiles(dtype, d, 0, true)));
+    CHECK(results(at, x, x[At::query]).size() == 7);
   }
   const With<std::size_t> small(settings->shared, std::size_t(99) << 10);
+  CHECK(refusal(DType::f32, 128, relative).find("281 KiB of shared memory for heads of 128 numbers in f32, relative") <
+        std::string::npos);
   CHECK(refusal(DType::bf16, 128,
             [](At&, At::Operands& x) {
               x[At::position_keys] = Tensor::zeros({65, 128}, DType::bf16, Device::cuda(0));

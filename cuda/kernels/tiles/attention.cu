@@ -97,6 +97,22 @@ template <class T> struct Gates {
   }
 };
 
+// Operands of relative keys, in the places of those of gates of others.
+template <class T> struct Relative : Gates<T> {
+  RelativeKeys<T> scan;
+
+  Relative(const At& at, std::span<const Tensor> x, const Given<T>& given) : Gates<T>(at, x, given) {
+    const Tensor keys = in_packs(raw::unsqueeze(x[At::relative_keys], 0));
+    this->query = in_packs(x[At::relative_query]);
+    this->key = raw::expand(keys, {given.batch(), keys.size(1), keys.size(2), keys.size(3)});
+    scan.lowest = within_int(at.lowest), scan.count = within_int(keys.size(2));
+    scan.scale = static_cast<compute_t<T>>(at.relative_scale), scan.factor = scan.scale / given.facts.scale;
+    scan.bins = within_int(at.bins), scan.bin_of = global<const index_t>(at.bin_of);
+  }
+};
+template <GatesOf gates_of, class T>
+using Beside = std::conditional_t<gates_of == GatesOf::relative, Relative<T>, Gates<T>>;
+
 // Pairs of `heads` heads, and the last number of each row.
 template <class T> struct PairsOfHeads {
   Tensor pairs, last;
@@ -115,11 +131,13 @@ template <class T> struct PairsOfHeads {
 };
 
 template <class T, int width, GatesOf gates_of>
-void forward(const Given<T>& given, const Gates<T>& gates, const Tensor& output, const Tensor& norms) {
+void forward(const Given<T>& given, const Beside<gates_of, T>& gates, const Tensor& output, const Tensor& bin_sums,
+    const Tensor& norms) {
   using Body = HeadsForward<T, width, gates_of>;
   using C = Body::C;
   const index_t heads = given.heads();
-  GateScan<T> scan = gates.scan;
+  auto scan = gates.scan;
+  if constexpr (Body::relative) scan.bin_sums = head_rows<T>(bin_sums, heads);
   std::optional<PairsOfHeads<T>> pairs;
   if (gates.logits.defined()) {
     pairs.emplace(scan, given.batch() * heads, output.device());
@@ -140,16 +158,17 @@ void sum_by_head(const Tensor& of_rows, const Tensor& to) {
 }
 
 template <class T, int width, GatesOf gates_of>
-void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Gates<T>& gates,
-    const Tensor& output, const Tensor& norms, const Tensor& given_d_output, std::span<const Tensor> d) {
+void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Beside<gates_of, T>& gates,
+    const Tensor& output, const Tensor& bin_sums, const Tensor& norms, const Tensor& given_d_output,
+    const Tensor& d_bins, std::span<const Tensor> d) {
   using OfQueries = HeadsBackward<T, width, false, gates_of>;
   using OfKeys = HeadsBackward<T, width, true, gates_of>;
   using C = OfKeys::C;
-  constexpr bool scans = OfQueries::scans, others = OfQueries::others;
+  constexpr bool scans = OfQueries::scans, others = OfQueries::others, relative = OfQueries::relative;
   constexpr index_t of_sum = sizeof(C);
-  static_assert((scans || OfQueries::rows == rows_of_gpu_block(width, dtype_of<T>)) &&
+  static_assert((scans || relative || OfQueries::rows == rows_of_gpu_block(width, dtype_of<T>)) &&
                 Diagonals<C, OfQueries::of_warp>::chains == chains_of_gpu_block(OfQueries::rows));
-  GateScan<T> scan = gates.scan;
+  auto scan = gates.scan;
   const HeadFacts<C>& facts = given.facts;
   const index_t batch = given.batch(), heads = given.heads(), queries = facts.queries, all_heads = batch * heads;
   const Tensor d_output = in_packs(given_d_output);
@@ -166,12 +185,14 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   const RowBlocks<C> row_blocks{global<C>(of_rows), within_int(blocks_of_rows)};
   launch_kernel(RowSums<T, width>{head_rows<const T>(output_in_packs, heads), head_rows<const T>(d_output, heads),
                     global<const C>(norms), global<const C>(d_sink.defined() ? given.sink : Tensor()), row_blocks,
-                    global<C>(of_sink), facts.heads, facts.queries, facts.d},
+                    global<C>(of_sink), facts.heads, facts.queries, facts.d, head_rows<const T>(bin_sums, heads),
+                    head_rows<const T>(d_bins, heads), d_bins.defined() ? within_int(at.bins) : 0},
       {.blocks = all_heads * blocks_of_rows * (RowBlocks<C>::rows / RowSums<T, width>::rows)});
   if (d_sink.defined()) sum_by_head(of_sink, d_sink);
 
   // Heads in groups, so that what is stored for each stays small.
-  const bool of_queries = scans || d[At::query].defined() || d_table.defined() || d_column.defined(),
+  const bool of_queries = scans || d[At::query].defined() || d_table.defined() || d_column.defined() ||
+                          d[At::relative_query].defined(),
              of_keys = d[At::key].defined() || d[At::value].defined() || d_column.defined();
   const index_t blocks = blocks_for(queries, OfQueries::rows),
                 of_head = slice_numbers(queries, facts.keys, OfQueries::rows);
@@ -196,6 +217,11 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
       d_table.defined() ? Tensor::zeros(Shape{heads, given.distances}, dtype_of<C>, output.device()) : Tensor();
   const Tensor of_columns = d_column.defined() ? empty(d_column.shape()) : Tensor();
   const SharedHeads of_key(d[At::key], heads), of_value(d[At::value], heads), of_gate_key(d[At::gate_key], heads);
+  Tensor of_relative;
+  if constexpr (relative) {
+    scan.d_bins = head_rows<const T>(d_bins, heads);
+    if (d[At::relative_keys].defined()) of_relative = empty(Shape{batch, heads, scan.count, facts.d});
+  }
   for (index_t first = 0; first < all_heads; first += at_once) {
     const index_t count = std::min(at_once, all_heads - first);
     scan.first_head = within_int(first);
@@ -223,6 +249,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
           d_table.defined() ? Tensor::zeros(Shape{count, of_head}, dtype_of<C>, output.device()) : Tensor();
       OfQueries body = body_of(Type<OfQueries>{});
       body.d_first = head_rows<T>(d[At::query], heads), body.slices = global<C>(slices);
+      body.d_second = head_rows<T>(d[At::relative_query], heads);
       body.d_column = global<C>(of_columns);
       if (d_logits.defined())
         body.of_positions = {global<T>(d_logits), within_int(d_logits.size(3)), head_rows<const T>(gates.e, heads)};
@@ -243,6 +270,17 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
           {.blocks = count * blocks_for(facts.keys, OfKeys::rows), .shared_bytes = OfKeys::shared_bytes(false, scan)});
     };
     if (of_keys) launch_keys(of_key, of_value, of_columns);
+    if constexpr (relative)
+      if (of_relative.defined()) {  // distances take the place of keys, and these that of distances
+        using OfDistances = HeadsBackward<T, width, true, GatesOf::relative_rows>;
+        OfDistances body = body_of(Type<OfDistances>{});
+        std::swap(body.q, body.gate_q), std::swap(body.k, body.gate_k);
+        body.wide_first = head_rows<C>(of_relative, heads);
+        body.facts.scale = scan.scale, body.facts.scale_of_powers = scan.scale * log2e<C>;
+        body.scan.factor = facts.scale / scan.scale;
+        launch_kernel(body, {.blocks = count * blocks_for(scan.count, OfDistances::rows),
+                                .shared_bytes = OfDistances::shared_bytes(false, scan)});
+      }
     if constexpr (others) {  // keys read what the first launch of queries has stored (scan.gradients)
       scan.of_gates = true;
       OfQueries body = body_of(Type<OfQueries>{});
@@ -254,6 +292,10 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     }
   }
   of_key.sum(), of_value.sum(), of_gate_key.sum();
+  if (const Tensor& to = d[At::relative_keys]; of_relative.defined()) {
+    const Tensor of_heads = raw::reshape(of_relative, {-1, to.size(0), to.size(1), facts.d});
+    kernels(to).copy(raw::reduce(Reduction::sum, of_heads, {0}, false), to);
+  }
   if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
   if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
   const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };
@@ -271,7 +313,11 @@ template <GatesOf gates_of> using Gated = std::integral_constant<GatesOf, gates_
 
 // f(Type<T>, Nth<width>, Gated<gates_of>)
 template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
-  visit_heads(x, [&](auto type, auto width) {
+  visit_heads(x, [&]<class T, int of_width>(Type<T> type, Nth<of_width> width) {
+    if (x[At::relative_keys].defined()) {
+      if constexpr (sizeof(T) != 4 || of_width <= 64) f(type, width, Gated<GatesOf::relative>{});  // else too large
+      return;
+    }
     if (!reads_gates(x)) return f(type, width, Gated<GatesOf::none>{});
     x[At::gate_query].defined() ? f(type, width, Gated<GatesOf::others>{}) : f(type, width, Gated<GatesOf::scores>{});
   });
@@ -284,18 +330,20 @@ std::size_t CudaKernels::most_shared_bytes(DType dtype) const {
 }
 
 void CudaKernels::attention(
-    const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor& norms) {
+    const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) {
   visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
     const Given<T> given(at, x);
-    forward<T, width, gates_of>(given, Gates<T>(at, x, given), output, norms);
+    forward<T, width, gates_of>(given, Beside<gates_of, T>(at, x, given), output, bin_sums, norms);
   });
 }
 
-void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
-    const Tensor& norms, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) {
+void CudaKernels::attention_backward(const At& at, std::span<const Tensor> x, const Tensor& output,
+    const Tensor& bin_sums, const Tensor& norms, const Tensor& d_output, const Tensor& d_bins,
+    std::span<const Tensor> d) {
   visit_programs(x, [&]<class T, int width, GatesOf gates_of>(Type<T>, Nth<width>, Gated<gates_of>) {
     const Given<T> given(at, x);
-    backward<T, width, gates_of>(at, x, given, Gates<T>(at, x, given), output, norms, d_output, d);
+    const Beside<gates_of, T> beside(at, x, given);
+    backward<T, width, gates_of>(at, x, given, beside, output, bin_sums, norms, d_output, d_bins, d);
   });
 }
 

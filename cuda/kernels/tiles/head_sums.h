@@ -17,6 +17,8 @@ template <class T, int width> struct RowSums {
   RowBlocks<C> to;
   Global<C> of_sink;  // [b h queries]
   int heads, queries, d;
+  HeadRows<const T> bin_sums, d_bins;  // beside o and d_o, [b h queries bins]
+  int bins;
   WHENCE_HD void operator()(Thread& t) const {
     const int blocks = to.blocks * (RowBlocks<C>::rows / rows), head = static_cast<int>(t.block()) / blocks,
               row = static_cast<int>(t.block()) % blocks * rows + t.index() / lanes, column = t.index() % lanes * pack,
@@ -27,6 +29,8 @@ template <class T, int width> struct RowSums {
                  y = load_pack<pack>(d_o.of(b, h), row * d_o.row + column);
       for (int k = 0; k < pack; ++k) sum += from_stored<C>(x.of[k]) * from_stored<C>(y.of[k]);
     }
+    for (int n = t.index() % lanes; row < queries && n < bins; n += lanes)
+      sum += load<C>(bin_sums.of(b, h), row * bin_sums.row + n) * load<C>(d_bins.of(b, h), row * d_bins.row + n);
     for (int mask = lanes / 2; mask > 0; mask /= 2) sum += t.shuffle_xor(sum, mask);
     if (column > 0) return;
     const index_t n = index_t(head) * queries + row;

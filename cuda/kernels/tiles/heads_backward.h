@@ -9,34 +9,47 @@
 // Both kernels are launched once more where gates are of gate_scale gq_i.gk_j, as registers hold the sums of one side: with dG_ij, which
 // gate_scan.h adds to dS_ij else,
 //   dgq_i = gate_scale sum_j dG_ij gk_j;  dgk_j = gate_scale sum_i dG_ij gq_i
+// Relative keys (relative_keys.h) have a third kernel. For it the host exchanges them with the keys, and p with q: rows are distances, columns
+// queries, and products of keys and of values are those of a band.
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
 #include "cuda/kernels/tiles/gate_backward.h"
 #include "cuda/kernels/tiles/head_sums.h"
+#include "cuda/kernels/tiles/relative_keys.h"
 
 namespace whence::gpu {
 
-// to_keys: rows are keys, and columns queries. CoPE's sums of gates add to the logits too (gate_backward.h).
+// to_keys: rows are keys, and columns queries. CoPE's sums of gates add to the logits too (gate_backward.h), or relative keys.
 template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> struct HeadsBackward {
   using C = compute_t<T>;
-  static constexpr bool scans = gates_of != GatesOf::none, others = gates_of == GatesOf::others;
-  static constexpr const char* name = scans
-                                          ? (to_keys ? "gradient of keys with gates" : "gradient of queries with gates")
-                                          : (to_keys ? "gradient of keys" : "gradient of queries");
+  static constexpr bool others = gates_of == GatesOf::others, scans = gates_of == GatesOf::scores || others,
+                        to_distances = gates_of == GatesOf::relative_rows,
+                        relative = gates_of == GatesOf::relative || to_distances;
+  static constexpr const char* name =
+      scans          ? (to_keys ? "gradient of keys with gates" : "gradient of queries with gates")
+      : to_distances ? "gradient of relative keys"
+      : relative     ? (to_keys ? "gradient of keys with relative keys" : "gradient of queries with relative keys")
+                     : (to_keys ? "gradient of keys" : "gradient of queries");
   static constexpr int threads = head_threads;
-  static constexpr int columns = 32, own = columns / 4, fragments = scans ? 1 : fragments_of<T, width>,
+  static constexpr int columns = 32, own = columns / 4, fragments = scans || relative ? 1 : fragments_of<T, width>,
                        of_warp = 16 * fragments;
   static constexpr int rows = head_warps * of_warp,
                        lines = 2 * fragments;           // lines of the warp that a lane has numbers of
   static constexpr bool neighbours = scans && to_keys;  // a lane's lines are: gates are summed over them
-  static constexpr int operands = others ? 3 : 2;       // rows of each, and columns
+  // Rows of each, and columns. A tile of distances has no rows of values, and what is read by bands has no columns.
+  static constexpr int row_operands = others || (relative && !to_keys) ? 3 : to_distances ? 1 : 2;
+  static constexpr int column_operands = others || (relative && to_keys) ? 3 : 2;
   static constexpr unsigned blocks_at_once = 2;
-  using Scan = std::conditional_t<!scans, NoScan,
-      std::conditional_t<to_keys, ScanOfKeys<T, gates_of>, ScanOfQueries<T, gates_of>>>;
-  static std::size_t shared_bytes(bool sums_table, const GateScan<T>& scan) {
-    return shared_bytes_for<T>(operands * (rows + 2 * columns) * width) + shared_bytes_for<C>(2 * term_count + rows) +
+  using Band = BandOfRows<T, width, rows, columns, to_keys>;
+  using Told = std::conditional_t<relative, RelativeKeys<T>, GateScan<T>>;
+  using Scan = std::conditional_t<relative, RelativeBand<T, Band, columns, to_keys, to_distances ? 2 : 1>,
+      std::conditional_t<!scans, NoScan,
+          std::conditional_t<to_keys, ScanOfKeys<T, gates_of>, ScanOfQueries<T, gates_of>>>>;
+  static std::size_t shared_bytes(bool sums_table, const Told& scan) {
+    return shared_bytes_for<T>((row_operands * rows + 2 * column_operands * columns) * width) +
+           shared_bytes_for<C>(2 * term_count + rows) +
            shared_bytes_for<C>(sums_table ? Diagonals<C, of_warp>::shared_floats : 0) + Scan::shared_bytes(scan);
   }
 
@@ -46,21 +59,21 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   RowBlocks<C> norms;                   // of queries: norm and delta
   Global<const C> table, column;        // [h distances] and [b h keys_in_packs], or null
   Global<const std::int32_t> present;   // [b 2], or null
-  HeadRows<T> d_first, d_second;        // of queries, or of keys and values; null where nobody asks
+  HeadRows<T> d_first, d_second;        // of queries (and p), or of keys and values; null where nobody asks
   HeadRows<C> wide_first, wide_second;  // in their place where several heads are added up
   Global<C> d_column;                   // [b h keys], or null; queries know by it that one is asked for
   Global<C> slices;                     // as SumSlices reads them, of the heads of this launch, or null
   int first_head;                       // of b h, of this launch
-  GateScan<T> scan;
+  Told scan;
   OfPositions<T> of_positions;
-  HeadRows<const T> gate_q, gate_k;  // of others
+  HeadRows<const T> gate_q, gate_k;  // of others; or p and r of relative keys
 
  private:
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
   static_assert(columns == RowBlocks<C>::rows && columns == scan_columns && (!scans || rows == scan_rows));
 
   struct Stage {
-    // keys and values, or queries and gradients of the output; those of other gates
+    // keys and values, or queries and gradients of the output; those of other gates, or p
     Shared<T> first, second, of_gates;
     Shared<C> by_distance;  // [distances]
     Shared<C> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
@@ -84,14 +97,14 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
  public:
   WHENCE_HD void operator()(Thread& t) const {
-    const Shared<T> first = t.shared<T>(operands * (rows + 2 * columns) * width), second = first + rows * width,
-                    tiles = first + operands * rows * width;
-    const Shared<C> terms = t.shared<C>(2 * term_count + rows), of_rows = terms + 2 * term_count;
+    const Shared<T> first = t.shared<T>((row_operands * rows + 2 * column_operands * columns) * width),
+                    second = first + rows * width, tiles = first + row_operands * rows * width;
+    const Shared<C> terms = t.shared<C>(2 * term_count + rows), row_terms = terms + 2 * term_count;
     Diagonals<C, of_warp> diagonals{t.shared<C>(slices ? Diagonals<C, of_warp>::shared_floats : 0)};
     const auto stage = [&](int n) {
-      const Shared<T> tile = tiles + n * operands * columns * width;
+      const Shared<T> tile = tiles + n * column_operands * columns * width;
       const Shared<C> term = terms + n * term_count;
-      return Stage{tile, tile + columns * width, tile + 2 * columns * width, term, term + distances, of_rows};
+      return Stage{tile, tile + columns * width, tile + 2 * columns * width, term, term + distances, row_terms};
     };
     const Part part = part_of(t);
     Scan gates(t, scan, facts, part.head, part.first_row + t.warp() * of_warp);
@@ -100,20 +113,29 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
                          &of_gates = to_keys ? gate_k : gate_q;
     fetch_rows<rows, width>(
         t, first, of_first, of_first.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
-    fetch_rows<rows, width>(
-        t, second, of_second, of_second.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
-    if constexpr (others)
+    if constexpr (!to_distances)
+      fetch_rows<rows, width>(
+          t, second, of_second, of_second.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
+    if constexpr (row_operands == 3)
       fetch_rows<rows, width>(
           t, second + rows * width, of_gates, of_gates.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
-    if (to_keys && column) fetch_terms<rows>(t, of_rows, part.by_key, part.first_row, facts.keys_in_packs(), t.index());
+    if (to_keys && !to_distances && column)
+      fetch_terms<rows>(t, row_terms, part.by_key, part.first_row, facts.keys_in_packs(), t.index());
     Lines held;
     hold(t, part, held);
     // All warps walk over the same tiles: those that some row of the block sees.
-    const int from = first_seen(part, part.first_row), end = end_seen(part, part.first_row + rows - 1);
+    const int from = first_seen(part, part.first_row), end = end_seen(part, last_seen(part.first_row + rows - 1));
     const int first_tile = from / columns, end_tile = end > from ? (end - 1) / columns + 1 : first_tile;
     const auto fetch_stage = [&](int n, int tile) {
       fetch(t, part, stage(n), tile * columns);
-      gates.fetch(t, n, tile * columns);
+      if constexpr (relative)
+        for (int ring = 0; ring < (to_distances ? 2 : 1); ++ring) {
+          const HeadRows<const T>& of_band = ring ? v : gate_k;
+          gates.fetch(t, ring, of_band, of_band.of(part.b, part.h), first_sixteen(part, tile * columns),
+              tile == first_tile, 1 + facts.first_row - scan.lowest, to_distances ? facts.keys : scan.count, facts.d);
+        }
+      else
+        gates.fetch(t, n, tile * columns);
     };
     if (first_tile < end_tile) fetch_stage(0, first_tile);
     cp_async_commit(t);
@@ -124,6 +146,13 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       t.sync();
       if (tile + 1 < end_tile) fetch_stage(1 - n, tile + 1);
       cp_async_commit(t);
+      if constexpr (relative && to_keys) {
+        const int band = first_sixteen(part, tile * columns);
+        put_band<columns, width>(t, gates.rings[0], band, stage(n).of_gates, gates.area);
+        if constexpr (to_distances)
+          put_band<columns, width>(t, gates.rings[1], band, stage(n).second, gates.area + gates.one_area);
+        t.sync();
+      }
       Pairs dx;
       bool laid_out = false;
       const int nth = tile - first_tile;
@@ -142,7 +171,10 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
  private:
-  WHENCE_HD int row_count() const { return to_keys ? facts.keys : facts.queries; }
+  WHENCE_HD int row_count() const {
+    if constexpr (to_distances) return scan.count;
+    return to_keys ? facts.keys : facts.queries;
+  }
   WHENCE_HD int column_count() const { return to_keys ? facts.queries : facts.keys; }
 
   WHENCE_HD Part part_of(Thread& t) const {
@@ -161,13 +193,40 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   // The columns that a row sees, [first_seen, end_seen). Of keys that are not present they are those of others.
   WHENCE_HD int first_seen(const Part& part, int row) const {
+    if constexpr (to_distances) return larger(0, part.begin + scan.lowest + row - facts.first_row);
     return to_keys ? larger(0, row - facts.first_row - facts.after)
                    : larger(part.begin, facts.first_row + row - facts.before);
   }
   WHENCE_HD int end_seen(const Part& part, int row) const {
+    if constexpr (to_distances)
+      return last_seen(row) == row && row + scan.lowest >= -facts.after
+                 ? smaller(facts.queries, part.end + scan.lowest + row - facts.first_row)
+                 : 0;
     return to_keys ? smaller(facts.queries, row - facts.first_row + facts.before + 1)
                    : smaller(part.end, facts.first_row + row + facts.after + 1);
   }
+
+  // This row, or the last one before it whose pairs may be seen.
+  WHENCE_HD int last_seen(int row) const {
+    if constexpr (to_distances) return smaller(row, facts.before - scan.lowest);
+    return row;
+  }
+
+  // The first sixteen of the block's band for a tile.
+  static WHENCE_HD int first_sixteen(const Part& part, int first_column) {
+    return to_keys ? (first_column - part.first_row - rows) / 16 : (part.first_row - first_column - columns) / 16;
+  }
+  // How many steps the query of a row and a column is behind the key.
+  WHENCE_HD int steps_of(int row, int of_column) const {
+    if constexpr (to_distances) return scan.lowest + row;
+    return facts.first_row + (to_keys ? of_column - row : row - of_column);
+  }
+  // The fewest steps of a warp's rows from `row` on and a tile's columns; and how many more there are at most.
+  WHENCE_HD int fewest_steps(int row, int first_column) const {
+    if constexpr (to_distances) return steps_of(row, 0);
+    return to_keys ? steps_of(row + of_warp - 1, first_column) : steps_of(row, first_column + columns - 1);
+  }
+  static constexpr int steps_apart = of_warp - 1 + (to_distances ? 0 : columns - 1);
 
   static WHENCE_HD int line_of(Thread& t, int a) {
     return t.warp() * of_warp + row_of_line<neighbours>(t.lane() / 4, a);
@@ -193,10 +252,10 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     fetch_rows<columns, width>(t, to.first, to_keys ? q : k, part.first, first_column, column_count(), facts.d, phase);
     fetch_rows<columns, width>(
         t, to.second, to_keys ? d_o : v, part.second, first_column, column_count(), facts.d, phase);
-    if constexpr (others)
+    if constexpr (column_operands == 3)
       fetch_rows<columns, width>(
           t, to.of_gates, to_keys ? gate_q : gate_k, part.of_gates, first_column, column_count(), facts.d, phase);
-    if (table)
+    if (table && !to_distances)
       fetch_terms<distances>(t, to.by_distance, part.by_distance, lowest_of(part, first_column) - facts.lowest,
           facts.distances, t.index());
     if constexpr (to_keys)
@@ -211,14 +270,12 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       Pairs& dx) const {
     const int row = part.first_row + t.warp() * of_warp, last_row = row + of_warp - 1,
               last_column = first_column + columns - 1;
-    // The fewest and the most steps by which a query of the warp stands behind a key.
-    const int lowest = facts.first_row + (to_keys ? first_column - last_row : row - last_column),
-              highest = facts.first_row + (to_keys ? last_column - row : last_row - first_column);
+    const int lowest = fewest_steps(row, first_column), highest = lowest + steps_apart;
     if (row >= row_count() || highest < -facts.after || lowest > facts.before) return false;
     const bool whole =
-        lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
+        !to_distances && lowest >= -facts.after && highest <= facts.before && last_column < column_count() &&
         (to_keys ? row >= part.begin && last_row < part.end : first_column >= part.begin && last_column < part.end);
-    if (whole && !scans && !dropout && per_register<T> == 2)  // as in forward
+    if (whole && !scans && !relative && !dropout && per_register<T> == 2)  // as in forward
       tile<false>(t, part, first, second, stage, nth, first_column, whole, held, gates, diagonals, sums, of_values, dx);
     else
       tile<true>(t, part, first, second, stage, nth, first_column, whole, held, gates, diagonals, sums, of_values, dx);
@@ -236,9 +293,21 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if constexpr (others)
       if (of_gates && !gates.moving(nth % 2)) return;  // gates have no gradient here
     StayingPairs<lines, own, to_keys, neighbours> staying;
-    products(t, second, stage.second, dx);
+    if constexpr (to_distances)
+      take_band<columns, Band>(t, gates.area + gates.one_area, line_of(t, 0), C(1), dx);
+    else
+      products(t, second, stage.second, dx);
+    if constexpr (relative)
+      if (scan.d_bins.at) add_gradient_of_bins(t, part, first_column, dx);
     if (edge && dropout) {
-      staying.draw(t, dropout, facts, part.head, part.first_row + t.warp() * of_warp, first_column);
+      if constexpr (to_distances)
+        each<lines>([&](auto a) {
+          for (int j = 0, query = own_column(t, first_column); j < own; ++j, ++query)
+            staying.bits |= dropout.template staying<1>(facts, part.head, query, key_of(row_of(t, part, a), query))
+                            << (4 * j + a);
+        });
+      else
+        staying.draw(t, dropout, facts, part.head, part.first_row + t.warp() * of_warp, first_column);
       staying.drop(dropout.factor, dx);
     }
     C unit = facts.scale_of_powers;
@@ -247,6 +316,14 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       if (!whole) hide(t, part, first_column, x);
       gates.add(t, nth % 2, whole, scan.gate_scale * log2e<C>, x);
       each<lines>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
+    }
+    const int band = first_sixteen(part, first_column) + t.warp();  // of rows that are queries
+    if constexpr (relative && to_keys) {
+      take_band<columns, Band>(t, gates.area, line_of(t, 0), scan.factor, x);
+    } else if constexpr (relative) {
+      LeftRows<T, width, 1, per_register<T> == 2 && width <= 64> p;
+      p.hold(t, second + rows * width, t.warp() * of_warp);
+      band_of_rows<columns, width, T>(t, gates.rings[0], band, p, gates.area, scan.factor, x);
     }
     products(t, first, stage.first, x);
     if constexpr (scans && !others) {
@@ -257,14 +334,32 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (edge && !whole && (!scans || others || table || column)) hide(t, part, first_column, x);
     gradients(t, stage, unit, held, x, dx);
     if (edge && to_keys && dropout) staying.drop(dropout.factor, x);
-    if constexpr (to_keys)
+    if constexpr (to_keys && !to_distances)
       if (!of_gates) add_rows<T, columns, width>(t, stage.second, x, of_values);
     if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
     // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.
     if constexpr (scans && !to_keys)
       if (slices) diagonals.lay_out(t, dx);
+    if constexpr (relative && !to_keys) add_band<columns, width, T>(t, gates.rings[0], band, gates.area, dx, of_values);
     gates.gather(t, nth % 2, whole, dx);
     add_rows<T, columns, width>(t, of_gates ? stage.of_gates : stage.first, dx, sums);
+  }
+
+  static WHENCE_HD int own_column(Thread& t, int first_column) { return first_column + t.lane() % 4 * own; }
+  // The key of a distance and a query.
+  WHENCE_HD int key_of(int row, int query) const { return facts.first_row + query - steps_of(row, query); }
+  WHENCE_HD void add_gradient_of_bins(Thread& t, const Part& part, int first_column, Pairs& dx) const {
+    const Global<const T> d_bins = scan.d_bins.of(part.b, part.h);
+    const int bin =
+        scan.bin_of_all(t, fewest_steps(part.first_row + t.warp() * of_warp, first_column), steps_apart + 1);
+    each<lines>([&](auto a) {
+      each<own>([&](auto j) {
+        const int row = row_of(t, part, a), at = own_column(t, first_column) + j,
+                  query = smaller(to_keys ? at : row, facts.queries - 1),
+                  of_pair = bin == scan.mixed ? scan.bin_at(steps_of(row, at)) : bin;
+        if (of_pair >= 0) number(dx, a, j) += load<C>(d_bins, query * scan.d_bins.row + of_pair);
+      });
+    });
   }
 
   // x += rows of `left` times rows of the tile.
@@ -280,6 +375,19 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, int first_column, C unit, Pairs& x) const {
     if (!table && !column) return unit;
     unit *= ln2<C>;
+    if constexpr (to_distances) {
+      const Number<C> less = column ? taken_off<rows>(part.by_key, facts, first_column) : Number<C>(0.0f);
+      each<lines>([&](auto a) {
+        const int row = row_of(t, part, a), at = steps_of(row, 0) - facts.lowest;
+        const Number<C> of_row = at >= 0 && at < facts.distances ? load<C>(part.by_distance, at) : Number<C>(0.0f);
+        each<own>([&](auto j) {
+          const int key = smaller(larger(key_of(row, own_column(t, first_column) + j), 0), facts.keys - 1);
+          number(x, a, j) = number(x, a, j) * unit + of_row;
+          if (column) number(x, a, j) += load<C>(part.by_key, key) - less;
+        });
+      });
+      return log2e<C>;
+    }
     const int quad = t.lane() % 4, line = line_of(t, 0);
     if (table) {
       constexpr int step = row_of_line<neighbours>(0, 1), apart = step * (lines - 1), run = apart + own;
@@ -308,7 +416,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
 
   WHENCE_HD SeenColumns seen_by(Thread& t, const Part& part, int first_column, int a) const {
     const int first = first_column + t.lane() % 4 * own, row = row_of(t, part, a), from = first_seen(part, row) - first;
-    const bool present_row = !to_keys || (row >= part.begin && row < part.end);
+    const bool present_row = to_distances || !to_keys || (row >= part.begin && row < part.end);
     return {from, present_row ? end_seen(part, row) - first : from};
   }
   WHENCE_HD void hide(Thread& t, const Part& part, int first_column, Pairs& x) const {
@@ -349,13 +457,19 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   }
 
   WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> first, Shared<T> second, Shared<T> tiles,
-      const Lines& held, Scan& gates, Sums& sums, const Sums& of_values) const {
+      const Lines& held, Scan& gates, Sums& sums, Sums& of_values) const {
     const C scale = others && scan.of_gates ? scan.gate_scale : facts.scale;
-    each<fragments>(
-        [&](auto m) { each<width / 8>([&](auto c) { each<4>([&](auto e) { sums[m][c][e] *= scale; }); }); });
+    each<fragments>([&](auto m) {
+      each<width / 8>([&](auto c) {
+        each<4>([&](auto e) {
+          sums[m][c][e] *= scale;
+          if constexpr (relative && !to_keys) of_values[m][c][e] *= scan.scale;
+        });
+      });
+    });
     gates.finish(t, of_positions, tiles, sums);
     put(t, part, first, sums, d_first, wide_first);
-    if constexpr (to_keys) put(t, part, second, of_values, d_second, wide_second);
+    if constexpr (!to_distances && (to_keys || relative)) put(t, part, second, of_values, d_second, wide_second);
     if (!d_column) return;
     each<lines>([&](auto a) {
       const int row = row_of(t, part, a);

@@ -9,28 +9,41 @@
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
-#include "cuda/kernels/tiles/gate_scan.h"
+#include "cuda/kernels/tiles/relative_keys.h"
 
 namespace whence::gpu {
 
-// CoPE's sums of gates add to the logits too (gate_scan.h). Gates of others are taken first, and the product of the scores adds to what
-// they leave: a tile is in the same registers.
+// CoPE's sums of gates add to the logits too (gate_scan.h), or relative keys (relative_keys.h). These and gates of others are taken first,
+// and the product of the scores adds to what they leave: a tile is in the same registers.
 template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForward {
   using C = compute_t<T>;
-  static constexpr bool scans = gates_of != GatesOf::none, others = gates_of == GatesOf::others;
-  static constexpr const char* name = scans ? "attention of heads with gates" : "attention of heads";
+  static constexpr bool others = gates_of == GatesOf::others, scans = gates_of == GatesOf::scores || others,
+                        relative = gates_of == GatesOf::relative;
+  static constexpr const char* name = scans      ? "attention of heads with gates"
+                                      : relative ? "attention of heads with relative keys"
+                                                 : "attention of heads";
   static constexpr int threads = head_threads;
-  static constexpr int keys = 64, own = keys / 4, fragments = scans ? 1 : fragments_of<T, width>;
+  // Wide rows leave room for 32 keys and a band of relative ones.
+  static constexpr int keys = relative && width * sizeof(T) > 128 ? 32 : 64, own = keys / 4,
+                       fragments = scans || relative ? 1 : fragments_of<T, width>;
   static constexpr int rows = 16 * fragments;  // of a warp
   static constexpr int queries = head_warps * rows;
-  static constexpr int of_stage = (others ? 3 : 2) * keys, row_count = (others ? 2 : 1) * queries + 2 * of_stage;
+  static constexpr int of_stage = (others ? 3 : 2) * keys,
+                       row_count = (others || relative ? 2 : 1) * queries + 2 * of_stage;
   static constexpr unsigned blocks_at_once = scans && !others && width <= 64 && per_register<T> == 2 ? 3 : 2;
   // Of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16 banks, and
   // two times 16 the same ones.
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
-  static std::size_t shared_bytes(const GateScan<T>& scan) {
-    return shared_bytes_for<T>(row_count * width) + shared_bytes_for<C>(2 * term_count) +
-           shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
+  using Ring = BandOfRows<T, width, queries, keys>;  // of relative keys
+  static constexpr int area = 16 * (keys + 16);
+  using Told = std::conditional_t<relative, RelativeKeys<T>, GateScan<T>>;
+  static std::size_t shared_bytes(const Told& scan) {
+    std::size_t bytes = shared_bytes_for<T>(row_count * width) + shared_bytes_for<C>(2 * term_count) +
+                        shared_bytes_for<Position<T>>(static_cast<std::size_t>(queries * scan.pitch * 2));
+    if constexpr (relative)
+      bytes += shared_bytes_for<T>(Ring::numbers) +
+               shared_bytes_for<C>(static_cast<std::size_t>(head_warps * area + queries * scan.bins));
+    return bytes;
   }
   static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
 
@@ -42,9 +55,9 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   Global<const C> table, column;       // [h distances] and [b h keys_in_packs], or null
   Global<const C> sink;                // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
-  GateScan<T> scan;
+  Told scan;
   HeadRows<const T> position_keys;   // [1 1 positions d], where pairs are made here, or null
-  HeadRows<const T> gate_q, gate_k;  // of others
+  HeadRows<const T> gate_q, gate_k;  // of others; or p and r of relative keys
 
   // The tiles and terms of one stage.
   struct Stage {
@@ -70,8 +83,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Shared<Position<T>> pairs;  // of the block's rows
     // Of each row: the sum so far, and what the scan is where it is full.
     Registers<Number<C>, 2 * fragments> sums, last;
-    bool full = false;                               // all rows of the warp
-    LeftRows<T, width, fragments, false> of_others;  // of gq
+    bool full = false;                                                          // all rows of the warp
+    LeftRows<T, width, fragments, relative && per_register<T> == 2> of_others;  // of gq, or p
+    // Of relative keys, the warp's own but for the ring.
+    Ring ring;
+    Shared<C> area, bins;
   };
 
   WHENCE_HD void operator()(Thread& t) const {
@@ -86,7 +102,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Gates gates;
     if constexpr (scans) begin_gates(t, part, tiles + of_stage * width, gates);
     fetch_rows<queries, width>(t, of_q, q, q.of(part.b, part.h), part.first_query, facts.queries, facts.d, row_phase);
-    if constexpr (others)
+    if constexpr (relative) begin_relative(t, gates);
+    if constexpr (others || relative)
       fetch_rows<queries, width>(t, of_q + queries * width, gate_q, gate_q.of(part.b, part.h), part.first_query,
           facts.queries, facts.d, row_phase);
     const int last_token = part.first_token + queries - 1;
@@ -94,6 +111,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
               end = smaller(part.end, last_token + facts.after + 1);
     const int lowest_tile = from / keys, highest_tile = end > from ? (end - 1) / keys : lowest_tile - 1;
     if (highest_tile >= lowest_tile) fetch(t, part, stage(0), highest_tile * keys);
+    if (relative && highest_tile >= lowest_tile) fetch_band(t, part, gates, highest_tile * keys, 0);
     cp_async_commit(t);
     Queries held;
     Sums sums;
@@ -104,16 +122,17 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       t.sync();  // the tile is there, and nobody reads the stage that is filled next
       if (tile == highest_tile) {
         held.hold(t, of_q, t.warp() * rows);
-        if constexpr (others) gates.of_others.hold(t, of_q + queries * width, t.warp() * rows);
+        if constexpr (others || relative) gates.of_others.hold(t, of_q + queries * width, t.warp() * rows);
         if constexpr (scans) begin_scan(t, tiles + of_stage * width, held, gates);
       }
       if (tile > lowest_tile) fetch(t, part, stage(1 - n), (tile - 1) * keys);
+      if (relative && tile > lowest_tile) fetch_band(t, part, gates, (tile - 1) * keys, Ring::of_block - Ring::of_tile);
       cp_async_commit(t);
       work(t, part, stage(n), tile * keys, held, gates, running, sums);
     }
     cp_async_wait<0>(t);
     if (highest_tile < lowest_tile) t.sync();  // rows that other warps copied are stored over
-    finish(t, part, of_q, running, sums);
+    finish(t, part, of_q, gates, running, sums);
   }
 
  private:
@@ -157,7 +176,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
 
   // Positions stand in the second stage, which is filled with keys after the first.
-  static_assert(2 * keys >= 128);
+  static_assert(!scans || 2 * keys >= 128);
   WHENCE_HD void begin_gates(Thread& t, const Part& part, Shared<T> second_stage, Gates& gates) const {
     gates.pairs = t.shared<Position<T>>(queries * scan.pitch * 2);
     if (position_keys.at)
@@ -183,6 +202,24 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
   }
 
+  WHENCE_HD void begin_relative(Thread& t, Gates& gates) const {
+    gates.ring.at = t.shared<T>(Ring::numbers);
+    const Shared<C> areas = t.shared<C>(head_warps * area + queries * scan.bins);
+    gates.area = areas + t.warp() * area, gates.bins = areas + head_warps * area + t.warp() * rows * scan.bins;
+    bins_of(gates).clear(t);
+  }
+  WHENCE_HD BinSums<T, keys> bins_of(const Gates& gates) const { return {scan, gates.bins}; }
+  // The band's first sixteen for a tile and the block's first warp.
+  static WHENCE_HD int first_sixteen(const Part& part, int first_key) {
+    return (part.first_query - first_key - keys) / 16;
+  }
+  // Sixteens of a tile's band from the n-th on.
+  WHENCE_HD void fetch_band(Thread& t, const Part& part, const Gates& gates, int first_key, int n) const {
+    if constexpr (relative)
+      gates.ring.fetch(t, gate_k, part.gate_k, first_sixteen(part, first_key) + n, Ring::of_block - n,
+          1 + facts.first_row - scan.lowest, scan.count, facts.d);
+  }
+
   // One tile of keys for a warp's rows.
   WHENCE_HD void work(Thread& t, const Part& part, const Stage& stage, int first_key, const Queries& held, Gates& gates,
       Registers<Row, 2 * fragments>& running, Sums& sums) const {
@@ -194,7 +231,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
                        first_key >= part.begin && last_key < part.end;
     // Branches inside keep powers and products apart, so whole tiles have a text without. Where there is much else to do one text for
     // all is faster: two do not fit into the cache of instructions.
-    if (whole && !scans && !dropout && per_register<T> == 2)
+    if (whole && !scans && !relative && !dropout && per_register<T> == 2)
       tile<false>(t, part, stage, first_key, whole, held, gates, running, sums);
     else
       tile<true>(t, part, stage, first_key, whole, held, gates, running, sums);
@@ -212,6 +249,9 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       add_scan(t, scan.gate_scale * log2e<C>, part, gates, x);
       each<2 * fragments>([&](auto a) { each<own>([&](auto j) { number(x, a, j) *= scan.per_unit; }); });
     }
+    if constexpr (relative)
+      band_of_rows<keys, width, T>(
+          t, gates.ring, first_sixteen(part, first_key) + t.warp(), gates.of_others, gates.area, scan.factor, x);
     add_products<T, keys, width>(t, stage.keys, held, x);
     if constexpr (scans && !others) {
       if (!whole) hide(t, part, first_key, x);
@@ -219,7 +259,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     }
     unit = add_terms(t, part, stage, unit, x);
     if (edge && !whole && (!scans || others || table || column)) hide(t, part, first_key, x);
-    pattern(t, unit, running, x, sums);
+    pattern(t, unit, gates, running, x, sums);
     if (edge && dropout) {
       StayingPairs<2 * fragments, own, false> staying;
       staying.draw(t, dropout, facts, part.head, part.first_query + t.warp() * rows, first_key);
@@ -227,6 +267,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       each<2 * fragments>([&](auto a) { running[a].sum = t.shuffle(running[a].sum, t.lane()); });
       staying.drop(dropout.factor, x);
     }
+    if constexpr (relative)
+      if (scan.bins) bins_of(gates).add(t, part.first_token + t.warp() * rows - first_key - keys + 1, gates.area, x);
     add_rows<T, keys, width>(t, stage.values, x, sums);
   }
 
@@ -303,7 +345,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   }
 
   // x becomes 2^(x - top).
-  WHENCE_HD void pattern(Thread& t, C unit, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
+  WHENCE_HD void pattern(
+      Thread& t, C unit, const Gates& gates, Registers<Row, 2 * fragments>& running, Scores& x, Sums& sums) const {
     Registers<Number<C>, 2 * fragments> largest;
     bool rises = false;
     each<2 * fragments>([&](auto a) {
@@ -317,6 +360,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       each<2 * fragments>([&](auto a) {
         const Number<C> top = max_nan(running[a].top, largest[a]), fade = ex2_approx(running[a].top - top);
         running[a].top = top, running[a].sum *= fade;
+        if constexpr (relative)
+          bins_of(gates).each_of_row(t, a, [&](int, int at, Number<C> sum) { store(gates.bins, at, sum * fade); });
         each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
       });
     each<2 * fragments>([&](auto a) {
@@ -328,8 +373,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
   }
 
-  WHENCE_HD void finish(
-      Thread& t, const Part& part, Shared<T> of_q, const Registers<Row, 2 * fragments>& running, Sums& sums) const {
+  WHENCE_HD void finish(Thread& t, const Part& part, Shared<T> of_q, const Gates& gates,
+      const Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first = part.first_query + t.warp() * rows;
     each<2 * fragments>([&](auto a) {
       Number<C> all = running[a].sum;
@@ -339,6 +384,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       const int row = first + 8 * a + t.lane() / 4;
       const index_t norm = (index_t(part.head) * facts.queries + row) * 2;
       if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);
+      if constexpr (relative)
+        bins_of(gates).each_of_row(t, a, [&](int bin, int, Number<C> sum) {
+          const Global<T> to = scan.bin_sums.of(part.b, part.h);
+          if (row < facts.queries) store(to, row * scan.bin_sums.row + bin, sum * share);
+        });
     });
     store_rows<T, width>(t, of_q, sums, o, o.of(part.b, part.h), first, facts.queries, facts.d);
   }
