@@ -76,10 +76,18 @@ AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
   context.key = probe("k", inputs.key);
   context.value = probe("v", inputs.value);
   context.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
+  const bool every = context.row.defined() && !stages.rotates.empty();
+  AttendContext turned = context;
+  if (every) {  // the query at every place, of which the device picks its own
+    static_cast<Sequence&>(turned) = context.of_all_rows();
+    const Shape& one = context.query.shape();
+    turned.query = turned.unrotated_query = expand(context.query, {one[0], one[1], context.keys, one[3]});
+  }
   for (const auto& stage : stages.rotates) {
     const StageScope scope(*stage.path);
-    stage.scheme->rotate(context.query, context.key, stage.at(context));
+    stage.scheme->rotate(turned.query, turned.key, stage.at(turned));
   }
+  context.query = every ? context.own_rows(turned.query, 2) : turned.query, context.key = turned.key;
   return context;
 }
 
