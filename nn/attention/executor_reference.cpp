@@ -67,7 +67,9 @@ AttendInputs heads_apart(AttendInputs inputs) {
 }
 
 AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
-  const AttendInputs inputs = stages.rotates.empty() ? given : heads_apart(given);  // rotations read rows without gaps
+  // Rotations read rows without gaps, as a cache has them.
+  const bool as_given = stages.rotates.empty() || given.sequence.row.defined();
+  const AttendInputs inputs = as_given ? given : heads_apart(given);
   AttendContext context;
   static_cast<Sequence&>(context) = inputs.sequence.on(inputs.query.device());
   context.window = Stages::narrower(context.window, stages.window);

@@ -165,7 +165,7 @@ template <class T, int width> struct PartsOfKeys {
     const index_t heads = given.batch() * given.heads(), count = parts_of_keys(facts.queries, facts.keys);
     if (count == 0) return;
     const auto empty = [&](const Shape& shape) { return Tensor::empty(shape, dtype_of<C>, given.query.device()); };
-    rows = empty({heads, facts.queries, count, 2}), sums = empty({heads, facts.queries, count, width});
+    rows = empty(Shape{heads, facts.queries, count, 2}), sums = empty(Shape{heads, facts.queries, count, width});
     parts = {within_int(count), global<C>(rows), global<C>(sums), scans};
     if (!scans) return;
     of_gates = empty(Shape{heads, scan.groups, scan.rows}), first_tile = empty(Shape{heads, scan.rows / 8});

@@ -85,7 +85,7 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
     comparison.given.emplace_back(parameter.path, parameter.tensor);
   index_t cache_bytes = 0;
   const bool on_gpu = bench.device().is_gpu();
-  std::uint64_t launches = 0;  // of the last token
+  std::uint64_t launches = 0, of_second = 0;  // of the last token; of the second, which is recorded
   std::string no_graph;
   comparison.ours = [&]() -> Repetition {
     Decoding decoding(model, text.numel());
@@ -97,6 +97,7 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
       const std::uint64_t before = on_gpu ? runtime_of(bench.device()).traffic().launches : 0;
       logits = decoding(raw::slice(text, 1, n, n + 1));
       if (on_gpu) launches = runtime_of(bench.device()).traffic().launches - before;
+      if (n == options.prompt + 1) of_second = launches;
     }
     synchronise(bench.device());
     comparison.results = {{"logits", logits}};
@@ -109,7 +110,8 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
   more.add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2));
   if (on_gpu)
     more.add("launches", launches, "launches of a token")
-        .add("graph", no_graph.empty() ? "one" : "none: " + no_graph, "graph of a token");
+        .add("graph_launches", no_graph.empty() ? of_second - launches : 0, "of its graph")
+        .add("no_graph", no_graph, "why no graph");
   keep(bench, options, model, "whence", times, more);
   for (const PeerWay& way : ways) {
     const Compared found = compare(bench, way, comparison);
