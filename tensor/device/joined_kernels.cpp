@@ -20,7 +20,7 @@ void JoinedKernels::copy_all(std::span<const Tensor> from, std::span<const Tenso
 }
 
 void JoinedKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) {
-  const index_t first = row.data<index_t>()[0];
+  const index_t first = raw::to_device(row, Device::cpu()).data<index_t>()[0];
   for (std::size_t k = 0; k < from.size(); ++k) {
     const index_t rows = std::min(from[k].size(axis), to[k].size(axis));
     const auto part = [&](const Tensor& x) {

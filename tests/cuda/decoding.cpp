@@ -62,7 +62,7 @@ TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, ove
   constexpr index_t capacity = 140, prompt = 125;
   const NoGrad values_only;
   for (const char* scheme :
-      {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=60, gates=values)", "forgetting"}) {
+      {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting"}) {
     CAPTURE(std::string(scheme));
     const auto model = model_of(scheme, capacity);
     const Tensor text = text_of(2, capacity), whole = (*model)(text);
