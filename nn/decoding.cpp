@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/observer.h"
 #include "autograd/recording.h"
 #include "tensor/backend.h"
 #include "tensor/device/joined_kernels.h"
@@ -155,13 +156,14 @@ Tensor Decoding::operator()(const Tensor& tokens) {
   }
   const NoGrad values_only;
   if (model_.device().is_cpu()) no_graph_ = "the cpu given; a GPU required";
-  if (rows == 1 && filled_ >= padding_ && no_graph_.empty()) {
+  const bool watched = detail::observer;  // observers see nothing of what is replayed
+  if (rows == 1 && filled_ >= padding_ && is_index(tokens.dtype()) && no_graph_.empty() && !watched) {
     try {
       const Tensor logits = next_token(tokens);
       batch_ = batch, filled_ += 1;
       return logits;
     } catch (const Error& error) {
-      if (step_->logits.recorded()) throw;
+      if (step_ && step_->logits.recorded()) throw;
       no_graph_ = error.what();  // nothing has happened that would not be done again
       step_.reset();
     }

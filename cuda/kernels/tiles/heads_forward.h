@@ -154,7 +154,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     }
     if (column) {
       part.column = column + index_t(head) * facts.keys_in_packs();
-      part.taken_off = taken_off<queries>(part.column, facts, part.first_query);
+      part.taken_off = taken_off<queries>(part.column, facts, facts.first(), part.first_query);
     }
     return part;
   }
