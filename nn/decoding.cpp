@@ -1,22 +1,30 @@
 #include "nn/decoding.h"
 
 #include <algorithm>
+#include <array>
 
+#include "autograd/observer.h"
 #include "autograd/recording.h"
+#include "tensor/backend.h"
+#include "tensor/device/joined_kernels.h"
+#include "tensor/device/recorded_step.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
 
-// Puts `added` behind the `filled` tokens of a buffer along `axis`, and returns all that is there. The first call makes
-// the buffer.
+// Makes a buffer for `capacity` tokens along `axis` where there is none.
+void require_buffer(Tensor& buffer, const Tensor& added, int axis, index_t capacity) {
+  if (buffer.defined()) return;
+  Shape extents = added.shape();
+  extents[axis] = capacity;
+  buffer = Tensor::zeros(extents, added.dtype(), added.device());
+}
+
+// Puts `added` behind the `filled` tokens of a buffer along `axis`, and returns all that is there.
 Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
-  if (!buffer.defined()) {
-    Shape extents = added.shape();
-    extents[axis] = capacity;
-    buffer = Tensor::zeros(extents, added.dtype(), added.device());
-  }
+  require_buffer(buffer, added, axis, capacity);
   const index_t end = filled + added.size(axis);
   raw::copy_into(added.detach(), raw::slice(buffer, axis, filled, end));
   return raw::slice(buffer, axis, 0, end);
@@ -31,22 +39,70 @@ class Decoding::Cache final : public AttentionCache {
 
   bool extend(index_t layer, AttendInputs& inputs, const Stages& stages) override {
     Kept& mine = layers[static_cast<std::size_t>(layer)];
+    if (inputs.sequence.row.defined()) return place(mine, inputs, stages);
     inputs.x = append(mine.x, inputs.x, 1, filled_, capacity_);
     inputs.key = append(mine.key, inputs.key, 2, filled_, capacity_);
     inputs.value = append(mine.value, inputs.value, 2, filled_, capacity_);
     if (std::ranges::all_of(stages.schemes, [](const PositionalScheme* scheme) { return scheme->claims().row_local; }))
       return false;
-    Sequence& all = inputs.sequence;  // earlier rows are computed again, for the new ones to read
-    all.rows = all.keys, all.first_row = 0;
-    all.positions.query = all.positions.key;
-    all.keep_apart();  // the masks of the last rows are those of other layers
+    inputs.sequence = inputs.sequence.of_all_rows();  // earlier rows are computed again, for the new ones to read
+    inputs.sequence.keep_apart();                     // the masks of the last rows are those of other layers
     return true;
   }
 
   std::vector<Kept> layers;
 
  private:
+  // In a graph: writes the new rows where the device says, and gives the whole buffers.
+  bool place(Kept& mine, AttendInputs& inputs, const Stages& stages) const {
+    for (const PositionalScheme* scheme : stages.schemes) {
+      const Claims claims = scheme->claims();
+      if (!claims.row_local) throw Error("a scheme that computes earlier rows again given; one row at a time required");
+      if (!claims.prefix_consistent)
+        throw Error("a scheme that follows the length of the run given; rows that stay as they are required");
+    }
+    const std::array from{inputs.x.detach(), inputs.key.detach(), inputs.value.detach()};
+    require_buffer(mine.x, from[0], 1, capacity_);
+    require_buffer(mine.key, from[1], 2, capacity_), require_buffer(mine.value, from[2], 2, capacity_);
+    const std::array to{mine.x, mine.key, mine.value};
+    joined_kernels(mine.x).copy_rows(from, to, -2, inputs.sequence.row);
+    inputs.x = mine.x, inputs.key = mine.key, inputs.value = mine.value;
+    return false;
+  }
+
   index_t filled_, capacity_;
+};
+
+// A token's step as a graph, and what it reads. The graph knows where this is.
+struct Decoding::Step {
+  const Transformer& model;
+  Pass pass;
+  index_t capacity;
+  std::vector<Kept> kept;
+  Tensor inputs;      // i64 [b+1]: the tokens, and their place
+  Sequence sequence;  // of the last token that there may be
+  RecordedStep logits;
+
+  Step(const Decoding& of, index_t batch)
+      : model(of.model_),
+        pass(of.pass_),
+        capacity(of.capacity_),
+        kept(of.kept_),
+        inputs(Tensor::zeros({batch + 1}, DType::i64, model.device())),
+        sequence(Sequence::continued(capacity - 1, 1, capacity, of.present_)),
+        logits(model.device(), [this] { return std::vector<Tensor>{compute()}; }) {
+    sequence.row = raw::slice(inputs, 0, batch, batch + 1);
+  }
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  Tensor compute() {
+    Cache cache(kept, capacity - 1, capacity);
+    const Tensor made =
+        model(raw::reshape(raw::slice(inputs, 0, 0, inputs.size(0) - 1), {-1, 1}), sequence, pass, &cache);
+    kept = std::move(cache.layers);
+    return made;
+  }
 };
 
 Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding, Pass pass)
@@ -59,6 +115,7 @@ Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector
   if (std::ranges::count(padding, 0) == batch_) return;
   present_ = Tensor::empty({batch_, capacity}, DType::boolean);
   bool* real = present_.data<bool>();
+  padding_ = std::ranges::max(padding);
   for (const index_t count : padding) {
     if (count < 0 || count >= capacity) fail("decoding", "padding ", count, " given; 0 to ", capacity - 1, " required");
     for (index_t t = 0; t < capacity; ++t) *real++ = t >= count;
@@ -73,6 +130,20 @@ index_t Decoding::cache_bytes() const {
   return bytes;
 }
 
+Tensor Decoding::next_token(const Tensor& tokens) {
+  const index_t batch = tokens.size(0);
+  if (!step_) step_ = std::make_shared<Step>(*this, batch);
+  const Tensor given = raw::to_device(tokens, Device::cpu()), host = Tensor::empty({batch + 1}, DType::i64);
+  raw::copy_into(raw::cast(raw::reshape(given, {batch}), DType::i64), raw::slice(host, 0, 0, batch));
+  host.data<index_t>()[batch] = filled_;
+  backend_of(model_.device())
+      .memory->copy_from_cpu(
+          host.bytes(), step_->inputs.bytes(), static_cast<std::size_t>(batch + 1) * sizeof(index_t));
+  const Tensor logits = raw::copy(step_->logits.run()[0]);  // the next step has the same memory
+  kept_ = step_->kept;
+  return logits;
+}
+
 Tensor Decoding::operator()(const Tensor& tokens) {
   if (tokens.rank() != 2 || tokens.size(0) < 1 || tokens.size(1) < 1)
     fail("decoding", "tokens are ", tokens.shape(), "; [batch, time] with at least one token required");
@@ -84,6 +155,19 @@ Tensor Decoding::operator()(const Tensor& tokens) {
         " more fit; ask for a larger capacity");
   }
   const NoGrad values_only;
+  if (model_.device().is_cpu()) no_graph_ = "the cpu given; a GPU required";
+  const bool watched = detail::observer;  // observers see nothing of what is replayed
+  if (rows == 1 && filled_ >= padding_ && is_index(tokens.dtype()) && no_graph_.empty() && !watched) {
+    try {
+      const Tensor logits = next_token(tokens);
+      batch_ = batch, filled_ += 1;
+      return logits;
+    } catch (const Error& error) {
+      if (step_ && step_->logits.recorded()) throw;
+      no_graph_ = error.what();  // nothing has happened that would not be done again
+      step_.reset();
+    }
+  }
   const Tensor present = present_.defined() ? raw::slice(present_, 1, 0, filled_ + rows) : present_;
   const Sequence sequence = Sequence::continued(filled_, rows, capacity_, present);
   Cache cache(kept_, filled_, capacity_);  // handles: taken back when something throws

@@ -4,8 +4,12 @@
 //   Decoding decoding(model, 512);
 //   Tensor logits = decoding(prompt);                       // [b n v]
 //   logits = decoding(next_token);                          // [b 1 v], and so on
+// On a GPU a step of one token is recorded at its second time, as one graph, and replayed from then on: the tokens and
+// their place are data on the device.
 #pragma once
 
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "nn/transformer.h"
@@ -24,6 +28,9 @@ class Decoding {
   // tokens are none or no [b n], the capacity would be exceeded, or the batch is another; nothing has changed then.
   [[nodiscard]] Tensor operator()(const Tensor& tokens);
 
+  // Why single tokens are not decoded by a graph, as far as it is known: "the cpu given; a GPU required"; empty before the
+  // first of them on a GPU.
+  const std::string& no_graph() const { return no_graph_; }
   index_t length() const { return filled_; }  // tokens so far, padding included
   index_t cache_bytes() const;                // of all layers' keys and values, for the whole capacity; 0 before a call
 
@@ -33,12 +40,17 @@ class Decoding {
     Tensor x, key, value;  // [b capacity c], [b g capacity d] twice; x whether a scheme reads it or not
   };
   class Cache;
+  struct Step;
+  Tensor next_token(const Tensor& tokens);  // by the graph, [b 1]
 
   const Transformer& model_;
   index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known
   Tensor present_;                             // bool [b capacity]; undefined where no sequence is padded
   Pass pass_;
   std::vector<Kept> kept_;  // by layer
+  std::shared_ptr<Step> step_;
+  std::string no_graph_;
+  index_t padding_ = 0;  // the longest
 };
 
 }  // namespace whence

@@ -10,7 +10,8 @@ namespace {
 
 // A mask by causality alone is a fact that kernels go by.
 bool causal_by_fact(const Sequence& sequence) {
-  return sequence.causal && sequence.window == 0 && !sequence.present.defined() && !sequence.given_mask.defined();
+  return sequence.causal && !sequence.row.defined() && sequence.window == 0 && !sequence.present.defined() &&
+         !sequence.given_mask.defined();
 }
 
 struct FusedForms final : LayerForms {

@@ -147,10 +147,14 @@ Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pa
   // Padding is hidden here, whatever its tokens hold, for all layers.
   Tensor x = sequence.without_padding(embedding_(raw::to_device(tokens, device())), 1);
   if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
+  const bool every = sequence.row.defined() && !stages_.embeds.empty();
+  const Sequence embedded = every ? sequence.of_all_rows() : sequence;
+  if (every) x = expand(x, {x.size(0), sequence.keys, x.size(2)});  // at every place, of which the device picks its own
   for (const auto& stage : stages_.embeds) {
     const Scope inside(*stage.path);
-    x = stage.scheme->embed(x, stage.moved(sequence.positions));
+    x = stage.scheme->embed(x, stage.moved(embedded.positions));
   }
+  if (every) x = sequence.own_rows(x, 1);
   x = dropout_(x, pass);
   for (const auto& block : blocks_) {
     x = layer_runner_ && !cache ? layer_runner_(*block, schemes_.all(), x, sequence, pass)

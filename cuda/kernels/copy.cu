@@ -54,7 +54,8 @@ template <class T> struct MovedTensor {
   StridedIndex<2> index;  // of packs
   Global<const T> from;
   Global<T> to;
-  index_t count, first_chunk;  // packs; a chunk is a block's
+  index_t count, first_chunk;          // packs; a chunk is a block's
+  index_t from_step = 0, to_step = 0;  // strides of the rows that `row` counts
 };
 
 // Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d]; of one tensor, or of several
@@ -64,12 +65,15 @@ template <class T, int pack, int most> struct MoveRows {
   static constexpr const char* name = "copy, rows in packs";
   static constexpr int threads = copy_threads;
   gpu::ManyTensors<MovedTensor<T>, most> all;
+  Global<const index_t> row = nullptr;  // the first one, where the device alone knows it
   WHENCE_HD void operator()(Thread& t) const {
     const MovedTensor<T>& mine = all.entry[all.of_chunk(t.block())];
     const index_t i = (t.block() - mine.first_chunk) * threads + t.index();
     if (i >= mine.count) return;
     const auto at = mine.index(i);
-    gpu::store_pack<pack>(mine.to, at[1], gpu::load_pack<pack>(mine.from, at[0]));
+    const index_t first = row ? index_t(row[0]) : 0;
+    gpu::store_pack<pack>(
+        mine.to, at[1] + first * mine.to_step, gpu::load_pack<pack>(mine.from, at[0] + first * mine.from_step));
   }
 };
 
@@ -187,16 +191,25 @@ template <class T> struct MaskedRows {
 };
 
 // False, with nothing done, where rows of a tensor have no packs.
-template <class T, int pack, int most> bool move_rows(std::span<const Tensor> from, std::span<const Tensor> to) {
+template <class T, int pack, int most>
+bool move_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis = 0, const Tensor& row = {}) {
   MoveRows<T, pack, most> kernel;
+  kernel.row = gpu::global<const index_t>(row);
   for (std::size_t k = 0; k < from.size(); ++k) {
     if (to[k].numel() == 0) continue;
-    const StridedIndex<2> index(to[k].shape(), {from[k].strides(), to[k].strides()});
-    const bool fits = index.has_packs(pack) && index.inner_step(0) == 1 && index.inner_step(1) == 1 &&
-                      gpu::begins_with_pack(from[k], pack) && gpu::begins_with_pack(to[k], pack);
+    const auto step = [&](const Tensor& x, const Tensor& other) {
+      return row.defined() && x.size(axis) > other.size(axis) ? x.strides()[axis] : 0;
+    };
+    const index_t from_step = step(from[k], to[k]), to_step = step(to[k], from[k]);
+    const Shape& shape = to_step ? from[k].shape() : to[k].shape();
+    const StridedIndex<2> index(shape, {from[k].strides(), to[k].strides()});
+    const bool fits = pack == 1 || (from_step % pack == 0 && to_step % pack == 0 && index.has_packs(pack) &&
+                                       index.inner_step(0) == 1 && index.inner_step(1) == 1 &&
+                                       gpu::begins_with_pack(from[k], pack) && gpu::begins_with_pack(to[k], pack));
     if (!fits || kernel.all.full()) return false;
     const StridedIndex<2> packs = index.in_packs(pack);
-    kernel.all.add({packs, gpu::global<const T>(from[k]), gpu::global<T>(to[k]), packs.count(), 0}, copy_threads);
+    kernel.all.add({packs, gpu::global<const T>(from[k]), gpu::global<T>(to[k]), packs.count(), 0, from_step, to_step},
+        copy_threads);
   }
   gpu::launch_kernel(kernel, {.blocks = kernel.all.chunks});
   return true;
@@ -243,6 +256,12 @@ void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor>
   if (!done && std::ranges::all_of(from, as_first) && std::ranges::all_of(to, as_first))
     visit(to[0].dtype(), [&]<class T>(Type<T>) { done = move_rows<T, gpu::pack_size<T>, 8>(from, to); });
   if (!done) JoinedKernels::copy_all(from, to);
+}
+
+void CudaKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) {
+  visit(to[0].dtype(), [&]<class T>(Type<T>) {
+    if (!move_rows<T, gpu::pack_size<T>, 8>(from, to, axis, row)) move_rows<T, 1, 8>(from, to, axis, row);
+  });
 }
 
 void CudaKernels::masked(const Tensor& x, const Tensor& mask, double value, const Tensor& y) {

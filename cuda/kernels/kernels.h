@@ -49,6 +49,7 @@ class CudaKernels final : public JoinedKernels {
 
   void cast(const Tensor& from, const Tensor& to);  // cast.cu: a copy into another dtype
   void copy_all(std::span<const Tensor> from, std::span<const Tensor> to) override;
+  void copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) override;
   void matmul_gelu(
       const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) override;
   void matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) override;

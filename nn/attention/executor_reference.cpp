@@ -67,7 +67,9 @@ AttendInputs heads_apart(AttendInputs inputs) {
 }
 
 AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
-  const AttendInputs inputs = stages.rotates.empty() ? given : heads_apart(given);  // rotations read rows without gaps
+  // Rotations read rows without gaps, as a cache has them.
+  const bool as_given = stages.rotates.empty() || given.sequence.row.defined();
+  const AttendInputs inputs = as_given ? given : heads_apart(given);
   AttendContext context;
   static_cast<Sequence&>(context) = inputs.sequence.on(inputs.query.device());
   context.window = Stages::narrower(context.window, stages.window);
@@ -76,10 +78,18 @@ AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
   context.key = probe("k", inputs.key);
   context.value = probe("v", inputs.value);
   context.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
+  const bool every = context.row.defined() && !stages.rotates.empty();
+  AttendContext turned = context;
+  if (every) {  // the query at every place, of which the device picks its own
+    static_cast<Sequence&>(turned) = context.of_all_rows();
+    const Shape& one = context.query.shape();
+    turned.query = turned.unrotated_query = expand(context.query, {one[0], one[1], context.keys, one[3]});
+  }
   for (const auto& stage : stages.rotates) {
     const StageScope scope(*stage.path);
-    stage.scheme->rotate(context.query, context.key, stage.at(context));
+    stage.scheme->rotate(turned.query, turned.key, stage.at(turned));
   }
+  context.query = every ? context.own_rows(turned.query, 2) : turned.query, context.key = turned.key;
   return context;
 }
 

@@ -29,6 +29,7 @@ class ProgramTerms final : public TileTerms {
     operands[TiledAttention::key] = context.key;
     operands[TiledAttention::value] = context.value;
     facts_.scale = context.scale, facts_.causal = context.causal, facts_.first_row = context.first_row;
+    facts_.row = context.row;
     facts_.window = context.window;
     facts_.present = present_by_batch(context);
     facts_.total_rows = context.first_row + context.query.size(2);
@@ -169,11 +170,15 @@ class TiledExecutor final : public Executor {
     const AttendCall call = call_of(inputs);
     const Executor& otherwise = executor_below(*this, stages, call);
     // A GPU is asked for its types with all else: gpu_refusal knows an emulator that takes f64.
-    const bool refused = call.device.is_gpu() ? !refusal_there(stages, call).empty() : fit(call) == Fit::cannot;
-    if (refused) return otherwise.attend(inputs, stages);
+    const std::string refused = call.device.is_gpu() ? refusal_there(stages, call) : reason_of_fit(call);
+    const auto hand_on = [&](const std::string& reason) {
+      if (inputs.sequence.row.defined()) throw Error(reason);  // no other has rows that the device alone knows
+      return otherwise.attend(inputs, stages);
+    };
+    if (!refused.empty()) return hand_on(refused);
     const AttendContext context = rotated_context(inputs, stages);
     ProgramTerms terms = terms_of(context, stages);
-    if (!terms.refusal_on(call).empty()) return otherwise.attend(inputs, stages);
+    if (const std::string refusal = terms.refusal_on(call); !refusal.empty()) return hand_on(refusal);
     return output_of(terms.run(inputs.dropout), context, stages);
   }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "autograd/ops.h"
+#include "tensor/device/joined_kernels.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/pairs.h"
@@ -146,7 +147,7 @@ struct KeptTables {
 
 bool operator==(const Visibility& a, const Visibility& b) {
   return a.rows == b.rows && a.keys == b.keys && a.causal == b.causal && a.first_row == b.first_row &&
-         a.window == b.window && a.present.identity() == b.present.identity() &&
+         a.window == b.window && a.row.identity() == b.row.identity() && a.present.identity() == b.present.identity() &&
          a.given_mask.identity() == b.given_mask.identity() && a.device == b.device;
 }
 
@@ -199,7 +200,24 @@ Sequence Sequence::on(Device where) const {
   return moved;
 }
 
+Sequence Sequence::of_all_rows() const {
+  Sequence all = *this;
+  all.rows = keys, all.first_row = 0, all.row = {};
+  all.positions.query = positions.key;
+  return all;
+}
+
+Tensor Sequence::own_rows(const Tensor& x, int axis) const {
+  Shape shape = x.shape();
+  shape[axis] = rows;
+  const Tensor from = x.detach(), own = Tensor::like(x, shape);
+  joined_kernels(x).copy_rows({&from, 1}, {&own, 1}, axis - x.rank(), row);
+  return own;
+}
+
 Tensor Sequence::mask() const {
+  if (row.defined())
+    fail("sequence", "a mask for a row that the device alone knows asked for; attention in tiles required");
   if (!causal && window == 0 && !present.defined() && !given_mask.defined()) return {};
   return kept->masks.get(*this, [&] { return mask_of(*this); });
 }
@@ -210,8 +228,8 @@ Tensor Sequence::masked(const Tensor& t, double otherwise, Site site) const {
 }
 
 Tensor Sequence::without_padding(const Tensor& x, int axis, Site site) const {
-  if (!present.defined()) return x;
   const index_t tokens = x.size(axis);
+  if (!present.defined() || (row.defined() && tokens < keys)) return x;  // such a row is no padding
   Shape shape = x.shape();
   for (int each = 0; each < x.rank(); ++each) shape[each] = 1;
   shape[0] = present.size(0), shape[axis] = tokens;

@@ -34,7 +34,11 @@ struct Visibility {
   index_t rows = 0, keys = 0;  // how many queries and keys there are
   bool causal = true;          // query i sees keys up to first_row + i
   index_t first_row = 0;       // query i is token first_row + i of the keys
-  index_t window = 0;          // a query sees no key that lies this far away from its own, or farther; 0: any distance
+  // i64 [1] beside the scores: first_row, where the device alone knows it (nn/decoding.h). Then first_row and the
+  // queries' positions are the largest that they may be: what is read by distance is made for all of them. Attention in
+  // tiles alone can do that; a mask is refused.
+  Tensor row = {};
+  index_t window = 0;   // a query sees no key that lies this far away from its own, or farther; 0: any distance
   Tensor present = {};  // bool [1|b 1 1 j]: false where key j is padding, which no query sees; undefined: nowhere
   // bool, broadcasts to [b h i j]: false where query i must not see key j, causality and padding apart; undefined:
   // nowhere
@@ -65,6 +69,10 @@ struct Sequence : Visibility {
   static Sequence continued(index_t first_row, index_t rows, index_t capacity, const Tensor& present = {});
   // The same where the scores are on `device`.
   Sequence on(Device where) const;
+  // The same with the queries of all tokens, and `row` undefined.
+  Sequence of_all_rows() const;
+  // x, whose tokens along `axis` are all keys, of the queries alone. REQUIRES: `row`
+  [[nodiscard]] Tensor own_rows(const Tensor& x, int axis) const;
 
   // bool on the scores' device, broadcasts to [b h i j]: true where query i may see key j, by all facts together;
   // undefined where none of them hides anything. Made at the first call and kept for all copies of this sequence: code

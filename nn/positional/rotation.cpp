@@ -21,7 +21,8 @@ void Rotating::rotate(Tensor& query, Tensor& key, const AttendContext& context) 
   const Tensor speeds =
       Tensor::of(theta, sequences == 1 ? Shape{pairs()} : Shape{sequences, 1, 1, pairs()}, DType::f64);  // theta
   const auto turned = [&](const Tensor& x, const Tensor& of_tokens) {
-    const Tensor y = rotary(x, rotation_angles(of_tokens, speeds), rotation_.interleaved);  // [b h t d]
+    const Tensor y =
+        rotary(x, context.kept_once(rotation_angles(of_tokens, speeds)), rotation_.interleaved);  // [b h t d]
     if (!grows) return y;
     return y * raw::to_device(Tensor::of(magnitude, {sequences, 1, 1, dims}, x.dtype()), x.device());
   };

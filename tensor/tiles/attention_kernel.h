@@ -44,8 +44,10 @@ struct TiledFacts : TiledOperands {
   double scale = 1;
   bool causal = true;
   index_t first_row = 0;  // query i is token first_row + i of the keys
-  index_t window = 0;     // query i sees no key that lies so far away or farther; tiles of none are not visited; 0: any
-  Tensor present = {};    // bool [b j], contiguous; undefined: no padding. What is present lies together.
+  // i64 [1]: first_row, where the device alone knows it; then first_row is the largest that it may be. Forward on a GPU.
+  Tensor row = {};
+  index_t window = 0;   // query i sees no key that lies so far away or farther; tiles of none are not visited; 0: any
+  Tensor present = {};  // bool [b j], contiguous; undefined: no padding. What is present lies together.
   // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
   index_t lowest = 0;  // the steps of row 0 of what is read by distance

@@ -16,6 +16,11 @@ constexpr index_t widest_head_on_gpu = 128, most_positions_on_gpu = 128, most_bi
 constexpr index_t rows_of_gpu_block(index_t head_dim, DType dtype) {
   return head_dim <= 64 && dtype != DType::f32 ? 128 : 64;
 }
+// Attention of few queries has its keys in parts, a block for each. A part has whole tiles of keys and of gates.
+constexpr int most_queries_of_parts = 16, keys_of_part = 128;
+constexpr index_t parts_of_keys(index_t queries, index_t keys) {
+  return queries <= most_queries_of_parts && keys > keys_of_part ? (keys + keys_of_part - 1) / keys_of_part : 0;
+}
 // Places of a row of positions, of two numbers each: neighbouring rows begin four banks apart.
 constexpr index_t pitch_of_positions(index_t positions) { return (positions + 27) / 32 * 32 + 4; }
 // Bytes of shared memory that blocks of 64 rows take: rows and tiles, terms, and pairs of positions; of the gradient of queries slots

@@ -170,12 +170,55 @@ std::vector<Case> cases() {
                  add_bins(at, x, 70, [](index_t m) { return m < 0 ? 69 : m % 17; });
                }},
       1, 150);
+  // Parts of the keys: one query and several, the last part begun and full, some of them out of sight.
+  const auto few = [&](const char* name, index_t queries, index_t keys, index_t d,
+                       const std::function<void(At&, At::Operands&)>& more, double wider = 1) {
+    all.push_back({name, 2, 4, 2, queries, keys, d,
+        [=](At& at, At::Operands& x) {
+          at.first_row = keys - queries;
+          more(at, x);
+        },
+        wider});
+  };
+  const auto gates = [](index_t positions, index_t queries) {
+    return [=](At&, At::Operands& x) {
+      x[At::position_logits] = drawn({2, 4, queries, positions}, x[0].dtype(), "z", 0.5);
+    };
+  };
+  few("parts of keys", 1, 129, 64, [](At&, At::Operands&) {});
+  few("parts of keys, 16 queries, wide heads", 16, 300, 72, [](At&, At::Operands&) {});
+  few("parts of keys, a table, a sink, padding", 3, 400, 20, [](At& at, At::Operands& x) {
+    at.present = present_from(2, 400, 270, 399);
+    x[At::distance_table] = drawn({4, 390}, x[0].dtype(), "table");
+    x[At::sink] = drawn({4}, x[0].dtype(), "sink");
+  });
+  few("parts of keys, a column in a window", 16, 520, 16, [](At& at, At::Operands& x) {
+    at.window = 200;
+    x[At::column_term] = drawn({2, 4, 520}, x[0].dtype(), "column");
+  });
+  few("parts of keys, not causal", 2, 256, 16, [](At& at, At::Operands&) { at.causal = false, at.first_row = 100; });
+  few("parts of keys, gates that move to the end", 3, 390, 16, gates(120, 3));
+  few("parts of keys, gates that are soon full", 16, 390, 16, gates(30, 16));
+  few("parts of keys, gates, a table, padding", 1, 300, 24, [](At& at, At::Operands& x) {
+    at.present = present_from(2, 300, 66, 200);
+    x[At::position_keys] = drawn({100, 24}, x[0].dtype(), "e", 0.3);
+    x[At::distance_table] = drawn({4, 300}, x[0].dtype(), "table");
+  });
+  few(
+      "parts of keys, gates of others by slopes, a window", 3, 300, 16,
+      [](At& at, At::Operands& x) {
+        at.window = 180;
+        x[At::position_slopes] = drawn({4}, x[0].dtype(), "slopes", 0.1);
+        add_other_gates(at, x);
+      },
+      2);
   // With dropout beside it all. Rows of keys begin at every place of the four numbers of a call.
   for (const char* name : {"several tiles", "heads that share keys", "heads of 128", "fewer queries than keys",
            "a window on both sides", "padding on both sides", "a table, rows that begin between packs, wide heads",
            "a sink and a table", "gates, a table and a column", "gates in heads of 128", "gates by slopes, a sink",
            "gates that are soon full, keys of positions", "gates, a table and a column, of others",
-           "relative keys, a table and a column", "relative keys and bins, a table and a sink"}) {
+           "relative keys, a table and a column", "relative keys and bins, a table and a sink",
+           "parts of keys, gates, a table, padding"}) {
     Case dropped = *std::ranges::find(all, name, &Case::name);
     dropped.name += ", dropout";
     dropped.more = [before = dropped.more](At& at, At::Operands& x) {
@@ -258,6 +301,31 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
         in_every_order(check);
       else
         in_order(dtype == DType::f16 ? 1 : 20, check);
+    }
+  }
+}
+
+TEST_CASE("cuda tiles: a first row that the device alone knows gives the bits of one that the host knows") {
+  if (!has_cuda()) return;
+  const NoGrad forward_alone;
+  for (const index_t capacity : {100, 413}) {  // with parts of the keys and without
+    for (const bool scans : {false, true}) {
+      At at;
+      At::Operands x;
+      x[At::query] = on_gpu(drawn({2, 2, 3, 16}, DType::bf16, "q"));
+      for (const std::size_t k : {At::key, At::value}) x[k] = on_gpu(drawn({2, 2, capacity, 16}, DType::bf16, "k"));
+      x[At::distance_table] = on_gpu(drawn({2, capacity}, DType::f32, "table"));
+      x[At::column_term] = on_gpu(drawn({2, 2, capacity}, DType::f32, "column"));
+      if (scans) x[At::position_logits] = on_gpu(drawn({2, 2, 3, 60}, DType::bf16, "z"));
+      at.present = on_gpu(present_from(2, capacity, 5, capacity));
+      const auto numbers = [&] { return raw::to_device(tiled_attention(at, x).output, Device::cpu()).to_vector(); };
+      for (const index_t first : {index_t(0), index_t(30), index_t(61), capacity - 3}) {
+        CAPTURE(first);
+        at.row = {}, at.first_row = first;
+        const std::vector<double> known = numbers();
+        at.row = on_gpu(Tensor::of({static_cast<double>(first)}, {1}, DType::i64)), at.first_row = capacity - 3;
+        CHECK(numbers() == known);
+      }
     }
   }
 }

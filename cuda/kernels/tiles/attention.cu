@@ -53,14 +53,14 @@ template <class T> struct Given {
     int padded = 0, first = 0;
     if (const Tensor& given = x[At::distance_table]; given.defined()) {
       distances = within_int(given.size(1)), lowest = within_int(at.lowest);
-      // Tiles begin at multiples of four of a row: so do theirs of the table.
-      const index_t before = ((at.lowest - at.first_row) % 4 + 4) % 4;
+      // Tiles begin at multiples of four of a row: so do theirs of the table, if the first row is known.
+      const index_t before = at.row.defined() ? 0 : ((at.lowest - at.first_row) % 4 + 4) % 4;
       table = terms_in_packs(given, given.size(1), before);
       padded = within_int(table.size(1)), first = lowest - within_int(before);
     }
     facts = {within_int(heads()), within_int(query.size(2)), within_int(key.size(2)), within_int(x[At::query].size(3)),
         within_int(band.first_row), within_int(band.before), within_int(band.after), padded, first,
-        static_cast<C>(at.scale), static_cast<C>(at.scale * std::numbers::log2e)};
+        static_cast<C>(at.scale), static_cast<C>(at.scale * std::numbers::log2e), global<const index_t>(at.row)};
     if (at.dropout > 0)
       dropout = {at.stream, dropout_threshold(at.dropout), static_cast<C>(1 / (1 - at.dropout)), at.total_rows};
     range = present_range(at.present);
@@ -130,6 +130,53 @@ template <class T> struct PairsOfHeads {
   }
 };
 
+// `heads` heads from scan.first_head on. Where pairs are made there too, rows of `scores_q` make them.
+template <class T, int width>
+void sum_gates(const Given<T>& given, const Gates<T>& gates, const GateScan<T>& scan, index_t heads, bool makes_pairs) {
+  using Sums = GateSums<T, width>;
+  const bool others = gates.query.defined();
+  HeadFacts<compute_t<T>> of_gates = given.facts;
+  if (others) of_gates.scale_of_powers = scan.gate_scale * log2e<compute_t<T>>;
+  const auto rows = [&](const Tensor& x) { return head_rows<const T>(x, given.heads()); };
+  const Tensor none;
+  launch_kernel(Sums{of_gates, rows(others ? gates.query : given.query), rows(others ? gates.key : given.key),
+                    rows(others && makes_pairs ? given.query : none), rows(makes_pairs ? gates.e : none),
+                    global<const std::int32_t>(given.range), scan},
+      {.blocks = heads * blocks_for(given.facts.queries, Sums::rows),
+          .shared_bytes = Sums::shared_bytes(makes_pairs, scan.positions)});
+}
+
+// What parts of the keys leave behind, and sums of gates that they begin with.
+template <class T, int width> struct PartsOfKeys {
+  using C = compute_t<T>;
+  Tensor rows, sums, of_gates, first_tile;
+  HeadParts<C> parts;
+
+  PartsOfKeys(const Given<T>& given, index_t count) {
+    if (count == 0) return;
+    const index_t heads = given.batch() * given.heads(), queries = given.facts.queries;
+    rows = room(given, {heads, queries, count, 2}), sums = room(given, {heads, queries, count, width});
+    parts = {within_int(count), global<C>(rows), global<C>(sums)};
+  }
+  void make_carries(const Given<T>& given, const Gates<T>& gates, GateScan<T>& scan) {
+    const index_t heads = given.batch() * given.heads();
+    of_gates = room(given, {heads, scan.groups, scan.rows}), first_tile = room(given, {heads, scan.rows / 8});
+    scan.sums = global<C>(of_gates), scan.first_tile = global<C>(first_tile), parts.carries = true;
+    sum_gates<T, width>(given, gates, scan, heads, false);
+  }
+  void join(const Given<T>& given, const Tensor& output, const Tensor& norms) const {
+    const HeadFacts<C>& facts = given.facts;
+    launch_kernel(JoinParts<T>{parts, head_rows<T>(output, facts.heads), global<C>(norms), facts.heads, facts.queries,
+                      facts.d, width},
+        {.blocks = given.batch() * facts.heads * facts.queries});
+  }
+
+ private:
+  static Tensor room(const Given<T>& given, const Shape& shape) {
+    return Tensor::empty(shape, dtype_of<C>, given.query.device());
+  }
+};
+
 template <class T, int width, GatesOf gates_of>
 void forward(const Given<T>& given, const Beside<gates_of, T>& gates, const Tensor& output, const Tensor& bin_sums,
     const Tensor& norms) {
@@ -143,13 +190,17 @@ void forward(const Given<T>& given, const Beside<gates_of, T>& gates, const Tens
     pairs.emplace(scan, given.batch() * heads, output.device());
     pairs->make(scan, gates.logits, given.batch() * heads);
   }
+  PartsOfKeys<T, width> parts(given, Body::relative ? 0 : parts_of_keys(given.facts.queries, given.facts.keys));
+  if constexpr (Body::scans)
+    if (parts.parts.count) parts.make_carries(given, gates, scan);
   const Body body{given.facts, given.dropout, head_rows<const T>(given.query, heads),
       head_rows<const T>(given.key, heads), head_rows<const T>(given.value, heads), head_rows<T>(output, heads),
       global<C>(norms), global<const C>(given.table), global<const C>(given.column), global<const C>(given.sink),
       global<const std::int32_t>(given.range), scan, head_rows<const T>(gates.e, heads),
-      head_rows<const T>(gates.query, heads), head_rows<const T>(gates.key, heads)};
-  launch_kernel(body, {.blocks = given.batch() * heads * blocks_for(given.facts.queries, Body::queries),
-                          .shared_bytes = Body::shared_bytes(scan)});
+      head_rows<const T>(gates.query, heads), head_rows<const T>(gates.key, heads), parts.parts};
+  const index_t of_head = parts.parts.count ? parts.parts.count : blocks_for(given.facts.queries, Body::queries);
+  launch_kernel(body, {.blocks = given.batch() * heads * of_head, .shared_bytes = Body::shared_bytes(scan)});
+  if (parts.parts.count) parts.join(given, output, norms);
 }
 
 // The gradient of each row's own number, [b h queries], added up by head.
@@ -233,16 +284,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
           head_rows<const T>(gates.key, heads)};
     };
     if constexpr (scans) {
-      using Sums = GateSums<T, width>;
       if (gates.logits.defined()) pairs->make(scan, gates.logits, count);
-      HeadFacts<C> of_gates = facts;
-      if (others) of_gates.scale_of_powers = scan.gate_scale * log2e<C>;
-      launch_kernel(Sums{of_gates, head_rows<const T>(others ? gates.query : given.query, heads),
-                        head_rows<const T>(others ? gates.key : given.key, heads),
-                        head_rows<const T>(others && gates.e.defined() ? given.query : Tensor(), heads),
-                        head_rows<const T>(gates.e, heads), global<const std::int32_t>(given.range), scan},
-          {.blocks = count * blocks_for(queries, Sums::rows),
-              .shared_bytes = Sums::shared_bytes(gates.e.defined(), scan.positions)});
+      sum_gates<T, width>(given, gates, scan, count, gates.e.defined());
     }
     if (of_queries) {
       const Tensor slices =

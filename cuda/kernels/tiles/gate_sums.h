@@ -62,7 +62,7 @@ template <class T, int width> struct GateSums {
               h = head % facts.heads, first_query = (blocks - 1 - nth) * rows;
     const int begin = present ? int(present[b * 2]) : 0, end = present ? int(present[b * 2 + 1]) : facts.keys;
     const Global<const T> keys_of_head = k.of(b, h);
-    const int first_token = facts.first_row + first_query;
+    const int first_token = facts.first() + first_query;
     const int from = larger(begin, first_token - facts.before), behind = smaller(end, first_token + rows + facts.after);
     const int lowest_tile = from / keys, highest_tile = behind > from ? (behind - 1) / keys : lowest_tile - 1;
     const auto phase = [](int key) { return key_phase<keys>(key); };
@@ -80,7 +80,7 @@ template <class T, int width> struct GateSums {
     cp_async_wait<0>(t);
     t.sync();
 
-    const int first_row = first_query + t.warp() * of_warp, own_token = facts.first_row + first_row;
+    const int first_row = first_query + t.warp() * of_warp, own_token = facts.first() + first_row;
     LeftRows<T, width, fragments, false> queries;
     queries.hold(t, of_q, t.warp() * of_warp);
     if (position_keys.at)
@@ -140,7 +140,7 @@ template <class T, int width> struct GateSums {
     const int quad = t.lane() % 4, own_key = tile * keys + quad * own;
     Number<C> least = scan.full();
     each<2 * fragments>([&](auto a) {
-      const int row = first_row + 8 * a + t.lane() / 4, token = facts.first_row + row;
+      const int row = first_row + 8 * a + t.lane() / 4, token = facts.first() + row;
       const int from = larger(begin, token - facts.before), behind = smaller(end, token + facts.after + 1);
       const SeenColumns seen(from - own_key, behind - own_key);
       const auto score = [&](auto j) {

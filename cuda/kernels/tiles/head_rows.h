@@ -31,9 +31,11 @@ template <class T> struct HeadRows {
 // C: what is computed with, f32; f64 where the emulator holds a kernel's text to it.
 template <class C> struct HeadFacts {
   int heads, queries, keys, d;
-  int first_row, before, after;  // as in Band (tensor/pairs.h)
-  int distances, lowest;         // of the table (TermsInPacks): number 0 is `lowest` steps
-  C scale, scale_of_powers;      // of q.k, and times log2(e): logits are in base 2
+  int first_row, before, after;         // as in Band (tensor/pairs.h)
+  int distances, lowest;                // of the table (TermsInPacks): number 0 is `lowest` steps
+  C scale, scale_of_powers;             // of q.k, and times log2(e): logits are in base 2
+  Global<const index_t> row = nullptr;  // where given, first_row is there
+  WHENCE_HD int first() const { return row ? static_cast<int>(index_t(row[0])) : first_row; }
   WHENCE_HD int keys_in_packs() const { return (keys + 3) / 4 * 4; }
 };
 
@@ -164,8 +166,8 @@ template <class C> struct RowBlocks {
 // Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
 // off the column of every key that the block sees. column: of a head.
 template <int rows, class C>
-WHENCE_HD Number<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int query) {
-  const int token = smaller(facts.first_row + query / rows * rows, facts.keys - 1);
+WHENCE_HD Number<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int first_row, int query) {
+  const int token = smaller(first_row + query / rows * rows, facts.keys - 1);
   return load<C>(column, larger(token, 0));
 }
 

@@ -6,12 +6,25 @@
 // A top need not be the maximum: what was summed up is scaled anew when a logit is 8 above it, which is rare.
 // Logits, sums and tables are f32. The pattern is rounded to T before it meets the values.
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
+// Few queries have their keys in parts, of `keys_of_part` keys, a block for each: a part leaves its top, its sum and what it adds to
+// the output, not yet divided by the sum, and JoinParts adds the parts up in their order. Sums of gates of the keys behind a part come
+// from GateSums.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
 #include "cuda/kernels/tiles/relative_keys.h"
 
 namespace whence::gpu {
+
+// Results of parts of the keys. o = sum_n 2^(top_n - top) o_n / sum_n 2^(top_n - top) sum_n,  top = max_n top_n
+template <class C> struct HeadParts {
+  int count = 0;         // 0: blocks have all keys
+  Global<C> rows, sums;  // [b h queries count 2]: top and sum; [b h queries count width]
+  bool carries = false;  // sums of gates of the keys behind a part are there (GateSums)
+  WHENCE_HD index_t at(int head, int queries, int row, int part) const {
+    return (index_t(head) * queries + row) * count + part;
+  }
+};
 
 // CoPE's sums of gates add to the logits too (gate_scan.h), or relative keys (relative_keys.h). These and gates of others are taken first,
 // and the product of the scores adds to what they leave: a tile is in the same registers.
@@ -58,6 +71,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   Told scan;
   HeadRows<const T> position_keys;   // [1 1 positions d], where pairs are made here, or null
   HeadRows<const T> gate_q, gate_k;  // of others; or p and r of relative keys
+  HeadParts<C> parts;
 
   // The tiles and terms of one stage.
   struct Stage {
@@ -71,6 +85,9 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Global<const C> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
     Number<C> taken_off;                       // from columns: sums of many tokens lose nothing to f32
+    int nth = 0, behind = 0;                   // of parts; the key behind the last one that a query of the block sees
+    int further =
+        0;  // numbers of a table that are copied before the first that is read: copies begin at multiples of four
   };
   using Scores = SummedRows<T, keys, fragments>;
   using Queries = LeftRows<T, width, fragments>;
@@ -138,16 +155,25 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
  private:
   // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, first.
   WHENCE_HD Part part_of(Thread& t) const {
-    const int blocks = (facts.queries + queries - 1) / queries, nth = static_cast<int>(t.block()) % blocks,
-              head = static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
-    Part part{b, h, head, k.of(b, h), v.of(b, h), gate_k.of(b, h), {}, {}, (blocks - 1 - nth) * queries, 0, 0,
-        facts.keys, 0.0f};
-    part.first_token = facts.first_row + part.first_query;
+    const int blocks = parts.count ? parts.count : (facts.queries + queries - 1) / queries,
+              nth = static_cast<int>(t.block()) % blocks, head = static_cast<int>(t.block()) / blocks,
+              b = head / facts.heads, h = head % facts.heads;
+    Part part{b, h, head, k.of(b, h), v.of(b, h), gate_k.of(b, h), {}, {},
+        parts.count ? 0 : (blocks - 1 - nth) * queries, 0, 0, facts.keys, 0.0f};
+    part.first_token = facts.first() + part.first_query;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
-    if (table) part.table = table + index_t(h) * facts.distances;
+    if (parts.count) {
+      part.nth = nth, part.behind = smaller(part.end, part.first_token + facts.queries + facts.after);
+      part.begin = larger(part.begin, nth * keys_of_part), part.end = smaller(part.end, (nth + 1) * keys_of_part);
+    }
+    if (table) {
+      part.table = table + index_t(h) * facts.distances;
+      part.further = (part.first_token - facts.lowest) % 4;
+      if (part.further < 0) part.further += 4;
+    }
     if (column) {
       part.column = column + index_t(head) * facts.keys_in_packs();
-      part.taken_off = taken_off<queries>(part.column, facts, part.first_query);
+      part.taken_off = taken_off<queries>(part.column, facts, facts.first(), part.first_query);
     }
     return part;
   }
@@ -159,15 +185,19 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     if constexpr (others)
       fetch_rows<keys, width>(t, to.gate_keys, gate_k, part.gate_k, first_key, facts.keys, facts.d, phase);
     if (table) {
-      const int first = part.first_token - first_key - keys - facts.lowest;
-      fetch_terms<distances>(t, to.by_distance, part.table, first, facts.distances, t.index());
-      fetch_terms<distances>(t, to.by_distance + copy, part.table, first, facts.distances, t.index() - distances / 4);
+      const int first = part.first_token - first_key - keys - facts.lowest - part.further,
+                packs = distances / 4 + (part.further > 0);
+      const auto fetch_copy = [&](Shared<C> table_copy, int index) {
+        if (index < packs) fetch_terms<distances + 4>(t, table_copy, part.table, first, facts.distances, index);
+      };
+      fetch_copy(to.by_distance, t.index());
+      fetch_copy(to.by_distance + copy, t.index() - packs);
     }
     if (column) fetch_terms<keys>(t, to.by_key, part.column, first_key, facts.keys_in_packs(), t.index());
   }
 
   WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
-    if (!sink) return;
+    if (!sink || part.nth > 0) return;
     const Number<C> logit = load<C>(sink, part.h) * log2e<C>;
     each<2 * fragments>([&](auto a) {
       running[a].top = logit;
@@ -184,8 +214,19 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     else if (scan.positions)
       fetch_pairs<queries, 0>(t, gates.pairs, scan, part.head, part.first_query);
     each<2 * fragments>([&](auto a) {  // rows that are not there count as full
-      if (part.first_query + t.warp() * rows + 8 * a + t.lane() / 4 >= facts.queries) gates.sums[a] = scan.full();
+      const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4;
+      if (row >= facts.queries)
+        gates.sums[a] = scan.full();
+      else if (parts.carries && (part.nth + 1) * keys_of_part < part.behind)
+        gates.sums[a] = carry(part, row);
     });
+  }
+  // The sum of gates behind a part, as GateSums has it: sums of rows that are full are not stored.
+  WHENCE_HD Number<C> carry(const Part& part, int row) const {
+    constexpr int tiles_of_part = keys_of_part / gate_keys;
+    const int tile = (part.nth + 1) * tiles_of_part - 1;
+    if (Number<C>(C(tile)) < load<C>(scan.first_tile, scan.row_at(part.head, row) / 8)) return scan.full();
+    return load<C>(scan.sums, scan.at(part.head, 2 * tile + 1, row));
   }
   WHENCE_HD void begin_scan(Thread& t, Shared<T> of_e, const Queries& held, Gates& gates) const {
     if (scan.slopes) return;
@@ -310,7 +351,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     unit *= ln2<C>;
     const int quad = t.lane() % 4;
     if (table) {  // a distance that several rows have in this lane is loaded once
-      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy;
+      const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy + part.further;
       each<8 * (2 * fragments - 1) + own>([&](auto n) {
         const Number<C> term = load<C>(stage.by_distance, first + n);
         each<2 * fragments>([&](auto a) {
@@ -379,9 +420,21 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     each<2 * fragments>([&](auto a) {
       Number<C> all = running[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
+      const int row = first + 8 * a + t.lane() / 4;
+      if (parts.count) {
+        if (row >= facts.queries) return;
+        const index_t of_part = parts.at(part.head, facts.queries, row, part.nth);
+        if (t.lane() % 4 == 0) store(parts.rows, 2 * of_part, running[a].top), store(parts.rows, 2 * of_part + 1, all);
+        each<width / 8>([&](auto c) {
+          each<2>([&](auto e) {
+            store(parts.sums, of_part * width + 8 * c + t.lane() % 4 * 2 + e,
+                sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}]);
+          });
+        });
+        return;
+      }
       const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // a row that sees nothing has 0
       each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= share; }); });
-      const int row = first + 8 * a + t.lane() / 4;
       const index_t norm = (index_t(part.head) * facts.queries + row) * 2;
       if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);
       if constexpr (relative)
@@ -390,7 +443,32 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
           if (row < facts.queries) store(to, row * scan.bin_sums.row + bin, sum * share);
         });
     });
-    store_rows<T, width>(t, of_q, sums, o, o.of(part.b, part.h), first, facts.queries, facts.d);
+    if (!parts.count) store_rows<T, width>(t, of_q, sums, o, o.of(part.b, part.h), first, facts.queries, facts.d);
+  }
+};
+
+// A block has a query of a head, a thread a number of its output. Tops and sums are few, and all threads read them.
+template <class T> struct JoinParts {
+  using C = compute_t<T>;
+  static constexpr const char* name = "parts of keys";
+  static constexpr int threads = 128;
+  HeadParts<C> parts;
+  HeadRows<T> o;
+  Global<C> norms;  // as HeadsForward has them
+  int heads, queries, d, width;
+  WHENCE_HD void operator()(Thread& t) const {
+    const int head = static_cast<int>(t.block()) / queries, row = static_cast<int>(t.block()) % queries, c = t.index();
+    const index_t first = parts.at(head, queries, row, 0);
+    Number<C> top = load<C>(parts.rows, 2 * first), all = 0.0f, sum = 0.0f;
+    for (int n = 1; n < parts.count; ++n) top = max_nan(top, load<C>(parts.rows, 2 * (first + n)));
+    for (int n = 0; n < parts.count; ++n) {
+      const Number<C> weight = ex2_approx(load<C>(parts.rows, 2 * (first + n)) - top);
+      all += weight * load<C>(parts.rows, 2 * (first + n) + 1);
+      if (c < d) sum += weight * load<C>(parts.sums, (first + n) * width + c);
+    }
+    const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);
+    if (c == 0) store(norms, t.block() * 2, top), store(norms, t.block() * 2 + 1, share);
+    if (c < d) store(o.of(head / heads, head % heads), row * o.row + c, sum * share);
   }
 };
 

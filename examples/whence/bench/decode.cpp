@@ -11,6 +11,7 @@
 #include "nn/decoding.h"
 #include "nn/models.h"
 #include "nn/scheme.h"
+#include "nn/training/precision.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -19,7 +20,7 @@ namespace whence::bench {
 namespace {
 
 struct Options {
-  std::string schemes = "absolute,alibi";
+  std::string schemes = "absolute,alibi", precision = "f32";
   std::int64_t prompt = 64, tokens = 64, vocabulary = 256, kv_heads = 0;
   Settings settings;
 };
@@ -47,11 +48,13 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
     const Row& more = {}) {
   for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options.tokens);
   const Median token = median(times.both);
-  const double bytes = static_cast<double>(model.parameter_count()) * sizeof(float);
+  const double bytes =
+      static_cast<double>(model.parameter_count()) * static_cast<double>(size_of(storage_dtype_of(options.precision)));
   const double share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s;
   bench.keep(Row()
                  .add("scheme", model.scheme(), "scheme")
                  .add("engine", engine, "by")
+                 .add("precision", options.precision)
                  .add("parameters", model.parameter_count())
                  .add("prompt", options.prompt)
                  .add("tokens", options.tokens)
@@ -68,11 +71,12 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
   const NoGrad values_only;
   Transformer model(model_of(scheme, options));
   model.initialise(0);
+  model.to(storage_dtype_of(options.precision));
   model.to(bench.device());
   const Tensor text = drawn_text(options);
   Comparison comparison{.name = scheme,
-      .request = {{"bench", "decode"}, {"scheme", model.scheme()}, {"prompt", options.prompt},
-          {"heads", model.options().heads}, {"layers", model.options().layers}},
+      .request = {{"bench", "decode"}, {"scheme", model.scheme()}, {"precision", options.precision},
+          {"prompt", options.prompt}, {"heads", model.options().heads}, {"layers", model.options().layers}},
       .given = {{"tokens", text}},
       .results = {},
       .allowed = 1e-3,  // of a whole model, layer after layer
@@ -80,21 +84,35 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
   for (const Module::Parameter& parameter : model.parameters())
     comparison.given.emplace_back(parameter.path, parameter.tensor);
   index_t cache_bytes = 0;
+  const bool on_gpu = bench.device().is_gpu();
+  std::uint64_t launches = 0, of_second = 0;  // of the last token; of the second, which is recorded
+  std::string no_graph;
   comparison.ours = [&]() -> Repetition {
     Decoding decoding(model, text.numel());
     (void)decoding(raw::slice(text, 1, 0, options.prompt));
     synchronise(bench.device());
     const double start = steady_seconds();
     Tensor logits;
-    for (index_t n = options.prompt; n < text.numel(); ++n) logits = decoding(raw::slice(text, 1, n, n + 1));
+    for (index_t n = options.prompt; n < text.numel(); ++n) {
+      const std::uint64_t before = on_gpu ? runtime_of(bench.device()).traffic().launches : 0;
+      logits = decoding(raw::slice(text, 1, n, n + 1));
+      if (on_gpu) launches = runtime_of(bench.device()).traffic().launches - before;
+      if (n == options.prompt + 1) of_second = launches;
+    }
     synchronise(bench.device());
     comparison.results = {{"logits", logits}};
-    cache_bytes = decoding.cache_bytes();
+    cache_bytes = decoding.cache_bytes(), no_graph = decoding.no_graph();
     return {(steady_seconds() - start) * 1e3, std::nan("")};
   };
   const Times times = bench.repeated(comparison.ours);
   const double mib = static_cast<double>(cache_bytes) / (1 << 20);
-  keep(bench, options, model, "whence", times, Row().add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2)));
+  Row more;
+  more.add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2));
+  if (on_gpu)
+    more.add("launches", launches, "launches of a token")
+        .add("graph_launches", no_graph.empty() ? of_second - launches : 0, "of its graph")
+        .add("no_graph", no_graph, "why no graph");
+  keep(bench, options, model, "whence", times, more);
   for (const PeerWay& way : ways) {
     const Compared found = compare(bench, way, comparison);
     keep(bench, options, model, way.text(), found.theirs, row_of(found));
@@ -110,12 +128,14 @@ int run(CommandLine& line) {
       .integer("tokens", &options.tokens, Count{1, 65536}, {"drawn behind it, one by one", "tokens"})
       .integer("kv-heads", &options.kv_heads, Count{0, 12},
           {"of keys and values, which 12 heads of queries read; 0: as many"})
-      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"});
+      .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"})
+      .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"});
   declare(line, options.settings, {"eager"});
   line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");
   if (shows_page(line, options.settings)) return 0;
   const Device device = choose_device(options.settings.device).device;
   const std::vector<std::string> schemes = list_of(options.schemes);
+  line.refuse_unless("peer", options.precision == "f32", "f32");
   const std::vector<PeerWay> ways = chosen_ways(options.settings, options.settings.known_ways, device.is_cpu());
   Bench bench("decode", options.settings, device, schemes.size() * (1 + ways.size()));
   for (const std::string& scheme : schemes) measure(bench, options, canonical_text(parse_schemes(scheme)), ways);

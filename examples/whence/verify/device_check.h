@@ -29,7 +29,7 @@ struct OpDisagreement {
 // What a figure may be in this dtype.
 [[nodiscard]] double device_tolerance(DType dtype);
 
-// The columns of the conformance matrix on a device: by the reference executor in f32, f16 and bf16, by strips and by tiles.
+// The columns of the conformance matrix on a device: by the reference executor in f32, f16 and bf16, by strips, token by token, and by tiles.
 const std::vector<ConformanceCheck>& device_checks();
 
 }  // namespace whence

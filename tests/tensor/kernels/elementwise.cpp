@@ -200,6 +200,19 @@ KernelCase copy_all(index_t tokens, const Shape& shape) {
       .terms = {0}};
 }
 
+KernelCase copy_rows(const Shape& shape) {
+  return {.kernel = "copy_rows",
+      .name = to_text(shape),
+      .in = {rows(shape), chosen({2}, {1}, DType::i64)},
+      .out = {rows({shape[0], shape[1], 2, shape[3]})},
+      .call =
+          [](JoinedKernels& k, In in, In out) {
+            k.copy_rows({in.data(), 1}, out, -2, in[1]);
+          },
+      .loops = [](In in, In) { return read(raw::slice(in[0], 2, 2, 4)); },
+      .terms = {0}};
+}
+
 void add_moves(KernelCases& table) {
   // The last two: just above the tie between 1 and the next 16-bit number. Through a float it would be a tie, and go to 1.
   const Numbers numbers{0, 1, -1, 2.5, -2.5, 3.75, 100, 127.5, 1e-8, 65504, 70000, -3e9, 1.0009765625, 1.00048828125001,
@@ -234,6 +247,7 @@ void add_moves(KernelCases& table) {
   table.push_back(copy("transposed", turned(rows({5, 40001}), {1, 0}), rows({40001, 5})).on_threads());
   table.push_back(copy("cast", rows({5, 40001}), of(DType::f16, rows({5, 40001}))).on_threads());
   table.push_back(copy_all(5, {3, 7}));
+  for (const index_t width : {8, 3}) table.push_back(copy_rows({2, 3, 5, width}));
   table.push_back(copy_all(64, of_a_model).counted(1));
   table.push_back(copy("cast to f32", rows(of_a_model), of(DType::f32, rows(of_a_model))).counted(1));
   table.push_back(copy("cast to bf16", rows(of_a_model), of(DType::bf16, rows(of_a_model))).counted(1));

@@ -1,0 +1,133 @@
+// Decoding by a graph on the GPU, or on the emulated one: the rows are those of the whole pass.
+#include "nn/decoding.h"
+
+#include "autograd/recording.h"
+#include "tensor/device/device_runtime.h"
+#include "tests/support/device.h"
+
+using namespace whence;
+using namespace whence::test;
+
+namespace {
+
+constexpr index_t vocabulary = 11;
+
+std::unique_ptr<Transformer> model_of(const std::string& scheme, index_t capacity) {
+  auto model = std::make_unique<Transformer>(TransformerOptions{.vocabulary = vocabulary,
+      .length = capacity,
+      .dim = 32,
+      .layers = 2,
+      .heads = 4,
+      .kv_heads = 2,
+      .scheme = scheme});
+  model->initialise(3);
+  std::uint64_t drawn = 0;  // tables that begin with zeros too
+  for (const Module::Parameter& each : model->parameters())
+    if (each.tensor.rank() > 1 || each.path.find("position") != std::string::npos)
+      raw::add_into(
+          Tensor::normal(each.tensor.shape(), 0, 0.2, Stream(++drawn, "moved"), each.tensor.dtype()), each.tensor);
+  return model;
+}
+
+Tensor text_of(index_t batch, index_t length) {
+  const Tensor text = Tensor::empty({batch, length}, DType::i64);
+  const Stream stream(5, "text");
+  for (index_t n = 0; n < text.numel(); ++n)
+    text.data<index_t>()[n] = stream.below(static_cast<std::uint64_t>(n), vocabulary);
+  return text;
+}
+
+Tensor rows(const Tensor& x, index_t begin, index_t end) { return raw::contiguous(raw::slice(x, 1, begin, end)); }
+
+double apart(const Tensor& x, const Tensor& y) {
+  const std::vector<double> a = raw::to_device(x, Device::cpu()).to_vector(), b = y.to_vector();
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (std::size_t n = 0; n < a.size(); ++n)
+    most = std::max(most, std::isnan(a[n]) ? INFINITY : std::fabs(a[n] - b[n]));
+  return most;
+}
+
+std::uint64_t launches() { return runtime_of(Device::cuda(0)).traffic().launches; }
+
+const std::vector<std::string> in_a_graph{"none", "absolute", "sinusoidal", "rope", "rope(layout=interleaved, width=4)",
+    "xpos", "alibi", "kerple", "t5", "sandwich", "window(alibi, n=90)", "cope(p_max=40)",
+    "cope(p_max=8, gates=separate_keys)", "cope(p_max=20) + rope", "forgetting", "alibi + sink", "gated_output",
+    "selective_rope", "shifted(rope, by=3)"};
+
+}  // namespace
+
+TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, over several parts of the keys") {
+  if (!has_cuda()) return;
+  constexpr index_t capacity = 140, prompt = 125;
+  const NoGrad values_only;
+  for (const char* scheme :
+      {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting"}) {
+    CAPTURE(std::string(scheme));
+    const auto model = model_of(scheme, capacity);
+    const Tensor text = text_of(2, capacity), whole = (*model)(text);
+    model->to(Device::cuda(0));
+    Decoding decoding(*model, capacity);
+    CHECK(apart(decoding(rows(text, 0, prompt)), rows(whole, 0, prompt)) < 2e-4);
+    std::vector<Tensor> kept;
+    for (index_t n = prompt; n < prompt + 6; ++n) {
+      const std::uint64_t before = launches();
+      kept.push_back(decoding(rows(text, n, n + 1)));
+      if (n > prompt + 1) CHECK(launches() - before == 2);  // the graph, and the copy of its logits
+    }
+    CHECK(decoding.no_graph() == "");
+    for (index_t n = prompt; n < prompt + 6; ++n)
+      CHECK(apart(kept[static_cast<std::size_t>(n - prompt)], rows(whole, n, n + 1)) < 2e-4);
+    CHECK(apart(decoding(rows(text, prompt + 6, prompt + 9)), rows(whole, prompt + 6, prompt + 9)) < 2e-4);
+    for (index_t n = prompt + 9; n < capacity; ++n)  // the graph goes on behind a chunk, to the last place
+      CHECK(apart(decoding(rows(text, n, n + 1)), rows(whole, n, n + 1)) < 2e-4);
+  }
+}
+
+TEST_CASE("cuda decoding: from the first token on, and behind padding") {
+  if (!has_cuda()) return;
+  constexpr index_t capacity = 12;
+  const NoGrad values_only;
+  for (const std::string& scheme : in_a_graph) {
+    CAPTURE(scheme);
+    const auto model = model_of(scheme, capacity);
+    const Tensor text = text_of(2, capacity);
+    Decoding on_cpu(*model, capacity, {0, 3});
+    std::vector<Tensor> expected;
+    for (index_t n = 0; n < capacity; ++n) expected.push_back(on_cpu(rows(text, n, n + 1)));
+    model->to(Device::cuda(0));
+    Decoding decoding(*model, capacity, {0, 3});
+    for (index_t n = 0; n < capacity; ++n) {
+      const Tensor logits = decoding(rows(text, n, n + 1));
+      const index_t first = n < 3 ? 0 : 1;  // rows of padding mean nothing
+      CHECK(apart(raw::slice(logits, 0, 0, first + 1),
+                raw::slice(expected[static_cast<std::size_t>(n)], 0, 0, first + 1)) < 2e-4);
+    }
+    CHECK(decoding.no_graph() == "");
+  }
+}
+
+TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why") {
+  if (!has_cuda()) return;
+  const NoGrad values_only;
+  const auto reason = [](const std::string& scheme, DType dtype, Device where) {
+    const auto model = model_of(scheme, 12);
+    model->to(dtype);
+    const Tensor text = text_of(1, 12), whole = (*model)(text);
+    model->to(where);
+    Decoding decoding(*model, 12);
+    for (index_t n = 0; n < 12; ++n) CHECK(apart(decoding(rows(text, n, n + 1)), rows(whole, n, n + 1)) < 2e-4);
+    return decoding.no_graph();
+  };
+  const Device gpu = Device::cuda(0);
+  CHECK(reason("alibi", DType::f32, Device::cpu()) == "the cpu given; a GPU required");
+  for (const auto& [scheme, why] : std::vector<std::pair<std::string, std::string>>{{"fire", "no program on a GPU"},
+           {"stick_breaking", "no program on a GPU"}, {"hard_attention", "in tiles required"},
+           {"rope + ssmax", "no program on a GPU"}}) {
+    CAPTURE(scheme);
+    const std::string found = reason(scheme, DType::f32, gpu);
+    CAPTURE(found);
+    CHECK(found.find(why) != std::string::npos);
+  }
+  CHECK(reason("none", DType::f64, gpu).find("in tiles required") != std::string::npos);
+}
