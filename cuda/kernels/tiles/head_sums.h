@@ -17,8 +17,8 @@ template <class T, int width> struct RowSums {
   RowBlocks<C> to;
   Global<C> of_sink;  // [b h queries]
   int heads, queries, d;
-  HeadRows<const T> bin_sums, d_bins;  // beside o and d_o, [b h queries bins]
-  int bins;
+  HeadRows<const T> bin_sums = {}, d_bins = {};  // beside o and d_o, [b h queries bins]
+  int bins = 0;
   WHENCE_HD void operator()(Thread& t) const {
     const int blocks = to.blocks * (RowBlocks<C>::rows / rows), head = static_cast<int>(t.block()) / blocks,
               row = static_cast<int>(t.block()) % blocks * rows + t.index() / lanes, column = t.index() % lanes * pack,
