@@ -1,4 +1,4 @@
-// Rungs 1 and 4 to 6 of attention (attention.cu), on which those of CoPE's attention stand (cope_attention.cu): three kernels
+// Rungs 1 and 4 to 6 of attention (attention.cu), on which those of CoPE's and DAPE's stand (*_attention.cu): three kernels
 // that hand each other a number for every pair, and tiles on tensor cores.
 #pragma once
 
@@ -17,9 +17,9 @@ inline constexpr int tile_queries = 16 * warps, tile_keys = 32;  // on tensor co
 struct Operands {
   Global<const float> q, k, v;
   Global<float> y;
-  index_t queries, keys, d;
-  float scale;            // 1 / sqrt d
-  Global<const float> z;  // [queries, entries], of CoPE alone
+  index_t queries, keys, d, rows;  // rows: queries of all heads; the three kernels take many
+  float scale;                     // 1 / sqrt d
+  Global<const float> z;           // [queries, entries], of CoPE alone
   index_t entries;
 };
 
@@ -31,8 +31,9 @@ struct Scores {
   Operands of;
   Global<float> s;
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t i = t.block() * threads + t.index(), row = i / of.keys, key = i % of.keys;
-    if (row >= of.queries) return;
+    const index_t i = t.block() * threads + t.index(), row = i / of.keys,
+                  key = row / of.queries * of.keys + i % of.keys;
+    if (row >= of.rows) return;
     Number<float> sum = 0.0f;
     for (index_t c = 0; c < of.d; ++c) sum += load<float>(of.q, row * of.d + c) * load<float>(of.k, key * of.d + c);
     store(s, i, sum * of.scale);
@@ -45,7 +46,7 @@ struct SoftmaxRows {
   Global<float> s;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t row = t.block() * warps + t.warp(), begin = row * of.keys;
-    if (row >= of.queries) return;
+    if (row >= of.rows) return;
     Number<float> top = lowest<float>(), sum = 0.0f;
     for (index_t j = t.lane(); j < of.keys; j += 32) top = Larger{}(top, load<float>(s, begin + j));
     top = warp_reduce(t, top, Larger{});
@@ -62,9 +63,10 @@ struct WeighedValues {
   Global<const float> p;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t i = t.block() * threads + t.index(), row = i / of.d, c = i % of.d;
-    if (row >= of.queries) return;
+    if (row >= of.rows) return;
+    const Global<const float> pairs = p + row * of.keys, v = of.v + row / of.queries * of.keys * of.d;
     Number<float> sum = 0.0f;
-    for (index_t j = 0; j < of.keys; ++j) sum += load<float>(p, row * of.keys + j) * load<float>(of.v, j * of.d + c);
+    for (index_t j = 0; j < of.keys; ++j) sum += load<float>(pairs, j) * load<float>(v, j * of.d + c);
     store(of.y, i, sum);
   }
 };
@@ -117,6 +119,8 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   struct Halves {
     Raw big, small;
   };
+  // The register of sums that is register r of the next left factor, whose columns m and m + 4 are their 2 m and 2 m + 1.
+  template <int r> using HandedOn = Nth<r % 2 * 2 + r / 2>;
   Operands of;  // REQUIRES: d is a multiple of 4
 
   static WHENCE_HD Register<float> bits_of(Number<float> x) { return std::bit_cast<std::uint32_t>(plain(x)); }
@@ -223,8 +227,8 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
       if constexpr (!held) t.sync_warp();
       each<keys / 8>([&](auto c) {
         Raw pattern;
-        if constexpr (held)  // its columns 2 m and 2 m + 1 are the factor's m and m + 4
-          each<4>([&](auto r) { pattern[r] = bits_of(scores[c][Nth<r % 2 * 2 + r / 2>{}]); });
+        if constexpr (held)
+          each<4>([&](auto r) { pattern[r] = bits_of(scores[c][HandedOn<r>{}]); });
         else
           pattern = left_factor(p, 8 * c, keys);
         const Halves a = halves_of(pattern);
@@ -257,20 +261,20 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
 
 // From q, k, v and, with CoPE, z.
 inline Operands operands(const Tensors& in, const Tensor& y) {
-  const index_t d = in[0].size(1);
+  const index_t d = in[0].size(-1);
   const Tensor z = in.size() > 3 ? in[3] : Tensor();
   return {global<const float>(in[0]), global<const float>(in[1]), global<const float>(in[2]), global<float>(y),
-      in[0].size(0), in[1].size(0), d, 1 / std::sqrt(static_cast<float>(d)), global<const float>(z),
-      z.defined() ? z.size(1) : 0};
+      in[0].size(-2), in[1].size(-2), d, in[0].numel() / d, 1 / std::sqrt(static_cast<float>(d)),
+      global<const float>(z), z.defined() ? z.size(1) : 0};
 }
 
 // Rung 1. to_logits(of, pairs) is what becomes of scores before the softmax.
 template <class ToLogits> void all_pairs(const Tensors& in, const Tensor& y, const ToLogits& to_logits) {
   const Operands of = operands(in, y);
-  const Tensor pairs = Tensor::empty({of.queries, of.keys}, DType::f32, y.device());
+  const Tensor pairs = Tensor::empty({of.rows, of.keys}, DType::f32, y.device());
   launch_kernel(Scores{of, global<float>(pairs)}, {.blocks = blocks_for(pairs.numel(), Scores::threads)});
   to_logits(pairs);
-  launch_kernel(SoftmaxRows{of, global<float>(pairs)}, {.blocks = blocks_for(of.queries, warps)});
+  launch_kernel(SoftmaxRows{of, global<float>(pairs)}, {.blocks = blocks_for(of.rows, warps)});
   launch_kernel(
       WeighedValues{of, global<const float>(pairs)}, {.blocks = blocks_for(y.numel(), WeighedValues::threads)});
 }

@@ -40,7 +40,7 @@ void require_near(const Ladder& ladder, const Rung& rung, const Tensor& got, con
 }  // namespace
 
 std::vector<Ladder> ladders() {
-  return {softmax(), layer_norm(), reduction(), matmul(), cope(), attention(), cope_attention()};
+  return {softmax(), layer_norm(), reduction(), matmul(), cope(), attention(), cope_attention(), mix_attention()};
 }
 
 Measured climb(const Ladder& ladder, const Rung& rung, const Shape& sizes) {

@@ -53,6 +53,7 @@ Ladder matmul();
 Ladder cope();
 Ladder attention();
 Ladder cope_attention();
+Ladder mix_attention();
 std::vector<Ladder> ladders();
 
 // What one run cost: counts under the emulator (measure_emulated.cpp), milliseconds on a GPU (measure_gpu.cpp).
