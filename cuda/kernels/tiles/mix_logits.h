@@ -146,8 +146,6 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
   }
 
  private:
-  template <int n> using Column = Nth<n>;
-
   // Logits of column n, of heads in the order of columns of a factor. x: packs, which the next ones of `next` follow.
   template <class Weights, class Packs, int n>
   WHENCE_HD Registers<FragmentC<M>, 2> column(

@@ -54,7 +54,7 @@ template <class T, int left, int right, int slots> struct MixScores {
       });
     });
     typename Walk::template Packs<M> x;
-    typename Walk::template Packs<T> d, own_d;
+    typename Walk::template Packs<T> d;
     const auto stage = [&](int step) { return fetched + (step & 1) * Walk::template fetched<M>; };
     const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::template fetched<T>; };
     constexpr int further = left > 0 ? 1 : 0;

@@ -16,6 +16,7 @@ namespace whence::gpu {
 
 inline constexpr int mix_hidden = most_mix_hidden, mix_heads = most_mix_heads;  // numbers of a column
 inline constexpr int mix_steps = mix_walk_keys / 8;
+static_assert(mix_walk_warps == head_warps);
 // Distances of a walk, and numbers from row to row of u in shared memory: eight rows begin in different banks.
 inline constexpr int mix_window = mix_walk_keys + 24, mix_u_pitch = mix_hidden + 8;
 
