@@ -133,8 +133,8 @@ index_t Decoding::cache_bytes() const {
 Tensor Decoding::next_token(const Tensor& tokens) {
   const index_t batch = tokens.size(0);
   if (!step_) step_ = std::make_shared<Step>(*this, batch);
-  const Tensor given = raw::to_device(tokens, Device::cpu()), host = Tensor::empty({batch + 1}, DType::i64);
-  raw::copy_into(raw::cast(raw::reshape(given, {batch}), DType::i64), raw::slice(host, 0, 0, batch));
+  const Tensor host = Tensor::empty({batch + 1}, DType::i64);
+  raw::copy_into(raw::cast(raw::reshape(tokens, {batch}), DType::i64), raw::slice(host, 0, 0, batch));
   host.data<index_t>()[batch] = filled_;
   backend_of(model_.device())
       .memory->copy_from_cpu(
@@ -158,8 +158,10 @@ Tensor Decoding::operator()(const Tensor& tokens) {
   if (model_.device().is_cpu()) no_graph_ = "the cpu given; a GPU required";
   const bool watched = detail::observer;  // observers see nothing of what is replayed
   if (rows == 1 && filled_ >= padding_ && is_index(tokens.dtype()) && no_graph_.empty() && !watched) {
+    const Tensor given = raw::to_device(tokens, Device::cpu());  // says what was wrong with earlier ones
+    if (step_ && step_->inputs.device() != model_.device()) step_.reset();
     try {
-      const Tensor logits = next_token(tokens);
+      const Tensor logits = next_token(given);
       batch_ = batch, filled_ += 1;
       return logits;
     } catch (const Error& error) {

@@ -20,7 +20,7 @@ class Decoding {
  public:
   // `capacity`: how many tokens a sequence may reach, padding included; drawn positions are drawn for as many.
   // `padding`, where given: how many tokens of padding each sequence begins with, so that prompts of different lengths
-  // end at the same place. The model outlives this. Throws Error unless the model is causal, capacity >= 1 and padding
+  // end at the same place. The model outlives this, and its parameters keep their dtype and memory. Throws Error unless the model is causal, capacity >= 1 and padding
   // in [0, capacity).
   Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding = {}, Pass pass = {});
 
@@ -41,7 +41,7 @@ class Decoding {
   };
   class Cache;
   struct Step;
-  Tensor next_token(const Tensor& tokens);  // by the graph, [b 1]
+  Tensor next_token(const Tensor& tokens);  // by the graph, [b 1] on the CPU
 
   const Transformer& model_;
   index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known

@@ -190,8 +190,7 @@ class TiledExecutor final : public Executor {
       if (const std::string terms = stage.scheme->only_on_cpu(); !terms.empty())
         return to_text(terms,
             " given, which has no program on a GPU; tables and keys by distance, columns, sinks, sums of gates and "
-            "head mixes "
-            "required");
+            "head mixes required");
     return {};
   }
 };

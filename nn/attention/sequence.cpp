@@ -138,7 +138,7 @@ struct KeptOfSequence {
   // A sequence is open to changes: what was made of other facts is not found again. Handles keep tensors, and so their
   // identities, alive.
   Kept<Visibility, Tensor> masks;
-  Kept<ConstantThere, Tensor, 8> constants;
+  Kept<ConstantThere, Tensor, 64> constants;  // more than a pass has: a recorded one reads them again
 };
 
 struct KeptTables {

@@ -108,8 +108,13 @@ class PlannedKernels final : public JoinedKernels {
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
     count_products((gates_of_others(x) || relative(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
-    if (x[TiledAttention::position_logits].defined())
-      (void)pairs(output, output.size(0) * output.size(1), positions(x));
+    const index_t heads = output.size(0) * output.size(1), queries = output.size(2),
+                  keys = x[TiledAttention::key].size(2), parts = relative(x) ? 0 : parts_of_keys(queries, keys);
+    const Tensor of_logits =
+        x[TiledAttention::position_logits].defined() ? pairs(output, heads, positions(x)) : Tensor();
+    if (parts == 0) return;
+    const Tensor results = floats(output, {heads, queries, parts, (output.size(3) <= 64 ? 64 : 128) + 2}),
+                 carries = reads_gates(x) ? floats(output, {heads, (keys + 31) / 32 * 2 * 32 + 4}) : Tensor();
   }
   void attention_backward(const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&,
       const Tensor&, const Tensor& d_output, const Tensor&, std::span<const Tensor> d) override {
@@ -147,10 +152,10 @@ class PlannedKernels final : public JoinedKernels {
   }
 
   // Beside products of heads, the network's of each pair; and the scratch of cuda/kernels/tiles/mix.cu.
-  void mix(const TiledMix&, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
+  void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
-    const MixScratch scratch = scratch_of_mix(x, output, 9);
+    const MixScratch scratch = scratch_of_mix(at, x, output, 9);
     const Tensor scores = pairs_of_mix(x, output, scratch, 1), powers = pairs_of_mix(x, output, scratch, 1),
                  bases = pairs_of_mix(x, output, scratch, 4);
   }
@@ -163,18 +168,21 @@ class PlannedKernels final : public JoinedKernels {
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, (queries + 31) / 32, 2, 32});
-    const MixScratch scratch = scratch_of_mix(x, output, 16);
+    const MixScratch scratch = scratch_of_mix(at, x, output, 16);
     std::vector<Tensor> held;
     for (int plane = 0; plane < 4; ++plane) held.push_back(pairs_of_mix(x, output, scratch, 1));
     for (const std::size_t k : {At::key, At::value})
       if (d[k].defined() && (d[k].size(1) < output.size(1) || scratch.rows < queries))
         held.push_back(floats(output, {heads, keys, d[k].size(3)}));
-    const index_t of_weights = taps * most_mix_heads * most_mix_hidden;
     const bool asked = d[At::mix_table].defined();
     if (asked && at.left > 0) held.push_back(floats(output, {output.size(0), at.left, queries, most_mix_hidden}));
     const index_t warps = scratch.sequences * (scratch.rows / 64) * mix_walks(keys) * mix_walk_warps;
-    if (d[At::mix_input].defined() || asked)  // the larger of two sets of slices
-      (void)floats(output, {warps, of_weights + (asked ? mix_slice_rows * most_mix_hidden : 0)});
+    index_t numbers = 0;  // of a warp's slices
+    for (const std::size_t k : {At::mix_input, At::mix_output})
+      if (d[k].defined()) numbers += taps * most_mix_heads * most_mix_hidden;
+    if (d[At::distance_table].defined()) numbers += mix_slice_rows * most_mix_heads;
+    if (asked) numbers += mix_slice_rows * most_mix_hidden;
+    if (numbers > 0) held.push_back(floats(output, {warps, numbers}));
   }
 
  private:
@@ -215,8 +223,10 @@ class PlannedKernels final : public JoinedKernels {
     return all;
   }
   static index_t keys_of_mix(std::span<const Tensor> x) { return (x[TiledMix::key].size(2) + 63) / 64 * 64; }
-  static MixScratch scratch_of_mix(std::span<const Tensor> x, const Tensor& output, index_t bytes_of_pair) {
-    return mix_scratch(output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * bytes_of_pair / 2);
+  static MixScratch scratch_of_mix(
+      const TiledMix& at, std::span<const Tensor> x, const Tensor& output, index_t bytes_of_pair) {
+    return mix_scratch(
+        at.scratch_bytes, output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * bytes_of_pair / 2);
   }
   // A 16-bit number of every pair of a group, or of as many as `each` pairs.
   static Tensor pairs_of_mix(std::span<const Tensor> x, const Tensor& output, const MixScratch& of, index_t each) {

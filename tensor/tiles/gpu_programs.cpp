@@ -54,6 +54,8 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
   if (at.bins > (relative ? most_bins_on_gpu : 0))
     return to_text(
         at.bins, " bins given to tiles on a GPU; at most ", most_bins_on_gpu, ", beside relative keys alone, required");
+  if (relative && query.dtype() == DType::f32 && d > 64)
+    return to_text("heads of ", d, " numbers in f32 with relative keys given to tiles on a GPU; at most 64 required");
   const bool table = x[At::distance_table].defined();
   const index_t needed = relative ? shared_bytes_of_relative_tiles(query.dtype(), d, at.bins, table)
                                   : shared_bytes_of_tiles(query.dtype(), d, positions, table, others);

@@ -56,8 +56,7 @@ constexpr index_t slice_numbers(index_t queries, index_t keys, index_t rows) {
 
 // ---- The head mix: all pairs of some rows are in scratch together (cuda/kernels/tiles/mix_pairs.h).
 constexpr index_t most_mix_heads = 16, most_mix_hidden = 32;
-constexpr int mix_strip = 128;                          // rows that see the same keys, as far as memory goes
-constexpr index_t most_mix_bytes = index_t(512) << 20;  // of the pairs
+constexpr int mix_strip = 128;  // rows whose pairs are stored for the same keys
 // Blocks of threads have 64 rows and walk over so many keys. All keys, and eight on either side, are walked over, and the
 // first warp begins 64 keys before a multiple. Each of four warps has slices of its own of what is summed: of all weights, and of
 // so many distances.
@@ -68,10 +67,10 @@ constexpr index_t mix_walks(index_t keys) { return (keys + 64 + 72 + mix_walk_ke
 struct MixScratch {
   index_t sequences, rows;  // rows: of a sequence, whole strips
 };
-// bytes_of_row: of a query's pairs with all keys.
-constexpr MixScratch mix_scratch(index_t batch, index_t queries, index_t bytes_of_row) {
+// bytes: of scratch for the pairs, or what a strip takes where that is more. bytes_of_row: of a query's pairs with all keys.
+constexpr MixScratch mix_scratch(index_t bytes, index_t batch, index_t queries, index_t bytes_of_row) {
   const auto parts = [](index_t n, index_t each) { return (n + each - 1) / each; };
-  const index_t rows = parts(queries, mix_strip) * mix_strip, most = most_mix_bytes / bytes_of_row;
+  const index_t rows = parts(queries, mix_strip) * mix_strip, most = bytes / std::max<index_t>(bytes_of_row, 1);
   if (rows > most) {
     const index_t groups = parts(rows, std::max<index_t>(most, mix_strip));
     return {1, parts(parts(rows, groups), mix_strip) * mix_strip};

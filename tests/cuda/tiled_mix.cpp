@@ -66,6 +66,21 @@ std::vector<Case> cases() {
   for (const index_t beside : {index_t(0), index_t(1)})
     all.push_back({"padding on both sides", 2, 5, 5, 140, 140, 24, beside, 32,
         [](At& at, At::Operands&) { at.present = present_from(2, 140, 66, 133), at.behind = 1; }});
+  all.push_back(
+      {"rows that begin anywhere, tables of some distances", 1, 3, 3, 150, 163, 16, 1, 32, [](At& at, At::Operands& x) {
+         at.first_row = 13, at.lowest = 3, at.table_lowest = 5;
+         x[At::distance_table] = drawn({3, 90}, x[0].dtype(), "table");
+       }});
+  all.push_back({"a sequence of padding alone, a hidden map that is blanked", 2, 4, 2, 70, 70, 24, 1, 32,
+      [](At& at, At::Operands&) { at.present = present_from(2, 70, 0, 0), at.remask = true; }});
+  for (const index_t beside : {index_t(0), index_t(1)})
+    all.push_back(
+        {"some rows at a time, of some sequences", 3, 4, 2, 270, 270, 16, beside, 8, [](At& at, At::Operands& x) {
+           at.scratch_bytes = index_t(600) << 10;
+           x[At::distance_table] = drawn({4, 270}, x[0].dtype(), "table");
+         }});
+  all.push_back({"all rows of two sequences at a time", 3, 2, 2, 60, 60, 16, 1, 8,
+      [](At& at, At::Operands&) { at.scratch_bytes = index_t(600) << 10; }});
   for (const index_t beside : {index_t(0), index_t(1)})
     all.push_back({"a table and dropout", 1, 7, 7, 139, 139, 16, beside, 20, [](At& at, At::Operands& x) {
                      at.dropout = 0.3, at.stream = Stream(7, "pairs", 3), at.total_rows += 2;
@@ -145,4 +160,26 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
         in_order(dtype == DType::f16 ? 1 : 20, check);
     }
   }
+}
+
+TEST_CASE("cuda tiles: a head mix without a program is refused before anything runs, with the reason") {
+  if (!has_cuda()) return;
+  const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps) {
+    At at;
+    at.left = at.right = taps / 2;
+    At::Operands x;
+    for (const std::size_t k : {At::query, At::key, At::value}) x[k] = Tensor::zeros({1, heads, 4, 8}, dtype);
+    x[At::mix_input] = Tensor::zeros({width, heads, taps}, dtype);
+    x[At::mix_table] = Tensor::zeros({taps / 2 + 1, width, 4}, dtype);
+    x[At::mix_output] = Tensor::zeros({heads, width, taps}, dtype);
+    for (Tensor& each : x)
+      if (each.defined()) each = on_gpu(each);
+    return message([&] { (void)tiled_mix(at, x); });
+  };
+  CHECK(refusal(DType::f32, 2, 8, 1) == "tiled_mix: f32 given to a head mix in tiles on a GPU; f16 or bf16 required");
+  CHECK(refusal(DType::bf16, 17, 8, 1) == "tiled_mix: 17 heads given to a head mix on a GPU; at most 16 required");
+  CHECK(refusal(DType::bf16, 2, 33, 1) ==
+        "tiled_mix: 33 hidden numbers given to a head mix on a GPU; at most 32 required");
+  CHECK(refusal(DType::bf16, 2, 8, 5) ==
+        "tiled_mix: 5 taps with 2 on the right given to a head mix on a GPU; one, or one on either side, required");
 }

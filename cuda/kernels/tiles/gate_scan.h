@@ -18,8 +18,8 @@ inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, 
 // Positions are f16 in models of 16 bits, else f32.
 template <class T> using Position = std::conditional_t<sizeof(T) == 2, Float16, T>;
 
-// Whose products the gates are of: there are none, those of the scores, or other queries and keys (gate_scale gq.gk). None too, but
-// relative keys (relative_keys.h); their gradient has a kernel whose rows they are.
+// The products that gates are of: there are none, those of the scores, or of other queries and keys (gate_scale gq.gk). `relative`: no
+// gates, but relative keys (relative_keys.h); `relative_rows`: the kernel of those keys' gradient.
 enum class GatesOf { none, scores, others, relative, relative_rows };
 
 template <class T> struct GateScan {

@@ -14,12 +14,13 @@ namespace {
 using namespace gpu;
 using At = TiledMix;
 
-// f(groups of rows, of all sequences)
+// f(group, whether no sequences follow) for the same rows of all sequences, then for the next rows.
 template <class F> void each_group(const MixScratch& scratch, index_t batch, index_t queries, const F& f) {
-  for (index_t b = 0; b < batch; b += scratch.sequences)
-    for (index_t i = 0; i < queries; i += scratch.rows)
-      f(MixRows{
-          within_int(b), within_int(std::min(scratch.sequences, batch - b)), within_int(i), within_int(scratch.rows)});
+  for (index_t i = 0; i < queries; i += scratch.rows)
+    for (index_t b = 0; b < batch; b += scratch.sequences)
+      f(MixRows{within_int(b), within_int(std::min(scratch.sequences, batch - b)), within_int(i),
+            within_int(scratch.rows)},
+          b + scratch.sequences >= batch);
 }
 
 // Operands of both directions.
@@ -29,7 +30,7 @@ template <class T> struct Given {
   Tensor query, key, value, input, output, u, table, range;
   PairDropout<C> dropout;
   MixFacts<Mixed<T>> mix;
-  index_t key_blocks;
+  index_t key_blocks, scratch_bytes;
 
   Given(const At& at, std::span<const Tensor> x)
       : query(in_packs(x[At::query])),
@@ -37,7 +38,8 @@ template <class T> struct Given {
         value(in_packs(x[At::value])),
         input(of_sums(x[At::mix_input])),
         output(of_sums(x[At::mix_output])),
-        range(present_range(at.present)) {
+        range(present_range(at.present)),
+        scratch_bytes(at.scratch_bytes) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
         within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
@@ -52,8 +54,9 @@ template <class T> struct Given {
     lay_out(at, x);
   }
   index_t heads() const { return query.size(1); }
-  MixScratch scratch(index_t quarters) const {  // of a number of every pair
-    return mix_scratch(query.size(0), query.size(2), key_blocks * 8 * heads() * quarters * index_t(sizeof(M)) / 4);
+  MixScratch scratch(index_t quarters) const {  // of an f16 number of each pair
+    return mix_scratch(
+        scratch_bytes, query.size(0), query.size(2), key_blocks * 8 * heads() * quarters * index_t(sizeof(M)) / 4);
   }
   template <class P, int of_row = 8> PairBlocks<P, of_row> blocks(const Tensor& x, const MixRows& group) const {
     return {global<P>(x), within_int(heads()), group.rows, within_int(key_blocks)};
@@ -85,7 +88,7 @@ template <class T> struct Given {
   }
 };
 
-// f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>): the fewest that have all heads, but where time counts for nothing.
+// f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>): as few as have all heads; of f64 four.
 template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, const F& f) {
   visit_number(x[At::query].dtype(), [&]<class T>(Type<T> type) {
     if constexpr (!std::is_same_v<T, float>) {
@@ -103,16 +106,17 @@ template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, con
 // Products of rows of two operands for the pairs of a group.
 template <class P, class T, int width>
 void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<const T>& left,
-    const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor) {
+    const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor, bool scores) {
   using Body = PairProducts<T, P, width>;
-  const Body body{given.mix.facts, group, left, right, given.template blocks<P>(to, group), given.mix.present, factor};
+  const Body body{
+      given.mix.facts, group, left, right, given.template blocks<P>(to, group), given.mix.present, factor, scores};
   launch_kernel(
       body, {.blocks = Body::blocks(group, body.facts.heads, body.facts.keys), .shared_bytes = Body::shared_bytes});
 }
 template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
   const index_t heads = given.heads();
   make_pairs_of<Mixed<T>, T, width>(given, group, head_rows<const T>(given.query, heads),
-      head_rows<const T>(given.key, heads), to, given.mix.facts.scale);
+      head_rows<const T>(given.key, heads), to, given.mix.facts.scale, true);
 }
 
 template <class T, int width, int beside, int slots>
@@ -124,7 +128,7 @@ void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
   const MixScratch scratch = given.scratch(9);  // scores, powers, and a base for every four
   const Tensor scores = given.template room<M>(scratch), powers = given.template room<M>(scratch),
                bases = given.template room<M, 2>(scratch);
-  each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group) {
+  each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group, bool) {
     make_scores<T, width>(given, group, scores);
     Logits logits{given.mix, given.template blocks<M>(powers, group), given.template blocks<M, 2>(bases, group)};
     logits.mix.group = group, logits.mix.scores = given.template blocks<const M>(scores, group);
@@ -136,67 +140,43 @@ void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
   });
 }
 
-// Columns of a factor of heads, in the last axis but `behind`, as heads in their order.
+// Columns of a factor of heads, in axis 1, as heads in their order.
 Tensor heads_in_order(const Tensor& x, index_t heads) {  // [n 16 m] -> [n h m]
   const Tensor apart = raw::reshape(x, {x.size(0), 2, 4, 2, x.size(2)});
   return raw::slice(raw::reshape(raw::permute(apart, {0, 1, 3, 2, 4}), x.shape()), 1, 0, heads);
 }
 
-// Sums that the warps of all groups make.
-template <class T> class MixSums {
- public:
-  using C = compute_t<T>;
-  MixSums(const Given<T>& given, const MixScratch& scratch, index_t taps, bool asked)
-      : device_(given.query.device()), numbers_(taps * mix_heads * mix_hidden) {
-    const index_t groups =
-        blocks_for(given.query.size(0), scratch.sequences) * blocks_for(given.query.size(2), scratch.rows);
-    if (asked) parts_ = Tensor::empty({groups, numbers_}, dtype_of<C>, device_);
+// Sums of weights that the warps of all groups make, or of nothing where nobody asks.
+template <class C> struct WeightSums {
+  Tensor slices;
+  WeightSums(bool asked, index_t blocks, index_t taps, Device device) {
+    if (asked) slices = Tensor::zeros({blocks * head_warps, taps * mix_heads * mix_hidden}, dtype_of<C>, device);
   }
-  // Slices of the next group, zeros; undefined where nobody asks.
-  Tensor slices(index_t blocks) const {
-    return parts_.defined() ? Tensor::zeros({blocks * head_warps, numbers_}, dtype_of<C>, device_) : Tensor();
-  }
-  void add(const Tensor& slices) {
-    if (!slices.defined()) return;
-    kernels(slices).reduce(Reduction::sum, slices, raw::slice(parts_, 0, group_, group_ + 1));
-    ++group_;
-  }
-  // [tap, head, hidden]
+  // [tap, head, hidden number]
   Tensor total(index_t heads, index_t width) const {
-    const Tensor sum = raw::reduce(Reduction::sum, parts_, {0}, false);
+    const Tensor sum = raw::reduce(Reduction::sum, slices, {0}, false);
     return raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width);
   }
-
- private:
-  Device device_;
-  index_t numbers_, group_ = 0;
-  Tensor parts_;
 };
 
-// Sums by distance: of a table's `count` distances from `lowest` on, [count, columns].
-template <class T> class DistanceSums {
- public:
-  using C = compute_t<T>;
-  DistanceSums(const Tensor& like, index_t columns, index_t lowest, index_t count, index_t ahead)
-      : columns_(columns), lowest_(lowest), count_(count), ahead_(ahead) {
-    if (like.defined()) total_ = Tensor::zeros({count, columns}, dtype_of<C>, like.device());
+// Sums by distance, of `count` ones from `lowest` on, [count, columns]. Slices are of the same rows of sequences.
+template <class C> struct DistanceSums {
+  index_t columns, lowest, ahead;  // columns of keys that they are of lie so far ahead of a walk's
+  Tensor slices, total;
+  DistanceSums(const Tensor& like, index_t blocks, index_t of, index_t first, index_t count, index_t columns_ahead)
+      : columns(of), lowest(first), ahead(columns_ahead) {
+    if (!like.defined()) return;
+    slices = Tensor::zeros({blocks * head_warps, mix_slice_rows, columns}, dtype_of<C>, like.device());
+    total = Tensor::zeros({count, columns}, dtype_of<C>, like.device());
   }
-  Tensor slices(index_t blocks) const {
-    if (!total_.defined()) return {};
-    return Tensor::zeros({blocks * head_warps, mix_slice_rows, columns_}, dtype_of<C>, total_.device());
-  }
-  void add(const MixFacts<Mixed<T>>& mix, const Tensor& slices) const {
+  template <class M> void finish_rows(const MixFacts<M>& mix, const MixScratch& scratch, bool last) const {
     if (!slices.defined()) return;
-    const SumMixSlices<C> body{global<const C>(slices), global<C>(total_), within_int(columns_), mix.walks(),
-        mix.group.rows / 64, mix.group.sequences, within_int(mix.facts.first_row + mix.group.first_query - ahead_),
-        within_int(lowest_), within_int(count_)};
-    launch_kernel(body, {.blocks = blocks_for(total_.numel(), body.threads)});
+    const SumMixSlices<C> body{global<const C>(slices), global<C>(total), within_int(columns), mix.walks(),
+        mix.group.rows / 64, within_int(scratch.sequences),
+        within_int(mix.facts.first_row + mix.group.first_query - ahead), within_int(lowest), within_int(total.size(0))};
+    launch_kernel(body, {.blocks = blocks_for(total.numel(), body.threads)});
+    if (!last) kernels(slices).fill(slices, 0);
   }
-  const Tensor& total() const { return total_; }
-
- private:
-  index_t columns_, lowest_, count_, ahead_;
-  Tensor total_;
 };
 
 template <class T, int width, int beside, int slots>
@@ -228,28 +208,26 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
       of_value(d[At::value], heads, scratch.rows < queries);
   constexpr index_t taps = 2 * beside + 1;
   const Tensor &d_table = d[At::distance_table], &d_u = d[At::mix_table];
-  MixSums<T> of_output(given, scratch, taps, d[At::mix_output].defined()),
-      of_input(given, scratch, taps, d[At::mix_input].defined());
-  const DistanceSums<T> by_distance(d_table, mix_heads, at.lowest, d_table.defined() ? d_table.size(1) : 0, 0),
-      by_distance_u(d_u, mix_hidden, at.table_lowest, x[At::mix_table].size(2), beside);
+  MixFacts<M> mix = given.mix;
+  mix.group = {0, within_int(scratch.sequences), 0, within_int(scratch.rows)};
+  const index_t blocks = mix.blocks();
+  const WeightSums<C> of_output(d[At::mix_output].defined(), blocks, taps, device),
+      of_input(d[At::mix_input].defined(), blocks, taps, device);
+  const DistanceSums<C> by_distance(d_table, blocks, mix_heads, at.lowest, d_table.defined() ? d_table.size(1) : 0, 0),
+      by_distance_u(d_u, blocks, mix_hidden, at.table_lowest, x[At::mix_table].size(2), beside);
   const Tensor first_columns =
       beside > 0 && d_u.defined() ? Tensor::zeros({batch, beside, queries, mix_hidden}, dtype_of<C>, device) : Tensor();
 
-  each_group(scratch, batch, queries, [&](const MixRows& group) {
+  each_group(scratch, batch, queries, [&](const MixRows& group, bool rows_end) {
     make_scores<T, width>(given, group, scores);
-    make_pairs_of<T, T, width>(
-        given, group, head_rows<const T>(d_output, heads), head_rows<const T>(given.value, heads), d_pattern, C(1));
-    MixFacts<Mixed<T>> mix = given.mix;
+    make_pairs_of<T, T, width>(given, group, head_rows<const T>(d_output, heads),
+        head_rows<const T>(given.value, heads), d_pattern, C(1), false);
     mix.group = group, mix.scores = given.template blocks<const M>(scores, group);
-    const index_t blocks = mix.blocks();
     const auto of = [&]<class P>(Type<P>, const Tensor& pairs) { return given.template blocks<P>(pairs, group); };
-    {
-      const Tensor weights = of_output.slices(blocks), distances = by_distance.slices(blocks);
-      launch_kernel(Pattern{mix, {}, {}, given.dropout, row_blocks, of(Type<const T>{}, d_pattern),
-                        of(Type<T>{}, pattern), of(Type<T>{}, d_logits), global<C>(weights), global<C>(distances)},
-          {.blocks = blocks, .shared_bytes = Pattern::shared_bytes});
-      of_output.add(weights), by_distance.add(mix, distances);
-    }
+    launch_kernel(
+        Pattern{mix, {}, {}, given.dropout, row_blocks, of(Type<const T>{}, d_pattern), of(Type<T>{}, pattern),
+            of(Type<T>{}, d_logits), global<C>(of_output.slices), global<C>(by_distance.slices)},
+        {.blocks = mix.blocks(), .shared_bytes = Pattern::shared_bytes});
     const auto sum_to_keys = [&](const Tensor& pairs, const Tensor& rows, const SharedHeads& to, C scale) {
       if (!to.wide().defined() && !to.narrow().defined()) return;
       launch_kernel(ToKeys{facts, group, of(Type<const T>{}, pairs), head_rows<const T>(rows, heads),
@@ -259,19 +237,18 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
               .shared_bytes = ToKeys::shared_bytes});
     };
     sum_to_keys(pattern, d_output, of_value, C(1));
-    {
-      const Tensor weights = of_input.slices(blocks), distances = by_distance_u.slices(blocks);
-      launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores), global<C>(weights),
-                        global<C>(distances), global<C>(first_columns)},
-          {.blocks = blocks, .shared_bytes = Scores::shared_bytes});
-      of_input.add(weights), by_distance_u.add(mix, distances);
-    }
+    launch_kernel(Scores{mix, of(Type<const T>{}, d_logits), of(Type<T>{}, d_scores), global<C>(of_input.slices),
+                      global<C>(by_distance_u.slices), global<C>(first_columns)},
+        {.blocks = mix.blocks(), .shared_bytes = Scores::shared_bytes});
     sum_to_keys(d_scores, given.query, of_key, facts.scale);
     if (d[At::query].defined())
       launch_kernel(ToQueries{facts, group, of(Type<const T>{}, d_scores), head_rows<const T>(given.key, heads),
                         head_rows<T>(d[At::query], heads), {}, true, mix.present, facts.scale},
           {.blocks = group.sequences * heads * (group.rows / ToQueries::rows),
               .shared_bytes = ToQueries::shared_bytes});
+    if (!rows_end) return;
+    const bool last = group.first_query + scratch.rows >= queries;
+    by_distance.finish_rows(mix, scratch, last), by_distance_u.finish_rows(mix, scratch, last);
   });
   of_key.sum(), of_value.sum();
   const auto copy = [&](const Tensor& from, const Tensor& to) { kernels(to).copy(from, to); };
@@ -280,11 +257,11 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   if (d[At::mix_input].defined())
     copy(raw::permute(of_input.total(heads, given.mix.width), {2, 1, 0}), d[At::mix_input]);
   if (d_table.defined()) {
-    const Tensor& total = by_distance.total();
+    const Tensor& total = by_distance.total;
     copy(raw::permute(raw::select(heads_in_order(raw::unsqueeze(total, 2), heads), 2, 0), {1, 0}), d_table);
   }
   if (!d_u.defined()) return;
-  copy(raw::permute(raw::slice(by_distance_u.total(), 1, 0, given.mix.width), {1, 0}), raw::select(d_u, 0, beside));
+  copy(raw::permute(raw::slice(by_distance_u.total, 1, 0, given.mix.width), {1, 0}), raw::select(d_u, 0, beside));
   if (beside == 0) return;
   const Tensor first = Tensor::empty({beside, d_u.size(1), d_u.size(2)}, dtype_of<C>, device);
   const SumFirstColumns<C> sums{global<const C>(first_columns), given.mix.present, global<C>(first), within_int(batch),

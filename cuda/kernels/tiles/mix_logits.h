@@ -36,12 +36,16 @@ template <class T> WHENCE_HD FragmentA<T> diagonals_of(Thread& t, int n) {
   });
   return ones;
 }
+// Slices hold sums of a block's warps over launches, which add to them in their order.
+template <class C, class Real> WHENCE_HD void add_to(Global<C> slice, index_t at, Real value) {
+  store(slice, at, load<C>(slice, at) + value);
+}
 // Sums by diagonal go on from step to step: the upper half is whole, and the lower half becomes the upper one.
 template <class C, class Fragment, int blocks>
 WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Fragment, blocks>& sums) {
   each<blocks>([&](auto b) {
     each<2>([&](auto e) {
-      store(slice, index_t(row) * 8 * blocks + 8 * b + t.lane() % 4 * 2 + e, sums[b][Nth<2 + e>{}]);
+      add_to(slice, index_t(row) * 8 * blocks + 8 * b + t.lane() % 4 * 2 + e, sums[b][Nth<2 + e>{}]);
       sums[b][Nth<2 + e>{}] = sums[b][e], sums[b][e] = 0.0f;
     });
   });
@@ -53,7 +57,7 @@ WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers
     each<4>([&](auto b) {
       each<4>([&](auto e) {
         const int k = t.lane() / 4 + e / 2 * 8, d = 8 * b + t.lane() % 4 * 2 + e % 2;
-        store(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e]);
+        add_to(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e]);
       });
     });
   });

@@ -49,7 +49,7 @@ WHENCE_HD KeysOfStrip keys_of_strip(const HeadFacts<C>& facts, Global<const std:
   return {begin / mix_tile * mix_tile, (end + mix_tile - 1) / mix_tile * mix_tile};
 }
 
-// Where a row's numbers of 8 keys go: `number(j)` for each.
+// Returns number(0) to number(7), stored as P.
 template <class P, class F> WHENCE_HD Pack<P, 8> eight_of(const F& number) {
   Pack<P, 8> all;
   each<4>([&](auto two) {
@@ -74,6 +74,7 @@ template <class T, class P, int width> struct PairProducts {
   PairBlocks<P> to;
   Global<const std::int32_t> present;  // [b 2], or null
   C factor;
+  bool scores;  // are held within f16; gradients overflow, which a loss scale must see
 
   static index_t blocks(const MixRows& group, int heads, int keys_in_all) {
     return index_t(group.sequences) * heads * (group.rows / queries) * blocks_for(keys_in_all, keys * tiles);
@@ -121,7 +122,8 @@ template <class T, class P, int width> struct PairProducts {
         const index_t at = index_t(a) * to.key_blocks * to.step() + (key / 8 + eight) * to.step();
         store_pack<8>(block, at, eight_of<P>([&](auto j) {
           const Number<C> product = number(x, a, Nth<8 * eight + j>{}) * factor;
-          return columns.has(8 * eight + j) ? held_within(product) : Number<C>(0.0f);
+          if (!columns.has(8 * eight + j)) return Number<C>(0.0f);
+          return scores ? held_within(product) : product;
         }));
       });
     });
@@ -199,7 +201,7 @@ template <class T, int width, bool to_keys> struct PairSums {
  private:
   WHENCE_HD void add_tile(Thread& t, Shared<T> tile, SummedRows<T, width, 1>& sums) const {
     const int matrix = t.lane() / 8, in_matrix = t.lane() % 8;
-    // Of the turned tile the left factor's rows are keys, which are columns of the tile.
+    // Rows of the turned left factor are keys, which are columns of the tile.
     const int row = to_keys ? matrix / 2 * 8 + in_matrix : t.warp() * 16 + matrix % 2 * 8 + in_matrix,
               column = to_keys ? t.warp() * 16 + matrix % 2 * 8 : matrix / 2 * 8;
     const int at = tile_at<T>(row, column, columns, row_phase(row));

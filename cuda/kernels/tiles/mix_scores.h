@@ -182,7 +182,7 @@ template <class T, int left, int right, int slots> struct MixScores {
   }
 };
 
-// Sums by distance of the slices of a group's warps, in their order: to [count, columns], added. A thread has a number.
+// Sums by distance of all warps' slices, in their order: to [count, columns], added. A thread has a number.
 template <class C> struct SumMixSlices {
   static constexpr const char* name = "sums of the mix by distance";
   static constexpr int threads = 128;

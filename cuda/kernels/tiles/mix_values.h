@@ -1,7 +1,7 @@
 // The last part of the head mix forward: softmax over what mix_logits.h has made of the logits, and sums of values.
-//   e_ij = 2^(A_ij - base),  base: a whole number for every four keys of a row, not below their logits
+//   e_ij = 2^(A_ij - base),  base: for every four keys of a row, the whole number above their logits
 //   P_ij = e_ij 2^(base - top_i) share_i,  top_i >= all bases of the row,  o_i = sum_j drop(P_ij) v_j
-// So powers are exact to f16 however large logits are, and two numbers in eight say where they stand.
+// So powers keep the digits of f16 where logits are large, too. A base is f16: logits of 4e4 and more end as NaN.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"

@@ -55,7 +55,7 @@ template <class T> struct MixTerms {
   }
 };
 
-// What both directions are told.
+// Facts of both directions.
 template <class M> struct MixFacts {
   using C = compute_t<M>;
   HeadFacts<C> facts;
@@ -101,7 +101,7 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
   Registers<Hidden, ring> hidden;
   Registers<Registers<Register<M>, 8>, taps> w1;  // by four blocks of hidden numbers
   Register<M> slope;
-  // Of a step's hidden columns: those that are there, for each half, and true if one has a row of u for itself.
+  // Hidden columns of a step that are there, by half; and true if one of them has a row of u for itself.
   Registers<SeenColumns, 2> there;
   bool at_border = false;
 
@@ -145,7 +145,7 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
     return d < mix.width && h < heads() ? load<C>(mix.output, (h * mix.width + d) * taps + tap) : Number<C>(0.0f);
   }
 
-  // Whether a step's eight columns from `column` on are stored for this half.
+  // True if a step's eight columns are stored for this half.
   WHENCE_HD bool has_keys(int step, int half) const {
     const int key = place.key + 8 * (step + half);
     return key >= place.keys.begin && key < place.keys.end;
@@ -227,9 +227,9 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
       });
     });
   }
-  // Where the window has half 0's first query and its first key at a step, and half 1's.
+  // Returns the window's row of half 0's first query and first key at a step, and of half 1's.
   WHENCE_HD int row_of(int step) const { return 8 * (mix_steps - step) + 8; }
-  // Where blocks have the lane's row and its first head at a step's keys. REQUIRES: has_keys
+  // Returns where blocks have the lane's row and its first head at a step's keys. REQUIRES: has_keys
   template <class E, int of_row>
   WHENCE_HD index_t at_of(Thread& t, const PairBlocks<E, of_row>& blocks, int step, int half) const {
     return blocks.of(place.sequence, place.row + 8 * half + t.lane() / 4, t.lane() % 4) +

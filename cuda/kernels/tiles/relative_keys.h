@@ -10,7 +10,7 @@
 
 namespace whence::gpu {
 
-// What kernels are told; of gates there are none.
+// Facts of these kernels; there are no gates.
 template <class T> struct RelativeKeys : GateScan<T> {
   using C = compute_t<T>;
   int lowest = 0, count = 0;     // r[m] is row m - lowest of `count`

@@ -110,7 +110,7 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
   more.add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2));
   if (on_gpu)
     more.add("launches", launches, "launches of a token")
-        .add("graph_launches", no_graph.empty() ? of_second - launches : 0, "of its graph")
+        .add("graph_launches", no_graph.empty() && of_second > launches ? of_second - launches : 0, "of its graph")
         .add("no_graph", no_graph, "why no graph");
   keep(bench, options, model, "whence", times, more);
   for (const PeerWay& way : ways) {
