@@ -6,7 +6,6 @@
 #include "autograd/observer.h"
 #include "autograd/recording.h"
 #include "tensor/backend.h"
-#include "tensor/device/joined_kernels.h"
 #include "tensor/device/recorded_step.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -65,7 +64,7 @@ class Decoding::Cache final : public AttentionCache {
     require_buffer(mine.x, from[0], 1, capacity_);
     require_buffer(mine.key, from[1], 2, capacity_), require_buffer(mine.value, from[2], 2, capacity_);
     const std::array to{mine.x, mine.key, mine.value};
-    joined_kernels(mine.x).copy_rows(from, to, -2, inputs.sequence.row);
+    kernels(mine.x).copy_rows(from, to, -2, inputs.sequence.row);
     inputs.x = mine.x, inputs.key = mine.key, inputs.value = mine.value;
     return false;
   }

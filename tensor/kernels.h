@@ -29,6 +29,9 @@ class Kernels : public MatrixLayout {
   // Any strides on both sides; dtypes may differ (one rounding).
   virtual void fill(const Tensor& out, double value);
   virtual void copy(const Tensor& from, const Tensor& to);
+  // from[k] into to[k], for each k, where the shorter of both, along `axis` (below 0: from the last), are the rows of the
+  // longer one from row[0] on, i64 [1] beside them. REQUIRES: they lie inside it
+  virtual void copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row);
 
   // Inputs of any strides, already expanded to out's shape; out contiguous. Floating dtypes, all equal.
   virtual void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y);

@@ -261,7 +261,7 @@ void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor>
 void CudaKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) {
   visit(to[0].dtype(), [&]<class T>(Type<T>) {
     if (!move_rows<T, gpu::pack_size<T>, 8>(from, to, axis, row) && !move_rows<T, 1, 8>(from, to, axis, row))
-      JoinedKernels::copy_rows(from, to, axis, row);
+      Kernels::copy_rows(from, to, axis, row);
   });
 }
 

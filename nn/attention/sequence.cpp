@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "autograd/ops.h"
-#include "tensor/device/joined_kernels.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 #include "tensor/pairs.h"
@@ -211,7 +210,7 @@ Tensor Sequence::own_rows(const Tensor& x, int axis) const {
   Shape shape = x.shape();
   shape[axis] = rows;
   const Tensor from = x.detach(), own = Tensor::like(x, shape);
-  joined_kernels(x).copy_rows({&from, 1}, {&own, 1}, axis - x.rank(), row);
+  kernels(x).copy_rows({&from, 1}, {&own, 1}, axis - x.rank(), row);
   return own;
 }
 

@@ -19,17 +19,6 @@ void JoinedKernels::copy_all(std::span<const Tensor> from, std::span<const Tenso
   for (std::size_t k = 0; k < from.size(); ++k) copy(from[k], to[k]);
 }
 
-void JoinedKernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) {
-  const index_t first = raw::to_device(row, Device::cpu()).data<index_t>()[0];
-  for (std::size_t k = 0; k < from.size(); ++k) {
-    const index_t rows = std::min(from[k].size(axis), to[k].size(axis));
-    const auto part = [&](const Tensor& x) {
-      return x.size(axis) == rows ? x : raw::slice(x, axis, first, first + rows);
-    };
-    copy(part(from[k]), part(to[k]));
-  }
-}
-
 void JoinedKernels::matmul_gelu_backward(
     const Tensor& a, const Tensor& b, const Tensor& before, const Tensor& out, const Tensor& sums) {
   const Tensor dy = Tensor::like(out);

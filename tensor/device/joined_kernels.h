@@ -18,9 +18,6 @@ class JoinedKernels : public Kernels {
 
   // from[k] into to[k], for each k
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
-  // The same where the shorter of both, along `axis` (below 0: from the last), are the rows of the longer one from row[0]
-  // on, i64 [1] beside them. REQUIRES: they lie inside it
-  virtual void copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row);
 
   // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A device that does it in one
   // (a GPU, in 16 bit alone) takes gelu of the sum before rounding it.

@@ -40,4 +40,15 @@ void Kernels::masked(const Tensor& x, const Tensor& mask, double value, const Te
   });
 }
 
+void Kernels::copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row) {
+  const index_t first = raw::to_device(row, Device::cpu()).data<index_t>()[0];
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    const index_t rows = std::min(from[k].size(axis), to[k].size(axis));
+    const auto part = [&](const Tensor& x) {
+      return x.size(axis) == rows ? x : raw::slice(x, axis, first, first + rows);
+    };
+    copy(part(from[k]), part(to[k]));
+  }
+}
+
 }  // namespace whence
