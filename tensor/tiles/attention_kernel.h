@@ -64,7 +64,7 @@ struct TiledFacts : TiledOperands {
 struct TiledAttention : TiledFacts {
   double relative_scale = 1, gate_scale = 1, position_scale = 1;
 
-  // On the CPU, and on a GPU what it has programs for (JoinedKernels::attention_refusal); on the planned one
+  // On the CPU, and on a GPU what it has programs for (gpu_refusal, tensor/tiles/gpu_programs.h); on the planned one
   // (tensor/device/planned.cpp) memory is taken as on the CPU, and nothing is computed. Rows of all are contiguous:
   // output [b h i c], bin_sums [b h i n] or undefined, norms [b h i 2]: of each row what backward needs.
   void forward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const;

@@ -1,11 +1,10 @@
 // Attention in tiles on the GPU, or on the emulated one, against the CPU's: every program, in sizes off every tile.
-#include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "nn/transformer.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/tiles/gpu_programs.h"
-#include "tests/support/device.h"
+#include "tests/cuda/tiles.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -20,16 +19,6 @@ struct Case {
   std::function<void(At&, At::Operands&)> more = [](At&, At::Operands&) {};
   double wider = 1;  // than that of others, the bound of errors
 };
-
-Tensor drawn(const Shape& shape, DType dtype, const char* purpose, double deviation = 1) {
-  return raw::cast(Tensor::normal(shape, 0, deviation, Stream(1, purpose), DType::f64), dtype);
-}
-
-Tensor present_from(index_t batch, index_t keys, index_t first, index_t end) {
-  std::vector<double> present(static_cast<std::size_t>(batch * keys), 1.0);
-  for (index_t j = 0; j < keys; ++j) present[static_cast<std::size_t>(j)] = j >= first && j < end;  // of sequence 0
-  return Tensor::of(present, {batch, keys}, DType::boolean);
-}
 
 // Heads inside tokens, as the layers around attention have them.
 Tensor by_token(const Tensor& x) { return raw::permute(raw::copy(raw::permute(x, {0, 2, 1, 3})), {0, 2, 1, 3}); }
@@ -47,7 +36,7 @@ void add_relative_keys(At& at, At::Operands& x, index_t heads, index_t rows) {
   x[At::relative_query] = by_token(drawn(shape, x[0].dtype(), "p"));
   x[At::relative_keys] = drawn({heads, rows, shape[3]}, x[0].dtype(), "r");
 }
-// Of the distances of relative keys.
+// bin(m) for each distance m of relative keys.
 void add_bins(At& at, const At::Operands& x, index_t bins, const std::function<index_t(index_t)>& bin) {
   std::vector<double> of;
   for (index_t n = 0; n < x[At::relative_keys].size(1); ++n) of.push_back(static_cast<double>(bin(at.lowest + n)));
@@ -230,17 +219,11 @@ std::vector<Case> cases() {
   return all;
 }
 
-// The output, and the gradients of all operands by a cotangent.
 std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& cotangent) {
-  At::Operands leaves;
-  std::vector<Tensor> asked;
-  for (std::size_t k = 0; k < x.size(); ++k)
-    if (x[k].defined()) asked.push_back(leaves[k] = requires_grad(x[k].detach()));
-  const TiledResult found = tiled_attention(at, leaves);
-  const Tensor output = at.bins ? concat_along(3, {found.output, found.bin_sums}) : found.output;
-  std::vector<Tensor> all = grad(output, cotangent, asked);
-  all.insert(all.begin(), output.detach());
-  return all;
+  return output_and_gradients(x, cotangent, [&](const At::Operands& leaves) {
+    const TiledResult found = tiled_attention(at, leaves);
+    return at.bins ? concat_along(3, {found.output, found.bin_sums}) : found.output;
+  });
 }
 
 }  // namespace
@@ -280,23 +263,7 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
                                               : dtype == DType::f16 ? 2e-3
                                                                     : 1.6e-2);
       std::vector<std::vector<double>> before;
-      const auto check = [&] {
-        const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));
-        std::vector<std::vector<double>> numbers;
-        for (std::size_t n = 0; n < wanted.size(); ++n) {
-          CAPTURE(n);
-          numbers.push_back(raw::to_device(found[n], Device::cpu()).to_vector());
-          double largest = 1, apart = 0;
-          const std::vector<double> exact = wanted[n].to_vector();
-          for (std::size_t k = 0; k < exact.size(); ++k) {
-            largest = std::max(largest, std::fabs(exact[k]));
-            apart = std::max(apart, std::isnan(numbers[n][k]) ? INFINITY : std::fabs(exact[k] - numbers[n][k]));
-          }
-          CHECK(apart < allowed * largest);
-        }
-        if (!before.empty()) CHECK(numbers == before);  // the same bits
-        before = numbers;
-      };
+      const auto check = [&] { compare(results(on_there, there, on_gpu(cotangent)), wanted, allowed, before); };
       if (dtype == DType::bf16 && each.queries <= 100)
         in_every_order(check);
       else

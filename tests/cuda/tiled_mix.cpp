@@ -1,10 +1,9 @@
 // The head mix in tiles on the GPU, or on the emulated one, against the CPU's: DAPE's network and CDAPE's, in sizes off every tile.
-#include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/tiles/gpu_programs.h"
-#include "tests/support/device.h"
+#include "tests/cuda/tiles.h"
 
 using namespace whence;
 using namespace whence::test;
@@ -18,16 +17,6 @@ struct Case {
   index_t batch = 1, heads = 3, key_heads = 3, queries = 17, keys = 17, d = 8, beside = 0, width = 32;
   std::function<void(At&, At::Operands&)> more = [](At&, At::Operands&) {};
 };
-
-Tensor drawn(const Shape& shape, DType dtype, const char* purpose, double deviation = 1) {
-  return raw::cast(Tensor::normal(shape, 0, deviation, Stream(1, purpose), DType::f64), dtype);
-}
-
-Tensor present_from(index_t batch, index_t keys, index_t first, index_t end) {
-  std::vector<double> present(static_cast<std::size_t>(batch * keys), 1.0);
-  for (index_t j = 0; j < keys; ++j) present[static_cast<std::size_t>(j)] = j >= first && j < end;  // of sequence 0
-  return Tensor::of(present, {batch, keys}, DType::boolean);
-}
 
 std::vector<Case> cases() {
   std::vector<Case> all{{.name = "one token", .queries = 1, .keys = 1}, {.name = "one tap"},
@@ -90,14 +79,7 @@ std::vector<Case> cases() {
 }
 
 std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& cotangent) {
-  At::Operands leaves;
-  std::vector<Tensor> asked;
-  for (std::size_t k = 0; k < x.size(); ++k)
-    if (x[k].defined()) asked.push_back(leaves[k] = requires_grad(x[k].detach()));
-  const Tensor output = tiled_mix(at, leaves);
-  std::vector<Tensor> all = grad(output, cotangent, asked);
-  all.insert(all.begin(), output.detach());
-  return all;
+  return output_and_gradients(x, cotangent, [&](const At::Operands& leaves) { return tiled_mix(at, leaves); });
 }
 
 }  // namespace
@@ -137,23 +119,8 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
       At on_there = at;
       on_there.present = on_gpu(at.present);
       std::vector<std::vector<double>> before;
-      const auto check = [&] {
-        const std::vector<Tensor> found = results(on_there, there, on_gpu(cotangent));
-        std::vector<std::vector<double>> numbers;
-        for (std::size_t n = 0; n < wanted.size(); ++n) {
-          CAPTURE(n);
-          numbers.push_back(raw::to_device(found[n], Device::cpu()).to_vector());
-          double largest = 1, apart = 0;
-          const std::vector<double> exact = wanted[n].to_vector();
-          for (std::size_t k = 0; k < exact.size(); ++k) {
-            largest = std::max(largest, std::fabs(exact[k]));
-            apart = std::max(apart, std::isnan(numbers[n][k]) ? INFINITY : std::fabs(exact[k] - numbers[n][k]));
-          }
-          CHECK(apart < (dtype == DType::f64 ? 1e-12 : dtype == DType::f16 ? 4e-3 : 2e-2) * largest);
-        }
-        if (!before.empty()) CHECK(numbers == before);  // the same bits
-        before = numbers;
-      };
+      const double allowed = dtype == DType::f64 ? 1e-12 : dtype == DType::f16 ? 4e-3 : 2e-2;
+      const auto check = [&] { compare(results(on_there, there, on_gpu(cotangent)), wanted, allowed, before); };
       if (dtype == DType::bf16 && each.queries <= 40)
         in_every_order(check);
       else

@@ -1,4 +1,4 @@
-// Attention in tiles on a GPU: launches of its programs, of heads with tables by distance, columns, a sink and sums of gates.
+// Attention in tiles on a GPU: launches of its programs, of heads with tables and keys by distance, bins, columns, a sink and sums of gates.
 #include "tensor/tiles/gpu_programs.h"
 
 #include <algorithm>
@@ -146,7 +146,7 @@ void sum_gates(const Given<T>& given, const Gates<T>& gates, const GateScan<T>& 
           .shared_bytes = Sums::shared_bytes(makes_pairs, scan.positions)});
 }
 
-// What parts of the keys leave behind, and sums of gates that they begin with.
+// Results of parts of the keys, and the sums of gates that parts begin with.
 template <class T, int width> struct PartsOfKeys {
   using C = compute_t<T>;
   Tensor rows, sums, of_gates, first_tile;

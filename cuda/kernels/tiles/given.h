@@ -1,4 +1,4 @@
-// What launches of attention in tiles share: operands as kernels read them, types, and gradients of shared heads.
+// Parts of all launches of attention in tiles: operands as kernels read them, types, and gradients of shared heads.
 #pragma once
 
 #include <algorithm>

@@ -106,6 +106,12 @@ template <class Pairs, int a, int j> WHENCE_HD auto& number(Pairs& x, Nth<a>, Nt
   return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
 }
 
+// Line a of a warp's sums (row_of_line) times a factor.
+template <int a, class Sums, class Real> WHENCE_HD void scale_line(Sums& sums, Nth<a>, Real factor) {
+  each<Sums::Value::count>(
+      [&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= factor; }); });
+}
+
 // Columns of a lane that a row sees, [from, end) of its neighbouring ones: bits, which become predicates seven at a time.
 struct SeenColumns {
   std::uint32_t bits = 0;

@@ -216,7 +216,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   static WHENCE_HD int first_sixteen(const Part& part, int first_column) {
     return to_keys ? (first_column - part.first_row - rows) / 16 : (part.first_row - first_column - columns) / 16;
   }
-  // How many steps the query of a row and a column is behind the key.
+  // Returns the steps by which the query of a row and a column is behind the key.
   WHENCE_HD int steps_of(int row, int of_column) const {
     if constexpr (to_distances) return scan.lowest + row;
     return facts.first_row + (to_keys ? of_column - row : row - of_column);

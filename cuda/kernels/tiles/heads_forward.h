@@ -86,8 +86,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     int first_query, first_token, begin, end;  // keys [begin, end) are present
     Number<C> taken_off;                       // from columns: sums of many tokens lose nothing to f32
     int nth = 0, behind = 0;                   // of parts; the key behind the last one that a query of the block sees
-    int further =
-        0;  // numbers of a table that are copied before the first that is read: copies begin at multiples of four
+    // Numbers of a table that are copied before the first that is read: copies begin at multiples of four.
+    int further = 0;
   };
   using Scores = SummedRows<T, keys, fragments>;
   using Queries = LeftRows<T, width, fragments>;
@@ -102,7 +102,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Registers<Number<C>, 2 * fragments> sums, last;
     bool full = false;                                                          // all rows of the warp
     LeftRows<T, width, fragments, relative && per_register<T> == 2> of_others;  // of gq, or p
-    // Of relative keys, the warp's own but for the ring.
+    // Room for relative keys; the ring is the block's, the rest the warp's own.
     Ring ring;
     Shared<C> area, bins;
   };
@@ -403,7 +403,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         running[a].top = top, running[a].sum *= fade;
         if constexpr (relative)
           bins_of(gates).each_of_row(t, a, [&](int, int at, Number<C> sum) { store(gates.bins, at, sum * fade); });
-        each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
+        scale_line(sums, a, fade);
       });
     each<2 * fragments>([&](auto a) {
       each<own>([&](auto j) {
@@ -434,7 +434,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         return;
       }
       const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // a row that sees nothing has 0
-      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= share; }); });
+      scale_line(sums, a, share);
       const index_t norm = (index_t(part.head) * facts.queries + row) * 2;
       if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);
       if constexpr (relative)

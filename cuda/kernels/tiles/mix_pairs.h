@@ -29,7 +29,7 @@ struct MixRows {
 template <class P, int of_row = 8> struct PairBlocks {
   Global<P> at = nullptr;
   int heads = 0, rows = 0, key_blocks = 0;
-  // Where the numbers of a row begin in the first block of keys; the next block is `step` further, the next head 8 of_row.
+  // Returns where the numbers of a row begin in the first block of keys; the next block is `step` further, the next head 8 of_row.
   WHENCE_HD index_t of(int sequence, int row, int head) const {
     return ((index_t(sequence) * (rows / 8) + row / 8) * key_blocks * heads + head) * 8 * of_row + row % 8 * of_row;
   }

@@ -87,7 +87,7 @@ template <class T, int width> struct MixValues {
       for (int mask = 1; mask <= 2; mask *= 2) most = max_nan(most, t.shuffle_xor(most, mask));
       const Number<C> top = max_nan(running[a].top, most), fade = ex2_approx(running[a].top - top);
       running[a].top = top, running[a].sum *= fade;
-      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= fade; }); });
+      scale_line(sums, a, fade);
       each<2>([&](auto eight) {
         const auto power = load_pack<8>(powers.at, of_powers + (at + eight) * powers.step());
         each<2>([&](auto four) {
@@ -106,7 +106,7 @@ template <class T, int width> struct MixValues {
       Number<C> all = running[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
       const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // a row that sees nothing has 0
-      each<width / 8>([&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= share; }); });
+      scale_line(sums, a, share);
       const int row = first + 8 * a + t.lane() / 4;
       const index_t norm = (index_t(b * facts.heads + h) * facts.queries + row) * 2;
       if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);

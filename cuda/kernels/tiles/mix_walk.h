@@ -6,8 +6,8 @@
 // the left factor of the second, whose sums are of heads again: a lane meets the heads that it has read, and taps along
 // the keys are registers of columns before. The four warps of a block stand 16 keys apart, and share distances, too.
 // A lane's heads: slot s is head 4 s + lane % 4. Column 2 q + e + 8 k of a factor is slot e + 2 k of lane % 4 = q.
-// Where leaky_relu bends is decided by the sign of hidden, summed up in f32 of f16 operands and rounded once: both directions
-// make it by this text, so it is the same in both.
+// The sign of hidden, which is summed up in f32 of f16 operands and rounded once, decides on which side of its kink leaky_relu is. Both
+// directions make hidden by this text.
 #pragma once
 
 #include "cuda/kernels/tiles/mix_pairs.h"
@@ -67,7 +67,7 @@ template <class M> struct MixFacts {
   Global<const M> u;              // as MixTerms makes them
   Global<const C> table;
   int lowest, distances;       // of these
-  PairBlocks<const M> scores;  // in base 2
+  PairBlocks<const M> scores;  // S, 0 where a pair is not seen
   Global<const std::int32_t> present;
 
   WHENCE_HD int walks() const { return static_cast<int>(mix_walks(facts.keys)); }
@@ -76,10 +76,10 @@ template <class M> struct MixFacts {
 
 // A lane's place in a walk.
 struct MixPlace {
-  int sequence, b, walk, strip;  // of 64 rows
-  int row, query;                // the warp's first, in the group and in all; half 1's is 8 further on
-  int key;                       // of half 0's first column, at step 0
-  int begin_step, end_step;      // those that meet keys
+  int sequence, b;           // in the group and in all
+  int row, query;            // the warp's first, in the group and in all; half 1's is 8 further on
+  int key;                   // of half 0's first column, at step 0
+  int begin_step, end_step;  // those that meet keys
   KeysOfStrip keys;
   int begin, end;  // keys [begin, end) are present
 };
@@ -248,11 +248,10 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
     const int walks = mix.walks(), strips = mix.group.rows / 64;
     int n = static_cast<int>(t.block());
     MixPlace p{};
-    p.walk = n % walks, p.strip = (n /= walks) % strips, p.sequence = n / strips;
-    p.b = mix.group.first_sequence + p.sequence;
-    p.row = p.strip * 64 + t.warp() * 16;
+    p.key = n % walks * mix_walk_keys - mix_tile + t.warp() * 16;
+    p.row = (n /= walks) % strips * 64 + t.warp() * 16;
     p.query = mix.group.first_query + p.row;
-    p.key = p.walk * mix_walk_keys - mix_tile + t.warp() * 16;
+    p.sequence = n / strips, p.b = mix.group.first_sequence + p.sequence;
     p.keys = keys_of_strip(mix.facts, mix.present, p.b, p.query);
     p.begin = mix.present ? int(mix.present[p.b * 2]) : 0;
     p.end = mix.present ? int(mix.present[p.b * 2 + 1]) : mix.facts.keys;

@@ -146,7 +146,7 @@ ConformanceCell tiled(const ConformanceSubject& subject) {
       const Results found = results_on(Device::cuda(0), given, tiled_executor(), each.dtype);
       if (!found.refusal.empty()) {
         if (refusal.empty()) refusal = found.refusal;
-        // Of f64, which an emulator takes that is told to, and of f32 some have no programs; but for masks that are not causal.
+        // No program need take f64, which is for an emulator that is told to, or f32, or masks that are not causal.
         if (causal && each.dtype != DType::f64 && each.dtype != DType::f32)
           return ConformanceCell::not_applicable(refusal);
         continue;
