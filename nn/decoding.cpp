@@ -54,12 +54,12 @@ class Decoding::Cache final : public AttentionCache {
  private:
   // In a graph: writes the new rows where the device says, and gives the whole buffers.
   bool place(Kept& mine, AttendInputs& inputs, const Stages& stages) const {
-    for (const PositionalScheme* scheme : stages.schemes) {
-      const Claims claims = scheme->claims();
-      if (!claims.row_local) throw Error("a scheme that computes earlier rows again given; one row at a time required");
-      if (!claims.prefix_consistent)
-        throw Error("a scheme that follows the length of the run given; rows that stay as they are required");
-    }
+    for (const PositionalScheme* scheme : stages.schemes)
+      if (!scheme->claims().row_local)
+        throw Error("a scheme that computes earlier rows again given; one row at a time required");
+    for (const auto& rotation : stages.rotates)
+      if (!dynamic_cast<const PositionalScheme&>(*rotation.scheme).claims().prefix_consistent)
+        throw Error("a rotation that follows the length of the run given; rows that stay as they are required");
     const std::array from{inputs.x.detach(), inputs.key.detach(), inputs.value.detach()};
     require_buffer(mine.x, from[0], 1, capacity_);
     require_buffer(mine.key, from[1], 2, capacity_), require_buffer(mine.value, from[2], 2, capacity_);

@@ -21,7 +21,7 @@ struct ProjectHeads {
   using Counts = std::array<index_t, outputs>;  // heads of each
   index_t heads;
   struct Saved {
-    SavedTensor x, weight;                   // [b t c], the joined [(h+2g)d c]
+    SavedTensor x, weight;                   // [b t c], the joined [(h+2g)d c], or undefined
     std::array<SavedTensor, outputs> parts;  // the three that were joined
     Counts counts{};
     bool biased = false;
@@ -34,18 +34,22 @@ struct ProjectHeads {
     const bool biased = query_bias.defined();
     const index_t width = query.size(0), key_heads = key.size(0) * heads / width, total = width + 2 * key.size(0);
     const Counts counts{heads, key_heads, key_heads};
-    const Tensor weight = Tensor::like(x, {total, x.size(2)}), bias = biased ? Tensor::like(x, {total}) : Tensor();
-    std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);
-    if (biased) {
-      from.insert(from.end(), biases.begin(), biases.end());
-      const std::vector<Tensor> parts = part_rows(bias, counts);
-      to.insert(to.end(), parts.begin(), parts.end());
+    const Tensor rows = raw::reshape(x, as_rows(x.shape()));
+    const Three turned{raw::transpose(query), raw::transpose(key), raw::transpose(value)};
+    Tensor joined = joined_kernels(x).matmul_beside(rows, turned, std::span(biases).first(biased ? outputs : 0));
+    if (!joined.defined()) {
+      const Tensor bias = biased ? Tensor::like(x, {total}) : Tensor(), weight = Tensor::like(x, {total, x.size(2)});
+      std::vector<Tensor> from(weights.begin(), weights.end()), to = part_rows(weight, counts);
+      if (biased) {
+        from.insert(from.end(), biases.begin(), biases.end());
+        const std::vector<Tensor> parts = part_rows(bias, counts);
+        to.insert(to.end(), parts.begin(), parts.end());
+      }
+      joined_kernels(x).copy_all(from, to);
+      joined = raw::matmul(rows, raw::transpose(weight), 1, biased ? &bias : nullptr);
+      saved.weight = weight;
     }
-    joined_kernels(x).copy_all(from, to);
-    const Tensor joined =
-        raw::matmul(raw::reshape(x, as_rows(x.shape())), raw::transpose(weight), 1, biased ? &bias : nullptr);
     saved.x = x;
-    saved.weight = weight;
     for (std::size_t k = 0; k < outputs; ++k) saved.parts[k] = weights[k];
     saved.counts = counts;
     saved.biased = biased;
@@ -53,9 +57,15 @@ struct ProjectHeads {
   }
 
   Grads<7> backward(const Saved& saved, std::span<const Tensor, outputs> dy, Needs<7> needs) const {
-    const Tensor x = saved.x.get(), weight = saved.weight.get(), rows = raw::reshape(x, as_rows(x.shape()));
+    const Tensor x = saved.x.get(), rows = raw::reshape(x, as_rows(x.shape()));
     const Counts& counts = saved.counts;
-    const index_t dim = weight.size(0) / (counts[0] + counts[1] + counts[2]);
+    const index_t dim = saved.parts[0].get().size(0) / counts[0];
+    Tensor weight = saved.weight.defined() ? saved.weight.get() : Tensor();
+    if (!weight.defined()) {
+      weight = Tensor::like(x, {(counts[0] + counts[1] + counts[2]) * dim, x.size(2)});
+      const Three parts{saved.parts[0].get(), saved.parts[1].get(), saved.parts[2].get()};
+      joined_kernels(x).copy_all(parts, part_rows(weight, counts));
+    }
     Three from{dy[0], dy[1], dy[2]};
     for (std::size_t k = 0; k < outputs; ++k)
       if (!from[k].defined()) from[k] = Tensor::zeros({x.size(0), counts[k], x.size(1), dim}, x.dtype(), x.device());

@@ -15,12 +15,8 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
       return to_text(
           At::info[k].name, " is ", x[k].shape(), ", query is ", x[At::query].shape(), "; one width required");
 
-  if (at.row.defined() && (op == At::mix || given(At::relative_query) || x[At::query].device().is_cpu()))
-    return to_text("a first row that the device alone knows given ",
-        op == At::mix               ? "with a head mix"
-        : given(At::relative_query) ? "with relative keys"
-                                    : "on the CPU",
-        "; a number required");
+  if (at.row.defined() && x[At::query].device().is_cpu())
+    return "a first row that the device alone knows given on the CPU; a number required";
   if (op == At::mix) {
     if (at.query_step.defined()) return "steps given with a head mix; distances first_row + i - j required";
     if (at.bins > 0 || at.stick)

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cuda/kernels/few_rows.h"
 #include "cuda/kernels/gelu_backward.h"
 #include "cuda/kernels/kernels.h"
 #include "cuda/library/blas.h"
@@ -53,6 +54,12 @@ std::optional<Tensor> one_below_the_other(const Tensor& x) {
   return x.view(shape, strides);
 }
 
+bool multiply_few_rows(
+    const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor* before, const Tensor& out) {
+  const std::span<const Tensor> biases(bias, bias ? 1 : 0);
+  return a.rank() == 2 && b.rank() == 2 && gpu::multiply_few_rows(a, {&b, 1}, biases, alpha, before, out);
+}
+
 // A product that is one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. False:
 // nothing was done.
 bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
@@ -67,7 +74,7 @@ bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEp
 }  // namespace
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
-  if (out.numel() == 0) return;
+  if (out.numel() == 0 || multiply_few_rows(a, b, bias, alpha, nullptr, out)) return;
   if (out.rank() > 3 && out.size(-3) > 1 && b.strides()[-3] == 0) {  // b serves all of them, as keys do their group
     const auto tall = one_below_the_other(a), made = one_below_the_other(out);
     if (tall && made) return matmul(*tall, raw::select(b, b.rank() - 3, 0), bias, alpha, *made);
@@ -95,10 +102,19 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
 
 void CudaKernels::matmul_gelu(
     const Tensor& a, const Tensor& b, const Tensor* bias, const Tensor& before, const Tensor& out) {
+  if (multiply_few_rows(a, b, bias, 1, &before, out)) return;
   const BlasEpilogue epilogue{.bias = bias ? bias->bytes() : nullptr, .gelu = true, .before_gelu = before.bytes()};
   const bool fits = size_of(out.dtype()) == 2 && (!bias || bias->is_contiguous());
   if (fits && multiply_fused(a, b, 1, epilogue, out)) return;
   JoinedKernels::matmul_gelu(a, b, bias, before, out);
+}
+
+Tensor CudaKernels::matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias) {
+  if (a.size(0) > gpu::most_few_rows) return {};
+  index_t columns = 0;
+  for (const Tensor& each : b) columns += each.size(1);
+  const Tensor out = Tensor::like(a, {a.size(0), columns});
+  return gpu::multiply_few_rows(a, b, bias, 1, nullptr, out) ? out : Tensor();
 }
 
 void CudaKernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {

@@ -34,16 +34,19 @@ template <class T, class P> struct NormRows {
     const Team<P> team(t);
     const index_t row = team.row();
     if (row >= of.rows) return;
-    RowPart<P, StoredRow<T>> values({of.added ? Global<const T>(of.sum) : of.x, row * of.width});
+    RowPart<P, StoredRow<T>> values({of.added ? Global<const T>(of.sum) : of.x, row * of.width}), gain({of.weight, 0}),
+        shift({of.bias, 0});
     if (of.added)
       join(team, values, row);
     else
       values.hold(team, of.width);
+    gain.hold(team, of.width);  // before the sums, so that memory is waited for once
+    if (of.mean) shift.hold(team, of.width);
     Number<C> center = Number<C>(C(0));
     if (of.mean) center = total(team, values, [](Number<C> v) { return v; }) * Number<C>(of.share);
     const Number<C> spread = total(team, values, [center](Number<C> v) { return (v - center) * (v - center); });
     const Number<C> scale = Number<C>(C(1)) / math::sqrt(spread * Number<C>(of.share) + Number<C>(of.epsilon));
-    write(team, values, row, center, scale);
+    write(team, values, gain, shift, row, center, scale);
     if (team.member() != 0) return;
     if (of.mean) store(of.mean, row, center);
     store(of.rstd, row, scale);
@@ -71,15 +74,16 @@ template <class T, class P> struct NormRows {
     return team.reduce(sum, Plus{});
   }
 
-  WHENCE_HD void write(const Team<P>& team, const RowPart<P, StoredRow<T>>& values, index_t row, Number<C> center,
+  WHENCE_HD void write(const Team<P>& team, const RowPart<P, StoredRow<T>>& values,
+      const RowPart<P, StoredRow<T>>& gain, const RowPart<P, StoredRow<T>>& shift, index_t row, Number<C> center,
       Number<C> scale) const {
     team.each_pack(of.width, [&](int p, index_t j) {
       auto pack = values(p, j);
-      const auto gain = load_numbers<C, P::pack>(of.weight, j);
-      for (int k = 0; k < P::pack; ++k) pack.of[k] = (pack.of[k] - center) * scale * gain.of[k];
+      const auto times = gain(p, j);
+      for (int k = 0; k < P::pack; ++k) pack.of[k] = (pack.of[k] - center) * scale * times.of[k];
       if (of.mean) {
-        const auto shift = load_numbers<C, P::pack>(of.bias, j);
-        for (int k = 0; k < P::pack; ++k) pack.of[k] = pack.of[k] + shift.of[k];
+        const auto more = shift(p, j);
+        for (int k = 0; k < P::pack; ++k) pack.of[k] = pack.of[k] + more.of[k];
       }
       store_numbers(of.y, row * of.width + j, pack);
     });

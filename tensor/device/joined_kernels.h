@@ -19,6 +19,9 @@ class JoinedKernels : public Kernels {
   // from[k] into to[k], for each k
   virtual void copy_all(std::span<const Tensor> from, std::span<const Tensor> to);
 
+  // Returns a [m k] b [k n] + bias [n], [m n], where b are matrices side by side, and bias is of each or of none; undefined
+  // where a product with a copy of all of them is faster, or as fast.
+  virtual Tensor matmul_beside(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias);
   // before [m n] = a [m k] b [k n] (+ bias [n]), out [m n] = gelu(before), the tanh form. A device that does it in one
   // (a GPU, in 16 bit alone) takes gelu of the sum before rounding it.
   virtual void matmul_gelu(

@@ -53,7 +53,7 @@ std::uint64_t launches() { return runtime_of(Device::cuda(0)).traffic().launches
 const std::vector<std::string> in_a_graph{"none", "absolute", "sinusoidal", "rope", "rope(layout=interleaved, width=4)",
     "xpos", "alibi", "kerple", "t5", "sandwich", "window(alibi, n=90)", "cope(p_max=40)",
     "cope(p_max=8, gates=separate_keys)", "cope(p_max=20) + rope", "forgetting", "alibi + sink", "gated_output",
-    "selective_rope", "shifted(rope, by=3)"};
+    "selective_rope", "shifted(rope, by=3)", "shaw(clip=4)", "relative", "transformer_xl"};
 
 }  // namespace
 
@@ -62,7 +62,8 @@ TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, ove
   constexpr index_t capacity = 140, prompt = 125;
   const NoGrad values_only;
   for (const char* scheme :
-      {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting"}) {
+      {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting",
+           "shaw(clip=100) + alibi"}) {
     CAPTURE(std::string(scheme));
     const auto model = model_of(scheme, capacity);
     const Tensor text = text_of(2, capacity), whole = (*model)(text);
@@ -107,6 +108,26 @@ TEST_CASE("cuda decoding: from the first token on, and behind padding") {
   }
 }
 
+TEST_CASE("cuda decoding: a head mix in f16") {
+  if (!has_cuda()) return;
+  constexpr index_t capacity = 140, prompt = 125;
+  const NoGrad values_only;
+  for (const char* scheme : {"dape(kerple)", "cdape(kerple)", "cdape(alibi)"}) {
+    CAPTURE(std::string(scheme));
+    const auto model = model_of(scheme, capacity);
+    model->to(DType::f16), model->to(Device::cuda(0));
+    const Tensor text = text_of(2, capacity), whole = raw::to_device((*model)(text), Device::cpu());
+    Decoding decoding(*model, capacity, {0, 3});
+    const auto check = [&](index_t begin, index_t end) {
+      const Tensor made = raw::slice(decoding(rows(text, begin, end)), 0, 0, 1);
+      CHECK(apart(made, raw::slice(rows(whole, begin, end), 0, 0, 1)) < 2e-2);
+    };
+    check(0, prompt);
+    for (index_t n = prompt; n < prompt + 5; ++n) check(n, n + 1);
+    CHECK(decoding.no_graph() == "");
+  }
+}
+
 TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why") {
   if (!has_cuda()) return;
   const NoGrad values_only;
@@ -123,7 +144,7 @@ TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why"
   CHECK(reason("alibi", DType::f32, Device::cpu()) == "the cpu given; a GPU required");
   for (const auto& [scheme, why] : std::vector<std::pair<std::string, std::string>>{{"fire", "no program on a GPU"},
            {"stick_breaking", "no program on a GPU"}, {"hard_attention", "in tiles required"},
-           {"rope + ssmax", "no program on a GPU"}, {"shaw", "given with relative keys; a number required"}}) {
+           {"rope + ssmax", "no program on a GPU"}, {"dape(alibi)", "f32 given to a head mix"}}) {
     CAPTURE(scheme);
     const std::string found = reason(scheme, DType::f32, gpu);
     CAPTURE(found);

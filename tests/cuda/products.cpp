@@ -3,6 +3,7 @@
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
 #include "tensor/device/device_runtime.h"
+#include "tensor/device/joined_kernels.h"
 #include "tensor/device/product_layout.h"
 #include "tests/support/device.h"
 
@@ -63,6 +64,44 @@ TEST_CASE("cuda products: with extents that are rounded up a product has the CPU
         }
     }
   }
+}
+
+TEST_CASE("cuda products: few rows times matrices side by side are one kernel, with the CPU's numbers") {
+  if (!has_cuda()) return;
+  const auto launches = [] { return runtime_of(Device::cuda(0)).traffic().launches; };
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
+    for (const index_t rows : {1, 3, 4, 5})
+      for (const index_t depth : {8, 264, 1032, 12}) {
+        CAPTURE(std::string(to_string(dtype)));
+        CAPTURE(rows);
+        CAPTURE(depth);
+        const Tensor a = random_contiguous({rows, 2 * depth}, dtype, 1);
+        const auto first = [&](const Tensor& x) { return raw::slice(x, 1, 0, depth); };  // rows that lie apart
+        std::vector<Tensor> matrices, biases, columns;
+        for (const index_t width : {7, 1, 130}) {
+          matrices.push_back(random_contiguous({width, depth}, dtype, 2 + width));
+          biases.push_back(random_contiguous({width}, dtype, 3 + width));
+          columns.push_back(raw::matmul(first(a), raw::transpose(matrices.back()), 1, &biases.back()));
+        }
+        const bool taken = rows <= 4 && (dtype == DType::f32 || depth != 12);
+        std::vector<Tensor> factors, shifts;
+        for (std::size_t k = 0; k < matrices.size(); ++k)
+          factors.push_back(raw::transpose(on_gpu(matrices[k]))), shifts.push_back(on_gpu(biases[k]));
+        const Tensor left = first(on_gpu(a));
+        const std::uint64_t before = launches();
+        const Tensor all = joined_kernels(left).matmul_beside(left, factors, shifts);
+        CHECK(launches() - before == (taken ? 1 : 0));
+        CHECK(all.defined() == taken);
+        index_t begin = 0;
+        for (std::size_t k = 0; all.defined() && k < columns.size(); begin += columns[k++].size(1))
+          expect_close(raw::slice(all, 1, begin, begin + columns[k].size(1)).to_vector(), columns[k].to_vector(), dtype, depth);
+        const Tensor one = raw::matmul(left, factors[2], 0.5, &shifts[2]);
+        expect_close(one.to_vector(), raw::matmul(first(a), raw::transpose(matrices[2]), 0.5, &biases[2]).to_vector(), dtype, depth);
+        const Tensor sums = Tensor::like(one), y = Tensor::like(one);
+        joined_kernels(left).matmul_gelu(left, factors[2], &shifts[2], sums, y);
+        expect_close(sums.to_vector(), columns[2].to_vector(), dtype, depth);
+        expect_close(y.to_vector(), raw::unary(functions::Gelu{}, columns[2]).to_vector(), dtype, depth);
+      }
 }
 
 TEST_CASE("cuda products: logits of a vocabulary of 1025, and their gradients, are the CPU's") {

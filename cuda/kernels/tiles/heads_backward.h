@@ -128,14 +128,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     const int first_tile = from / columns, end_tile = end > from ? (end - 1) / columns + 1 : first_tile;
     const auto fetch_stage = [&](int n, int tile) {
       fetch(t, part, stage(n), tile * columns);
-      if constexpr (relative)
-        for (int ring = 0; ring < (to_distances ? 2 : 1); ++ring) {
-          const HeadRows<const T>& of_band = ring ? v : gate_k;
-          gates.fetch(t, ring, of_band, of_band.of(part.b, part.h), first_sixteen(part, tile * columns),
-              tile == first_tile, 1 + facts.first_row - scan.lowest, to_distances ? facts.keys : scan.count, facts.d);
-        }
-      else
-        gates.fetch(t, n, tile * columns);
+      fetch_gates(t, part, gates, n, tile * columns, tile == first_tile);
     };
     if (first_tile < end_tile) fetch_stage(0, first_tile);
     cp_async_commit(t);
@@ -262,6 +255,19 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       fetch_terms<2 * columns>(t, to.of_columns, norms.of(part.head, first_column), 0, 2 * columns, t.index());
     else if (column)
       fetch_terms<columns>(t, to.of_columns, part.by_key, first_column, facts.keys_in_packs(), t.index());
+  }
+
+  // What sums of gates read of a tile's columns, or the rows of its band.
+  WHENCE_HD void fetch_gates(Thread& t, const Part& part, Scan& gates, int n, int first_column, bool first) const {
+    if constexpr (relative) {
+      for (int ring = 0; ring < (to_distances ? 2 : 1); ++ring) {
+        const HeadRows<const T>& of_band = ring ? v : gate_k;
+        gates.fetch(t, ring, of_band, of_band.of(part.b, part.h), first_sixteen(part, first_column), first,
+            1 + facts.first_row - scan.lowest, to_distances ? facts.keys : scan.count, facts.d);
+      }
+    } else {
+      gates.fetch(t, n, first_column);
+    }
   }
 
   // dx: the gradient at the logits; or, where gates have changed it, true: it was laid out for sums by distance before that.

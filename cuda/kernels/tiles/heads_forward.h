@@ -258,7 +258,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   WHENCE_HD void fetch_band(Thread& t, const Part& part, const Gates& gates, int first_key, int n) const {
     if constexpr (relative)
       gates.ring.fetch(t, gate_k, part.gate_k, first_sixteen(part, first_key) + n, Ring::of_block - n,
-          1 + facts.first_row - scan.lowest, scan.count, facts.d);
+          1 + part.first_token - part.first_query - scan.lowest, scan.count, facts.d);
   }
 
   // One tile of keys for a warp's rows.

@@ -43,7 +43,7 @@ template <class T> struct Given {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
         within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
-        0, 0, static_cast<C>(at.scale), 0};
+        0, 0, static_cast<C>(at.scale), 0, global<const index_t>(at.row)};
     mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind), mix.remask = at.remask;
     mix.slope = static_cast<C>(at.slope);
     mix.input = global<const C>(input), mix.output = global<const C>(output);

@@ -42,7 +42,7 @@ struct KeysOfStrip {
 };
 template <class C>
 WHENCE_HD KeysOfStrip keys_of_strip(const HeadFacts<C>& facts, Global<const std::int32_t> present, int b, int query) {
-  const int token = facts.first_row + query / mix_strip * mix_strip;
+  const int token = facts.first() + query / mix_strip * mix_strip;
   const int begin = larger(present ? int(present[b * 2]) : 0, token - facts.before),
             end = smaller(present ? int(present[b * 2 + 1]) : facts.keys, token + mix_strip + facts.after);
   if (end <= begin) return {0, 0};
@@ -114,7 +114,7 @@ template <class T, class P, int width> struct PairProducts {
       Thread& t, int b, int first_query, int key, Global<P> block, SummedRows<T, keys, fragments>& x) const {
     const int begin = present ? int(present[b * 2]) : 0, end = present ? int(present[b * 2 + 1]) : facts.keys;
     each<2 * fragments>([&](auto a) {
-      const int row = first_query + 8 * a + t.lane() / 4, token = facts.first_row + row;
+      const int row = first_query + 8 * a + t.lane() / 4, token = facts.first() + row;
       const int first = larger(begin, token - facts.before) - key,
                 behind = row < facts.queries ? smaller(end, token + facts.after + 1) - key : first;
       const SeenColumns columns(first, behind);

@@ -78,6 +78,7 @@ template <class M> struct MixFacts {
 struct MixPlace {
   int sequence, b;           // in the group and in all
   int row, query;            // the warp's first, in the group and in all; half 1's is 8 further on
+  int token;                 // of that query
   int key;                   // of half 0's first column, at step 0
   int begin_step, end_step;  // those that meet keys
   KeysOfStrip keys;
@@ -96,7 +97,7 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
   const MixFacts<M>& mix;
   MixPlace place;
   Shared<M> u;                      // [mix_window, mix_u_pitch]
-  Shared<C> table;                  // [mix_window, mix_heads]
+  Shared<C> table{};                // [mix_window, mix_heads], or null
   Registers<FragmentA<M>, ring> x;  // the last columns of X
   Registers<Hidden, ring> hidden;
   Registers<Registers<Register<M>, 8>, taps> w1;  // by four blocks of hidden numbers
@@ -118,7 +119,7 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
   WHENCE_HD int heads() const { return mix.facts.heads; }
 
   // Steps by which half 0's first query stands behind its first key, at step 0; and the first of the window.
-  WHENCE_HD int first_distance() const { return mix.facts.first_row + place.query - place.key; }
+  WHENCE_HD int first_distance() const { return place.token - place.key; }
   WHENCE_HD int lowest_distance() const { return first_distance() - mix_walk_keys - 8; }
 
   // All threads of the block.
@@ -238,9 +239,9 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
   WHENCE_HD int hidden_end() const { return place.end == mix.facts.keys ? mix.facts.keys + mix.behind : place.end; }
   // Keys from `key` on that the lane's query of a half sees.
   WHENCE_HD SeenColumns seen(int key, int half, Thread& t) const {
-    const int query = place.query + 8 * half + t.lane() / 4, token = mix.facts.first_row + query;
+    const int row = 8 * half + t.lane() / 4, token = place.token + row;
     const int first = larger(place.begin, token - mix.facts.before) - key;
-    return {first, query < mix.facts.queries ? smaller(place.end, token + mix.facts.after + 1) - key : first};
+    return {first, place.query + row < mix.facts.queries ? smaller(place.end, token + mix.facts.after + 1) - key : first};
   }
 
  private:
@@ -250,7 +251,7 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
     MixPlace p{};
     p.key = n % walks * mix_walk_keys - mix_tile + t.warp() * 16;
     p.row = (n /= walks) % strips * 64 + t.warp() * 16;
-    p.query = mix.group.first_query + p.row;
+    p.query = mix.group.first_query + p.row, p.token = mix.facts.first() + p.query;
     p.sequence = n / strips, p.b = mix.group.first_sequence + p.sequence;
     p.keys = keys_of_strip(mix.facts, mix.present, p.b, p.query);
     p.begin = mix.present ? int(mix.present[p.b * 2]) : 0;
