@@ -30,13 +30,6 @@ void Adaptive::join(Stages& stages) const {
   stages.enter(*this);
 }
 
-std::string Adaptive::only_on_cpu() const {
-  for (const auto& stage : inner_.biases)
-    if (const auto* scheme = dynamic_cast<const RunsInTiles*>(stage.scheme))
-      if (std::string terms = scheme->only_on_cpu(); !terms.empty()) return terms;
-  return {};
-}
-
 Tensor Adaptive::base_bias(const AttendContext& context, Site site) const {
   Tensor total;
   for (const auto& stage : inner_.biases) {

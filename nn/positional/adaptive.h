@@ -16,7 +16,6 @@ class Adaptive : public PositionalScheme, public MapsScores, public RunsInTiles 
   // Rotations enter as they are. The bias enters no stage of its own: f asks for it here.
   void join(Stages& stages) const override;
   void check_company(const Stages& stages) const override { base_->check_company(stages); }
-  std::string only_on_cpu() const override;  // of the base
 
  protected:
   // Throws InputError when the base does something else than rotating and biasing.

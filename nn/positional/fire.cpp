@@ -8,6 +8,7 @@
 
 #include "autograd/observer.h"
 #include "autograd/ops.h"
+#include "autograd/recording.h"
 #include "nn/attention/budget.h"
 #include "nn/attention/by_distance.h"
 #include "nn/layers/linear.h"
@@ -80,35 +81,35 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   struct BrokenLine {
     Tensor begins, slopes, offsets;  // [n], [h n]
   };
+  // By comparisons of all kinks with all, as to sort on a GPU would be to wait for it.
   BrokenLine broken_line(DType dtype) const {
-    const std::vector<double> weight = in_.weight().to_vector(), bias = in_.bias().to_vector();
-    const std::size_t width = weight.size();
-    std::vector<double> kinks(width), begins(width, std::numeric_limits<double>::infinity());
-    for (std::size_t k = 0; k < width; ++k) {
-      kinks[k] = -bias[k] / weight[k];
-      if (kinks[k] >= 0)
-        begins[k] = kinks[k];
-      else
-        kinks[k] = -std::numeric_limits<double>::infinity();
+    const index_t units = in_.bias().size(0);
+    Tensor begins, passed;  // [n]; [k n]: the slope of f at unit k on piece n
+    {
+      const NoGrad values_only;
+      constexpr double infinity = std::numeric_limits<double>::infinity();
+      const auto full = [&](const Shape& shape, double x) {
+        return Tensor::full(shape, x, DType::f64, in_.bias().device());
+      };
+      const auto reaches = [&](const Tensor& a, const Tensor& b) {  // 1 where a >= b, else 0
+        return raw::binary("fire", functions::GreaterEqual{}, a, b);
+      };
+      const Tensor w = cast(in_.weight(), DType::f64), b = unsqueeze(cast(in_.bias(), DType::f64), 1),  // [k 1]
+          none = full({1, 1}, 0), at = -(b / w), counts = cast(reaches(at, none) * abs(w), DType::boolean);
+      const Tensor kinks = masked(at, counts, -infinity), later = masked(at, counts, infinity);
+      const Tensor up_to = sum(reaches(later, transpose(later)), {1}, true),  // how many begin no later than this one
+          place = cumulative_sum(full({1, units}, 1));
+      const Tensor sorted = raw::reduce(Reduction::maximum,
+          masked(expand(-later, {units, units}), cast(reaches(up_to, place), DType::boolean), -infinity), {0}, true);
+      begins = concat_along(1, {full({1, 1}, -1), -sorted});  // the first piece begins below 0
+      const Tensor rises = 1.0 - reaches(none, w * 1e300 + b);
+      passed = clamp(abs(rises + reaches(begins, kinks) - 1.0), leaky_ ? 0.01 : 0, 1);
     }
-    begins.push_back(-1);  // of the first piece: below 0
-    std::sort(begins.begin(), begins.end());
-    std::vector<double> passed;  // [k n]: the slope of f at unit k on piece n
-    for (std::size_t k = 0; k < width; ++k)
-      for (const double begin : begins) {
-        const bool on = weight[k] == 0 ? bias[k] > 0 : weight[k] > 0 ? !(kinks[k] > begin) : kinks[k] > begin;
-        passed.push_back(on ? 1 : leaky_ ? 0.01 : 0);
-      }
-    const auto pieces = static_cast<index_t>(width) + 1, units = static_cast<index_t>(width);
-    const Device device = in_.weight().device();
-    const auto here = [&](const std::vector<double>& numbers, const Shape& shape) {
-      return raw::to_device(Tensor::of(numbers, shape, dtype), device);
-    };
-    const Tensor f = here(passed, {units, pieces}), w2 = cast(out_.weight(), dtype);  // [h k]
+    const Tensor f = cast(passed, dtype), w2 = cast(out_.weight(), dtype);  // [h k]
     const auto through = [&](const Tensor& numbers) {
       return matmul(w2 * reshape(cast(numbers, dtype), {1, units}), f);
     };
-    return {here(begins, {pieces}), through(in_.weight()),
+    return {reshape(cast(begins, dtype), {-1}), through(in_.weight()),
         through(in_.bias()) + reshape(cast(out_.bias(), dtype), {-1, 1})};
   }
 
@@ -121,18 +122,20 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
   }
 
   // ---- the same in tiles ----
-  std::string only_on_cpu() const override { return "a table whose threshold is read back"; }
+  std::string only_on_cpu() const override { return "a piecewise term outside a head mix"; }
   // Beyond it, the network of one number is a broken line for each head.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;
     if (const std::optional<Tensor> numbers = table(distances->values, context))
       return terms.add(TiledOperands::distance_table, *numbers);
+    if (context.row.defined()) return terms.refuse("a first row that the device alone knows given to fire; a number required");
     const Tensor row = reciprocal(normaliser(context));                                    // [1|b 1 i 1]
     const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]
-    const BrokenLine line = broken_line(context.dtype());
-    terms.add(TiledOperands::piece_distance, cast(distance, context.dtype()));
-    terms.add(TiledOperands::piece_row, expand(reshape(cast(row, context.dtype()), {row.size(0), 1, row.size(2)}),
+    const DType exact = compute_dtype(context.dtype());
+    const BrokenLine line = broken_line(exact);
+    terms.add(TiledOperands::piece_distance, cast(distance, exact));
+    terms.add(TiledOperands::piece_row, expand(reshape(cast(row, exact), {row.size(0), 1, row.size(2)}),
                                             {context.query.size(0), context.query.size(1), context.query.size(2)}));
     terms.add(TiledOperands::piece_begins, line.begins);
     terms.add(TiledOperands::piece_slopes, line.slopes), terms.add(TiledOperands::piece_offsets, line.offsets);

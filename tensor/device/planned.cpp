@@ -155,9 +155,8 @@ class PlannedKernels final : public JoinedKernels {
   void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
-    const MixScratch scratch = scratch_of_mix(at, x, output, 9);
-    const Tensor scores = pairs_of_mix(x, output, scratch, 1), powers = pairs_of_mix(x, output, scratch, 1),
-                 bases = pairs_of_mix(x, output, scratch, 4);
+    const index_t quarters = 5 + 4 * parts_of_mix(x);
+    const Tensor numbers = pairs_of_mix(x, output, scratch_of_mix(at, x, output, quarters), quarters);
   }
   void mix_backward(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&,
       const Tensor& d_output, std::span<const Tensor> d) override {
@@ -168,9 +167,9 @@ class PlannedKernels final : public JoinedKernels {
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, (queries + 31) / 32, 2, 32});
-    const MixScratch scratch = scratch_of_mix(at, x, output, 16);
-    std::vector<Tensor> held;
-    for (int plane = 0; plane < 4; ++plane) held.push_back(pairs_of_mix(x, output, scratch, 1));
+    const index_t parts = parts_of_mix(x);
+    const MixScratch scratch = scratch_of_mix(at, x, output, 8 + 8 * parts);
+    std::vector<Tensor> held{pairs_of_mix(x, output, scratch, 8 + 8 * parts)};
     for (const std::size_t k : {At::key, At::value})
       if (d[k].defined() && (d[k].size(1) < output.size(1) || scratch.rows < queries))
         held.push_back(floats(output, {heads, keys, d[k].size(3)}));
@@ -179,7 +178,7 @@ class PlannedKernels final : public JoinedKernels {
     const index_t warps = scratch.sequences * (scratch.rows / 64) * mix_walks(keys) * mix_walk_warps;
     index_t numbers = 0;  // of a warp's slices
     for (const std::size_t k : {At::mix_input, At::mix_output})
-      if (d[k].defined()) numbers += taps * most_mix_heads * most_mix_hidden;
+      if (d[k].defined()) numbers += (k == At::mix_input ? parts : 1) * taps * most_mix_heads * most_mix_hidden;
     if (d[At::distance_table].defined()) numbers += mix_slice_rows * most_mix_heads;
     if (asked) numbers += mix_slice_rows * most_mix_hidden;
     if (numbers > 0) held.push_back(floats(output, {warps, numbers}));
@@ -222,15 +221,16 @@ class PlannedKernels final : public JoinedKernels {
     all.push_back(floats(x[At::query], {distances, most_mix_heads}));
     return all;
   }
+  static index_t parts_of_mix(std::span<const Tensor> x) { return x[TiledMix::piece_begins].defined() ? 2 : 1; }
   static index_t keys_of_mix(std::span<const Tensor> x) { return (x[TiledMix::key].size(2) + 63) / 64 * 64; }
   static MixScratch scratch_of_mix(
-      const TiledMix& at, std::span<const Tensor> x, const Tensor& output, index_t bytes_of_pair) {
+      const TiledMix& at, std::span<const Tensor> x, const Tensor& output, index_t quarters) {
     return mix_scratch(
-        at.scratch_bytes, output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * bytes_of_pair / 2);
+        at.scratch_bytes, output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * quarters / 2);
   }
-  // A 16-bit number of every pair of a group, or of as many as `each` pairs.
-  static Tensor pairs_of_mix(std::span<const Tensor> x, const Tensor& output, const MixScratch& of, index_t each) {
-    return Tensor::like(output, {of.sequences * of.rows * output.size(1) * keys_of_mix(x) / each});
+  // Numbers of all pairs of a group, quarters of a 16-bit one each.
+  static Tensor pairs_of_mix(std::span<const Tensor> x, const Tensor& output, const MixScratch& of, index_t quarters) {
+    return Tensor::like(output, {of.sequences * of.rows * output.size(1) * keys_of_mix(x) * quarters / 4});
   }
   static void count_mix(std::span<const Tensor> x, const Tensor& output, index_t products, index_t networks) {
     const Tensor& weights = x[TiledMix::mix_input];

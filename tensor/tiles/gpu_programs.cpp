@@ -76,8 +76,13 @@ std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x) {
   if (std::string refused = refused_heads(x); !refused.empty()) return refused;
   if (query.size(1) > most_mix_heads)
     return to_text(query.size(1), " heads given to a head mix on a GPU; at most ", most_mix_heads, " required");
-  if (x[At::piece_begins].defined())
-    return "a piecewise term given to a head mix on a GPU; a table by distance required";
+  if (const Tensor& begins = x[At::piece_begins]; begins.defined()) {
+    if (begins.size(0) > most_mix_pieces)
+      return to_text(begins.size(0), " pieces given to a head mix on a GPU; at most ", most_mix_pieces, " required");
+    if (joined_kernels(query).most_shared_bytes(dtype) < shared_bytes_of_mix_pieces)
+      return to_text(shared_bytes_of_mix_pieces >> 10, " KiB of shared memory for a head mix with pieces given; this GPU has ",
+          joined_kernels(query).most_shared_bytes(dtype) >> 10);
+  }
   if (x[At::mix_input].size(0) > most_mix_hidden)
     return to_text(x[At::mix_input].size(0), " hidden numbers given to a head mix on a GPU; at most ", most_mix_hidden,
         " required");

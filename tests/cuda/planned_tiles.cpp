@@ -26,6 +26,15 @@ std::vector<std::pair<std::size_t, Shape>> mix_terms(index_t heads, index_t taps
   return {{At::mix_input, {32, heads, taps}}, {At::mix_table, {beside + 1, 32, tokens + beside}},
       {At::mix_output, {heads, 32, taps}}, {At::distance_table, {heads, tokens}}};
 }
+std::vector<std::pair<std::size_t, Shape>> with_pieces(
+    std::vector<std::pair<std::size_t, Shape>> terms, index_t batch, index_t heads, index_t tokens) {
+  terms[0].second[1] *= 2;
+  for (const auto& term : std::vector<std::pair<std::size_t, Shape>>{{At::piece_distance, {tokens}},
+           {At::piece_row, {batch, heads, tokens}}, {At::piece_begins, {33}}, {At::piece_slopes, {heads, 33}},
+           {At::piece_offsets, {heads, 33}}})
+    terms.push_back(term);
+  return terms;
+}
 
 const std::vector<Case> cases{
     {"none", 2, 12, 12, 512, 64},
@@ -47,6 +56,9 @@ const std::vector<Case> cases{
     {"dape, some sequences at a time", 8, 12, 12, 1000, 64, mix_terms(12, 1, 1000), true, DType::bf16, 0, 0},
     {"cdape, some rows at a time, heads that share keys", 1, 12, 4, 4096, 64, mix_terms(12, 3, 4096), true, DType::bf16,
         0, 1},
+    {"dape, pieces", 8, 12, 12, 1000, 64, with_pieces(mix_terms(12, 1, 1000), 8, 12, 1000), true, DType::bf16, 0, 0},
+    {"cdape, pieces, some rows at a time", 1, 12, 12, 4096, 64, with_pieces(mix_terms(12, 3, 4096), 1, 12, 4096), true,
+        DType::bf16, 0, 1},
     {"f32, cope of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}, true, DType::f32},
 };
 

@@ -18,6 +18,18 @@ struct Case {
   std::function<void(At&, At::Operands&)> more = [](At&, At::Operands&) {};
 };
 
+// Four pieces. Rows of all heads and sequences differ.
+void add_pieces(At::Operands& x, index_t distances) {
+  const Shape of = x[At::query].shape();
+  const DType dtype = x[At::query].dtype();
+  x[At::mix_input] = drawn({x[At::mix_input].size(0), 2 * of[1], x[At::mix_input].size(2)}, dtype, "input", 0.2);
+  x[At::piece_distance] =
+      raw::cast(Tensor::uniform({distances}, 0.2, 2, Stream(1, "distance"), DType::f64), dtype);
+  x[At::piece_row] = raw::cast(Tensor::uniform({of[0], of[1], of[2]}, 0.3, 1, Stream(1, "row"), DType::f64), dtype);
+  x[At::piece_begins] = raw::cast(Tensor::of({-9, 0.4, 0.9, 1.3}, {4}, DType::f64), dtype);
+  x[At::piece_slopes] = drawn({of[1], 4}, dtype, "slopes"), x[At::piece_offsets] = drawn({of[1], 4}, dtype, "offsets");
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all{{.name = "one token", .queries = 1, .keys = 1}, {.name = "one tap"},
       {.name = "three taps", .beside = 1},
@@ -75,6 +87,27 @@ std::vector<Case> cases() {
                      at.dropout = 0.3, at.stream = Stream(7, "pairs", 3), at.total_rows += 2;
                      x[At::distance_table] = drawn({5, 80}, x[0].dtype(), "table");
                    }});
+  for (const index_t beside : {index_t(0), index_t(1)}) {
+    all.push_back({"pieces, padding on both sides", 2, 5, 5, 140, 140, 24, beside, 32, [](At& at, At::Operands& x) {
+                     at.present = present_from(2, 140, 66, 133), at.behind = 1;
+                     add_pieces(x, 140);
+                   }});
+    all.push_back({"pieces that only the mix reads, some rows at a time", 3, 2, 1, 140, 140, 8, beside, 8,
+        [](At& at, At::Operands& x) {
+          at.adds_pieces = false, at.scratch_bytes = index_t(300) << 10;
+          add_pieces(x, 140);
+        }});
+  }
+  all.push_back({"pieces of 16 heads, rows that begin anywhere, some distances", 1, 16, 16, 33, 50, 128, 0, 5,
+      [](At& at, At::Operands& x) {
+        at.first_row = 17, at.lowest = at.table_lowest = 3;
+        add_pieces(x, 40);
+        x[At::distance_table] = drawn({16, 40}, x[0].dtype(), "table");
+      }});
+  all.push_back({"pieces, not causal", 1, 2, 2, 30, 140, 16, 0, 32, [](At& at, At::Operands& x) {
+                   at.causal = false, at.lowest = -139;
+                   add_pieces(x, 169);
+                 }});
   return all;
 }
 

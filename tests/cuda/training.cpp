@@ -153,14 +153,15 @@ struct FiveSteps {
   std::string why_not;
 };
 
-FiveSteps five_steps(const std::string& scheme, bool recorded, const Changes& changed = {}) {
+FiveSteps five_steps(
+    const std::string& scheme, bool recorded, const Changes& changed = {}, DType numbers = DType::f32) {
   TransformerOptions options;
   options.vocabulary = 11, options.dim = 8, options.heads = 2, options.layers = 1, options.length = 6;
   options.scheme = scheme;
   Transformer model(options);
   model.initialise(3);
   model.to(Device::cuda(0));
-  MixedPrecision precision(model, DType::f32, {});
+  MixedPrecision precision(model, numbers, {});
   const auto batch = [&](std::int64_t part) {
     const Stream stream(7, "tokens", static_cast<std::uint64_t>(part));
     const Tensor tokens = Tensor::empty({2, 6}, DType::i64);
@@ -206,12 +207,16 @@ TEST_CASE("cuda: a step with any scheme is recorded, with the bits of one that s
 
 TEST_CASE("cuda: a step with FIRE is recorded, within its threshold and beyond, and under networks that adapt it") {
   if (!has_cuda()) return;
-  for (const std::string text : {"fire(init_length=3)", "dape(fire)", "cdape(fire(init_length=3))"}) {
-    CAPTURE(text);
-    const FiveSteps recorded = five_steps(text, true);
-    CHECK_MESSAGE(recorded.recorded, recorded.why_not);
-    CHECK(recorded.numbers == five_steps(text, false).numbers);
-  }
+  std::optional<With<std::size_t>> shared;
+  if (gpu::emulator::Settings* const settings = emulator_settings())
+    shared.emplace(settings->shared, std::size_t(227) << 10);
+  for (const DType numbers : {DType::f32, DType::bf16})  // networks in tiles are of bf16
+    for (const std::string text : {"fire(init_length=3)", "dape(fire)", "cdape(fire(init_length=3))"}) {
+      CAPTURE(text);
+      const FiveSteps recorded = five_steps(text, true, {}, numbers);
+      CHECK_MESSAGE(recorded.recorded, recorded.why_not);
+      CHECK(recorded.numbers == five_steps(text, false, {}, numbers).numbers);
+    }
 }
 
 TEST_CASE("cuda: a step that cannot be recorded stands alone, to the same bits, and says why") {

@@ -3,6 +3,7 @@
 
 #include "cuda/kernels/tiles/given.h"
 #include "cuda/kernels/tiles/head_sums.h"
+#include "cuda/kernels/tiles/mix_pieces.h"
 #include "cuda/kernels/tiles/mix_scores.h"
 #include "cuda/kernels/tiles/mix_values.h"
 #include "tensor/pairs.h"
@@ -28,6 +29,8 @@ template <class T> struct Given {
   using C = compute_t<T>;
   using M = Mixed<T>;
   Tensor query, key, value, input, output, u, table, range;
+  std::vector<Tensor> of_pieces;
+  PieceTerms<C> pieces;
   PairDropout<C> dropout;
   MixFacts<Mixed<T>> mix;
   index_t key_blocks, scratch_bytes;
@@ -44,7 +47,8 @@ template <class T> struct Given {
     mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
         within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
         0, 0, static_cast<C>(at.scale), 0, global<const index_t>(at.row)};
-    mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind), mix.remask = at.remask;
+    mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind);
+    mix.remask = at.remask, mix.adds_pieces = at.adds_pieces;
     mix.slope = static_cast<C>(at.slope);
     mix.input = global<const C>(input), mix.output = global<const C>(output);
     mix.present = global<const std::int32_t>(range);
@@ -52,18 +56,32 @@ template <class T> struct Given {
     if (at.dropout > 0)
       dropout = {at.stream, dropout_threshold(at.dropout), static_cast<C>(1 / (1 - at.dropout)), at.total_rows};
     lay_out(at, x);
+    if (!x[At::piece_begins].defined()) return;
+    for (std::size_t k = At::piece_distance; k <= At::piece_offsets; ++k) of_pieces.push_back(of_sums(x[k]));
+    const auto of = [&](std::size_t k) { return global<const C>(of_pieces[k - At::piece_distance]); };
+    pieces = {of(At::piece_distance), of(At::piece_row), of(At::piece_begins), of(At::piece_slopes),
+        of(At::piece_offsets), within_int(x[At::piece_distance].size(0)), within_int(at.lowest),
+        within_int(x[At::piece_begins].size(0))};
   }
   index_t heads() const { return query.size(1); }
+  int parts() const { return pieces.pieces > 0 ? 2 : 1; }
   MixScratch scratch(index_t quarters) const {  // of an f16 number of each pair
     return mix_scratch(
         scratch_bytes, query.size(0), query.size(2), key_blocks * 8 * heads() * quarters * index_t(sizeof(M)) / 4);
   }
   template <class P, int of_row = 8> PairBlocks<P, of_row> blocks(const Tensor& x, const MixRows& group) const {
-    return {global<P>(x), within_int(heads()), group.rows, within_int(key_blocks)};
+    return {global<P>(x), within_int(x.size(2)), group.rows, within_int(key_blocks)};
   }
-  // Scratch for blocks of a group's pairs.
-  template <class P, int of_row = 8> Tensor room(const MixScratch& of) const {
-    return Tensor::empty(Shape{of.sequences * of.rows * key_blocks * heads() * of_row}, dtype_of<P>, query.device());
+  // Scratch for blocks of a group's pairs, of all heads or of all channels.
+  template <class P, int of_row = 8> Tensor room(const MixScratch& of, int parts = 1) const {
+    return Tensor::empty({of.sequences * of.rows, key_blocks, heads() * parts, of_row}, dtype_of<P>, query.device());
+  }
+  // B beside the scores of a group; or backward, its gradient beside theirs.
+  template <bool backward, class P>
+  void run_pieces(const PairBlocks<P>& pairs, const MixRows& group, Global<C> d_row = nullptr, Global<C> sums = nullptr) const {
+    using Body = MixPieces<P, backward>;
+    launch_kernel(Body{mix.facts, group, pieces, pairs, mix.present, d_row, sums},
+        {.blocks = Body::blocks(group, mix.facts.heads), .shared_bytes = Body::shared_bytes(pieces.pieces)});
   }
 
  private:
@@ -88,14 +106,15 @@ template <class T> struct Given {
   }
 };
 
-// f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>): as few as have all heads; of f64 four.
+// f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>, Nth<parts of X>): as few as have all heads; of f64 and with pieces four.
 template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, const F& f) {
   visit_number(x[At::query].dtype(), [&]<class T>(Type<T> type) {
     if constexpr (!std::is_same_v<T, float>) {
       const auto of_slots = [&](auto width, auto beside) {
+        if (x[At::piece_begins].defined()) return f(type, width, beside, Nth<4>{}, Nth<2>{});
         if constexpr (!std::is_same_v<T, double>)
-          if (x[At::query].size(1) <= 12) return f(type, width, beside, Nth<3>{});
-        f(type, width, beside, Nth<4>{});
+          if (x[At::query].size(1) <= 12) return f(type, width, beside, Nth<3>{}, Nth<1>{});
+        f(type, width, beside, Nth<4>{}, Nth<1>{});
       };
       const auto of_taps = [&](auto width) { at.left > 0 ? of_slots(width, Nth<1>{}) : of_slots(width, Nth<0>{}); };
       x[At::query].size(3) <= 64 ? of_taps(Nth<64>{}) : of_taps(Nth<128>{});
@@ -117,16 +136,17 @@ template <class T, int width> void make_scores(const Given<T>& given, const MixR
   const index_t heads = given.heads();
   make_pairs_of<Mixed<T>, T, width>(given, group, head_rows<const T>(given.query, heads),
       head_rows<const T>(given.key, heads), to, given.mix.facts.scale, true);
+  if (given.parts() > 1) given.template run_pieces<false>(given.template blocks<Mixed<T>>(to, group), group);
 }
 
-template <class T, int width, int beside, int slots>
+template <class T, int width, int beside, int slots, int parts>
 void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
   using M = Mixed<T>;
   using Values = MixValues<T, width>;
-  using Logits = MixLogits<M, beside, beside, slots, false>;
+  using Logits = MixLogits<M, beside, beside, slots, parts, false>;
   const index_t heads = given.heads();
-  const MixScratch scratch = given.scratch(9);  // scores, powers, and a base for every four
-  const Tensor scores = given.template room<M>(scratch), powers = given.template room<M>(scratch),
+  const MixScratch scratch = given.scratch(5 + 4 * parts);  // X, powers, and a base for every four
+  const Tensor scores = given.template room<M>(scratch, parts), powers = given.template room<M>(scratch),
                bases = given.template room<M, 2>(scratch);
   each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group, bool) {
     make_scores<T, width>(given, group, scores);
@@ -152,10 +172,11 @@ template <class C> struct WeightSums {
   WeightSums(bool asked, index_t blocks, index_t taps, Device device) {
     if (asked) slices = Tensor::zeros({blocks * head_warps, taps * mix_heads * mix_hidden}, dtype_of<C>, device);
   }
-  // [tap, head, hidden number]
-  Tensor total(index_t heads, index_t width) const {
+  // [tap, channel, hidden number]
+  Tensor total(index_t heads, index_t width, index_t taps) const {
     const Tensor sum = raw::reduce(Reduction::sum, slices, {0}, false);
-    return raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width);
+    return raw::reshape(
+        raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width), {taps, -1, width});
   }
 };
 
@@ -179,13 +200,49 @@ template <class C> struct DistanceSums {
   }
 };
 
-template <class T, int width, int beside, int slots>
+// Gradients of what pieces are made of, of all groups.
+template <class T> struct PieceSums {
+  using C = compute_t<T>;
+  Tensor d_row, of_pieces, by_distance;
+  PieceSums(const Given<T>& given, const MixScratch& of) {
+    if (given.parts() == 1) return;
+    const auto zeros = [&](const Shape& shape) { return Tensor::zeros(shape, dtype_of<C>, given.query.device()); };
+    d_row = zeros(given.of_pieces[1].shape());
+    of_pieces = zeros({of.sequences, given.heads(), of.rows / MixPieces<T, true>::rows, given.pieces.pieces, 2});
+    by_distance = zeros({given.heads(), given.pieces.distances});
+  }
+  void add(const Given<T>& given, const MixRows& group, const Tensor& d_scores) const {
+    if (!d_row.defined()) return;
+    given.template run_pieces<true>(
+        given.template blocks<T>(d_scores, group), group, global<C>(d_row), global<C>(of_pieces));
+    using Body = SumPieceDistances<T>;
+    launch_kernel(
+        Body{given.mix.facts, group, given.template blocks<const T>(d_scores, group), given.mix.present,
+            given.pieces.lowest, given.pieces.distances, global<C>(by_distance)},
+        {.blocks = given.heads() * blocks_for(given.pieces.distances, 32), .shared_bytes = Body::shared_bytes});
+  }
+  void finish(std::span<const Tensor> d) const {
+    if (!d_row.defined()) return;
+    const auto put = [&](std::size_t k, const Tensor& from) {
+      if (d[k].defined()) kernels(from).copy(from, d[k]);
+    };
+    const Tensor sums = raw::reduce(Reduction::sum, of_pieces, {0, 2}, false);  // [h piece 2]
+    put(At::piece_distance, raw::reduce(Reduction::sum, by_distance, {0}, false)), put(At::piece_row, d_row);
+    put(At::piece_slopes, raw::select(sums, 2, 0)), put(At::piece_offsets, raw::select(sums, 2, 1));
+    if (d[At::piece_begins].defined()) kernels(d_row).fill(d[At::piece_begins], 0);
+  }
+};
+
+template <class T, int width, int beside, int slots, int parts>
 void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, const Tensor& output, const Tensor& norms,
     const Tensor& given_d_output, std::span<const Tensor> d) {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  using Pattern = MixLogits<T, beside, beside, slots, true>;
-  using Scores = MixScores<T, beside, beside, slots>;
+  using Pattern = MixLogits<T, beside, beside, slots, parts, true>;
+  using Scores = MixScores<T, beside, beside, slots, parts>;
+  static_assert(sizeof(T) > 2 || (Pattern::shared_bytes <= shared_bytes_of_mix_pieces &&
+                                     Scores::shared_bytes <= shared_bytes_of_mix_pieces &&
+                                     MixPieces<T, true>::shared_bytes(most_mix_pieces) <= shared_bytes_of_mix_pieces));
   using ToKeys = PairSums<T, width, true>;
   using ToQueries = PairSums<T, width, false>;
   const index_t heads = given.heads(), batch = given.query.size(0), queries = given.query.size(2),
@@ -200,10 +257,10 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
                     global<const C>(norms), {}, row_blocks, {}, facts.heads, facts.queries, facts.d},
       {.blocks = all_heads * blocks_of_rows * (RowBlocks<C>::rows / RowSums<T, width>::rows)});
 
-  const MixScratch scratch = given.scratch(16);
-  const Tensor scores = given.template room<M>(scratch), d_pattern = given.template room<T>(scratch),
+  const MixScratch scratch = given.scratch(8 + 8 * parts);
+  const Tensor scores = given.template room<M>(scratch, parts), d_scores = given.template room<T>(scratch, parts),
                pattern = given.template room<T>(scratch), d_logits = given.template room<T>(scratch),
-               d_scores = d_pattern;  // which nobody reads any more
+               d_pattern = raw::reshape(raw::slice(d_scores, 0, 0, d_scores.size(0) / parts), pattern.shape());  // read before
   const SharedHeads of_key(d[At::key], heads, scratch.rows < queries),
       of_value(d[At::value], heads, scratch.rows < queries);
   constexpr index_t taps = 2 * beside + 1;
@@ -212,7 +269,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   mix.group = {0, within_int(scratch.sequences), 0, within_int(scratch.rows)};
   const index_t blocks = mix.blocks();
   const WeightSums<C> of_output(d[At::mix_output].defined(), blocks, taps, device),
-      of_input(d[At::mix_input].defined(), blocks, taps, device);
+      of_input(d[At::mix_input].defined(), blocks, taps * parts, device);
+  const PieceSums<T> of_pieces(given, scratch);
   const DistanceSums<C> by_distance(d_table, blocks, mix_heads, at.lowest, d_table.defined() ? d_table.size(1) : 0, 0),
       by_distance_u(d_u, blocks, mix_hidden, at.table_lowest, x[At::mix_table].size(2), beside);
   const Tensor first_columns =
@@ -246,16 +304,17 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
                         head_rows<T>(d[At::query], heads), {}, true, mix.present, facts.scale},
           {.blocks = group.sequences * heads * (group.rows / ToQueries::rows),
               .shared_bytes = ToQueries::shared_bytes});
+    of_pieces.add(given, group, d_scores);
     if (!rows_end) return;
     const bool last = group.first_query + scratch.rows >= queries;
     by_distance.finish_rows(mix, scratch, last), by_distance_u.finish_rows(mix, scratch, last);
   });
-  of_key.sum(), of_value.sum();
+  of_key.sum(), of_value.sum(), of_pieces.finish(d);
   const auto copy = [&](const Tensor& from, const Tensor& to) { kernels(to).copy(from, to); };
   if (d[At::mix_output].defined())
-    copy(raw::permute(of_output.total(heads, given.mix.width), {1, 2, 0}), d[At::mix_output]);
+    copy(raw::permute(of_output.total(heads, given.mix.width, taps), {1, 2, 0}), d[At::mix_output]);
   if (d[At::mix_input].defined())
-    copy(raw::permute(of_input.total(heads, given.mix.width), {2, 1, 0}), d[At::mix_input]);
+    copy(raw::permute(of_input.total(heads, given.mix.width, taps), {2, 1, 0}), d[At::mix_input]);
   if (d_table.defined()) {
     const Tensor& total = by_distance.total;
     copy(raw::permute(raw::select(heads_in_order(raw::unsqueeze(total, 2), heads), 2, 0), {1, 0}), d_table);
@@ -273,15 +332,15 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
 }  // namespace
 
 void CudaKernels::mix(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) {
-  visit_mixes(at, x, [&]<class T, int width, int beside, int slots>(Type<T>, Nth<width>, Nth<beside>, Nth<slots>) {
-    forward<T, width, beside, slots>(Given<T>(at, x), output, norms);
+  visit_mixes(at, x, [&]<class T, int... facts>(Type<T>, Nth<facts>...) {
+    forward<T, facts...>(Given<T>(at, x), output, norms);
   });
 }
 
 void CudaKernels::mix_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,
     const Tensor& d_output, std::span<const Tensor> d) {
-  visit_mixes(at, x, [&]<class T, int width, int beside, int slots>(Type<T>, Nth<width>, Nth<beside>, Nth<slots>) {
-    backward<T, width, beside, slots>(at, x, Given<T>(at, x), output, norms, d_output, d);
+  visit_mixes(at, x, [&]<class T, int... facts>(Type<T>, Nth<facts>...) {
+    backward<T, facts...>(at, x, Given<T>(at, x), output, norms, d_output, d);
   });
 }
 

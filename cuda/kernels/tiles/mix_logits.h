@@ -1,5 +1,5 @@
 // Logits of the head mix, of all heads of a pair at once (mix_walk.h):
-//   A_h[j] = S_h[j] + table_h[i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
+//   A_h[j] = S_h[j] + B_h[j] + table_h[i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
 // Forward stores powers of them and their bases (mix_values.h). Backward, which knows each row's norm and delta, stores
 //   P_ij = 2^(log2(e) A_ij - norm_i), dropped;  dA_ij = P_ij (m_ij dP_ij - delta_i),  m_ij = drop(1)
 // and sums dW2[h d t] = sum dA_h[j] hidden_d[j + t - left] and dA by distance. A sum over pairs is a product, too: its depth is the
@@ -50,7 +50,7 @@ WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Frag
     });
   });
 }
-// Sums of a warp's weights: [tap, column of a factor of heads, hidden number].
+// Sums of a warp's weights: [tap, and part of X; column of a factor of heads; hidden number].
 template <class C, int taps>
 WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers<FragmentC<C>, 4>, taps>& sums) {
   each<taps>([&](auto tap) {
@@ -64,15 +64,15 @@ WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers
 }
 
 // T: of gradients; forward has none, and takes M.
-template <class T, int left, int right, int slots, bool backward> struct MixLogits {
+template <class T, int left, int right, int slots, int parts, bool backward> struct MixLogits {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  using Walk = MixWalk<M, left, right, right, slots>;
+  using Walk = MixWalk<M, left, right, right, slots, parts>;
   static constexpr const char* name = backward ? "pattern of the mix" : "logits of the mix";
   static constexpr int threads = head_threads, taps = Walk::taps, ahead = Walk::ahead;
   static constexpr std::size_t shared_bytes = Walk::shared_bytes(true) +
-                                              shared_bytes_for<M>(2 * Walk::template fetched<M>) +
-                                              (backward ? shared_bytes_for<T>(2 * Walk::template fetched<T>) : 0);
+                                              shared_bytes_for<M>(2 * parts * Walk::fetched) +
+                                              (backward ? shared_bytes_for<T>(2 * Walk::fetched) : 0);
   static constexpr float nothing = -1e30f;
 
   MixFacts<M> mix;
@@ -94,9 +94,9 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
 
   WHENCE_HD void operator()(Thread& t) const {
     Walk walk(t, mix, true);
-    const Shared<M> fetched = t.shared<M>(2 * Walk::template fetched<M>);
+    const Shared<M> fetched = t.shared<M>(2 * parts * Walk::fetched);
     Shared<T> fetched_d{};
-    if constexpr (backward) fetched_d = t.shared<T>(2 * Walk::template fetched<T>);
+    if constexpr (backward) fetched_d = t.shared<T>(2 * Walk::fetched);
     const MixPlace& place = walk.place;
     if (place.keys.begin >= place.keys.end) return;
     walk.begin(t);
@@ -109,22 +109,22 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
     });
     Gradients of;
     if constexpr (backward) read_rows(t, walk, of);
-    typename Walk::template Packs<M> x;
-    const auto stage = [&](int step) { return fetched + (step & 1) * Walk::template fetched<M>; };
-    const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::template fetched<T>; };
+    typename Walk::template Packs<M, parts> x;
+    const auto stage = [&](int step) { return fetched + (step & 1) * parts * Walk::fetched; };
+    const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::fetched; };
     // X is fetched a step ahead of all else where columns ahead of a step's are read.
     constexpr int further = ahead > 0 ? 1 : 0;
     const auto fetch = [&](int step) {
-      walk.fetch(t, stage(step + further), mix.scores, step + further);
+      walk.template fetch<parts>(t, stage(step + further), mix.scores, step + further);
       if constexpr (backward) walk.fetch(t, stage_d(step), d_pattern, step);
       cp_async_commit(t);
     };
     if constexpr (ahead > 0) {
-      walk.fetch(t, stage(place.begin_step), mix.scores, place.begin_step);
+      walk.template fetch<parts>(t, stage(place.begin_step), mix.scores, place.begin_step);
       cp_async_commit(t);
       cp_async_wait<0>(t);
       walk.take(t, stage(place.begin_step), x);
-      each<ahead>([&](auto n) { walk.x[typename Walk::template In<n>{}] = Walk::template factor<M>(x, n); });
+      each<ahead>([&](auto n) { walk.put_column(n, x, n); });
     }
     fetch(place.begin_step);
     for (int step = place.begin_step; step < place.end_step; ++step) {
@@ -155,16 +155,19 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
   WHENCE_HD Registers<FragmentC<M>, 2> column(
       Thread& t, Walk& walk, int step, Shared<M> next, const Weights& w2, Packs& x, Nth<n>) const {
     if constexpr (ahead > 0 && n + ahead == 8) walk.take(t, next, x);
-    walk.x[typename Walk::template In<n + ahead>{}] = Walk::template factor<M>(x, Nth<(n + ahead) % 8>{});
+    walk.put_column(Nth<n + ahead>{}, x, Nth<(n + ahead) % 8>{});
     walk.make_hidden(t, step, Nth<n>{});
     Registers<FragmentC<M>, 2> y;
     const auto term = load_pack<4>(walk.table, (walk.row_of(step) - n + t.lane() / 4) * mix_heads + t.lane() % 4 * 4);
     each<2>([&](auto k) { each<4>([&](auto e) { y[k][e] = term.of[2 * k + e % 2]; }); });
-    // S itself: times the unit matrix, which rounds nothing.
+    // S itself, and B: times the unit matrix, which rounds nothing.
     const int at = t.lane() / 4 - t.lane() % 4 * 2;
     const Register<M> unit = pack_two<M>(at == 0 ? 1.0f : 0.0f, at == 1 ? 1.0f : 0.0f), none = {};
-    mma<M>(t, y[Nth<0>{}], walk.x[typename Walk::template In<n>{}], unit, none);
-    mma<M>(t, y[Nth<1>{}], walk.x[typename Walk::template In<n>{}], none, unit);
+    each<parts>([&](auto part) {
+      if (part > 0 && !mix.adds_pieces) return;
+      mma<M>(t, y[Nth<0>{}], walk.x[typename Walk::template In<n>{}][part], unit, none);
+      mma<M>(t, y[Nth<1>{}], walk.x[typename Walk::template In<n>{}][part], none, unit);
+    });
     each<taps>([&](auto tap) {
       each<2>([&](auto s) {
         each<2>([&](auto k) {
@@ -178,7 +181,7 @@ template <class T, int left, int right, int slots, bool backward> struct MixLogi
 
   template <class Weights, class Packs>
   WHENCE_HD void step_forward(Thread& t, Walk& walk, int step, Shared<M> next, const Weights& w2, Packs& x) const {
-    Packs power;
+    typename Walk::template Packs<M> power;
     Registers<Registers<Pack<M, 2>, slots>, 2> base;
     each<2>([&](auto four) {
       Registers<Registers<Registers<Number<C>, 4>, slots>, 2> logit;

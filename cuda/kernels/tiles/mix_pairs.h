@@ -1,6 +1,7 @@
 // Pairs of the head mix in memory. A mix reads all heads of a pair, while products of rows are made head by head, so what
 // they hand each other passes through memory, for a group of rows at a time:
 //   scores         S = q.k of every head, f16                              PairProducts
+//                  and B, where the base has pieces                        MixPieces (mix_pieces.h)
 //   mix            logits of every pair from the scores of all heads       MixLogits (mix_logits.h)
 //   values         softmax, and sums of values                             MixValues (mix_values.h)
 // Backward makes S and dP = do.v, then P and dA, then dX, the gradient of S (mix_scores.h), and last
@@ -47,6 +48,12 @@ WHENCE_HD KeysOfStrip keys_of_strip(const HeadFacts<C>& facts, Global<const std:
             end = smaller(present ? int(present[b * 2 + 1]) : facts.keys, token + mix_strip + facts.after);
   if (end <= begin) return {0, 0};
   return {begin / mix_tile * mix_tile, (end + mix_tile - 1) / mix_tile * mix_tile};
+}
+
+// Returns x within f16; NaN stays.
+template <class P, class Real> WHENCE_HD Real held_within(Real x) {
+  if constexpr (sizeof(P) > 2) return x;
+  return x > most_mixed ? Real(most_mixed) : x < -most_mixed ? Real(-most_mixed) : x;
 }
 
 // Returns number(0) to number(7), stored as P.
@@ -123,14 +130,10 @@ template <class T, class P, int width> struct PairProducts {
         store_pack<8>(block, at, eight_of<P>([&](auto j) {
           const Number<C> product = number(x, a, Nth<8 * eight + j>{}) * factor;
           if (!columns.has(8 * eight + j)) return Number<C>(0.0f);
-          return scores ? held_within(product) : product;
+          return scores ? held_within<P>(product) : product;
         }));
       });
     });
-  }
-  static WHENCE_HD Number<C> held_within(Number<C> x) {  // NaN stays
-    if constexpr (sizeof(P) > 2) return x;
-    return x > most_mixed ? Number<C>(most_mixed) : x < -most_mixed ? Number<C>(-most_mixed) : x;
   }
 };
 

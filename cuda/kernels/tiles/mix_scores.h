@@ -1,6 +1,6 @@
 // The gradient of the head mix at its scores (mix_walk.h), from dA, which mix_logits.h has stored:
 //   dpre_d[c] = leaky'(hidden) sum_{h,t} W2[h d t] dA_h[c - t + left]
-//   dX_x[j]   = dA_x[j] + sum_{d,t} W1[d x t] dpre_d[j - t + left]
+//   dX_x[j]   = dA_x[j] (of B where it is added to A) + sum_{d,t} W1[d x t] dpre_d[j - t + left]
 //   dW1[d x t] = sum dpre_d[c] X_x[c + t - left],  du = dpre by distance, of columns near the first key by column, too
 #pragma once
 
@@ -8,18 +8,18 @@
 
 namespace whence::gpu {
 
-template <class T, int left, int right, int slots> struct MixScores {
+template <class T, int left, int right, int slots, int parts> struct MixScores {
   using C = compute_t<T>;
   using M = Mixed<T>;
-  using Walk = MixWalk<M, left, right, left, slots>;
+  using Walk = MixWalk<M, left, right, left, slots, parts>;
   static constexpr const char* name = "gradient of the mix";
   static constexpr int threads = head_threads, taps = Walk::taps, ring = Walk::ring;
   // Columns ahead that are read of X, and of dA.
   static constexpr int ahead = Walk::ahead, ahead_of_d = 2 * left;
   static_assert(ahead_of_d <= 8);
   static constexpr std::size_t shared_bytes = Walk::shared_bytes(false) +
-                                              shared_bytes_for<M>(2 * Walk::template fetched<M>) +
-                                              shared_bytes_for<T>(2 * Walk::template fetched<T>);
+                                              shared_bytes_for<M>(2 * parts * Walk::fetched) +
+                                              shared_bytes_for<T>(2 * Walk::fetched);
 
   MixFacts<M> mix;
   PairBlocks<const T> d_logits;
@@ -30,16 +30,17 @@ template <class T, int left, int right, int slots> struct MixScores {
   struct Gradients {
     Registers<FragmentA<T>, ring> d;                           // the last columns of dA
     Registers<Registers<FragmentA<T>, 2>, ring> before;        // and of dpre
-    Registers<Registers<Register<T>, 8>, taps> output, input;  // W2 and W1 as right factors, turned
-    Registers<Registers<FragmentC<T>, 4>, taps> weights;       // dW1, turned
+    Registers<Registers<Register<T>, 8>, taps> output;         // W2 and W1 as right factors, turned
+    Registers<Registers<Register<T>, 8>, taps * parts> input;
+    Registers<Registers<FragmentC<T>, 4>, taps * parts> weights;  // dW1, turned
     Registers<FragmentC<T>, 4> by_distance;
     Register<T> one, slope;
   };
 
   WHENCE_HD void operator()(Thread& t) const {
     Walk walk(t, mix, false);
-    const Shared<M> fetched = t.shared<M>(2 * Walk::template fetched<M>);
-    const Shared<T> fetched_d = t.shared<T>(2 * Walk::template fetched<T>);
+    const Shared<M> fetched = t.shared<M>(2 * parts * Walk::fetched);
+    const Shared<T> fetched_d = t.shared<T>(2 * Walk::fetched);
     const MixPlace& place = walk.place;
     if (place.keys.begin >= place.keys.end) return;
     walk.begin(t);
@@ -50,23 +51,26 @@ template <class T, int left, int right, int slots> struct MixScores {
         const int d = r / 2 * 8 + t.lane() / 4, k = r % 2 * 8 + t.lane() % 4 * 2;
         of.output[tap][r] = pack_two<T>(walk.output(d, k, tap), walk.output(d, k + 1, tap));
         const int e = r / 4 * 16 + r % 2 * 8 + t.lane() % 4 * 2, l = r / 2 % 2 * 8 + t.lane() / 4;
-        of.input[tap][r] = pack_two<T>(walk.input(e, l, tap), walk.input(e + 1, l, tap));
+        each<parts>([&](auto part) {
+          constexpr int n = tap * parts + part;
+          of.input[Nth<n>{}][r] = pack_two<T>(walk.input(e, l, n), walk.input(e + 1, l, n));
+        });
       });
     });
-    typename Walk::template Packs<M> x;
+    typename Walk::template Packs<M, parts> x;
     typename Walk::template Packs<T> d;
-    const auto stage = [&](int step) { return fetched + (step & 1) * Walk::template fetched<M>; };
-    const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::template fetched<T>; };
+    const auto stage = [&](int step) { return fetched + (step & 1) * parts * Walk::fetched; };
+    const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::fetched; };
     constexpr int further = left > 0 ? 1 : 0;
     const auto fetch = [&](int step) {
-      walk.fetch(t, stage(step), mix.scores, step), walk.fetch(t, stage_d(step), d_logits, step);
+      walk.template fetch<parts>(t, stage(step), mix.scores, step), walk.fetch(t, stage_d(step), d_logits, step);
       cp_async_commit(t);
     };
     if constexpr (further > 0) {
       fetch(place.begin_step);
       cp_async_wait<0>(t);
       walk.take(t, stage(place.begin_step), x), walk.take(t, stage_d(place.begin_step), d);
-      each<ahead>([&](auto n) { walk.x[typename Walk::template In<n>{}] = Walk::template factor<M>(x, n); });
+      each<ahead>([&](auto n) { walk.put_column(n, x, n); });
       each<ahead_of_d>([&](auto n) { of.d[typename Walk::template In<n>{}] = Walk::template factor<T>(d, n); });
     }
     fetch(place.begin_step + further);
@@ -82,41 +86,45 @@ template <class T, int left, int right, int slots> struct MixScores {
     if (of_u && place.begin_step < place.end_step)
       put_diagonals(t, of_u + warp * mix_slice_rows * mix_hidden, 8 * (mix_steps - place.end_step) + t.lane() / 4,
           of.by_distance);
-    if (of_weights) put_weights<C>(t, of_weights + warp * taps * mix_heads * mix_hidden, of.weights);
+    if (of_weights) put_weights<C>(t, of_weights + warp * taps * parts * mix_heads * mix_hidden, of.weights);
   }
 
  private:
   template <class Packs, class PacksOfD>
   WHENCE_HD void work(
       Thread& t, Walk& walk, int step, Shared<M> next, Shared<T> next_d, Packs& x, PacksOfD& d, Gradients& of) const {
-    PacksOfD result;
+    typename Walk::template Packs<T, parts> result;
     Registers<SeenColumns, 2> seen;
     each<2>([&](auto half) { seen[half] = walk.seen(walk.place.key + 8 * (step + half), half, t); });
     each<8>([&](auto n) {
       if constexpr (left > 0 && n + ahead == 8) walk.take(t, next, x);
       if constexpr (left > 0 && n + ahead_of_d == 8) walk.take(t, next_d, d);
-      walk.x[typename Walk::template In<n + ahead>{}] = Walk::template factor<M>(x, Nth<(n + ahead) % 8>{});
+      walk.put_column(Nth<n + ahead>{}, x, Nth<(n + ahead) % 8>{});
       of.d[typename Walk::template In<n + ahead_of_d>{}] = Walk::template factor<T>(d, Nth<(n + ahead_of_d) % 8>{});
       walk.make_hidden(t, step, n);
       before_leaky(t, walk, step, n, of);
       // dX of the step's own column
-      Registers<FragmentC<T>, 2> y;
-      each<4>([&](auto r) {
-        const auto two = unpack_two<T>(of.d[typename Walk::template In<n>{}][r]);
-        y[Nth<r / 2>{}][Nth<r % 2 * 2>{}] = two.low, y[Nth<r / 2>{}][Nth<r % 2 * 2 + 1>{}] = two.high;
-      });
-      each<taps>([&](auto tap) {
-        each<2>([&](auto s) {
-          each<2>([&](auto k) {
-            mma<T>(t, y[k], of.before[typename Walk::template In<n - tap + left>{}][s],
-                of.input[tap][Nth<4 * s + 2 * k>{}], of.input[tap][Nth<4 * s + 2 * k + 1>{}]);
+      each<parts>([&](auto part) {
+        Registers<FragmentC<T>, 2> y;
+        each<4>([&](auto r) {
+          if (part > 0 && !mix.adds_pieces) return;
+          const auto two = unpack_two<T>(of.d[typename Walk::template In<n>{}][r]);
+          y[Nth<r / 2>{}][Nth<r % 2 * 2>{}] = two.low, y[Nth<r / 2>{}][Nth<r % 2 * 2 + 1>{}] = two.high;
+        });
+        each<taps>([&](auto tap) {
+          each<2>([&](auto s) {
+            each<2>([&](auto k) {
+              constexpr Nth<tap * parts + part> of_tap{};
+              mma<T>(t, y[k], of.before[typename Walk::template In<n - tap + left>{}][s],
+                  of.input[of_tap][Nth<4 * s + 2 * k>{}], of.input[of_tap][Nth<4 * s + 2 * k + 1>{}]);
+            });
           });
         });
-      });
-      each<2>([&](auto half) {
-        each<slots>([&](auto s) {
-          result[half][s].of[n] =
-              to_stored<T>(seen[half].has(n) ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(0.0f));
+        each<2>([&](auto half) {
+          each<slots>([&](auto s) {
+            result[half][Nth<part * slots + s>{}].of[n] =
+                to_stored<T>(seen[half].has(n) ? y[Nth<s / 2>{}][Nth<2 * half + s % 2>{}] : Number<C>(0.0f));
+          });
         });
       });
     });
@@ -127,8 +135,9 @@ template <class T, int left, int right, int slots> struct MixScores {
     each<2>([&](auto half) {
       if (!walk.has_keys(step, half)) return;
       const index_t at = walk.at_of(t, d_scores, step, half);
-      each<slots>([&](auto s) {
-        if (4 * s + t.lane() % 4 < walk.heads()) store_pack<8>(d_scores.at, at + s * 4 * 64, result[half][s]);
+      each<slots * parts>([&](auto s) {
+        if (4 * (s % slots) + t.lane() % 4 < walk.heads())
+          store_pack<8>(d_scores.at, at + walk.channel(s) * 64, result[half][s]);
       });
     });
   }
@@ -166,9 +175,10 @@ template <class T, int left, int right, int slots> struct MixScores {
       each<4>([&](auto b) { mma<T>(t, of.by_distance[b], ones, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
     }
     if (of_weights)
-      each<taps>([&](auto tap) {
-        const FragmentA<T> heads = turned_factor<T, M>(t, walk.x[typename Walk::template In<column - left + tap>{}]);
-        each<4>([&](auto b) { mma<T>(t, of.weights[tap][b], heads, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
+      each<taps * parts>([&](auto k) {
+        const FragmentA<T> heads = turned_factor<T, M>(
+            t, walk.x[typename Walk::template In<column - left + k / parts>{}][Nth<k % parts>{}]);
+        each<4>([&](auto b) { mma<T>(t, of.weights[k][b], heads, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
       });
   }
   // Two hidden numbers of column nth behind the first key, if it has rows of u for itself.

@@ -6,6 +6,7 @@
 // the left factor of the second, whose sums are of heads again: a lane meets the heads that it has read, and taps along
 // the keys are registers of columns before. The four warps of a block stand 16 keys apart, and share distances, too.
 // A lane's heads: slot s is head 4 s + lane % 4. Column 2 q + e + 8 k of a factor is slot e + 2 k of lane % 4 = q.
+// Where the base has pieces, the first product has another factor: X = [S, B], and a lane has both of its heads.
 // The sign of hidden, which is summed up in f32 of f16 operands and rounded once, decides on which side of its kink leaky_relu is. Both
 // directions make hidden by this text.
 #pragma once
@@ -61,13 +62,13 @@ template <class M> struct MixFacts {
   HeadFacts<C> facts;
   MixRows group;
   int width, behind;  // hidden numbers; columns behind the last key, where the run goes on
-  bool remask;
+  bool remask, adds_pieces;
   C slope;
-  Global<const C> input, output;  // W1 [width heads taps], W2 [heads width taps]
+  Global<const C> input, output;  // W1 [width channels taps], W2 [heads width taps]
   Global<const M> u;              // as MixTerms makes them
   Global<const C> table;
   int lowest, distances;       // of these
-  PairBlocks<const M> scores;  // S, 0 where a pair is not seen
+  PairBlocks<const M> scores;  // X, 0 where a pair is not seen
   Global<const std::int32_t> present;
 
   WHENCE_HD int walks() const { return static_cast<int>(mix_walks(facts.keys)); }
@@ -85,22 +86,25 @@ struct MixPlace {
   int begin, end;  // keys [begin, end) are present
 };
 
-// Takes `left` and `right` columns beside its own into account, and makes hidden columns `lead` ahead of the walk's.
-template <class M, int left, int right, int lead, int slots> struct MixWalk {
+// Takes `left` and `right` columns beside its own into account, and makes hidden columns `lead` ahead of the walk's. parts: of X, S and,
+// where there are 2, B.
+template <class M, int left, int right, int lead, int slots, int parts> struct MixWalk {
   using C = compute_t<M>;
   static constexpr int taps = left + 1 + right, ring = taps == 1 ? 1 : 4, ahead = lead + right;
   static_assert(taps <= ring && ahead <= 8);
   template <int column> using In = Nth<(column + 8 * ring) % ring>;             // 8 is a multiple of the ring
-  template <class E> using Packs = Registers<Registers<Pack<E, 8>, slots>, 2>;  // [half, slot], of eight keys
+  // [half, slot], of eight keys; slots of B behind those of S.
+  template <class E, int of = 1> using Packs = Registers<Registers<Pack<E, 8>, slots * of>, 2>;
+  using Column = Registers<FragmentA<M>, parts>;
   using Hidden = Registers<FragmentA<M>, 2>;
 
   const MixFacts<M>& mix;
   MixPlace place;
   Shared<M> u;                      // [mix_window, mix_u_pitch]
-  Shared<C> table{};                // [mix_window, mix_heads], or null
-  Registers<FragmentA<M>, ring> x;  // the last columns of X
+  Shared<C> table{};          // [mix_window, mix_heads], or null
+  Registers<Column, ring> x;  // the last columns of X
   Registers<Hidden, ring> hidden;
-  Registers<Registers<Register<M>, 8>, taps> w1;  // by four blocks of hidden numbers
+  Registers<Registers<Register<M>, 8>, taps * parts> w1;  // by four blocks of hidden numbers
   Register<M> slope;
   // Hidden columns of a step that are there, by half; and true if one of them has a row of u for itself.
   Registers<SeenColumns, 2> there;
@@ -127,19 +131,19 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
     fetch_window<mix_hidden>(t, u, mix_u_pitch, mix.u + index_t(left) * mix.distances * mix_hidden);
     if (table) fetch_window<mix_heads>(t, table, mix_heads, mix.table);
     cp_async_commit(t);
-    each<taps>([&](auto tap) {
+    each<taps * parts>([&](auto n) {
       each<8>([&](auto r) {
         const int d = r / 2 * 8 + t.lane() / 4, k = r % 2 * 8 + t.lane() % 4 * 2;
-        w1[tap][r] = pack_two<M>(input(d, k, tap), input(d, k + 1, tap));
+        w1[n][r] = pack_two<M>(input(d, k, n), input(d, k + 1, n));
       });
     });
     cp_async_wait<0>(t);
     t.sync();
   }
-  // W1 of a hidden number and of the head in column k of a factor.
-  WHENCE_HD Number<C> input(int d, int k, int tap) const {
-    const int h = head_of_column(k);
-    return d < mix.width && h < heads() ? load<C>(mix.input, (d * heads() + h) * taps + tap) : Number<C>(0.0f);
+  // W1 of a hidden number and of the head in column k of a factor; n: the tap, and in it the part of X.
+  WHENCE_HD Number<C> input(int d, int k, int n) const {
+    const int h = head_of_column(k), channel = (d * parts + n % parts) * heads() + h;
+    return d < mix.width && h < heads() ? load<C>(mix.input, channel * taps + n / parts) : Number<C>(0.0f);
   }
   WHENCE_HD Number<C> output(int d, int k, int tap) const {
     const int h = head_of_column(k);
@@ -152,34 +156,42 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
     return key >= place.keys.begin && key < place.keys.end;
   }
   // Numbers of a step's eight keys, to a lane's own place in shared memory [half, slot, thread]; 0 where there are none.
-  template <class E> WHENCE_HD void fetch(Thread& t, Shared<E> to, const PairBlocks<const E>& from, int step) const {
+  template <int of = 1, class E>
+  WHENCE_HD void fetch(Thread& t, Shared<E> to, const PairBlocks<const E>& from, int step) const {
     each<2>([&](auto half) {
       const bool stored = has_keys(step, half);
       const index_t at = at_of(t, from, step, half);
-      each<slots>([&](auto s) {
-        cp_async(t, to, ((half * slots + s) * head_threads + t.index()) * 8, from.at, at + s * 4 * 64,
-            stored && 4 * s + t.lane() % 4 < heads());
+      each<slots * of>([&](auto s) {
+        cp_async(t, to, ((half * slots * of + s) * head_threads + t.index()) * 8, from.at, at + channel(s) * 64,
+            stored && 4 * (s % slots) + t.lane() % 4 < heads());
       });
     });
   }
-  template <class E> static constexpr int fetched = 2 * slots * head_threads * 8;
-  template <class E> WHENCE_HD void take(Thread& t, Shared<E> from, Packs<E>& packs) const {
+  // Channels by which slot s of [S, B] lies behind slot 0 of S.
+  WHENCE_HD int channel(int s) const { return s % slots * 4 + (s / slots ? heads() : 0); }
+  static constexpr int fetched = 2 * slots * head_threads * 8;
+  template <class E, class Packs> WHENCE_HD void take(Thread& t, Shared<E> from, Packs& packs) const {
+    constexpr int count = Packs::Value::count;
     each<2>([&](auto half) {
-      each<slots>(
-          [&](auto s) { packs[half][s] = load_pack<8>(from, ((half * slots + s) * head_threads + t.index()) * 8); });
+      each<count>(
+          [&](auto s) { packs[half][s] = load_pack<8>(from, ((half * count + s) * head_threads + t.index()) * 8); });
     });
   }
-  // Column n of packs as a left factor.
-  template <class E, int n> static WHENCE_HD FragmentA<E> factor(const Packs<E>& packs, Nth<n>) {
+  // Column n of packs as a left factor, of S or of B.
+  template <class E, int n, class Packs, int part = 0>
+  static WHENCE_HD FragmentA<E> factor(const Packs& packs, Nth<n>, Nth<part> = {}) {
     FragmentA<E> a;
     each<4>([&](auto r) {
-      constexpr int slot = r / 2 * 2;
+      constexpr int slot = r / 2 * 2, at = slot + part * slots;
       Pack<E, 2> two{};
-      if constexpr (slot < slots) two.of[0] = packs[Nth<r % 2>{}][Nth<slot>{}].of[n];
-      if constexpr (slot + 1 < slots) two.of[1] = packs[Nth<r % 2>{}][Nth<slot + 1>{}].of[n];
+      if constexpr (slot < slots) two.of[0] = packs[Nth<r % 2>{}][Nth<at>{}].of[n];
+      if constexpr (slot + 1 < slots) two.of[1] = packs[Nth<r % 2>{}][Nth<at + 1>{}].of[n];
       a[r] = std::bit_cast<Register<E>>(two);
     });
     return a;
+  }
+  template <int column, int n, class Packs> WHENCE_HD void put_column(Nth<column>, const Packs& packs, Nth<n> of) {
+    each<parts>([&](auto part) { x[In<column>{}][part] = factor<M>(packs, of, part); });
   }
 
   // The key of a half's first hidden column in a step.
@@ -217,8 +229,9 @@ template <class M, int left, int right, int lead, int slots> struct MixWalk {
         const auto two = unpack_two<M>(of_halves[half][b]);
         sum[Nth<2 * half>{}] = two.low, sum[Nth<2 * half + 1>{}] = two.high;
       });
-      each<taps>([&](auto tap) {
-        mma<M>(t, sum, x[In<column - left + tap>{}], w1[tap][Nth<2 * b>{}], w1[tap][Nth<2 * b + 1>{}]);
+      each<taps * parts>([&](auto k) {
+        mma<M>(t, sum, x[In<column - left + k / parts>{}][Nth<k % parts>{}], w1[k][Nth<2 * b>{}],
+            w1[k][Nth<2 * b + 1>{}]);
       });
       each<2>([&](auto half) {
         const Register<M> before = pack_two<M>(sum[Nth<2 * half>{}], sum[Nth<2 * half + 1>{}]);
