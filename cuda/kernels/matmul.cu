@@ -74,7 +74,7 @@ bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEp
 }  // namespace
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
-  if (out.numel() == 0 || multiply_few_rows(a, b, bias, alpha, nullptr, out)) return;
+  if (out.numel() == 0) return;
   if (out.rank() > 3 && out.size(-3) > 1 && b.strides()[-3] == 0) {  // b serves all of them, as keys do their group
     const auto tall = one_below_the_other(a), made = one_below_the_other(out);
     if (tall && made) return matmul(*tall, raw::select(b, b.rank() - 3, 0), bias, alpha, *made);
@@ -90,6 +90,7 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
     const index_t width = out.size(1), apart = aligned_extent(width, out.dtype());
     fill(out.view({out.size(0), apart - width}, out.strides(), width), 0);
   }
+  if (multiply_few_rows(a, b, bias, alpha, nullptr, out)) return;
   const bool empty_sum = a.size(-1) == 0;
   if (bias && bias->is_contiguous() && multiply_fused(a, b, alpha, {.bias = bias->bytes()}, out)) return;
   if (bias)

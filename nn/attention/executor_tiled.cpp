@@ -55,7 +55,10 @@ class ProgramTerms final : public TileTerms {
     const bool first = !own.defined();
     if (!first && which != TiledAttention::distance_table && which != TiledAttention::column_term)
       return refuse(to_text(TiledAttention::info[which].name, " given by two schemes; one required"));
-    own = first ? x : own + x;
+    const auto wide = [&](const Tensor& of) {  // some give terms of 16-bit models in f32
+      return own.dtype() == x.dtype() ? of : cast(of, compute_dtype(of.dtype()));
+    };
+    own = first ? x : wide(own) + wide(x);
     if (which == TiledAttention::relative_query) facts_.relative_scale = scale;
     if (which == TiledAttention::gate_query) facts_.gate_scale = scale;
     if (which == TiledAttention::position_keys) facts_.position_scale = scale;
