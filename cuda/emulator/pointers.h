@@ -186,6 +186,10 @@ template <class T, emulator::Space space, class C> void store(const Pointer<T, s
   else
     to.write(i, static_cast<T>(convert<T>(value)));
 }
+template <class T, emulator::Space space, class C>
+void add_in_place(const Pointer<T, space>& to, Index i, const C& value) {
+  store(to, i, load<T>(to, i) + value);
+}
 
 // N neighbours in one access: [i] to [i + N - 1]. REQUIRES: i is a multiple of N, and the memory aligned to N numbers.
 template <class T, int N> struct alignas(sizeof(T) * N) Pack {

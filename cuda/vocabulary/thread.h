@@ -97,6 +97,16 @@ template <class C, class T> WHENCE_HD Number<C> load(const T* from, index_t i) {
 // Element i becomes the number, rounded once.
 template <class T, class C> WHENCE_HD void store(T* to, index_t i, C value) { to[i] = convert<T>(value); }
 
+// Element i becomes its sum with the number, and no thread waits for that. REQUIRES: no other thread writes there in the same launch: so a
+// sum has one order.
+template <class C> WHENCE_HD void add_in_place(C* to, index_t i, C value) {
+#ifdef __CUDA_ARCH__
+  atomicAdd(to + i, value);
+#else
+  to[i] += value;
+#endif
+}
+
 // The plain value of a number, for integers and decisions that counters need not see.
 template <class C> WHENCE_HD C plain(C value) { return value; }
 

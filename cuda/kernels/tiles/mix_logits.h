@@ -36,16 +36,14 @@ template <class T> WHENCE_HD FragmentA<T> diagonals_of(Thread& t, int n) {
   });
   return ones;
 }
-// Slices hold sums of a block's warps over launches, which add to them in their order.
-template <class C, class Real> WHENCE_HD void add_to(Global<C> slice, index_t at, Real value) {
-  store(slice, at, load<C>(slice, at) + value);
-}
+// Slices hold sums of a warp over launches.
+
 // Sums by diagonal go on from step to step: the upper half is whole, and the lower half becomes the upper one.
 template <class C, class Fragment, int blocks>
 WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Fragment, blocks>& sums) {
   each<blocks>([&](auto b) {
     each<2>([&](auto e) {
-      add_to(slice, index_t(row) * 8 * blocks + 8 * b + t.lane() % 4 * 2 + e, sums[b][Nth<2 + e>{}]);
+      add_in_place(slice, index_t(row) * 8 * blocks + 8 * b + t.lane() % 4 * 2 + e, sums[b][Nth<2 + e>{}]);
       sums[b][Nth<2 + e>{}] = sums[b][e], sums[b][e] = 0.0f;
     });
   });
@@ -57,7 +55,7 @@ WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers
     each<4>([&](auto b) {
       each<4>([&](auto e) {
         const int k = t.lane() / 4 + e / 2 * 8, d = 8 * b + t.lane() % 4 * 2 + e % 2;
-        add_to(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e]);
+        add_in_place(slice, (tap * mix_heads + k) * mix_hidden + d, sums[tap][b][e]);
       });
     });
   });
@@ -71,8 +69,8 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
   static constexpr const char* name = backward ? "pattern of the mix" : "logits of the mix";
   static constexpr int threads = head_threads, taps = Walk::taps, ahead = Walk::ahead;
   static constexpr std::size_t shared_bytes = Walk::shared_bytes(true) +
-                                              shared_bytes_for<M>(2 * parts * Walk::fetched) +
-                                              (backward ? shared_bytes_for<T>(2 * Walk::fetched) : 0);
+                                              shared_bytes_for<M>(Walk::stages * parts * Walk::fetched) +
+                                              (backward ? shared_bytes_for<T>(Walk::stages * Walk::fetched) : 0);
   static constexpr float nothing = -1e30f;
 
   MixFacts<M> mix;
@@ -94,9 +92,9 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
 
   WHENCE_HD void operator()(Thread& t) const {
     Walk walk(t, mix, true);
-    const Shared<M> fetched = t.shared<M>(2 * parts * Walk::fetched);
+    const Shared<M> fetched = t.shared<M>(Walk::stages * parts * Walk::fetched);
     Shared<T> fetched_d{};
-    if constexpr (backward) fetched_d = t.shared<T>(2 * Walk::fetched);
+    if constexpr (backward) fetched_d = t.shared<T>(Walk::stages * Walk::fetched);
     const MixPlace& place = walk.place;
     if (place.keys.begin >= place.keys.end) return;
     walk.begin(t);
@@ -110,8 +108,8 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
     Gradients of;
     if constexpr (backward) read_rows(t, walk, of);
     typename Walk::template Packs<M, parts> x;
-    const auto stage = [&](int step) { return fetched + (step & 1) * parts * Walk::fetched; };
-    const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::fetched; };
+    const auto stage = [&](int step) { return fetched + Walk::stage_of(step) * parts * Walk::fetched; };
+    const auto stage_d = [&](int step) { return fetched_d + Walk::stage_of(step) * Walk::fetched; };
     // X is fetched a step ahead of all else where columns ahead of a step's are read.
     constexpr int further = ahead > 0 ? 1 : 0;
     const auto fetch = [&](int step) {
@@ -126,13 +124,13 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
       walk.take(t, stage(place.begin_step), x);
       each<ahead>([&](auto n) { walk.put_column(n, x, n); });
     }
-    fetch(place.begin_step);
+    each<Walk::stages - 1>([&](auto n) { fetch(place.begin_step + n); });
     for (int step = place.begin_step; step < place.end_step; ++step) {
-      cp_async_wait<0>(t);
+      cp_async_wait<Walk::stages - 2>(t);
       typename Walk::template Packs<T> d;
       if constexpr (backward) walk.take(t, stage_d(step), d);
       if constexpr (ahead == 0) walk.take(t, stage(step), x);
-      fetch(step + 1);
+      fetch(step + Walk::stages - 1);
       walk.begin_step(t, step);
       if constexpr (backward)
         step_back(t, walk, step, stage(step + 1), w2, x, d, of);

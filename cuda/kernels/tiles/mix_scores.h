@@ -18,8 +18,8 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
   static constexpr int ahead = Walk::ahead, ahead_of_d = 2 * left;
   static_assert(ahead_of_d <= 8);
   static constexpr std::size_t shared_bytes = Walk::shared_bytes(false) +
-                                              shared_bytes_for<M>(2 * parts * Walk::fetched) +
-                                              shared_bytes_for<T>(2 * Walk::fetched);
+                                              shared_bytes_for<M>(Walk::stages * parts * Walk::fetched) +
+                                              shared_bytes_for<T>(Walk::stages * Walk::fetched);
 
   MixFacts<M> mix;
   PairBlocks<const T> d_logits;
@@ -39,8 +39,8 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
 
   WHENCE_HD void operator()(Thread& t) const {
     Walk walk(t, mix, false);
-    const Shared<M> fetched = t.shared<M>(2 * parts * Walk::fetched);
-    const Shared<T> fetched_d = t.shared<T>(2 * Walk::fetched);
+    const Shared<M> fetched = t.shared<M>(Walk::stages * parts * Walk::fetched);
+    const Shared<T> fetched_d = t.shared<T>(Walk::stages * Walk::fetched);
     const MixPlace& place = walk.place;
     if (place.keys.begin >= place.keys.end) return;
     walk.begin(t);
@@ -59,8 +59,8 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
     });
     typename Walk::template Packs<M, parts> x;
     typename Walk::template Packs<T> d;
-    const auto stage = [&](int step) { return fetched + (step & 1) * parts * Walk::fetched; };
-    const auto stage_d = [&](int step) { return fetched_d + (step & 1) * Walk::fetched; };
+    const auto stage = [&](int step) { return fetched + Walk::stage_of(step) * parts * Walk::fetched; };
+    const auto stage_d = [&](int step) { return fetched_d + Walk::stage_of(step) * Walk::fetched; };
     constexpr int further = left > 0 ? 1 : 0;
     const auto fetch = [&](int step) {
       walk.template fetch<parts>(t, stage(step), mix.scores, step), walk.fetch(t, stage_d(step), d_logits, step);
@@ -73,11 +73,11 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
       each<ahead>([&](auto n) { walk.put_column(n, x, n); });
       each<ahead_of_d>([&](auto n) { of.d[typename Walk::template In<n>{}] = Walk::template factor<T>(d, n); });
     }
-    fetch(place.begin_step + further);
+    each<Walk::stages - 1>([&](auto n) { fetch(place.begin_step + further + n); });
     for (int step = place.begin_step; step < place.end_step; ++step) {
-      cp_async_wait<0>(t);
+      cp_async_wait<Walk::stages - 2>(t);
       if constexpr (further == 0) walk.take(t, stage(step), x), walk.take(t, stage_d(step), d);
-      fetch(step + 1 + further);
+      fetch(step + Walk::stages - 1 + further);
       walk.begin_step(t, step);
       work(t, walk, step, stage(step + 1), stage_d(step + 1), x, d, of);
     }

@@ -169,7 +169,9 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
   }
   // Channels by which slot s of [S, B] lies behind slot 0 of S.
   WHENCE_HD int channel(int s) const { return s % slots * 4 + (s / slots ? heads() : 0); }
-  static constexpr int fetched = 2 * slots * head_threads * 8;
+  // Stages hold the numbers of a step; as many steps less one are on their way. Of more channels there is room for two.
+  static constexpr int fetched = 2 * slots * head_threads * 8, stages = slots * parts <= 3 ? 3 : 2;
+  static WHENCE_HD int stage_of(int step) { return (step + stages) % stages; }
   template <class E, class Packs> WHENCE_HD void take(Thread& t, Shared<E> from, Packs& packs) const {
     constexpr int count = Packs::Value::count;
     each<2>([&](auto half) {
