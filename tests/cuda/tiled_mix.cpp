@@ -87,17 +87,15 @@ std::vector<Case> cases() {
                      at.dropout = 0.3, at.stream = Stream(7, "pairs", 3), at.total_rows += 2;
                      x[At::distance_table] = drawn({5, 80}, x[0].dtype(), "table");
                    }});
-  for (const index_t beside : {index_t(0), index_t(1)}) {
-    all.push_back({"pieces, padding on both sides", 2, 5, 5, 140, 140, 24, beside, 32, [](At& at, At::Operands& x) {
-                     at.present = present_from(2, 140, 66, 133), at.behind = 1;
-                     add_pieces(x, 140);
-                   }});
-    all.push_back({"pieces that only the mix reads, some rows at a time", 3, 2, 1, 140, 140, 8, beside, 8,
-        [](At& at, At::Operands& x) {
-          at.adds_pieces = false, at.scratch_bytes = index_t(300) << 10;
-          add_pieces(x, 140);
-        }});
-  }
+  all.push_back({"pieces, padding on both sides", 2, 5, 5, 75, 75, 24, 1, 20, [](At& at, At::Operands& x) {
+                   at.present = present_from(2, 75, 14, 70), at.behind = 1;
+                   add_pieces(x, 75);
+                 }});
+  all.push_back({"pieces that only the mix reads, some rows at a time", 2, 2, 1, 140, 140, 8, 0, 8,
+      [](At& at, At::Operands& x) {
+        at.adds_pieces = false, at.scratch_bytes = index_t(300) << 10;
+        add_pieces(x, 140);
+      }});
   all.push_back({"pieces of 16 heads, rows that begin anywhere, some distances", 1, 16, 16, 33, 50, 128, 0, 5,
       [](At& at, At::Operands& x) {
         at.first_row = 17, at.lowest = at.table_lowest = 3;
