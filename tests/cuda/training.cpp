@@ -248,7 +248,7 @@ TEST_CASE("cuda: a step at which somebody looks stands alone, and those behind i
     if (capture) seen = capture->names();
     return outcome;
   };
-  const std::string composed = "shaw";  // tiles, which others take where nobody looks, round elsewhere
+  const std::string composed = "fire";  // tiles, which others take where nobody looks, round elsewhere
   const FiveSteps looked_at = five_steps(composed, true, looks);
   CHECK(seen == std::vector<std::string>{"blocks.0.attention.pattern"});
   CHECK(looked_at.recorded);
