@@ -86,8 +86,8 @@ std::vector<Case> cases() {
                      at.dropout = 0.3, at.stream = Stream(7, "pairs", 3), at.total_rows += 2;
                      x[At::distance_table] = drawn({5, 80}, x[0].dtype(), "table");
                    }});
-  all.push_back({"pieces, padding on both sides", 2, 5, 5, 75, 75, 24, 1, 20, [](At& at, At::Operands& x) {
-                   at.present = present_from(2, 75, 14, 70), at.behind = 1;
+  all.push_back({"pieces, padding on both sides", 2, 5, 5, 75, 75, 24, 0, 20, [](At& at, At::Operands& x) {
+                   at.present = present_from(2, 75, 14, 70);
                    add_pieces(x, 75);
                  }});
   all.push_back(
@@ -161,7 +161,7 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
 
 TEST_CASE("cuda tiles: a head mix without a program is refused before anything runs, with the reason") {
   if (!has_cuda()) return;
-  const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps) {
+  const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps, bool pieces = false) {
     At at;
     at.left = at.right = taps / 2;
     At::Operands x;
@@ -169,6 +169,7 @@ TEST_CASE("cuda tiles: a head mix without a program is refused before anything r
     x[At::mix_input] = Tensor::zeros({width, heads, taps}, dtype);
     x[At::mix_table] = Tensor::zeros({taps / 2 + 1, width, 4}, dtype);
     x[At::mix_output] = Tensor::zeros({heads, width, taps}, dtype);
+    if (pieces) add_pieces(x, 4);
     for (Tensor& each : x)
       if (each.defined()) each = on_gpu(each);
     return message([&] { (void)tiled_mix(at, x); });
@@ -179,4 +180,6 @@ TEST_CASE("cuda tiles: a head mix without a program is refused before anything r
         "tiled_mix: 33 hidden numbers given to a head mix on a GPU; at most 32 required");
   CHECK(refusal(DType::bf16, 2, 8, 5) ==
         "tiled_mix: 5 taps with 2 on the right given to a head mix on a GPU; one, or one on either side, required");
+  CHECK(refusal(DType::bf16, 2, 8, 3, true) ==
+        "tiled_mix: 3 taps and a piecewise term given to a head mix on a GPU; one tap required");
 }
