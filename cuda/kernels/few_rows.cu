@@ -18,14 +18,12 @@ template <class T> struct Columns {
   index_t end;
 };
 
-// `of_column` warps have a column, one or all of a block: a long one is read by more. Per number of a matrix: 2 operations a row.
-template <class T, int rows, int of_column> struct FewRows {
+// A warp has a column. Per number of a matrix: 2 operations a row.
+template <class T, int rows> struct FewRows {
   using C = compute_t<T>;
   static constexpr const char* name = "product of few rows";
   static constexpr int threads = 128, warps = threads / Thread::warp_size;
-  static constexpr int pack = pack_size<T>, ahead = rows > 1 ? 2 : 4;  // packs of a column that a thread has on their way
-  static constexpr index_t step = of_column * Thread::warp_size * pack;  // numbers that all of a column's threads read
-  static constexpr std::size_t shared_bytes = of_column > 1 ? shared_bytes_for<C>(warps * rows) : 0;
+  static constexpr int pack = pack_size<T>, ahead = 4;  // packs of a column that are on their way at once
   Global<const T> a;
   Columns<T> b[most_matrices];
   Global<T> before, out;  // before: or null
@@ -33,7 +31,7 @@ template <class T, int rows, int of_column> struct FewRows {
   C alpha;
 
   WHENCE_HD void operator()(Thread& t) const {
-    const index_t n = of_column > 1 ? t.block() : t.block() * warps + t.warp();
+    const index_t n = t.block() * warps + t.warp();
     if (n >= columns) return;
     Columns<T> of = b[0];
     index_t begin = 0;
@@ -42,41 +40,26 @@ template <class T, int rows, int of_column> struct FewRows {
     const Global<const T> column = of.at + (n - begin) * of.column;
     Number<C> sums[rows];
     for (Number<C>& sum : sums) sum = Number<C>(C(0));
-    for (index_t first = (of_column > 1 ? t.index() : t.lane()) * pack; first < depth; first += ahead * step)
-      add(first, column, sums);
-    for (int row = 0; row < rows; ++row)
-      for (int mask = Thread::warp_size / 2; mask > 0; mask /= 2) sums[row] += t.shuffle_xor(sums[row], mask);
-    if constexpr (of_column > 1) {
-      const Shared<C> of_warps = t.shared<C>(warps * rows);
-      for (int row = 0; row < rows; ++row)
-        if (t.lane() == row) store(of_warps, row * warps + t.warp(), sums[row]);
-      t.sync();
-      if (t.warp() > 0) return;
-      for (int row = 0; row < rows; ++row) {
-        sums[row] = load<C>(of_warps, row * warps);
-        for (int warp = 1; warp < warps; ++warp) sums[row] += load<C>(of_warps, row * warps + warp);
-      }
+    constexpr index_t step = Thread::warp_size * pack;
+    for (index_t first = t.lane() * pack; first < depth; first += ahead * step) {
+      Pack<T, pack> held[ahead];
+      for (int q = 0; q < ahead; ++q)
+        if (first + q * step < depth) held[q] = load_pack<pack>(column, first + q * step);
+      for (int q = 0; q < ahead; ++q)
+        if (first + q * step < depth) add(first + q * step, held[q], sums);
     }
-    for (int row = 0; row < rows; ++row)
+    for (int row = 0; row < rows; ++row) {
+      for (int mask = Thread::warp_size / 2; mask > 0; mask /= 2) sums[row] += t.shuffle_xor(sums[row], mask);
       if (row < count && t.lane() == row) put(row, n, sums[row] * Number<C>(alpha), of.bias, n - begin);
+    }
   }
 
  private:
-  // All is read before any of it is used, so that memory is waited for once.
-  WHENCE_HD void add(index_t first, Global<const T> column, Number<C> (&sums)[rows]) const {
-    Pack<T, pack> of_column_at[ahead], of_rows[rows][ahead];
-    for (int q = 0; q < ahead; ++q) {
-      const index_t at = first + q * step;
-      if (at >= depth) continue;
-      of_column_at[q] = load_pack<pack>(column, at);
-      for (int row = 0; row < rows; ++row)
-        if (row < count) of_rows[row][q] = load_pack<pack>(a, row * a_row + at);
-    }
-    for (int q = 0; q < ahead; ++q) {
-      if (first + q * step >= depth) continue;
-      for (int row = 0; row < rows; ++row)
-        for (int k = 0; row < count && k < pack; ++k)
-          sums[row] += from_stored<C>(of_rows[row][q].of[k]) * from_stored<C>(of_column_at[q].of[k]);
+  WHENCE_HD void add(index_t at, const Pack<T, pack>& of_column, Number<C> (&sums)[rows]) const {
+    for (int row = 0; row < rows; ++row) {
+      if (row >= count) return;
+      const auto of_row = load_pack<pack>(a, row * a_row + at);
+      for (int k = 0; k < pack; ++k) sums[row] += from_stored<C>(of_row.of[k]) * from_stored<C>(of_column.of[k]);
     }
   }
   WHENCE_HD void put(int row, index_t n, Number<C> sum, Global<const T> bias, index_t of_bias) const {
@@ -93,10 +76,10 @@ template <class T> bool rows_in_packs(const Tensor& x, int along) {
          begins_with_pack(x, pack_size<T>);
 }
 
-template <class T, int rows, int of_column>
+template <class T, int rows>
 void launch(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias, double alpha,
     const Tensor* before, const Tensor& out) {
-  using Body = FewRows<T, rows, of_column>;
+  using Body = FewRows<T, rows>;
   Body body{};
   body.a = global<const T>(a), body.out = global<T>(out);
   if (before) body.before = global<T>(*before);
@@ -108,8 +91,7 @@ void launch(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> 
     if (k < bias.size()) body.b[k].bias = global<const T>(bias[k]);
     body.b[k].end = k == 0 ? of.size(1) : body.b[k - 1].end + (k < b.size() ? of.size(1) : 0);
   }
-  launch_kernel(body, {.blocks = of_column > 1 ? body.columns : blocks_for(body.columns, Body::warps),
-                          .shared_bytes = Body::shared_bytes});
+  launch_kernel(body, {.blocks = blocks_for(body.columns, Body::warps)});
 }
 
 template <class T>
@@ -119,15 +101,9 @@ bool multiply(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor
               (!before || before->strides() == out.strides());
   for (const Tensor& each : b) fits = fits && rows_in_packs<T>(each, 0);
   for (const Tensor& each : bias) fits = fits && each.is_contiguous();
-  if (!fits) return false;
-  constexpr int few = most_few_rows, all = FewRows<T, 1, 1>::warps;
-  const bool long_columns = a.size(1) > FewRows<T, 1, 1>::step * FewRows<T, 1, 1>::ahead;
-  if (out.size(0) == 1)
-    long_columns ? launch<T, 1, all>(a, b, bias, alpha, before, out) : launch<T, 1, 1>(a, b, bias, alpha, before, out);
-  else
-    long_columns ? launch<T, few, all>(a, b, bias, alpha, before, out)
-                 : launch<T, few, 1>(a, b, bias, alpha, before, out);
-  return true;
+  if (fits) out.size(0) == 1 ? launch<T, 1>(a, b, bias, alpha, before, out)
+                             : launch<T, int(most_few_rows)>(a, b, bias, alpha, before, out);
+  return fits;
 }
 
 }  // namespace

@@ -31,11 +31,6 @@ template <class T, int width> struct MixValues {
   struct Row {
     Number<C> top = lowest_top, sum = 0.0f;  // the sum is the lane's own
   };
-  // Numbers of a lane's rows and keys of a tile.
-  struct Stored {
-    Registers<Registers<Pack<M, 8>, 2>, 2 * fragments> power;
-    Registers<Registers<Pack<M, 2>, 2>, 2 * fragments> base;
-  };
   using Pairs = SummedRows<T, keys, fragments>;
   using Sums = SummedRows<T, width, fragments>;
 
@@ -54,23 +49,19 @@ template <class T, int width> struct MixValues {
           [](int key) { return key_phase<keys>(key); });
     };
     const KeysOfStrip seen = keys_of_strip(facts, present, b, group.first_query + row);
+    if (seen.begin < seen.end) fetch(seen.begin / keys, 0);
+    cp_async_commit(t);
     const int own_row = row + t.warp() * of_warp + t.lane() / 4;
     const index_t of_powers = powers.of(sequence, own_row, h), of_bases = bases.of(sequence, own_row, h);
-    Stored next;  // of a tile ahead
-    const auto read_next = [&](int tile) { read(of_powers, of_bases, tile * (keys / 8) + t.lane() % 4 * 2, next); };
-    if (seen.begin < seen.end) fetch(seen.begin / keys, 0), read_next(seen.begin / keys);
-    cp_async_commit(t);
     Registers<Row, 2 * fragments> running;
     Sums sums;
     for (int tile = seen.begin / keys, stage = 0; tile < seen.end / keys; ++tile, stage = 1 - stage) {
-      const Stored stored = next;
-      if (tile + 1 < seen.end / keys) read_next(tile + 1);
       cp_async_wait<0>(t);
       t.sync();
       if (tile + 1 < seen.end / keys) fetch(tile + 1, 1 - stage);
       cp_async_commit(t);
       Pairs x;
-      pattern(t, stored, running, x, sums);
+      pattern(t, of_powers, of_bases, tile * (keys / 8) + t.lane() % 4 * 2, running, x, sums);
       if (dropout) {
         StayingPairs<2 * fragments, own, false> staying;
         staying.draw(t, dropout, facts, b * facts.heads + h, group.first_query + row + t.warp() * of_warp, tile * keys);
@@ -82,22 +73,14 @@ template <class T, int width> struct MixValues {
   }
 
  private:
-  WHENCE_HD void read(index_t of_powers, index_t of_bases, int key_block, Stored& to) const {
+  WHENCE_HD void pattern(Thread& t, index_t of_powers, index_t of_bases, int key_block,
+      Registers<Row, 2 * fragments>& running, Pairs& x, Sums& sums) const {
     each<2 * fragments>([&](auto a) {
-      each<2>([&](auto eight) {
-        const index_t at = index_t(a) * powers.key_blocks + key_block + eight;
-        to.power[a][eight] = load_pack<8>(powers.at, of_powers + at * powers.step());
-        to.base[a][eight] = load_pack<2>(bases.at, of_bases + at * bases.step());
-      });
-    });
-  }
-  WHENCE_HD void pattern(
-      Thread& t, const Stored& stored, Registers<Row, 2 * fragments>& running, Pairs& x, Sums& sums) const {
-    each<2 * fragments>([&](auto a) {
+      const index_t at = index_t(a) * powers.key_blocks + key_block;
       Registers<Number<C>, 4> base;
       Number<C> most = lowest_top;
       each<2>([&](auto eight) {
-        const auto two = numbers_of<M>(stored.base[a][eight]);
+        const auto two = numbers_of<M>(load_pack<2>(bases.at, of_bases + (at + eight) * bases.step()));
         base[Nth<2 * eight>{}] = two.low, base[Nth<2 * eight + 1>{}] = two.high;
         most = max_nan(most, max_nan(two.low, two.high));
       });
@@ -106,7 +89,7 @@ template <class T, int width> struct MixValues {
       running[a].top = top, running[a].sum *= fade;
       scale_line(sums, a, fade);
       each<2>([&](auto eight) {
-        const auto& power = stored.power[a][eight];
+        const auto power = load_pack<8>(powers.at, of_powers + (at + eight) * powers.step());
         each<2>([&](auto four) {
           const Number<C> unit = ex2_approx(base[Nth<2 * eight + four>{}] - top);
           each<4>([&](auto j) {
