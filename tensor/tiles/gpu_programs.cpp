@@ -80,7 +80,8 @@ std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x) {
     if (begins.size(0) > most_mix_pieces)
       return to_text(begins.size(0), " pieces given to a head mix on a GPU; at most ", most_mix_pieces, " required");
     if (joined_kernels(query).most_shared_bytes(dtype) < shared_bytes_of_mix_pieces)
-      return to_text(shared_bytes_of_mix_pieces >> 10, " KiB of shared memory for a head mix with pieces given; this GPU has ",
+      return to_text(shared_bytes_of_mix_pieces >> 10,
+          " KiB of shared memory for a head mix with pieces given; this GPU has ",
           joined_kernels(query).most_shared_bytes(dtype) >> 10);
   }
   if (x[At::mix_input].size(0) > most_mix_hidden)

@@ -57,7 +57,7 @@ constexpr index_t slice_numbers(index_t queries, index_t keys, index_t rows) {
 // ---- The head mix: all pairs of some rows are in scratch together (cuda/kernels/tiles/mix_pairs.h).
 constexpr index_t most_mix_heads = 16, most_mix_hidden = 32, most_mix_pieces = 64;
 constexpr std::size_t shared_bytes_of_mix_pieces = 120192;  // of a block, where there are pieces
-constexpr int mix_strip = 128;  // rows whose pairs are stored for the same keys
+constexpr int mix_strip = 128;                              // rows whose pairs are stored for the same keys
 // Blocks of threads have 64 rows and walk over so many keys. All keys, and eight on either side, are walked over, and the
 // first warp begins 64 keys before a multiple. Each of four warps has slices of its own of what is summed: of all weights, and of
 // so many distances.

@@ -123,7 +123,8 @@ TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why"
   CHECK(reason("alibi", DType::f32, Device::cpu()) == "the cpu given; a GPU required");
   for (const auto& [scheme, why] : std::vector<std::pair<std::string, std::string>>{{"fire", "no program on a GPU"},
            {"stick_breaking", "no program on a GPU"}, {"hard_attention", "in tiles required"},
-           {"rope + ssmax", "no program on a GPU"}, {"dape(fire)", "given to fire; a number required"}, {"shaw", "given with relative keys; a number required"}}) {
+           {"rope + ssmax", "no program on a GPU"}, {"dape(fire)", "given to fire; a number required"},
+           {"shaw", "given with relative keys; a number required"}}) {
     CAPTURE(scheme);
     const std::string found = reason(scheme, DType::f32, gpu);
     CAPTURE(found);

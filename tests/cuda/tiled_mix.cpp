@@ -23,8 +23,7 @@ void add_pieces(At::Operands& x, index_t distances) {
   const Shape of = x[At::query].shape();
   const DType dtype = x[At::query].dtype();
   x[At::mix_input] = drawn({x[At::mix_input].size(0), 2 * of[1], x[At::mix_input].size(2)}, dtype, "input", 0.2);
-  x[At::piece_distance] =
-      raw::cast(Tensor::uniform({distances}, 0.2, 2, Stream(1, "distance"), DType::f64), dtype);
+  x[At::piece_distance] = raw::cast(Tensor::uniform({distances}, 0.2, 2, Stream(1, "distance"), DType::f64), dtype);
   x[At::piece_row] = raw::cast(Tensor::uniform({of[0], of[1], of[2]}, 0.3, 1, Stream(1, "row"), DType::f64), dtype);
   x[At::piece_begins] = raw::cast(Tensor::of({-9, 0.4, 0.9, 1.3}, {4}, DType::f64), dtype);
   x[At::piece_slopes] = drawn({of[1], 4}, dtype, "slopes"), x[At::piece_offsets] = drawn({of[1], 4}, dtype, "offsets");
@@ -91,11 +90,11 @@ std::vector<Case> cases() {
                    at.present = present_from(2, 75, 14, 70), at.behind = 1;
                    add_pieces(x, 75);
                  }});
-  all.push_back({"pieces that only the mix reads, some rows at a time", 2, 2, 1, 140, 140, 8, 0, 8,
-      [](At& at, At::Operands& x) {
-        at.adds_pieces = false, at.scratch_bytes = index_t(300) << 10;
-        add_pieces(x, 140);
-      }});
+  all.push_back(
+      {"pieces that only the mix reads, some rows at a time", 2, 2, 1, 140, 140, 8, 0, 8, [](At& at, At::Operands& x) {
+         at.adds_pieces = false, at.scratch_bytes = index_t(300) << 10;
+         add_pieces(x, 140);
+       }});
   all.push_back({"pieces of 16 heads, rows that begin anywhere, some distances", 1, 16, 16, 33, 50, 128, 0, 5,
       [](At& at, At::Operands& x) {
         at.first_row = 17, at.lowest = at.table_lowest = 3;

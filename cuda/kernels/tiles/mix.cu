@@ -47,7 +47,8 @@ template <class T> struct Given {
     mix.facts = {within_int(query.size(1)), within_int(query.size(2)), within_int(key.size(2)),
         within_int(x[At::query].size(3)), within_int(band.first_row), within_int(band.before), within_int(band.after),
         0, 0, static_cast<C>(at.scale), 0};
-    mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind), mix.remask = at.remask, mix.adds_pieces = at.adds_pieces;
+    mix.width = within_int(input.size(0)), mix.behind = within_int(at.behind), mix.remask = at.remask,
+    mix.adds_pieces = at.adds_pieces;
     mix.slope = static_cast<C>(at.slope);
     mix.input = global<const C>(input), mix.output = global<const C>(output);
     mix.present = global<const std::int32_t>(range);
@@ -77,7 +78,8 @@ template <class T> struct Given {
   }
   // B beside the scores of a group; or backward, its gradient beside theirs.
   template <bool backward, class P>
-  void run_pieces(const PairBlocks<P>& pairs, const MixRows& group, Global<C> d_row = nullptr, Global<C> sums = nullptr) const {
+  void run_pieces(
+      const PairBlocks<P>& pairs, const MixRows& group, Global<C> d_row = nullptr, Global<C> sums = nullptr) const {
     using Body = MixPieces<P, backward>;
     launch_kernel(Body{mix.facts, group, pieces, pairs, mix.present, d_row, sums},
         {.blocks = Body::blocks(group, mix.facts.heads), .shared_bytes = Body::shared_bytes(pieces.pieces)});
@@ -122,19 +124,19 @@ template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, con
 }
 
 // Products of rows of two operands for the pairs of a group.
-template <class P, class T, int width>
+template <class P, bool scores, int width, class T>
 void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<const T>& left,
-    const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor, bool scores) {
-  using Body = PairProducts<T, P, width>;
+    const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor, const RowBlocks<compute_t<T>>& deltas) {
+  using Body = PairProducts<T, P, width, scores>;
   const Body body{
-      given.mix.facts, group, left, right, given.template blocks<P>(to, group), given.mix.present, factor, scores};
+      given.mix.facts, group, left, right, given.template blocks<P>(to, group), given.mix.present, factor, deltas};
   launch_kernel(
       body, {.blocks = Body::blocks(group, body.facts.heads, body.facts.keys), .shared_bytes = Body::shared_bytes});
 }
 template <class T, int width> void make_scores(const Given<T>& given, const MixRows& group, const Tensor& to) {
   const index_t heads = given.heads();
-  make_pairs_of<Mixed<T>, T, width>(given, group, head_rows<const T>(given.query, heads),
-      head_rows<const T>(given.key, heads), to, given.mix.facts.scale, true);
+  make_pairs_of<Mixed<T>, true, width>(given, group, head_rows<const T>(given.query, heads),
+      head_rows<const T>(given.key, heads), to, given.mix.facts.scale, {});
   if (given.parts() > 1) given.template run_pieces<false>(given.template blocks<Mixed<T>>(to, group), group);
 }
 
@@ -174,8 +176,8 @@ template <class C> struct WeightSums {
   // [tap, channel, hidden number]
   Tensor total(index_t heads, index_t width, index_t taps) const {
     const Tensor sum = raw::reduce(Reduction::sum, slices, {0}, false);
-    return raw::reshape(
-        raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width), {taps, -1, width});
+    return raw::reshape(raw::slice(heads_in_order(raw::reshape(sum, {-1, mix_heads, mix_hidden}), heads), 2, 0, width),
+        {taps, -1, width});
   }
 };
 
@@ -215,9 +217,8 @@ template <class T> struct PieceSums {
     given.template run_pieces<true>(
         given.template blocks<T>(d_scores, group), group, global<C>(d_row), global<C>(of_pieces));
     using Body = SumPieceDistances<T>;
-    launch_kernel(
-        Body{given.mix.facts, group, given.template blocks<const T>(d_scores, group), given.mix.present,
-            given.pieces.lowest, given.pieces.distances, global<C>(by_distance)},
+    launch_kernel(Body{given.mix.facts, group, given.template blocks<const T>(d_scores, group), given.mix.present,
+                      given.pieces.lowest, given.pieces.distances, global<C>(by_distance)},
         {.blocks = given.heads() * blocks_for(given.pieces.distances, 32), .shared_bytes = Body::shared_bytes});
   }
   void finish(std::span<const Tensor> d) const {
@@ -259,7 +260,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   const MixScratch scratch = given.scratch(8 + 8 * parts);
   const Tensor scores = given.template room<M>(scratch, parts), d_scores = given.template room<T>(scratch, parts),
                pattern = given.template room<T>(scratch), d_logits = given.template room<T>(scratch),
-               d_pattern = raw::reshape(raw::slice(d_scores, 0, 0, d_scores.size(0) / parts), pattern.shape());  // read before
+               d_pattern =
+                   raw::reshape(raw::slice(d_scores, 0, 0, d_scores.size(0) / parts), pattern.shape());  // read before
   const SharedHeads of_key(d[At::key], heads, scratch.rows < queries),
       of_value(d[At::value], heads, scratch.rows < queries);
   constexpr index_t taps = 2 * beside + 1;
@@ -277,8 +279,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
 
   each_group(scratch, batch, queries, [&](const MixRows& group, bool rows_end) {
     make_scores<T, width>(given, group, scores);
-    make_pairs_of<T, T, width>(given, group, head_rows<const T>(d_output, heads),
-        head_rows<const T>(given.value, heads), d_pattern, C(1), false);
+    make_pairs_of<T, false, width>(given, group, head_rows<const T>(d_output, heads),
+        head_rows<const T>(given.value, heads), d_pattern, C(1), row_blocks);
     mix.group = group, mix.scores = given.template blocks<const M>(scores, group);
     const auto of = [&]<class P>(Type<P>, const Tensor& pairs) { return given.template blocks<P>(pairs, group); };
     launch_kernel(
@@ -331,9 +333,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
 }  // namespace
 
 void CudaKernels::mix(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms) {
-  visit_mixes(at, x, [&]<class T, int... facts>(Type<T>, Nth<facts>...) {
-    forward<T, facts...>(Given<T>(at, x), output, norms);
-  });
+  visit_mixes(at, x,
+      [&]<class T, int... facts>(Type<T>, Nth<facts>...) { forward<T, facts...>(Given<T>(at, x), output, norms); });
 }
 
 void CudaKernels::mix_backward(const At& at, std::span<const Tensor> x, const Tensor& output, const Tensor& norms,

@@ -236,7 +236,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
   template <class Weights, class Packs, class PacksOfD>
   WHENCE_HD void step_back(
       Thread& t, Walk& walk, int step, Shared<M> next, const Weights& w2, Packs& x, PacksOfD& d, Gradients& of) const {
-    PacksOfD d_a;  // and d, dP, becomes P
+    PacksOfD d_a;  // and d, dP - delta, becomes P
     Registers<Registers<std::uint32_t, slots>, 2> staying;
     if (dropout)
       each<2>([&](auto half) {
@@ -256,9 +256,9 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
                           p = ex2_approx(logit * log2e<C> - of.norm[half][s]);
           Number<C> share = 1.0f;
           if (dropout) share = staying[half][s] >> n & 1 ? dropout.factor : C(0);
-          const Number<C> d_p = from_stored<C>(d[half][s].of[n]) * share;
+          const Number<C> without_delta = from_stored<C>(d[half][s].of[n]) * share;
           d[half][s].of[n] = to_stored<T>(p * share);
-          d_a[half][s].of[n] = to_stored<T>(p * (d_p - of.delta[half][s]));
+          d_a[half][s].of[n] = to_stored<T>(p * (without_delta + (share - 1.0f) * of.delta[half][s]));
         });
       });
       of.turned[typename Walk::template In<n>{}] = turned_factor<T, T>(t, Walk::template factor<T>(d_a, n));

@@ -4,7 +4,8 @@
 //                  and B, where the base has pieces                        MixPieces (mix_pieces.h)
 //   mix            logits of every pair from the scores of all heads       MixLogits (mix_logits.h)
 //   values         softmax, and sums of values                             MixValues (mix_values.h)
-// Backward makes S and dP = do.v, then P and dA, then dX, the gradient of S (mix_scores.h), and last
+// Backward makes S and dP - delta = do.v - o.do, which rounds less as it is, then P and dA, then dX, the gradient of S
+// (mix_scores.h), and last
 //   dv_j = sum_i P_ij do_i,  dk_j = scale sum_i dX_ij q_i,  dq_i = scale sum_j dX_ij k_j         PairSums
 // Numbers lie in blocks of 8 rows and 8 keys of a head. So each access is whole sectors: of one head for products, where
 // a lane has a row of 16 keys, and of four heads beside each other for the mix.
@@ -68,10 +69,11 @@ template <class P, class F> WHENCE_HD Pack<P, 8> eight_of(const F& number) {
 
 // Products of rows of two operands for the pairs of a group, times `factor`; 0 where a pair is not seen. A block of threads has some
 // rows of a head and up to four tiles of keys.
-template <class T, class P, int width> struct PairProducts {
+template <class T, class P, int width, bool scores> struct PairProducts {
   using C = compute_t<T>;
   static constexpr const char* name = "products of pairs";
-  static constexpr int threads = head_threads, keys = mix_tile, own = keys / 4, tiles = 4;
+  static constexpr int threads = head_threads, blocks_at_once = scores ? 0 : 3, keys = mix_tile, own = keys / 4,
+                       tiles = 4;
   static constexpr int fragments = fragments_of<T, width>, of_warp = 16 * fragments, queries = head_warps * of_warp;
   static constexpr std::size_t shared_bytes = shared_bytes_for<T>((queries + 2 * keys) * width);
 
@@ -81,7 +83,8 @@ template <class T, class P, int width> struct PairProducts {
   PairBlocks<P> to;
   Global<const std::int32_t> present;  // [b 2], or null
   C factor;
-  bool scores;  // are held within f16; gradients overflow, which a loss scale must see
+  // Scores are held within f16; gradients, off which delta is taken, overflow, which a loss scale must see.
+  RowBlocks<C> deltas = {};
 
   static index_t blocks(const MixRows& group, int heads, int keys_in_all) {
     return index_t(group.sequences) * heads * (group.rows / queries) * blocks_for(keys_in_all, keys * tiles);
@@ -112,25 +115,28 @@ template <class T, class P, int width> struct PairProducts {
       cp_async_commit(t);
       SummedRows<T, keys, fragments> x;
       add_products<T, keys, width>(t, stages + stage * keys * width, held, x);
-      put(t, b, first_query + t.warp() * of_warp, tile * keys + t.lane() % 4 * own, block, x);
+      put(t, b, h, first_query + t.warp() * of_warp, tile * keys + t.lane() % 4 * own, block, x);
     }
   }
 
  private:
   WHENCE_HD void put(
-      Thread& t, int b, int first_query, int key, Global<P> block, SummedRows<T, keys, fragments>& x) const {
+      Thread& t, int b, int h, int first_query, int key, Global<P> block, SummedRows<T, keys, fragments>& x) const {
     const int begin = present ? int(present[b * 2]) : 0, end = present ? int(present[b * 2 + 1]) : facts.keys;
     each<2 * fragments>([&](auto a) {
       const int row = first_query + 8 * a + t.lane() / 4, token = facts.first_row + row;
       const int first = larger(begin, token - facts.before) - key,
                 behind = row < facts.queries ? smaller(end, token + facts.after + 1) - key : first;
       const SeenColumns columns(first, behind);
+      Number<C> delta = 0.0f;
+      if (!scores && row < facts.queries)
+        delta = load<C>(deltas.of(b * facts.heads + h, first_query + t.lane() / 4), RowBlocks<C>::rows + 8 * a);
       each<2>([&](auto eight) {
         const index_t at = index_t(a) * to.key_blocks * to.step() + (key / 8 + eight) * to.step();
         store_pack<8>(block, at, eight_of<P>([&](auto j) {
           const Number<C> product = number(x, a, Nth<8 * eight + j>{}) * factor;
           if (!columns.has(8 * eight + j)) return Number<C>(0.0f);
-          return scores ? held_within<P>(product) : product;
+          return scores ? held_within<P>(product) : product - delta;
         }));
       });
     });

@@ -25,11 +25,15 @@ template <class P, bool backward> struct MixPieces {
   PieceTerms<C> terms;
   PairBlocks<P> pairs;
   Global<const std::int32_t> present;
-  Global<C> d_row = nullptr;    // [b h queries]
+  Global<C> d_row = nullptr;      // [b h queries]
   Global<C> of_pieces = nullptr;  // [block, pieces, 2], slopes and offsets: added to
 
-  static index_t blocks(const MixRows& group, int heads) { return index_t(group.sequences) * heads * (group.rows / rows); }
-  static constexpr std::size_t shared_bytes(int pieces) { return backward ? shared_bytes_for<C>(2 * pieces * pitch) : 0; }
+  static index_t blocks(const MixRows& group, int heads) {
+    return index_t(group.sequences) * heads * (group.rows / rows);
+  }
+  static constexpr std::size_t shared_bytes(int pieces) {
+    return backward ? shared_bytes_for<C>(2 * pieces * pitch) : 0;
+  }
 
   struct Piece {
     int n = 0;
@@ -101,7 +105,8 @@ template <class P, bool backward> struct MixPieces {
     piece.n = n, piece.d_slope = piece.d_offset = 0.0f;
     piece.begin = n > 0 ? load<C>(terms.begins, n) : Number<C>(not_seen);
     piece.end = n + 1 < terms.pieces ? load<C>(terms.begins, n + 1) : Number<C>(-not_seen);
-    piece.slope = load<C>(terms.slopes, h * terms.pieces + n), piece.offset = load<C>(terms.offsets, h * terms.pieces + n);
+    piece.slope = load<C>(terms.slopes, h * terms.pieces + n),
+    piece.offset = load<C>(terms.offsets, h * terms.pieces + n);
   }
   WHENCE_HD void to_sums(Thread& t, Shared<C> sums, const Piece& piece) const {
     const int at = 2 * piece.n * pitch + t.index();
@@ -135,8 +140,8 @@ template <class P> struct SumPieceDistances {
                     smaller(group.rows, facts.queries - group.first_query));
       for (int row = t.warp(); row < end; row += warps)
         if (row >= begin)
-          sum += load<C>(pairs.at, pairs.of(sequence, row, facts.heads + h) +
-                                       index_t((first + row) / 8) * pairs.step() + (first + row) % 8);
+          sum += load<C>(pairs.at,
+              pairs.of(sequence, row, facts.heads + h) + index_t((first + row) / 8) * pairs.step() + (first + row) % 8);
     }
     store(sums, t.index(), sum);
     t.sync();

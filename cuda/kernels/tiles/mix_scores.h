@@ -28,9 +28,9 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
   Global<C> of_first;          // [b left queries mix_hidden]: columns beside the first key, or null
 
   struct Gradients {
-    Registers<FragmentA<T>, ring> d;                           // the last columns of dA
-    Registers<Registers<FragmentA<T>, 2>, ring> before;        // and of dpre
-    Registers<Registers<Register<T>, 8>, taps> output;         // W2 and W1 as right factors, turned
+    Registers<FragmentA<T>, ring> d;                     // the last columns of dA
+    Registers<Registers<FragmentA<T>, 2>, ring> before;  // and of dpre
+    Registers<Registers<Register<T>, 8>, taps> output;   // W2 and W1 as right factors, turned
     Registers<Registers<Register<T>, 8>, taps * parts> input;
     Registers<Registers<FragmentC<T>, 4>, taps * parts> weights;  // dW1, turned
     Registers<FragmentC<T>, 4> by_distance;
@@ -176,8 +176,8 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
     }
     if (of_weights)
       each<taps * parts>([&](auto k) {
-        const FragmentA<T> heads = turned_factor<T, M>(
-            t, walk.x[typename Walk::template In<column - left + k / parts>{}][Nth<k % parts>{}]);
+        const FragmentA<T> heads =
+            turned_factor<T, M>(t, walk.x[typename Walk::template In<column - left + k / parts>{}][Nth<k % parts>{}]);
         each<4>([&](auto b) { mma<T>(t, of.weights[k][b], heads, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
       });
   }

@@ -91,7 +91,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
   using C = compute_t<M>;
   static constexpr int taps = left + 1 + right, ring = taps == 1 ? 1 : 4, ahead = lead + right;
   static_assert(taps <= ring && ahead <= 8);
-  template <int column> using In = Nth<(column + 8 * ring) % ring>;             // 8 is a multiple of the ring
+  template <int column> using In = Nth<(column + 8 * ring) % ring>;  // 8 is a multiple of the ring
   // [half, slot], of eight keys; slots of B behind those of S.
   template <class E, int of = 1> using Packs = Registers<Registers<Pack<E, 8>, slots * of>, 2>;
   using Column = Registers<FragmentA<M>, parts>;
@@ -99,9 +99,9 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
 
   const MixFacts<M>& mix;
   MixPlace place;
-  Shared<M> u;                      // [mix_window, mix_u_pitch]
-  Shared<C> table;                  // [mix_window, mix_heads]
-  Registers<Column, ring> x;        // the last columns of X
+  Shared<M> u;                // [mix_window, mix_u_pitch]
+  Shared<C> table;            // [mix_window, mix_heads]
+  Registers<Column, ring> x;  // the last columns of X
   Registers<Hidden, ring> hidden;
   Registers<Registers<Register<M>, 8>, taps * parts> w1;  // by four blocks of hidden numbers
   Register<M> slope;
@@ -229,8 +229,8 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
         sum[Nth<2 * half>{}] = two.low, sum[Nth<2 * half + 1>{}] = two.high;
       });
       each<taps * parts>([&](auto k) {
-        mma<M>(t, sum, x[In<column - left + k / parts>{}][Nth<k % parts>{}], w1[k][Nth<2 * b>{}],
-            w1[k][Nth<2 * b + 1>{}]);
+        mma<M>(
+            t, sum, x[In<column - left + k / parts>{}][Nth<k % parts>{}], w1[k][Nth<2 * b>{}], w1[k][Nth<2 * b + 1>{}]);
       });
       each<2>([&](auto half) {
         const Register<M> before = pack_two<M>(sum[Nth<2 * half>{}], sum[Nth<2 * half + 1>{}]);
