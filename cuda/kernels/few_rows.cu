@@ -101,8 +101,9 @@ bool multiply(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor
               (!before || before->strides() == out.strides());
   for (const Tensor& each : b) fits = fits && rows_in_packs<T>(each, 0);
   for (const Tensor& each : bias) fits = fits && each.is_contiguous();
-  if (fits) out.size(0) == 1 ? launch<T, 1>(a, b, bias, alpha, before, out)
-                             : launch<T, int(most_few_rows)>(a, b, bias, alpha, before, out);
+  if (fits)
+    out.size(0) == 1 ? launch<T, 1>(a, b, bias, alpha, before, out)
+                     : launch<T, int(most_few_rows)>(a, b, bias, alpha, before, out);
   return fits;
 }
 

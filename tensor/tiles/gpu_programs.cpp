@@ -78,7 +78,8 @@ std::string gpu_refusal(const TiledMix& at, std::span<const Tensor> x) {
     return to_text(query.size(1), " heads given to a head mix on a GPU; at most ", most_mix_heads, " required");
   if (const Tensor& begins = x[At::piece_begins]; begins.defined()) {
     if (at.left > 0 || at.right > 0)  // sums for six factors of weights would go to memory and back for each key
-      return to_text(at.left + 1 + at.right, " taps and a piecewise term given to a head mix on a GPU; one tap required");
+      return to_text(
+          at.left + 1 + at.right, " taps and a piecewise term given to a head mix on a GPU; one tap required");
     if (begins.size(0) > most_mix_pieces)
       return to_text(begins.size(0), " pieces given to a head mix on a GPU; at most ", most_mix_pieces, " required");
     if (joined_kernels(query).most_shared_bytes(dtype) < shared_bytes_of_mix_pieces)

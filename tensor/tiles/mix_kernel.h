@@ -13,13 +13,13 @@
 namespace whence {
 
 struct TiledMix : TiledFacts {
-  index_t left = 0, right = 0;                 // taps on either side
-  index_t table_lowest = 0;                    // the steps of u's row 0
-  index_t behind = 0;                          // columns of hidden behind the last key, where the run goes on
-  bool remask = false;                         // hidden is 0 where row i does not see the column
-  bool adds_pieces = true;                     // false: B is read by the mix alone, and not added to A
-  double slope = 0.01;                         // of leaky_relu
-  index_t scratch_bytes = index_t(512) << 20;  // that a GPU may take for pairs (tensor/tiles/gpu_programs.h)
+  index_t left = 0, right = 0;               // taps on either side
+  index_t table_lowest = 0;                  // the steps of u's row 0
+  index_t behind = 0;                        // columns of hidden behind the last key, where the run goes on
+  bool remask = false;                       // hidden is 0 where row i does not see the column
+  bool adds_pieces = true;                   // false: B is read by the mix alone, and not added to A
+  double slope = 0.01;                       // of leaky_relu
+  index_t scratch_bytes = index_t(1) << 30;  // that a GPU may take for pairs (tensor/tiles/gpu_programs.h)
 
   // As those of TiledAttention.
   void forward(const Operands& x, const Tensor& output, const Tensor& norms) const;

@@ -61,8 +61,7 @@ TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, ove
   if (!has_cuda()) return;
   constexpr index_t capacity = 140, prompt = 125;
   const NoGrad values_only;
-  for (const char* scheme :
-      {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting",
+  for (const char* scheme : {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting",
            "shaw(clip=100) + alibi"}) {
     CAPTURE(std::string(scheme));
     const auto model = model_of(scheme, capacity);

@@ -94,9 +94,11 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
         CHECK(all.defined() == taken);
         index_t begin = 0;
         for (std::size_t k = 0; all.defined() && k < columns.size(); begin += columns[k++].size(1))
-          expect_close(raw::slice(all, 1, begin, begin + columns[k].size(1)).to_vector(), columns[k].to_vector(), dtype, depth);
+          expect_close(
+              raw::slice(all, 1, begin, begin + columns[k].size(1)).to_vector(), columns[k].to_vector(), dtype, depth);
         const Tensor one = raw::matmul(left, factors[2], 0.5, &shifts[2]);
-        expect_close(one.to_vector(), raw::matmul(first(a), raw::transpose(matrices[2]), 0.5, &biases[2]).to_vector(), dtype, depth);
+        expect_close(one.to_vector(), raw::matmul(first(a), raw::transpose(matrices[2]), 0.5, &biases[2]).to_vector(),
+            dtype, depth);
         const Tensor sums = Tensor::like(one), y = Tensor::like(one);
         joined_kernels(left).matmul_gelu(left, factors[2], &shifts[2], sums, y);
         expect_close(sums.to_vector(), columns[2].to_vector(), dtype, depth);

@@ -161,7 +161,7 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
 
 TEST_CASE("cuda tiles: a head mix without a program is refused before anything runs, with the reason") {
   if (!has_cuda()) return;
-  const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps, bool pieces = false) {
+  const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps, index_t pieces = 0) {
     At at;
     at.left = at.right = taps / 2;
     At::Operands x;
@@ -169,7 +169,11 @@ TEST_CASE("cuda tiles: a head mix without a program is refused before anything r
     x[At::mix_input] = Tensor::zeros({width, heads, taps}, dtype);
     x[At::mix_table] = Tensor::zeros({taps / 2 + 1, width, 4}, dtype);
     x[At::mix_output] = Tensor::zeros({heads, width, taps}, dtype);
-    if (pieces) add_pieces(x, 4);
+    if (pieces > 0) {
+      add_pieces(x, 4);
+      for (const std::size_t k : {At::piece_begins, At::piece_slopes, At::piece_offsets})
+        x[k] = Tensor::zeros(k == At::piece_begins ? Shape{pieces} : Shape{heads, pieces}, dtype);
+    }
     for (Tensor& each : x)
       if (each.defined()) each = on_gpu(each);
     return message([&] { (void)tiled_mix(at, x); });
@@ -180,6 +184,12 @@ TEST_CASE("cuda tiles: a head mix without a program is refused before anything r
         "tiled_mix: 33 hidden numbers given to a head mix on a GPU; at most 32 required");
   CHECK(refusal(DType::bf16, 2, 8, 5) ==
         "tiled_mix: 5 taps with 2 on the right given to a head mix on a GPU; one, or one on either side, required");
-  CHECK(refusal(DType::bf16, 2, 8, 3, true) ==
+  CHECK(refusal(DType::bf16, 2, 8, 3, 4) ==
         "tiled_mix: 3 taps and a piecewise term given to a head mix on a GPU; one tap required");
+  CHECK(refusal(DType::bf16, 2, 8, 1, 65) == "tiled_mix: 65 pieces given to a head mix on a GPU; at most 64 required");
+  gpu::emulator::Settings* const settings = emulator_settings();
+  if (!settings) return;
+  const With<std::size_t> less(settings->shared, std::size_t(99) << 10);
+  CHECK(refusal(DType::bf16, 2, 8, 1, 4) ==
+        "tiled_mix: 117 KiB of shared memory for a head mix with pieces given; this GPU has 99");
 }

@@ -72,7 +72,8 @@ template <class P, class F> WHENCE_HD Pack<P, 8> eight_of(const F& number) {
 template <class T, class P, int width, bool scores> struct PairProducts {
   using C = compute_t<T>;
   static constexpr const char* name = "products of pairs";
-  static constexpr int threads = head_threads, blocks_at_once = 3, keys = mix_tile, own = keys / 4, tiles = 4;
+  static constexpr int threads = head_threads, blocks_at_once = scores ? 0 : 3, keys = mix_tile, own = keys / 4,
+                       tiles = 4;
   static constexpr int fragments = fragments_of<T, width>, of_warp = 16 * fragments, queries = head_warps * of_warp;
   static constexpr std::size_t shared_bytes = shared_bytes_for<T>((queries + 2 * keys) * width);
 
@@ -128,13 +129,14 @@ template <class T, class P, int width, bool scores> struct PairProducts {
                 behind = row < facts.queries ? smaller(end, token + facts.after + 1) - key : first;
       const SeenColumns columns(first, behind);
       Number<C> delta = 0.0f;
-      if (!scores && row < facts.queries) delta = load<C>(deltas.of(b * facts.heads + h, row), RowBlocks<C>::rows);
+      if (!scores && row < facts.queries)
+        delta = load<C>(deltas.of(b * facts.heads + h, first_query + t.lane() / 4), RowBlocks<C>::rows + 8 * a);
       each<2>([&](auto eight) {
         const index_t at = index_t(a) * to.key_blocks * to.step() + (key / 8 + eight) * to.step();
         store_pack<8>(block, at, eight_of<P>([&](auto j) {
-          const Number<C> product = number(x, a, Nth<8 * eight + j>{}) * factor - delta;
+          const Number<C> product = number(x, a, Nth<8 * eight + j>{}) * factor;
           if (!columns.has(8 * eight + j)) return Number<C>(0.0f);
-          return scores ? held_within<P>(product) : product;
+          return scores ? held_within<P>(product) : product - delta;
         }));
       });
     });

@@ -100,7 +100,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
 
   const MixFacts<M>& mix;
   MixPlace place;
-  Shared<M> u;                      // [mix_window, mix_u_pitch]
+  Shared<M> u;                // [mix_window, mix_u_pitch]
   Shared<C> table{};          // [mix_window, mix_heads], or null
   Registers<Column, ring> x;  // the last columns of X
   Registers<Hidden, ring> hidden;
@@ -256,7 +256,8 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
   WHENCE_HD SeenColumns seen(int key, int half, Thread& t) const {
     const int row = 8 * half + t.lane() / 4, token = place.token + row;
     const int first = larger(place.begin, token - mix.facts.before) - key;
-    return {first, place.query + row < mix.facts.queries ? smaller(place.end, token + mix.facts.after + 1) - key : first};
+    return {
+        first, place.query + row < mix.facts.queries ? smaller(place.end, token + mix.facts.after + 1) - key : first};
   }
 
  private:

@@ -361,7 +361,7 @@ TEST_CASE("emulator: train records its steps or says once why not, to the bits o
   const std::string composed = out / "composed";
   CHECK(has(train(run + composed + " --scheme fire").out, ", executor reference\n"));
   CHECK(has(text_of(composed + "/run.json"),
-      "\"executor\": \"reference (not tiled: a table whose threshold is read back given, "));
+      "\"executor\": \"reference (not tiled: a piecewise term outside a head mix given, "));
   const Outcome refused = train(run + out / "dropout" + " --dropout 0.1");
   CHECK_MESSAGE(
       count(refused.err, "cuda-graph: steps are not recorded, as dropout draws anew at each step\n") == 1, refused.err);

@@ -240,7 +240,9 @@ void walk_on_cpu(const KernelCases& rows) {
 // report_faults writes nothing: "an index out of range is told" in tests/cuda/elementwise.cpp is what it does. Attention in
 // tiles and products of few rows are of GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
 TEST_CASE("every kernel has a row in the table") {
-  std::set<std::string> in_table{"report_faults", "attention", "attention_backward", "mix", "mix_backward", "matmul_beside"}, declared;
+  std::set<std::string> in_table{
+      "report_faults", "attention", "attention_backward", "mix", "mix_backward", "matmul_beside"},
+      declared;
   for (const KernelCase& row : all_kernel_cases()) in_table.insert(row.kernel);
   for (const char* name : {"kernels.h", "device/joined_kernels.h"})
     for (const auto& found : all_matches(text_of(source_folder() + "/tensor/" + name), R"(virtual \w+ (\w+)\()"))
