@@ -99,6 +99,14 @@ TEST_CASE("layering: kernels know the machine through thread.h and tensor_cores.
             FAIL_CHECK(file.string(), ": ", found[0]);
 }
 
+// nvcc 13.0 drops such an `else`, without a word: the gradient of CoPE's keys had no sums of gates, on a GPU alone.
+TEST_CASE("layering: no `if constexpr` with a bare loop has an `else`") {
+  for (const fs::path& file : sources_of("cuda", {".h", ".cu"}))
+    for (const auto& found : all_matches(
+             text_of(file), R"(\n( *)if constexpr \([^\n]*\)\n\1 +(for|while)\b[^\n]*\n(\1 +[^\n]*\n)*\1else\b)"))
+      FAIL_CHECK(file.string(), ": ", found[0]);
+}
+
 TEST_CASE("documents: every scheme says what it is where it is registered") {
   int named = 0;
   for (const SchemeInfo& info : registered_schemes()) {

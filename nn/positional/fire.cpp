@@ -129,9 +129,10 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
     if (!distances) return;
     if (const std::optional<Tensor> numbers = table(distances->values, context))
       return terms.add(TiledOperands::distance_table, *numbers);
-    if (context.row.defined())
-      return terms.refuse("a first row that the device alone knows given to fire; a number required");
-    const Tensor row = reciprocal(normaliser(context));                                    // [1|b 1 i 1]
+    AttendContext all = context;
+    if (context.row.defined()) static_cast<Sequence&>(all) = context.of_all_rows();  // the device picks its own
+    Tensor row = reciprocal(normaliser(all));                                        // [1|b 1 i 1]
+    if (context.row.defined()) row = context.own_rows(row, 2);
     const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]
     const DType exact = compute_dtype(context.dtype());
     const BrokenLine line = broken_line(exact);

@@ -111,7 +111,7 @@ TEST_CASE("cuda decoding: a head mix in f16") {
   if (!has_cuda()) return;
   constexpr index_t capacity = 140, prompt = 125;
   const NoGrad values_only;
-  for (const char* scheme : {"dape(kerple)", "cdape(kerple)", "cdape(alibi)"}) {
+  for (const char* scheme : {"dape(kerple)", "cdape(kerple)", "cdape(alibi)", "dape(fire(init_length=3))"}) {
     CAPTURE(std::string(scheme));
     const auto model = model_of(scheme, capacity);
     model->to(DType::f16), model->to(Device::cuda(0));
@@ -143,8 +143,7 @@ TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why"
   CHECK(reason("alibi", DType::f32, Device::cpu()) == "the cpu given; a GPU required");
   for (const auto& [scheme, why] : std::vector<std::pair<std::string, std::string>>{{"fire", "no program on a GPU"},
            {"stick_breaking", "no program on a GPU"}, {"hard_attention", "in tiles required"},
-           {"rope + ssmax", "no program on a GPU"}, {"dape(alibi)", "f32 given to a head mix"},
-           {"dape(fire)", "given to fire; a number required"}}) {
+           {"rope + ssmax", "no program on a GPU"}, {"dape(alibi)", "f32 given to a head mix"}}) {
     CAPTURE(scheme);
     const std::string found = reason(scheme, DType::f32, gpu);
     CAPTURE(found);
