@@ -188,6 +188,9 @@ KernelCases product_cases() {
     table.push_back(matmul_row_sums({10, 24}, b));
   }
   table.push_back(matmul_gelu_backward({64, 24}, {24, 512}, true).counted(0));
+  for (const KernelCase& few :
+      products({{3, 64}, {64, 96}}, rows({3, 64}), laid({64, 96}, Layout::permuted), "few rows"))
+    table.push_back(few.counted(0));
   return table;
 }
 
