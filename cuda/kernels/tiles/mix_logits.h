@@ -36,9 +36,8 @@ template <class T> WHENCE_HD FragmentA<T> diagonals_of(Thread& t, int n) {
   });
   return ones;
 }
-// Slices hold sums of a warp over launches.
-
-// Sums by diagonal go on from step to step: the upper half is whole, and the lower half becomes the upper one.
+// Sums by diagonal go on from step to step: the upper half is whole, and the lower half becomes the upper one. Slices hold sums of a warp over
+// launches.
 template <class C, class Fragment, int blocks>
 WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Fragment, blocks>& sums) {
   each<blocks>([&](auto b) {
