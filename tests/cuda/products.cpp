@@ -79,8 +79,9 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
         const auto first = [&](const Tensor& x) { return raw::slice(x, 1, 0, depth); };  // rows that lie apart
         std::vector<Tensor> matrices, biases, columns;
         for (const index_t width : {7, 1, 130}) {
-          matrices.push_back(random_contiguous({width, depth}, dtype, 2 + width));
-          biases.push_back(random_contiguous({width}, dtype, 3 + width));
+          const auto seed = static_cast<std::uint64_t>(width);
+          matrices.push_back(random_contiguous({width, depth}, dtype, 2 + seed));
+          biases.push_back(random_contiguous({width}, dtype, 3 + seed));
           columns.push_back(raw::matmul(first(a), raw::transpose(matrices.back()), 1, &biases.back()));
         }
         const bool taken = rows <= 4 && (dtype == DType::f32 || depth != 12);

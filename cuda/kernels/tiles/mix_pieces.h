@@ -32,7 +32,7 @@ template <class P, bool backward> struct MixPieces {
     return index_t(group.sequences) * heads * (group.rows / rows);
   }
   static constexpr std::size_t shared_bytes(int pieces) {
-    return backward ? shared_bytes_for<C>(2 * pieces * pitch) : 0;
+    return backward ? shared_bytes_for<C>(static_cast<std::size_t>(2 * pieces * pitch)) : 0;
   }
 
   struct Piece {
