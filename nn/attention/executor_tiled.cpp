@@ -7,7 +7,6 @@
 #include "nn/attention/budget.h"
 #include "nn/attention/executors.h"
 #include "nn/attention/tile_terms.h"
-#include "tensor/device/joined_kernels.h"
 #include "tensor/raw.h"
 #include "tensor/tiles/gpu_programs.h"
 
@@ -155,9 +154,8 @@ class TiledExecutor final : public Executor {
   }
   Fit fit(const AttendCall& call) const override {
     const bool short_numbers = call.dtype == DType::f16 || call.dtype == DType::bf16,
-               none = call.device.is_gpu() ? joined_kernels(call.device).most_shared_bytes(call.dtype) == 0
-                                           : short_numbers;
-    return none ? Fit::cannot : Fit::suits;
+               long_numbers = call.dtype == DType::f64 || call.dtype == DType::dual;
+    return (call.device.is_gpu() ? long_numbers : short_numbers) ? Fit::cannot : Fit::suits;
   }
   std::string reason_of_fit(const AttendCall& call) const override {
     if (fit(call) != Fit::cannot) return {};

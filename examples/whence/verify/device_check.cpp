@@ -8,7 +8,6 @@
 #include "examples/whence/verify/compare.h"
 #include "nn/attention/executors.h"
 #include "nn/decoding.h"
-#include "tensor/device/joined_kernels.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 #include "tensor/raw.h"
@@ -175,8 +174,7 @@ ConformanceCell tiled(const ConformanceSubject& subject) {
   return any ? ConformanceCell::within(worst.largest, 1, worst.worst) : ConformanceCell::not_applicable(refusal);
 }
 
-// A model's rows behind prompts of 5 and 2 tokens, one by one: on the device as on the CPU, in f32; in f64 where an emulated GPU has
-// tiles for it. The note says why no graph has decoded them, where none has.
+// A model's rows behind prompts of 5 and 2 tokens, one by one: on the device as on the CPU, in f32. The note says why no graph has decoded them, where none has.
 ConformanceCell decoded(const ConformanceSubject& subject) {
   if (!subject.claims.sees_no_future) return ConformanceCell::not_applicable("a row needs later tokens");
   if (!subject.claims.exact_gradient) return ConformanceCell::not_applicable("an argmax jumps with the rounding");
@@ -184,8 +182,6 @@ ConformanceCell decoded(const ConformanceSubject& subject) {
   const Tensor text = Tensor::empty({batch, tokens}, DType::i64);
   for (index_t n = 0; n < text.numel(); ++n) text.data<index_t>()[n] = n * 7 % 31;
   std::string reason;
-  const bool tiles = joined_kernels(Device::cuda(0)).most_shared_bytes(DType::f64) > 0;
-  const DType dtype = tiles ? DType::f64 : DType::f32;
   const auto rows_on = [&](Device device) {
     Transformer model(TransformerOptions{.vocabulary = 31,
         .length = tokens,
@@ -194,7 +190,7 @@ ConformanceCell decoded(const ConformanceSubject& subject) {
         .heads = 2,
         .scheme = subject.text});
     draw_parameters(model, subject.seed);
-    model.to(dtype), model.to(device);
+    model.to(DType::f32), model.to(device);
     Decoding decoding(model, tokens, {0, 3});
     std::vector<Named> rows;
     (void)decoding(raw::slice(text, 1, 0, prompt));
@@ -206,7 +202,7 @@ ConformanceCell decoded(const ConformanceSubject& subject) {
   const std::vector<Named> expected = rows_on({});
   const DeviceDisagreement off = disagreement(rows_on(Device::cuda(0)), expected);
   return ConformanceCell::within(
-      off.largest, device_tolerance(dtype), reason.empty() ? "by one graph" : "without a graph: " + reason);
+      off.largest, device_tolerance(DType::f32), reason.empty() ? "by one graph" : "without a graph: " + reason);
 }
 
 }  // namespace
@@ -244,7 +240,7 @@ const std::vector<ConformanceCheck>& device_checks() {
       {"f16", "the same in f16", check_of(reference_executor(), DType::f16)},
       {"bf16", "the same in bf16", check_of(reference_executor(), DType::bf16)},
       {"strips", "the same in f32 by strips of rows", check_of(*strips, DType::f32)},
-      {"decoded", "rows of a model, decoded on the device, as on the CPU", decoded},
+      {"decoded", "rows of a model in f32, decoded on the device, as on the CPU", decoded},
       {"tiled", "tiles on the device, in f16, bf16 and f32, give what composed ops give in f64", tiled}};
   return checks;
 }
