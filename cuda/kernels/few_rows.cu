@@ -1,5 +1,5 @@
-// Products of few rows. A matrix is read once, and its bytes are most of the time. On an H200 cuBLAS's kernels, made for tiles of rows,
-// take 1.2 to 1.5 times as long for layers of GPT-2, and matrices side by side are copied for them.
+// Products of few rows. A matrix is read once, and its bytes are most of the time. cuBLAS's kernels, made for tiles of rows, take longer, and
+// matrices side by side are copied for them.
 #include "cuda/kernels/few_rows.h"
 
 #include "cuda/vocabulary/launch_kernel.h"

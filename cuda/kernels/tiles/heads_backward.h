@@ -257,7 +257,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       fetch_terms<columns>(t, to.of_columns, part.by_key, first_column, facts.keys_in_packs(), t.index());
   }
 
-  // What sums of gates read of a tile's columns, or the rows of its band.
+  // Fetches the numbers of a tile's columns that sums of gates read, or the rows of its band.
   WHENCE_HD void fetch_gates(Thread& t, const Part& part, Scan& gates, int n, int first_column, bool first) const {
     if constexpr (relative) {
       for (int ring = 0; ring < (to_distances ? 2 : 1); ++ring) {

@@ -115,7 +115,7 @@ template <class P, bool backward> struct MixPieces {
   }
 };
 
-// What MixPieces has left, by head and distance: a warp's rows of a block are 16 apart.
+// Sums by head and distance of the numbers that MixPieces leaves. The rows of one warp are 16 apart.
 template <class P> struct SumPieceDistances {
   using C = compute_t<P>;
   static constexpr const char* name = "sums of pieces by distance";

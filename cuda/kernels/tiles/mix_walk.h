@@ -6,7 +6,7 @@
 // the left factor of the second, whose sums are of heads again: a lane meets the heads that it has read, and taps along
 // the keys are registers of columns before. The four warps of a block stand 16 keys apart, and share distances, too.
 // A lane's heads: slot s is head 4 s + lane % 4. Column 2 q + e + 8 k of a factor is slot e + 2 k of lane % 4 = q.
-// Where the base has pieces, the first product has another factor: X = [S, B], and a lane has both of its heads.
+// X = [S, B] where the base has pieces: the first product then has a second factor, and a lane has S and B of its heads.
 // The sign of hidden, which is summed up in f32 of f16 operands and rounded once, decides on which side of its kink leaky_relu is. Both
 // directions make hidden by this text.
 #pragma once
