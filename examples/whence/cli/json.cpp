@@ -4,12 +4,39 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "examples/whence/cli/unicode.h"
+
 namespace whence {
 
 // ---- Reading
 
+namespace {
+
+// Returns why `text` is no JSON, which the parser noticed at `byte`, counted from 1, and said in `message`: ": not UTF-8".
+std::string cause_of(std::string_view text, std::size_t byte, std::string_view message) {
+  for (std::size_t at = 0; at < std::min(byte, text.size());) {
+    const CodePoint code = first_code_point(text.substr(at));
+    if (!code.valid) return ": not UTF-8, which JSON is";
+    at += code.bytes;
+  }
+  // As Python writes a text that was cut inside a character.
+  if (message.find("surrogate") != message.npos)
+    return ": half of a surrogate pair, where both halves, or \\ufffd, stand for a character";
+  const std::string_view rest = text.substr(std::min(byte - (byte > 0), text.size()));
+  for (const std::string_view word : {"NaN", "Infinity", "None", "True", "False", "'"})
+    if (rest.starts_with(word)) return to_text(": ", word, " as in Python, which JSON does not have");
+  constexpr std::string_view before = " - ";  // "... syntax error while parsing value - CAUSE; last read: ..."
+  const std::size_t begin = message.find(before);
+  if (begin == message.npos) return {};
+  message.remove_prefix(begin + before.size());
+  return to_text(": ", message.substr(0, message.find("; ")));
+}
+
+}  // namespace
+
 // Takes the parser's events, so that no value of the library is made: to free one takes memory, which may have ended.
 struct Json::Reader {
+  std::string_view source;
   const std::string& place;
   const EachField& each;  // empty: all is kept
   std::vector<Json> open = {};
@@ -84,14 +111,17 @@ struct Json::Reader {
   bool parse_error(std::size_t byte, const std::string&, const nlohmann::json::exception& error) {
     if (dynamic_cast<const nlohmann::json::out_of_range*>(&error))
       throw FileError(place, ": a number beyond what a computer's numbers hold, at byte ", byte);
-    throw FileError(place, ": no JSON, from its byte ", byte, " on; one whole object required");
+    throw FileError(place, ": no JSON, from its byte ", byte, " on", cause_of(source, byte, error.what()),
+        "; one whole object required");
   }
 };
 
 Json Json::read(std::string_view text, const std::string& place, const EachField& each) {
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+    throw FileError(place, ": UTF-16 given; UTF-8 required");
   if (const std::size_t at = text.find('\0'); at != text.npos)
     throw FileError(place, ": holds a NUL at byte ", at, "; JSON text required; is the file damaged?");
-  Reader reader{place, each};
+  Reader reader{text, place, each};
   nlohmann::json::sax_parse(text, &reader);
   if (!reader.whole.is_object()) throw FileError(place, ": no object; a JSON object required");
   return std::move(reader.whole);

@@ -2,6 +2,7 @@
 #include "examples/whence/cli/json.h"
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tests/support/tensors.h"
 
@@ -28,8 +29,31 @@ TEST_CASE("JSON with a NUL, nested deeper than anyone writes, or with a field tw
   CHECK(message(R"({"a":{"b":1,"b":2}})") == "a.json: a: field 'b' given twice; once required");
   CHECK(message(R"({"a":[0,{"b":1,"b":2}]})") == "a.json: a 1: field 'b' given twice; once required");
   CHECK(message("[1]") == "a.json: no object; a JSON object required");
-  CHECK(message("") == "a.json: no JSON, from its byte 1 on; one whole object required");
+  CHECK(message("") == "a.json: no JSON, from its byte 1 on: unexpected end of input; one whole object required");
   CHECK(message(R"({"a":1e999})") == "a.json: a number beyond what a computer's numbers hold, at byte 10");
+}
+
+TEST_CASE("what is no JSON is refused with its cause: what Python writes, half characters, other encodings") {
+  for (const auto& [text, byte, cause] :
+      std::vector<std::tuple<std::string, int, std::string>>{{R"({"a": "x\ud83d"})", 15, "half of a surrogate pair"},
+          {R"({"a": "\ude00x"})", 13, "half of a surrogate pair"},
+          {R"({"a": "\ud83d\u0041"})", 0, "half of a surrogate pair"},
+          {R"({"\udfff": 1})", 0, "half of a surrogate pair"}, {"{\"a\": \"caf\xE9\"}", 12, "not UTF-8"},
+          {"{\"a\": \"x\xED\xA0\xBD\"}", 0, "not UTF-8"}, {"{\"a\xFF\": 1}", 0, "not UTF-8"},
+          {R"({"a": NaN})", 7, "NaN as in Python"}, {R"({"a": Infinity})", 7, "Infinity as in Python"},
+          {R"({"a": [1, -Infinity]})", 12, "Infinity as in Python"}, {R"({"a": None})", 7, "None as in Python"},
+          {R"({"a": True})", 7, "True as in Python"}, {"{'a': 1}", 2, "' as in Python"},
+          {R"({"a": nil})", 8, "invalid literal"}, {R"({"a": 1,})", 9, "unexpected '}'"},
+          {"{\"a\": \"b\nc\"}", 9, "invalid string: control character U+000A (LF)"}}) {
+    const std::string found = error_text<FileError>([&, &json = text] { (void)Json::read(json, "a.json"); });
+    CHECK_MESSAGE(found.find(" on: " + cause) != found.npos, found);
+    const std::string begins =
+        byte > 0 ? to_text("a.json: no JSON, from its byte ", byte, " on: ") : "a.json: no JSON, from its byte ";
+    CHECK_MESSAGE(found.starts_with(begins), found);
+  }
+  CHECK(error_text<FileError>([] { (void)Json::read(std::string("\xFF\xFE{\0}\0", 6), "a.json"); }) ==
+        "a.json: UTF-16 given; UTF-8 required");
+  CHECK(Json::read(R"({"a": "\ud83d\ude00"})", "a.json").text("a") == "\xF0\x9F\x98\x80");
 }
 
 TEST_CASE("JSON is read strictly: what is missing or something else is refused with its place and name") {
