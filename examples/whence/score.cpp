@@ -34,8 +34,8 @@ struct Options {
 
 // A number for each question.
 struct Totals {
-  std::vector<double> by_sum, per_byte, chance;  // of multiple choice
-  std::vector<double> greedy, log_probability;   // of cloze
+  std::vector<double> by_sum, per_character, per_byte, chance;  // of multiple choice
+  std::vector<double> greedy, log_probability;                  // of cloze
   std::int64_t readings = 0, cut = 0, unknown = 0;
 
   void add(const Question& question, const std::vector<ChoiceScore>& scores) {
@@ -46,6 +46,7 @@ struct Totals {
       return;
     }
     by_sum.push_back(best_by_sum(scores) == question.answer);
+    per_character.push_back(best_per_character(scores) == question.answer);
     per_byte.push_back(best_per_byte(scores) == question.answer);
     chance.push_back(1 / static_cast<double>(scores.size()));
   }
@@ -61,6 +62,7 @@ Table table_of(const Totals& totals) {
   };
   const double chance = summary(totals.chance).mean;
   percent("accuracy %, sum of log p", totals.by_sum, chance);
+  percent("accuracy %, log p per character", totals.per_character, chance);
   percent("accuracy %, log p per byte", totals.per_byte, chance);
   percent("cloze: greedy answers %", totals.greedy, std::nan(""));
   if (!totals.greedy.empty())
@@ -71,11 +73,14 @@ Table table_of(const Totals& totals) {
 
 std::string line_of(const Question& question, const std::vector<ChoiceScore>& scores) {
   Json line{{"place", question.place}, {"answer", question.answer}};
-  if (!question.cloze()) line.add("by_sum", best_by_sum(scores)).add("per_byte", best_per_byte(scores));
+  if (!question.cloze())
+    line.add("by_sum", best_by_sum(scores))
+        .add("per_character", best_per_character(scores))
+        .add("per_byte", best_per_byte(scores));
   Json::List choices;
   for (const ChoiceScore& score : scores) {
-    choices.push_back({{"log_probability", score.log_probability}, {"tokens", score.tokens}, {"bytes", score.bytes},
-        {"greedy", score.greedy}, {"cut", score.cut}});
+    choices.push_back({{"log_probability", score.log_probability}, {"tokens", score.tokens},
+        {"characters", score.characters}, {"bytes", score.bytes}, {"greedy", score.greedy}, {"cut", score.cut}});
   }
   return line.add("choices", choices).line() + '\n';
 }
@@ -89,11 +94,13 @@ void declare_options(CommandLine& line, Options& options) {
           {"that the model reads at most; 0: as many as it was trained on", "tokens"})
       .choice("too-long", &options.too_long, {"cut", "refuse"}, {"cut: the left of the context is left out"})
       .flag("no-blank", &options.no_blank, {"nothing between context and choice, where otherwise a blank is"})
-      .text("out", &options.out, {"file for a JSON line on each question: log p, tokens and bytes of its choices"});
+      .text("out", &options.out,
+          {"file for a JSON line on each question: log p, tokens, characters and bytes of its choices"});
   declare_accept_damaged(line, options.accept_damaged);
   declare(line, options.machine);
   line.flag("quiet", &options.quiet, {"no progress"});
-  line.example("whence score runs/austen --data questions.jsonl", "accuracies by the sum of log p, and per byte");
+  line.example(
+      "whence score runs/austen --data questions.jsonl", "accuracies by the sum of log p, per character and per byte");
 }
 
 void print(const Totals& totals, index_t length) {

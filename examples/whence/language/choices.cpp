@@ -7,6 +7,7 @@
 #include "autograd/recording.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"
 #include "tensor/error.h"
@@ -30,6 +31,18 @@ Question question_of(const Json& line) {
   for (const std::string& choice : question.choices)
     if (choice.empty()) line.refuse("an empty choice given; some text required");
   return question;
+}
+
+std::int64_t characters_of(std::string_view text) {
+  std::int64_t count = 0;
+  for (; !text.empty(); ++count) text.remove_prefix(first_code_point(text).bytes);
+  return count;
+}
+
+std::size_t best_per(const std::vector<ChoiceScore>& scores, std::int64_t ChoiceScore::*size) {
+  const auto mean = [size](
+                        const ChoiceScore& score) { return score.log_probability / static_cast<double>(score.*size); };
+  return static_cast<std::size_t>(std::ranges::max_element(scores, {}, mean) - scores.begin());
 }
 
 TokenIds encode(const Tokeniser& tokeniser, const std::string& text, const std::string& place) {
@@ -67,6 +80,7 @@ ChoiceScore score_choice(const Transformer& model, const Tokeniser& tokeniser, c
     throw FileError(question.place, ": choice ", number, ": ", reads, " tokens to read given; at most ", most,
         " required, ", own, " of them the choice's");
   ChoiceScore score{.tokens = static_cast<std::int64_t>(own),
+      .characters = characters_of(choice),
       .bytes = static_cast<std::int64_t>(choice.size()),
       .greedy = true,
       .cut = reads > most};
@@ -113,11 +127,10 @@ std::size_t best_by_sum(const std::vector<ChoiceScore>& scores) {
   return static_cast<std::size_t>(best - scores.begin());
 }
 
-std::size_t best_per_byte(const std::vector<ChoiceScore>& scores) {
-  const auto per_byte = [](const ChoiceScore& score) {
-    return score.log_probability / static_cast<double>(score.bytes);
-  };
-  return static_cast<std::size_t>(std::ranges::max_element(scores, {}, per_byte) - scores.begin());
+std::size_t best_per_character(const std::vector<ChoiceScore>& scores) {
+  return best_per(scores, &ChoiceScore::characters);
 }
+
+std::size_t best_per_byte(const std::vector<ChoiceScore>& scores) { return best_per(scores, &ChoiceScore::bytes); }
 
 }  // namespace whence::language

@@ -54,5 +54,6 @@ for context, choices in CASES:
         logp = log_probabilities(torch.tensor(read[:-1]))[-len(continuation):]
         target = torch.tensor(read[-len(continuation):])
         sums.append(logp.gather(1, target[:, None]).sum().item())
+    per_character = [s / len(c) for s, c in zip(sums, choices)]
     per_byte = [s / len(c.encode()) for s, c in zip(sums, choices)]
-    print("{" + ", ".join(f"{s:.12f}" for s in sums) + "},", sums.index(max(sums)), per_byte.index(max(per_byte)))
+    print("{" + ", ".join(f"{s:.12f}" for s in sums) + "},", *(n.index(max(n)) for n in (sums, per_character, per_byte)))

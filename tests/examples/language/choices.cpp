@@ -1,5 +1,6 @@
 // Choices by log-likelihood against PyTorch (examples/whence/verify/choices.py), what is cut and refused, and the command.
 #include <doctest/doctest.h>
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -52,15 +53,16 @@ TEST_CASE("choices: log-likelihoods and answers are PyTorch's") {
     const char* context;
     std::vector<std::string> choices;
     std::vector<double> expected;
-    std::size_t by_sum, per_byte;
+    std::size_t by_sum, per_character, per_byte;
     bool cut;
   };
-  const std::vector<Case> cases{{"The sky is", {"blue", "square"}, {-26.651924221048, -38.956388335227}, 0, 1, false},
+  const std::vector<Case> cases{
+      {"The sky is", {"blue", "square"}, {-26.651924221048, -38.956388335227}, 0, 1, 1, false},
       {"Q: one and one?  ", {"two", "three hundred", "a"}, {-34.220420381000, -89.729572169080, -22.568954129048}, 2, 1,
-          true},
+          1, true},
       {"a context that is longer than the model reads, by far", {"indeed", "no"}, {-38.981130411374, -17.059562633195},
-          1, 0, true},
-      {"caf\u00e9", {"cr\u00e8me", "th\u00e9"}, {-39.674656601760, -27.820527819476}, 1, 0, false}};
+          1, 0, 0, true},
+      {"caf\u00e9", {"cr\u00e8me", "th\u00e9"}, {-39.674656601760, -27.820527819476}, 1, 0, 0, false}};
   const auto model = model_of_script();
   const TokeniserPointer tokeniser = byte_tokeniser();
   for (const Case& each : cases) {
@@ -73,9 +75,30 @@ TEST_CASE("choices: log-likelihoods and answers are PyTorch's") {
       CHECK(scores[k].bytes == static_cast<std::int64_t>(each.choices[k].size()));
     }
     CHECK(best_by_sum(scores) == each.by_sum);
+    CHECK(best_per_character(scores) == each.per_character);
     CHECK(best_per_byte(scores) == each.per_byte);
     CHECK(scores[0].cut == each.cut);
   }
+}
+
+TEST_CASE("choices: per character and per byte are different answers where characters take several bytes") {
+  const auto scores = score_choices(
+      *model_of_script(), *byte_tokeniser(), {"", "night", {"\u591c\u665a", "na\u00efve", "dark"}, 0}, {.length = 16});
+  const std::int64_t characters[] = {2, 5, 4}, bytes[] = {6, 6, 4};
+  std::vector<double> per_character, per_byte;
+  for (std::size_t k = 0; k < 3; ++k) {
+    CHECK((scores[k].characters == characters[k] && scores[k].bytes == bytes[k]));
+    per_character.push_back(scores[k].log_probability / static_cast<double>(characters[k]));
+    per_byte.push_back(scores[k].log_probability / static_cast<double>(bytes[k]));
+  }
+  const auto best = [](const std::vector<double>& values) {
+    return static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
+  };
+  CHECK(best_per_character(scores) == best(per_character));
+  CHECK(best_per_byte(scores) == best(per_byte));
+  ChoiceScore cjk{.log_probability = -49.5, .characters = 4, .bytes = 12},
+      ascii{.log_probability = -21.7, .characters = 4, .bytes = 4};
+  CHECK((best_per_character({cjk, ascii}) == 1 && best_per_byte({cjk, ascii}) == 0));
 }
 
 TEST_CASE("choices: logits that are not finite are no answer") {
@@ -146,6 +169,8 @@ TEST_CASE("score: a trained model prefers what its text says") {
   const auto found = json_lines(text_of(scratch / "lines.jsonl"));
   REQUIRE(found.size() == 3);
   CHECK((found[0].at("by_sum") == 1 && found[1].at("by_sum") == 0));
+  CHECK((found[1].at("per_character") == 0 && found[1].at("choices")[0].at("characters") == 11));
+  CHECK(has(scored.out, "accuracy %, log p per character"));
   CHECK(found[1].at("choices")[0].at("cut") == true);
   CHECK(found[2].at("choices")[0].at("greedy") == true);
 }
