@@ -1,6 +1,7 @@
 #include "examples/whence/cli/words.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -43,6 +44,21 @@ std::vector<std::string> list_of(const std::string& text) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   return parts;
+}
+
+std::vector<std::string> path_list_of(const std::string& text) {
+  std::vector<std::string> paths;
+  for (std::string_view rest = text; !rest.empty();) {
+    std::size_t end = std::min(rest.find(','), rest.size());
+    std::error_code none;
+    std::size_t longest = rest.size();
+    while (longest > end && !std::filesystem::exists(rest.substr(0, longest), none))
+      longest = rest.rfind(',', longest - 1);
+    end = longest;
+    paths.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return paths;
 }
 
 std::vector<std::int64_t> numbers_of(

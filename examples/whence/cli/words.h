@@ -12,7 +12,11 @@ namespace whence {
 // stands in parentheses holds together: "none,dape(kerple, width=4)".
 [[nodiscard]] std::vector<std::string> list_of(const std::string& text);
 
-// The same as whole numbers from `low` to `high`. InputError, naming `option` ("--lengths"), when one is none.
+// The paths of `text` between commas. A comma belongs to a path where a file or folder has it: of several readings, the
+// longest name that exists.
+[[nodiscard]] std::vector<std::string> path_list_of(const std::string& text);
+
+// A list as whole numbers from `low` to `high`. InputError, naming `option` ("--lengths"), when one is none.
 [[nodiscard]] std::vector<std::int64_t> numbers_of(
     const std::string& text, const std::string& option, std::int64_t low = 1, std::int64_t high = 1 << 20);
 

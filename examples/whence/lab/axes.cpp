@@ -51,6 +51,13 @@ std::string checked_axis_name(const std::string& typed) {
       meant ? to_text("did you mean ", *meant, ".", option, "?") : "whence schemes lists the schemes");
 }
 
+// True if values of that option of train are files and folders.
+bool takes_paths(const std::string& name) {
+  for (const char* known : {"data", "validation-data", "test-data", "tokeniser", "weights-of"})
+    if (name == known) return true;
+  return false;
+}
+
 bool same_value(const std::string& a, const std::string& b) {
   const auto x = parse_number<double>(a), y = parse_number<double>(b);
   return a == b || (x && y && *x == *y);
@@ -61,7 +68,8 @@ Axis parse_axis(const std::string& text) {
   if (equals == 0 || equals == std::string::npos || text[0] == '-')
     throw InputError("--vary: ", in_quotes(text),
         " given; OPTION=VALUE,VALUE,... required, as in --vary length=64,128 or --vary cope.p_max=16,64");
-  Axis axis{checked_axis_name(text.substr(0, equals)), list_of(text.substr(equals + 1))};
+  Axis axis{checked_axis_name(text.substr(0, equals)), {}};
+  axis.values = (takes_paths(axis.name) ? path_list_of : list_of)(text.substr(equals + 1));
   if (axis.values.empty() || text.ends_with(',')) axis.values.emplace_back();  // which is refused
   for (auto value = axis.values.begin(); value != axis.values.end(); ++value) {
     if (value->empty())

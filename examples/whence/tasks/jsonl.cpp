@@ -165,7 +165,8 @@ class JsonlTask final : public Task {
   };
   static void declare(CommandLine& line, Options& options) {
     line.text("data", &options.data, {"JSON lines of context, question and answer to train on"})
-        .text("test-data", &options.test_data, {"files of the same form for tests, separated by commas"})
+        .text("test-data", &options.test_data,
+            {"files of the same form for tests, separated by commas; a name may have some"})
         .text("validation-data", &options.validation_data, {"a file of the same form for validation"})
         .number("set-aside", &options.set_aside, Range<double>{0, 0.5, true, true},
             {"share of --data that stands for each of these two files if it is not given"})
@@ -186,7 +187,7 @@ class JsonlTask final : public Task {
     };
     set_some_aside(file);
     if (!options.validation_data.empty()) add_file(options.validation_data, validation_);
-    for (const std::string& path : list_of(options.test_data)) {
+    for (const std::string& path : path_list_of(options.test_data)) {
       const auto named_so = [&](const Sequences& other) { return other.about.name == name_of(path); };
       const bool again = std::ranges::any_of(tests_, named_so);
       add_file(path, tests_.emplace_back());
@@ -292,7 +293,7 @@ class JsonlTask final : public Task {
     line.refuse_unless("set-aside", options.test_data.empty() || options.validation_data.empty(),
         "lines to set aside; --test-data and --validation-data are all of the test and the validation");
     std::string tests;
-    for (const std::string& path : list_of(options.test_data)) {
+    for (const std::string& path : path_list_of(options.test_data)) {
       if (path.empty())
         throw InputError("--test-data: ", in_quotes(options.test_data), " given; files between commas required");
       tests += (tests.empty() ? "" : ",") + whole(path);

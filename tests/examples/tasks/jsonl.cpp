@@ -137,7 +137,8 @@ TEST_CASE("bad lines of a task are refused with file, line and symbol") {
           {R"({"context": "a", "answer": " "})", "an empty answer"},
           {R"({"answer": "a"})", "neither context nor question"},
           {R"({"context": "a", "answer": "a", "answer": "b"})", "field 'answer' given twice"},
-          {R"(["a"])", "no object"}, {"{\"context\": \"a\xff\", \"answer\": \"a\"}", "no JSON, from its byte 15 on"},
+          {R"(["a"])", "no object"},
+          {"{\"context\": \"a\xff\", \"answer\": \"a\"}", "no JSON, from its byte 15 on: not UTF-8"},
           {"a,b,c", "no JSON, from its byte 1 on"},
           {R"({"context": "a", "answer": "a", "x": 1e999})", "a number beyond"},
           {line_of("a", "b", "a b a b"), "an answer of 4 symbols"}}) {
@@ -157,6 +158,28 @@ TEST_CASE("bad lines of a task are refused with file, line and symbol") {
     CHECK_MESSAGE(has(found, message), found);
   }
   CHECK(refusal(scratch, "", words(both)).empty());
+}
+
+TEST_CASE("files for tests stand between commas, and may have commas in their names and folders") {
+  const Workplace here("jsonl-commas");
+  std::filesystem::create_directories("a, b");
+  for (const char* name : {"train.jsonl", "questions, v2.jsonl", "plain.jsonl", "a, b/c,d.jsonl", "x", "x,y"})
+    write_file(name, letters());
+  const auto sets = [](const std::string& files) {
+    std::string names;
+    for (const TestSet& set : make_task("jsonl", {"--data", "train.jsonl", "--test-data", files})->test_sets())
+      names += set.name + '|';
+    return names;
+  };
+  CHECK(sets("questions, v2.jsonl") == "questions, v2.jsonl|");
+  CHECK(sets("plain.jsonl,questions, v2.jsonl,plain.jsonl") ==
+        "plain.jsonl|questions, v2.jsonl|" + std::filesystem::absolute("plain.jsonl").string() + '|');
+  CHECK(sets("a, b/c,d.jsonl,plain.jsonl") == "c,d.jsonl|plain.jsonl|");
+  CHECK(sets("x,y") == "x,y|");  // the longest name that is there
+  CHECK_THROWS_WITH_AS((void)sets("plain.jsonl,none, v2.jsonl"), doctest::Contains("/none: cannot read"), InputError);
+  std::filesystem::current_path("a, b");  // a folder that nobody typed
+  write_file("train.jsonl", letters()), write_file("plain.jsonl", letters());
+  CHECK(sets("plain.jsonl,train.jsonl") == "plain.jsonl|train.jsonl|");
 }
 
 TEST_CASE("train FILE.jsonl: learns, resumes, is looked at and swept") {
