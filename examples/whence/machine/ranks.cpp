@@ -166,7 +166,8 @@ void declare(CommandLine& line, RankOptions& options) {
   line.heading("Ranks")
       .integer("processes", &options.processes, Range<int>{1, 64},
           {"ranks to start on this machine; they share a step's --accumulate parts, and the weights have the same bits "
-           "for any number. mpirun and srun start ranks too",
+           "for any number. Without --accumulate they share the --batch, in as many parts. mpirun and srun start ranks "
+           "too",
               "", "1, 2, 4, 8, 16, 32 or 64"})
       .choice("communicator", &options.communicator, {"auto", "shared", "mpi", "nccl"},
           {"what carries numbers between ranks; auto: NCCL between GPUs, MPI where it started the ranks, else shared "

@@ -1,10 +1,12 @@
 #include "examples/whence/study/train_request.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <utility>
 
 #include "examples/whence/cli/json_output.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
 #include "tensor/error.h"
@@ -83,6 +85,7 @@ void TrainRequest::declare_options() {
       .text("graph", &settings_.graph, {"write the graph of one training step to this file for Graphviz, and end"});
   line_.everyday(everyday)
       .example(to_text("whence train ", study_->name(), " --out runs/a"), "minutes on a laptop")
+      .example("whence train --resume runs/a --steps 5000", "the run goes on")
       .example("whence train --from runs/a/run.json --out runs/b", "the same run again")
       .example(to_text("whence train ", study_->name(), " --describe --graph step.dot"),
           "parameters, memory by op and line, and the graph of one step");
@@ -115,7 +118,7 @@ RunRecord TrainRequest::record(const Transformer& model) const {
                                 {"executor", model.attention(0).explain(training.device, training.precision,
                                                  tokens.size(0), tokens.size(1), model.options().causal)}});
   for (const auto& [name, value] : record.options)
-    if ((line_.given(name) && !never_recorded.contains(name)) || (name == "accumulate" && shared_))
+    if ((line_.given(name) && !never_recorded.contains(name)) || (shared_ && (name == "accumulate" || name == "batch")))
       record.given.push_back(name);
   std::erase_if(record.options, [](const auto& option) { return never_recorded.contains(option.first); });
   return record;
@@ -129,8 +132,16 @@ void TrainRequest::place(Device device, Communicator* ranks) {
   if (line_.given("accumulate"))
     line_.refuse("accumulate", to_text("a multiple of the ", size, " ranks, which share the parts of a step"),
         to_text("--accumulate ", (training.accumulate + size - 1) / size * size));
+  const auto values = line_.values();
+  const auto typed = std::ranges::find(values, "batch", [](const auto& value) { return value.first; });
+  const std::int64_t whole = parse_number<std::int64_t>(typed->second).value() * training.accumulate;
+  if (whole % size)
+    line_.refuse("batch", to_text("a multiple of the ", size, " ranks, which share it,"),
+        to_text("or --accumulate ", size, ", a batch for each"));
+  line_.set_default("batch", std::to_string(whole / size));
   training.accumulate = size, shared_ = true;
-  std::cout << "accumulate: " << size << ", a batch for each rank, as it was left out" << std::endl;
+  std::cout << "batch: " << whole << " of a step, shared by the ranks: --batch " << whole / size << " --accumulate "
+            << size << std::endl;
 }
 
 }  // namespace whence

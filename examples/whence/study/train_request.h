@@ -41,8 +41,8 @@ class TrainRequest {
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
   [[nodiscard]] RunRecord record(const Transformer& model) const;  // REQUIRES: study().open() was called
 
-  // Where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, each rank has one part of a
-  // step, and it is recorded as if it had been typed. InputError when it is typed and cannot be shared.
+  // Where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, they share --batch, a part of a
+  // step each, and both are recorded as if they had been typed. InputError when what is typed cannot be shared.
   void place(Device device, Communicator* ranks);
 
  private:
@@ -54,10 +54,10 @@ class TrainRequest {
   TrainSettings settings_;
   ModelChoice of_study_;  // before its options were read
   std::optional<std::string> page_;
-  bool shared_ = false;  // --accumulate is the number of ranks
+  bool shared_ = false;  // --accumulate is the number of ranks, and --batch what each has
 };
 
-// Of the words behind "train": a study's name or a file FILE.jsonl, and options. Without the name it is that of the run
+// Of the words behind "train": a study's name, a file or a folder, and options. Without the name it is that of the run
 // that is repeated or gone on with (--from, --resume). FileError for a damaged record, which may have been the only
 // reason for what was refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);

@@ -144,14 +144,15 @@ TEST_CASE("ranks: train by 1, 2, 4 and 8 processes writes the same weights, log 
   }
 }
 
-TEST_CASE("ranks: accumulate is a rank's batch each where it is left out, and recorded so") {
+TEST_CASE("ranks: the batch of a step is shared where accumulate is left out, and recorded so") {
   const Scratch scratch("ranks-accumulate");
   const std::string task =
-      "train flip_flop --length 8 --dim 8 --layers 1 --heads 2 --batch 2 --test-sequences 4 --steps 3 --quiet";
+      "train flip_flop --length 8 --dim 8 --layers 1 --heads 2 --batch 4 --test-sequences 4 --steps 3 --quiet";
   const std::string out = scratch / "run", again = scratch / "again";
-  CHECK(has(done(task + " --processes 2 --out " + out).out, "accumulate: 2, a batch for each rank"));
+  CHECK(has(done(task + " --processes 2 --out " + out).out,
+      "batch: 4 of a step, shared by the ranks: --batch 2 --accumulate 2"));
   const auto record = json_of(text_of(out + "/run.json"));
-  CHECK(record["options"]["accumulate"] == 2);
+  CHECK((record["options"]["batch"] == 2 && record["options"]["accumulate"] == 2));
   CHECK_FALSE(record["options"].contains("processes"));
   (void)done("train --from " + out + "/run.json --out " + again);
   CHECK(text_of(again + "/weights.safetensors") == text_of(out + "/weights.safetensors"));
