@@ -56,7 +56,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("greedy", &options.greedy, {"always the most probable token"})
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
   declare(line, options.machine);
-  line.flag("quiet", &options.quiet, {"nothing but the text"});
+  line.flag("quiet", &options.quiet, {"nothing but the text, and a note on what the tokeniser does not know"});
   line.example("whence generate runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
@@ -75,6 +75,15 @@ void check(const CommandLine& line, const Options& options) {
     line.refuse_unless(name, !options.greedy, "drawing at random; --greedy draws nothing");
   for (const char* name : {"top-k", "top-p", "seed"})
     line.refuse_unless(name, options.generation.sampling.temperature > 0, "a temperature above 0");
+}
+
+TokenIds tokens_of(const Tokeniser& tokeniser, const std::string& prompt) {
+  try {
+    TokenIds ids = tokeniser.encode(prompt);
+    if (const std::string note = note_on_unknown(tokeniser, ids); !note.empty())
+      std::cerr << "note: --prompt: " << note << '\n';
+    return ids;
+  } catch (const UnfitText& unfit) { throw InputError("--prompt: ", unfit.what()); }
 }
 
 // What the model reads at once, and keeps of it: the prompt, and when the context is full the later half of it again.
@@ -105,7 +114,7 @@ int run(CommandLine& line) {
             cpu_to_draw(saved.model->options().layers, saved.model->parameter_count(), bench::measure_read_gb_per_s()))
       placement = placement_of(options.machine, *cpu);
   place(*saved.model, placement);
-  const TokenIds prompt = saved.tokeniser->encode(options.prompt);
+  const TokenIds prompt = tokens_of(*saved.tokeniser, options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
   if (options.generation.context == 0) options.generation.context = own_context(saved.model->options());
   const std::string memory = require_room(*saved.model, prompt, options.generation);

@@ -19,7 +19,7 @@ namespace {
 using namespace whence::language;
 
 struct Options {
-  std::string kind = "bpe", data, out, tokeniser, vocab, merges, export_folder, text;
+  std::string kind = "bpe", data, out, tokeniser, vocab, merges, export_folder, text, field = "text";
   std::vector<std::string> more;
   std::int64_t vocabulary = 1024, show = 240;
 };
@@ -35,6 +35,7 @@ void declare_options(CommandLine& line, Options& options) {
   line.heading("Text")
       .text("data", &options.data, {"files to train on and to count, one or more"})
       .names("FILE", &options.more, "more files, behind --data FILE")
+      .text("field", &options.field, {"of JSON lines: which of their texts is the document"})
       .text("text", &options.text, {"show how this is cut, instead of the beginning of --data"})
       .integer("show", &options.show, Range<std::int64_t>{0, 1000000}, {"of the data shown cut into tokens", "bytes"});
   line.heading("Output")
@@ -62,28 +63,34 @@ void check(const CommandLine& line, const Options& options) {
     line.refuse("data", "--data in front of the first file", "write --data FILE FILE");
   line.refuse_onto("out", options.data);
   for (const std::string& path : options.more) line.refuse_onto("out", path);
+  line.refuse_unless("field", !options.data.empty(), "--data");
   line.refuse_unless("export", !trains || options.kind == "bpe", "bpe: the files know no other");
 }
 
 std::vector<TextFile> open_files(const Options& options) {
   std::vector<TextFile> files;
-  if (!options.data.empty()) files.emplace_back(options.data);
-  for (const std::string& path : options.more) files.emplace_back(path);
+  if (!options.data.empty()) files.emplace_back(options.data, options.field);
+  for (const std::string& path : options.more) files.emplace_back(path, options.field);
   for (const TextFile& file : files) std::cerr << file.note();
   return files;
 }
 
+[[noreturn]] void refuse(const std::vector<TextFile>& files, const char* at, const UnfitText& unfit) {
+  for (const TextFile& file : files)
+    if (const std::string place = file.place_of(at); !place.empty()) throw FileError(place, ": ", unfit.reason);
+  throw unfit;
+}
+
 TokeniserPointer train(const CommandLine& line, const Options& options, const std::vector<TextFile>& files) {
   std::vector<std::string_view> texts;
-  for (const TextFile& file : files) texts.push_back(file.bytes());
+  for (const TextFile& file : files)
+    for (const std::string_view document : file.documents(0)) texts.push_back(document);
   try {
     if (options.kind == "bytes") return byte_tokeniser();
     if (options.kind == "bpe") return train_bpe(texts, options.vocabulary);
     const bool all = options.kind == "characters" && !line.given("vocabulary");
     return train_list(options.kind, texts, all ? 0 : options.vocabulary);
-  } catch (const UnfitText& unfit) {
-    throw FileError(files[unfit.text].place_of(texts[unfit.text].data() + unfit.byte), ": ", unfit.reason);
-  }
+  } catch (const UnfitText& unfit) { refuse(files, texts[unfit.text].data() + unfit.byte, unfit); }
 }
 
 // "|It|'s| 1|2|" and the numbers below.
@@ -95,34 +102,39 @@ void show_cut(const Tokeniser& tokeniser, std::string_view text) {
     numbers += to_text(numbers.empty() ? "" : " ", id);
   }
   std::cout << "cut: " << cut << "|\nids: " << numbers << '\n';
+  if (const std::string note = note_on_unknown(tokeniser, ids); !note.empty()) std::cout << "note: " << note << '\n';
 }
 
 // What becomes of a file: tokens, their share, and whether it comes back.
 void count(const Tokeniser& tokeniser, const TextFile& file, Table& table) {
-  const double started = steady_seconds(), bytes = static_cast<double>(file.bytes().size());
+  const double started = steady_seconds();
   std::int64_t tokens = 0, unknown = 0;
+  std::size_t bytes = 0;
   std::set<TokenId> used;
   bool exact = true;
-  for (std::string_view rest = file.bytes(); !rest.empty();) {
-    stop_if_interrupted("counting tokens");
-    TokenIds ids;
-    try {
-      const std::size_t taken = tokeniser.encode_part(rest, ids);
-      exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
-      rest.remove_prefix(taken);
-    } catch (const UnfitText& unfit) { throw FileError(file.place_of(rest.data() + unfit.byte), ": ", unfit.reason); }
-    tokens += static_cast<std::int64_t>(ids.size());
-    unknown += std::ranges::count(ids, tokeniser.unknown());
-    used.insert(ids.begin(), ids.end());
+  for (std::string_view rest : file.documents(0)) {
+    bytes += rest.size();
+    while (!rest.empty()) {
+      stop_if_interrupted("counting tokens");
+      TokenIds ids;
+      try {
+        const std::size_t taken = tokeniser.encode_part(rest, ids);
+        exact = exact && tokeniser.decode(ids) == rest.substr(0, taken);
+        rest.remove_prefix(taken);
+      } catch (const UnfitText& unfit) { throw FileError(file.place_of(rest.data() + unfit.byte), ": ", unfit.reason); }
+      tokens += static_cast<std::int64_t>(ids.size());
+      unknown += std::ranges::count(ids, tokeniser.unknown());
+      used.insert(ids.begin(), ids.end());
+    }
   }
   const auto all = static_cast<double>(tokens);
-  table.row({file.path(), std::to_string(file.bytes().size()), std::to_string(tokens), fixed(bytes / all, 3),
+  table.row({file.path(), std::to_string(bytes), std::to_string(tokens), fixed(static_cast<double>(bytes) / all, 3),
       std::to_string(used.size()), fixed(100 * static_cast<double>(unknown) / all, 2), exact ? "exact" : "not exact",
       fixed(steady_seconds() - started, 2)});
 }
 
 std::string_view beginning(const TextFile& file, std::int64_t bytes) {
-  const std::string_view text = file.bytes();
+  const std::string_view text = file.documents(0).front();
   std::size_t size = std::min(static_cast<std::size_t>(bytes), text.size());
   while (size > 0 && size < text.size() && (text[size] & 0xC0) == 0x80) --size;  // not inside a character
   return text.substr(0, size);

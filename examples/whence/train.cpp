@@ -137,27 +137,42 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   return 0;
 }
 
+// "--resume RUN" is "--resume --out RUN".
+std::vector<std::string> with_resumed_folder(std::vector<std::string> words) {
+  const auto resume = std::ranges::find(words, "--resume");
+  if (resume == words.end() || resume + 1 == words.end() || resume[1].starts_with("-") ||
+      options_in(words).contains("out"))
+    return words;
+  words.insert(resume + 1, "--out");
+  return words;
+}
+
 // Without a study: --help, and what leads to an error.
-int run_without_study(CommandLine& line) {
+int run_without_study(CommandLine& line, const std::vector<std::string>& words) {
   std::string from;
+  bool resume = false;
   std::vector<std::string> name;
-  line.names("TASK", &name, "what to train on; whence tasks lists them. TASK --help shows its options", study_names());
+  line.names("TASK", &name,
+      "what to train on: a task of `whence tasks`, a file or a folder. TASK --help shows its options", study_names());
   line.text("from", &from, {"repeat the run of this run.json"});
+  line.flag("resume", &resume, {"RUN behind it: go on with the run of that folder"});
   line.elsewhere("list", "whence tasks lists the tasks").elsewhere("list-schemes", "whence schemes lists them");
   line.example("whence train selective_copy --help", "the options of a task");
   line.example("whence train questions.jsonl --out runs/own", "a task of your own: the task jsonl with --data");
-  line.example("whence train lm --data austen.txt", "a text");
-  const TypedOptions typed = options_in(line.words());
+  line.example("whence train austen.txt", "a text: the task lm with --data");
+  line.example("whence train --resume runs/own --steps 5000", "a run that goes on");
+  const TypedOptions typed = options_in(words);
   if (typed.contains("out") && typed.contains("resume"))
     throw InputError("--resume: no run.json in ", typed.at("out"), "; the folder of a run required; name its task");
   if (line.shows_page()) return 0;
+  if (resume) throw InputError("--resume: no run given; its folder required, as in whence train --resume runs/a");
   throw InputError("no task given; the name of one required as the first word; whence tasks lists them");
 }
 
 int run(CommandLine& line) {
-  const std::vector<std::string>& words = line.words();
+  const std::vector<std::string> words = with_resumed_folder(line.words());
   const bool named = !words.empty() && !words[0].starts_with("-");
-  if (!named && !record_to_repeat(options_in(words))) return run_without_study(line);
+  if (!named && !record_to_repeat(options_in(words))) return run_without_study(line, words);
   const auto request = read_train_request(words);
   const TrainSettings& settings = request->settings();
   if (request->page()) {

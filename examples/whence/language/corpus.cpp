@@ -4,12 +4,14 @@
 #include <numeric>
 
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
 #include "nn/io/errors.h"
 #include "nn/io/sha256.h"
 #include "tensor/random.h"
+#include "tensor/suggest.h"
 
 namespace whence::language {
 namespace {
@@ -33,8 +35,8 @@ std::vector<std::string> paths_of(const CorpusOptions& options, std::size_t part
   return paths;
 }
 
-std::vector<std::string> files_of_part(const CorpusOptions& options, std::size_t part) {
-  return files_of(paths_of(options, part), {list_of(options.include), list_of(options.exclude)});
+std::vector<std::string> files_of_part(const CorpusOptions& options, std::size_t part, std::string* notes = nullptr) {
+  return files_of(paths_of(options, part), {list_of(options.include), list_of(options.exclude)}, notes);
 }
 
 // Where `at` lies among the files.
@@ -85,7 +87,7 @@ void set_aside(const CorpusOptions& options, const std::string& path, Documents&
     throw FileError(path, ": ", all[0].size(),
         " bytes given, some being set aside for validation; more text, or --validation 0, required");
   training = {all[0].substr(0, at)}, validation = {all[0].substr(at)};
-  notes = to_text("validation is the end of ", one_line(path), ", which is one document",
+  notes += to_text("validation is the end of ", one_line(path), ", which is one document",
       options.blank_lines > 0 ? to_text(": nowhere ", options.blank_lines, " blank lines between text") : "", "\n");
 }
 
@@ -139,10 +141,10 @@ void TokenRun::add(std::span<const TokenId> ids) {
 
 void declare(CommandLine& line, CorpusOptions& options) {
   line.heading("Text")
-      .text("data", &options.data, {"what to train on, one or more: text files, JSON lines (.jsonl), folders of text"})
+      .text("data", &options.data, {"what to train on, one or more: text files, JSON lines, folders of text"})
       .text("validation-data", &options.validation_data,
           {"a file for validation; otherwise some documents of --data are set aside"})
-      .text("test-data", &options.test_data, {"a file that is scored as a whole, when training has ended"})
+      .text("test-data", &options.test_data, {"a file of which each token is scored once, when training has ended"})
       .text("field", &options.field, {"of JSON lines: which of their texts is the document"})
       .text("include", &options.include, {"of folders: only files like these, as in \"*.cpp,*.h\""})
       .text("exclude", &options.exclude, {"of folders: no files like these, as in \"tests/*\""})
@@ -170,9 +172,13 @@ void check(const CommandLine& line, const CorpusOptions& options) {
   if (!line.given("field") && !line.given("blank-lines")) return;
   bool jsonl = false, plain = false;
   for (std::size_t part = 0; part < part_count; ++part)
-    for (const std::string& file : files_of_part(options, part)) (is_jsonl(file) ? jsonl : plain) = true;
-  line.refuse_unless("field", jsonl, "a file of JSON lines (.jsonl)");
-  line.refuse_unless("blank-lines", plain, "a file other than JSON lines (.jsonl), where each line is a document");
+    for (const std::string& file : files_of_part(options, part)) {
+      const std::string first = first_line_of(file);  // none: it cannot be read, which is found when all of it is
+      const bool lines = is_json_lines(file, first, options.field);
+      jsonl = jsonl || first.empty() || lines, plain = plain || !lines;
+    }
+  line.refuse_unless("field", jsonl, to_text("a file of JSON lines with a text '", one_line(options.field), "'"));
+  line.refuse_unless("blank-lines", plain, "a file other than JSON lines, where each line is a document");
 }
 
 void refuse_inside_text(const CommandLine& line, const CorpusOptions& options, const fs::path& output) {
@@ -214,7 +220,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocab
   FilesOfParts files;
   Documents documents[part_count];
   for (std::size_t part = 0; part < part_count; ++part)
-    for (const std::string& path : files_of_part(options, part))
+    for (const std::string& path : files_of_part(options, part, &notes_))
       files[part].push_back(std::make_unique<TextFile>(path, options.field));
   hash_ = hash_of(files);
   description_ = description_of(options, hash_, tokeniser);
@@ -223,8 +229,10 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocab
       for (const std::string_view each : file->documents(options.blank_lines)) documents[part].push_back(each);
   if (options.validation_data.empty() && options.validation_share > 0)
     set_aside(options, files[0][0]->path(), documents[0], documents[1], notes_);
+  std::vector<std::string> notes;
   for (std::size_t part = 0; part < part_count; ++part) {
-    for (const auto& file : files[part]) notes_ += file->note();
+    for (const auto& file : files[part])
+      if (std::string note = file->note(); !note.empty()) notes.push_back(std::move(note));
     runs_[part] = TokenRun(vocabulary_);
     for (const std::string_view document : documents[part]) {
       encode_document(document, tokeniser, files, runs_[part], sizes_[part]);
@@ -233,6 +241,7 @@ Corpus::Corpus(const CorpusOptions& options, const Tokeniser& tokeniser) : vocab
       ++sizes_[part].tokens;
     }
   }
+  if (!notes.empty()) notes_ += first_few(notes, "") + (notes_.ends_with('\n') ? "" : "\n");
 }
 
 double Corpus::bytes_per_token(Part part) const {

@@ -69,23 +69,22 @@ std::vector<std::vector<double>> token_losses(const Transformer& model, const Wi
   return losses;
 }
 
-LanguageScore score(
-    const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
-  corpus.require_window(part, options.length);
-  const index_t places = corpus.tokens(part).size() - options.length;  // where a window may begin: 0 ... places - 1
-  const index_t count = std::min(windows, 1 + (places - 1) / options.length);
-  LanguageScore result;
-  double total = 0;
-  for (index_t first = 0; first < count; first += options.sequences) {
-    std::vector<index_t> starts;
-    for (index_t w = first; w < std::min(count, first + options.sequences); ++w)
-      starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
-    for (const auto& row : token_losses(model, windows_at(corpus, part, starts, options.length), options.length)) {
-      total = std::accumulate(row.begin(), row.end(), total);
-      result.tokens += static_cast<std::int64_t>(row.size());
+namespace {
+
+struct Sum {
+  double nats = 0;
+  std::int64_t tokens = 0;
+
+  void add(const std::vector<std::vector<double>>& losses) {
+    for (const auto& row : losses) {
+      nats = std::accumulate(row.begin(), row.end(), nats);
+      tokens += std::ssize(row);
     }
   }
-  result.loss = total / static_cast<double>(result.tokens);
+};
+
+LanguageScore score_of(const Sum& sum, const Corpus& corpus, Part part) {
+  LanguageScore result{.loss = sum.nats / static_cast<double>(sum.tokens), .tokens = sum.tokens};
   result.perplexity = std::exp(result.loss);
   result.bits_per_byte = result.loss / std::log(2.0) / corpus.bytes_per_token(part);
   result.perplexity_per_byte = std::exp(result.loss / corpus.bytes_per_token(part));
@@ -93,6 +92,37 @@ LanguageScore score(
   result.perplexity_per_word = std::exp(
       result.loss * static_cast<double>(size.tokens) / static_cast<double>(std::max<std::int64_t>(1, size.words)));
   return result;
+}
+
+}  // namespace
+
+LanguageScore score(
+    const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows) {
+  corpus.require_window(part, options.length);
+  const index_t places = corpus.tokens(part).size() - options.length;  // where a window may begin: 0 ... places - 1
+  const index_t count = std::min(windows, 1 + (places - 1) / options.length);
+  Sum sum;
+  for (index_t first = 0; first < count; first += options.sequences) {
+    std::vector<index_t> starts;
+    for (index_t w = first; w < std::min(count, first + options.sequences); ++w)
+      starts.push_back(count == 1 ? 0 : (places - 1) * w / (count - 1));
+    sum.add(token_losses(model, windows_at(corpus, part, starts, options.length), options.length));
+  }
+  return score_of(sum, corpus, part);
+}
+
+LanguageScore score_whole(const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options) {
+  corpus.require_window(part, 1);
+  const index_t targets = corpus.tokens(part).size() - 1, length = std::min(options.length, targets),
+                whole = targets / length, rest = targets % length;
+  Sum sum;
+  for (index_t first = 0; first < whole; first += options.sequences) {
+    std::vector<index_t> starts;
+    for (index_t w = first; w < std::min(whole, first + options.sequences); ++w) starts.push_back(w * length);
+    sum.add(token_losses(model, windows_at(corpus, part, starts, length), length));
+  }
+  if (rest > 0) sum.add(token_losses(model, windows_at(corpus, part, {targets - length}, length), rest));
+  return score_of(sum, corpus, part);
 }
 
 }  // namespace whence::language

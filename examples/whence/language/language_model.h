@@ -51,5 +51,9 @@ struct LanguageScore {
 // Over at most `windows` windows spread evenly over a part of the corpus, without overlap.
 [[nodiscard]] LanguageScore score(
     const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options, index_t windows);
+// Over all of a part: each token but the first is a target once. Windows follow one another. The last one ends with the
+// part, and reads again what it does not score; a part shorter than a window is one shorter window.
+[[nodiscard]] LanguageScore score_whole(
+    const Transformer& model, const Corpus& corpus, Part part, const WindowOptions& options);
 
 }  // namespace whence::language

@@ -26,24 +26,35 @@ bool matches(const std::vector<std::string>& patterns, const std::string& path) 
   });
 }
 
-std::vector<std::string> files_below(const fs::path& folder, const TreePatterns& patterns) {
+std::vector<std::string> files_below(const fs::path& folder, const TreePatterns& patterns, std::string* notes) {
   std::vector<std::string> files;
+  std::int64_t hidden = 0, links = 0, empty = 0;
   std::error_code error;
   for (auto entry = fs::recursive_directory_iterator(folder, error); !error && entry != fs::end(entry);
        entry.increment(error)) {
     stop_if_interrupted("reading folders");
     if (entry->path().filename().string().starts_with('.')) {
       entry.disable_recursion_pending();
+      ++hidden;
       continue;
     }
     const std::string below = entry->path().lexically_relative(folder).string();
-    if (entry->is_symlink() || !entry->is_regular_file() || entry->file_size() == 0) continue;
     if (matches(patterns.exclude, below) || (!patterns.include.empty() && !matches(patterns.include, below))) continue;
-    files.push_back(entry->path().string());
+    if (entry->is_symlink()) ++links;
+    if (entry->is_symlink() || !entry->is_regular_file()) continue;
+    if (entry->file_size() > 0)
+      files.push_back(entry->path().string());
+    else
+      ++empty;
   }
+  std::string left_out;
+  for (const auto& [what, count] : {std::pair("hidden names", hidden), {"links", links}, {"empty files", empty}})
+    if (count > 0) left_out += to_text(left_out.empty() ? "left out: " : ", ", what, " (", count, ')');
   if (error) throw SystemError(folder.string(), ": ", error.message(), "; a folder that can be read required");
   if (files.empty())
-    throw FileError(folder.string(), ": no file that --include and --exclude leave; one with text required");
+    throw FileError(folder.string(), ": no file that --include and --exclude leave; one with text required",
+        left_out.empty() ? "" : "; ", left_out);
+  if (notes && !left_out.empty()) *notes += to_text("note: ", one_line(folder.string()), ": ", left_out, '\n');
   std::ranges::sort(files);
   return files;
 }
@@ -66,14 +77,13 @@ void refuse_packed(const std::string& path, std::string_view bytes) {
 
 }  // namespace
 
-bool is_jsonl(const std::string& path) { return path.ends_with(".jsonl"); }
-
-std::vector<std::string> files_of(const std::vector<std::string>& paths, const TreePatterns& patterns) {
+std::vector<std::string> files_of(
+    const std::vector<std::string>& paths, const TreePatterns& patterns, std::string* notes) {
   std::vector<std::string> files;
   for (const std::string& path : paths) {
     std::error_code none;
     if (fs::is_directory(path, none))
-      for (std::string& file : files_below(path, patterns)) files.push_back(std::move(file));
+      for (std::string& file : files_below(path, patterns, notes)) files.push_back(std::move(file));
     else
       files.push_back(path);
   }
@@ -102,18 +112,31 @@ std::vector<std::string_view> documents_of(std::string_view file, std::int64_t b
   return documents;
 }
 
-TextFile::TextFile(const std::string& path, const std::string& field)
-    : path_(path), field_(is_jsonl(path) ? field : std::string()) {
+TextFile::TextFile(const std::string& path, const std::string& field) : path_(path) {
   read();
   refuse_packed(path_, bytes());
-  if (field_.empty()) return;
-  for_each_json_line(bytes(), path, [this](const Json& line) {
+  const auto say = [this](const auto&... what) { about_ += to_text("note: ", one_line(path_), ": ", what..., '\n'); };
+  if (field.empty()) return;
+  if (!is_json_lines(path, bytes(), field)) {
+    if (first_json_line(bytes()) || path.ends_with(".json"))
+      say("JSON, but not JSON lines with a text '", one_line(field),
+          "': all of it is read as plain text; --field names the text of JSON lines");
+    return;
+  }
+  field_ = field;
+  std::int64_t lines = 0;
+  for_each_json_line(bytes(), path, [&](const Json& line) {
     stop_if_interrupted("reading JSON lines");
+    ++lines;
     if (line.text(field_).empty()) return;
     texts_.push_back(line.text(field_));
     places_.push_back(line.place());
   });
   if (texts_.empty()) throw FileError(path, ": no text in any line's '", field_, "'; some text required");
+  if (!is_jsonl(path))
+    say("JSON lines, as its first line is one: the text '", one_line(field), "' of each is a document");
+  if (lines > std::ssize(texts_))
+    say(lines - std::ssize(texts_), " of ", lines, " lines have an empty '", one_line(field), "' and are left out");
 }
 
 void TextFile::read() {
@@ -138,9 +161,9 @@ void TextFile::read() {
 std::string TextFile::note() const {
   const std::string_view looked_at = bytes().substr(0, std::size_t{1} << 16);
   const auto nuls = std::ranges::count(looked_at, '\0');
-  if (nuls == 0) return {};
-  return to_text("note: ", one_line(path_), ": ", nuls, " of its first ", looked_at.size(),
-      " bytes are NUL: binary, or not UTF-8; they are taken as they are\n");
+  if (nuls == 0) return about_;
+  return about_ + to_text("note: ", one_line(path_), ": ", nuls, " of its first ", looked_at.size(),
+                      " bytes are NUL: binary, or not UTF-8; they are taken as they are\n");
 }
 
 std::vector<std::string_view> TextFile::documents(std::int64_t blank_lines) const {

@@ -1,4 +1,4 @@
-// The files that a text is read from: plain ones, JSON lines (.jsonl) with a document a line, and all below a folder.
+// The files that a text is read from: plain ones, JSON lines with a document a line, and all below a folder.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ struct TreePatterns {
 };
 
 // `paths` with the files below in place of each folder, in the order of their names: regular ones that are not empty,
-// no links, nothing whose name begins with a dot. SystemError when a folder cannot be read, FileError when it has none.
-[[nodiscard]] std::vector<std::string> files_of(const std::vector<std::string>& paths, const TreePatterns& patterns);
-
-[[nodiscard]] bool is_jsonl(const std::string& path);
+// no links, nothing whose name begins with a dot; a line on those left out is added to `notes`. SystemError when a folder
+// cannot be read, FileError when it has none.
+[[nodiscard]] std::vector<std::string> files_of(
+    const std::vector<std::string>& paths, const TreePatterns& patterns, std::string* notes = nullptr);
 
 // The documents of a plain file, one after another without a gap: it is cut behind each run of `blank_lines` or more
 // blank lines (nothing but blanks, tabs, a CR); 0: never. Such a run belongs to the document before it; at the file's
@@ -31,14 +31,14 @@ struct TreePatterns {
 // file shrinks while it is read.
 class TextFile {
  public:
-  // `field`: of each JSON line that holds its document; empty: no file is read as JSON lines. SystemError when the file
-  // cannot be read or is no regular one. FileError when it is empty, changes while it is read, begins as compressed
-  // files and PDF do, or has a line without such a text. Interrupted.
+  // `field`: of each JSON line that holds its document (is_json_lines); empty: no file is read as JSON lines. SystemError
+  // when the file cannot be read or is no regular one. FileError when it is empty, changes while it is read, begins as
+  // compressed files and PDF do, or has a line without such a text. Interrupted.
   explicit TextFile(const std::string& path, const std::string& field = {});
 
   const std::string& path() const { return path_; }
   std::string_view bytes() const { return {bytes_.get(), size_}; }
-  // Where there is NUL among the first 64 KiB: a sentence that says so. Else empty.
+  // Lines on what a reader may take otherwise: JSON lines by another name, lines without text, NUL among the first 64 KiB.
   [[nodiscard]] std::string note() const;
   [[nodiscard]] std::vector<std::string_view> documents(std::int64_t blank_lines) const;
   // Where a byte of this file or of a document is: "FILE: line 3, byte 57", counted from 0; empty: it is of another.
@@ -48,7 +48,7 @@ class TextFile {
  private:
   void read();
 
-  std::string path_, field_;  // no field: a plain file
+  std::string path_, field_, about_;  // no field: a plain file; about: notes
   std::unique_ptr<char[]> bytes_;
   std::size_t size_ = 0;
   std::vector<std::string> texts_, places_;  // of JSON lines

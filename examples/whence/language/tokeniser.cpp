@@ -1,5 +1,7 @@
 #include "examples/whence/language/tokeniser.h"
 
+#include <algorithm>
+
 #include "examples/whence/cli/json.h"
 #include "examples/whence/language/bpe.h"
 #include "nn/io/files.h"
@@ -56,6 +58,12 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
   if (kind == "characters" || kind == "words") return list_from(kind, file.texts(kind), place);
   if (kind == "bpe") return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place);
   throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
+}
+
+std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids) {
+  const auto unknown = tokeniser.unknown() < 0 ? 0 : std::ranges::count(ids, tokeniser.unknown());
+  if (unknown == 0) return {};
+  return to_text(unknown, " of ", ids.size(), " tokens are unknown text: U+FFFD is read in its place");
 }
 
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary) {

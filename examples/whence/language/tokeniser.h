@@ -72,6 +72,9 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 [[nodiscard]] TokeniserPointer train_list(
     const std::string& kind, std::span<const std::string_view> texts, index_t vocabulary);
 
+// Returns how many of `ids` stand for text that the tokeniser does not know, as a sentence; nothing where none does.
+[[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
+
 // FileError unless a model of `model_vocabulary` tokens can have been trained with the tokeniser.
 void require_same_vocabulary(const Tokeniser& tokeniser, index_t model_vocabulary);
 

@@ -9,6 +9,7 @@
 #include <ranges>
 
 #include "autograd/ops.h"
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/unicode.h"
@@ -186,7 +187,8 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
 std::string text_file(const SubjectOptions& options, const RunRecord& record) {
   if (!options.text.empty()) return options.text;
   for (const char* option : {"validation-data", "data"})
-    if (const std::string file = record.option(option); fs::is_regular_file(file) && !file.ends_with(".jsonl"))
+    if (const std::string file = record.option(option);
+        fs::is_regular_file(file) && !is_json_lines(file, first_line_of(file), record.option("field")))
       return file;
   throw InputError(options.run,
       ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
@@ -216,6 +218,8 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
   subject.asks = "A text; after each token the next one is asked.";
   subject.facts.emplace_back("text", options.prompt.empty() ? place : options.prompt);
+  if (std::string note = language::note_on_unknown(*run.tokeniser, {begin, end + 1}); !note.empty())
+    subject.facts.emplace_back("note", std::move(note));
   return subject;
 }
 

@@ -7,6 +7,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
@@ -57,6 +58,20 @@ void refuse_option_in(const std::string& value, const char* begins, const char* 
         " found; a value that does not begin with ", begins, " required");
 }
 
+// A lab's folder has runs below it, and no run.json.
+void refuse_lab(const std::filesystem::path& record) {
+  namespace fs = std::filesystem;
+  const fs::path folder = record.parent_path();
+  std::error_code none;
+  if (fs::exists(record, none) || !fs::exists(folder / "lab.json", none)) return;
+  std::vector<std::string> runs;
+  for (auto entry = fs::recursive_directory_iterator(folder, none); !none && entry != fs::end(entry);
+       entry.increment(none))
+    if (entry->path().filename() == "run.json") runs.push_back(entry->path().parent_path().string());
+  std::ranges::sort(runs);
+  throw InputError(folder.string(), ": a lab given; one of its runs required: ", first_few(runs, ", "));
+}
+
 }  // namespace
 
 std::string RunRecord::option(const std::string& name) const {
@@ -76,6 +91,7 @@ const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "a
     "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
+  refuse_lab(path);
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
   const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
       pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};

@@ -24,7 +24,8 @@ struct RunRecord {
 
 // JSON over several lines; what reads as a number or a truth value is written as one.
 [[nodiscard]] std::string text_of(const RunRecord& record);
-// SystemError when it cannot be read; FileError when it is none, or a value in it would be read as an option.
+// SystemError when it cannot be read; FileError when it is none, or a value in it would be read as an option; InputError
+// when its folder is a lab's, which names the runs.
 [[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);
 
 // Options that say where, not what: no run records them.

@@ -61,8 +61,9 @@ void declare(CommandLine& options, TrainingOptions& training) {
       .integer("look-every", &training.look_every, Count{0, many},
           {"between looks at gradients, gates, bounds and zeros of one sequence, for whence look; 0: none", "steps"})
       .flag("resume", &training.resume,
-          {"go on from the latest checkpoint in --out with the options of its run.json, to the bits of an undisturbed "
-           "run; more --steps: the rate follows the longer run"});
+          {"RUN behind it: go on from the latest checkpoint in that folder (--resume --out RUN is the same) with the "
+           "options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
+           "run"});
   declare_accept_damaged(options, training.accept_damaged);
   options.flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
       .flag("quiet", &training.quiet, {"no progress"})

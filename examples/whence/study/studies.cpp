@@ -3,24 +3,50 @@
 #include <filesystem>
 #include <set>
 
+#include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/language/corpus.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/study/train_request.h"
+#include "nn/io/files.h"
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 namespace {
+
+// Refuses a word that is neither a study nor there.
+[[noreturn]] void refuse_missing(const std::string& name) {
+  const std::filesystem::path folder = std::filesystem::path(name).parent_path();
+  std::vector<std::string> known = study_names();
+  for (const std::string& file : names_in(folder.empty() ? "." : folder.string()))
+    known.push_back((folder / file).string());
+  const auto meant = nearest_name(name, known);
+  throw InputError("task '", name, "': no task of that name, and no such file or folder; one of them required; ",
+      meant ? to_text("did you mean '", *meant, "'?") : "whence tasks lists the tasks");
+}
+
+// Returns the study that reads a file or folder: JSON lines with answers are questions, others and all else are text.
+std::string study_that_reads(const std::string& path, const std::vector<std::string>& words) {
+  const auto first = first_json_line(first_line_of(path));
+  if (first && first->has("answer")) return "jsonl";
+  const TypedOptions typed = options_in(words);
+  const std::string field = typed.contains("field") ? typed.at("field") : language::CorpusOptions().field;
+  return is_jsonl(path) && !(first && first->has(field)) ? "jsonl" : text_study_name;
+}
 
 // Its name, or a file or folder of what it reads.
 std::string name_in(std::vector<std::string>& words) {
   if (words.empty() || words[0].starts_with("-")) return {};
   const std::string name = words[0];
   words.erase(words.begin());
-  if (std::ranges::count(study_names(), name) > 0 || (!name.ends_with(".jsonl") && !std::filesystem::exists(name)))
-    return name;
+  if (std::ranges::count(study_names(), name) > 0) return name;
+  std::error_code none;
+  if (!std::filesystem::exists(name, none)) refuse_missing(name);
+  const std::string study = study_that_reads(name, words);
   words.insert(words.begin(), {"--data", name});
-  return name.ends_with(".jsonl") ? "jsonl" : text_study_name;
+  return study;
 }
 
 void refuse_unknown_options(const RunRecord& record, const std::string& path) {

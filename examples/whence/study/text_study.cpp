@@ -66,7 +66,8 @@ class TextStudy final : public Study {
         .integer("last", &last_, Count{1, 1 << 20}, {"of each window count", "tokens"})
         .integer("evaluation-windows", &evaluation_windows_, Count{1, 1 << 20}, {"at each length", "windows"})
         .text("beside", &beside_,
-            {"folders of other runs, separated by commas, whose curves the tables and plots show too"});
+            {"folders of other runs, separated by commas, whose curves the tables and plots show too; a name may have "
+             "some"});
     line.heading("Model").choice("model", &model_name_, names,
         {"one of `models`, in place of the sizes below; vocabulary and length are the text's"});
     line.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",
@@ -96,11 +97,17 @@ class TextStudy final : public Study {
   std::string open(const CommandLine& line, const std::string& output) override {
     refuse_inside_text(line, corpus_options_, output);
     others_.clear();
-    for (const std::string& folder : list_of(beside_)) others_.push_back(read_length_scores(folder + "/lengths.json"));
+    for (const std::string& folder : path_list_of(beside_))
+      others_.push_back(read_length_scores(folder + "/lengths.json"));
     corpus_.emplace(corpus_options_, *tokeniser_);
     for (const Part part : {Part::training, Part::validation}) corpus_->require_window(part, length_);
-    if (!corpus_options_.test_data.empty()) corpus_->require_window(Part::test, length_);
-    return corpus_->summary();
+    if (corpus_options_.test_data.empty()) return corpus_->summary();
+    corpus_->require_window(Part::test, 1);
+    return corpus_->summary() +
+           (scored_part() == Part::test
+                   ? ""
+                   : to_text("note: the test text has no window of ", length_,
+                         " tokens and the one after it: perplexity by length is of validation text\n"));
   }
 
   TransformerOptions model() const override {
@@ -138,9 +145,8 @@ class TextStudy final : public Study {
     const LanguageScore own = score(model, *corpus_, Part::validation, windows, validation_windows_);
     Json result{{"scheme", model.scheme()}, {"validation_loss", own.loss}};
     say("validation", own, "", result);
-    const Part part = scored_part();
-    if (part == Part::test) {
-      const LanguageScore test = score(model, *corpus_, part, windows, corpus_->size(part).tokens);
+    if (corpus_->size(Part::test).tokens > 0) {
+      const LanguageScore test = score_whole(model, *corpus_, Part::test, windows);
       result.add("test_loss", test.loss);
       say("test", test, "test_", result);
     }
@@ -149,7 +155,7 @@ class TextStudy final : public Study {
         .last = last_,
         .windows = evaluation_windows_,
         .quiet = training.quiet};
-    std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, *corpus_, lengths, part)}};
+    std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, *corpus_, lengths, scored_part())}};
     scores.insert(scores.end(), others_.begin(), others_.end());
     std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
     write_length_files(scores, (training.folder / "lengths").string());
@@ -176,8 +182,8 @@ class TextStudy final : public Study {
   std::string data(std::uint64_t /*seed*/) const override { return corpus_->hash(); }
 
  private:
-  // The test's text, where there is one.
-  Part scored_part() const { return corpus_->size(Part::test).tokens > 0 ? Part::test : Part::validation; }
+  // The test's text, where there is one with room for a window.
+  Part scored_part() const { return corpus_->size(Part::test).tokens > length_ ? Part::test : Part::validation; }
 
   // The lengths worth a pass: 1, 2, 4, ... as long as the text has room for them.
   std::vector<index_t> multiples() const {

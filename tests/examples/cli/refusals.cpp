@@ -47,6 +47,9 @@ void prepare() {
   (void)done(
       "train lm --data text.txt --scheme absolute --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --steps 2 "
       "--warm-up 0 --evaluate-to 1 --quiet --out lm");
+  std::filesystem::create_directories("lab/cope.0");
+  std::filesystem::copy("run/run.json", "lab/cope.0/run.json");
+  write("lab/lab.json", "{}");
 }
 
 const std::string probe = "probe --out out --in in --scheme ", cope = probe + "cope(p_max=3) ",
@@ -77,7 +80,10 @@ const std::vector<Refusal> rows{
     {"train --list", 2, "--list: given; no option of whence train; whence tasks lists the tasks\n"},
     {"train flip_flop --list-schemes", 2,
         "--list-schemes: given; no option of whence train flip_flop; whence schemes lists them\n"},
-    {"train selctive_copy", 2, "task 'selctive_copy': no task of that name; "},
+    {"train selctive_copy", 2,
+        "task 'selctive_copy': no task of that name, and no such file or folder; one of them required; did you mean "
+        "'selective_copy'?\n"},
+    {"train run/none.txt", 2, "task 'run/none.txt': no task of that name, and no such file or folder; "},
     {"train counting --variabels 3", 2,
         "--variabels: unknown option given; a known option required; did you mean --variables?\n"},
     {"train counting --block 2", 2, "--block: 2 given; 0, or 3 and more required; "},
@@ -103,9 +109,13 @@ const std::vector<Refusal> rows{
     {"train flip_flop --processes 2 --accumulate 2 --out text.txt/run" + tiny, 4,
         "text.txt/run: output folder: Not a directory; "},
     {"train flip_flop --processes 2 --accumulate 3" + tiny, 2, "--accumulate: 3 given; a multiple of the 2 ranks"},
+    {"train flip_flop --processes 4" + tiny, 2, "--batch: 2 given; a multiple of the 4 ranks, which share it, "},
     {"train flip_flop --processes 3", 2, "--processes: 3 given; a power of two required; "},
     {"train flip_flop --processes 2 --communicator mpi", 2, "--communicator: mpi given; "},
     {"train flip_flop --resume --out none" + tiny, 2, "--resume: no checkpoint in none; "},
+    {"look lab", 2, "lab: a lab given; one of its runs required: lab/cope.0\n"},
+    {"train --resume none", 2, "--resume: no run.json in none; "},
+    {"train --resume", 2, "--resume: no run given; its folder required"},
     {"train --resume --out none", 2, "--resume: no run.json in none; "},
     {"train --from none.json", 4, "none.json: cannot read: No such file or directory\n"},
     {"train counting --from run/run.json", 2, "run/run.json: is a run of flip_flop, counting given; "},

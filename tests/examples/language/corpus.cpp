@@ -243,6 +243,32 @@ TEST_CASE("the loss of a part is the sum over its targets, whatever else is draw
   CHECK(all.bits_per_byte == doctest::Approx(all.loss / std::log(2.0)));
 }
 
+TEST_CASE("all of a text is scored by windows in a row: each token but the first is a target once") {
+  TransformerOptions sizes = small("rope");
+  sizes.vocabulary = 256;
+  const auto model = random_decoder(sizes);
+  const std::string text = book(20);
+  for (const index_t targets : {1, 2, 8, 9, 10, 18, 31, 45}) {
+    CAPTURE(targets);
+    const BookFile file(text.substr(0, static_cast<std::size_t>(targets) + 1));
+    const Corpus corpus({.data = file.path, .validation_share = 0}, *file.tokeniser);
+    const LanguageScore found = score_whole(*model, corpus, Part::training, {.length = 9, .sequences = 2});
+    CHECK(found.tokens == targets);
+    double nats = 0;
+    for (index_t target = 0; target < targets; ++target) {
+      const index_t window = target / 9, last = std::min<index_t>(targets, 9),
+                    start = std::min(window * 9, targets - last);
+      const Windows one = windows_at(corpus, Part::training, {start}, target - start + 1);
+      nats += token_losses(*model, one, 1)[0][0];
+    }
+    CHECK(found.loss == doctest::Approx(nats / static_cast<double>(targets)).epsilon(1e-9));
+  }
+  const BookFile one("x");
+  const Corpus corpus({.data = one.path, .validation_share = 0}, *one.tokeniser);
+  CHECK_THROWS_WITH_AS((void)score_whole(*model, corpus, Part::training, {9, 2}),
+      doctest::Contains("1 token given; 2 required"), FileError);
+}
+
 TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
   const Scratch scratch("language-jsonl");
   write_file(
@@ -265,6 +291,40 @@ TEST_CASE("text: JSON lines are documents, and a test is a part of its own") {
   CHECK(has(refusal({.data = scratch / "bad.jsonl"}), "bad.jsonl: line 2: no field 'text'"));
   write_file(scratch / "unfit.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"ab\"}\n");
   CHECK(has(refusal({.data = scratch / "unfit.jsonl", .field = "none"}), "line 1: no field 'none'"));
+}
+
+TEST_CASE("text: JSON lines are known by their content, and what is taken otherwise or left out is said") {
+  const Scratch scratch("language-json-lines");
+  const TokeniserPointer bytes = byte_tokeniser();
+  const std::string lines = "{\"text\": \"one two\"}\n{\"text\": \"\"}\n{\"text\": \"three\"}\n";
+  const auto read = [&](const std::string& name, const std::string& text) {
+    write_file(scratch / name, text);
+    const Corpus corpus({.data = scratch / name, .validation_share = 0}, *bytes);
+    return std::pair(decoded(corpus, *bytes, Part::training), corpus.summary());
+  };
+  for (const std::string name : {"a.jsonl", "a.ndjson", "a.json", "a.txt", "a"}) {
+    CAPTURE(name);
+    const auto [text, said] = read(name, (name == "a" ? "\xEF\xBB\xBF" : "") + lines);
+    CHECK(text == "one twothree");
+    CHECK(has(said, "1 of 3 lines have an empty 'text' and are left out"));
+    CHECK(has(said, "JSON lines, as its first line is one") == (name != "a.jsonl" && name != "a.ndjson"));
+  }
+  const std::string bodies = "{\"body\": \"one\"}\n";
+  for (const auto& [name, text] : {std::pair("b.txt", bodies), {"c.json", "[\n{\"text\": \"one\"}\n]\n"}}) {
+    const auto [plain, said] = read(name, text);
+    CHECK(plain == text);
+    CHECK_MESSAGE(has(said, "JSON, but not JSON lines with a text 'text': all of it is read as plain text"), said);
+  }
+  for (const char* plain : {"{ is a brace\n", "one {\"text\": \"two\"}\n", "{\"text\": 1"})
+    CHECK_FALSE(has(read("d.txt", plain).second, "note: "));
+
+  fs::create_directories(scratch.folder / "src");
+  write_file(scratch / "src/a.txt", "one"), write_file(scratch / "src/.b.txt", "two"),
+      write_file(scratch / "src/empty", "");
+  fs::create_symlink(scratch.folder / "src/a.txt", scratch.folder / "src/link.txt");
+  const Corpus folder({.data = scratch / "src", .validation_share = 0}, *bytes);
+  CHECK(has(folder.summary(), "src: left out: hidden names (1), links (1), empty files (1)"));
+  CHECK(has(refusal({.data = scratch / "src", .include = "link*"}), "left out: hidden names (1), links (1)"));
 }
 
 TEST_CASE("text: all below a folder, but what patterns leave out") {

@@ -82,6 +82,24 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
   CHECK(has(done(run + " --tokens 5").err, "rope: 5 tokens in "));
 }
 
+TEST_CASE("what a prompt has that the tokeniser does not know is said, by generate and look") {
+  const Scratch scratch("generate-unknown");
+  const std::string_view texts[] = {"abcdefgh "};
+  const TokeniserPointer tokeniser = train_list("characters", texts, 0);
+  TransformerOptions options = small("rope");
+  options.vocabulary = tokeniser->vocabulary();
+  save_weights(scratch / "weights.safetensors", random_decoder(options, DType::f32)->parameters());
+  tokeniser->save(scratch / tokeniser_file);
+  write_file(scratch / "run.json", text_of({"train", "0", "lm", {}, {}, "", language_facts(options, *tokeniser)}));
+  const std::string run = scratch.folder.string(), draw = "generate --tokens 3 --quiet " + run + " --prompt ";
+  CHECK(done(draw + "'abc h'").err.empty());
+  CHECK(
+      done(draw + "'abc née'").err == "note: --prompt: 2 of 7 tokens are unknown text: U+FFFD is read in its place\n");
+  const Outcome refused = test::run("generate", {run, "--prompt", "ab\xFF"});
+  CHECK((refused.code == 2 && has(refused.err, "--prompt: byte 2: not UTF-8")));
+  CHECK(has(done("look --causes " + run + " --prompt 'abc née'").out, "note 2 of 7 tokens are unknown text"));
+}
+
 TEST_CASE("generate: a terminal gets no character that acts, a file gets the text as it is") {
   const Scratch scratch("generate-terminal");
   save_model(scratch, "rope");

@@ -60,7 +60,7 @@ TEST_CASE("train lm: repeated from run.json it gives the same weights; generate 
   REQUIRE_MESSAGE(again.code == 0, again.err);
   CHECK(read_file("again/weights.safetensors") == weights);
 
-  const Outcome longer = train({"--resume", "--out", "again", "--steps", "42"});
+  const Outcome longer = train({"--resume", "again", "--steps", "42"});
   CHECK_MESSAGE(longer.code == 0, longer.err);
   CHECK(longer.err.find("a run of 40 steps becomes one of 42") != std::string::npos);
   CHECK(read_file("again/weights.safetensors") != weights);
@@ -96,4 +96,51 @@ TEST_CASE("train lm: three files, of which the test is scored as a whole") {
   CHECK(result.at("test_perplexity_per_byte").get<double>() ==
         doctest::Approx(result.at("test_perplexity").get<double>()).epsilon(1e-9));
   (void)done("train --resume --steps 22 --quiet --out " + out);
+}
+
+TEST_CASE("train lm: a test shorter than a window, and one that fills none to the end, are scored to the last token") {
+  const Workplace here("language-short-test");
+  write_text("text.txt", 20);
+  const std::string text = read_file("text.txt");
+  for (const auto& [bytes, targets] : {std::pair(20, "19"), {40, "39"}, {33, "32"}}) {
+    const std::string out = to_text("run", bytes);
+    write_file("test.txt", text.substr(0, static_cast<std::size_t>(bytes)));
+    const Outcome trained = train({"lm", "--data", "text.txt", "--test-data", "test.txt", "--dim", "16", "--layers",
+        "1", "--heads", "2", "--length", "32", "--batch", "4", "--steps", "2", "--warm-up", "1", "--evaluate-to", "1",
+        "--last", "4", "--quiet", "--out", out});
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    const std::size_t test = trained.out.find("\ntest: ", trained.out.find("\nvalidation: ") + 1);
+    REQUIRE(test != std::string::npos);
+    CHECK(has(trained.out.substr(test), to_text("bits per byte, ", targets, " tokens")));
+    CHECK(has(trained.out, "the test text has no window of 32 tokens") == (bytes == 20));
+  }
+}
+
+TEST_CASE("train FILE: its content says whether it is text or questions") {
+  const Workplace here("language-train-file");
+  std::string text, questions;
+  for (int k = 0; k < 40; ++k) {
+    text += nlohmann::json{{"text", "the cat sat on the mat."}}.dump() + '\n';
+    questions += nlohmann::json{{"question", to_text(k, " ?")}, {"answer", "yes"}}.dump() + '\n';
+  }
+  const std::string sizes = " --dim 16 --layers 1 --heads 2 --steps 2 --batch 2 --warm-up 1 --quiet --out ";
+  for (const char* name : {"text.jsonl", "text.ndjson", "text.json"}) {
+    write_file(name, text);
+    const Outcome trained = done(to_text("train ", name, " --length 8 --evaluate-to 1", sizes, name, "-run"));
+    CHECK_MESSAGE(has(trained.out, "training: "), trained.out);
+    CHECK(has(trained.out, "36 documents"));
+  }
+  for (const char* name : {"questions.jsonl", "questions.ndjson", "questions.txt"}) {
+    write_file(name, questions);
+    CHECK(has(done(to_text("train ", name, sizes, name, "-run")).out, "4 of 40 lines are set aside for tests"));
+  }
+  const Outcome misspelt = run("train", {"qestions.jsonl"});
+  CHECK(misspelt.code == 2);
+  CHECK(has(misspelt.err,
+      "task 'qestions.jsonl': no task of that name, and no such file or folder; one of them required; did "
+      "you mean 'questions.jsonl'?"));
+  (void)done("tokenize --kind words --data text.json --out words.json");
+  CHECK_FALSE(has(read_file("words.json"), "\\\""));  // no braces and quotes of the file are words
+  CHECK(
+      has(done("tokenize --tokeniser words.json --text 'the zebra sat'").out, "note: 1 of 3 tokens are unknown text"));
 }
