@@ -33,7 +33,9 @@ void declare_subject(CommandLine& line, Options& options) {
   look::SubjectOptions& subject = options.page.subject;
   line.names("RUN", &options.runs, "folder that `whence train` wrote, or a scheme: a model of it is drawn at random");
   line.heading("What is looked at")
-      .text("text", &subject.text, {.help = "file that a language model reads", .initial = "what it was validated on"})
+      .text("text", &subject.text,
+          {.help = "file that a language model reads",
+              .initial = "the beginning of its --validation-data, or else of its --data"})
       .text("prompt", &subject.prompt, {"what it reads, typed here"})
       .integer("task-sample", &subject.sample, Count{0, 1000000000}, {"which sequence of the task's first test set"})
       .integer("length", &subject.length, Count{0, 1 << 20}, {"at most; 0: as many as in training", "tokens"})

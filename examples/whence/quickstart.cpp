@@ -132,8 +132,8 @@ std::string sentences_of(const std::vector<SchemeRun>& runs) {
       "A read asks for the bit that was written last, and on sparse strings the write lies further back than "
       "in most of training: ",
       wrong(here[0]), ", ", wrong(here[1]), " and ", wrong(here[2]),
-      " of the answers are wrong there. CoPE can count writes alone, so that the last one stands at the same position "
-      "however many ignored bits lie between; rope and absolute count every token. ",
+      " of the answers are wrong there. CoPE can let some tokens count and others not; rope and absolute count every "
+      "token. ",
       here == there ? "The order of the three is the paper's"
                     : to_text("The paper has another order (", there[0], ", ", there[1], ", ", there[2], ")"),
       ", but this is one seed, and one seed carries no difference between two schemes that are within a few percent of "

@@ -23,8 +23,8 @@ class Study {
 
   [[nodiscard]] virtual std::string name() const = 0;   // as it is typed and recorded: "flip_flop", "lm"
   [[nodiscard]] virtual std::string title() const = 0;  // one line, for --help
-  // Options of `train` as "length=64 dim=64 steps=1500": with these sizes it takes minutes on a laptop, and the papers'
-  // findings can show. The defaults are the papers' sizes.
+  // Options of `train` as "length=64 dim=64 steps=1500", its defaults unless --preset paper asks for those declared below:
+  // with these sizes it takes minutes on a laptop, and the papers' findings can show.
   [[nodiscard]] virtual std::string mini() const = 0;
 
   // Options of its own, which share no name with those of the model and of training. The study owns their values.

@@ -170,8 +170,8 @@ struct TaskInfo {
   std::string paper = "one's own";
   // Declares the task's options, which must not share a name with those of the model and of training.
   std::function<MakeTask(CommandLine&)> declare;
-  // Options of `train` as "steps=300 dim=32": with these sizes `lab` takes minutes on a laptop, and the papers'
-  // findings can show. The defaults are the papers' sizes.
+  // Options of `train` as "steps=300 dim=32", the defaults of its preset mini: with these sizes it takes minutes on a
+  // laptop, and the papers' findings can show. What the task declares are the papers' sizes, the preset paper.
   std::string mini;
   std::string rule = {};  // what a sequence is, and what is asked: sentences; empty: the title says it
 };
