@@ -56,7 +56,7 @@ void declare_options(CommandLine& line, Options& options) {
       .flag("greedy", &options.greedy, {"always the most probable token"})
       .integer("seed", &options.generation.seed, Range<std::uint64_t>{}, {"the same seed draws the same text"});
   declare(line, options.machine);
-  line.flag("quiet", &options.quiet, {"nothing but the text, and a note on what the tokeniser does not know"});
+  line.flag("quiet", &options.quiet, {"nothing but the text, and notes on what of the prompt is not read"});
   line.example("whence generate runs/austen --prompt \"Emma was\" --temperature 0.8 --top-k 40", "256 tokens");
 }
 
@@ -117,6 +117,9 @@ int run(CommandLine& line) {
   const TokenIds prompt = tokens_of(*saved.tokeniser, options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
   if (options.generation.context == 0) options.generation.context = own_context(saved.model->options());
+  if (const auto read = static_cast<std::size_t>(options.generation.context); read > 0 && prompt.size() > read)
+    std::cerr << "note: --prompt: the first " << prompt.size() - read << " of its " << prompt.size()
+              << " tokens are not read, as --context is " << read << '\n';
   const std::string memory = require_room(*saved.model, prompt, options.generation);
   if (!options.quiet) std::cerr << memory << '\n';
 

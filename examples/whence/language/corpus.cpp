@@ -146,7 +146,8 @@ void declare(CommandLine& line, CorpusOptions& options) {
           {"a file for validation; otherwise some documents of --data are set aside"})
       .text("test-data", &options.test_data, {"a file of which each token is scored once, when training has ended"})
       .text("field", &options.field, {"of JSON lines: which of their texts is the document"})
-      .text("include", &options.include, {"of folders: only files like these, as in \"*.cpp,*.h\""})
+      .text("include", &options.include,
+          {"of folders: only files like these, as in \"*.cpp,*.h\"; ? is any one character, a comma too"})
       .text("exclude", &options.exclude, {"of folders: no files like these, as in \"tests/*\""})
       .integer("blank-lines", &options.blank_lines, Range<std::int64_t>{0, 1000},
           {"so many in a row begin a new document; 0: only a new file does", "lines"})

@@ -187,19 +187,27 @@ Subject of_task(const SubjectOptions& options, const LoadedRun& run) {
 std::string text_file(const SubjectOptions& options, const RunRecord& record) {
   if (!options.text.empty()) return options.text;
   for (const char* option : {"validation-data", "data"})
-    if (const std::string file = record.option(option);
-        fs::is_regular_file(file) && !is_json_lines(file, first_line_of(file), record.option("field")))
-      return file;
+    if (const std::string file = record.option(option); fs::is_regular_file(file)) return file;
   throw InputError(options.run,
       ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
       "required: what it is to read");
+}
+
+// Its text; of JSON lines the documents, one behind the other, as in training.
+std::string text_in(const std::string& file, const RunRecord& record) {
+  const std::string bytes = read_file(file), recorded = record.option("field"),
+                    field = recorded.empty() ? "text" : recorded;
+  if (!is_json_lines(file, bytes, field)) return bytes;
+  std::string text;
+  for_each_json_line(bytes, file, [&](const Json& line) { text += line.text(field); });
+  return text;
 }
 
 Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   if (!options.text.empty() && !options.prompt.empty())
     throw InputError("--prompt: given with --text; one of them required");
   const std::string place = options.prompt.empty() ? text_file(options, run.record) : "--prompt";
-  const std::string text = options.prompt.empty() ? read_file(place) : options.prompt;
+  const std::string text = options.prompt.empty() ? text_in(place, run.record) : options.prompt;
   const std::int64_t length = options.length > 0 ? options.length : run.model->options().length;
   language::TokenIds ids;
   try {
@@ -218,6 +226,9 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
   give_sequence(subject, subject.model->options(), {begin, end}, {begin + 1, end + 1}, text_of, text_of);
   subject.asks = "A text; after each token the next one is asked.";
   subject.facts.emplace_back("text", options.prompt.empty() ? place : options.prompt);
+  if (!options.prompt.empty() && end + 1 != ids.end())
+    subject.facts.emplace_back(
+        "note", to_text(ids.end() - end - 1, " tokens at its end are not read: --length reads more"));
   if (std::string note = language::note_on_unknown(*run.tokeniser, {begin, end + 1}); !note.empty())
     subject.facts.emplace_back("note", std::move(note));
   return subject;
@@ -387,7 +398,10 @@ Subject subject_of(const SubjectOptions& options) {
 std::map<std::string, std::string> files_of(const SubjectOptions& options) {
   std::map<std::string, std::string> files;
   const auto keep = [&](const fs::path& file, std::size_t most = std::string::npos) {
-    files[file.string()] = read_file(file.string()).substr(0, most);
+    std::string& text = files[file.string()] = read_file(file.string());
+    if (text.size() <= most) return;
+    const std::size_t line = text.rfind('\n', most - 1);  // a cut line of JSON would be none
+    text.resize(line == text.npos ? most : line + 1);
   };
   if (!options.given.empty()) keep(options.given);
   if (!is_folder(options.run)) return files;

@@ -12,6 +12,7 @@
 #include "examples/whence/lab/grid.h"
 #include "examples/whence/run/run_files.h"
 #include "nn/io/checkpoint.h"
+#include "nn/io/files.h"
 #include "tests/support/json.h"
 #include "tests/support/programs.h"
 #include "tests/support/tensors.h"
@@ -130,6 +131,10 @@ TEST_CASE("settings: names and values, those with blanks in quotes") {
 }
 
 TEST_CASE("an axis sets its option wherever its scheme stands") {
+  const test::Workplace here("lab-axes-paths");
+  write_file("a,b.txt", "text"), write_file("16,64", "no value of an option that takes none");
+  CHECK(parse_axes({"data=c.txt,a,b.txt"})[0].values == std::vector<std::string>{"c.txt", "a,b.txt"});
+  CHECK(parse_axes({"length=16,64"})[0].values == std::vector<std::string>{"16", "64"});
   const Axis kernel = parse_axes({"cdape.kernel=1,3"})[0], p_max = parse_axes({"cope.p_max=16,64"})[0];
   CHECK(kernel.values == std::vector<std::string>{"1", "3"});
   CHECK(with_value("cdape(kerple)", kernel, "3") == "cdape(kerple, kernel=3)");

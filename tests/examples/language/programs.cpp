@@ -141,7 +141,8 @@ TEST_CASE("generate: a scheme that knows no longer positions goes on all the sam
   save_model(scratch, "absolute");
   save_model(drawn, "randomised(rope, length=64)");
   const std::string run = "generate --quiet --tokens 90 ";
-  (void)done(run + scratch.folder.string() + " --prompt 'a prompt of 21 letters'");
+  const Outcome cut = done(run + scratch.folder.string() + " --prompt 'a prompt of 22 letters'");
+  CHECK(cut.err == "note: --prompt: the first 13 of its 22 tokens are not read, as --context is 9\n");
   (void)done(run + drawn.folder.string());
   const Outcome too_long = ran(run + scratch.folder.string() + " --context 20");
   CHECK(too_long.code == 2);

@@ -50,7 +50,8 @@ TEST_CASE("train lm: repeated from run.json it gives the same weights; generate 
   CHECK(whole.out.find("Delta-P") != std::string::npos);
   const std::string weights = read_file("whole/weights.safetensors");
 
-  const Outcome beside = train(command("beside", {"--scheme", "alibi", "--beside", "whole"}));
+  std::filesystem::copy("whole", "who,le", std::filesystem::copy_options::recursive);
+  const Outcome beside = train(command("beside", {"--scheme", "alibi", "--beside", "who,le"}));
   REQUIRE_MESSAGE(beside.code == 0, beside.err);
   const std::string both = read_file("beside/lengths.csv"), one = read_file("whole/lengths.csv");
   CHECK(both.find(one.substr(one.find('\n') + 1)) != std::string::npos);  // every figure of the run beside, as it was
@@ -130,6 +131,16 @@ TEST_CASE("train FILE: its content says whether it is text or questions") {
     CHECK_MESSAGE(has(trained.out, "training: "), trained.out);
     CHECK(has(trained.out, "36 documents"));
   }
+  // Looked at as it was trained.
+  write_file("plain.txt", "the cat sat on the mat.the cat sat on the mat.");
+  const auto loss_of = [](const std::string& more) {
+    const std::string out = done("look --causes " + more).out;
+    return out.substr(0, out.find("; "));
+  };
+  CHECK(loss_of("text.json-run") == loss_of("text.json-run --text plain.txt"));
+  CHECK(loss_of("text.json-run --text text.jsonl") == loss_of("text.json-run"));
+  CHECK(has(done("look --causes text.json-run --prompt 'the cat sat on the mat'").out,
+      "note 13 tokens at its end are not read"));
   for (const char* name : {"questions.jsonl", "questions.ndjson", "questions.txt"}) {
     write_file(name, questions);
     CHECK(has(done(to_text("train ", name, sizes, name, "-run")).out, "4 of 40 lines are set aside for tests"));
