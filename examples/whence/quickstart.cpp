@@ -273,7 +273,7 @@ int run(CommandLine& line) {
             << " in a browser: gates, positions, attention, and where their gradients came from; "
             << one_line(report_page) << " has the comparison\nthen:\n"
             << "  whence look " << cope << " --edit \"gates layer=0 head=2 = 0\"   what if a head counted nothing?\n"
-            << "  whence train --resume --out " << rope << " --steps " << 2 * settings.steps
+            << "  whence train --resume " << rope << " --steps " << 2 * settings.steps
             << "   does training longer help?\n"
             << "  whence lab flip_flop --schemes cope,rope,absolute --preset mini --set length=128 --seeds 5   do "
                "other seeds agree?\n";
