@@ -19,6 +19,7 @@
 #include "examples/whence/look/side_by_side.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/run_files.h"
+#include "examples/whence/study/study.h"
 #include "examples/whence/tasks/chomsky.h"
 #include "nn/io/files.h"
 #include "nn/scheme.h"
@@ -122,15 +123,25 @@ std::vector<std::string> schemes_of_the_paper(const std::string& task) {
   return schemes.empty() ? std::vector<std::string>{"absolute", "rope", "cope"} : schemes;
 }
 
+// Refuses a file, which `train` takes in a task's place.
+void refuse_file(const std::string& name) {
+  std::error_code none;
+  if (std::ranges::count(study_names(), name) == 0 && std::filesystem::exists(name, none))
+    throw InputError(in_quotes(name), " given; a task required; a file of yours is an option of one: lab jsonl, or of ",
+        "text lab lm, with --set 'data=\"", one_line(name), "\"'");
+}
+
 std::vector<std::string> tasks_of(const std::vector<std::string>& names) {
   std::vector<std::string> found;
   for (const std::string& name : names) {
     if (name == "lm" && names.size() > 1)
       throw InputError("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table");
-    if (name == "chomsky")
+    if (name == "chomsky") {
       for (const auto& problem : tasks::chomsky_problems()) found.push_back(problem.name);
-    else
-      found.push_back(name == "lm" ? name : tasks::find_task(name).name);
+      continue;
+    }
+    refuse_file(name);
+    found.push_back(name == "lm" ? name : tasks::find_task(name).name);
   }
   if (found.empty())
     throw InputError("no task given; the name of one required as the first word; whence tasks lists them");

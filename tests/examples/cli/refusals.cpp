@@ -113,6 +113,9 @@ const std::vector<Refusal> rows{
     {"train flip_flop --processes 3", 2, "--processes: 3 given; a power of two required; "},
     {"train flip_flop --processes 2 --communicator mpi", 2, "--communicator: mpi given; "},
     {"train flip_flop --resume --out none" + tiny, 2, "--resume: no checkpoint in none; "},
+    {"lab text.txt", 2,
+        "\"text.txt\" given; a task required; a file of yours is an option of one: lab jsonl, or of text "
+        "lab lm, with --set 'data=\"text.txt\"'\n"},
     {"look lab", 2, "lab: a lab given; one of its runs required: lab/cope.0\n"},
     {"train --resume none", 2, "--resume: no run.json in none; "},
     {"train --resume", 2, "--resume: no run given; its folder required"},
