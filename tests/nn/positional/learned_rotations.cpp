@@ -1,6 +1,7 @@
 // What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include <numbers>
 
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
 #include "nn/attention/executors.h"
 #include "tensor/raw.h"
@@ -96,3 +97,46 @@ TEST_CASE("later: qk_norm bounds scores, makes lengths of no account, and is not
   CHECK_THROWS_WITH_AS(
       Bare("rope + qk_norm(weight=none) + yarn"), doctest::Contains("another scheme that rotates"), InputError);
 }
+TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands beside it in the batch") {
+  const Bare xpos("xpos(scale_base=4)");
+  AttendInputs both = random_inputs(9, Sequence::run(9), 2);
+  const Tensor apart = xpos.output(both);
+  const Tensor places = concat_along(
+      0, {reshape(Tensor::arange(9, DType::f64), {1, 9}), reshape(Tensor::arange(9, DType::f64) + 1e6, {1, 9})});
+  both.sequence.positions.query = both.sequence.positions.key = places;
+  CHECK(distance(slice(xpos.output(both), 0, 0, 1), slice(apart, 0, 0, 1)) == 0);
+  CHECK(distance(xpos.output(both), apart) < 1e-9);
+  // Padding on the left stands before the first token, and does not move the middle: the factors are those of the tokens.
+  const AttendInputs padded = random_inputs(9, Sequence::padded(present_but(9, 3, true)), 2);
+  AttendInputs alone = padded;
+  for (Tensor* each : {&alone.query, &alone.key, &alone.value}) *each = raw::contiguous(slice(*each, 2, 3, 9).detach());
+  alone.x = {}, alone.sequence = Sequence::run(6);
+  const auto keys_of = [&](const AttendInputs& inputs) {
+    const Capture capture("rotated_k");
+    (void)xpos.output(inputs);
+    return capture["rotated_k"].value();
+  };
+  CHECK(distance(slice(slice(keys_of(padded), 2, 3, 9), 0, 1, 2), slice(keys_of(alone), 0, 1, 2)) == 0);
+}
+
+TEST_CASE("later: rope of which no pair turns is none, and says that it reads no positions") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare still("rope(keep=0)");
+  CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);
+  CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // of two pairs
+  CHECK_THROWS_WITH_AS(
+      Bare("interpolated(rope(keep=0), factor=2)"), doctest::Contains("reads no positions"), InputError);
+}
+
+TEST_CASE("later: the length that dynamic and longrope follow is a number of tokens, wherever their positions begin") {
+  for (const char* text :
+      {"rope(scaling=dynamic, factor=2, original=4)",
+          "rope(scaling=longrope, original=9, short_factor=1:2, long_factor=1.5:4)", "yarn(original=4, dynamic=yes)"}) {
+    CAPTURE(text);
+    const AttendInputs inputs = random_inputs(9);
+    AttendInputs later = inputs;
+    later.sequence.positions.query = later.sequence.positions.key = inputs.sequence.positions.key + 100.0;
+    CHECK(distance(Bare(text).logits(later), Bare(text).logits(inputs)) < 1e-12);
+  }
+}
+
