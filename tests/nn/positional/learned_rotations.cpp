@@ -16,10 +16,30 @@ TEST_CASE("later: where each token takes one step, selective_rope is rope") {
   const Bare selective("selective_rope(rank=1, base=10000)"), rope("rope");
   selective.fill("down.weight", 0.25);
   selective.fill("up.weight", 1);
-  selective.set("filter", Tensor::of({1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, {2, 2, 4}, DType::f64));
+  const Tensor own_alone = Tensor::of({0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, {2, 2, 4}, DType::f64);
+  selective.set("convolution", own_alone);  // as path's, the token itself comes last
   CHECK(distance(selective.logits(inputs), rope.logits(inputs)) < 1e-12);
-  selective.fill("filter", 0.25);  // three more tokens make a step: the first ones take less
+  selective.fill("convolution", 0.25);  // three more tokens make a step: the first ones take less
   CHECK(distance(selective.logits(inputs), rope.logits(inputs)) > 1e-3);
+}
+
+TEST_CASE("later: selective_rope with a bias starts as rope, padding takes no step, and silu bends the steps alone") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare biased("selective_rope(bias=yes, base=10000)"), rope("rope");
+  biased.fill("convolution", 0), biased.fill("bias", 0);  // e^0 is one step
+  CHECK(distance(biased.logits(inputs), rope.logits(inputs)) < 1e-12);
+  const Sequence padded = Sequence::padded(present_but(9, 3, true));
+  const AttendInputs some = random_inputs(9, padded, 2);
+  const Capture capture("steps");
+  (void)biased.logits(some);
+  CHECK(largest(slice(slice(capture["steps"].value(), 0, 1, 2), 2, 0, 3)) == 0);
+  const auto steps = [&](const char* text) {
+    const Bare scheme(text);
+    const Capture seen("steps");
+    (void)scheme.logits(inputs);
+    return seen["steps"].value();
+  };
+  CHECK(distance(steps("selective_rope(activation=silu)"), silu(steps("selective_rope"))) < 1e-14);
 }
 
 TEST_CASE("later: carope at one frequency for all tokens is rope, and starts there") {
@@ -84,19 +104,6 @@ TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite 
       doctest::Contains("8191 apart in f32"), InputError);
 }
 
-TEST_CASE("later: qk_norm bounds scores, makes lengths of no account, and is not a second rotation") {
-  const AttendInputs inputs = random_inputs(9);
-  AttendInputs longer = inputs;
-  longer.query = inputs.query * 1e4, longer.key = inputs.key * 1e4;
-  const Bare bounded("qk_norm(weight=none) + rope");
-  CHECK(distance(bounded.logits(inputs), bounded.logits(longer)) < 1e-4);
-  for (const double logit : bounded.logits(longer).to_vector()) CHECK(std::fabs(logit) <= 2);  // sqrt(d)
-  // A rotation does not change lengths.
-  CHECK(distance(bounded.logits(inputs), Bare("rope + qk_norm(weight=none)").logits(inputs)) < 1e-12);
-  CHECK_THROWS_WITH_AS(Bare("rope + qk_norm"), doctest::Contains("learned weights behind a rotation"), InputError);
-  CHECK_THROWS_WITH_AS(
-      Bare("rope + qk_norm(weight=none) + yarn"), doctest::Contains("another scheme that rotates"), InputError);
-}
 TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands beside it in the batch") {
   const Bare xpos("xpos(scale_base=4)");
   AttendInputs both = random_inputs(9, Sequence::run(9), 2);
@@ -140,3 +147,16 @@ TEST_CASE("later: the length that dynamic and longrope follow is a number of tok
   }
 }
 
+TEST_CASE("later: qk_norm bounds scores, makes lengths of no account, and is not a second rotation") {
+  const AttendInputs inputs = random_inputs(9);
+  AttendInputs longer = inputs;
+  longer.query = inputs.query * 1e4, longer.key = inputs.key * 1e4;
+  const Bare bounded("qk_norm(weight=none) + rope");
+  CHECK(distance(bounded.logits(inputs), bounded.logits(longer)) < 1e-4);
+  for (const double logit : bounded.logits(longer).to_vector()) CHECK(std::fabs(logit) <= 2);  // sqrt(d)
+  // A rotation does not change lengths.
+  CHECK(distance(bounded.logits(inputs), Bare("rope + qk_norm(weight=none)").logits(inputs)) < 1e-12);
+  CHECK_THROWS_WITH_AS(Bare("rope + qk_norm"), doctest::Contains("learned weights behind a rotation"), InputError);
+  CHECK_THROWS_WITH_AS(
+      Bare("rope + qk_norm(weight=none) + yarn"), doctest::Contains("another scheme that rotates"), InputError);
+}
