@@ -8,6 +8,8 @@
 //   gates=pairs:  f_il = sigmoid(q'_i.k'_l / sqrt(d'))       every query has gates of its own, as CoPE's have
 //   A_ij = S_ij + sum_{l=j+1..i} log f_il                    (x-transformers, PerRowDataDependentAlibi; no paper)
 // Those are a number for each pair, which no program by column makes: they run in strips.
+// A mask of the caller's hides tokens from pairs. The gate of a token is no pair's: it counts between j and i whoever
+// sees the token. The gate of a pair that is hidden does not.
 #include <cmath>
 
 #include "autograd/observer.h"

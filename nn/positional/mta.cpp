@@ -7,7 +7,8 @@
 // mix_scores=yes are the paper's other places for the same two things. The authors' group norm and gate behind the
 // attention have nothing to do with where tokens stand: left out (gated_output is such a gate).
 // A row needs the cq - 1 query rows before it: no strips, and decoding computes earlier rows again. A row of earlier
-// queries is masked by its own mask, so that no later token comes in.
+// queries is masked by its own mask (nn/README.md, D7). One head has no other to be mixed with: there is no m then, and
+// mix_scores=yes is refused.
 // Where gradients die: nowhere of its own. A score that is masked in its row has none, whatever reads it.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
@@ -28,6 +29,8 @@ class Mta final : public PositionalScheme, public MapsScores, public MakesPatter
     if (keys_ % 2 == 0) throw InputError("mta: keys ", keys_, " given; an odd number required, as many on both sides");
     if (heads % group_)
       throw InputError("mta: heads ", group_, " given, in a model of ", heads, "; groups of equal size required");
+    if (arguments.yes("mix_scores") && heads < 2)
+      throw InputError("mta: mix_scores=yes given in a model of one head; two or more required, as heads are mixed");
     const std::string& where = arguments.word("convolve");
     const Shape kernel{heads, 1, queries_, keys_};
     if (where != "pattern") of_scores_ = param("convolution", kernel, Init::zeros(), false);

@@ -4,7 +4,7 @@
 //   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1)
 //   d' = width <= d dims rotate, the rest stay.
 // keep: the slowest pairs do not turn, theta_m = 0 from m = floor(keep d'/2) on: channels of content that no distance
-// blurs                                                                     (p-RoPE, Barbero et al. 2024, arXiv:2410.06205)
+// blurs; where no pair turns this is none                                   (p-RoPE, Barbero et al. 2024, arXiv:2410.06205)
 // scaling, for runs kappa = factor times longer than the L = original tokens trained on, in the words of Hugging Face:
 //   ntk       base' = base kappa^(d'/(d'-2)): the slowest pair is interpolated, the fastest stays
 //   dynamic   the same with kappa T/L - (kappa - 1) in place of kappa, for a run of T > L tokens
@@ -12,6 +12,7 @@
 //             how many times a pair turns within L
 //   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; turned dims of q and k times
 //             sqrt(1 + ln kappa / ln L) in both                                       (Ding et al. 2024, arXiv:2402.13753)
+// T counts the tokens of a sequence. Where its positions begin does not matter (nn/README.md, D18).
 #include <numbers>
 
 #include "nn/positional/rotation.h"
@@ -39,13 +40,17 @@ class Rope final : public Rotating {
     for (const char* option : {"short_factor", "long_factor"}) refuse_unless(longrope, option, "scaling=longrope");
     if (scaling_ != "none" && scaling_ != "ntk")
       original_ = static_cast<double>(arguments.or_length("original", "original length"));
-    if (turn_ < 1)
-      throw InputError("rope: keep ", arguments.number("keep"), " of ", pairs(),
-          " pairs given; at least one pair required; none has no positions");
+    if (turn_ == 0 && !longrope) arguments.refuse_if_given("scaling", "where no pair turns");
     if (low_ >= high_)
       throw InputError("rope: low_freq_factor ", low_, " and high_freq_factor ", high_, " given; low < high required");
     if (longrope && original_ < 2) throw InputError("rope: original 1 given; 2 or more required, as ln 1 = 0");
     short_ = by_pair(arguments, "short_factor"), long_ = by_pair(arguments, "long_factor");
+  }
+
+  Claims claims() const override {
+    Claims claims = Rotating::claims();
+    claims.uses_positions = turn_ > 0;
+    return claims;
   }
 
  private:
@@ -110,7 +115,7 @@ const RegisterScheme registered{{.name = "rope",
     .equation = "S_ij = (R_i q_i).(R_j k_j) / sqrt(d),  R_t turns pair m by t base^(-2m/d)",
     .options = options(),
     .probes = Rotating::probes("  (RoPE)"),
-    .variants = {"rope(layout=interleaved, width=2)", "rope(keep=0.5)", "rope(keep=0.75, scaling=ntk)",
+    .variants = {"rope(layout=interleaved, width=2)", "rope(keep=0.5)", "rope(keep=0)", "rope(keep=0.75, scaling=ntk)",
         "rope(scaling=dynamic, factor=2, original=4)", "rope(scaling=llama3, factor=8, original=6)",
         "rope(layout=interleaved, width=4, scaling=longrope, original=9, short_factor=1:2, long_factor=1.5:4)"},
     .make = make_scheme<Rope>}};

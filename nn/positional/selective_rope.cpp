@@ -2,14 +2,17 @@
 //                                                                           Movahedi et al. 2025, arXiv:2511.17388
 //   u_t     = x_t / |x_t|                                    of each head's slice of the layer's input
 //   phi_t   = B A u_t                                        a low-rank map, one number per head h and pair m
-//   omega_t = sum_{l < kernel} filter_hml phi_{t-l}          a short causal convolution
+//   omega_t = sum_{l < kernel} filter_hm,kernel-1-l phi_{t-l}    a short causal convolution, the token's own weight last
+//             silu of it                                     activation=silu
+//           + e^{beta_hm}                                    bias=yes: the step of a token that says nothing; 1 at first
 //           ... sigmoid(w_h.u_t + b_h)                       gate=yes: how much of it counts
 //   angle_t = theta_m sum_{l<=t} omega_l,   theta_m = base^(-2m/d);   pair m of q_t and k_t turns by angle_t
 // The paper's formulas could not be read whole: these lines are the authors' released code and its defaults
-// (nn/README.md, D1). omega = 1 would be RoPE. Padding adds nothing to the sum.
+// (nn/README.md, D1). omega = 1 would be RoPE, where bias=yes starts it. Padding adds nothing to the sum.
 // A token's omega gets the gradient of every pair of which it stands between query and key; of others it turns both or
 // neither. Where gradients die: in slow pairs, by the factor theta_m; where q's and k's pair point the same way, as the
-// cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open.
+// cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open. silu leaves
+// little of a step back.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -25,12 +28,14 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
         key_heads_(arguments.sizes().key_heads()),
         pairs_(pairs_of_head("selective_rope", arguments)),
         kernel_(arguments.integer("kernel")),
+        bends_(arguments.word("activation") == "silu"),
         theta_(Tensor::of(rotation_frequencies(2 * pairs_, arguments.number("base")), {pairs_}, DType::f64)),
         down_(arguments.sizes().dim, arguments.integer("rank"), false, Init::fan_in(arguments.sizes().dim)),
         up_(arguments.integer("rank"), key_heads_ * pairs_, false, Init::fan_in(arguments.integer("rank"))),
-        filter_(param("filter", {key_heads_, pairs_, kernel_}, Init::fan_in(kernel_))) {
+        filter_(param("convolution", {key_heads_, pairs_, kernel_}, Init::fan_in(kernel_))) {
     child("down", down_);
     child("up", up_);
+    if (arguments.yes("bias")) bias_ = param("bias", {key_heads_, 1, pairs_}, Init::zeros(), false);
     if (!arguments.yes("gate")) return;
     const Init drawn = Init::fan_in(arguments.sizes().dim);
     gate_ = std::make_unique<Linear>(arguments.sizes().dim, key_heads_, true, drawn, drawn);
@@ -55,14 +60,16 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
     const Tensor x = by_head(cast(input, wide), heads_);                                       // [b h j d]
     const Tensor u = cast(joined(x / sqrt(sum(square(x), {-1}, true) + 1e-6)), dtype);         // [b j c]
     Tensor omega = convolved(context.without_padding(by_head(up_(down_(u)), key_heads_), 2));  // [b g j m]
-    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), key_heads_));      // [b g j 1]
+    if (bends_) omega = silu(omega);
+    if (bias_.defined()) omega = context.without_padding(omega + exp(bias_), 2);
+    if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), key_heads_));  // [b g j 1]
     omega = cast(probe("steps", omega), wide);
     return probe("angles", cumulative_sum(omega, 2) * context.on_device(raw::cast(theta_, omega.dtype())));
   }
 
   // [b g j m], each pair along its own tokens; before the first there is nothing.
   Tensor convolved(const Tensor& phi) const {
-    Tensor total = phi * tap(0);
+    Tensor total = phi * tap(0);  // the token's own
     const index_t tokens = phi.size(2);
     for (index_t lag = 1; lag < std::min(kernel_, tokens); ++lag) {
       const Tensor nothing = Tensor::zeros(slice(phi, 2, 0, lag).shape(), phi.dtype(), phi.device());
@@ -70,16 +77,17 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
     }
     return total;
   }
-  Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, lag), 1); }  // [g 1 m]
+  Tensor tap(index_t lag) const { return unsqueeze(select(filter_, 2, kernel_ - 1 - lag), 1); }  // [g 1 m]
 
   static Tensor joined(const Tensor& x) {  // [b h j n] -> [b j (h n)]
     return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), -1});
   }
 
   index_t heads_, key_heads_, pairs_, kernel_;
+  bool bends_;                    // by silu
   Tensor theta_;                  // [m] f64
   Linear down_, up_;              // A [rank c], B [g m, rank]
-  Tensor filter_;                 // [g m kernel], the token itself first
+  Tensor filter_, bias_;          // [g m kernel], the last tap for the token itself; [g 1 m] or undefined
   std::unique_ptr<Linear> gate_;  // weight [g c], bias [g]; none without gate=yes
 };
 
@@ -90,6 +98,8 @@ const RegisterScheme registered{{.name = "selective_rope",
     .options = {option::number("base", 500000, {1, 1e12}, "how much slower the last pairs turn than the first"),
         option::integer("rank", 16, {1, 65536}, "of the map from the layer's input to the angles"),
         option::integer("kernel", 4, {1, 1024}, "tokens that a step is made of, the last ones"),
+        option::words("activation", {"none", "silu"}, "of the convolution"),
+        option::yes_no("bias", "whether every token takes a learned step of its pair beside its own, 1 at first"),
         option::yes_no("gate", "whether each head has a gate that says how much of a token's step counts")},
     .probes = {{"gates", "b h t n", "how much of token t's step counts", "sigmoid(w_h.u_t + b_h)  (Selective RoPE)",
                    ProbeInfo::unit},
@@ -99,7 +109,8 @@ const RegisterScheme registered{{.name = "selective_rope",
             "base^(-2m/d) sum_{l<=t} omega_l  (Selective RoPE)"},
         {"rotated_q", "b h i d", "queries, each pair turned by its angle", "R(angle_i) q_i  (Selective RoPE)"},
         {"rotated_k", "b h j d", "keys, each pair turned by its angle", "R(angle_j) k_j  (Selective RoPE)"}},
-    .variants = {"selective_rope(rank=2, kernel=1)", "selective_rope(base=10, rank=3, gate=yes)"},
+    .variants = {"selective_rope(rank=2, kernel=1)", "selective_rope(base=10, rank=3, gate=yes)",
+        "selective_rope(base=10, kernel=2, activation=silu, bias=yes)"},
     .make = make_scheme<SelectiveRope>}};
 
 }  // namespace

@@ -3,6 +3,7 @@
 //   beta_ij = sigmoid(A_ij)                                     what key j breaks off of what is left
 //   P_ij    = beta_ij prod_{j<l<i} (1 - beta_il),  j < i        the product as a sum of logarithms            (Eq. 1)
 //   rest_i  = prod_{l<i} (1 - beta_il) = 1 - sum_j P_ij         rest=nowhere: lost; rest=self: P_ii, v_i takes it
+// A key that a mask of the caller's hides breaks nothing off, and the rest is lost where it hides the row's own token.
 // In place of the softmax, and of a position: of equal keys the nearest takes most. Backward, with G the gradient at P:
 //   dA_ij = P_ij G_ij (1 - beta_ij) - beta_ij (rest_i G_ii + sum_{l<j} P_il G_il)
 // that is, what j would gain, less what it takes from the keys behind it. Where gradients die: where beta is 1, as no

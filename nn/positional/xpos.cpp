@@ -1,8 +1,9 @@
 // xPos: rope whose pairs also fade with the distance, fast ones first.            Sun et al. 2022, arXiv:2212.10554
 //   zeta_m = (2m/d' + gamma) / (1 + gamma),  m = 0 ... d'/2 - 1      between gamma / (1 + gamma) and 1
 //   S_ij   = sum of the pairs' products, turned by (i - j) theta_m as in rope and times zeta_m^((i - j) / B)
-//   q_i is multiplied by zeta^((i - c) / B), k_j by zeta^((c - j) / B): any c gives these products, and the middle of the
-//   keys keeps both near 1. B = 512: 150 at 4096 tokens, 22 000 at 8192; what a dtype cannot hold is refused.
+//   q_i is multiplied by zeta^((i - c) / B), k_j by zeta^((c - j) / B): any c gives these products, and the middle of a
+//   sequence keeps both near 1, whatever stands beside it in the batch. B = 512: 150 at 4096 tokens, 22 000 at 8192;
+//   what a dtype cannot hold is refused.
 // gamma = 0.4 is the paper's, B = scale_base = 512 the authors' code's. Causal alone: for later keys zeta^(i - j) grows.
 // Nothing is learned. A pair's gradient fades as the pair does: tokens far apart teach the fast dims nothing.
 #include <algorithm>
@@ -37,14 +38,46 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   // q:[b h i d], k:[b h j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Positions& positions = context.positions;
-    const std::vector<double> all = positions.key.to_vector();
-    const double first = std::ranges::min(all), last = std::ranges::max(all), middle = (first + last) / 2;
-    require_held(last - first, query.dtype());
-    query = probe("rotated_q", faded(query, positions.query, positions.query - middle, context));
-    key = probe("rotated_k", faded(key, positions.key, (positions.key - middle) * -1.0, context));
+    const std::vector<Span> spans = spans_of(context);
+    for (const Span& span : spans) require_held(span.last - span.first, query.dtype());
+    query = probe("rotated_q", faded(query, positions.query, from_middle(positions.query, spans), context));
+    key = probe("rotated_k", faded(key, positions.key, from_middle(positions.key, spans) * -1.0, context));
   }
 
  private:
+  // The first and the last position of a sequence, padding not counted.
+  struct Span {
+    double first = std::numeric_limits<double>::infinity(), last = -first;
+  };
+  // One for each sequence, or one for all where they are alike.
+  static std::vector<Span> spans_of(const AttendContext& context) {
+    const Tensor& keys = context.positions.key;
+    const std::vector<double> all = keys.to_vector();
+    const std::vector<double> present = context.present.defined() ? context.present.to_vector() : std::vector<double>{};
+    const auto tokens = static_cast<std::size_t>(keys.size(-1));
+    std::vector<Span> spans(std::max(all.size(), present.size()) / std::max<std::size_t>(tokens, 1));
+    for (std::size_t n = 0; n < spans.size() * tokens; ++n) {
+      if (!present.empty() && present[n % present.size()] == 0) continue;
+      Span& span = spans[n / tokens];
+      span.first = std::min(span.first, all[n % all.size()]), span.last = std::max(span.last, all[n % all.size()]);
+    }
+    return spans;
+  }
+  // at [t] or [b t]   ->   how far each token stands behind the middle of its sequence, [t] or [b t]; 0 for padding
+  static Tensor from_middle(const Tensor& at, const std::vector<Span>& spans) {
+    const std::vector<double> all = at.to_vector();
+    const index_t tokens = at.size(-1),
+                  sequences = std::max(at.numel() / std::max<index_t>(tokens, 1), std::ssize(spans));
+    std::vector<double> distances;
+    for (index_t n = 0; n < sequences * tokens; ++n) {
+      const Span& span = spans[static_cast<std::size_t>(n / tokens) % spans.size()];
+      const double position = all[static_cast<std::size_t>(n) % all.size()];
+      const bool inside = span.first <= position && position <= span.last;
+      distances.push_back(inside ? position - (span.first + span.last) / 2 : 0);
+    }
+    return Tensor::of(distances, sequences == 1 && at.rank() == 1 ? at.shape() : Shape{sequences, tokens}, DType::f64);
+  }
+
   Tensor faded(const Tensor& x, const Tensor& at, const Tensor& distance, const AttendContext& context) const {
     const Tensor turned = rotary(x, rotation_angles(at, theta_), rotation_.interleaved);
     const Tensor factors = raw::unary(functions::Exp{}, rotation_angles(distance, log_zeta_));  // [t d] or [b 1 t d]

@@ -112,7 +112,7 @@ class Formulas:
         slices = x["x"].unflatten(-1, (heads, -1))
         u = (slices * (slices.square().sum(-1, keepdim=True) + 1e-6).rsqrt()).flatten(2)
         phi = F.linear(F.linear(u, x["down.weight"]), x["up.weight"])
-        taps = x["filter"].flatten(0, 1).flip(-1)
+        taps = x["convolution"].flatten(0, 1)
         steps = F.conv1d(F.pad(phi.transpose(1, 2), (taps.shape[-1] - 1, 0)), taps.unsqueeze(1), groups=phi.shape[-1])
         return 500000.0 ** -self.pairs * steps.unflatten(1, (heads, -1)).transpose(2, 3).cumsum(2)
 

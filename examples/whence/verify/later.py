@@ -42,14 +42,16 @@ def rotated(p, q, k):
     return {"rotated_q": q, "rotated_k": k, "logits": scores({**p, "q": q, "k": k})}
 
 
-def selective_rope(p, base=500000, kernel=4, gate=False):
+def selective_rope(p, base=500000, kernel=4, activation=None, bias=False, gate=False):
     """Movahedi et al. 2025, their released module: norm of each head's slice, low rank, causal convolution, running sum."""
     slices = p["x"].reshape(BATCH, LENGTH, HEADS, HEAD_DIM)
     u = (slices / (slices.square().sum(-1, keepdim=True) + 1e-6).sqrt()).reshape(BATCH, LENGTH, DIM)
     phi = F.linear(F.linear(u, p["down.weight"]), p["up.weight"])  # [b t (h m)]
-    taps = p["filter"].reshape(-1, 1, kernel).flip(-1)  # torch's convolution has the last token's weight last
+    taps = p["convolution"].reshape(-1, 1, kernel)
     steps = F.conv1d(F.pad(phi.transpose(1, 2), (kernel - 1, 0)), taps, groups=phi.shape[-1])  # [b (h m) t]
-    steps = steps.reshape(BATCH, HEADS, HEAD_DIM // 2, LENGTH).transpose(2, 3)
+    steps = (activation(steps) if activation else steps).reshape(BATCH, HEADS, HEAD_DIM // 2, LENGTH).transpose(2, 3)
+    if bias:
+        steps = steps + p["bias"].exp()
     made = {}
     if gate:
         made["gates"] = F.linear(u, p["gate.weight"], p["gate.bias"]).sigmoid().transpose(1, 2).unsqueeze(-1)  # [b h t 1]
@@ -296,15 +298,17 @@ def qk_norm(p, rope_behind=False, rope_before=False):
 # Text, formula with the options that it needs, and the shape of each parameter.
 CASES = [
     ("forgetting", forgetting, {}, {"gate.weight": (HEADS, DIM), "gate.bias": (HEADS,)}),
-    ("selective_rope", selective_rope, {}, {"down.weight": (16, DIM), "up.weight": (DIM // 2, 16), "filter": (HEADS, 2, 4)}),
+    ("selective_rope", selective_rope, {}, {"down.weight": (16, DIM), "up.weight": (DIM // 2, 16), "convolution": (HEADS, 2, 4)}),
     ("selective_rope(rank=2, kernel=2, base=10, gate=yes)", selective_rope, {"base": 10, "kernel": 2, "gate": True},
-     {"down.weight": (2, DIM), "up.weight": (DIM // 2, 2), "filter": (HEADS, 2, 2), "gate.weight": (HEADS, DIM),
+     {"down.weight": (2, DIM), "up.weight": (DIM // 2, 2), "convolution": (HEADS, 2, 2), "gate.weight": (HEADS, DIM),
       "gate.bias": (HEADS,)}),
     ("repo(base=100, width=3)", repo, {"base": 100},
      {"gate.weight": (3, DIM), "content.weight": (3, DIM), "position.weight": (HEADS, 3)}),
     ("carope", carope, {}, {"frequency.weight": (HEADS, DIM), "frequency.bias": (HEADS,)}),
     ("pope", pope, {}, {"phase": (HEADS, 1, HEAD_DIM)}),
     ("pope(base=50, phase=uniform)", pope, {"base": 50}, {"phase": (HEADS, 1, HEAD_DIM)}),
+    ("selective_rope(rank=2, base=10, activation=silu, bias=yes)", selective_rope, {"base": 10, "activation": F.silu, "bias": True},
+     {"down.weight": (2, DIM), "up.weight": (DIM // 2, 2), "convolution": (HEADS, 2, 4), "bias": (HEADS, 1, 2)}),
     ("stick_breaking", stick_breaking, {}, {}),
     ("stick_breaking(rest=self)", stick_breaking, {"rest": "self"}, {}),
     ("path(rank=3)", path, {}, {"down.weight": (3, DIM), "up.weight": (DIM, 3), "convolution": (DIM, 3), "beta.weight": (HEADS, DIM),

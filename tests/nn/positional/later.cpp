@@ -97,6 +97,8 @@ TEST_CASE("mta: rows need earlier queries, so that strips refuse; sizes that do 
   CHECK(strips_executor().refusal(Bare("mta(queries=1)").stages()).empty());
   CHECK(error_text([] { (void)Bare("mta(keys=4)"); }).find("an odd number required") != std::string::npos);
   CHECK(error_text([] { (void)Bare("mta(heads=3)"); }).find("groups of equal size") != std::string::npos);
+  CHECK(error_text([] { (void)Bare("mta(mix_scores=yes)", 1); }).find("two or more required") != std::string::npos);
+  CHECK(Bare("mta", 1).root().parameters().size() == 1);  // one head is mixed with none
   CHECK(error_text([] { (void)Bare("mta + hard_attention"); }).find("stand for the softmax") != std::string::npos);
 }
 
@@ -124,6 +126,37 @@ TEST_CASE("cable: the forgetting transformer with its gates' signs the other way
   forgetting.set("gate.bias", cable["step.bias"] * -1.0);
   for (const Executor* executor : executors())
     CHECK(distance(cable.output(inputs, *executor), forgetting.output(inputs, *executor)) < 1e-13);
+}
+
+// A mask of the caller's that hides token 2 from all others.
+static AttendInputs without_token_2(AttendInputs inputs) {
+  const Tensor mask = Tensor::ones({1, 1, 9, 9}, DType::boolean);
+  for (index_t i = 0; i < 9; ++i) mask.data<bool>()[i * 9 + 2] = i == 2;
+  inputs.sequence.given_mask = mask;
+  return inputs;
+}
+
+TEST_CASE(
+    "forgetting, cable: the gate of a token that a mask hides counts all the same, that of a hidden pair does not") {
+  const AttendInputs inputs = random_inputs(9), hidden = without_token_2(inputs);
+  const auto captured = [](const Bare& scheme, const AttendInputs& given, const char* name) {
+    const Capture capture(name);
+    (void)scheme.logits(given);
+    return capture[name].value();
+  };
+  for (const char* text : {"forgetting", "cable"})
+    CHECK(distance(captured(Bare(text), inputs, "bias"), captured(Bare(text), hidden, "bias")) == 0);
+  const Bare pairs("forgetting(gates=pairs)");
+  const Tensor lost = captured(pairs, inputs, "bias") - captured(pairs, hidden, "bias");
+  const Tensor z = captured(pairs, inputs, "gate_logits");
+  for (index_t i = 3; i < 9; ++i) {
+    const double log_gate = -std::log1p(std::exp(-z.at({0, 0, i, 2})));
+    CHECK(std::fabs(lost.at({0, 0, i, 1}) - log_gate) < 1e-13);
+    CHECK(std::fabs(lost.at({0, 0, i, 3})) < 1e-15);
+  }
+  for (const char* text : {"forgetting", "forgetting(gates=pairs)", "cable"})
+    for (const Executor* executor : executors())
+      CHECK(distance(Bare(text).output(hidden, *executor), Bare(text).output(hidden)) < 1e-13);
 }
 
 TEST_CASE("gated_output: half of what attention hands on at a gate of 0, by every executor") {

@@ -1,6 +1,7 @@
 // What must hold of the schemes that came after the papers. Worked numbers: tests/nn/positional/worked/later.cpp.
 #include <numbers>
 
+#include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
 #include "nn/attention/executors.h"
 #include "tensor/raw.h"
@@ -15,10 +16,30 @@ TEST_CASE("later: where each token takes one step, selective_rope is rope") {
   const Bare selective("selective_rope(rank=1, base=10000)"), rope("rope");
   selective.fill("down.weight", 0.25);
   selective.fill("up.weight", 1);
-  selective.set("filter", Tensor::of({1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0}, {2, 2, 4}, DType::f64));
+  const Tensor own_alone = Tensor::of({0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1}, {2, 2, 4}, DType::f64);
+  selective.set("convolution", own_alone);  // as path's, the token itself comes last
   CHECK(distance(selective.logits(inputs), rope.logits(inputs)) < 1e-12);
-  selective.fill("filter", 0.25);  // three more tokens make a step: the first ones take less
+  selective.fill("convolution", 0.25);  // three more tokens make a step: the first ones take less
   CHECK(distance(selective.logits(inputs), rope.logits(inputs)) > 1e-3);
+}
+
+TEST_CASE("later: selective_rope with a bias starts as rope, padding takes no step, and silu bends the steps alone") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare biased("selective_rope(bias=yes, base=10000)"), rope("rope");
+  biased.fill("convolution", 0), biased.fill("bias", 0);  // e^0 is one step
+  CHECK(distance(biased.logits(inputs), rope.logits(inputs)) < 1e-12);
+  const Sequence padded = Sequence::padded(present_but(9, 3, true));
+  const AttendInputs some = random_inputs(9, padded, 2);
+  const Capture capture("steps");
+  (void)biased.logits(some);
+  CHECK(largest(slice(slice(capture["steps"].value(), 0, 1, 2), 2, 0, 3)) == 0);
+  const auto steps = [&](const char* text) {
+    const Bare scheme(text);
+    const Capture seen("steps");
+    (void)scheme.logits(inputs);
+    return seen["steps"].value();
+  };
+  CHECK(distance(steps("selective_rope(activation=silu)"), silu(steps("selective_rope"))) < 1e-14);
 }
 
 TEST_CASE("later: carope at one frequency for all tokens is rope, and starts there") {
@@ -81,6 +102,49 @@ TEST_CASE("later: xpos is rope where nothing fades, and its numbers stay finite 
   CHECK(largest < 10);
   CHECK_THROWS_WITH_AS((void)Bare("xpos(scale_base=64)", 1, 4).output(far, tiled_executor()),
       doctest::Contains("8191 apart in f32"), InputError);
+}
+
+TEST_CASE("later: xpos counts from the middle of each sequence, whatever stands beside it in the batch") {
+  const Bare xpos("xpos(scale_base=4)");
+  AttendInputs both = random_inputs(9, Sequence::run(9), 2);
+  const Tensor apart = xpos.output(both);
+  const Tensor places = concat_along(
+      0, {reshape(Tensor::arange(9, DType::f64), {1, 9}), reshape(Tensor::arange(9, DType::f64) + 1e6, {1, 9})});
+  both.sequence.positions.query = both.sequence.positions.key = places;
+  CHECK(distance(slice(xpos.output(both), 0, 0, 1), slice(apart, 0, 0, 1)) == 0);
+  CHECK(distance(xpos.output(both), apart) < 1e-9);
+  // Padding on the left stands before the first token, and does not move the middle: the factors are those of the tokens.
+  const AttendInputs padded = random_inputs(9, Sequence::padded(present_but(9, 3, true)), 2);
+  AttendInputs alone = padded;
+  for (Tensor* each : {&alone.query, &alone.key, &alone.value}) *each = raw::contiguous(slice(*each, 2, 3, 9).detach());
+  alone.x = {}, alone.sequence = Sequence::run(6);
+  const auto keys_of = [&](const AttendInputs& inputs) {
+    const Capture capture("rotated_k");
+    (void)xpos.output(inputs);
+    return capture["rotated_k"].value();
+  };
+  CHECK(distance(slice(slice(keys_of(padded), 2, 3, 9), 0, 1, 2), slice(keys_of(alone), 0, 1, 2)) == 0);
+}
+
+TEST_CASE("later: rope of which no pair turns is none, and says that it reads no positions") {
+  const AttendInputs inputs = random_inputs(9);
+  const Bare still("rope(keep=0)");
+  CHECK(distance(still.logits(inputs), Bare("none").logits(inputs)) == 0);
+  CHECK(distance(Bare("rope(keep=0.4)").logits(inputs), Bare("none").logits(inputs)) == 0);  // of two pairs
+  CHECK_THROWS_WITH_AS(
+      Bare("interpolated(rope(keep=0), factor=2)"), doctest::Contains("reads no positions"), InputError);
+}
+
+TEST_CASE("later: the length that dynamic and longrope follow is a number of tokens, wherever their positions begin") {
+  for (const char* text :
+      {"rope(scaling=dynamic, factor=2, original=4)",
+          "rope(scaling=longrope, original=9, short_factor=1:2, long_factor=1.5:4)", "yarn(original=4, dynamic=yes)"}) {
+    CAPTURE(text);
+    const AttendInputs inputs = random_inputs(9);
+    AttendInputs later = inputs;
+    later.sequence.positions.query = later.sequence.positions.key = inputs.sequence.positions.key + 100.0;
+    CHECK(distance(Bare(text).logits(later), Bare(text).logits(inputs)) < 1e-12);
+  }
 }
 
 TEST_CASE("later: qk_norm bounds scores, makes lengths of no account, and is not a second rotation") {

@@ -33,6 +33,21 @@ TEST_CASE("stick_breaking: of equal keys the nearest takes most, and the weights
   }
 }
 
+TEST_CASE("stick_breaking: a key that a mask hides breaks nothing off, and the rest is lost with a row's own token") {
+  AttendInputs inputs = with_logits(std::vector<double>(5, std::log(0.25 / 0.75)));
+  const Tensor mask = Tensor::ones({1, 1, 5, 5}, DType::boolean);
+  mask.data<bool>()[4 * 5 + 2] = mask.data<bool>()[3 * 5 + 3] = false;
+  inputs.sequence.given_mask = mask;
+  const Bare scheme("stick_breaking(rest=self)", 1, 1, 5);
+  const Tensor pattern = scheme.run(inputs, reference_executor()).pattern;
+  const std::vector<double> row_3{0.25 * 0.75 * 0.75, 0.25 * 0.75, 0.25, 0, 0},
+      row_4{0.25 * 0.75 * 0.75, 0.25 * 0.75, 0, 0.25, 0.75 * 0.75 * 0.75};
+  for (index_t j = 0; j < 5; ++j) {
+    CHECK(std::fabs(pattern.at({0, 0, 3, j}) - row_3[static_cast<std::size_t>(j)]) < 1e-15);
+    CHECK(std::fabs(pattern.at({0, 0, 4, j}) - row_4[static_cast<std::size_t>(j)]) < 1e-15);
+  }
+}
+
 TEST_CASE("stick_breaking: behind a key that took the whole stick nothing has a weight or a gradient") {
   std::vector<double> logits(200, -0.5);
   logits[150] = 800;
