@@ -57,6 +57,12 @@ void look_inside(const TrainRequest& request) {
   const Placement placement = placement_of(settings.machine);
   model.to(placement.device);
   const TrainingBatch batch = request.study().batch(settings.training.seed, 1);
+  if (settings.describe && settings.json) {  // what a program that starts runs has to know of one
+    Json page = request.study().tests();
+    page.add("run", json_of(request.record(model)));
+    std::cout << page.line() << std::endl;
+    return;
+  }
   const Tensor loss = token_loss(model, settings.training.seed)(batch, 1);
   if (settings.describe) {
     Table table({"parameter", "shape", "initial", "decays"});
@@ -181,7 +187,8 @@ int run(CommandLine& line) {
   }
   if (request->study().shows_data(settings.training.seed)) return 0;
   if (settings.describe || !settings.graph.empty()) {
-    std::cout << request->study().open(request->line(), settings.out);
+    const std::string summary = request->study().open(request->line(), settings.out);
+    if (!settings.json) std::cout << summary;
     look_inside(*request);
     return 0;
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/run/run_files.h"
@@ -79,12 +78,13 @@ std::string RunRecord::option(const std::string& name) const {
   return found == options.end() ? "" : found->second;
 }
 
-std::string text_of(const RunRecord& record) {
-  const Json page{{"program", record.program}, {"version", record.version}, {"subject", record.subject},
+Json json_of(const RunRecord& record) {
+  return {{"program", record.program}, {"version", record.version}, {"subject", record.subject},
       {"options", object_of(record.options)}, {"given", record.given}, {"data", record.data},
       {"facts", object_of(record.facts)}};
-  return page.page() + '\n';
 }
+
+std::string text_of(const RunRecord& record) { return json_of(record).page() + '\n'; }
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
     "threads", "device", "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator",

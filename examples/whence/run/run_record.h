@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "examples/whence/cli/json.h"
+
 namespace whence {
 
 struct RunRecord {
@@ -22,6 +24,7 @@ struct RunRecord {
   [[nodiscard]] std::string option(const std::string& name) const;  // its value; empty: it has none
 };
 
+[[nodiscard]] Json json_of(const RunRecord& record);
 // JSON over several lines; what reads as a number or a truth value is written as one.
 [[nodiscard]] std::string text_of(const RunRecord& record);
 // SystemError when it cannot be read; FileError when it is none, or a value in it would be read as an option; InputError

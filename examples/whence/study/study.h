@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/json.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/training.h"
 #include "nn/transformer.h"
@@ -51,6 +52,9 @@ class Study {
   // Prints the tables of the trained model, and writes the files that it returns into training.folder.
   virtual std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const = 0;
+
+  // "measure", the field of results.jsonl that runs are compared by; "test_sets" with their names and a paper's figures.
+  [[nodiscard]] virtual Json tests() const = 0;
 
   [[nodiscard]] virtual std::string data(std::uint64_t seed) const = 0;  // SHA-256 of what is trained on
   [[nodiscard]] virtual Facts facts(const TrainingOptions&) const = 0;   // what a resumed run must share

@@ -38,6 +38,19 @@ Json record_of(const Task& task, const SetScore& score, const std::string& schem
   return record;
 }
 
+// One line of questions.jsonl: of each sequence how many tokens were graded, and how many answers were wrong.
+Json questions_of(const SetScore& score) {
+  return {{"test_set", score.set.name}, {"graded", score.model.graded_by_sequence},
+      {"wrong", score.model.wrong_by_sequence}};
+}
+
+Json json_of(const std::vector<tasks::PaperFigure>& figures) {
+  Json::List list;
+  for (const tasks::PaperFigure& figure : figures)
+    list.push_back({{"scheme", figure.scheme}, {"mean", figure.mean}, {"sd", figure.deviation}});
+  return list;
+}
+
 // A row of every test set.
 Table table_of(const Task& task, const std::vector<SetScore>& scores, const std::string& scheme) {
   Table table({"test set", "token error %", "sequence error %", "tokens", "best guess, " + task.metric(),
@@ -245,7 +258,18 @@ std::vector<std::string> TaskStudy::keep(const std::vector<SetScore>& scores, co
   JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
   for (const SetScore& score : scores) log.append(record_of(*task_, score, model.scheme(), trained, training.seed));
   write_file((training.folder / "results.csv").string(), table_of(*task_, scores, model.scheme()).csv());
-  return {"results.jsonl", "results.csv"};
+  JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
+  for (const SetScore& score : scores) questions.append(questions_of(score));
+  return {"results.jsonl", "results.csv", "questions.jsonl"};
+}
+
+Json TaskStudy::tests() const {
+  Json::List sets;
+  const std::vector<tasks::TestSet> all = task_->test_sets();
+  for (std::size_t set = 0; set < all.size(); ++set)
+    sets.push_back({{"name", all[set].name}, {"description", all[set].description}, {"paper", json_of(task_->paper_figures(set))}});
+  return {{"measure", task_->metric().starts_with("sequence") ? "sequence_error_percent" : "token_error_percent"},
+      {"test_sets", sets}, {"paper_averages", json_of(task_->paper_averages())}};
 }
 
 std::string TaskStudy::data(std::uint64_t seed) const { return data_fingerprint(*task_, seed); }

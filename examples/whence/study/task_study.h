@@ -38,7 +38,7 @@ class TaskStudy final : public Study {
   [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
   // Every test set, in batches. Interrupted when asked to stop.
   [[nodiscard]] std::vector<SetScore> set_scores(const Transformer& model, std::uint64_t seed, bool quiet) const;
-  // Writes results.jsonl and results.csv into training.folder, and returns their names.
+  // Writes results.jsonl, results.csv and questions.jsonl into training.folder, and returns their names.
   std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
       const TrainingResult& trained, const TrainingOptions& training) const;
 
@@ -58,6 +58,7 @@ class TaskStudy final : public Study {
   [[nodiscard]] std::vector<std::string> notes(Transformer& model, const TrainingOptions& training) const override;
   std::vector<std::string> test(
       const Transformer& model, const TrainingResult& trained, const TrainingOptions& training) const override;
+  [[nodiscard]] Json tests() const override;
   [[nodiscard]] std::string data(std::uint64_t seed) const override;
   [[nodiscard]] Facts facts(const TrainingOptions& training) const override;
   [[nodiscard]] Facts record_facts(const Transformer& model, std::uint64_t seed) const override;

@@ -165,6 +165,8 @@ class TextStudy final : public Study {
     return {tokeniser_file, "results.jsonl", "lengths.json", "lengths*.csv", "lengths*.svg"};
   }
 
+  Json tests() const override { return {{"measure", "perplexity"}, {"test_sets", Json::List()}}; }
+
   Facts facts(const TrainingOptions& training) const override {
     Facts facts = corpus_->description();
     facts.insert(

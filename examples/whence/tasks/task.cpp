@@ -92,7 +92,9 @@ void Errors::add(const Batch& batch, const Tokens& predicted) {
       wrong += batch.graded[i] != no_target && predicted[i] != batch.graded[i];
     }
     tokens += seen, wrong_tokens += wrong;
-    sequences += seen > 0, wrong_sequences += wrong > 0;
+    if (seen == 0) continue;
+    ++sequences, wrong_sequences += wrong > 0;
+    graded_by_sequence.push_back(seen), wrong_by_sequence.push_back(wrong);
   }
 }
 
