@@ -63,6 +63,7 @@ void check(const CommandLine& line, const Options& options) {
   line.refuse_onto("out", options.data);
   for (const std::string& path : options.more) line.refuse_onto("out", path);
   line.refuse_unless("export", !trains || options.kind == "bpe", "bpe: the files know no other");
+  ensure_output_file(options.out);
 }
 
 std::vector<TextFile> open_files(const Options& options) {
