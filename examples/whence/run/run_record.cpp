@@ -49,14 +49,6 @@ Pairs pairs_of(const Json& object) {
   return pairs;
 }
 
-// No command line takes such a value, so that no run has recorded it.
-void refuse_option_in(const std::string& value, const char* begins, const char* list, const std::string& name,
-    const std::filesystem::path& path) {
-  if (value.starts_with(begins))
-    throw FileError(path.string(), ": ", list, ": ", in_quotes(name), ": ", in_quotes(value),
-        " found; a value that does not begin with ", begins, " required");
-}
-
 }  // namespace
 
 std::string RunRecord::option(const std::string& name) const {
@@ -79,9 +71,11 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
   const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
       pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
-  for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
+  // A word of its own of what it is repeated by. An option's value stands behind "=".
   for (const auto& [name, value] : record.facts)
-    if (name == "file") refuse_option_in(value, "-", "facts", name, path);
+    if (name == "file" && value.starts_with("-"))
+      throw FileError(path.string(), ": facts: \"file\": ", in_quotes(value),
+          " found; a value that does not begin with - required");
   return record;
 }
 
