@@ -3,12 +3,21 @@
 #include <algorithm>
 
 #include "tensor/error.h"
+#include "tensor/suggest.h"
 
 namespace whence {
 
 SchemeArguments::SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes)
     : spec_(spec), sizes_(sizes), values_(spec.given()) {
   for (const SchemeOption& option : spec.info().options) values_.emplace(option.name, option.default_text);
+}
+const std::string& SchemeArguments::word(const std::string& name) const {
+  const auto value = values_.find(name);
+  if (value != values_.end()) return value->second;
+  std::vector<std::string> known;
+  for (const SchemeOption& option : spec_.info().options) known.push_back(option.name);
+  throw Error(to_text("scheme: option '", name, "' asked for; an option of ", spec_.info().name,
+      " required: ", known.empty() ? "it registers none" : joined(known)));
 }
 index_t SchemeArguments::or_length(const std::string& name, const char* what) const {
   const index_t number = integer(name) ? integer(name) : sizes_.length;
@@ -48,14 +57,18 @@ std::unique_ptr<PositionalScheme> SchemeSpec::make(const SchemeSizes& sizes) con
   return info_->make(SchemeArguments(*this, sizes));
 }
 
+void require_last_once(const std::vector<std::string>& names, index_t layer) {
+  if (std::ranges::count(names, names.back()) > 1)
+    throw InputError("scheme: ", names.back(), " given twice in layer ", layer, "; once at most required");
+}
+
 SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Part part) {
   std::vector<std::string> names;  // empty: not in this layer
   for (const SchemeSpec& spec : specs) {
     if (spec.shared() != (part == Part::shared)) continue;
     schemes_.push_back(spec.make(sizes));
     names.push_back(spec.takes_part(sizes) ? spec.part().info().name : "");
-    if (!names.back().empty() && std::ranges::count(names, names.back()) > 1)
-      throw InputError("scheme: ", names.back(), " given twice in layer ", sizes.layer, "; once at most required");
+    if (!names.back().empty()) require_last_once(names, sizes.layer);
     Stages stages;
     schemes_.back()->join(stages);
     if (part == Part::each_layer && !stages.embeds.empty()) {

@@ -25,15 +25,16 @@ struct SchemeSizes {
   void require_whole(const char* what) const;
 };
 
-// A scheme's options, checked: every registered option has a value, given or default. REQUIRES: `name` is registered.
+// A scheme's options, checked: every registered option has a value, given or default. Error names an option that is not
+// registered.
 class SchemeArguments {
  public:
   SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes);
   const SchemeSizes& sizes() const { return sizes_; }
   index_t integer(const std::string& name) const { return static_cast<index_t>(number(name)); }
-  double number(const std::string& name) const { return number_in(values_.at(name)); }
-  std::vector<double> numbers(const std::string& name) const { return numbers_in(values_.at(name)); }
-  const std::string& word(const std::string& name) const { return values_.at(name); }
+  double number(const std::string& name) const { return number_in(word(name)); }
+  std::vector<double> numbers(const std::string& name) const { return numbers_in(word(name)); }
+  const std::string& word(const std::string& name) const;
   bool yes(const std::string& name) const { return word(name) == "yes"; }
   // An integer, or the training length where it is 0. Throws InputError "SCHEME: no WHAT and a model without a training
   // length given; one of them required" where both are 0.
@@ -61,6 +62,9 @@ template <class Scheme> std::unique_ptr<PositionalScheme> make_scheme(const Sche
   else
     return std::make_unique<Scheme>();
 }
+
+// InputError where the last of `names` stands among the others: a layer has one scheme of a name.
+void require_last_once(const std::vector<std::string>& names, index_t layer);
 
 // The schemes that every layer has for itself, or those that the model has once for all layers. A single scheme's
 // parameters lie directly under the list's path ("position.table"); of several, each under its name

@@ -22,21 +22,10 @@ const SchemeOption& find_option(const std::string& text, const SchemeInfo& info,
 }
 
 void check_value(const std::string& text, const SchemeOption& option, const std::string& value) {
-  if (option.kind == SchemeOption::Kind::word) {
-    if (std::count(option.choices.begin(), option.choices.end(), value)) return;
-    refuse_scheme(text, to_text(option.name, " is '", value, "'", did_you_mean(value, option.choices)));
-  }
-  const bool whole = option.kind == SchemeOption::Kind::integer, several = option.kind == SchemeOption::Kind::numbers;
-  const std::vector<double> numbers = numbers_in(value);
-  const bool fit = std::ranges::all_of(
-      numbers, [&](double x) { return x >= option.low && x <= option.high && (!whole || x == std::floor(x)); });
-  if (!fit || (!several && numbers.size() > 1)) {
-    refuse_scheme(text, to_text(option.name, " is '", value, "'; ",
-                            whole     ? "a whole number"
-                            : several ? "numbers with a colon between two, each"
-                                      : "a number",
-                            " in [", option.low, ", ", option.high, "] required"));
-  }
+  if (option.fits(value)) return;
+  refuse_scheme(text, to_text(option.name, " is '", value, "'",
+                          option.kind == SchemeOption::Kind::word ? did_you_mean(value, option.choices)
+                                                                  : to_text("; ", option.allowed(), " required")));
 }
 
 // Splits a text into names, values and signs; remembers where it stands for errors.
@@ -103,6 +92,22 @@ std::vector<double> numbers_in(const std::string& text) {
     numbers.push_back(number_in(text.substr(begin, end - begin)));
   }
   return numbers;
+}
+
+bool SchemeOption::fits(const std::string& value) const {
+  if (kind == Kind::word) return std::ranges::count(choices, value) > 0;
+  const std::vector<double> numbers = numbers_in(value);
+  return (kind == Kind::numbers || numbers.size() == 1) && std::ranges::all_of(numbers, [&](double x) {
+    return x >= low && x <= high && (kind != Kind::integer || x == std::floor(x));
+  });
+}
+
+std::string SchemeOption::allowed() const {
+  if (kind == Kind::word) return "one of " + joined(choices);
+  return to_text(kind == Kind::integer   ? "a whole number"
+                 : kind == Kind::numbers ? "numbers with a colon between two, each"
+                                         : "a number",
+      " in [", low, ", ", high, "]");
 }
 
 // The grammar of scheme_grammar.h, top down.

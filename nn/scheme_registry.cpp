@@ -14,6 +14,21 @@ SchemeRegistry& registry() {
 
 }  // namespace
 
+// Empty: the registration can be used.
+static std::string fault_of(const SchemeInfo& info) {
+  if (!info.make) return "no make given; a function that makes the scheme required";
+  for (const SchemeOption& option : info.options) {
+    if (std::ranges::count(info.options, option.name, &SchemeOption::name) > 1)
+      return to_text("option '", option.name, "' given twice; one of a name required");
+    if (option.kind == SchemeOption::Kind::word && option.choices.empty())
+      return to_text("option '", option.name, "': no choice given; one or more required");
+    if (!option.fits(option.default_text))
+      return to_text(
+          "option '", option.name, "': default '", option.default_text, "' given; ", option.allowed(), " required");
+  }
+  return {};
+}
+
 void SchemeRegistry::add(SchemeInfo info, const Site& site) {
   std::vector<std::string> names = info.aliases;
   names.push_back(info.name);
@@ -24,6 +39,8 @@ void SchemeRegistry::add(SchemeInfo info, const Site& site) {
           to_string(site), "; one scheme per name and alias required; rename one of them");
     }
   }
+  if (const std::string fault = fault_of(info); !fault.empty() && clash_.empty())
+    clash_ = to_text("scheme: '", info.name, "', registered at ", to_string(site), ": ", fault);
   schemes_.emplace(info.name, std::move(info));
 }
 const std::map<std::string, SchemeInfo>& SchemeRegistry::all() const {

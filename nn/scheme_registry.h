@@ -24,6 +24,9 @@ struct SchemeOption {
   double low, high;                  // of a number, or of each of several: both ends allowed
   std::vector<std::string> choices;  // of words
   std::string help;                  // one line, with the unit if there is one
+
+  [[nodiscard]] bool fits(const std::string& value) const;
+  [[nodiscard]] std::string allowed() const;  // "a whole number in [1, 64]", "one of no, yes"
 };
 
 // How a registration writes its options: option::integer("p_max", 64, {1, 1e6}, "largest position").
@@ -43,7 +46,7 @@ struct Range {
 }
 // The first choice is the default.
 [[nodiscard]] inline SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
-  return {std::move(name), SchemeOption::Kind::word, choices.at(0), 0, 0, choices, std::move(help)};
+  return {std::move(name), SchemeOption::Kind::word, choices.empty() ? "" : choices[0], 0, 0, choices, std::move(help)};
 }
 // no, unless yes is written
 [[nodiscard]] inline SchemeOption yes_no(std::string name, std::string help) {
@@ -86,7 +89,8 @@ struct SchemeInfo {
   std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
 };
 
-// Schemes by name. Two of one name are an Error that names both places. It waits until somebody reads the registry:
+// Schemes by name. Two of one name are an Error that names both places, and so is a registration that cannot be used: an
+// option twice, a default outside its range, no way to make the scheme. It waits until somebody reads the registry:
 // registration runs before main, where nothing could catch it.
 class SchemeRegistry {
  public:
@@ -96,7 +100,7 @@ class SchemeRegistry {
  private:
   std::map<std::string, SchemeInfo> schemes_;
   std::map<std::string, Site> places_;  // of names and aliases
-  std::string clash_;
+  std::string clash_;                   // of the first registration that has a fault
 };
 
 // static const RegisterScheme registered{{.name = "rope", ...}};

@@ -172,6 +172,7 @@ std::vector<ConformanceRow> run_rows(const Options& options, const std::vector<s
 
 // The exit code: 1 where a check failed.
 int check_all(const Options& options) {
+  for (const std::string& file : {options.json, options.html}) ensure_output_file(file);
   const double begin = steady_seconds();
   const std::vector<ConformanceRow> rows = run_rows(options, texts_of(options));
   std::vector<std::string> header{"scheme"};

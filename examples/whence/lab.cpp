@@ -250,7 +250,8 @@ void add_maps(Findings& found, const std::vector<Grid>& grids) {
   for (const Grid& grid : grids) {
     for (const GridCell& cell : grid.cells) {
       if (cell.seed != 0 || !cell.failure.empty()) continue;
-      subjects.push_back({.run = cell.folder.string(), .length = 128});  // longer maps are large files
+      subjects.push_back(
+          {.run = cell.folder.string(), .length = 128, .own_text = true});  // longer maps are large files
       runs.emplace_back(cell.name, cell.folder);
     }
   }

@@ -12,6 +12,7 @@
 #include "examples/whence/look/write_page.h"
 #include "examples/whence/playground/write_page.h"
 #include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/error.h"
@@ -122,8 +123,9 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
 }
 
 void write_playground(const look::PageRequest& page) {
-  std::cerr << look::require_memory(look::subject_of(page.subject)) << '\n';
   const std::string file = file_to_write(page, "playground.html").string();
+  ensure_output_file(file);
+  std::cerr << look::require_memory(look::subject_of(page.subject)) << '\n';
   write_file(file, playground::page_with("", &page.subject));
   std::cout << "written: " << one_line(file) << '\n';
 }
@@ -132,7 +134,7 @@ void print(const look::Subject& subject, const Options& options) {
   std::cerr << look::require_memory(subject) << '\n';
   const look::Inspection inspection(subject);
   const std::string explained = options.explain.empty() ? "" : look::explained(inspection, options.explain);
-  std::cout << look::title_line(subject, inspection.loss()) << '\n' << explained;
+  std::cout << look::title_line(subject, inspection.loss()) << '\n' << terminal_text(explained);
   if (!options.edit.empty()) print_edits(inspection, options.edit);
   if (options.causes) std::cout << look::causes_in_short(inspection).text();
   if (options.paths) std::cout << look::paths_table(inspection).text();

@@ -8,6 +8,7 @@
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/machine/placement.h"
+#include "examples/whence/run/run_files.h"
 #include "examples/whence/verify/probe_run.h"
 #include "nn/attention/executors.h"
 #include "tensor/error.h"
@@ -69,6 +70,7 @@ void refuse_options_without_effect(const CommandLine& line, const Options& optio
     if (!line.given(name)) throw InputError("--", name, ": nothing given; some text required; see whence probe --help");
   line.refuse_unless("rows", options.executor == "strips", "--executor strips");
   line.refuse_onto("out", options.in);
+  ensure_output_file(options.out);
 }
 
 bool holds_logits(const Options& options) { return options.executor == "auto" || options.executor == "reference"; }
@@ -162,6 +164,7 @@ int run(CommandLine& line) {
       .heads = options.heads,
       .length = options.length,
       .kv_heads = options.kv_heads};
+  const PlannedModules planned;  // a description takes no memory
   const BareAttention scheme(options.describe, sizes);
   try {
     std::cout << describe_scheme(scheme, options.batch);

@@ -16,6 +16,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/loading.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -122,6 +123,7 @@ void check(const CommandLine& line, const Options& options) {
   if (!folder.empty() && !std::filesystem::is_directory(folder, none))
     line.refuse("out", "a file in a folder that is there", "make that folder, or choose another");
   line.refuse_onto("out", options.data);
+  ensure_output_file(options.out);
 }
 
 int run(CommandLine& line) {

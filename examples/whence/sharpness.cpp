@@ -13,6 +13,7 @@
 #include "examples/whence/look/subject.h"
 #include "examples/whence/report/plot.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -66,13 +67,14 @@ int run(CommandLine& line) {
   if (options.runs.size() != 1) throw InputError(options.runs.size(), " runs given; the folder of one required");
   const JsonOutput json(options.json);
   install_interrupt_handler();
-  options.subject.run = options.runs[0];
+  options.subject.run = options.runs[0], options.subject.own_text = true;
   options.subject.dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
   std::vector<std::int64_t> steps;
   if (look::begins_at_random(options.subject.run)) steps.push_back(0);
   for (const auto& [step, folder] : look::checkpoints_of(options.subject.run)) steps.push_back(step);
   if (steps.empty() || steps.back() == 0)
     throw FileError(options.subject.run, ": no checkpoint; a run that has saved required, as train --save-every does");
+  ensure_output_file(options.out);
   const auto [tokens, targets] = sequences_of(options);
 
   Table table({"step", "loss", "sharpness", "residual", "products"});

@@ -65,6 +65,7 @@ void check(const CommandLine& line, const Options& options) {
   for (const std::string& path : options.more) line.refuse_onto("out", path);
   line.refuse_unless("field", !options.data.empty(), "--data");
   line.refuse_unless("export", !trains || options.kind == "bpe", "bpe: the files know no other");
+  ensure_output_file(options.out);
 }
 
 std::vector<TextFile> open_files(const Options& options) {

@@ -27,10 +27,10 @@ const Tensor& key_of(const Positions& positions) {
 Tensor whole(const Tensor& positions) {
   const Tensor from = raw::contiguous(positions);
   const Tensor to = Tensor::empty({from.rank() == 2 ? from.size(0) : 1, from.size(-1)}, DType::i64);
-  for (index_t n = 0; n < from.numel(); ++n) {
-    const double position = from.data<double>()[n];
-    if (position != std::floor(position) || std::fabs(position) > largest_position) return {};
-    to.data<index_t>()[n] = static_cast<index_t>(position);
+  const double* position = from.data<double>();
+  for (index_t *at = to.data<index_t>(), *const end = at + to.numel(); at < end; ++at, ++position) {
+    if (*position != std::floor(*position) || std::fabs(*position) > largest_position) return {};
+    *at = static_cast<index_t>(*position);
   }
   return to;
 }
@@ -48,6 +48,7 @@ Tensor values_of(const Positions& positions, const Steps& steps) {
   const bool draws = positions.distances.defined();
   const std::vector<double> drawn = draws ? positions.distances.to_vector() : std::vector<double>();
   const Tensor values = Tensor::empty({steps.count}, DType::f64);
+  double* const counts_as = values.data<double>();
   for (index_t n = 0; n < steps.count; ++n) {
     double counted = static_cast<double>(steps.lowest + n);
     const auto apart = static_cast<std::size_t>(std::fabs(counted));
@@ -56,7 +57,7 @@ Tensor values_of(const Positions& positions, const Steps& steps) {
           drawn.size());
     }
     if (draws) counted = std::copysign(drawn[apart], counted);
-    values.data<double>()[n] = positions.divisor == 1 ? counted : counted / positions.divisor;
+    counts_as[n] = positions.divisor == 1 ? counted : counted / positions.divisor;
   }
   return values;
 }
@@ -65,19 +66,22 @@ Tensor values_of(const Positions& positions, const Steps& steps) {
 bool lie_diagonal(const AttendContext& context, const Steps& steps) {
   const index_t padded = context.present.defined() ? context.present.size(0) : 1;
   const Tensor present = context.present.defined() ? raw::contiguous(context.present) : context.present;
+  const index_t tokens = present.defined() ? present.size(-1) : 0, queries = steps.query.size(1),
+                keys = steps.key.size(1);
   for (index_t b = 0; b < std::max(steps.batch(), padded); ++b) {
-    const bool* real = present.defined() ? present.data<bool>() + (padded == 1 ? 0 : b * present.size(-1)) : nullptr;
-    const auto is_real = [&](index_t token) { return !real || token >= present.size(-1) || real[token]; };
+    const bool* real = present.defined() ? present.data<bool>() + (padded == 1 ? 0 : b * tokens) : nullptr;
+    const auto is_real = [&](index_t token) { return !real || token >= tokens || real[token]; };
     std::optional<index_t> moved;  // by how much, as the first token of the sequence says
     const auto stands = [&](index_t position, index_t token) {
       if (!is_real(token)) return true;
       if (!moved) moved = position - token;
       return *moved == position - token;
     };
-    for (index_t j = 0; j < steps.key.size(1); ++j)
-      if (!stands(row_of(steps.key, b)[j], j)) return false;
-    for (index_t i = 0; i < steps.query.size(1); ++i)
-      if (!stands(row_of(steps.query, b)[i], context.first_row + i)) return false;
+    const index_t *key = row_of(steps.key, b), *query = row_of(steps.query, b);
+    for (index_t j = 0; j < keys; ++j)
+      if (!stands(key[j], j)) return false;
+    for (index_t i = 0; i < queries; ++i)
+      if (!stands(query[i], context.first_row + i)) return false;
   }
   return true;
 }

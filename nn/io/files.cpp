@@ -38,8 +38,11 @@ int created(const std::string& path) {
 // Removed on the way out unless the rename went through.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& target)
-      : target_(target), path_(temporary_name(target)), descriptor_(created(path_)) {
+  explicit TemporaryFile(const std::string& target) : target_(target), path_(temporary_name(target)) {
+    std::error_code ignored;
+    if (std::filesystem::exists(target, ignored) && !std::filesystem::is_regular_file(target, ignored))
+      throw SystemError(target, ": cannot write: exists and is not a regular file; another path required");
+    descriptor_ = created(path_);
     if (descriptor_ < 0) refuse(target, "cannot write");
   }
   ~TemporaryFile() {
@@ -59,7 +62,7 @@ class TemporaryFile {
 
  private:
   std::string target_, path_;
-  int descriptor_;
+  int descriptor_ = -1;
   bool renamed_ = false;
 };
 
@@ -108,10 +111,9 @@ void write_all(int descriptor, std::span<const std::byte> bytes, const std::stri
   }
 }
 
+void require_writable(const std::string& path) { (void)TemporaryFile(path); }
+
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
-    throw SystemError(path, ": cannot write: exists and is not a regular file; another path required");
   TemporaryFile file(path);
   for (const auto part : parts) file.write(part);
   file.commit();

@@ -35,6 +35,9 @@ class InputFile {
 // To an open descriptor. SystemError that names `path` when writing fails.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
 
+// Makes sure that write_file can begin there, before work that takes long: SystemError as from it. Nothing is left.
+void require_writable(const std::string& path);
+
 // Writes the parts one after another into a temporary file beside `path`, named PATH.tmp-PROCESS-COUNT, syncs it,
 // renames it to `path` and syncs the folder. SystemError when the place cannot be written or writing fails: the
 // temporary file is then removed and an old file unchanged.

@@ -5,6 +5,7 @@
 
 #include "autograd/inspect/capture.h"
 #include "nn/transformer.h"
+#include "tests/support/programs.h"
 #include "tests/support/tensors.h"
 
 using namespace whence;
@@ -190,6 +191,30 @@ TEST_CASE("a scheme of the user's own works everywhere") {
             all["logits"].value() - all["scores"].value()) < 1e-6);
 }
 
+TEST_CASE("a registration that cannot be used is an error with its place, an option that it lacks one with its name") {
+  const auto fault = [](std::vector<SchemeOption> options, bool has_make = true) {
+    SchemeInfo info;
+    info.name = "own", info.options = std::move(options);
+    if (has_make) info.make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); };
+    SchemeRegistry registry;
+    registry.add(std::move(info), Site::current());
+    const std::string text = message([&] { (void)registry.all(); });
+    if (!text.empty()) CHECK_MESSAGE(text.starts_with("scheme: 'own', registered at scheme.cpp:"), text);
+    return text.substr(std::min(text.size(), text.find(": ", 8)));
+  };
+  const auto number = [](index_t preset, option::Range range) { return option::integer("a", preset, range, ""); };
+  CHECK(fault({number(1, {0, 100}), option::words("b", {"x", "y"}, "")}).empty());
+  CHECK(fault({number(1, {0, 100}), option::yes_no("a", "")}) == ": option 'a' given twice; one of a name required");
+  CHECK(fault({number(400, {0, 100})}) == ": option 'a': default '400' given; a whole number in [0, 100] required");
+  CHECK(fault({number(0, {0.5, 9})}) == ": option 'a': default '0' given; a whole number in [0.5, 9] required");
+  CHECK(fault({option::words("a", {}, "")}) == ": option 'a': no choice given; one or more required");
+  CHECK(fault({}, false) == ": no make given; a function that makes the scheme required");
+  const std::vector<SchemeSpec> rope = parse_schemes("rope");
+  const SchemeArguments given(rope[0], {8, 2, 16});
+  CHECK(has(message([&] { (void)given.number("nosuch"); }),
+      "scheme: option 'nosuch' asked for; an option of rope required: "));
+}
+
 TEST_CASE("two schemes of one name or alias are an error that tells both places, as soon as somebody asks") {
   SchemeRegistry registry;
   const Site here = Site::current();
@@ -197,6 +222,7 @@ TEST_CASE("two schemes of one name or alias are an error that tells both places,
     SchemeInfo info;
     info.name = name;
     info.aliases = aliases;
+    info.make = [](const SchemeArguments&) { return std::make_unique<Embeds>(); };
     registry.add(info, at);
   };
   add("one", {"first"}, here);
@@ -204,7 +230,7 @@ TEST_CASE("two schemes of one name or alias are an error that tells both places,
   CHECK(registry.all().size() == 2);
   add("three", {"first"}, Site::current());
   const std::string expected = to_text("scheme: 'first' is registered at ", to_string(here),
-      " and at scheme.cpp:", here.line() + 10, "; one scheme per name and alias required; rename one of them");
+      " and at scheme.cpp:", here.line() + 11, "; one scheme per name and alias required; rename one of them");
   CHECK(message([&] { (void)registry.all(); }) == expected);
   add("one", {}, here);
   CHECK(message([&] { (void)registry.all(); }) == expected);  // the first clash is told

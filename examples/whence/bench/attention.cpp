@@ -9,6 +9,7 @@
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/report/plot.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "nn/training/precision.h"
 
@@ -52,6 +53,7 @@ class AttentionBench {
 
   // Whether all results were equal.
   bool run() {
+    ensure_output_file(options_.svg);
     for (CoreCase what : cases_) {
       what.causal = !options_.bidirectional, what.dtype = storage_dtype_of(options_.precision);
       measure(what);

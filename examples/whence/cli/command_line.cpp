@@ -157,7 +157,12 @@ CommandLine& CommandLine::example(std::string command, std::string meaning) {
 std::optional<std::string> CommandLine::parse(const std::vector<std::string>& words) {
   const auto asked = std::ranges::find(words, complete);
   if (asked != words.end()) return candidates(words.end() - asked > 2 ? *(words.end() - 2) : "");
-  std::vector<std::pair<Option*, std::string>> given_values;
+  struct Given {
+    Option* option;
+    std::string value;
+    bool apart = false;  // a word of its own, behind that of the option
+  };
+  std::vector<Given> given_values;
   std::vector<std::string> others;
   bool wants_help = false, wants_all = false, wants_version = false, options_end = false;
   std::string lacks_value;
@@ -173,19 +178,19 @@ std::optional<std::string> CommandLine::parse(const std::vector<std::string>& wo
     else if (options_end || !option)
       others.push_back(word);
     else if (equals != std::string::npos)
-      given_values.emplace_back(option, word.substr(equals + 1));
+      given_values.push_back({option, word.substr(equals + 1)});
     else if (option->argument_word.empty())
-      given_values.emplace_back(option, "true");
+      given_values.push_back({option, "true"});
     else if (k + 1 == words.size())
       lacks_value = word;
     else
-      given_values.emplace_back(option, words[++k]);
+      given_values.push_back({option, words[++k], true});
   }
   if (wants_help) return help(wants_all);
   if (wants_version) return program_ + " " WHENCE_VERSION "\n";
   if (!lacks_value.empty()) throw InputError(lacks_value, ": no value given; one value required; ", see_help());
   take_names(others);
-  for (const auto& [option, value] : given_values) read(*option, value);
+  for (const auto& [option, value, apart] : given_values) read(*option, value, apart);
   return std::nullopt;
 }
 
@@ -253,11 +258,11 @@ void CommandLine::refuse_unknown(const std::string& word) const {
       meant ? to_text("did you mean --", *meant, "?") : see_help());
 }
 
-void CommandLine::read(Option& option, const std::string& value) const {
+void CommandLine::read(Option& option, const std::string& value, bool apart) const {
   if (option.given && !option.repeats)
     throw InputError("--", option.name, ": given twice; once required; remove one of them");
   // "--out --layers 3" would take "--layers" for the folder's name; nobody means that.
-  if (value.starts_with("--"))
+  if (apart && value.starts_with("--"))
     throw InputError(
         "--", option.name, ": no value given before ", one_line(value), "; one value required; ", see_help());
   assign(option, value);

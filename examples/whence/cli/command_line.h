@@ -114,7 +114,7 @@ class CommandLine {
   [[nodiscard]] std::string candidates(const std::string& previous) const;
   void take_names(const std::vector<std::string>& others) const;
   [[noreturn]] void refuse_unknown(const std::string& word) const;
-  void read(Option& option, const std::string& value) const;
+  void read(Option& option, const std::string& value, bool apart) const;
   void assign(const Option& option, const std::string& value) const;
   [[nodiscard]] std::string describe(const Option& option) const;
   [[nodiscard]] std::string see_help() const { return "see " + program_ + " --help"; }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <span>
 
@@ -31,6 +32,16 @@ std::optional<int> writer_of(std::string_view name) {
     digits = name.substr(prefix.size());
   const std::optional<int> pid = parse_number<int>(digits);
   return pid && *pid > 0 && std::to_string(*pid) == digits ? pid : std::nullopt;
+}
+
+// A process that has ended, and that nobody has waited for, still has its number, but writes nothing more.
+bool lives(int pid) {
+  if (::kill(pid, 0) != 0) return errno != ESRCH;
+  std::ifstream file(to_text("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(") ");
+  return name_end == line.npos || line[name_end + 2] != 'Z';
 }
 
 }  // namespace
@@ -58,10 +69,11 @@ void OutputFile::append(std::string_view bytes) const {
   write_all(descriptor_, std::as_bytes(std::span(bytes.data(), bytes.size())), path_);
 }
 
-void remove_leftovers(const std::string& folder) {
+void remove_leftovers(const std::string& folder, const std::string& file) {
   for (const std::string& name : names_in(folder)) {
+    if (!file.empty() && !name.starts_with(file + ".tmp-")) continue;
     const std::optional<int> writer = writer_of(name);
-    const bool dead = writer && (*writer == ::getpid() || (::kill(*writer, 0) != 0 && errno == ESRCH));
+    const bool dead = writer && (*writer == ::getpid() || !lives(*writer));
     const std::filesystem::path path = std::filesystem::path(folder) / name;
     std::error_code ignored;
     if (dead && std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::regular)

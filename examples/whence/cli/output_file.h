@@ -25,7 +25,8 @@ class OutputFile {
 };
 
 // Removes the temporary files that processes left in `folder` that were killed: regular files named
-// NAME.tmp-PID-COUNT or .written-by-PID where no process PID lives, or it is this one. What cannot be removed stays.
-void remove_leftovers(const std::string& folder);
+// NAME.tmp-PID-COUNT or .written-by-PID where process PID has ended, or is this one; with a `file` those of this NAME
+// alone. What cannot be removed stays.
+void remove_leftovers(const std::string& folder, const std::string& file = {});
 
 }  // namespace whence

@@ -141,17 +141,16 @@ void read_curves(RunFigures& figures, const GridCell& cell) {
   if (last == 0) throw FileError(path, ": no line; one at least required");
 }
 
-// Of a run that has ended. FileError naming the file, and the line where one is wrong, when a file is not what such a
-// run writes; SystemError when it cannot be read.
-RunFigures figures_of(const GridCell& cell) {
-  RunFigures figures;
+// Of a run that has ended, behind its curves. FileError naming the file, and the line where one is wrong, when a file is
+// not what such a run writes; SystemError when it cannot be read.
+void read_rest(RunFigures& figures, const GridCell& cell) {
   read_results(figures, cell);
-  read_curves(figures, cell);
   const std::chrono::duration<double> lasted =
       fs::last_write_time(cell.folder / results) - fs::last_write_time(cell.folder / "run.json");
   figures.seconds_in_all = std::max(figures.seconds, lasted.count());
-  return figures;
 }
+
+bool has_checkpoint(const GridCell& cell) { return find_latest((cell.folder / "checkpoints").string()).has_value(); }
 
 }  // namespace
 
@@ -160,20 +159,26 @@ std::vector<std::string> train_words(const GridCell& cell) {
   words.insert(words.begin(), {"train", cell.task, "--preset", "paper"});  // the cell's options are all that differs
   words.insert(words.end(),
       {"--scheme", cell.scheme, "--seed", std::to_string(cell.seed), "--quiet", "--out", cell.folder.string()});
-  const bool begun = is_there(cell.folder / "run.json") && find_latest((cell.folder / "checkpoints").string());
-  if (begun) words.emplace_back("--resume");
+  if (has_checkpoint(cell)) words.emplace_back("--resume");
   return words;
 }
 
 bool read_if_done(GridCell& cell) {
   cell.missing = true, cell.failure = "not begun";
-  cell.figures = {};
-  if (!is_there(cell.folder / "run.json")) return false;
+  cell.figures = {}, cell.log_lost = false;
+  if (!is_there(cell.folder / "run.json")) {
+    if (has_checkpoint(cell))
+      cell.failure = "damaged: run.json is not there";  // its checkpoint says of which run it is
+    return false;
+  }
   require_own_run(cell);
   cell.failure = "begun, and not at its end";
   if (!is_there(cell.folder / results)) return false;
   try {
-    cell.figures = figures_of(cell);
+    cell.log_lost = true;
+    read_curves(cell.figures, cell);
+    cell.log_lost = false;
+    read_rest(cell.figures, cell);
   } catch (const InputError& damaged) {
     cell.failure = to_text("damaged: ", damaged.what());
     return false;

@@ -44,8 +44,9 @@ struct GridCell {
   std::vector<std::string> sets;
   std::filesystem::path folder;
 
-  std::string failure;   // why there are no figures; empty: there are
-  bool missing = false;  // that is why: it has not been run to its end
+  std::string failure;    // why there are no figures; empty: there are
+  bool missing = false;   // that is why: it has not been run to its end
+  bool log_lost = false;  // nothing but training anew can write its log again
   RunFigures figures;
 };
 

@@ -21,6 +21,7 @@
 
 #include "examples/whence/cli/child.h"
 #include "examples/whence/cli/interrupt.h"
+#include "examples/whence/cli/output_file.h"
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/machine/ranks.h"
@@ -159,6 +160,7 @@ class Laboratory {
     waiting_.erase(waiting_.begin());
     if (next.failure.starts_with("damaged: "))
       progress_.note(to_text(next.folder.string(), ": ", next.failure, "; this run ends anew"));
+    if (next.log_lost) remove_whole((next.folder / "checkpoints").string());
     ensure_output_folder(next.folder);
     // This very file for every run, even when another is built in its place.
     std::vector<std::string> words = words_with(machine_, next, "/proc/self/exe");
@@ -232,6 +234,7 @@ void run_grids(std::vector<Grid>& grids, const Machine& machine) {
   for (const fs::path& folder : folders) {
     ensure_output_folder(folder);
     locks.emplace_back(folder);
+    remove_leftovers(folder.string());
   }
   leave_launcher();  // this process may be a rank of one; its runs are not
   Laboratory(grids, machine).run();
@@ -271,10 +274,15 @@ std::vector<std::string> planned_lines(std::vector<Grid>& grids, const Machine& 
   const std::string program = fs::read_symlink("/proc/self/exe").string();
   std::vector<std::string> lines;
   for (const GridCell* cell : not_done(grids)) {
+    if (cell->log_lost)
+      throw InputError("--plan: ", cell->folder.string(), ": ", one_line(cell->failure),
+          "; a whole run, or none, required; whence lab trains it anew, and so does a plan once its folder is removed");
     const std::vector<std::string> words = words_with(machine, *cell, program);
     for (const std::string& word : words)
-      if (word.find_first_of("\n\r") != std::string::npos)
-        throw InputError("--plan: ", in_quotes(word), " given; names without line ends required: a run is a line");
+      if (one_line(word) != word)
+        throw InputError("--plan: ", in_quotes(word),
+            " given; names without line ends and control characters required: a run is a line that a terminal may "
+            "show");
     lines.push_back(shell_command(words));
   }
   return lines;

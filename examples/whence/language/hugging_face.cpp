@@ -225,6 +225,7 @@ void require_sizes_of_weights(const Config& config, Kind kind, const Transformer
 
 std::vector<Module::Parameter> parameters_of(const Config& config, const TransformerOptions& options) {
   try {
+    const PlannedModules planned;  // for names and shapes
     return Transformer(options).parameters();
   } catch (const InputError& unfit) { throw FileError(config.json().place(), ": ", unfit.what()); }
 }

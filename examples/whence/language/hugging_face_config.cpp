@@ -111,9 +111,16 @@ std::string rope_scheme_of(const Config& config, index_t head_dim, index_t lengt
     inside.push_back(to_text("width=", width));
   if (proportional && share != 1) inside.push_back("keep=" + exact(share));
   if (type->scaled) inside.push_back(std::string("scaling=") + type->name);
-  for (const Field& field : type->fields)
-    (type->divided ? outside : inside)
-        .push_back(std::string(field.ours) + "=" + value_of(config, rope, place, *type, field.theirs, length));
+  for (const Field& field : type->fields) {
+    const std::string value = value_of(config, rope, place, *type, field.theirs, length);
+    // 0 is our word for the training length, and one number ours for a factor of every pair.
+    if (field.theirs == std::string(original.theirs) && number_in(value) == 0)
+      (config.has(field.theirs) ? config : rope).refuse(field.theirs, "1 or more");
+    if (std::string(field.theirs).ends_with("_factor") && type == rope_type("longrope") &&
+        numbers_in(value).size() != static_cast<std::size_t>(rotated / 2))
+      rope.refuse(field.theirs, to_text("a number for each of ", static_cast<index_t>(rotated / 2), " pairs"));
+    (type->divided ? outside : inside).push_back(std::string(field.ours) + "=" + value);
+  }
   if (type == rope_type("dynamic")) inside.push_back(to_text("original=", length));
   std::string text = type->scheme;
   if (!inside.empty()) text += "(" + joined(inside) + ")";

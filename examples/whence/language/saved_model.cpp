@@ -5,6 +5,7 @@
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/checkpoint.h"
@@ -68,7 +69,7 @@ const std::string unsaid = "model.kv_heads";  // where it is 0, as in runs from 
 bool fits(TransformerOptions options) {
   options.layers = 1;  // as good as all of them
   try {
-    const Transformer trial(options);
+    (void)planned_parameters(options);
     return true;
   } catch (const InputError&) { return false; }
 }
@@ -126,10 +127,10 @@ SavedModel language_model_without_weights(const std::string& folder, const std::
   if (hash == facts.end() || hash->second != saved.tokeniser->hash())
     throw FileError(file, ": tokeniser: another than in training given; the one that ", place, " names required");
   require_same_vocabulary(*saved.tokeniser, options.vocabulary);
-  require_room_for(options, place, folder + "/weights.safetensors");
   try {
+    require_room_for(options, place, folder + "/weights.safetensors");
     saved.model = std::make_unique<Transformer>(options);
-  } catch (const InputError& unfit) {
+  } catch (const FileError&) { throw; } catch (const InputError& unfit) {
     if (!executor.empty() && fits(model_of(facts, place))) throw;  // with its own executor: --executor is at fault
     throw FileError(place, ": ", unfit.what());
   }

@@ -1,7 +1,10 @@
 #include "examples/whence/look/page.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "autograd/inspect/capture.h"
+#include "autograd/recording.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
@@ -55,11 +58,22 @@ PageTable strongest_table(const Overview& overview) {
       .folded = true};
 }
 
-// Of the quantities, value, gradient and cause of each entry, as they are with so many tokens in place of their own.
-double bytes_of(const Inspection& inspection, double tokens) {
-  const double longer = tokens / static_cast<double>(inspection.subject().tokens.numel());
+// What a pass over a few tokens would pass to its probes: shapes without numbers.
+std::vector<Quantity> planned_quantities(const TransformerOptions& options, DType dtype, index_t tokens) {
+  const NoGrad values_only;
+  const PlannedModules planned;
+  Transformer model(options);
+  model.to(dtype);
+  Capture capture("*");
+  (void)model(Tensor::zeros({1, tokens}, DType::i64));
+  capture.stop();
+  return quantities_of(capture, parse_schemes(model.scheme()));
+}
+
+// Of the quantities, value, gradient and cause of each entry, as they are with so many times the tokens.
+double bytes_of(const std::vector<Quantity>& quantities, double longer) {
   double bytes = 0;
-  for (const Quantity& quantity : inspection.quantities()) {
+  for (const Quantity& quantity : quantities) {
     if (!quantity.probe || quantity.layer < 0) continue;
     const Axes axes(quantity);
     double entries = static_cast<double>(quantity.value.numel());
@@ -72,13 +86,17 @@ double bytes_of(const Inspection& inspection, double tokens) {
 
 }  // namespace
 
-void require_small_page(const Inspection& inspection, std::size_t others) {
-  const index_t tokens = inspection.subject().tokens.numel();
+void require_small_page(const Subject& subject, std::size_t others) {
+  const index_t tokens = subject.tokens.numel(), few = std::min<index_t>(tokens, 16);
+  const std::vector<Quantity> quantities = planned_quantities(subject.model->options(), subject.dtype(), few);
+  const auto bytes_at = [&](index_t length) {
+    return bytes_of(quantities, static_cast<double>(length) / static_cast<double>(few));
+  };
   const double runs = static_cast<double>(1 + others), most = static_cast<double>(most_bytes);
-  const double bytes = bytes_of(inspection, static_cast<double>(tokens));
+  const double bytes = bytes_at(tokens);
   if (bytes * runs <= most) return;
   index_t shorter = tokens;
-  while (shorter > 1 && bytes_of(inspection, static_cast<double>(shorter)) * runs > most) --shorter;
+  while (shorter > 1 && bytes_at(shorter) * runs > most) --shorter;
   const double fitting = std::floor(most / bytes) - 1;  // runs beside this one
   throw InputError("a page of ", tokens, " tokens", others > 0 ? to_text(" and of ", others, " more runs") : "",
       " would hold ", std::ceil(bytes * runs / (1 << 20)), " MiB of numbers; at most ", most_bytes >> 20,
@@ -87,7 +105,7 @@ void require_small_page(const Inspection& inspection, std::size_t others) {
 }
 
 std::string page_of(const Inspection& inspection, Besides besides) {
-  require_small_page(inspection, besides.beside.size());
+  require_small_page(inspection.subject(), besides.beside.size());
   const PageTable causes{.title = "How much of each gradient is zero, and why",
       .note =
           "Percent of the entries of one head. A cause that only makes a gradient small (saturated, leaking, "

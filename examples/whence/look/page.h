@@ -23,8 +23,8 @@ struct Besides {
 };
 // Of numbers that browsers still open quickly. InputError where a page would have more, with the length that fits.
 inline constexpr std::size_t most_bytes = std::size_t(25) << 20;
-// Asked before anything is made, where `others` are shown beside it.
-void require_small_page(const Inspection& inspection, std::size_t others);
+// Asked before anything is made, where `others` are shown beside it: sizes come from a planned pass.
+void require_small_page(const Subject& subject, std::size_t others);
 [[nodiscard]] std::string page_of(const Inspection& inspection, Besides besides = {});
 [[nodiscard]] std::string page_of(const Overview& overview, const Rows& rows, Besides besides = {});
 

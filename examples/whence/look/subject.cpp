@@ -91,7 +91,10 @@ std::string command_of(const SubjectOptions& options) {
   std::vector<std::string> words{"whence", "look", options.run};
   const auto number = [](auto value) { return value > 0 ? std::to_string(value) : ""; };
   const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) words.emplace_back(option), words.push_back(value);
+    if (value.starts_with("--"))
+      words.push_back(to_text(option, '=', value));
+    else if (!value.empty())
+      words.emplace_back(option), words.push_back(value);
   };
   add("--text", options.text);
   add("--prompt", options.prompt);
@@ -153,11 +156,13 @@ LoadedRun load_run(const SubjectOptions& options) {
   LoadedRun run{read_record(options.run), nullptr, "step 0", {}, nullptr};
   const Weights weights = weights_of(options);
   if (run.record.subject == "lm") {
+    require_small(language::model_of(run.record.facts, options.run + "/run.json"), options.most_parameters);
     language::SavedModel saved = language::language_model_without_weights(options.run);
     run.model = std::move(saved.model), run.tokeniser = std::move(saved.tokeniser);
   } else {
     try {
       run.task = recorded_task(run.record);
+      require_small(run.task.model, options.most_parameters);
       require_room_for(run.task.model, options.run + "/run.json", weights.file());
       run.model = std::make_shared<Transformer>(run.task.model);
     } catch (const FileError&) { throw; } catch (const InputError& unfit) {
@@ -188,6 +193,9 @@ std::string text_file(const SubjectOptions& options, const RunRecord& record) {
   if (!options.text.empty()) return options.text;
   for (const char* option : {"validation-data", "data"})
     if (const std::string file = record.option(option); fs::is_regular_file(file)) return file;
+  if (options.own_text)
+    throw FileError(options.run, ": its own text, ", in_quotes(record.option("data")),
+        ", is no file of text that is there; the one that it was trained on required at its place");
   throw InputError(options.run,
       ": a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT "
       "required: what it is to read");
@@ -236,6 +244,8 @@ Subject of_language(const SubjectOptions& options, const LoadedRun& run) {
 
 std::unique_ptr<Transformer> drawn_model(const SubjectOptions& options, TransformerOptions sizes) {
   sizes.causal = !options.bidirectional;
+  require_small(sizes, options.most_parameters);
+  require_memory(sizes, Device::cpu(), 1);
   auto model = std::make_unique<Transformer>(sizes);
   draw_parameters(*model, options.seed);
   return model;
@@ -325,6 +335,13 @@ Subject of_run(const SubjectOptions& options) {
 }
 
 }  // namespace
+
+void require_small(const TransformerOptions& model, index_t most) {
+  if (most == std::numeric_limits<index_t>::max()) return;
+  if (const index_t count = planned_parameters(model); count > most)
+    throw InputError(canonical_text(parse_schemes(model.scheme)), " makes a model of ", count, " parameters; ", most,
+        " at most required");
+}
 
 Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,
     std::int64_t sample, std::int64_t length) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,7 +30,9 @@ struct SubjectOptions {
   bool bidirectional = false;  // of a model that is drawn
   DType dtype = DType::f32;
   bool accept_damaged = false;  // weights whose checksums are wrong
+  bool own_text = false;        // the command takes no text but the one that the run knows
   std::int64_t skip = 0;        // so many tokens further into the text; of a task, so many sequences further on
+  index_t most_parameters = std::numeric_limits<index_t>::max();  // of the model; counted before it is made
 };
 
 // What the model answers at a token where a loss is taken.
@@ -67,6 +70,9 @@ struct Subject {
   [[nodiscard]] std::vector<std::optional<Prediction>> predictions(const Tensor& logits) const;
   [[nodiscard]] DType dtype() const { return model->parameters().front().tensor.dtype(); }
 };
+
+// InputError where a model has more than `most` parameters, which are counted without making it.
+void require_small(const TransformerOptions& model, index_t most);
 
 // The model on one sequence of the task's first test set.
 [[nodiscard]] Subject task_subject(std::shared_ptr<Transformer> model, const tasks::Task& task, std::uint64_t seed,

@@ -14,6 +14,7 @@
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
 #include "examples/whence/look/tables.h"
+#include "examples/whence/run/run_files.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
 
@@ -38,6 +39,7 @@ std::optional<Subject> subject_beside(const Subject& subject, const PageRequest&
 }
 
 template <class Contents> void write(const std::string& file, const Contents& contents) {
+  ensure_output_file(file);
   if constexpr (std::is_same_v<Contents, SafetensorsFile>)
     write_safetensors(file, contents);
   else
@@ -67,11 +69,13 @@ std::vector<std::int64_t> chosen_steps(const PageRequest& request) {
   return steps;
 }
 
-void write_inspection(const Inspection& inspection, const PageRequest& request) {
-  const Subject& subject = inspection.subject();
+void write_inspection(const Subject& subject, const PageRequest& request) {
   const std::filesystem::path page = file_to_write(request, "look.html");
   const std::vector<std::int64_t> steps = request.checkpoints > 0 ? chosen_steps(request) : std::vector<std::int64_t>();
-  require_small_page(inspection, request.beside.empty() ? steps.size() : 1);
+  require_small_page(subject, request.beside.empty() ? steps.size() : 1);
+  std::cerr << require_memory(subject) << '\n';
+  const Inspection inspection(subject);
+  std::cout << title_line(subject, inspection.loss()) << '\n';
   Besides besides{history_beside(request), strongest_edits(inspection, static_cast<std::size_t>(request.edits))};
   // Made and let go one by one.
   if (const auto other = subject_beside(subject, request))
@@ -145,25 +149,24 @@ std::filesystem::path file_to_write(const PageRequest& request, const std::strin
 std::string title_line(const Subject& subject, double loss) {
   std::string line = to_text(subject.title, ", loss ", loss);
   for (const auto& [name, value] : subject.facts) line += to_text("; ", name, ' ', value);
-  return line;
+  return one_line(line);
 }
 
 void write_page(const Subject& subject, const PageRequest& request) {
+  ensure_output_file(file_to_write(request, "look.html"));
   if (write_overview(subject, request)) return;
   if (!request.at.empty())
     throw InputError("--at: given with ", subject.tokens.numel(),
         " tokens, of which the page has every number; a longer text required");
-  std::cerr << require_memory(subject) << '\n';
-  const Inspection inspection(subject);
-  std::cout << title_line(subject, inspection.loss()) << '\n';
-  write_inspection(inspection, request);
+  write_inspection(subject, request);
 }
 
 void write_figure(const PageRequest& request) {
-  const std::string svg = figure_svg(request.figure, request.subject);
   std::string name = request.figure.substr(0, request.figure.find(' '));  // "cope/4", behind which a layer may stand
   std::ranges::replace(name, '/', '-');
-  write(file_to_write(request, to_text("look.", name, ".svg")).string(), svg);
+  const std::string file = file_to_write(request, to_text("look.", name, ".svg")).string();
+  ensure_output_file(file);
+  write(file, figure_svg(request.figure, request.subject));
 }
 
 }  // namespace whence::look

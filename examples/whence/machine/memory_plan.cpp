@@ -144,14 +144,23 @@ double fewest_parameters(const TransformerOptions& model) {
   return tables + at_least_0(model.layers) * (attention + mlp);
 }
 
+index_t planned_parameters(const TransformerOptions& model) {
+  const PlannedModules planned;
+  return Transformer(model).parameter_count();
+}
+
 void require_memory(const TransformerOptions& model, Device device, int numbers) {
-  const double parameters = fewest_parameters(model), layers = static_cast<double>(std::max<index_t>(model.layers, 0));
-  const double bytes = 4 * numbers * parameters + layers * bytes_of_layer;
+  const double layers = static_cast<double>(std::max<index_t>(model.layers, 0));
   const std::size_t free = free_memory(device);
-  if (free == 0 || bytes <= static_cast<double>(free)) return;
-  refuse(static_cast<std::size_t>(std::fmin(bytes, 1e18)), free,
-      to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", with_unit(parameters), " parameters"),
-      "at least ", "choose a smaller --dim or fewer --layers");
+  const auto require = [&](double parameters) {
+    const double bytes = 4 * numbers * parameters + layers * bytes_of_layer;
+    if (free == 0 || bytes <= static_cast<double>(free)) return;
+    refuse(static_cast<std::size_t>(std::fmin(bytes, 1e18)), free,
+        to_text("a model of ", model.layers, " layers of dim ", model.dim, ", ", with_unit(parameters), " parameters"),
+        "at least ", "choose a smaller --dim, fewer --layers or a scheme with fewer parameters");
+  };
+  require(fewest_parameters(model));  // a plan of anything larger would itself take it
+  require(static_cast<double>(planned_parameters(model)));
 }
 
 std::string memory_table(const TrainingMemory& memory) {

@@ -16,8 +16,10 @@ namespace whence {
 
 // Counted from its sizes alone, which may be anything: what every scheme has.
 [[nodiscard]] double fewest_parameters(const TransformerOptions& model);
-// OutOfMemory when `numbers` numbers (1: to run it; 4: to train it) for each parameter of `model`, counted from its
-// sizes alone and at least, are more than is free. Sizes may be anything. Asked before anything of the model is made.
+// All of them, those of the scheme too, counted without taking their memory. InputError as from Transformer.
+[[nodiscard]] index_t planned_parameters(const TransformerOptions& model);
+// OutOfMemory when `numbers` numbers (1: to run it; 4: to train it) for each parameter of `model` are more than is free.
+// Sizes may be anything; InputError as from Transformer. Asked before anything of the model is made.
 void require_memory(const TransformerOptions& model, Device device, int numbers);
 
 struct PlannedTraining {

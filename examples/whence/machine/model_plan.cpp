@@ -129,11 +129,6 @@ index_t dim_of_cost(const TransformerOptions& model, index_t length, double oper
   return unit * (std::abs(cost(below) - operations) < std::abs(cost(above) - operations) ? below : above);
 }
 
-index_t planned_parameters(const TransformerOptions& model) {
-  const PlannedModules planned;
-  return Transformer(model).parameter_count();
-}
-
 PlannedBytes planned_bytes(const PlannedModel& model, DType precision) {
   PlannedModel bare = model;
   bare.length = bare.batch = 1;

@@ -37,8 +37,6 @@ struct PlannedModel {
   index_t batch = 1;           // sequences on a card at a time
 };
 
-[[nodiscard]] index_t planned_parameters(const TransformerOptions& model);
-
 // Bytes of a training step on a GPU, in blocks as the allocator has them.
 struct PlannedBytes {
   TrainingMemory memory;

@@ -179,7 +179,11 @@ void declare(CommandLine& line, RankOptions& options) {
 int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator*)>& work) {
   Launch launch = find_launch();
-  if (launch.by.empty() && options.processes == 1) return work(nullptr);
+  if (launch.by.empty() && options.processes == 1) {
+    for (const char* name : {"communicator", "rank-limit"})
+      line.refuse_unless(name, by_mpi(environment_variable).has_value(), "--processes, or ranks of mpirun or srun");
+    return work(nullptr);
+  }
   if (!launch.by.empty() && options.processes > 1)
     line.refuse("processes", to_text("1 under ", launch.by, ", which started ", launch.size, " ranks"), "leave it out");
   if (!std::has_single_bit(static_cast<unsigned>(options.processes)))

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "examples/whence/cli/json.h"
+#include "examples/whence/cli/text.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
@@ -50,30 +51,27 @@ TransformerOptions model_of(const tasks::Task& task, const Sizes& sizes) {
   return model;
 }
 
-void require_small(const Transformer& model) {
-  constexpr index_t most = 4'000'000;
-  if (const index_t count = model.parameter_count(); count > most)
-    throw InputError(model.scheme(), " makes a model of ", count, " parameters; ", most, " at most required");
-}
+constexpr index_t most_parameters = 4'000'000;
 
 // What a question leaves out is as `look` has it.
 look::SubjectOptions opened_by(const Json& question) {
   const auto text = [&](const char* name) { return question.has(name) ? question.text(name) : std::string(); };
   const auto truth = [&](const char* name) { return question.has(name) && question.truth(name); };
-  const auto whole = [&](const char* name) {
-    return question.has(name) ? question.whole(name, 0, std::numeric_limits<std::int32_t>::max()) : 0;
+  const auto whole = [&](const char* name, std::int64_t most = std::numeric_limits<std::int32_t>::max()) {
+    return question.has(name) ? question.whole(name, 0, most) : 0;
   };
   return {.run = question.text("run"),
       .text = text("text"),
       .prompt = text("prompt"),
       .given = text("given"),
       .sample = whole("sample"),
-      .length = whole("length"),
+      .length = whole("length", 1 << 20),
       .step = whole("step"),
       .seed = static_cast<std::uint64_t>(whole("seed")),
       .bidirectional = truth("bidirectional"),
       .dtype = truth("doubles") ? DType::f64 : DType::f32,
-      .accept_damaged = truth("accept_damaged")};
+      .accept_damaged = truth("accept_damaged"),
+      .most_parameters = most_parameters};
 }
 
 Json errors_of(const Transformer& model, const tasks::Task& task, std::uint64_t seed, std::int64_t sequences) {
@@ -108,8 +106,9 @@ class Learner {
   Json look(std::int64_t sample, const std::vector<std::string>& edits) {
     if (!plain_ || sample != sample_) {
       auto subject = std::make_unique<look::Subject>(subject_at(sample));
+      look::require_small_page(*subject, 0);
+      (void)look::require_memory(*subject);
       auto plain = std::make_shared<look::Inspection>(*subject);
-      look::require_small_page(*plain, 0);
       plain_ = looked_at_ = std::move(plain), subject_ = std::move(subject), sample_ = sample;
     }
     std::shared_ptr<look::Inspection> shown = edits.empty() ? plain_ : look::inspection_with(*plain_, edits);
@@ -208,8 +207,8 @@ class Begun final : public Learner {
 
  private:
   static std::shared_ptr<Transformer> initialised(const TransformerOptions& options, std::uint64_t seed) {
+    look::require_small(options, most_parameters);
     auto model = std::make_shared<Transformer>(options);
-    require_small(*model);
     model->initialise(seed);
     return model;
   }
@@ -235,7 +234,6 @@ class Begun final : public Learner {
 class Opened final : public Learner {
  public:
   explicit Opened(look::SubjectOptions options) : options_(std::move(options)), first_(look::subject_of(options_)) {
-    require_small(*first_.model);
     if (!look::is_folder(options_.run)) return;
     if (const RunRecord record = read_run_record(options_.run + "/run.json"); record.subject != "lm")
       recorded_ = recorded_task(record);
@@ -289,7 +287,7 @@ std::string Session::answer(const std::string& line) {
   const auto error = [](std::string sentence) {
     for (const std::string option : {"--edit: ", "--explain: "})  // of `look`, whose words they are
       if (sentence.starts_with(option)) sentence.erase(0, option.size());
-    return Json{{"error", sentence}}.line();
+    return Json{{"error", message_line(sentence)}}.line();
   };
   try {
     const Json question = Json::read(line, "question");

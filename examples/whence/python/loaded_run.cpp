@@ -25,6 +25,7 @@ struct LookedAt {
   explicit LookedAt(const SubjectOptions& options) {
     const nb::gil_scoped_release unlocked;
     subject = look::subject_of(options);
+    (void)look::require_memory(subject);
     inspection = std::make_unique<Inspection>(subject);
   }
 

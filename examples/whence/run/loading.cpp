@@ -38,11 +38,14 @@ void load(const std::string& file, const std::vector<Module::Parameter>& weights
 void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights) {
   std::error_code none;  // then loading says what is wrong
   const std::uintmax_t bytes = std::filesystem::file_size(weights, none);
-  const double parameters = fewest_parameters(model);
   constexpr double few = 1 << 22;  // are made at once, and compared with the file's own names and shapes
-  if (!none && parameters >= few && 2 * parameters > static_cast<double>(bytes))  // 16 bits each at least
-    throw FileError(place, ": a model of ", model.layers, " layers of dim ", model.dim, " has at least ", parameters,
-        " parameters; ", weights, " has ", bytes, " bytes; the sizes of its weights required; is the file damaged?");
+  const auto require = [&](double parameters) {
+    if (!none && parameters >= few && 2 * parameters > static_cast<double>(bytes))  // 16 bits each at least
+      throw FileError(place, ": a model of ", model.layers, " layers of dim ", model.dim, " has at least ", parameters,
+          " parameters; ", weights, " has ", bytes, " bytes; the sizes of its weights required; is the file damaged?");
+  };
+  require(fewest_parameters(model));
+  require(static_cast<double>(planned_parameters(model)));
   require_memory(model, Device::cpu(), 1);
 }
 

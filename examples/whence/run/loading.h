@@ -18,8 +18,9 @@ TrainingState load(const std::string& checkpoint, const std::vector<Module::Para
     bool accept_damaged);
 void load(const std::string& file, const std::vector<Module::Parameter>& weights, bool accept_damaged);
 
-// Before anything of the model is made: FileError where one of these sizes, which `place` names, has more parameters than
-// the file of its weights has room for; OutOfMemory where it is more than is free.
+// Before anything of the model is made: FileError where one of these sizes and this scheme, which `place` names, has more
+// parameters than the file of its weights has room for; OutOfMemory where it is more than is free; InputError as from
+// Transformer.
 void require_room_for(const TransformerOptions& model, const std::string& place, const std::string& weights);
 
 }  // namespace whence

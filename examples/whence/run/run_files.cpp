@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "examples/whence/cli/json_lines.h"
+#include "examples/whence/cli/output_file.h"
 #include "examples/whence/report/table.h"
 #include "nn/io/files.h"
 #include "tensor/error.h"
@@ -34,6 +35,12 @@ void ensure_output_folder(const fs::path& folder) {
     write_file(trial.string(), "whence writes here\n");
   } catch (const Error& failure) { refuse(failure.what()); }
   fs::remove(trial, error);
+}
+
+void ensure_output_file(const fs::path& file) {
+  if (file.empty()) return;
+  require_writable(file.string());
+  remove_leftovers(file.has_parent_path() ? file.parent_path().string() : ".", file.filename().string());
 }
 
 void truncate_jsonl_after(const fs::path& path, std::int64_t step) {

@@ -14,6 +14,10 @@ namespace whence {
 // Creates the folder and those above it if need be, and makes sure that files can be written there. Else SystemError.
 void ensure_output_folder(const std::filesystem::path& folder);
 
+// Makes sure that a program can write this file when its work is done, and removes what killed ones left of it; nothing
+// where no file is asked for. SystemError as from write_file.
+void ensure_output_file(const std::filesystem::path& file);
+
 // Drops the lines of a JSONL log whose "step" is above `step`, and a last line that was torn by a crash, atomically.
 // FileError when another line is no JSON object. The other lines stay byte for byte. A missing log is no error.
 void truncate_jsonl_after(const std::filesystem::path& path, std::int64_t step);

@@ -49,20 +49,12 @@ Pairs pairs_of(const Json& object) {
   return pairs;
 }
 
-// No command line takes such a value, so that no run has recorded it.
-void refuse_option_in(const std::string& value, const char* begins, const char* list, const std::string& name,
-    const std::filesystem::path& path) {
-  if (value.starts_with(begins))
-    throw FileError(path.string(), ": ", list, ": ", in_quotes(name), ": ", in_quotes(value),
-        " found; a value that does not begin with ", begins, " required");
-}
-
 // A lab's folder has runs below it, and no run.json.
 void refuse_lab(const std::filesystem::path& record) {
   namespace fs = std::filesystem;
   const fs::path folder = record.parent_path();
   std::error_code none;
-  if (fs::exists(record, none) || !fs::exists(folder / "lab.json", none)) return;
+  if (fs::exists(record, none) || !fs::exists(folder / "lab.lock", none)) return;
   std::vector<std::string> runs;
   for (auto entry = fs::recursive_directory_iterator(folder, none); !none && entry != fs::end(entry);
        entry.increment(none))
@@ -95,9 +87,11 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
   const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
       pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
-  for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
+  // A word of its own of what it is repeated by. An option's value stands behind "=".
   for (const auto& [name, value] : record.facts)
-    if (name == "file") refuse_option_in(value, "-", "facts", name, path);
+    if (name == "file" && value.starts_with("-"))
+      throw FileError(path.string(), ": facts: \"file\": ", in_quotes(value),
+          " found; a value that does not begin with - required");
   return record;
 }
 

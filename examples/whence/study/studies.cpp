@@ -62,7 +62,7 @@ void refuse_unknown_options(const RunRecord& record, const std::string& path) {
 void require_fitting(const TrainRequest& request) {
   TransformerOptions model = request.model();
   model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
-  (void)Transformer(model);
+  (void)planned_parameters(model);
 }
 
 // A lab says all that differs from the paper's sizes.

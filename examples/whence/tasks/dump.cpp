@@ -1,6 +1,7 @@
 #include "examples/whence/tasks/dump.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 
 #include "examples/whence/cli/json.h"
@@ -48,14 +49,24 @@ Json line_of(const Task& task, const Row& row, std::int64_t number) {
       {"text", text_of(task, row)}};
 }
 
-// JSON escapes controls below blank alone. A terminal acts on U+007F to U+009F too.
+std::string escaped(unsigned utf_16) {
+  char text[8];
+  std::snprintf(text, sizeof text, "\\u%04x", utf_16 & 0xFFFF);
+  return text;
+}
+// JSON escapes controls below blank alone. A terminal acts on others too.
 std::string printable(const Json& line) {
   const std::string whole = line.line();
   std::string text;
   for (std::string_view rest = whole; !rest.empty();) {
     const CodePoint code = first_code_point(rest);
-    const bool acts = code.value >= 0x7F && code.value < 0xA0;
-    text += acts ? to_text("\\u00", std::hex, code.value) : std::string(rest.substr(0, code.bytes));
+    const auto value = static_cast<unsigned>(code.value);
+    if (!acts_unseen(code))
+      text += rest.substr(0, code.bytes);
+    else if (value < 0x10000)
+      text += escaped(value);
+    else
+      text += escaped(0xD7C0 + (value >> 10)) + escaped(0xDC00 + (value & 0x3FF));
     rest.remove_prefix(code.bytes);
   }
   return text;

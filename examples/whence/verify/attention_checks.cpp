@@ -159,27 +159,28 @@ struct Hidden {
 };
 
 // A run whose first sequence has `other` in one operand, or (the last) in the cotangent, of its token `at`, and whose
-// second one has it in its padding. The cotangent is 0 in rows of padding.
+// second one has it in its padding, which is on both sides. The cotangent is 0 in rows of padding.
 Hidden hidden_run(
     const Subject& subject, const BareAttention& scheme, const Executor& executor, std::size_t changed, double other) {
-  constexpr index_t tokens = 7, at = 4, real = 5;
+  constexpr index_t tokens = 7, at = 4, begin = 1, end = 5;
   AttendInputs inputs = random_inputs(scheme, batch, tokens, subject.seed);
-  inputs.sequence = Sequence::padded(present_but(tokens, 0, tokens - real));
+  inputs.sequence = Sequence::padded(present_but(tokens, begin, tokens - end));
   const Tensor cotangent = random_cotangent(inputs, subject.seed);
-  kernels(Device::cpu()).fill(part(cotangent, 1, real, tokens), 0);
+  for (const Tensor& padding : {part(cotangent, 1, 0, begin), part(cotangent, 1, end, tokens)})
+    kernels(Device::cpu()).fill(padding, 0);
   if (changed == 4) kernels(Device::cpu()).fill(part(cotangent, 0, at, at + 1), other);
   if (const Tensor* x = changed < 4 ? named_operands(inputs)[changed].second : nullptr; x && x->defined())
-    for (const Tensor& place : {part(*x, 0, at, at + 1), part(*x, 1, real, tokens)})
+    for (const Tensor& place : {part(*x, 0, at, at + 1), part(*x, 1, 0, begin), part(*x, 1, end, tokens)})
       kernels(Device::cpu()).fill(raw::slice(place, -1, 0, 1), other);
   const std::vector<Named> results = output_and_gradients(scheme, inputs, executor, cotangent);
   const index_t seen = subject.claims.sees_no_future ? at : 0;
   const Tensor &output = results[0].tensor, &of_queries = results[1].tensor;
-  Hidden found{.outputs = {part(output, 0, 0, seen), part(output, 1, 0, real)},
+  Hidden found{.outputs = {part(output, 0, 0, seen), part(output, 1, begin, end)},
       .gradients = {part(of_queries, 0, 0, subject.claims.row_local ? seen : 0)},
       .earlier_queries = part(of_queries, 0, 0, at),
       .row = part(output, 0, at, at + 1)};
   const std::size_t operands = inputs.x.defined() ? 4 : 3;
-  for (std::size_t k = 1; k <= operands; ++k) found.gradients.push_back(part(results[k].tensor, 1, 0, real));
+  for (std::size_t k = 1; k <= operands; ++k) found.gradients.push_back(part(results[k].tensor, 1, begin, end));
   return found;
 }
 

@@ -26,20 +26,24 @@ struct SumOfSchemes final : Module {
   using Module::child;
 };
 
-// x whether the schemes read it or not
-AttendInputs all_inputs(
-    const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype = DType::f64) {
+// x whether the schemes read it or not. make(shape, name): an operand
+template <class Make>
+AttendInputs all_inputs(const BareAttention& scheme, index_t batch, index_t length, const Make& make) {
   const SchemeSizes& sizes = scheme.sizes();
   const Shape by_head{batch, sizes.heads, length, sizes.head_dim()},
       by_key_head{batch, sizes.key_heads(), length, sizes.head_dim()};
   AttendInputs inputs;
   inputs.sequence = Sequence::run(length);
-  inputs.x = drawn({batch, length, sizes.dim}, seed, "x", dtype);
+  inputs.x = make({batch, length, sizes.dim}, "x");
   if (!scheme.attends()) return inputs;
-  inputs.query = drawn(by_head, seed, "q", dtype);
-  inputs.key = drawn(by_key_head, seed, "k", dtype);
-  inputs.value = drawn(by_key_head, seed, "v", dtype);
+  inputs.query = make(by_head, "q"), inputs.key = make(by_key_head, "k"), inputs.value = make(by_key_head, "v");
   return inputs;
+}
+
+// Of a few tokens, on the planned device: a trial there shows names and graphs, and takes no memory.
+AttendInputs planned_inputs(const BareAttention& scheme) {
+  return all_inputs(scheme, 1, std::min<index_t>(scheme.sizes().length, 3),
+      [](const Shape& shape, const char*) { return Tensor::empty(shape, DType::f64, Device::planned(Device::cpu())); });
 }
 
 }  // namespace
@@ -56,8 +60,13 @@ BareAttention::BareAttention(const std::string& text, const SchemeSizes& sizes) 
   root_ = schemes_[0].get();
   if (specs.size() > 1) {
     auto sum = std::make_unique<SumOfSchemes>();
-    for (std::size_t k = 0; k < specs.size(); ++k)
-      if (specs[k].takes_part(sizes)) sum->child(specs[k].part().info().name, *schemes_[k]);
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < specs.size(); ++k) {
+      if (!specs[k].takes_part(sizes)) continue;
+      names.push_back(specs[k].part().info().name);
+      require_last_once(names, sizes.layer);
+      sum->child(names.back(), *schemes_[k]);
+    }
     root_ = sum.get();
     sum_ = std::move(sum);
   }
@@ -94,9 +103,9 @@ bool BareAttention::attends() const {
 bool BareAttention::reads_x() const {
   if (embeds()) return true;
   const RecordingScope record(true);  // whoever asks may not be
+  const PlannedModules planned;
   const BareAttention trial(text_, sizes_);
-  trial.root().initialise(1);
-  AttendInputs inputs = all_inputs(trial, 1, std::min<index_t>(sizes_.length, 3), 1);
+  AttendInputs inputs = planned_inputs(trial);
   requires_grad(inputs.x);
   const Tensor output = trial.run(inputs, reference_executor()).output;
   return tracked(output) && grad(sum(output), {}, {inputs.x}, {.allow_unused = true})[0].defined();
@@ -104,10 +113,10 @@ bool BareAttention::reads_x() const {
 
 std::vector<std::string> BareAttention::probe_names() const {
   const NoGrad values_only;
+  const PlannedModules planned;
   const BareAttention trial(text_, sizes_);
-  trial.root().initialise(1);
   const Capture capture("*");
-  (void)trial.run(random_inputs(trial, 1, std::min<index_t>(sizes_.length, 3), 1), reference_executor());
+  (void)trial.run(planned_inputs(trial), reference_executor());
   return capture.names();
 }
 
@@ -156,7 +165,8 @@ BareAttention::Result BareAttention::run(AttendInputs inputs, const Executor& ex
 
 AttendInputs random_inputs(
     const BareAttention& scheme, index_t batch, index_t length, std::uint64_t seed, DType dtype) {
-  AttendInputs inputs = all_inputs(scheme, batch, length, seed, dtype);
+  AttendInputs inputs = all_inputs(scheme, batch, length,
+      [&](const Shape& shape, const char* purpose) { return drawn(shape, seed, purpose, dtype); });
   if (!scheme.reads_x()) inputs.x = {};
   return inputs;
 }

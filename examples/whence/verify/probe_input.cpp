@@ -207,15 +207,20 @@ ProbeInput probe_input_of(const std::string& path, const NamedTensors& tensors, 
   (void)parse_schemes(scheme);
   const Reader file(path, tensors);
   const Reader::Sizes sizes = file.sizes();
-  ProbeInput input;
-  input.scheme = std::make_unique<BareAttention>(scheme, sizes.scheme);
-  std::vector<ExpectedTensor> expected = expected_tensors(*input.scheme, sizes.batch, sizes.length);
-  for (const Module::Parameter& parameter : input.scheme->root().parameters())
-    expected.push_back({parameter.path, "", {parameter.tensor.shape()}, Kind::parameter, !init, ""});
-  file.refuse_unknown(expected, input.scheme->text());  // a misspelt name says more than a missing one
-  file.refuse_missing(expected, input.scheme->text());
+  std::vector<ExpectedTensor> expected;
+  {
+    const PlannedModules planned;  // a table that the file lacks takes no memory
+    const BareAttention sketch(scheme, sizes.scheme);
+    expected = expected_tensors(sketch, sizes.batch, sizes.length);
+    for (const Module::Parameter& parameter : sketch.root().parameters())
+      expected.push_back({parameter.path, "", {parameter.tensor.shape()}, Kind::parameter, !init, ""});
+    file.refuse_unknown(expected, sketch.text());  // a misspelt name says more than a missing one
+    file.refuse_missing(expected, sketch.text());
+  }
   const DType numbers = file.get(file.has("q") ? "q" : "x").dtype(), wanted = dtype.value_or(numbers);
   for (const ExpectedTensor& each : expected) file.check(each, numbers);
+  ProbeInput input;
+  input.scheme = std::make_unique<BareAttention>(scheme, sizes.scheme);
   read_parameters(file, input, wanted, init);
   for (const auto& [name, operand] : named_operands(input.given)) *operand = file.numbers(name, wanted);
   const Tensor present = file.get("present"), positions = file.numbers("positions", DType::f64);

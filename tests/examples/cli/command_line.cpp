@@ -131,6 +131,13 @@ TEST_CASE("what is refused, word by word: unknown options, options given twice, 
   CHECK(refusal({"--scheme", ""}) == "--scheme: \"\" given; some text required; the default is cope");
 }
 
+TEST_CASE("command line: what stands behind = is a value, whatever it begins with") {
+  Sample sample;
+  REQUIRE_FALSE(sample.parse({"--out=--help", "--scheme=--"}));
+  CHECK(sample.line.values()[1].second == "--");
+  CHECK(sample.line.values()[5].second == "--help");
+}
+
 TEST_CASE("numbers are read strictly") {
   for (const char* bad : {"", " 3", "3 ", "+3", "0x10", "1e3", "3.0", "99999999999999999999", "--3", "3,4", "٣"}) {
     CAPTURE(bad);

@@ -49,7 +49,12 @@ void prepare() {
       "--warm-up 0 --evaluate-to 1 --quiet --out lm");
   std::filesystem::create_directories("lab/cope.0");
   std::filesystem::copy("run/run.json", "lab/cope.0/run.json");
-  write("lab/lab.json", "{}");
+  write("lab/lab.lock", "");
+  write("gone.txt", text);
+  (void)done(
+      "train lm --data gone.txt --scheme absolute --length 16 --dim 8 --layers 1 --heads 2 --batch 2 --steps 2 "
+      "--warm-up 0 --evaluate-to 1 --quiet --out gone");
+  std::filesystem::remove("gone.txt");
 }
 
 const std::string probe = "probe --out out --in in --scheme ", cope = probe + "cope(p_max=3) ",
@@ -112,6 +117,8 @@ const std::vector<Refusal> rows{
     {"train flip_flop --processes 4" + tiny, 2, "--batch: 2 given; a multiple of the 4 ranks, which share it, "},
     {"train flip_flop --processes 3", 2, "--processes: 3 given; a power of two required; "},
     {"train flip_flop --processes 2 --communicator mpi", 2, "--communicator: mpi given; "},
+    {"train flip_flop --communicator mpi --out new" + tiny, 2, "--communicator: mpi given; it has no effect without "},
+    {"train flip_flop --rank-limit 5 --out new" + tiny, 2, "--rank-limit: 5 given; it has no effect without "},
     {"train flip_flop --resume --out none" + tiny, 2, "--resume: no checkpoint in none; "},
     {"lab text.txt", 2,
         "\"text.txt\" given; a task required; a file of yours is an option of one: lab jsonl, or of text "
@@ -194,6 +201,12 @@ const std::vector<Refusal> rows{
     {"score lm", 2, "--data:  given; a file of JSON lines required; "},
     {"score lm --data questions.jsonl --too-long refuse", 3,
         "questions.jsonl: line 1: choice 0: 24 tokens to read given; at most 16 required"},
+    {"score lm --data questions.jsonl --out /dev/full", 4,
+        "/dev/full: cannot write: exists and is not a regular file; another path required\n"},
+    {"sharpness lm --out /dev/full", 4, "/dev/full: cannot write: "},
+    {"look lm --out /dev/full", 4, "/dev/full: cannot write: "},
+    {"conformance rope --html /dev/full --quiet", 4, "/dev/full: cannot write: "},
+    {"tokenize --data text.txt --out /dev/full", 4, "/dev/full: cannot write: "},
     {"convert lm", 2, "--out: nothing given; a folder required\n"},
     // lab, reproduce
     {"lab", 2, "no task given; "},
@@ -237,7 +250,8 @@ const std::vector<Refusal> rows{
     {"lab flip_flop --out none --collect", 2, "--out: none not found; the folder of a grid that was begun required\n"},
     {"lab flip_flop --plan --collect", 2, "--plan, --slurm, --collect: several given; one at most required\n"},
     {"lab flip_flop --sbatch partition=gpu", 2, "--sbatch: partition=gpu given; it has no effect without --slurm; "},
-    {"lab flip_flop --plan --out a\nb", 2, "--plan: \"a\\nb/absolute.0\" given; names without line ends required"},
+    {"lab flip_flop --plan --out a\nb", 2, "--plan: \"a\\nb/absolute.0\" given; names without line ends and control "},
+    {"lab flip_flop --plan --out a\x1b[31m", 2, "--plan: \"a\\x1b[31m/absolute.0\" given; names without "},
     {"reproduce", 2, "no name given; a table or figure of the papers required; "},
     {"reproduce cope/tabel3", 2,
         "\"cope/tabel3\" given; a table or figure of the papers required; near: cope/table3\n"},
@@ -277,6 +291,8 @@ const std::vector<Refusal> rows{
     {"probe --scheme none", 2, "--in: nothing given; some text required; "},
     {"probe --scheme none --in none --out out", 4, "none: cannot read: "},
     {"probe --describe rope --head-dim 3", 2, "rope: width 3 for heads of 3 dims; "},
+    {"probe --describe 'layers(alibi) + layers(alibi)'", 2,
+        "scheme: alibi given twice in layer 0; once at most required\n"},
     {"probe --describe absolute(rows=2)", 2, "--describe: absolute: position 2 given; "},
     {"gradcheck", 2, "no name given; an op, a scheme or all required; "},
     {"gradcheck lerp", 2, "'lerp' given; an op, a scheme or all required; did you mean 'lerp_at'?\n"},
@@ -288,6 +304,7 @@ const std::vector<Refusal> rows{
     {"gradcheck all --against-cpu --no-sums", 2,
         "--no-sums: true given; it has no effect without a check without --against-cpu, "},
     {"gradcheck softmax all", 2, "all: given beside other names; "},
+    {"gradcheck all --against-cpu --quiet", 2, "--against-cpu: given with the CPU; --device cuda required\n"},
     {"gradcheck --list --seed 2", 2, "--seed: 2 given; it has no effect without "},
     // bench
     {"bench attention --executors fast", 2, "--executors: 'fast' given; reference, strips, tiled or all required\n"},
@@ -310,6 +327,9 @@ const std::vector<Refusal> rows{
     {"look run --text run", 2, "--text: given with a run of flip_flop, "},
     {"look run --causes --prompt abc", 2,
         "--prompt: given with a run of flip_flop, which knows its own symbols alone; "},
+    {"sharpness gone", 3, "gone: its own text, \"gone.txt\", is no file of text that is there; "},
+    {"look gone", 2,
+        "gone: a run of train lm given, whose own text is not there; --text FILE or --prompt TEXT required"},
     {"look lm --text text.txt --prompt abc", 2, "--prompt: given with --text; one of them required"},
     {"reproduce cope/table3 --plan --json", 2, "--json: true given; it has no effect without runs; "},
     {"look run --causes --out out", 2, "--out: out given; it has no effect without "},

@@ -89,6 +89,16 @@ TEST_CASE("a grid: results as a table and as files, nothing is trained twice, wh
   }
   CHECK(read_file("grid/scores.csv") == scores);
   CHECK_FALSE(fs::exists("grid/rope.1/weights.safetensors"));
+  const std::string log = test::log_without_times("grid/rope.0");  // a resumed run could not write its beginning again
+  for (const bool there : {true, false}) {
+    if (there) fs::resize_file("grid/rope.0/metrics.jsonl", 0);
+    if (!there) fs::remove("grid/rope.0/run.json");
+    CHECK(has(lab(test::operator+(small_grid, {"--collect"}), "grid").err, "damaged: "));
+    const test::Outcome anew = lab(small_grid, "grid");
+    CHECK_MESSAGE(anew.code == 0, anew.err);
+    CHECK(test::log_without_times("grid/rope.0") == log);
+  }
+  CHECK(read_file("grid/scores.csv") == scores);
 }
 
 TEST_CASE("lab: --maps shows the first seed of each scheme on one sequence, and why its gradients are zero") {

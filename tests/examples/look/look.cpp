@@ -193,6 +193,14 @@ TEST_CASE("look: the command, on a run of train") {
   CHECK(read_safetensors(run + "/look.safetensors").tensors.size() > 20);
   CHECK(text_of(run + "/look.causes.csv").starts_with("layer,quantity,head,entries,zero %"));
   CHECK(has(done("look --causes --step 2 " + run).out, "position.gates"));
+  std::ofstream(scratch / "text") << std::string(2000, 'a') << " \x1b[31mb \u202e";
+  (void)done("train lm --data " + scratch / "text" + " --out " + scratch / "lm" +
+             " --steps 2 --length 8 --dim 8 --layers 1 --heads 2 --batch 2 --evaluate-to 1 --quiet");
+  for (const Arguments& asked : {Arguments{"--causes"}, Arguments{"--explain", "logits layer=0 head=0 i=1 j=0"}}) {
+    const Outcome said = test::run("look", Arguments{scratch / "lm", "--prompt", "\x1b[31mab\u202e"} + asked);
+    REQUIRE_MESSAGE(said.code == 0, said.err);
+    for (const char* raw : {"\x1b", "\u202e"}) CHECK_FALSE(has(said.out, raw));
+  }
   CHECK(has(done("look --dtype f64 --explain 'dLoss/dgates layer=0 head=1 i=9 j=4' " + run).out,
       "dLoss/d blocks.0.attention.position.positions"));
 }
@@ -354,14 +362,13 @@ TEST_CASE("look: a page that would be too large is refused with the length that 
   const Subject shorter = subject_with(small("cope(p_max=3)"), std::stoll(text.substr(at + 9)));
   CHECK(page_of(Inspection(shorter)).size() < most_bytes);
   const Subject longer = subject_with(small("cope(p_max=3)"), shorter.tokens.numel() + 1);
-  CHECK_THROWS_AS(require_small_page(Inspection(longer), 0), InputError);
+  CHECK_THROWS_AS(require_small_page(longer, 0), InputError);
   const Subject few = subject_with(small("cope(p_max=3)"), 64);
-  const Inspection inspection(few);
-  const std::string runs = error_text([&] { require_small_page(inspection, 40); });
+  const std::string runs = error_text([&] { require_small_page(few, 40); });
   const std::size_t fitting = runs.find(" fits, or ");
   REQUIRE_MESSAGE(fitting != std::string::npos, runs);
-  CHECK_NOTHROW(require_small_page(inspection, std::stoul(runs.substr(fitting + 10))));
-  CHECK_THROWS_AS(require_small_page(inspection, std::stoul(runs.substr(fitting + 10)) + 1), InputError);
+  CHECK_NOTHROW(require_small_page(few, std::stoul(runs.substr(fitting + 10))));
+  CHECK_THROWS_AS(require_small_page(few, std::stoul(runs.substr(fitting + 10)) + 1), InputError);
 }
 
 TEST_CASE("look: bytes as a browser inflates them, and equal arrays once") {

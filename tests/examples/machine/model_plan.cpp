@@ -140,6 +140,12 @@ TEST_CASE("cards: one for the peak, else shares, else none") {
   CHECK(counts({54, 53}) == Counts{2, 3});
 }
 
+TEST_CASE("whence models --plan: long sequences in seconds, as no pair of them is made") {
+  RunningProgram plan("models --plan gpt2-124m --scheme alibi,cope,t5 --lengths 65536");
+  const Outcome found = plan.finish_within(90);
+  CHECK_MESSAGE(found.code == 0, found.err);
+}
+
 TEST_CASE("whence models --plan: every row") {
   const Outcome plan = done("models --plan neox-350m --scheme alibi,cdape(kerple) --lengths 128,512");
   for (const char* text : {"405334016", "cdape(kerple)", "bf16, masters f32", "141 GB", "one by one"})

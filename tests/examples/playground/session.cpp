@@ -9,6 +9,8 @@
 #include <fstream>
 
 #include "examples/whence/cli/json.h"
+#include "tensor/backend.h"
+#include "tensor/device/allocator.h"
 #include "tests/support/programs.h"
 
 using namespace whence;
@@ -139,6 +141,21 @@ TEST_CASE("playground: a run that is opened is what `train` left, and its page h
   CHECK(has(asked(session, playground::question_that_opens({.run = "none/here"}).line()).text("error"), "no folder"));
 }
 
+TEST_CASE("playground: a model or a page that is too large is refused before it takes memory") {
+  Allocator& memory = memory_of(Device::cpu());
+  playground::Session session;
+  const std::size_t before = memory.statistics().live;
+  memory.reset_peak();
+  for (const char* question : {R"q({"ask": "begin", "model": 0, "scheme": "absolute(rows=20000000)"})q",
+           R"q({"ask": "open", "model": 0, "run": "absolute(rows=20000000)"})q"})
+    CHECK_MESSAGE(has(asked(session, question).text("error"), "parameters; 4000000 at most required"), question);
+  CHECK(has(asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 2000000000})").text("error"),
+      "0 to 1048576 required"));
+  (void)asked(session, R"({"ask": "open", "model": 0, "run": "cope", "length": 20000})");
+  CHECK(has(asked(session, R"({"ask": "look", "model": 0})").text("error"), "a page of 20000 tokens would hold"));
+  CHECK(memory.statistics().peak - before < std::size_t{64} << 20);
+}
+
 TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
   playground::Session session;
   const auto refusal = [&](const std::string& question) { return asked(session, question).text("error"); };
@@ -147,6 +164,7 @@ TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
   CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=-1)"})q"), "p_max is '-1'"));
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "scheme": "((((((((("})"), "scheme"));
   CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=999999)"})q"), "4000000 at most"));
+  CHECK(refusal(R"({"ask": "begin", "model": 0, "scheme": ")" + std::string(1 << 20, 'a') + R"("})").size() < 1000);
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 100000})"), "4 to 128 required"));
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 31})"), "even number"));
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "heads": 3})"), "heads"));

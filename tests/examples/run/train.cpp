@@ -88,13 +88,15 @@ TEST_CASE("train: --dump names answers that are no symbols of the input, and no 
 
   std::ofstream file(scratch / "controls.jsonl");
   for (int line = 0; line < 40; ++line)
-    file << "{\"question\": \"\\u0085 \\u007f\\u001b[31m " << line << "\", \"answer\": \"a\\u009b\"}\n";
+    file << "{\"question\": \"\\u0085 \\u007f\\u001b[31m " << line
+         << "\", \"answer\": \"a\\u009b\\u202e\\udb40\\udc41\"}\n";
   file.close();
   const Outcome controls = train({scratch / "controls.jsonl", "--dump", "3"});
   REQUIRE_MESSAGE(controls.code == 0, controls.err);
-  for (const char* raw : {"\x1b", "\x7f", "\xC2\x85", "\xC2\x9B"})
+  for (const char* raw : {"\x1b", "\x7f", "\xC2\x85", "\xC2\x9B", "\u202e", "\U000e0041"})
     CHECK_MESSAGE(controls.out.find(raw) == std::string::npos, raw);
   CHECK(json_lines(controls.out)[1].at("text").get<std::string>().find("\x7f") != std::string::npos);
+  CHECK(has(json_lines(controls.out)[1].at("text").get<std::string>(), "\u202e\U000e0041"));
 }
 
 TEST_CASE("train: a laptop's sizes unless --preset paper; what is typed replaces them; --help has what people change") {

@@ -177,6 +177,12 @@ TEST_CASE("probe: --describe prints what a file must hold, and such a file runs"
   }
 }
 
+TEST_CASE("probe: a description takes no memory, however large the tables and heads are") {
+  const Outcome found = done("probe --describe 'absolute(rows=1000000000)'");
+  CHECK(has(found.out, "\"shape\":[1000000000,64]"));
+  (void)done("probe --describe 'cope(p_max=1000000)' --heads 1024 --head-dim 65536");
+}
+
 TEST_CASE("probe: draws are written, and taken from the file where it has them") {
   const Scratch scratch("probe-draws");
   Tensors tensors = without(cope_tensors(), "table");

@@ -188,6 +188,33 @@ TEST_CASE("tiles: a row that sees nothing is 0, one whose logits are all -inf is
   CHECK(std::isnan(softmax(Tensor::full({1, 2}, -infinite, DType::f64)).at({0, 0})));
 }
 
+TEST_CASE(
+    "tiles: a column term changes no bit of the rows that do not see its key: padding, before the window, later") {
+  const index_t tokens = 70;
+  TiledAttention at;
+  TiledAttention::Operands operands;
+  for (const auto k : {TiledAttention::query, TiledAttention::key, TiledAttention::value})
+    operands[k] = normal_leaf({1, 1, tokens, 2}, 3 + k);
+  const auto rows_beside = [&](index_t key, double number, index_t begin, index_t end) {
+    std::vector<double> column(tokens, 0.5);
+    column[static_cast<std::size_t>(key)] = number;
+    operands[TiledAttention::column_term] = Tensor::of(column, {1, 1, tokens}, DType::f64);
+    return slice(tiled_attention(at, operands).output, 2, begin, end).to_vector();
+  };
+  const auto check_hidden = [&](index_t key, index_t begin, index_t end) {
+    for (const double other : {0.1, 1e30})
+      CHECK(rows_beside(key, 0.3, begin, end) == rows_beside(key, other, begin, end));
+  };
+  check_hidden(40, 0, 40);
+  at.window = 3;
+  check_hidden(32, 35, tokens);
+  at.window = 0;
+  std::vector<double> present(tokens, 1);
+  present[0] = 0;
+  at.present = Tensor::of(present, {1, tokens}, DType::boolean);
+  check_hidden(0, 1, tokens);
+}
+
 // Scratch is taken on the planned device as on the CPU, where nothing is computed.
 TEST_CASE("tiles: memory at work grows with the length, not with its square") {
   const auto at_work = [](const std::string& text, index_t tokens) {

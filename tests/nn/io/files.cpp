@@ -215,11 +215,16 @@ TEST_CASE("temporary files of dead processes are swept, and nothing else") {
   const pid_t dead = fork();
   if (dead == 0) _exit(0);
   REQUIRE(waitpid(dead, nullptr, 0) == dead);
+  const pid_t ended = fork();
+  if (ended == 0) _exit(0);
+  siginfo_t not_waited_for;
+  REQUIRE(waitid(P_PID, static_cast<id_t>(ended), &not_waited_for, WEXITED | WNOWAIT) == 0);
   const pid_t ours = ::getpid(), living = ::getppid();
   std::vector<std::string> kept, swept;
   for (const auto& [stem, count] : {std::pair("best.safetensors.tmp-", "-0"), std::pair("run.json.tmp-", "-17"),
            std::pair(".written-by-1.tmp-", "-0"), std::pair(".written-by-", "")}) {
     swept.push_back(to_text(stem, dead, count)), swept.push_back(to_text(stem, ours, count));
+    swept.push_back(to_text(stem, ended, count));
     for (const std::string& end : {to_text(living), to_text(1), to_text(0, dead), to_text(dead, 'x'), to_text(-1),
              std::string(), std::string("99999999999")})
       kept.push_back(stem + end + count);
@@ -230,9 +235,13 @@ TEST_CASE("temporary files of dead processes are swept, and nothing else") {
     for (const std::string& name : names) write_file(scratch / name, "");
   kept.push_back(to_text("folder.tmp-", dead, "-0")), fs::create_directory(scratch / kept.back());
   kept.push_back(to_text("link.tmp-", dead, "-0")), fs::create_symlink("folder", scratch / kept.back());
+  ensure_output_file(scratch / "best.safetensors");  // sweeps what is left of this file alone
+  CHECK_FALSE(fs::exists(scratch / swept[0]));
+  CHECK(fs::exists(scratch / swept[3]));
   remove_leftovers(scratch.folder.string());
   for (const std::string& name : swept) CHECK_FALSE(fs::exists(fs::symlink_status(scratch / name)));
   for (const std::string& name : kept) CHECK_MESSAGE(fs::exists(fs::symlink_status(scratch / name)), name);
+  REQUIRE(waitpid(ended, nullptr, 0) == ended);
 }
 
 TEST_CASE("names with blanks, line ends and 255 bytes are written, or refused by the system") {

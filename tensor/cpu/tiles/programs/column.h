@@ -1,8 +1,8 @@
 // column: x[k][i] += column[k]
-// Softmax ignores what all keys of a row share, so a row may take a number off: that of its block's first token, which
-// leaves small numbers where keys are near. What is taken off has a gradient, minus the row's sum of dx. It counts as
-// if it were the row's own token's: 0 but for rounding, and it cancels what rounding gives to the columns. Both matter
-// where columns are long sums themselves (forgetting).
+// Softmax ignores what all keys of a row share, so a row takes a number off: that of its own token, which leaves small
+// numbers where keys are near, and which no row reads that does not see it. What is taken off has a gradient, minus the
+// row's sum of dx: 0 but for rounding, and it cancels what rounding gives to the columns. Both matter where columns are
+// long sums themselves (forgetting).
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -10,17 +10,19 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Column : Program<T> {
-  T taken_off;
-  T* row_sums;  // of dx, per lane (backward)
+  T *taken_off, *row_sums;  // per lane; the sum of dx (backward)
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
-    row_sums = cut.take(backward && p.in[At::column_term].at ? block_rows<T> : 0);
+    const extent count = p.in[At::column_term].at ? block_rows<T> : 0;
+    taken_off = cut.take(count), row_sums = cut.take(backward ? count : 0);
   }
   void block(const Block<T>& block) {
     const Rows<const T> column = block.p.in[At::column_term];
     if (!column.at) return;
-    const T first = head_of(column, block.b, block.h)[least(block.first_token(), block.p.keys - 1)];
-    taken_off = first - first == T(0) ? first : T(0);  // whoever sees a number that is not finite has it anyway
+    for (extent i = 0; i < block.columns; ++i) {
+      const T own = head_of(column, block.b, block.h)[least(block.first_token() + i, block.p.keys - 1)];
+      taken_off[i] = own - own == T(0) ? own : T(0);  // whoever sees a number that is not finite has it anyway
+    }
     if (block.p.d[At::column_term].at) clear(row_sums, block_rows<T>);
   }
   void add(const Tile<T>& tile, T* x) {
@@ -28,10 +30,10 @@ template <class T> struct Column : Program<T> {
     const Rows<const T> column = block.p.in[At::column_term];
     if (!column.at) return;
     for (extent k = 0; k < tile.keys; ++k) {
-      const Vector<T> term = splat(head_of(column, block.b, block.h)[tile.first_key + k] - taken_off);
+      const Vector<T> term = splat(head_of(column, block.b, block.h)[tile.first_key + k]);
       for (extent n = 0; n < block.columns; n += lanes<T>) {
         T* at = x + k * block.columns + n;
-        store<T>(at, load(at) + term);
+        store<T>(at, load(at) + (term - load(taken_off + n)));
       }
     }
   }
