@@ -4,6 +4,7 @@
 #include <array>
 
 #include "autograd/observer.h"
+#include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "tensor/backend.h"
 #include "tensor/device/recorded_step.h"
@@ -57,9 +58,6 @@ class Decoding::Cache final : public AttentionCache {
     for (const PositionalScheme* scheme : stages.schemes)
       if (!scheme->claims().row_local)
         throw Error("a scheme that computes earlier rows again given; one row at a time required");
-    for (const auto& rotation : stages.rotates)
-      if (!dynamic_cast<const PositionalScheme&>(*rotation.scheme).claims().prefix_consistent)
-        throw Error("a rotation that follows the length of the run given; rows that stay as they are required");
     const std::array from{inputs.x.detach(), inputs.key.detach(), inputs.value.detach()};
     require_buffer(mine.x, from[0], 1, capacity_);
     require_buffer(mine.key, from[1], 2, capacity_), require_buffer(mine.value, from[2], 2, capacity_);
@@ -78,8 +76,10 @@ struct Decoding::Step {
   Pass pass;
   index_t capacity;
   std::vector<Kept> kept;
-  Tensor inputs;      // i64 [b+1]: the tokens, and their place
-  Sequence sequence;  // of the last token that there may be
+  Tensor inputs;  // i64 [b+1]: the tokens, and their place
+  // Of the last token that there may be, but for the count of tokens: a graph is that of the lengths from now to the next
+  // at which rows change.
+  Sequence sequence;
   RecordedStep logits;
 
   Step(const Decoding& of, index_t batch)
@@ -91,6 +91,8 @@ struct Decoding::Step {
         sequence(Sequence::continued(capacity - 1, 1, capacity, of.present_)),
         logits(model.device(), [this] { return std::vector<Tensor>{compute()}; }) {
     sequence.row = raw::slice(inputs, 0, batch, batch + 1);
+    sequence.positions.tokens = of.padding_;
+    for (index_t& count : sequence.positions.tokens) count = of.filled_ + 1 - count;
   }
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
@@ -105,7 +107,12 @@ struct Decoding::Step {
 };
 
 Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding, Pass pass)
-    : model_(model), capacity_(capacity), pass_(pass), kept_(static_cast<std::size_t>(model.options().layers)) {
+    : model_(model),
+      capacity_(capacity),
+      padding_(padding.empty() ? std::vector<index_t>{0} : padding),
+      anew_(made_anew_at(model)),
+      pass_(pass),
+      kept_(static_cast<std::size_t>(model.options().layers)) {
   if (!model.options().causal)
     fail("decoding", "a model that is not causal given; a row of it depends on later tokens; a causal one required");
   if (capacity < 1) fail("decoding", "capacity ", capacity, " given; 1 or more required");
@@ -114,7 +121,6 @@ Decoding::Decoding(const Transformer& model, index_t capacity, const std::vector
   if (std::ranges::count(padding, 0) == batch_) return;
   present_ = Tensor::empty({batch_, capacity}, DType::boolean);
   bool* real = present_.data<bool>();
-  padding_ = std::ranges::max(padding);
   for (const index_t count : padding) {
     if (count < 0 || count >= capacity) fail("decoding", "padding ", count, " given; 0 to ", capacity - 1, " required");
     for (index_t t = 0; t < capacity; ++t) *real++ = t >= count;
@@ -127,6 +133,14 @@ index_t Decoding::cache_bytes() const {
     for (const Tensor* each : {&of_layer.key, &of_layer.value})
       if (each->defined()) bytes += each->numel() * static_cast<index_t>(size_of(each->dtype()));
   return bytes;
+}
+
+Lengths Decoding::made_anew_at(const Transformer& model) {
+  Lengths all;
+  for (index_t layer = 0; layer < model.options().layers; ++layer)
+    for (const PositionalScheme* scheme : model.attention(layer).stages().schemes)
+      all = all.joined(scheme->claims().changes_rows);
+  return all;
 }
 
 Tensor Decoding::next_token(const Tensor& tokens) {
@@ -155,13 +169,24 @@ Tensor Decoding::operator()(const Tensor& tokens) {
   }
   const NoGrad values_only;
   if (model_.device().is_cpu()) no_graph_ = "the cpu given; a GPU required";
+  const index_t end = filled_ + rows;
+  const bool anew =
+      std::ranges::any_of(padding_, [&](index_t padding) { return anew_.reached(filled_ - padding, end - padding); });
+  if (anew && anew_.last >= capacity_ && no_graph_.empty())
+    no_graph_ = "a scheme that changes all rows at each length given; rows that stay as they are required";
+  Tensor text;
+  if (anew_.reached(0, capacity_)) {
+    const Tensor given = raw::to_device(tokens, Device::cpu());
+    text = filled_ > 0 ? concat_along(1, {tokens_, given}) : raw::copy(given);
+  }
   const bool watched = detail::observer;  // observers see nothing of what is replayed
-  if (rows == 1 && filled_ >= padding_ && is_index(tokens.dtype()) && no_graph_.empty() && !watched) {
+  if (rows == 1 && !anew && filled_ >= std::ranges::max(padding_) && is_index(tokens.dtype()) && no_graph_.empty() &&
+      !watched) {
     const Tensor given = raw::to_device(tokens, Device::cpu());  // says what was wrong with earlier ones
     if (step_ && step_->inputs.device() != model_.device()) step_.reset();
     try {
       const Tensor logits = next_token(given);
-      batch_ = batch, filled_ += 1;
+      batch_ = batch, filled_ = end, tokens_ = text;
       return logits;
     } catch (const Error& error) {
       if (step_ && step_->logits.recorded()) throw;
@@ -169,14 +194,16 @@ Tensor Decoding::operator()(const Tensor& tokens) {
       step_.reset();
     }
   }
-  const Tensor present = present_.defined() ? raw::slice(present_, 1, 0, filled_ + rows) : present_;
-  const Sequence sequence = Sequence::continued(filled_, rows, capacity_, present);
-  Cache cache(kept_, filled_, capacity_);  // handles: taken back when something throws
-  const Tensor logits = model_(tokens, sequence, pass_, &cache);
+  const index_t begin = anew ? 0 : filled_;
+  const Tensor present = present_.defined() ? raw::slice(present_, 1, 0, end) : present_;
+  const Sequence sequence = Sequence::continued(begin, end - begin, capacity_, present);
+  // Handles: taken back when something throws.
+  Cache cache(anew ? std::vector<Kept>(kept_.size()) : kept_, begin, capacity_);
+  const Tensor logits = model_(anew ? text : tokens, sequence, pass_, &cache);
+  if (anew) step_.reset();  // it has the cache as it was
   kept_ = std::move(cache.layers);
-  batch_ = batch;
-  filled_ += rows;
-  return logits;
+  batch_ = batch, filled_ = end, tokens_ = text;
+  return raw::slice(logits, 1, logits.size(1) - rows, logits.size(1));
 }
 
 }  // namespace whence

@@ -1,5 +1,6 @@
-// Decoding: tokens one by one or in chunks. A cache holds earlier tokens. Logits equal
-// those of the full pass, row by row.
+// Decoding: tokens one by one or in chunks. A cache holds earlier tokens. Logits equal those of the full pass of all
+// tokens so far, row by row. Where a scheme says that a run of a greater length has other rows (Claims::changes_rows),
+// the call that reaches such a length makes the cache anew: it costs a pass over all tokens so far.
 //
 //   Decoding decoding(model, 512);
 //   Tensor logits = decoding(prompt);                       // [b n v]
@@ -20,8 +21,8 @@ class Decoding {
  public:
   // `capacity`: how many tokens a sequence may reach, padding included; drawn positions are drawn for as many.
   // `padding`, where given: how many tokens of padding each sequence begins with, so that prompts of different lengths
-  // end at the same place. The model outlives this, and its parameters keep their dtype and memory. Throws Error unless the model is causal, capacity >= 1 and padding
-  // in [0, capacity).
+  // end at the same place. The model outlives this, and its parameters keep their dtype and memory. Throws Error unless
+  // the model is causal, capacity >= 1 and padding in [0, capacity).
   Decoding(const Transformer& model, index_t capacity, const std::vector<index_t>& padding = {}, Pass pass = {});
 
   // tokens [b n] i64, n >= 1, the next ones -> their logits [b n v]; rows of padding mean nothing. Throws Error when
@@ -34,6 +35,9 @@ class Decoding {
   index_t length() const { return filled_; }  // tokens so far, padding included
   index_t cache_bytes() const;                // of all layers' keys and values, for the whole capacity; 0 before a call
 
+  // Lengths at which a cache of this model is made anew.
+  [[nodiscard]] static Lengths made_anew_at(const Transformer& model);
+
  private:
   // Kept has of earlier tokens all that later tokens read. Keys are stored unrotated, so that every scheme decodes the same way.
   struct Kept {
@@ -45,12 +49,14 @@ class Decoding {
 
   const Transformer& model_;
   index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known
+  std::vector<index_t> padding_;               // of each sequence; one number: of all
   Tensor present_;                             // bool [b capacity]; undefined where no sequence is padded
+  Lengths anew_;                               // at which the cache is made anew
+  Tensor tokens_;                              // [b filled], kept where that may happen
   Pass pass_;
   std::vector<Kept> kept_;  // by layer
   std::shared_ptr<Step> step_;
   std::string no_graph_;
-  index_t padding_ = 0;  // the longest
 };
 
 }  // namespace whence

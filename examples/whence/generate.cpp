@@ -17,6 +17,7 @@
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/run/loading.h"
 #include "nn/attention/choice.h"
+#include "nn/decoding.h"
 #include "nn/scheme.h"
 #include "tensor/error.h"
 
@@ -86,17 +87,25 @@ TokenIds tokens_of(const Tokeniser& tokeniser, const std::string& prompt) {
   } catch (const UnfitText& unfit) { throw InputError("--prompt: ", unfit.what()); }
 }
 
-// What the model reads at once, and keeps of it: the prompt, and when the context is full the later half of it again.
+// What the model reads at once, and keeps of it: the prompt, and when the context is full the later half of it again; all
+// so far where the cache is made anew, beside the old one.
 std::string require_room(const Transformer& model, const TokenIds& prompt, const GenerationOptions& generation) {
   const auto begun = static_cast<index_t>(prompt.size()), whole = begun + generation.tokens;
-  const index_t context = generation.context ? std::min(generation.context, whole) : whole;
+  const index_t context = generation.context ? std::min(generation.context, whole) : whole,
+                given = std::max(std::min(begun, context), context < whole ? context / 2 : 1);
+  const Lengths anew = Decoding::made_anew_at(model);
+  const bool again = anew.reached(given, context);
   const PlannedPass pass{.model = model.options(),
       .device = model.device(),
-      .length = std::max(std::min(begun, context), context < whole ? context / 2 : 1),
-      .cached = context,
+      .length = again ? std::max(given, std::min(anew.last, context)) : given,
+      .cached = again ? 2 * context : context,
       .remedy = "choose a smaller --context",
       .loaded = true};
-  return require_pass_memory(pass);
+  std::string text = require_pass_memory(pass);
+  if (anew.first < anew.last && again)
+    text += to_text("\nnote: from ", anew.first, " tokens on each token takes a pass over all of them, as ",
+        model.scheme(), " changes their rows");
+  return text;
 }
 
 int run(CommandLine& line) {

@@ -15,6 +15,7 @@
 // first, and the softmax masks again.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 
 #include "nn/attention/sequence.h"
@@ -35,6 +36,19 @@ struct AttendContext : Sequence {
   DType dtype() const { return content_scores.defined() ? content_scores.dtype() : compute_dtype(query.dtype()); }
 };
 
+// Lengths of a run, in tokens, first to last; none where last < first.
+struct Lengths {
+  index_t first = 1, last = 0;
+
+  // True if a run that grows from `before` tokens to `after` comes to one of them.
+  bool reached(index_t before, index_t after) const { return std::max(first, before + 1) <= std::min(last, after); }
+  // These, those and what lies between them.
+  Lengths joined(const Lengths& more) const {
+    if (last < first) return more;
+    return more.last < more.first ? *this : Lengths{std::min(first, more.first), std::max(last, more.last)};
+  }
+};
+
 // What a scheme promises; the conformance tests check it.
 struct Claims {
   static constexpr index_t any_length = std::numeric_limits<index_t>::max();
@@ -45,6 +59,7 @@ struct Claims {
   index_t longest = any_length;    // the longest run that it accepts, in tokens
   bool row_local = true;           // row i needs no other query row
   bool prefix_consistent = true;   // a row does not depend on how long the run becomes
+  Lengths changes_rows = {};       // a run that comes to one of them has other rows for its earlier tokens
   bool sees_no_future = true;      // row i depends on tokens up to i alone, under a causal mask
   bool whole_positions = false;    // has a row of a table for each position or distance: stretched ones are refused
   bool mask_per_head = true;       // takes a mask that differs from head to head

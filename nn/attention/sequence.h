@@ -22,7 +22,8 @@ struct Positions {
   // would differ by rounding. Distances are taken between these; undefined: query and key.
   Tensor undivided_query = {}, undivided_key = {};
   double divisor = 1;
-  // How many tokens each sequence of the batch has, padding not counted; empty: as many as there are keys.
+  // How many tokens each sequence of the batch has, padding not counted; one number: all of them; empty: as many as
+  // there are keys.
   std::vector<index_t> tokens = {};
   index_t length = 0;      // of the whole run, tokens yet to be decoded included: what positions are drawn for
   std::uint64_t seed = 0;  // of the pass, for positions that are drawn

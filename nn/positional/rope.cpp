@@ -7,7 +7,8 @@
 // blurs; where no pair turns this is none                                   (p-RoPE, Barbero et al. 2024, arXiv:2410.06205)
 // scaling, for runs kappa = factor times longer than the L = original tokens trained on, in the words of Hugging Face:
 //   ntk       base' = base kappa^(d'/(d'-2)): the slowest pair is interpolated, the fastest stays
-//   dynamic   the same with kappa T/L - (kappa - 1) in place of kappa, for a run of T > L tokens
+//   dynamic   the same with kappa T/L - (kappa - 1) in place of kappa, for a run of T > L tokens: each token drawn
+//             beyond L changes all rows before it, and costs a pass over the whole run
 //   llama3    theta' = theta s + (theta / kappa)(1 - s),  s = clip((r - low) / (high - low), 0, 1),  r = L theta / 2 pi:
 //             how many times a pair turns within L
 //   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; turned dims of q and k times
@@ -23,7 +24,7 @@ namespace {
 class Rope final : public Rotating {
  public:
   explicit Rope(const SchemeArguments& arguments)
-      : Rotating(arguments, follows_run(arguments)),
+      : Rotating(arguments, other_speeds(arguments)),
         scaling_(arguments.word("scaling")),
         base_(arguments.number("base")),
         factor_(arguments.number("factor")),
@@ -54,10 +55,13 @@ class Rope final : public Rotating {
   }
 
  private:
-  static bool follows_run(const SchemeArguments& arguments) {
+  static Lengths other_speeds(const SchemeArguments& arguments) {
     const std::string& scaling = arguments.word("scaling");
-    return scaling == "dynamic" ||
-           (scaling == "longrope" && arguments.numbers("short_factor") != arguments.numbers("long_factor"));
+    const bool dynamic = scaling == "dynamic";
+    if (!dynamic && (scaling != "longrope" || arguments.numbers("short_factor") == arguments.numbers("long_factor")))
+      return {};
+    const index_t longer = arguments.or_length("original", "original length") + 1;
+    return {longer, dynamic ? Claims::any_length : longer};
   }
 
   std::vector<double> by_pair(const SchemeArguments& arguments, const char* option) const {
@@ -97,7 +101,8 @@ std::vector<SchemeOption> options() {
   std::vector<SchemeOption> all = rotation_options();
   for (SchemeOption& option :
       std::vector<SchemeOption>{option::number("keep", 1, {0, 1}, "share of the pairs that turn, the fastest ones"),
-          option::words("scaling", {"none", "ntk", "dynamic", "llama3", "longrope"}, "for runs longer than trained on"),
+          option::words("scaling", {"none", "ntk", "dynamic", "llama3", "longrope"},
+              "for runs longer than trained on; dynamic: each token drawn beyond them costs a pass over the whole run"),
           option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
           option::integer("original", 0, {0, 1e9}, "L, tokens trained on before; 0: the training length"),
           option::number("low_freq_factor", 1, {1e-3, 1e6}, "turns within L up to which llama3 interpolates a pair"),

@@ -24,7 +24,7 @@ void Rotating::rotate(Tensor& query, Tensor& key, const AttendContext& context) 
     const Tensor y =
         rotary(x, context.kept_once(rotation_angles(of_tokens, speeds)), rotation_.interleaved);  // [b h t d]
     if (!grows) return y;
-    return y * raw::to_device(Tensor::of(magnitude, {sequences, 1, 1, dims}, x.dtype()), x.device());
+    return y * context.kept_once(Tensor::of(magnitude, {sequences, 1, 1, dims}, x.dtype()));
   };
   query = probe("rotated_q", turned(query, positions.query));  // [b h i d]
   key = probe("rotated_k", turned(key, positions.key));        // [b g j d]

@@ -97,7 +97,9 @@ inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
 // follows the run counts its tokens, whatever their positions: rows change while it grows.
 class Rotating : public PositionalScheme, public RotatesQueryKey {
  public:
-  Claims claims() const override { return {.shift_invariant = true, .prefix_consistent = !follows_run_}; }
+  Claims claims() const override {
+    return {.shift_invariant = true, .prefix_consistent = !follows_run_, .changes_rows = changes_rows_};
+  }
   void check_company(const Stages& stages) const override { require_one_rotation(name_, stages); }
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override;
 
@@ -105,8 +107,12 @@ class Rotating : public PositionalScheme, public RotatesQueryKey {
   static std::vector<ProbeInfo> probes(const std::string& more);
 
  protected:
-  Rotating(const SchemeArguments& arguments, bool follows_run)
-      : name_(arguments.spec().info().name.c_str()), follows_run_(follows_run), rotation_(rotation_of(arguments)) {}
+  // Speeds change when a run comes to one of these lengths.
+  Rotating(const SchemeArguments& arguments, const Lengths& change)
+      : name_(arguments.spec().info().name.c_str()),
+        follows_run_(change.first <= change.last),
+        changes_rows_(change),
+        rotation_(rotation_of(arguments)) {}
 
   index_t width() const { return rotation_.width; }
   index_t pairs() const { return rotation_.width / 2; }
@@ -117,6 +123,7 @@ class Rotating : public PositionalScheme, public RotatesQueryKey {
 
   const char* name_;
   bool follows_run_;
+  Lengths changes_rows_;
   Rotation rotation_;
 };
 

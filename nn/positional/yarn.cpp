@@ -6,7 +6,8 @@
 //   theta'_m = theta_m keep_m + (theta_m / kappa)(1 - keep_m)
 //   q, k times 0.1 ln kappa + 1                             so that logits get its square
 // The ramp is linear in m, as in the authors' code; their paper has it linear in the number of turns.
-// dynamic: kappa = max(1, T/L) for a run of T tokens, whatever their positions: rows change while the run grows.
+// dynamic: kappa = max(1, T/L) for a run of T tokens, whatever their positions: each token drawn beyond L changes all
+// rows before it, and costs a pass over the whole run.
 #include <numbers>
 
 #include "nn/positional/rotation.h"
@@ -17,7 +18,7 @@ namespace {
 class Yarn final : public Rotating {
  public:
   explicit Yarn(const SchemeArguments& arguments)
-      : Rotating(arguments, arguments.yes("dynamic")),
+      : Rotating(arguments, other_speeds(arguments)),
         dynamic_(arguments.yes("dynamic")),
         base_(arguments.number("base")),
         factor_(arguments.number("factor")),
@@ -35,6 +36,11 @@ class Yarn final : public Rotating {
   }
 
  private:
+  static Lengths other_speeds(const SchemeArguments& arguments) {
+    if (!arguments.yes("dynamic")) return {};
+    return {arguments.or_length("original", "original length") + 1, Claims::any_length};
+  }
+
   // cd(turns)
   double pair_of(double turns) const {
     return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * turns)) / (2 * std::log(base_));
@@ -56,7 +62,9 @@ class Yarn final : public Rotating {
 std::vector<SchemeOption> options() {
   std::vector<SchemeOption> all{option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
       option::integer("original", 0, {0, 1e9}, "L, tokens trained on before; 0: the training length"),
-      option::yes_no("dynamic", "whether the factor follows the length of the run"),
+      option::yes_no("dynamic",
+          "whether the factor follows the length of the run: each token drawn beyond L costs a pass over the whole "
+          "run"),
       option::number("beta_fast", 32, {1e-3, 1e6}, "turns within L from which on a pair stays as it was trained"),
       option::number("beta_slow", 1, {1e-3, 1e6}, "turns within L below which a pair is interpolated")};
   for (SchemeOption& option : rotation_options(1.001))

@@ -53,7 +53,8 @@ std::uint64_t launches() { return runtime_of(Device::cuda(0)).traffic().launches
 const std::vector<std::string> in_a_graph{"none", "absolute", "sinusoidal", "rope", "rope(layout=interleaved, width=4)",
     "xpos", "alibi", "kerple", "t5", "sandwich", "window(alibi, n=90)", "cope(p_max=40)",
     "cope(p_max=8, gates=separate_keys)", "cope(p_max=20) + rope", "forgetting", "alibi + sink", "gated_output",
-    "selective_rope", "shifted(rope, by=3)", "shaw(clip=4)", "relative", "transformer_xl"};
+    "selective_rope", "shifted(rope, by=3)", "shaw(clip=4)", "relative", "transformer_xl", "yarn(original=4)",
+    "yarn(dynamic=yes, original=12)", "rope(scaling=longrope, original=5, long_factor=4)"};
 
 }  // namespace
 
@@ -104,6 +105,32 @@ TEST_CASE("cuda decoding: from the first token on, and behind padding") {
                 raw::slice(expected[static_cast<std::size_t>(n)], 0, 0, first + 1)) < 2e-4);
     }
     CHECK(decoding.no_graph() == "");
+  }
+}
+
+TEST_CASE("cuda decoding: speeds that follow the run, by graphs between the lengths at which they change") {
+  if (!has_cuda()) return;
+  constexpr index_t capacity = 20;
+  const NoGrad values_only;
+  for (const auto& [scheme, reason] : {std::pair{"rope(scaling=longrope, original=9, long_factor=4:5:6:7)", ""},
+           std::pair{"rope(scaling=dynamic, original=12)", "changes all rows at each length"},
+           std::pair{"yarn(dynamic=yes, original=12)", "changes all rows at each length"}}) {
+    CAPTURE(std::string(scheme));
+    const auto model = model_of(scheme, capacity);
+    const Tensor text = text_of(2, capacity);
+    std::vector<Tensor> whole;  // of the run so far, which no cache has
+    for (index_t n = 0; n < capacity; ++n) whole.push_back(rows((*model)(rows(text, 0, n + 1)), n, n + 1));
+    model->to(Device::cuda(0));
+    Decoding decoding(*model, capacity);
+    index_t replayed = 0;
+    for (index_t n = 0; n < capacity; ++n) {
+      const std::uint64_t before = launches();
+      CHECK(apart(decoding(rows(text, n, n + 1)), whole[static_cast<std::size_t>(n)]) < 2e-4);
+      replayed += launches() - before == 2;
+    }
+    CHECK(replayed == (*reason ? 10 : 7 + 8));  // the first two of a graph are launched one by one
+    CHECK(decoding.no_graph().find(reason) != std::string::npos);
+    CHECK(decoding.no_graph().empty() == !*reason);
   }
 }
 

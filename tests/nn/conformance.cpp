@@ -31,12 +31,25 @@ int check_rows(const std::vector<std::string>& texts) {
 }
 
 // A bias that is one thing too much.
-enum class Flaw { none, sees_future, counts_columns, mixes_batch, forgets_gradient, reads_rows, claims_shift, draws };
+enum class Flaw {
+  none,
+  sees_future,
+  counts_columns,
+  mixes_batch,
+  forgets_gradient,
+  reads_rows,
+  claims_shift,
+  draws,
+  claims_late_change
+};
 
 class Flawed final : public PositionalScheme, public BiasesScores {
  public:
   explicit Flawed(Flaw flaw) : flaw_(flaw), slope_(param("slope", {1}, Init::constant(0.5))) {}
-  Claims claims() const override { return {.shift_invariant = true}; }
+  Claims claims() const override {
+    if (flaw_ != Flaw::claims_late_change) return {.shift_invariant = true};
+    return {.shift_invariant = true, .prefix_consistent = false, .changes_rows = {9, Claims::any_length}};
+  }
 
   Tensor bias(const AttendContext& at) const override {
     const DType dtype = at.content_scores.dtype();
@@ -44,6 +57,7 @@ class Flawed final : public PositionalScheme, public BiasesScores {
     const Tensor bias = cast(distance_of_pairs(at), dtype) * slope * -1.0;
     switch (flaw_) {
       case Flaw::sees_future: return bias + sum(at.content_scores, {-1}, true) * bias;
+      case Flaw::claims_late_change:
       case Flaw::counts_columns: return bias * static_cast<double>(at.key.size(2));
       case Flaw::mixes_batch: return bias * sum(at.query);
       case Flaw::reads_rows: return bias * static_cast<double>(at.query.size(2));
@@ -64,7 +78,7 @@ void register_flawed() {
       .title = "a scheme with a flaw",
       .paper = "tests/nn/conformance.cpp",
       .equation = "wrong",
-      .options = {option::integer("flaw", 0, {0, 7}, "which")},
+      .options = {option::integer("flaw", 0, {0, 8}, "which")},
       .make = [](const SchemeArguments& given) -> std::unique_ptr<PositionalScheme> {
         return std::make_unique<Flawed>(static_cast<Flaw>(given.integer("flaw")));
       }}};
@@ -129,6 +143,8 @@ TEST_CASE("a scheme without a flaw passes, and each flaw is caught by the check 
   CHECK(contains(failures_of(Flaw::sees_future), "causality"));
   CHECK(contains(failures_of(Flaw::counts_columns), "prefix"));
   CHECK(contains(failures_of(Flaw::counts_columns), "padding"));
+  CHECK(contains(failures_of(Flaw::claims_late_change), "prefix"));
+  CHECK(contains(failures_of(Flaw::claims_late_change), "decoding"));
   CHECK(contains(failures_of(Flaw::mixes_batch), "batch"));
   CHECK(contains(failures_of(Flaw::forgets_gradient), "gradcheck"));
   CHECK(contains(failures_of(Flaw::forgets_gradient), "model gradients"));

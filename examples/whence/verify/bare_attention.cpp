@@ -83,6 +83,7 @@ Claims BareAttention::claims() const {
     all.longest = std::min(all.longest, one.longest);
     all.row_local &= one.row_local;
     all.prefix_consistent &= one.prefix_consistent;
+    all.changes_rows = all.changes_rows.joined(one.changes_rows);
     all.sees_no_future &= one.sees_no_future;
     all.mask_per_head &= one.mask_per_head;
     all.by_key_head |= one.by_key_head;

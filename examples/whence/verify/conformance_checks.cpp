@@ -164,7 +164,22 @@ Cell prefix(const Subject& subject) {
   const Tensor tokens = tokens_of(1, consistent ? capacity : 3 * capacity);
   const double apart =
       largest_difference(logits(*model, rows(tokens, 0, length)), rows(logits(*model, tokens), 0, length));
-  return as_claimed(consistent, apart, rounding, "rows depend on the run's length");
+  const Cell ends = as_claimed(consistent, apart, rounding, "rows depend on the run's length");
+  if (consistent || !subject.claims.sees_no_future || ends.mark == Cell::Mark::failed) return ends;
+  // Rows of a run that goes on: other ones at the lengths that are claimed, and at no length before and behind them.
+  const auto [first, last] = subject.claims.changes_rows;
+  const auto changed = [&](index_t shorter, index_t longer) {
+    const auto run = [&](index_t count) {
+      return rows(logits(*model, rows(tokens, 0, count), Sequence::continued(0, count, 3 * capacity)), 0, shorter);
+    };
+    return largest_difference(run(shorter), run(longer)) > rounding;
+  };
+  const bool some = first <= last;
+  for (const auto& [shorter, longer] : {std::pair{index_t{2}, some ? first - 1 : 3 * capacity},
+           std::pair{first - 1, first}, std::pair{first, first + 1}, std::pair{first + 1, 3 * capacity}})
+    if (shorter > 0 && changed(shorter, longer) != subject.claims.changes_rows.reached(shorter, longer))
+      return Cell::failed(apart, to_text("a run of ", shorter, " tokens that comes to ", longer, ": says otherwise"));
+  return ends;
 }
 
 Cell shift(const Subject& subject) {
@@ -183,33 +198,25 @@ Cell shift(const Subject& subject) {
   }
 }
 
-// Layers above the first read what the lower ones made of earlier tokens. Without prefix consistency, a prefix and the
-// whole give them different numbers.
-index_t decoded_layers(const Subject& subject) { return subject.claims.prefix_consistent ? 2 : 1; }
-
 Cell decoding(const Subject& subject) {
   if (!subject.claims.sees_no_future) return Cell::not_applicable("a row needs later tokens");
-  const auto model = subject.model(decoded_layers(subject));
+  const auto model = subject.model();
   const Tensor tokens = tokens_of(batch, capacity), whole = logits(*model, tokens);
+  const bool stay = !subject.claims.changes_rows.reached(0, capacity);  // else rows are those of the run so far
   Decoding decoding(*model, capacity);
   double largest = 0;
   for (const index_t count : {3, 1, 1, 4, 1}) {
     const index_t begin = decoding.length(), end = begin + count;
     const Tensor decoded = decoding(rows(tokens, begin, end));
-    double apart = largest_difference(decoded, rows(whole, begin, end));
-    if (!subject.claims.prefix_consistent) {  // a chunk's last row: of a run that goes on, or of one that ends there
-      const Tensor last = rows(decoded, count - 1, count), ended = logits(*model, rows(tokens, 0, end));
-      apart = std::min(
-          largest_difference(last, rows(whole, end - 1, end)), largest_difference(last, rows(ended, end - 1, end)));
-    }
-    largest = std::max(largest, apart);
+    const Tensor right = stay ? whole : logits(*model, rows(tokens, 0, end), Sequence::continued(0, end, capacity));
+    largest = std::max(largest, largest_difference(decoded, rows(right, begin, end)));
   }
   return Cell::within(largest, rounding, "3, 1, 1, 4, 1 tokens");
 }
 
 Cell padded_decoding(const Subject& subject) {
   if (!subject.claims.sees_no_future) return Cell::not_applicable("a row needs later tokens");
-  const auto model = subject.model(decoded_layers(subject));
+  const auto model = subject.model();
   const Tensor tokens = tokens_of(batch, length);
   Decoding together(*model, capacity, {0, 2}), alone(*model, capacity);
   double largest = 0;

@@ -25,12 +25,15 @@ Json json_of(const Module::Parameter& parameter) {
 }
 
 Json json_of(const Claims& claims, index_t length) {
+  const auto [first, last] = claims.changes_rows;
+  Json::List changes;
+  if (first <= last) changes = {first, last == Claims::any_length ? Json() : Json(last)};
   return {{"causal_only", claims.causal_only}, {"shift_invariant", claims.shift_invariant},
       {"extrapolates", claims.longest > length}, {"row_local", claims.row_local},
-      {"prefix_consistent", claims.prefix_consistent}, {"sees_no_future", claims.sees_no_future},
-      {"mask_per_head", claims.mask_per_head}, {"by_key_head", claims.by_key_head},
-      {"uses_positions", claims.uses_positions}, {"drawn_each_step", claims.drawn_each_step},
-      {"exact_gradient", claims.exact_gradient}};
+      {"prefix_consistent", claims.prefix_consistent}, {"changes_rows", changes},
+      {"sees_no_future", claims.sees_no_future}, {"mask_per_head", claims.mask_per_head},
+      {"by_key_head", claims.by_key_head}, {"uses_positions", claims.uses_positions},
+      {"drawn_each_step", claims.drawn_each_step}, {"exact_gradient", claims.exact_gradient}};
 }
 
 // "name": [one line per entry]
