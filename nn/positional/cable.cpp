@@ -10,6 +10,7 @@
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/fading.h"
+#include "nn/positional/running_sum.h"
 
 namespace whence {
 namespace {
@@ -22,10 +23,10 @@ class Cable final : public Fading {
 
  private:
   // -c
-  Tensor running_sum(const AttendContext& context) const override {
+  Tensor sums(const AttendContext& context) const override {
     const Tensor z = step_(layer_input("cable", context));                              // [b j h]
     const Tensor steps = transpose(cast(softplus(z), compute_dtype(context.dtype())));  // [b h j]
-    return probe("places", cumulative_sum(context.without_padding(steps, 2))) * -1.0;
+    return probe("places", running_sum(context.without_padding(steps, 2), 2)) * -1.0;
   }
 
   Linear step_;  // weight [h c], bias [h]

@@ -104,8 +104,8 @@ class Formulas:
     def learned_angles(self, x):
         heads = x["q"].shape[1]
         if self.scheme == "carope":
-            frequency = (1 / (F.softplus(F.linear(x["x"], x["frequency.weight"], x["frequency.bias"])) + 1)).transpose(1, 2)
-            return (frequency.float().unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
+            frequency = (1 / (F.softplus(F.linear(x["x"], x["frequency.weight"], x["frequency.bias"]).double()) + 1)).transpose(1, 2)
+            return (frequency.unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
         if self.scheme == "repo":
             representation = F.silu(F.linear(x["x"], x["gate.weight"])) * F.linear(x["x"], x["content.weight"])
             return F.linear(representation, x["position.weight"]).transpose(1, 2).unsqueeze(-1) * 10000.0 ** -self.pairs
