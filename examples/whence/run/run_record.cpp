@@ -1,6 +1,7 @@
 #include "examples/whence/run/run_record.h"
 
 #include <algorithm>
+#include <regex>
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/numbers.h"
@@ -57,6 +58,15 @@ void refuse_option_in(const std::string& value, const char* begins, const char* 
         " found; a value that does not begin with ", begins, " required");
 }
 
+// What scheme texts mean, by edition. In the first one `cable` had no options, and was what this is now.
+constexpr int edition_of_schemes = 2;
+void bring_up_to_date(Pairs& pairs) {
+  static const std::regex cable("\\bcable\\b(?!\\()");
+  for (auto& [name, value] : pairs)
+    if (name.ends_with("scheme") || name.ends_with("schemes"))
+      value = std::regex_replace(value, cable, "cable(weight=no, step=softplus)");
+}
+
 }  // namespace
 
 std::string RunRecord::option(const std::string& name) const {
@@ -66,8 +76,8 @@ std::string RunRecord::option(const std::string& name) const {
 
 std::string text_of(const RunRecord& record) {
   const Json page{{"program", record.program}, {"version", record.version}, {"subject", record.subject},
-      {"options", object_of(record.options)}, {"given", record.given}, {"data", record.data},
-      {"facts", object_of(record.facts)}};
+      {"schemes", edition_of_schemes}, {"options", object_of(record.options)}, {"given", record.given},
+      {"data", record.data}, {"facts", object_of(record.facts)}};
   return page.page() + '\n';
 }
 
@@ -77,8 +87,9 @@ const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "a
 
 RunRecord read_run_record(const std::filesystem::path& path) {
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
-  const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
-      pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
+  RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
+      page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
+  if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
   for (const auto& [name, value] : record.options) refuse_option_in(value, "--", "options", name, path);
   for (const auto& [name, value] : record.facts)
     if (name == "file") refuse_option_in(value, "-", "facts", name, path);
