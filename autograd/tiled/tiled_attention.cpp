@@ -86,6 +86,9 @@ std::vector<Case<At>> cases() {
   list.back().at.query_step = Tensor::of({0, 1, 3, 5, 7, 8}, {1, 6}, DType::i64);
   list.back().at.key_step = list.back().at.query_step;
   list.push_back(with(of<At>("column", 2, 2, 5, 5, 3), At::column_term, draw::normal({2, 2, 5})));
+  list.push_back(
+      with(of<At>("column at slopes of queries", 1, 2, 9, 70, 3), At::column_term, draw::normal({1, 2, 70})));
+  list.back() = with(std::move(list.back()), At::column_slope, draw::normal({1, 2, 9}));
   list.push_back(with(of<At>("row scan by a table", 2, 2, 7, 7, 3), At::position_logits, draw::normal({2, 2, 7, 3})));
   list.push_back(with(of<At>("row scan by keys of positions", 2, 2, 7, 7, 3), At::position_keys, draw::normal({4, 3})));
   list.back().at.position_scale = 0.8;
@@ -112,10 +115,22 @@ std::vector<Case<At>> cases() {
 }
 
 std::vector<CheckedSample> samples() {
-  return samples_of(cases(), [](const At& at, const At::Operands& x) {
+  const auto run = [](const At& at, const At::Operands& x) {
     const TiledResult y = tiled_attention(at, x);
     return y.bin_sums.defined() ? concat_along(3, {y.output, y.bin_sums}) : y.output;
-  });
+  };
+  std::vector<CheckedSample> all = samples_of(cases(), run);
+  for (const Case<At>& each : cases()) {
+    if (!each.name.starts_with("column")) continue;
+    const auto with_rest = [run](const At& at, At::Operands x) {  // a constant: its gradient is a part of the column's
+      const Tensor& column = x[At::column_term];
+      x[At::column_rest] = cast(Tensor::normal(column.shape(), 0, 1, Stream(5, "rest"), DType::f64), column.dtype());
+      return run(at, x);
+    };
+    all.push_back(samples_of(std::vector<Case<At>>{each}, with_rest).front());
+    all.back().name += ", and its rest";
+  }
+  return all;
 }
 
 std::vector<BadInput> bad_inputs() {

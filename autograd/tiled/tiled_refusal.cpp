@@ -36,6 +36,9 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
   }
   if (given(At::relative_query) && at.query_step.defined())
     return "relative_query with steps given; distances first_row + i - j required";
+  for (const std::size_t k : {At::column_rest, At::column_slope})
+    if (given(k) && !given(At::column_term))
+      return to_text(At::info[k].name, " given without column_term, to which it belongs; both required");
   if (given(At::column_term) && given(At::sink))  // columns are known up to a number of each row
     return "column_term given beside a sink, to which a row's own number matters; one of them required";
   if (!at.stick) return {};

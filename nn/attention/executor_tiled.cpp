@@ -1,6 +1,8 @@
 // The tiled executor: what schemes make of O(i + j) numbers is composed and recorded as ever, what is made of pairs is
 // one op, which keeps no [i j] tensor (autograd/tiled/tiled_attention.cpp). A call that the programs cannot do runs in
 // strips, or on all pairs where a scheme needs other rows.
+#include <limits>
+
 #include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
@@ -51,9 +53,10 @@ class ProgramTerms final : public TileTerms {
   const std::optional<Distances>& distances_read() const override { return distances_; }
 
   void add(TiledOperands::Operand which, const Tensor& x, double scale) override {
+    if (which == TiledAttention::column_term) return add_column(x);
     Tensor& own = operands[which];
     const bool first = !own.defined();
-    if (!first && which != TiledAttention::distance_table && which != TiledAttention::column_term)
+    if (!first && which != TiledAttention::distance_table)
       return refuse(to_text(TiledAttention::info[which].name, " given by two schemes; one required"));
     const auto wide = [&](const Tensor& of) {  // some give terms of 16-bit models in f32
       return own.dtype() == x.dtype() ? of : cast(of, compute_dtype(of.dtype()));
@@ -92,6 +95,8 @@ class ProgramTerms final : public TileTerms {
   }
   std::string refusal() const override {
     if (!refused_.empty()) return refused_;
+    if (columns_ > 1 && has(TiledAttention::column_slope))
+      return "column_slope given beside columns of other schemes; its own column alone required";
     for (std::size_t k = 0; scaled_ && k < operands.size(); ++k)
       if (operands[k].defined() && TiledAttention::info[k].ops & TiledOperands::logit)
         return to_text(TiledAttention::info[k].name, " given beside a factor of each query; the scores alone required");
@@ -114,6 +119,20 @@ class ProgramTerms final : public TileTerms {
   }
 
  private:
+  // Columns in f64 are long sums: what f32 holds of them goes on with their history, and what it lost beside it. Scores
+  // of 16 bits are no better than the first of these.
+  void add_column(const Tensor& x) {
+    const DType given = operands[TiledAttention::query].dtype(), dtype = compute_dtype(given);
+    const auto wide = [](const Tensor& of) { return cast(of, of.dtype() == DType::dual ? DType::dual : DType::f64); };
+    column_ = ++columns_ > 1 ? wide(column_) + wide(x) : x;
+    Tensor &held = operands[TiledAttention::column_term], &rest = operands[TiledAttention::column_rest];
+    held = column_.dtype() == DType::f64 ? cast(column_, dtype) : column_;
+    if (column_.dtype() != DType::f64 || given != DType::f32) return;
+    const double most = std::numeric_limits<float>::max();  // nothing is left of what is not finite
+    const Tensor told = raw::cast(held.detach(), DType::f64);
+    rest = cast(clamp(column_, -most, most) - clamp(told, -most, most), dtype);  // has a part of the gradient too
+  }
+
   TiledMix mix() const {
     TiledMix of = *mix_;
     static_cast<TiledFacts&>(of) = facts_;
@@ -122,7 +141,9 @@ class ProgramTerms final : public TileTerms {
 
   TiledAttention facts_;
   std::optional<TiledMix> mix_;  // pieces are a channel of it then
-  Tensor bin_values_;            // [bins d]: what the sums by distance are multiplied by and added to the output
+  Tensor column_;                // the sum of all columns
+  int columns_ = 0;
+  Tensor bin_values_;  // [bins d]: what the sums by distance are multiplied by and added to the output
   std::optional<Distances> distances_;
   std::string refused_;
   bool scaled_ = false;

@@ -1,43 +1,63 @@
 // Context-aware biases: every token takes a step of its own length, and a key lies as far back as the steps from it.
-//                                                                            Veisi et al. 2025, arXiv:2503.08067
-//   c_t  = sum_{l<=t} softplus(w_h.x_l + b_h)                           how far token t has come, in head h
-//   A_ij = S_ij - (c_i - c_j)                                           ALiBi with steps that the text decides
-// softplus is what the released code has; as softplus(z) = -log sigmoid(-z), this is `forgetting` with the gates' signs
-// the other way round: found apart, the same functions. A step that is nearly 0 learns nearly nothing, d softplus being
-// a sigmoid; long ones always learn. No position is read.
+//                                                                            Veisi et al. 2025, arXiv:2503.08067v3
+//   c_t  = sum_{l<=t} f(w_h.x_l + b_h)                         how far token t has come, in head h        (Eq. 2)
+//   A_ij = S_ij - g_h(x_i) (c_i - c_j)                         ALiBi with steps that the text decides     (Eq. 6)
+//   g_h(x) = softplus(s_h.x)                                   and a slope that the query decides         (Eq. 7)
+//   step=relu, f(z) = max(z, 0), is theirs; step=softplus with weight=no, where g = 1, is the first version's released
+//   code. That one is `forgetting` with the gates' signs the other way round, as softplus(z) = -log sigmoid(-z): found
+//   apart, the same functions. With slopes there are more of them (nn/README.md, D10).
+// Where gradients die: in a token that takes no step, with relu for good; in its step where softplus is nearly 0, and in
+// a slope that is. No position is read. On a GPU tiles have no slopes: weight=yes runs there as composed ops.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/fading.h"
+#include "nn/positional/running_sum.h"
 
 namespace whence {
 namespace {
 
 class Cable final : public Fading {
  public:
-  explicit Cable(const SchemeArguments& arguments) : step_(arguments.sizes().dim, arguments.sizes().heads) {
+  explicit Cable(const SchemeArguments& arguments)
+      : bends_(arguments.word("step") == "softplus"), step_(arguments.sizes().dim, arguments.sizes().heads) {
     child("step", step_);
+    if (arguments.word("weight") == "no") return;
+    slope_ = std::make_unique<Linear>(arguments.sizes().dim, arguments.sizes().heads, false);
+    child("slope", *slope_);
   }
 
  private:
   // -c
-  Tensor running_sum(const AttendContext& context) const override {
-    const Tensor z = step_(layer_input("cable", context));                              // [b j h]
-    const Tensor steps = transpose(cast(softplus(z), compute_dtype(context.dtype())));  // [b h j]
-    return probe("places", cumulative_sum(context.without_padding(steps, 2))) * -1.0;
+  Tensor sums(const AttendContext& context) const override {
+    const Tensor z = step_(layer_input("cable", context));                                                 // [b j h]
+    const Tensor steps = transpose(cast(bends_ ? softplus(z) : relu(z), compute_dtype(context.dtype())));  // [b h j]
+    return probe("places", running_sum(context.without_padding(steps, 2), 2)) * -1.0;
+  }
+  Tensor slopes(const AttendContext& context) const override {
+    if (!slope_) return {};
+    const Tensor z = (*slope_)(of_queries(layer_input("cable", context), 1, context));  // [b i h]
+    return probe("slopes", transpose(softplus(cast(z, compute_dtype(context.dtype())))));
   }
 
-  Linear step_;  // weight [h c], bias [h]
+  bool bends_;                     // by softplus
+  Linear step_;                    // weight [h c], bias [h]
+  std::unique_ptr<Linear> slope_;  // weight [h c]; none with weight=no
 };
 
 const RegisterScheme registered{{.name = "cable",
     .title = "Cable: steps whose length the tokens decide",
     .paper = "Veisi et al. 2025, arXiv:2503.08067",
-    .equation = "A_ij = S_ij - sum_{l=j+1..i} softplus(w_h.x_l + b_h)",
-    .probes = {{"places", "b h t", "how far token t has come", "c_t = sum_{l<=t} softplus(w_h.x_l + b_h)  (Cable)",
+    .equation = "A_ij = S_ij - softplus(s_h.x_i) sum_{l=j+1..i} max(w_h.x_l + b_h, 0)",
+    .options = {option::words("weight", {"yes", "no"}, "whether each query has a slope of its own; no: 1"),
+        option::words("step", {"relu", "softplus"}, "what makes a step of w.x + b")},
+    .probes = {{"places", "b h t", "how far token t has come", "c_t = sum_{l<=t} f(w_h.x_l + b_h)  (Cable, Eq. 2)",
                    ProbeInfo::sequential},
-        {"bias", "b h i j", "how far key j lies back from query i", "c_j - c_i  (Cable)"}},
+        {"slopes", "b h i", "how much a step weighs for query i", "g(x_i) = softplus(s_h.x_i)  (Cable, Eq. 7)",
+            ProbeInfo::sequential},
+        {"bias", "b h i j", "how far key j lies back from query i", "g(x_i) (c_j - c_i)  (Cable, Eq. 6)"}},
+    .variants = {"cable(weight=no)", "cable(step=softplus)", "cable(weight=no, step=softplus)"},
     .make = make_scheme<Cable>}};
 
 }  // namespace

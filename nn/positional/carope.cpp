@@ -8,6 +8,7 @@
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
+#include "nn/positional/running_sum.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -28,11 +29,12 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
   // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Tensor& x = layer_input("carope", context);
-    const Tensor z = transpose(cast(frequency_(x), compute_dtype(x.dtype())));  // [b g j]
-    const Tensor f = probe("frequency", reciprocal(softplus(z) + 1.0));         // [b g j]
-    const Tensor exponents = context.on_device(raw::cast(Tensor::arange(pairs_, DType::f64), z.dtype()));
-    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                   // f^m, [b g j m]
-    const Tensor angles = probe("angles", cumulative_sum(context.without_padding(steps, 2), 2));  // [b g j m]
+    // In f64 from here on: tokens that are alike have steps whose errors would add up.
+    const Tensor f =
+        probe("frequency", reciprocal(softplus(cast(transpose(frequency_(x)), DType::f64)) + 1.0));  // [b g j]
+    const Tensor exponents = context.on_device(Tensor::arange(pairs_, DType::f64));
+    const Tensor steps = exp(unsqueeze(log(f), 3) * exponents);                                // f^m, [b g j m]
+    const Tensor angles = probe("angles", running_sum(context.without_padding(steps, 2), 2));  // [b g j m]
     query = probe("rotated_q", rotary(query, angles_of_queries(angles, query, context)));
     key = probe("rotated_k", rotary(key, angles));
   }

@@ -7,15 +7,16 @@
 namespace whence {
 
 Tensor Fading::bias(const AttendContext& context) const {
-  const Tensor c = running_sum(context);
+  const Tensor c = sums(context);
   const Tensor faded = unsqueeze(of_queries(c, 2, context), 3) - unsqueeze(c, 2);  // c_i - c_j, [b h i j]
   // Above the diagonal the sum is empty: 0, not above 0.
-  return probe("bias", cast(clamp_max(faded, 0), context.dtype()));
+  const Tensor between = cast(clamp_max(faded, 0), compute_dtype(context.dtype())), g = slopes(context);
+  return probe("bias", cast(g.defined() ? unsqueeze(g, 3) * between : between, context.dtype()));
 }
 
 void Fading::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
-  terms.add(TiledOperands::column_term,
-      cast(running_sum(context), context.dtype()) * -1.0);  // c_i moves whole rows, which softmax ignores
+  if (const Tensor g = slopes(context); g.defined()) terms.add(TiledOperands::column_slope, g);
+  terms.add(TiledOperands::column_term, sums(context) * -1.0);  // c_i moves whole rows, which softmax ignores
 }
 
 }  // namespace whence

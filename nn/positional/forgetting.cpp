@@ -17,6 +17,7 @@
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/fading.h"
+#include "nn/positional/running_sum.h"
 
 namespace whence {
 namespace {
@@ -33,10 +34,10 @@ class Forgetting final : public Fading {
   }
 
  private:
-  Tensor running_sum(const AttendContext& context) const override {
+  Tensor sums(const AttendContext& context) const override {
     const Tensor z = gate_(layer_input("forgetting", context));                               // [b j h]
     const Tensor log_gate = transpose(cast(log_sigmoid(z), compute_dtype(context.dtype())));  // log f, [b h j]
-    return probe("log_kept", cumulative_sum(context.without_padding(log_gate, 2)));
+    return probe("log_kept", running_sum(context.without_padding(log_gate, 2), 2));
   }
 
   Linear gate_;  // weight [h c], bias [h]

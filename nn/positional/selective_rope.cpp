@@ -16,6 +16,7 @@
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
+#include "nn/positional/running_sum.h"
 #include "tensor/raw.h"
 
 namespace whence {
@@ -63,8 +64,8 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
     if (bends_) omega = silu(omega);
     if (bias_.defined()) omega = context.without_padding(omega + exp(bias_), 2);
     if (gate_) omega = omega * probe("gates", by_head(sigmoid((*gate_)(u)), key_heads_));  // [b g j 1]
-    omega = cast(probe("steps", omega), wide);
-    return probe("angles", cumulative_sum(omega, 2) * context.on_device(raw::cast(theta_, omega.dtype())));
+    omega = probe("steps", omega);
+    return probe("angles", running_sum(omega, 2) * context.on_device(theta_));
   }
 
   // [b g j m], each pair along its own tokens; before the first there is nothing.

@@ -42,7 +42,8 @@ template <class T>
 void backward(const Functions<T>& run, Device device, const TiledAttention::Operands& d, Problem<T> p) {
   std::vector<Gradient<T>> gradients;
   for (std::size_t k = 0; k < d.size(); ++k) gradients.emplace_back(TiledAttention::info[k].axes, d[k], p, p.d[k]);
-  if (const Tensor& column = d[At::column_term]; column.defined()) kernels(device).fill(column, 0);
+  for (const std::size_t k : {At::column_term, At::column_rest})
+    if (d[k].defined()) kernels(device).fill(d[k], 0);
   for_each_task<T>(p.batch * p.heads, run.backward_scratch(p), device,
       [&](index_t task, T* scratch) { run.backward(p, task / p.heads, task % p.heads, scratch); });
   for (std::size_t k = 0; k < d.size(); ++k) gradients[k].sum(k == At::position_keys ? p.position_scale : T(1));

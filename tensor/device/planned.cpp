@@ -206,7 +206,11 @@ class PlannedKernels final : public JoinedKernels {
     using At = TiledAttention;
     std::vector<Tensor> all;
     for (std::size_t k = 0; k < x.size(); ++k) {
-      if (!x[k].defined() || k == At::position_keys || k == At::position_logits) continue;
+      if (!x[k].defined() || k == At::position_keys || k == At::position_logits || k == At::column_rest) continue;
+      if (k == At::column_term && size_of(x[At::query].dtype()) > 2) {  // and its rest behind it
+        all.push_back(floats(x[k], {x[k].size(0), x[k].size(1), 2, (x[k].size(2) + 3) / 4 * 4}));
+        continue;
+      }
       const bool lies_there = x[k].dtype() == DType::f32 && x[k].numel() % 4 == 0;
       const Tensor given = k == At::relative_keys ? raw::unsqueeze(x[k], 0) : x[k];
       all.push_back(given.rank() == 4 ? in_packs(given) : lies_there ? given : floats(given, given.shape()));

@@ -1,6 +1,6 @@
 // Attention in tiles: what a device is asked for, and nothing of how it does it.
 //   S_ij  = scale q_i.k_j                                                            content scores
-//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + piece_ij + column_j + scan_ij          logits
+//   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + piece_ij + slope_i (column_j + rest_j) + scan_ij
 //   P     = softmax over the keys that row i sees = e^{A_ij - m_i} / Z_i,  m_i = max_j A_ij
 //   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
 // drop(P) is 0 with probability `dropout`, else P / (1 - dropout). The softmax keeps a running maximum (Milakov and
@@ -20,6 +20,9 @@
 //                        slope_h[n] a + offset_h[n], a = row_i distance[i-j] in piece n: begin[n] < a <= begin[n+1],
 //                        distance [n], row [b h i], begin [s] without a gradient, slopes and offsets [h s]
 //   column               [b h j]; a number for each row would do nothing: softmax ignores it
+//                        rest [b h j]: what f32 lost of a column in f64, a sum over many tokens. Each is taken off by
+//                        itself where a row takes off what it may. slope [b h i], 1 where there is none.
+//                        The gradients of column and rest together are that of the column
 //   row scan (CoPE, Golovneva et al. 2024, Eq. 3 and 4)
 //                        g_ij = sigmoid(S_ij), or of gate_scale gq_i.gk_j; 0 where i does not see j
 //                        p_ij = sum_{l=j..i} g_il

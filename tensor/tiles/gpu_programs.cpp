@@ -38,13 +38,15 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
   const bool relative = x[At::relative_query].defined() && x[At::relative_keys].defined() && !reads_gates(x),
              others = reads_gates(x) && x[At::gate_query].defined() && x[At::gate_key].defined();
   for (std::size_t k = 0; k < x.size(); ++k) {
-    const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::sink ||
-                      (others && (k == At::gate_query || k == At::gate_key)) ||
+    const bool read = k <= At::value || k == At::distance_table || k == At::column_term || k == At::column_rest ||
+                      k == At::sink || (others && (k == At::gate_query || k == At::gate_key)) ||
                       (relative && (k == At::relative_query || k == At::relative_keys)) ||
                       (k >= At::position_logits && k <= At::position_slopes);
     if (x[k].defined() && !read)
       return to_text(At::info[k].name, " given, which has no program on a GPU; undefined required");
   }
+  if (x[At::column_rest].defined() && size_of(query.dtype()) == 2)
+    return to_text("column_rest given to tiles of ", query.dtype(), " on a GPU; undefined required");
   index_t positions = 0;
   for (const std::size_t k : {At::position_logits, At::position_keys})
     if (x[k].defined()) positions = x[k].size(k == At::position_keys ? 0 : 3);

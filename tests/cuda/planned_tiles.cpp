@@ -41,6 +41,8 @@ const std::vector<Case> cases{
     {"alibi", 1, 12, 12, 2048, 64, {{At::distance_table, {12, 2048}}}, false},
     {"kerple, whose sums are made for some heads at a time", 1, 12, 12, 32768, 64, {{At::distance_table, {12, 32768}}}},
     {"forgetting", 2, 12, 12, 1000, 64, {{At::column_term, {2, 12, 1000}}}},
+    {"f32, a column and its rest", 2, 4, 4, 1001, 64,
+        {{At::column_term, {2, 4, 1001}}, {At::column_rest, {2, 4, 1001}}}, true, DType::f32},
     {"cope, for some heads at a time", 2, 12, 12, 8192, 64, {{At::position_keys, {65, 64}}}},
     {"cope, of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}},
     {"cope, gates of others, heads of no whole packs that share keys", 2, 4, 2, 1000, 20,

@@ -80,6 +80,11 @@ std::vector<Case> cases() {
                    const Tensor steps = raw::cast(Tensor::arange(130, DType::f64), x[0].dtype());
                    x[At::column_term] = raw::copy(raw::expand(raw::reshape(steps, {1, 1, 130}), {2, 2, 130}));
                  }});
+  all.push_back({"a column, which grows, and what f32 lost of it", 2, 2, 2, 130, 130, 16, [](At&, At::Operands& x) {
+                   const Tensor steps = raw::cast(Tensor::arange(130, DType::f64), x[0].dtype());
+                   x[At::column_term] = raw::copy(raw::expand(raw::reshape(steps, {1, 1, 130}), {2, 2, 130}));
+                   x[At::column_rest] = drawn({2, 2, 130}, x[0].dtype(), "rest", 0.5);
+                 }});
   all.push_back({"a sink and a table", 1, 3, 1, 100, 100, 16, [](At&, At::Operands& x) {
                    x[At::sink] = drawn({3}, x[0].dtype(), "sink");
                    x[At::distance_table] = drawn({3, 100}, x[0].dtype(), "table");
@@ -252,6 +257,7 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
       const Tensor cotangent = by_token(drawn(of_output, dtype, "cotangent"));
       for (std::size_t k = 0; k < x.size(); ++k)
         if (x[k].defined()) wide[k] = raw::cast(x[k], DType::f64), there[k] = on_gpu(x[k]);
+      if (x[At::column_rest].defined() && size_of(dtype) == 2) continue;  // refused
       const bool third = x[At::gate_query].defined() || x[At::relative_query].defined();
       if (third && dtype == DType::f32 && !gpu_refusal(at, there).empty()) continue;  // too wide
       const std::vector<Tensor> wanted = results(at, wide, raw::cast(cotangent, DType::f64));
@@ -365,6 +371,12 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) {
     at.bins = 3, at.bin_of = Tensor::zeros({4}, DType::i64, Device::cuda(0));
   }) == "tiled_attention: 3 bins given to tiles on a GPU; at most 256, beside relative keys alone, required");
+  CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) {
+    x[At::column_term] = x[At::column_rest] = Tensor::zeros({1, 1, 4}, DType::f32, Device::cuda(0));
+  }) == "tiled_attention: column_rest given to tiles of bf16 on a GPU; undefined required");
+  CHECK(refusal(DType::f32, 8, [](At&, At::Operands& x) {
+    x[At::column_term] = x[At::column_slope] = Tensor::zeros({1, 1, 4}, DType::f32, Device::cuda(0));
+  }) == "tiled_attention: column_slope given, which has no program on a GPU; undefined required");
   const auto relative = [](At&, At::Operands& x) {
     x[At::relative_query] = x[At::query], x[At::relative_keys] = raw::select(x[At::query], 0, 0);
   };

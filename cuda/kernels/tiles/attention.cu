@@ -35,6 +35,20 @@ Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
   return to;
 }
 
+// The columns of heads of T: rows of terms, and where these have two words the rest behind each, or zeros.
+template <class T> Tensor columns_in_packs(const Tensor& column, const Tensor& rest, index_t keys) {
+  if (column_words<T> == 1 || !column.defined()) return terms_in_packs(column, keys, 0);
+  const index_t rows = column.numel() / keys;
+  const Tensor to = Tensor::empty({rows, 2, (keys + 3) / 4 * 4}, dtype_of<compute_t<T>>, column.device());
+  const auto row = [&](index_t word) { return raw::slice(raw::slice(to, 1, word, word + 1), 2, 0, keys); };
+  kernels(to).copy(raw::reshape(raw::contiguous(column), {rows, 1, keys}), row(0));
+  if (rest.defined())
+    kernels(to).copy(raw::reshape(raw::contiguous(rest), {rows, 1, keys}), row(1));
+  else
+    kernels(to).fill(row(1), 0);
+  return to;
+}
+
 // Operands of both directions, as kernels read them.
 template <class T> struct Given {
   using C = compute_t<T>;
@@ -47,7 +61,7 @@ template <class T> struct Given {
       : query(in_packs(x[At::query])),
         key(in_packs(x[At::key])),
         value(in_packs(x[At::value])),
-        column(terms_in_packs(x[At::column_term], key.size(2), 0)) {
+        column(columns_in_packs<T>(x[At::column_term], x[At::column_rest], key.size(2))) {
     const Band band = Band::of(at.first_row, at.causal, at.window);
     if (x[At::sink].defined()) sink = raw::cast(x[At::sink], dtype_of<C>);
     int padded = 0, first = 0;
@@ -341,6 +355,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   }
   if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
   if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
+  if (const Tensor& rest = d[At::column_rest]; rest.defined()) kernels(rest).fill(rest, 0);  // all is in the column's
   const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };
   if (d[At::position_logits].defined()) kernels(d_logits).copy(positions_of(d_logits, 3), d[At::position_logits]);
   if (d[At::position_keys].defined()) {

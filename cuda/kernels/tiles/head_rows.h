@@ -169,12 +169,37 @@ template <class C> struct RowBlocks {
   }
 };
 
-// Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
-// off the column of every key that the block sees. column: of a head.
-template <int rows, class C>
-WHENCE_HD Number<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int first_row, int query) {
+// Columns are sums over many tokens, which f32 holds coarsely. Heads of f32 have a second row behind that of a head's column: what
+// f32 lost of it. Heads of 16 bits know their scores no better than that, and have one.
+template <class T> inline constexpr int column_words = sizeof(T) == 2 ? 1 : 2;
+template <class C> struct ColumnNumber {
+  Number<C> held = 0.0f, rest = 0.0f;
+};
+template <class T, class C>
+WHENCE_HD ColumnNumber<C> number_of_key(Global<const C> column, const HeadFacts<C>& facts, int key) {
+  ColumnNumber<C> of{load<C>(column, key)};
+  if constexpr (column_words<T> == 2) of.rest = load<C>(column, facts.keys_in_packs() + key);
+  return of;
+}
+template <class T, class C> WHENCE_HD Number<C> apart(const ColumnNumber<C>& x, const ColumnNumber<C>& y) {
+  if constexpr (column_words<T> == 2) return (x.held - y.held) + (x.rest - y.rest);
+  return x.held - y.held;
+}
+// What the first query of each block of `rows` has is taken off the column of every key that the block sees. column: of a head.
+template <class T, int rows, class C>
+WHENCE_HD ColumnNumber<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int first_row, int query) {
   const int token = smaller(first_row + query / rows * rows, facts.keys - 1);
-  return load<C>(column, larger(token, 0));
+  return number_of_key<T>(column, facts, larger(token, 0));
+}
+// The columns of `count` keys from `first` on, which are on their way; those of f32 heads have `off` taken off.
+template <class T, int count, class C>
+WHENCE_HD void fetch_columns(Thread& t, Shared<C> to, std::type_identity_t<Global<const C>> column,
+    const HeadFacts<C>& facts, int first, const ColumnNumber<C>& off) {
+  if constexpr (column_words<T> == 1) return fetch_terms<count>(t, to, column, first, facts.keys_in_packs(), t.index());
+  static_assert(count <= head_threads);
+  const int key = first + t.index();
+  if (t.index() < count)
+    store(to, t.index(), key < facts.keys ? apart<T>(number_of_key<T>(column, facts, key), off) : Number<C>(0.0f));
 }
 
 }  // namespace whence::gpu

@@ -57,7 +57,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   PairDropout<C> dropout;
   HeadRows<const T> q, k, v, d_o;
   RowBlocks<C> norms;                   // of queries: norm and delta
-  Global<const C> table, column;        // [h distances] and [b h keys_in_packs], or null
+  Global<const C> table, column;        // [h distances] and [b h column_words keys_in_packs], or null
   Global<const std::int32_t> present;   // [b 2], or null
   HeadRows<T> d_first, d_second;        // of queries (and p), or of keys and values; null where nobody asks
   HeadRows<C> wide_first, wide_second;  // in their place where several heads are added up
@@ -77,7 +77,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     Shared<T> first, second, of_gates;
     Shared<C> by_distance;  // [distances]
     Shared<C> of_columns;   // [2 columns]: norm and delta of queries; or terms of keys, [columns]
-    Shared<C> of_rows;      // [rows]: terms of keys that are rows
+    Shared<C> of_rows;      // [rows]: terms of keys that are rows, in 16 bits
   };
   struct Part {
     int b, h, head, block;                    // head: of b h
@@ -85,7 +85,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     Global<const C> by_distance, by_key;      // the head's terms
     int first_row;                            // a query, or a key
     int begin, end;                           // keys [begin, end) are present
-    Number<C> taken_off;                      // of a block of queries
+    ColumnNumber<C> taken_off;                // of a block of queries
   };
   using Pairs = SummedRows<T, columns, fragments>;
   using Sums = SummedRows<T, width, fragments>;
@@ -119,7 +119,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if constexpr (row_operands == 3)
       fetch_rows<rows, width>(
           t, second + rows * width, of_gates, of_gates.of(part.b, part.h), part.first_row, row_count(), facts.d, phase);
-    if (to_keys && !to_distances && column)
+    if (to_keys && !to_distances && column_words<T> == 1 && column)
       fetch_terms<rows>(t, row_terms, part.by_key, part.first_row, facts.keys_in_packs(), t.index());
     Lines held;
     hold(t, part, held);
@@ -175,12 +175,12 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
               head = first_head + static_cast<int>(t.block()) / blocks, b = head / facts.heads, h = head % facts.heads;
     // The rows that may see the most come first.
     Part part{b, h, head, to_keys ? nth : blocks - 1 - nth, (to_keys ? q : k).of(b, h), (to_keys ? d_o : v).of(b, h),
-        (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, 0.0f};
+        (to_keys ? gate_q : gate_k).of(b, h), {}, {}, 0, 0, facts.keys, {}};
     part.first_row = part.block * rows;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.by_distance = table + index_t(h) * facts.distances;
-    if (column) part.by_key = column + index_t(head) * facts.keys_in_packs();
-    if (!to_keys && column) part.taken_off = taken_off<rows>(part.by_key, facts, facts.first_row, part.first_row);
+    if (column) part.by_key = column + index_t(head) * column_words<T> * facts.keys_in_packs();
+    if (!to_keys && column) part.taken_off = taken_off<T, rows>(part.by_key, facts, facts.first_row, part.first_row);
     return part;
   }
 
@@ -254,7 +254,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if constexpr (to_keys)
       fetch_terms<2 * columns>(t, to.of_columns, norms.of(part.head, first_column), 0, 2 * columns, t.index());
     else if (column)
-      fetch_terms<columns>(t, to.of_columns, part.by_key, first_column, facts.keys_in_packs(), t.index());
+      fetch_columns<T, columns>(t, to.of_columns, part.by_key, facts, first_column, part.taken_off);
   }
 
   // Fetches the numbers of a tile's columns that sums of gates read, or the rows of its band.
@@ -382,15 +382,15 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (!table && !column) return unit;
     unit *= ln2<C>;
     if constexpr (to_distances) {
-      const Number<C> less =
-          column ? taken_off<rows>(part.by_key, facts, facts.first_row, first_column) : Number<C>(0.0f);
+      ColumnNumber<C> less;
+      if (column) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column);
       each<lines>([&](auto a) {
         const int row = row_of(t, part, a), at = steps_of(row, 0) - facts.lowest;
         const Number<C> of_row = at >= 0 && at < facts.distances ? load<C>(part.by_distance, at) : Number<C>(0.0f);
         each<own>([&](auto j) {
           const int key = smaller(larger(key_of(row, own_column(t, first_column) + j), 0), facts.keys - 1);
           number(x, a, j) = number(x, a, j) * unit + of_row;
-          if (column) number(x, a, j) += load<C>(part.by_key, key) - less;
+          if (column) number(x, a, j) += apart<T>(number_of_key<T>(part.by_key, facts, key), less);
         });
       });
       return log2e<C>;
@@ -409,13 +409,24 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       unit = 1;
     }
     if (column) {
-      const Number<C> less =
-          to_keys ? taken_off<rows>(part.by_key, facts, facts.first_row, first_column) : part.taken_off;
+      constexpr bool taken = column_words<T> == 2;  // what is fetched is less what a block of queries takes off
+      ColumnNumber<C> less = part.taken_off;
+      if constexpr (to_keys) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column);
+      Registers<Number<C>, lines> of_rows;
+      if constexpr (to_keys && taken)
+        each<lines>([&](auto a) {
+          of_rows[a] =
+              apart<T>(number_of_key<T>(part.by_key, facts, smaller(row_of(t, part, a), facts.keys - 1)), less);
+        });
       each<own>([&](auto j) {
         each<lines>([&](auto a) {
-          const Number<C> term =
-              to_keys ? load<C>(stage.of_rows, line_of(t, a)) : load<C>(stage.of_columns, quad * own + j);
-          number(x, a, j) = number(x, a, j) * unit + (term - less);
+          Number<C> term;
+          if constexpr (to_keys && taken)
+            term = of_rows[a];
+          else
+            term = to_keys ? load<C>(stage.of_rows, line_of(t, a)) : load<C>(stage.of_columns, quad * own + j);
+          if constexpr (!taken) term -= less.held;
+          number(x, a, j) = number(x, a, j) * unit + term;
         });
       });
     }

@@ -65,7 +65,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   HeadRows<const T> q, k, v;
   HeadRows<T> o;
   Global<C> norms;                     // [b h queries 2]: top and share
-  Global<const C> table, column;       // [h distances] and [b h keys_in_packs], or null
+  Global<const C> table, column;       // [h distances] and [b h column_words keys_in_packs], or null
   Global<const C> sink;                // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   Told scan;
@@ -84,7 +84,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Global<const T> k, v, gate_k;  // of the head
     Global<const C> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
-    Number<C> taken_off;                       // from columns: sums of many tokens lose nothing to f32
+    ColumnNumber<C> taken_off;                 // from columns
     int nth = 0, behind = 0;                   // of parts; the key behind the last one that a query of the block sees
     // Numbers of a table that are copied before the first that is read: copies begin at multiples of four.
     int further = 0;
@@ -159,7 +159,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
               nth = static_cast<int>(t.block()) % blocks, head = static_cast<int>(t.block()) / blocks,
               b = head / facts.heads, h = head % facts.heads;
     Part part{b, h, head, k.of(b, h), v.of(b, h), gate_k.of(b, h), {}, {},
-        parts.count ? 0 : (blocks - 1 - nth) * queries, 0, 0, facts.keys, 0.0f};
+        parts.count ? 0 : (blocks - 1 - nth) * queries, 0, 0, facts.keys, {}};
     part.first_token = facts.first() + part.first_query;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (parts.count) {
@@ -172,8 +172,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       if (part.further < 0) part.further += 4;
     }
     if (column) {
-      part.column = column + index_t(head) * facts.keys_in_packs();
-      part.taken_off = taken_off<queries>(part.column, facts, facts.first(), part.first_query);
+      part.column = column + index_t(head) * column_words<T> * facts.keys_in_packs();
+      part.taken_off = taken_off<T, queries>(part.column, facts, facts.first(), part.first_query);
     }
     return part;
   }
@@ -193,7 +193,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       fetch_copy(to.by_distance, t.index());
       fetch_copy(to.by_distance + copy, t.index() - packs);
     }
-    if (column) fetch_terms<keys>(t, to.by_key, part.column, first_key, facts.keys_in_packs(), t.index());
+    if (column) fetch_columns<T, keys>(t, to.by_key, part.column, facts, first_key, part.taken_off);
   }
 
   WHENCE_HD void begin_rows(Thread& t, const Part& part, Registers<Row, 2 * fragments>& running) const {
@@ -365,7 +365,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       each<own / 4>([&](auto four) {
         const auto terms = load_pack<4>(stage.by_key, quad * own + 4 * four);
         each<4>([&](auto e) {
-          const Number<C> term = Number<C>(terms.of[e]) - part.taken_off;
+          Number<C> term = terms.of[e];
+          if constexpr (column_words<T> == 1) term -= part.taken_off.held;
           each<2 * fragments>([&](auto a) {
             auto& of = number(x, a, Nth<4 * four + e>{});
             of = of * unit + term;

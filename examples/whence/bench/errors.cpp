@@ -71,7 +71,7 @@ void measure(CoreCase what, const CoreOptions& options, Bench& bench) {
 }
 
 int run(CommandLine& line) {
-  CoreOptions core{.schemes = "none,alibi,kerple,cope,forgetting,dape(kerple),cdape(kerple)",
+  CoreOptions core{.schemes = "none,alibi,kerple,cope,forgetting,cable,carope,dape(kerple),cdape(kerple)",
       .executors = "reference,tiled",
       .gates = "initial",
       .heads = 4};

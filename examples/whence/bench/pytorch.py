@@ -104,8 +104,8 @@ class Formulas:
     def learned_angles(self, x):
         heads = x["q"].shape[1]
         if self.scheme == "carope":
-            frequency = (1 / (F.softplus(F.linear(x["x"], x["frequency.weight"], x["frequency.bias"])) + 1)).transpose(1, 2)
-            return (frequency.float().unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
+            frequency = (1 / (F.softplus(F.linear(x["x"], x["frequency.weight"], x["frequency.bias"]).double()) + 1)).transpose(1, 2)
+            return (frequency.unsqueeze(-1) ** torch.arange(len(self.pairs), device=frequency.device)).cumsum(2)
         if self.scheme == "repo":
             representation = F.silu(F.linear(x["x"], x["gate.weight"])) * F.linear(x["x"], x["content.weight"])
             return F.linear(representation, x["position.weight"]).transpose(1, 2).unsqueeze(-1) * 10000.0 ** -self.pairs
@@ -139,9 +139,11 @@ class Formulas:
         elif self.scheme == "qk_norm":
             q, k = (F.rms_norm(both, both.shape[-1:], x[weight], 1e-6) for both, weight in ((q, "query_weight"), (k, "key_weight")))
         elif self.scheme in ("forgetting", "cable"):
-            name, rate = ("gate", F.logsigmoid) if self.scheme == "forgetting" else ("step", lambda z: -F.softplus(z))
+            name, rate = ("gate", F.logsigmoid) if self.scheme == "forgetting" else ("step", lambda z: -F.relu(z))
             kept = rate(F.linear(x["x"], x[name + ".weight"], x[name + ".bias"]).float()).transpose(1, 2).cumsum(-1)
             bias = kept.unsqueeze(-1) - kept.unsqueeze(-2)
+            if self.scheme == "cable":
+                bias = F.softplus(F.linear(x["x"], x["slope.weight"]).float()).transpose(1, 2).unsqueeze(-1) * bias
         elif self.scheme == "forgetting(gates=pairs)":
             query, key = (F.linear(x["x"], x[name]).unflatten(-1, (q.shape[1], -1)).transpose(1, 2) for name in ("gate_query.weight", "gate_key.weight"))
             kept = F.logsigmoid((query @ key.transpose(-1, -2)).float() / math.sqrt(query.shape[-1])).tril()

@@ -1,6 +1,7 @@
 #include "examples/whence/run/run_record.h"
 
 #include <algorithm>
+#include <regex>
 
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/text.h"
@@ -63,6 +64,15 @@ void refuse_lab(const std::filesystem::path& record) {
   throw InputError(folder.string(), ": a lab given; one of its runs required: ", first_few(runs, ", "));
 }
 
+// What scheme texts mean, by edition. In the first one `cable` had no options, and was what this is now.
+constexpr int edition_of_schemes = 2;
+void bring_up_to_date(Pairs& pairs) {
+  static const std::regex cable("\\bcable\\b(?!\\()");
+  for (auto& [name, value] : pairs)
+    if (name.ends_with("scheme") || name.ends_with("schemes"))
+      value = std::regex_replace(value, cable, "cable(weight=no, step=softplus)");
+}
+
 }  // namespace
 
 std::string RunRecord::option(const std::string& name) const {
@@ -72,8 +82,8 @@ std::string RunRecord::option(const std::string& name) const {
 
 Json json_of(const RunRecord& record) {
   return {{"program", record.program}, {"version", record.version}, {"subject", record.subject},
-      {"options", object_of(record.options)}, {"given", record.given}, {"data", record.data},
-      {"facts", object_of(record.facts)}};
+      {"schemes", edition_of_schemes}, {"options", object_of(record.options)}, {"given", record.given},
+      {"data", record.data}, {"facts", object_of(record.facts)}};
 }
 
 std::string text_of(const RunRecord& record) { return json_of(record).page() + '\n'; }
@@ -85,8 +95,9 @@ const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "a
 RunRecord read_run_record(const std::filesystem::path& path) {
   refuse_lab(path);
   const Json page = Json::read(read_file(path), path.string() + ": no record of a run");
-  const RunRecord record{page.text("program"), page.text("version"), page.text("subject"),
-      pairs_of(page.object("options")), page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
+  RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
+      page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
+  if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
   // A word of its own of what it is repeated by. An option's value stands behind "=".
   for (const auto& [name, value] : record.facts)
     if (name == "file" && value.starts_with("-"))

@@ -171,11 +171,16 @@ def forgetting_pairs(p, width=3):
     return {"gate_logits": z, "bias": bias, "logits": scores(p) + bias}
 
 
-def cable(p):
-    """Veisi et al. 2025, as their released code: steps are softplus, summed from each key up to the query."""
-    steps = F.softplus(F.linear(p["x"], p["step.weight"], p["step.bias"])).transpose(1, 2)  # [b h t]
+def cable(p, weight=True, step=F.relu):
+    """Veisi et al. 2025, third version, Eq. 2, 6 and 7: steps summed from each key up to the query, times the query's slope. Their
+    first released code: steps are softplus, and there are no slopes."""
+    steps = step(F.linear(p["x"], p["step.weight"], p["step.bias"])).transpose(1, 2)  # [b h t]
     bias = torch.stack([torch.stack([-steps[:, :, j + 1:i + 1].sum(-1) for j in range(LENGTH)], -1) for i in range(LENGTH)], -2)
-    return {"places": steps.cumsum(-1), "bias": bias, "logits": scores(p) + bias}
+    made = {"places": steps.cumsum(-1)}
+    if weight:
+        made["slopes"] = F.softplus(F.linear(p["x"], p["slope.weight"])).transpose(1, 2)  # [b h t]
+        bias = made["slopes"].unsqueeze(-1) * bias
+    return {**made, "bias": bias, "logits": scores(p) + bias}
 
 
 def gated_output(p, per_head=False):
@@ -302,13 +307,13 @@ CASES = [
     ("selective_rope(rank=2, kernel=2, base=10, gate=yes)", selective_rope, {"base": 10, "kernel": 2, "gate": True},
      {"down.weight": (2, DIM), "up.weight": (DIM // 2, 2), "convolution": (HEADS, 2, 2), "gate.weight": (HEADS, DIM),
       "gate.bias": (HEADS,)}),
+    ("selective_rope(rank=2, base=10, activation=silu, bias=yes)", selective_rope, {"base": 10, "activation": F.silu, "bias": True},
+     {"down.weight": (2, DIM), "up.weight": (DIM // 2, 2), "convolution": (HEADS, 2, 4), "bias": (HEADS, 1, 2)}),
     ("repo(base=100, width=3)", repo, {"base": 100},
      {"gate.weight": (3, DIM), "content.weight": (3, DIM), "position.weight": (HEADS, 3)}),
     ("carope", carope, {}, {"frequency.weight": (HEADS, DIM), "frequency.bias": (HEADS,)}),
     ("pope", pope, {}, {"phase": (HEADS, 1, HEAD_DIM)}),
     ("pope(base=50, phase=uniform)", pope, {"base": 50}, {"phase": (HEADS, 1, HEAD_DIM)}),
-    ("selective_rope(rank=2, base=10, activation=silu, bias=yes)", selective_rope, {"base": 10, "activation": F.silu, "bias": True},
-     {"down.weight": (2, DIM), "up.weight": (DIM // 2, 2), "convolution": (HEADS, 2, 4), "bias": (HEADS, 1, 2)}),
     ("stick_breaking", stick_breaking, {}, {}),
     ("stick_breaking(rest=self)", stick_breaking, {"rest": "self"}, {}),
     ("path(rank=3)", path, {}, {"down.weight": (3, DIM), "up.weight": (DIM, 3), "convolution": (DIM, 3), "beta.weight": (HEADS, DIM),
@@ -323,7 +328,8 @@ CASES = [
      {"queries": 3, "group": 1, "where": "both", "mix_scores": True},
      {"convolution": (HEADS, 1, 3, 3), "pattern_convolution": (HEADS, 1, 3, 3), "scores_mix": (1, HEADS, HEADS)}),
     ("forgetting(gates=pairs, width=3)", forgetting_pairs, {}, {"gate_query.weight": (3 * HEADS, DIM), "gate_key.weight": (3 * HEADS, DIM)}),
-    ("cable", cable, {}, {"step.weight": (HEADS, DIM), "step.bias": (HEADS,)}),
+    ("cable", cable, {}, {"step.weight": (HEADS, DIM), "step.bias": (HEADS,), "slope.weight": (HEADS, DIM)}),
+    ("cable(weight=no, step=softplus)", cable, {"weight": False, "step": F.softplus}, {"step.weight": (HEADS, DIM), "step.bias": (HEADS,)}),
     ("gated_output", gated_output, {}, {"gate.weight": (DIM, DIM)}),
     ("gated_output(per=head)", gated_output, {"per_head": True}, {"gate.weight": (HEADS, DIM)}),
     ("sink", sink, {}, {"logit": (HEADS,)}),

@@ -167,12 +167,13 @@ TEST_CASE(
 
 TEST_CASE("bench errors: tiles in f32 lie at most twice as far from f64 as the ops on all pairs") {
   std::map<std::string, std::map<std::string, nlohmann::json>> found;  // by scheme and gates, by executor
-  for (const nlohmann::json& line : results_of(
-           "errors --schemes none,alibi,kerple,t5,cope,forgetting,fire,shaw,transformer_xl,dape(kerple),dape(fire) "
-           "--lengths 512 --heads 2 --gates both"))
+  for (const nlohmann::json& line :
+      results_of("errors --schemes "
+                 "none,alibi,kerple,t5,cope,forgetting,cable,carope,fire,shaw,transformer_xl,dape(kerple),dape(fire) "
+                 "--lengths 512 --heads 2 --gates both"))
     if (line.contains("executor"))
       found[line.at("scheme").get<std::string>() + line.at("gates").get<std::string>()][line.at("executor")] = line;
-  CHECK(found.size() == 12);
+  CHECK(found.size() == 14);
   for (const auto& entry : found) {  // no structured binding: clang 16 with OpenMP cannot capture one
     const std::string& scheme = entry.first;
     for (const std::string name :

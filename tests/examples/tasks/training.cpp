@@ -267,6 +267,17 @@ TEST_CASE("run records: written, read, and turned back into a command line") {
   CHECK(arguments_of(read, {"keep-best", "quiet"}, {}) == std::vector<std::string>{"--keep-best=true"});
   CHECK(arguments_of(read, read.given, options_in({"--dim=8"})).size() == 1);
   CHECK(arguments_of(read, read.given, options_in({"--scheme", "rope"})).size() == 1);
+  // Before its slopes `cable` was another scheme, which has a text of its own now.
+  const auto cable_of = [&](const std::string& edition) {
+    std::ofstream(scratch / "cable.json")
+        << R"({"program": "train", "version": "0", "subject": "lm", )" << edition << R"("options": )"
+        << R"({"scheme": "dape(cable) + rope"}, "given": [], "data": "", "facts": {"model.scheme": "cable"}})";
+    const RunRecord found = read_run_record(scratch / "cable.json");
+    return found.option("scheme") + "; " + found.facts[0].second;
+  };
+  CHECK(cable_of("") == "dape(cable(weight=no, step=softplus)) + rope; cable(weight=no, step=softplus)");
+  CHECK(cable_of("\"schemes\": 2, ") == "dape(cable) + rope; cable");
+  CHECK(text_of(record).find("\"schemes\": 2") != std::string::npos);
   std::ofstream(scratch / "other.json") << "{\"program\": 3}";
   CHECK_THROWS_WITH_AS(
       (void)read_run_record(scratch / "other.json"), doctest::Contains("no record of a run"), InputError);

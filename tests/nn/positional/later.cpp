@@ -119,9 +119,9 @@ TEST_CASE("forgetting: gates of pairs that do not look at the query are those of
       error_text([] { (void)Bare("forgetting(width=4)"); }).find("no effect without gates=pairs") != std::string::npos);
 }
 
-TEST_CASE("cable: the forgetting transformer with its gates' signs the other way round") {
+TEST_CASE("cable: its first form is the forgetting transformer with its gates' signs the other way round") {
   const AttendInputs inputs = random_inputs(9);
-  const Bare cable("cable"), forgetting("forgetting");
+  const Bare cable("cable(weight=no, step=softplus)"), forgetting("forgetting");
   forgetting.set("gate.weight", cable["step.weight"] * -1.0);
   forgetting.set("gate.bias", cable["step.bias"] * -1.0);
   for (const Executor* executor : executors())
@@ -157,6 +157,60 @@ TEST_CASE(
   for (const char* text : {"forgetting", "forgetting(gates=pairs)", "cable"})
     for (const Executor* executor : executors())
       CHECK(distance(Bare(text).output(hidden, *executor), Bare(text).output(hidden)) < 1e-13);
+}
+
+TEST_CASE("cable: steps of relu on a road that each query sees at its own slope, by every executor") {
+  AttendInputs inputs = random_inputs(9);
+  const Tensor one = Tensor::ones({1, 9, 1}, DType::f64);
+  inputs.x = concat_along(2, {one, slice(inputs.x, 2, 1, 8)});
+  const Bare cable("cable"), alibi("alibi");
+  // Each token takes one step, which weighs 1/16 and 1/256: softplus(z) of what no token changes.
+  cable.fill("step.weight", 0), cable.fill("step.bias", 1), cable.fill("slope.weight", 0);
+  const Tensor slopes = cable["slope.weight"];
+  slopes.data<double>()[0] = std::log(std::expm1(0x1p-4)), slopes.data<double>()[8] = std::log(std::expm1(0x1p-8));
+  CHECK(distance(cable.logits(inputs), alibi.logits(inputs)) < 1e-13);
+  for (const Executor* executor : executors())
+    CHECK(distance(cable.output(inputs, *executor), alibi.output(inputs)) < 1e-13);
+  // A slope is its own column's: beside another one they run in strips.
+  const Bare both("cable + forgetting");
+  for (const Executor* executor : executors())
+    CHECK(distance(both.output(random_inputs(9), *executor), both.output(random_inputs(9))) < 1e-13);
+  cable.fill("step.bias", -1);  // no token takes a step
+  CHECK(distance(cable.logits(inputs), Bare("none").logits(inputs)) == 0);
+}
+
+TEST_CASE("running sums of 2048 tokens: f32 is as near to f64 as without them, in value and gradients") {
+  for (const std::string text : {"forgetting", "cable", "cable(weight=no, step=softplus)",
+           "forgetting + cable(weight=no)", "selective_rope", "carope"}) {
+    CAPTURE(text);
+    Bare exact(text, 1, 4, 2048), rounded(text, 1, 4, 2048);
+    for (Bare* each : {&exact, &rounded})
+      if (text.ends_with("rope")) each->root().initialise(1);  // random ones would turn far beyond what f32 knows
+    for (const Module::Parameter& each : exact.root().parameters())
+      raw::copy_into(raw::cast(raw::cast(each.tensor, DType::f32), DType::f64), each.tensor);
+    rounded.root().to(DType::f32);
+    const AttendInputs inputs = random_inputs(2048, Sequence::run(2048), 1, 1, 4);
+    const auto results = [&](const Bare& scheme, DType dtype, const Executor& executor) {
+      AttendInputs of = inputs;
+      for (Tensor* each : {&of.x, &of.query, &of.key, &of.value})
+        *each = requires_grad(raw::cast(raw::cast(each->detach(), DType::f32), dtype));
+      const Tensor output = scheme.output(of, executor);
+      std::vector<Tensor> all =
+          grad(output, raw::cast(normal(output.shape(), 5), dtype), {of.query, of.key, of.value, of.x});
+      all.push_back(output.detach());
+      return all;
+    };
+    const std::vector<Tensor> wanted = results(exact, DType::f64, tiled_executor());
+    for (const Executor* executor : executors()) {
+      CAPTURE(std::string(executor->name()));
+      const std::vector<Tensor> found = results(rounded, DType::f32, *executor);
+      for (std::size_t k = 0; k < found.size(); ++k) {
+        const Tensor off = raw::cast(found[k], DType::f64) - wanted[k];
+        CAPTURE(k);
+        CHECK(std::sqrt(sum(square(off)).item() / sum(square(wanted[k])).item()) < 1.5e-6);
+      }
+    }
+  }
 }
 
 TEST_CASE("gated_output: half of what attention hands on at a gate of 0, by every executor") {
@@ -249,8 +303,8 @@ TEST_CASE("GRAPE: RoPE is a product of rotations, ALiBi and forgetting of shears
 }
 
 TEST_CASE("later schemes: whatever the padding on the left holds changes no bit of the tokens behind it") {
-  for (const char* text :
-      {"forgetting", "forgetting(gates=pairs)", "cable", "path", "mta(queries=2, keys=3)", "gated_output"}) {
+  for (const char* text : {"forgetting", "forgetting(gates=pairs)", "cable", "cable(weight=no, step=softplus)", "path",
+           "mta(queries=2, keys=3)", "gated_output"}) {
     CAPTURE(text);
     const Bare scheme(text);
     const Sequence padded = Sequence::padded(present_but(9, 3, true));  // the second sequence's

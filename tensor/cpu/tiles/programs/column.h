@@ -1,61 +1,105 @@
-// column: x[k][i] += column[k]
-// Softmax ignores what all keys of a row share, so a row takes a number off: that of its own token, which leaves small
-// numbers where keys are near, and which no row reads that does not see it. What is taken off has a gradient, minus the
-// row's sum of dx: 0 but for rounding, and it cancels what rounding gives to the columns. Both matter where columns are
-// long sums themselves (forgetting).
+// column: x[k][i] += slope[i] (column[k] - column[own i] + rest[k] - rest[own i])
+// Softmax ignores what all keys of a row share, so a row takes off what its own token has: small numbers are left where
+// keys are near. What is taken off has a gradient, minus the row's sum of dx: 0 but for rounding, and it cancels what
+// rounding gives to the columns. Both matter where columns are long sums themselves (forgetting), as their gradients are
+// summed once more: so sums of dx are f64. The rest of a long sum is what T did not hold of it: of near keys it is as
+// much as their difference. As its gradient it gets what T does not hold of the column's.
+// Slopes are 1 but where queries have their own (cable); then d slope[i] = sum_k dx (column[k] - column[own i] ...).
 #pragma once
+
+#include <type_traits>
 
 #include "tensor/cpu/tiles/programs/program.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Column : Program<T> {
-  T *taken_off, *row_sums;  // per lane; the sum of dx (backward)
+  T *own, *own_rest;  // of each lane's own token
+  using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
+  Sum row_sums[block_rows<T>];  // of dx, per lane (backward)
+  T *slopes, *d_slopes;         // per lane, where there are some
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
-    const extent count = p.in[At::column_term].at ? block_rows<T> : 0;
-    taken_off = cut.take(count), row_sums = cut.take(backward ? count : 0);
+    const auto lanes_if = [&](bool needed) { return cut.take(needed ? block_rows<T> : 0); };
+    const bool given = p.in[At::column_term].at, sloped = p.in[At::column_slope].at;
+    own = lanes_if(given), own_rest = lanes_if(p.in[At::column_rest].at);
+    slopes = lanes_if(sloped), d_slopes = lanes_if(backward && sloped);
   }
   void block(const Block<T>& block) {
-    const Rows<const T> column = block.p.in[At::column_term];
-    if (!column.at) return;
-    for (extent i = 0; i < block.columns; ++i) {
-      const T own = head_of(column, block.b, block.h)[least(block.first_token() + i, block.p.keys - 1)];
-      taken_off[i] = own - own == T(0) ? own : T(0);  // whoever sees a number that is not finite has it anyway
-    }
-    if (block.p.d[At::column_term].at) clear(row_sums, block_rows<T>);
+    const Problem<T>& p = block.p;
+    if (!p.in[At::column_term].at) return;
+    const auto hold = [&](T* to, std::size_t which, bool by_key) {
+      if (!p.in[which].at) return;
+      const T* from = head_of(p.in[which], block.b, block.h);
+      for (extent i = 0; i < block_rows<T>; ++i) {
+        const T x = from[by_key ? least(block.first_token() + least(i, block.rows - 1), p.keys - 1)
+                                : block.first_query + least(i, block.rows - 1)];
+        to[i] = x - x == T(0) ? x : T(0);  // whoever sees a number that is not finite has it anyway
+      }
+    };
+    hold(own, At::column_term, true), hold(own_rest, At::column_rest, true), hold(slopes, At::column_slope, false);
+    for (Sum& sum : row_sums) sum = Sum(0);
+    if (p.d[At::column_slope].at) clear(d_slopes, block_rows<T>);
   }
   void add(const Tile<T>& tile, T* x) {
     const Block<T>& block = tile.block;
-    const Rows<const T> column = block.p.in[At::column_term];
-    if (!column.at) return;
+    if (!block.p.in[At::column_term].at) return;
     for (extent k = 0; k < tile.keys; ++k) {
-      const Vector<T> term = splat(head_of(column, block.b, block.h)[tile.first_key + k]);
       for (extent n = 0; n < block.columns; n += lanes<T>) {
         T* at = x + k * block.columns + n;
-        store<T>(at, load(at) + (term - load(taken_off + n)));
+        const Vector<T> term = between(tile, k, n);
+        store<T>(at, load(at) + (block.p.in[At::column_slope].at ? load(slopes + n) * term : term));
       }
     }
   }
 
   void gather(const Tile<T>& tile, const T* dx) {
     const Block<T>& block = tile.block;
-    const Rows<T> to = block.p.d[At::column_term];
-    if (!to.at) return;
-    for (extent k = 0; k < tile.keys; ++k) {
-      Vector<T> sum = zero<T>();
-      for (extent n = 0; n < block.columns; n += lanes<T>) sum = sum + load(dx + k * block.columns + n);
-      head_of(to, block.b, block.h)[tile.first_key + k] += sum_of_lanes<T>(sum);
+    const bool sloped = block.p.in[At::column_slope].at;
+    for (extent k = 0; block.p.d[At::column_term].at && k < tile.keys; ++k) {
+      Sum of_key[lanes<T>] = {};
+      for (extent n = 0; n < block.columns; n += lanes<T>) {
+        T gradient[lanes<T>];
+        const Vector<T> given = load(dx + k * block.columns + n);
+        store<T>(gradient, sloped ? load(slopes + n) * given : given);
+        for (extent lane = 0; lane < lanes<T>; ++lane)
+          of_key[lane] += Sum(gradient[lane]), row_sums[n + lane] += Sum(gradient[lane]);
+      }
+      Sum sum = of_key[0];
+      for (extent lane = 1; lane < lanes<T>; ++lane) sum += of_key[lane];
+      give(block, tile.first_key + k, sum);
     }
-    const T one = T(1);  // row_sums += a row of ones times dx
-    multiply<T>(1, block.columns, {tile.keys}, {&one, 0, 0}, dx, block.columns, row_sums, block.columns, Start::given);
+    for (extent k = 0; block.p.d[At::column_slope].at && k < tile.keys; ++k)
+      for (extent n = 0; n < block.columns; n += lanes<T>)
+        store<T>(d_slopes + n, load(d_slopes + n) + load(dx + k * block.columns + n) * between(tile, k, n));
   }
   void finish(const Block<T>& block, Pairing<T>&) {
-    const Rows<T> to = block.p.d[At::column_term];
-    for (extent i = 0; to.at && i < block.rows && block.first_token() + i < block.p.keys; ++i)
-      head_of(to, block.b, block.h)[block.first_token() + i] -= row_sums[i];
+    const Rows<T> to_slopes = block.p.d[At::column_slope];
+    for (extent i = 0; block.p.d[At::column_term].at && i < block.rows && block.first_token() + i < block.p.keys; ++i)
+      give(block, block.first_token() + i, -row_sums[i]);
+    for (extent i = 0; to_slopes.at && i < block.rows; ++i)
+      head_of(to_slopes, block.b, block.h)[block.first_query + i] = d_slopes[i];
   }
   using Program<T>::finish;
+
+ private:
+  // To the gradient of a key's column, and of its rest what T does not hold of that.
+  void give(const Block<T>& block, extent key, Sum x) const {
+    const Rows<T> held = block.p.d[At::column_term], rest = block.p.d[At::column_rest];
+    T& of_key = head_of(held, block.b, block.h)[key];
+    Sum sum = Sum(of_key) + x;
+    if (rest.at) sum += Sum(head_of(rest, block.b, block.h)[key]);
+    of_key = static_cast<T>(sum);
+    if (rest.at) head_of(rest, block.b, block.h)[key] = static_cast<T>(sum - Sum(of_key));
+  }
+  // What key k of a tile adds for lanes from n on, at slopes of 1.
+  Vector<T> between(const Tile<T>& tile, extent k, extent n) const {
+    const auto of_key = [&](std::size_t which) {
+      return splat(head_of(tile.block.p.in[which], tile.block.b, tile.block.h)[tile.first_key + k]);
+    };
+    const Vector<T> held = of_key(At::column_term) - load(own + n);
+    return tile.block.p.in[At::column_rest].at ? held + (of_key(At::column_rest) - load(own_rest + n)) : held;
+  }
 };
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET
