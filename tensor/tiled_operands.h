@@ -14,7 +14,7 @@ struct OperandInfo {
 };
 
 // position_keys: z_i = position_scale q_i.e. Letters: b batch, h head of queries, g head of keys and values, i query,
-// j key, d and c dims of keys and values, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m
+// j key, d and c dims of keys and values, f dims of what gates of pairs are made of, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m
 // as u has them there. g divides h, and query head n reads key head n / (h / g).
 struct TiledOperands {
   enum Operand : std::size_t {
@@ -32,6 +32,8 @@ struct TiledOperands {
     column_term,
     column_rest,
     column_slope,
+    fade_query,
+    fade_key,
     gate_query,
     gate_key,
     position_logits,
@@ -59,6 +61,8 @@ struct TiledOperands {
       {"column_term", "b h j", false, attention | logit},
       {"column_rest", "b h j", false, attention | logit},
       {"column_slope", "b h i", false, attention | logit},
+      {"fade_query", "b h i f", true, attention | logit},
+      {"fade_key", "b h j f", true, attention | logit},
       {"gate_query", "b h i d", true, attention | logit},
       {"gate_key", "b g j d", true, attention | logit},
       {"position_logits", "b h i p", true, attention | logit},

@@ -7,7 +7,7 @@
 // text decides how far apart two tokens are.
 //   gates=pairs:  f_il = sigmoid(q'_i.k'_l / sqrt(d'))       every query has gates of its own, as CoPE's have
 //   A_ij = S_ij + sum_{l=j+1..i} log f_il                    (x-transformers, PerRowDataDependentAlibi; no paper)
-// Those are a number for each pair, which no program by column makes: they run in strips.
+// Those are a number for each pair: tiles make and sum them, tensor/cpu/tiles/programs/fading.h.
 // A mask of the caller's hides tokens from pairs. The gate of a token is no pair's: it counts between j and i whoever
 // sees the token. The gate of a pair that is hidden does not.
 #include <cmath>
@@ -15,6 +15,7 @@
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
+#include "nn/attention/tile_terms.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/fading.h"
 #include "nn/positional/running_sum.h"
@@ -43,7 +44,7 @@ class Forgetting final : public Fading {
   Linear gate_;  // weight [h c], bias [h]
 };
 
-class PairForgetting final : public PositionalScheme, public BiasesScores {
+class PairForgetting final : public PositionalScheme, public BiasesScores, public RunsInTiles {
  public:
   explicit PairForgetting(const SchemeArguments& arguments)
       : heads_(arguments.sizes().heads),
@@ -58,11 +59,8 @@ class PairForgetting final : public PositionalScheme, public BiasesScores {
 
   // [b h i j]
   Tensor bias(const AttendContext& context) const override {
-    const Tensor& x = layer_input("forgetting", context);
     const index_t keys = context.key.size(2);
-    const Tensor query = by_head(query_(of_queries(x, 1, context)), heads_);  // [b h i d']
-    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
-    const Tensor z = probe("gate_logits", matmul(query, transpose(by_head(key_(x), heads_)), scale));
+    const Tensor z = probe("gate_logits", matmul(gate_queries(context), transpose(gate_keys(context))));
     const Tensor log_gates = context.masked(log_sigmoid(cast(z, compute_dtype(context.dtype()))));
     const Tensor kept = reverse_cumulative_sum(log_gates);  // sum_{l=j..i} log f_il, [b h i j]
     const Tensor own = Tensor::zeros({kept.size(0), heads_, kept.size(2), 1}, kept.dtype(), kept.device());
@@ -70,6 +68,21 @@ class PairForgetting final : public PositionalScheme, public BiasesScores {
   }
 
  private:
+  // q' / sqrt(d'), [b h i d']
+  Tensor gate_queries(const AttendContext& context) const {
+    const Tensor query = by_head(query_(of_queries(layer_input("forgetting", context), 1, context)), heads_);
+    return query * (1 / std::sqrt(static_cast<double>(query.size(3))));
+  }
+  Tensor gate_keys(const AttendContext& context) const {  // [b h j d']
+    return by_head(key_(layer_input("forgetting", context)), heads_);
+  }
+
+  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
+    terms.add(TiledOperands::fade_query, gate_queries(context));
+    terms.add(TiledOperands::fade_key, gate_keys(context));
+  }
+  std::string only_on_cpu() const override { return "gates of pairs"; }
+
   index_t heads_;
   Linear query_, key_;  // [h d' c]
 };

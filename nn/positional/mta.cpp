@@ -10,6 +10,7 @@
 // queries is masked by its own mask (nn/README.md, D7). One head has no other to be mixed with: there is no m then, and
 // mix_scores=yes is refused.
 // Where gradients die: nowhere of its own. A score that is masked in its row has none, whatever reads it.
+#include "autograd/convolve_heads.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/layer_forms.h"
@@ -51,14 +52,14 @@ class Mta final : public PositionalScheme, public MapsScores, public MakesPatter
   Tensor map_scores(const Tensor& a, const AttendContext& context) const override {
     require_one_mask(context);
     Tensor x = context.masked(a);
-    if (of_scores_.defined()) x = probe("convolved", x + convolved(x, of_scores_));
+    if (of_scores_.defined()) x = probe("convolved", x + convolved(x, of_scores_, context));
     return scores_mix_.defined() ? probe("mixed_scores", x + mixed(x, scores_mix_)) : x;
   }
 
   // [b h i j]
   Tensor pattern(const Tensor& logits, const AttendContext& context) const override {
     Tensor p = probe("softmax", forms_on(logits.device()).softmax_of_visible(logits, context));
-    if (of_pattern_.defined()) p = probe("convolved_pattern", context.masked(p + convolved(p, of_pattern_)));
+    if (of_pattern_.defined()) p = probe("convolved_pattern", context.masked(p + convolved(p, of_pattern_, context)));
     return pattern_mix_.defined() ? p + mixed(p, pattern_mix_) : p;
   }
 
@@ -72,20 +73,10 @@ class Mta final : public PositionalScheme, public MapsScores, public MakesPatter
         " given; one for all heads, [1|b 1 i j], required, ", "as the heads are mixed; or heads=1");
   }
 
-  // Each head by itself: its cq earlier rows are channels of a convolution along the keys. [b h i j]
-  Tensor convolved(const Tensor& x, const Tensor& theta) const {
-    const index_t rows = x.size(2), side = keys_ / 2;
-    const Tensor above = Tensor::zeros({x.size(0), x.size(1), queries_ - 1, x.size(3)}, x.dtype(), x.device());
-    const Tensor whole = concat_along(2, {above, x});
-    std::vector<Tensor> heads;
-    for (index_t h = 0; h < x.size(1); ++h) {
-      std::vector<Tensor> earlier;
-      for (index_t a = 0; a < queries_; ++a)
-        earlier.push_back(slice(slice(whole, 1, h, h + 1), 2, a, a + rows));  // rows i - cq + 1 + a, [b 1 i j]
-      const Tensor kernel = reshape(select(theta, 0, h), {1, queries_, 1, keys_});
-      heads.push_back(convolve_keys(concat_along(1, earlier), kernel, {}, side, side));
-    }
-    return concat_along(1, heads);
+  // [b h i j]
+  Tensor convolved(const Tensor& x, const Tensor& theta, const AttendContext& context) const {
+    return convolve_heads(
+        x, reshape(theta, {x.size(1), queries_, keys_}), context.causal ? context.first_row : x.size(3));
   }
   // x [b h i j] by m [groups out in]
   static Tensor mixed(const Tensor& x, const Tensor& m) {

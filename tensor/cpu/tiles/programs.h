@@ -5,6 +5,7 @@
 #include "tensor/cpu/tiles/programs/by_distance.h"
 #include "tensor/cpu/tiles/programs/by_row_and_distance.h"
 #include "tensor/cpu/tiles/programs/column.h"
+#include "tensor/cpu/tiles/programs/fading.h"
 #include "tensor/cpu/tiles/programs/piecewise.h"
 #include "tensor/cpu/tiles/programs/row_scan.h"
 
@@ -33,6 +34,6 @@ template <class T, class... P> struct ListOf : P... {
 
 // A row scan reads the scores: it comes before what else is added to them.
 template <class T>
-using Programs = ListOf<T, RowScan<T>, ByDistance<T>, ByRowAndDistance<T>, Piecewise<T>, Column<T>, Bins<T>>;
+using Programs = ListOf<T, RowScan<T>, ByDistance<T>, ByRowAndDistance<T>, Piecewise<T>, Column<T>, Fading<T>, Bins<T>>;
 
 }  // namespace whence::tiles::WHENCE_TILES_TARGET

@@ -14,8 +14,8 @@ namespace {
 // One of each program.
 const std::vector<std::string> programs{"none", "kerple", "randomised(kerple, length=200)", "shaw(clip=3)",
     "fire(width=5, init_length=40)", "randomised(fire(width=5, init_length=40), length=200)", "transformer_xl",
-    "forgetting", "cope(p_max=5)", "cope(p_max=3, gates=separate_keys)", "cope_alibi", "dape(kerple, width=5)",
-    "cdape(kerple, width=5)", "cdape(alibi, width=3, kernel=4, pad=left)",
+    "forgetting", "forgetting(gates=pairs, width=3)", "cope(p_max=5)", "cope(p_max=3, gates=separate_keys)",
+    "cope_alibi", "dape(kerple, width=5)", "cdape(kerple, width=5)", "cdape(alibi, width=3, kernel=4, pad=left)",
     "dape(fire(width=5, init_length=40), width=5)", "cdape(fire(width=5, init_length=40), width=5)", "stick_breaking",
     "stick_breaking(rest=self)", "sink", "shaw(clip=3) + sink", "ssmax"};
 
@@ -235,8 +235,9 @@ TEST_CASE("tiles: memory at work grows with the length, not with its square") {
     (void)grad(output, seed, leaves);
     return static_cast<double>(allocator.statistics().peak - held - 4 * operand) / 1048576;  // beside o, dq, dk and dv
   };
-  for (const std::string text : {"none", "alibi", "kerple", "fire", "cope", "dape(kerple)", "cdape(kerple)",
-           "dape(fire)", "dape(fire, form=f_of_bias)", "cdape(fire)", "stick_breaking(rest=self)"}) {
+  for (const std::string text :
+      {"none", "alibi", "kerple", "fire", "cope", "dape(kerple)", "cdape(kerple)", "dape(fire)",
+          "dape(fire, form=f_of_bias)", "cdape(fire)", "stick_breaking(rest=self)", "forgetting(gates=pairs)"}) {
     const double at_2048 = at_work(text, 2048), at_16384 = at_work(text, 16384);
     MESSAGE(text << ": " << at_2048 << " MiB at 2048, " << at_16384 << " at 16384");
     CHECK(at_2048 < 12);

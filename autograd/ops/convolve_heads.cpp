@@ -1,0 +1,283 @@
+// Convolve the scores of each head by a kernel of its own, over earlier queries and keys on both sides.  (MTA, Golovneva
+// et al. 2025, arXiv:2504.00927)                    x:[b h i j]  kernel w:[h q k], k odd  ->  y:[b h i j]
+//   y[i,j]  = sum_{a<q} sum_{c<k} w[a,c] x[i-q+1+a, j-k/2+c]     x is zero outside
+//   dx[i,j] = sum_{a<q} sum_{c<k} w[a,c] dy[i+q-1-a, j+k/2-c]    the same, turned: over later queries
+//   dw[a,c] = sum_{b,i,j} dy[i,j] x[i-q+1+a, j-k/2+c]
+// Row i has keys up to i + reach: what lies behind counts as 0 in x and is 0 in y, and takes no time.
+// The sums are linear in each argument, and each one's derivatives are the others: so second derivatives come.
+#include "autograd/convolve_heads.h"
+
+#include <algorithm>
+
+#include "autograd/check/checked.h"
+#include "autograd/ops.h"
+#include "tensor/launch.h"
+#include "tensor/parallel.h"
+#include "tensor/raw.h"
+
+namespace whence {
+namespace {
+
+constexpr index_t most_taps = 63, tile = 256;  // keys at once on the CPU
+
+struct Facts {
+  index_t heads, rows, keys, queries, taps, reach;
+  bool turned;
+
+  WHENCE_HD index_t end_of(index_t row) const { return row + reach < keys ? row + reach + 1 : keys; }
+  // The row that row i reads by kernel row a; below 0 or from `rows` on where there is none.
+  WHENCE_HD index_t row_read(index_t i, index_t a) const { return turned ? i + queries - 1 - a : i - queries + 1 + a; }
+  WHENCE_HD index_t place_read(index_t c) const {
+    return turned ? taps - 1 - c : c;
+  }  // of a tap, from the first one on
+};
+
+Facts facts_of(const Tensor& x, const Shape& kernel, index_t reach, bool turned) {
+  return {x.size(1), x.size(2), x.size(3), kernel[1], kernel[2], reach, turned};
+}
+
+// to[n] = x[begin + n] in compute type, 0 where the row has no such key.
+template <class T, class C> WHENCE_HD void load_keys(const T* x, index_t begin, index_t count, index_t end, C* to) {
+  const index_t low = begin < 0 ? (-begin < count ? -begin : count) : 0,
+                last = end - begin < count ? end - begin : count;
+  for (index_t n = 0; n < low; ++n) to[n] = C(0);
+#pragma omp simd
+  for (index_t n = low; n < last; ++n) to[n] = C(x[begin + n]);
+  for (index_t n = last > low ? last : low; n < count; ++n) to[n] = C(0);
+}
+
+// On the CPU: one index is a tile of a row.
+template <class T> struct ConvolveTile {
+  const T *x, *weight;
+  T* y;
+  Facts at;
+  index_t blocks;  // of a row
+  void operator()(index_t index) const {
+    using C = compute_t<T>;
+    const index_t line = index / blocks, plane = line / at.rows, i = line % at.rows, begin = index % blocks * tile,
+                  all = std::min(begin + tile, at.keys), end = at.end_of(i),
+                  count = std::min(end, all) - begin;  // that are not 0
+    C sums[tile] = {}, moved[tile + most_taps - 1];
+    for (index_t a = 0; a < at.queries && count > 0; ++a) {
+      const index_t row = at.row_read(i, a);
+      if (row < 0 || row >= at.rows) continue;
+      load_keys(x + (plane * at.rows + row) * at.keys, begin - at.taps / 2, count + at.taps - 1, at.end_of(row), moved);
+      const T* const w = weight + (plane % at.heads * at.queries + a) * at.taps;
+      index_t c = 0;
+      for (; c + 4 <= at.taps; c += 4) {
+        const C w0 = w[c], w1 = w[c + 1], w2 = w[c + 2], w3 = w[c + 3];
+        const C *x0 = moved + at.place_read(c), *x1 = moved + at.place_read(c + 1), *x2 = moved + at.place_read(c + 2),
+                *x3 = moved + at.place_read(c + 3);
+#pragma omp simd
+        for (index_t n = 0; n < count; ++n) sums[n] += (w0 * x0[n] + w1 * x1[n]) + (w2 * x2[n] + w3 * x3[n]);
+      }
+      for (; c < at.taps; ++c)
+        for (index_t n = 0; n < count; ++n) sums[n] += C(w[c]) * moved[at.place_read(c) + n];
+    }
+    for (index_t j = begin; j < all; ++j)
+      y[line * at.keys + j] = j < end ? static_cast<T>(sums[j - begin]) : static_cast<T>(C(0));
+  }
+};
+
+template <class C> C dot(const C* a, const C* b, index_t count) {
+  C sum = C(0);
+  if constexpr (std::is_same_v<C, Dual>) {
+    for (index_t n = 0; n < count; ++n) sum += a[n] * b[n];
+  } else {
+#pragma omp simd reduction(+ : sum)
+    for (index_t n = 0; n < count; ++n) sum += a[n] * b[n];
+  }
+  return sum;
+}
+
+// On the CPU: one index is what a row of g gives to a row of its head's kernel.
+template <class T> struct KernelOfRow {
+  const T *g, *x;
+  compute_t<T>* sums;  // [b h i q k]
+  Facts at;
+  void operator()(index_t index) const {
+    using C = compute_t<T>;
+    const index_t line = index / at.queries, a = index % at.queries, i = line % at.rows, row = at.row_read(i, a),
+                  end = at.end_of(i);
+    C *const to = sums + index * at.taps, given[tile], moved[tile + most_taps - 1];
+    for (index_t c = 0; c < at.taps; ++c) to[c] = C(0);
+    if (row < 0 || row >= at.rows) return;
+    for (index_t begin = 0; begin < end; begin += tile) {
+      const index_t count = std::min(tile, end - begin);
+      load_keys(g + line * at.keys, begin, count, end, given);
+      load_keys(x + (line - i + row) * at.keys, begin - at.taps / 2, count + at.taps - 1, at.end_of(row), moved);
+      for (index_t c = 0; c < at.taps; ++c) to[c] += dot<C>(given, moved + at.place_read(c), count);
+    }
+  }
+};
+
+// On a GPU: one index is a number of y.
+template <class T> struct ConvolveOne {
+  const T *x, *weight;
+  T* y;
+  Facts at;
+  WHENCE_HD void operator()(index_t index) const {
+    using C = compute_t<T>;
+    const index_t line = index / at.keys, j = index % at.keys, plane = line / at.rows, i = line % at.rows;
+    C sum = C(0);
+    for (index_t a = 0; a < at.queries && j < at.end_of(i); ++a) {
+      const index_t row = at.row_read(i, a);
+      if (row < 0 || row >= at.rows) continue;
+      for (index_t c = 0; c < at.taps; ++c)
+        if (const index_t key = j - at.taps / 2 + at.place_read(c); key >= 0 && key < at.end_of(row))
+          sum += C(weight[(plane % at.heads * at.queries + a) * at.taps + c]) * C(x[(line - i + row) * at.keys + key]);
+    }
+    y[index] = static_cast<T>(sum);
+  }
+};
+
+// On a GPU: one index is what a row of g gives to a number of its head's kernel.
+template <class T> struct KernelOfTap {
+  const T *g, *x;
+  compute_t<T>* sums;  // [b h i q k]
+  Facts at;
+  WHENCE_HD void operator()(index_t index) const {
+    using C = compute_t<T>;
+    const index_t c = index % at.taps, a = index / at.taps % at.queries, line = index / at.taps / at.queries,
+                  i = line % at.rows, row = at.row_read(i, a), step = at.place_read(c) - at.taps / 2;
+    C sum = C(0);
+    for (index_t j = 0; row >= 0 && row < at.rows && j < at.end_of(i); ++j)
+      if (j + step >= 0 && j + step < at.end_of(row))
+        sum += C(g[line * at.keys + j]) * C(x[(line - i + row) * at.keys + j + step]);
+    sums[index] = sum;
+  }
+};
+
+// body(i) for every i below count, each of about `cost` products.
+template <class Body> void on_the_cpu(index_t count, index_t cost, const Body& body) {
+  parallel_for(count, std::max<index_t>(1, 16384 / (cost + 1)), [&](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) body(i);
+  });
+}
+
+struct ConvolveHeads {
+  static constexpr const char* name = "convolve_heads";
+  static constexpr std::size_t factor = 1;
+  index_t reach;
+  bool turned = false;
+  struct Saved {
+    SavedTensor x, weight;
+  };
+  Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight) const {
+    check(x, weight);
+    saved.x = x, saved.weight = weight;
+    const Tensor from = raw::contiguous(x), kernel = raw::contiguous(weight), y = Tensor::like(from, x.shape());
+    const Facts at = facts_of(x, weight.shape(), reach, turned);
+    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
+      const index_t blocks = (at.keys + tile - 1) / tile;
+      if (x.device().is_cpu())
+        on_the_cpu(x.size(0) * at.heads * at.rows * blocks, std::min(tile, at.keys) * at.queries * at.taps,
+            ConvolveTile<T>{from.data<T>(), kernel.data<T>(), y.data<T>(), at, blocks});
+      else
+        launch(name, x.device(), y.numel(), ConvolveOne<T>{from.data<T>(), kernel.data<T>(), y.data<T>(), at});
+    });
+    return y;
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const;
+
+  void check(const Tensor& x, const Tensor& weight) const {
+    raw::require_floating(name, "x", x);
+    raw::require_alike(name, "x", x, "weight", weight);
+    if (x.rank() != 4) fail(name, "x is ", x.shape(), "; [b, h, i, j] required");
+    if (weight.rank() != 3 || weight.size(0) != x.size(1) || weight.size(1) < 1 || weight.size(2) % 2 == 0 ||
+        weight.size(2) > most_taps)
+      fail(name, "x is ", x.shape(), ", weight is ", weight.shape(), "; weight [", x.size(1),
+          ", q, k] with k odd and at most ", most_taps, " required");
+    if (reach < 0) fail(name, "reach ", reach, " given; 0 or more required");
+  }
+  static Samples<ConvolveHeads> samples() {
+    const auto drawn = [](const char* called, const Shape& x, index_t q, index_t k, index_t reach, bool turned) {
+      return Sample<ConvolveHeads>{called, {reach, turned}, {draw::normal(x), draw::normal({x[1], q, k})}};
+    };
+    return {drawn("causal", {2, 3, 4, 4}, 2, 3, 0, false), drawn("turned", {2, 3, 4, 4}, 2, 3, 0, true),
+        drawn("all keys", {1, 2, 3, 5}, 3, 5, 5, false), drawn("later rows", {1, 2, 3, 6}, 2, 3, 3, false),
+        drawn("wider than the row", {1, 1, 2, 2}, 4, 7, 0, false), drawn("one tap", {1, 2, 3, 3}, 1, 1, 0, false),
+        drawn("more keys than a tile", {1, 1, 2, 259}, 2, 5, 258, false),
+        drawn("no keys", {1, 2, 3, 0}, 2, 3, 0, false), drawn("no batch", {0, 2, 3, 4}, 2, 3, 0, false)};
+  }
+  // The first sample, of 4 rows and keys, q = 2 and k = 3: by shifted copies.
+  static Tensor reference(const std::vector<Tensor>& in) {
+    const Tensor seen = cumulative_sum(
+                     Tensor::of({1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}, {4, 4}, DType::f64), 0),
+                 x = in[0] * seen, row = Tensor::zeros({2, 3, 1, 4}, DType::f64),
+                 key = Tensor::zeros({2, 3, 5, 1}, DType::f64),
+                 padded = concat_along(3, {key, concat_along(2, {row, x}), key});
+    Tensor y = x * 0.0;
+    for (index_t a = 0; a < 2; ++a)
+      for (index_t c = 0; c < 3; ++c)
+        y = y + slice(slice(padded, 2, a, a + 4), 3, c, c + 4) *
+                    reshape(slice(slice(in[1], 1, a, a + 1), 2, c, c + 1), {3, 1, 1});
+    return y * seen;
+  }
+  static std::vector<BadInput> bad_inputs() {
+    const Tensor x = draw::zeros(1, 2, 3, 3);
+    return {refusal("convolve_heads: x is [2,3]; [b, h, i, j] required", convolve_heads, draw::zeros(2, 3),
+                draw::zeros(2, 1, 1), 0),
+        refusal(
+            "convolve_heads: x is [1,2,3,3], weight is [2,1,2]; weight [2, q, k] with k odd and at most 63 required",
+            convolve_heads, x, draw::zeros(2, 1, 2), 0),
+        refusal("convolve_heads: reach -1 given; 0 or more required", convolve_heads, x, draw::zeros(2, 1, 1), -1)};
+  }
+};
+
+// dw[a,c] = sum_{b,i,j} g[i,j] x[the key that tap a, c of it reads]
+struct HeadKernelGradient {
+  static constexpr const char* name = "convolve_heads_kernel_gradient";
+  static constexpr std::size_t factor = 1;
+  index_t reach, queries, taps;
+  bool turned = false;
+  struct Saved {
+    SavedTensor g, x;
+  };
+  Tensor forward(Saved& saved, const Tensor& g, const Tensor& x) const {
+    saved.g = g, saved.x = x;
+    const Tensor given = raw::contiguous(g), from = raw::contiguous(x),
+                 sums = Tensor::empty(
+                     {x.size(0), x.size(1), x.size(2), queries, taps}, compute_dtype(x.dtype()), x.device());
+    const Facts at = facts_of(x, {x.size(1), queries, taps}, reach, turned);
+    visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
+      compute_t<T>* const to = sums.data<compute_t<T>>();
+      if (x.device().is_cpu())
+        on_the_cpu(sums.numel() / taps, at.keys * taps, KernelOfRow<T>{given.data<T>(), from.data<T>(), to, at});
+      else
+        launch(name, x.device(), sums.numel(), KernelOfTap<T>{given.data<T>(), from.data<T>(), to, at});
+    });
+    return raw::cast(raw::reduce(Reduction::sum, sums, {0, 2}, false), x.dtype());
+  }
+  Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
+    Grads<2> grads;
+    if (needs[0]) grads[0] = apply(ConvolveHeads{reach, turned}, Site::current(), saved.x.get(), dz);
+    if (needs[1]) grads[1] = apply(ConvolveHeads{reach, !turned}, Site::current(), saved.g.get(), dz);
+    return grads;
+  }
+  static Samples<HeadKernelGradient> samples() {
+    const Shape shape{2, 2, 3, 4};
+    return {{"causal", {0, 2, 3, false}, {draw::normal(shape), draw::normal(shape)}},
+        {"turned", {1, 2, 3, true}, {draw::normal(shape), draw::normal(shape)}}};
+  }
+};
+
+Grads<2> ConvolveHeads::backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
+  const Tensor weight = saved.weight.get();
+  Grads<2> grads;
+  if (needs[0]) grads[0] = apply(ConvolveHeads{reach, !turned}, Site::current(), dy, weight);
+  if (needs[1])
+    grads[1] =
+        apply(HeadKernelGradient{reach, weight.size(1), weight.size(2), turned}, Site::current(), dy, saved.x.get());
+  return grads;
+}
+
+const Checked<ConvolveHeads, HeadKernelGradient> checked;
+
+}  // namespace
+
+Tensor convolve_heads(const Tensor& x, const Tensor& weight, index_t reach, Site at) {
+  return apply(ConvolveHeads{reach}, at, x, weight);
+}
+
+}  // namespace whence
