@@ -170,10 +170,12 @@ template <class C> struct RowBlocks {
 };
 
 // Columns are sums over many tokens, which f32 holds coarsely. So what the first query of each block of `rows` has is taken
-// off the column of every key that the block sees. column: of a head.
+// off the column of every key that the block sees; of a query before `present`, where keys begin, that of this key. column: of a
+// head.
 template <int rows, class C>
-WHENCE_HD Number<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int first_row, int query) {
-  const int token = smaller(first_row + query / rows * rows, facts.keys - 1);
+WHENCE_HD Number<C> taken_off(
+    Global<const C> column, const HeadFacts<C>& facts, int first_row, int query, int present) {
+  const int token = smaller(larger(first_row + query / rows * rows, present), facts.keys - 1);
   return load<C>(column, larger(token, 0));
 }
 

@@ -180,7 +180,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.by_distance = table + index_t(h) * facts.distances;
     if (column) part.by_key = column + index_t(head) * facts.keys_in_packs();
-    if (!to_keys && column) part.taken_off = taken_off<rows>(part.by_key, facts, facts.first_row, part.first_row);
+    if (!to_keys && column)
+      part.taken_off = taken_off<rows>(part.by_key, facts, facts.first_row, part.first_row, part.begin);
     return part;
   }
 
@@ -383,7 +384,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     unit *= ln2<C>;
     if constexpr (to_distances) {
       const Number<C> less =
-          column ? taken_off<rows>(part.by_key, facts, facts.first_row, first_column) : Number<C>(0.0f);
+          column ? taken_off<rows>(part.by_key, facts, facts.first_row, first_column, part.begin) : Number<C>(0.0f);
       each<lines>([&](auto a) {
         const int row = row_of(t, part, a), at = steps_of(row, 0) - facts.lowest;
         const Number<C> of_row = at >= 0 && at < facts.distances ? load<C>(part.by_distance, at) : Number<C>(0.0f);
@@ -410,7 +411,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     }
     if (column) {
       const Number<C> less =
-          to_keys ? taken_off<rows>(part.by_key, facts, facts.first_row, first_column) : part.taken_off;
+          to_keys ? taken_off<rows>(part.by_key, facts, facts.first_row, first_column, part.begin) : part.taken_off;
       each<own>([&](auto j) {
         each<lines>([&](auto a) {
           const Number<C> term =
