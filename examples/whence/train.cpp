@@ -1,6 +1,7 @@
 // train: trains a transformer with any positional scheme on a study (examples/whence/study/study.h): a task of the papers,
 // questions of your own, a text. The loop is nn/training/training_loop.cpp.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "autograd/inspect/graph_text.h"
@@ -13,6 +14,7 @@
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"
@@ -34,6 +36,16 @@ PlannedTraining planned(const TrainRequest& request, Device device) {
       .accumulate = training.ranks ? training.accumulate / training.ranks->size() : training.accumulate,
       .shared = training.ranks != nullptr,
       .optimizer = optimizer_of(training)};
+}
+
+// DoesNotFit where the run has checkpoints of another model than the one that is to go on: before that takes memory.
+void require_own_size(const TrainRequest& request) {
+  const std::string& out = request.settings().out;
+  const auto latest = find_latest((std::filesystem::path(out) / "checkpoints").string());
+  if (!request.settings().training.resume || !latest) return;
+  try {
+    require_room_for(request.model(), *latest, *latest + "/weights.safetensors");
+  } catch (const FileError& unfit) { throw DoesNotFit("--resume: ", unfit.what()); }
 }
 
 // Prints what training and tests will take; OutOfMemory where there is less. What training takes.
@@ -114,6 +126,7 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   request.place(placement.device, ranks);
   std::cout << study.open(request.line(), settings.out) << std::flush;
   require_data_of_record(request, words);
+  require_own_size(request);
   const TrainingMemory memory = require_room(request, placement.device);
 
   Transformer model(request.model());

@@ -324,6 +324,33 @@ TEST_CASE("cuda tiles: each gradient by itself has the bits that it has beside a
   for (std::size_t k = 0; k < leaves.size(); ++k) CHECK(numbers({&leaves[k], 1}).front() == together[k]);
 }
 
+TEST_CASE("cuda tiles: what padding has in a column changes no bit of the rows behind it") {
+  if (!has_cuda()) return;
+  constexpr index_t keys = 140, first = 5;
+  for (const auto& [queries, first_row] : {std::pair<index_t, index_t>{keys, 0}, {3, 3}}) {
+    At at;
+    At::Operands x;
+    at.present = on_gpu(present_from(1, keys, first, keys)), at.first_row = first_row;
+    std::vector<Tensor> leaves;
+    for (const std::size_t k : {At::query, At::key, At::value}) {
+      const Shape shape{1, 2, k == At::query ? queries : keys, 16};
+      leaves.push_back(x[k] = requires_grad(on_gpu(drawn(shape, DType::bf16, At::info[k].name))));
+    }
+    const Tensor cotangent = on_gpu(drawn({1, 2, queries, 16}, DType::bf16, "cotangent"));
+    const auto numbers = [&](double of_padding) {
+      const Tensor column = drawn({1, 2, keys}, DType::f32, "column");
+      kernels(Device::cpu()).fill(raw::slice(column, 2, 0, first), of_padding);
+      x[At::column_term] = on_gpu(column);
+      const Tensor output = tiled_attention(at, x).output;
+      std::vector<std::vector<double>> all{raw::to_device(output, Device::cpu()).to_vector()};
+      for (const Tensor& each : grad(output, cotangent, leaves))
+        all.push_back(raw::to_device(each, Device::cpu()).to_vector());
+      return all;
+    };
+    CHECK(numbers(0) == numbers(1e30));
+  }
+}
+
 TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last key reach no row") {
   if (!has_cuda()) return;
   const NoGrad forward_alone;

@@ -185,10 +185,12 @@ template <class T, class C> WHENCE_HD Number<C> apart(const ColumnNumber<C>& x, 
   if constexpr (column_words<T> == 2) return (x.held - y.held) + (x.rest - y.rest);
   return x.held - y.held;
 }
-// What the first query of each block of `rows` has is taken off the column of every key that the block sees. column: of a head.
+// What the first query of each block of `rows` has is taken off the column of every key that the block sees; of a query before
+// `present`, where keys begin, that of this key. column: of a head.
 template <class T, int rows, class C>
-WHENCE_HD ColumnNumber<C> taken_off(Global<const C> column, const HeadFacts<C>& facts, int first_row, int query) {
-  const int token = smaller(first_row + query / rows * rows, facts.keys - 1);
+WHENCE_HD ColumnNumber<C> taken_off(
+    Global<const C> column, const HeadFacts<C>& facts, int first_row, int query, int present) {
+  const int token = smaller(larger(first_row + query / rows * rows, present), facts.keys - 1);
   return number_of_key<T>(column, facts, larger(token, 0));
 }
 // The columns of `count` keys from `first` on, which are on their way; those of f32 heads have `off` taken off.

@@ -180,7 +180,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
     if (table) part.by_distance = table + index_t(h) * facts.distances;
     if (column) part.by_key = column + index_t(head) * column_words<T> * facts.keys_in_packs();
-    if (!to_keys && column) part.taken_off = taken_off<T, rows>(part.by_key, facts, facts.first_row, part.first_row);
+    if (!to_keys && column)
+      part.taken_off = taken_off<T, rows>(part.by_key, facts, facts.first_row, part.first_row, part.begin);
     return part;
   }
 
@@ -383,7 +384,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     unit *= ln2<C>;
     if constexpr (to_distances) {
       ColumnNumber<C> less;
-      if (column) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column);
+      if (column) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column, part.begin);
       each<lines>([&](auto a) {
         const int row = row_of(t, part, a), at = steps_of(row, 0) - facts.lowest;
         const Number<C> of_row = at >= 0 && at < facts.distances ? load<C>(part.by_distance, at) : Number<C>(0.0f);
@@ -411,7 +412,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if (column) {
       constexpr bool taken = column_words<T> == 2;  // what is fetched is less what a block of queries takes off
       ColumnNumber<C> less = part.taken_off;
-      if constexpr (to_keys) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column);
+      if constexpr (to_keys) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column, part.begin);
       Registers<Number<C>, lines> of_rows;
       if constexpr (to_keys && taken)
         each<lines>([&](auto a) {

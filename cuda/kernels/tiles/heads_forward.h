@@ -162,6 +162,10 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         parts.count ? 0 : (blocks - 1 - nth) * queries, 0, 0, facts.keys, {}};
     part.first_token = facts.first() + part.first_query;
     if (present) part.begin = present[b * 2], part.end = present[b * 2 + 1];
+    if (column) {
+      part.column = column + index_t(head) * column_words<T> * facts.keys_in_packs();
+      part.taken_off = taken_off<T, queries>(part.column, facts, facts.first(), part.first_query, part.begin);
+    }
     if (parts.count) {
       part.nth = nth, part.behind = smaller(part.end, part.first_token + facts.queries + facts.after);
       part.begin = larger(part.begin, nth * keys_of_part), part.end = smaller(part.end, (nth + 1) * keys_of_part);
@@ -170,10 +174,6 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       part.table = table + index_t(h) * facts.distances;
       part.further = (part.first_token - facts.lowest) % 4;
       if (part.further < 0) part.further += 4;
-    }
-    if (column) {
-      part.column = column + index_t(head) * column_words<T> * facts.keys_in_packs();
-      part.taken_off = taken_off<T, queries>(part.column, facts, facts.first(), part.first_query);
     }
     return part;
   }

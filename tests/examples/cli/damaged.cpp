@@ -184,6 +184,8 @@ std::vector<Damage> damages() {
       {text, json("/facts/file", "--out=elsewhere"), repeat + text, 3, "facts: \"file\": \"--out=elsewhere\" found"},
       // data that are others now
       {"text", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
+      {text, json("/options/scheme", "absolute(rows=300000000)"), "train --resume --out lm", 7,
+          "...a model of 1 layers of dim 8 has at least "},
       {"test", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
       {"questions.jsonl", with_more(one), "look task", 3,
           "...the files that the run read are others now; the same ones required; "},
