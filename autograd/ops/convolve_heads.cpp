@@ -191,8 +191,8 @@ struct ConvolveHeads {
     if (reach < 0) fail(name, "reach ", reach, " given; 0 or more required");
   }
   static Samples<ConvolveHeads> samples() {
-    const auto drawn = [](const char* called, const Shape& x, index_t q, index_t k, index_t reach, bool turned) {
-      return Sample<ConvolveHeads>{called, {reach, turned}, {draw::normal(x), draw::normal({x[1], q, k})}};
+    const auto drawn = [](const char* called, const Shape& x, index_t q, index_t k, index_t behind, bool later) {
+      return Sample<ConvolveHeads>{called, {behind, later}, {draw::normal(x), draw::normal({x[1], q, k})}};
     };
     return {drawn("causal", {2, 3, 4, 4}, 2, 3, 0, false), drawn("turned", {2, 3, 4, 4}, 2, 3, 0, true),
         drawn("all keys", {1, 2, 3, 5}, 3, 5, 5, false), drawn("later rows", {1, 2, 3, 6}, 2, 3, 3, false),
