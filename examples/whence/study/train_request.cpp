@@ -81,7 +81,8 @@ void TrainRequest::declare_options() {
   declare(line_, settings_.ranks);
   line_.heading("Looking inside")
       .flag("describe", &settings_.describe,
-          {"print the parameters and what one training step keeps for backward, by op and line, and end; with --json what "
+          {"print the parameters and what one training step keeps for backward, by op and line, and end; with --json "
+           "what "
            "run.json would say, what the tests measure, and their names"})
       .text("graph", &settings_.graph, {"write the graph of one training step to this file for Graphviz, and end"});
   line_.everyday(everyday)

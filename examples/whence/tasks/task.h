@@ -57,7 +57,7 @@ struct Batch {
 // Wrong answers, over as many batches as are added.
 struct Errors {
   std::int64_t tokens = 0, wrong_tokens = 0;
-  std::int64_t sequences = 0, wrong_sequences = 0;  // with at least one wrong token
+  std::int64_t sequences = 0, wrong_sequences = 0;                            // with at least one wrong token
   std::vector<std::int64_t> graded_by_sequence = {}, wrong_by_sequence = {};  // of these sequences, in tokens
 
   void add(const Batch& batch, const Tokens& predicted);  // predicted [b t]; only graded positions count
