@@ -152,7 +152,7 @@ TEST_CASE(
     const Comparison comparison = core.comparison();
     for (const NamedTensors& tensors : {comparison.given, comparison.results}) {
       CHECK(tensors.size() == 6);  // q, k, v, two parameters; and the cotangent, or the output
-      for (const auto& [name, tensor] : tensors) CHECK_MESSAGE(tensor.dtype() == dtype, name);
+      for (const auto& each : tensors) CHECK_MESSAGE(each.second.dtype() == dtype, each.first);
     }
     for (const nlohmann::json& line :
         results_of(to_text("attention --schemes kerple --lengths 8 --forward-only --precision ", dtype, tiny))) {

@@ -311,9 +311,10 @@ TEST_CASE("text: JSON lines are known by their content, and what is taken otherw
   }
   const std::string bodies = "{\"body\": \"one\"}\n";
   for (const auto& [name, text] : {std::pair("b.txt", bodies), {"c.json", "[\n{\"text\": \"one\"}\n]\n"}}) {
-    const auto [plain, said] = read(name, text);
-    CHECK(plain == text);
-    CHECK_MESSAGE(has(said, "JSON, but not JSON lines with a text 'text': all of it is read as plain text"), said);
+    const auto found = read(name, text);
+    CHECK(found.first == text);
+    CHECK_MESSAGE(has(found.second, "JSON, but not JSON lines with a text 'text': all of it is read as plain text"),
+        found.second);
   }
   for (const char* plain : {"{ is a brace\n", "one {\"text\": \"two\"}\n", "{\"text\": 1"})
     CHECK_FALSE(has(read("d.txt", plain).second, "note: "));
