@@ -207,7 +207,8 @@ TEST_CASE("running sums of 2048 tokens: f32 is as near to f64 as without them, i
       for (std::size_t k = 0; k < found.size(); ++k) {
         const Tensor off = raw::cast(found[k], DType::f64) - wanted[k];
         CAPTURE(k);
-        CHECK(std::sqrt(sum(square(off)).item() / sum(square(wanted[k])).item()) < 1.5e-6);
+        // Plain kernels compiled by clang come to 1.52e-6, running sums in f32 to 1.2e-5 and more.
+        CHECK(std::sqrt(sum(square(off)).item() / sum(square(wanted[k])).item()) < 2.5e-6);
       }
     }
   }
