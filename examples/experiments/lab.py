@@ -226,10 +226,6 @@ def newest(run: Any) -> dict:
         return {}
 
 
-class Interrupted(KeyboardInterrupt):
-    pass
-
-
 def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: bool = False) -> pd.DataFrame:
     """Trains what is not done, `jobs` at a time (as many as there are processors where it is 0), and returns the frame with a column `state`: "done",
     or why not. A run that fails does not stop the others. KeyboardInterrupt on Ctrl-C, once all runs have saved."""
@@ -293,7 +289,7 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
             signal.signal(number, handler)
     say("\r\033[K", end="")
     if stopped:
-        raise Interrupted(f"stopped with {sum(each == 'done' for each in states.values())} of {len(runs)} runs done, the others saved; the same command goes on")
+        raise KeyboardInterrupt(f"stopped with {sum(each == 'done' for each in states.values())} of {len(runs)} runs done, the others saved; the same command goes on")
     return [states[index] for index in runs.index]
 
 
@@ -536,15 +532,10 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     return text.pivot_table(index=["task", "scheme"] if found.task.nunique() > 1 else "scheme", columns=across, values=values, aggfunc="first", sort=False)
 
 
-def best_of(scores: pd.DataFrame, measure: str | None = None) -> set[tuple]:
-    """The cells of crossed() with the least mean of their column."""
-    means = crossed(scores, measure, "mean")
-    return {(row, column) for column in means for row in means.index if means.loc[row, column] == means[column].min()}
-
-
 def marked(scores: pd.DataFrame, form: str, measure: str | None = None) -> str:
     """crossed() for a paper or a page, the best of each column in bold. `form`: "latex" (with booktabs), "markdown" or "html"."""
-    table, best = crossed(scores, measure), best_of(scores, measure)
+    table, means = crossed(scores, measure), crossed(scores, measure, "mean")
+    best = {(row, column) for column in means for row in means.index if means.loc[row, column] == means[column].min()}
     escape = {"latex": lambda text: re.sub(r"([_%&#])", r"\\\1", text), "html": html.escape, "markdown": lambda text: text}[form]
     bold = {"latex": r"\textbf{%s}", "html": "<b>%s</b>", "markdown": "**%s**"}[form]
     head = ["scheme", *(label(each if isinstance(each, tuple) else (each,), list(table.columns.names)) for each in table)]

@@ -87,8 +87,8 @@ TokenIds tokens_of(const Tokeniser& tokeniser, const std::string& prompt) {
   } catch (const UnfitText& unfit) { throw InputError("--prompt: ", unfit.what()); }
 }
 
-// What the model reads at once, and keeps of it: the prompt, and when the context is full the later half of it again; all
-// so far where the cache is made anew, beside the old one.
+// Requires room for what the model reads at once and keeps of it, and returns a line about it: the prompt, and when the
+// context is full the later half of it again; all tokens so far where the cache is made anew, beside the old one.
 std::string require_room(const Transformer& model, const TokenIds& prompt, const GenerationOptions& generation) {
   const auto begun = static_cast<index_t>(prompt.size()), whole = begun + generation.tokens;
   const index_t context = generation.context ? std::min(generation.context, whole) : whole,

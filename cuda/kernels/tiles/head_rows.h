@@ -185,8 +185,8 @@ template <class T, class C> WHENCE_HD Number<C> apart(const ColumnNumber<C>& x, 
   if constexpr (column_words<T> == 2) return (x.held - y.held) + (x.rest - y.rest);
   return x.held - y.held;
 }
-// What the first query of each block of `rows` has is taken off the column of every key that the block sees; of a query before
-// `present`, where keys begin, that of this key. column: of a head.
+// Returns what a block of `rows` takes off the column of every key that it sees: the number of its first query, or of `present`,
+// where keys begin, if that stands behind it. column: of a head.
 template <class T, int rows, class C>
 WHENCE_HD ColumnNumber<C> taken_off(
     Global<const C> column, const HeadFacts<C>& facts, int first_row, int query, int present) {

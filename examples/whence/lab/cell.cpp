@@ -141,8 +141,8 @@ void read_curves(RunFigures& figures, const GridCell& cell) {
   if (last == 0) throw FileError(path, ": no line; one at least required");
 }
 
-// Of a run that has ended, behind its curves. FileError naming the file, and the line where one is wrong, when a file is
-// not what such a run writes; SystemError when it cannot be read.
+// Reads what a run that has ended left, behind its curves. FileError naming the file, and the line where one is wrong,
+// when a file is not what such a run writes; SystemError when it cannot be read.
 void read_rest(RunFigures& figures, const GridCell& cell) {
   read_results(figures, cell);
   const std::chrono::duration<double> lasted =

@@ -58,7 +58,7 @@ PageTable strongest_table(const Overview& overview) {
       .folded = true};
 }
 
-// What a pass over a few tokens would pass to its probes: shapes without numbers.
+// Returns the quantities of a planned pass over a few tokens: shapes without numbers.
 std::vector<Quantity> planned_quantities(const TransformerOptions& options, DType dtype, index_t tokens) {
   const NoGrad values_only;
   const PlannedModules planned;
@@ -70,7 +70,7 @@ std::vector<Quantity> planned_quantities(const TransformerOptions& options, DTyp
   return quantities_of(capture, parse_schemes(model.scheme()));
 }
 
-// Of the quantities, value, gradient and cause of each entry, as they are with so many times the tokens.
+// Returns the bytes of value, gradient and cause of each entry, where there are `longer` times as many tokens.
 double bytes_of(const std::vector<Quantity>& quantities, double longer) {
   double bytes = 0;
   for (const Quantity& quantity : quantities) {

@@ -64,7 +64,7 @@ void refuse_lab(const std::filesystem::path& record) {
   throw InputError(folder.string(), ": a lab given; one of its runs required: ", first_few(runs, ", "));
 }
 
-// What scheme texts mean, by edition. In the first one `cable` had no options, and was what this is now.
+// The edition of scheme texts. In the first one `cable` had no options, and was what bring_up_to_date() writes.
 constexpr int edition_of_schemes = 2;
 void bring_up_to_date(Pairs& pairs) {
   static const std::regex cable("\\bcable\\b(?!\\()");

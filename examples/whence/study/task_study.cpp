@@ -267,10 +267,9 @@ Json TaskStudy::tests() const {
   Json::List sets;
   const std::vector<tasks::TestSet> all = task_->test_sets();
   for (std::size_t set = 0; set < all.size(); ++set)
-    sets.push_back({{"name", all[set].name}, {"description", all[set].description},
-        {"paper", json_of(task_->paper_figures(set))}});
+    sets.push_back({{"name", all[set].name}, {"paper", json_of(task_->paper_figures(set))}});
   return {{"measure", task_->metric().starts_with("sequence") ? "sequence_error_percent" : "token_error_percent"},
-      {"test_sets", sets}, {"paper_averages", json_of(task_->paper_averages())}};
+      {"test_sets", sets}};
 }
 
 std::string TaskStudy::data(std::uint64_t seed) const { return data_fingerprint(*task_, seed); }

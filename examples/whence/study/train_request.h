@@ -41,7 +41,7 @@ class TrainRequest {
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
   [[nodiscard]] RunRecord record(const Transformer& model) const;  // REQUIRES: study().open() was called
 
-  // Where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, they share --batch, a part of a
+  // Says where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, they share --batch, a part of a
   // step each, and both are recorded as if they had been typed. InputError when what is typed cannot be shared.
   void place(Device device, Communicator* ranks);
 
@@ -57,7 +57,7 @@ class TrainRequest {
   bool shared_ = false;  // --accumulate is the number of ranks, and --batch what each has
 };
 
-// Of the words behind "train": a study's name, a file or a folder, and options. Without the name it is that of the run
+// Returns what the words behind "train" ask for: a study's name, a file or a folder, and options. Without the name it is that of the run
 // that is repeated or gone on with (--from, --resume). FileError for a damaged record, which may have been the only
 // reason for what was refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
