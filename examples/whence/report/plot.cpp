@@ -164,16 +164,53 @@ std::vector<Thinned> thinned(const Curve& curve, const Axis& x, const Axis& y) {
   return kept;
 }
 
-std::string path(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
+// ---- Colours and dashes: a scheme looks alike on every page, whatever else is there. examples/experiments/lab.py has the
+// same rule.
+
+struct Look {
+  std::size_t colour, dash;
+  bool operator==(const Look&) const = default;
+};
+constexpr std::size_t colours = 7, dashes = 6;
+
+constexpr std::string_view known_schemes[] = {"cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none",
+    "fire", "forgetting", "stick_breaking", "path", "t5", "mta", "shaw", "relative", "transformer_xl", "sinusoidal",
+    "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope", "cope_mlp", "cope_alibi", "sandwich", "window",
+    "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output", "hard_attention", "qk_norm"};
+
+// The first name's place among the known ones decides, the bytes behind it the dash: "cope", "cope(p_max=8)". Other
+// curves look as their number says. Of two that would look alike the later one has the next dash.
+std::vector<Look> looks_of(const std::vector<Curve>& curves) {
+  std::vector<Look> looks;
+  for (std::size_t index = 0; index < curves.size(); ++index) {
+    const std::string& name = curves[index].name;
+    const std::size_t end = std::min(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_"), name.size());
+    const auto* const known = std::ranges::find(known_schemes, std::string_view(name).substr(0, end));
+    std::size_t number = index, rest = 0;
+    if (known != std::end(known_schemes)) {
+      number = static_cast<std::size_t>(known - std::begin(known_schemes));
+      for (const char c : name.substr(end)) rest += static_cast<unsigned char>(c);
+    }
+    Look look{number % colours, (number + rest) % dashes};
+    for (std::size_t k = 0; k < dashes && std::ranges::count(looks, look) > 0; ++k)
+      look.dash = (look.dash + 1) % dashes;
+    looks.push_back(look);
+  }
+  return looks;
+}
+
+std::string class_of(const Look& look) { return to_text("curve c", look.colour, " d", look.dash); }
+
+std::string path(const Curve& curve, const Look& look, const Axis& x, const Axis& y) {
   std::string points;
   for (const Thinned& point : thinned(curve, x, y)) points += (point.starts ? "M" : "L") + pair(point.x, point.y);
   const char* const dense =
       static_cast<double>(curve.x.size()) > width ? " dense" : "";  // thinner, so that others show behind it
-  return to_text("<path class=\"curve c", index % 7, " d", index % 6, dense, "\" d=\"", points, "\"/>");
+  return to_text("<path class=\"", class_of(look), dense, "\" d=\"", points, "\"/>");
 }
 
 // From y - error to y + error at every shown point, with a cap at either end.
-std::string whiskers(const Curve& curve, std::size_t index, const Axis& x, const Axis& y) {
+std::string whiskers(const Curve& curve, const Look& look, const Axis& x, const Axis& y) {
   std::string bars;
   for (std::size_t k = 0; k < curve.error.size(); ++k) {
     if (!x.shows(curve.x[k]) || !y.shows(curve.y[k]) || !(curve.error[k] > 0)) continue;
@@ -182,7 +219,7 @@ std::string whiskers(const Curve& curve, std::size_t index, const Axis& x, const
     for (const double end : {height_of(curve.y[k] - curve.error[k]), height_of(curve.y[k] + curve.error[k])})
       bars += "M" + pair(middle, y.pixel(curve.y[k])) + "V" + digits(end, 5) + "m-3 0h6";
   }
-  return bars.empty() ? "" : "<path class=\"whisker c" + std::to_string(index % 7) + "\" d=\"" + bars + "\"/>";
+  return bars.empty() ? "" : to_text("<path class=\"whisker c", look.colour, "\" d=\"", bars, "\"/>");
 }
 
 struct EndLabel {
@@ -221,10 +258,9 @@ void spread(std::vector<EndLabel>& labels, double lower_edge) {
 }
 
 // A thin leader from the curve's end to a sample of its dashes, then its name and last value.
-std::string drawn(const EndLabel& label, double edge) {
-  const std::string look = to_text("curve c", label.index % 7, " d", label.index % 6);
+std::string drawn(const EndLabel& label, const Look& look, double edge) {
   return svg_line("leader", label.x + 2, label.y, edge + 14, label.at) +
-         svg_line(look, edge + 16, label.at, edge + 46, label.at) +
+         svg_line(class_of(look), edge + 16, label.at, edge + 46, label.at) +
          svg_text("name", edge + 51, label.at + 4, label.content, " xml:space=\"preserve\"");
 }
 
@@ -251,9 +287,10 @@ Drawing drawing_of(const Plot& plot) {
   Drawing drawing{plot.title + ": " + plot.y_label + " over " + plot.x_label + "; last values: ", axes(plot, x, y)};
   for (const EndLabel& label : labels) drawing.spoken += label.content + "; ";
   spread(labels, height - bottom);
+  const std::vector<Look> looks = looks_of(plot.curves);
   for (std::size_t index = 0; index < plot.curves.size(); ++index)
-    drawing.body += path(plot.curves[index], index, x, y) + whiskers(plot.curves[index], index, x, y);
-  for (const EndLabel& label : labels) drawing.body += drawn(label, width - right);
+    drawing.body += path(plot.curves[index], looks[index], x, y) + whiskers(plot.curves[index], looks[index], x, y);
+  for (const EndLabel& label : labels) drawing.body += drawn(label, looks[label.index], width - right);
   return drawing;
 }
 
