@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Grids of trainings: `whence train` over schemes, options and seeds, and what came out of them.
+"""Grids of trainings: `whence train` over tasks, schemes, options and seeds, and what came out of them.
 
     examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --seeds 3
     examples/experiments/lab.py counting --vary variables=1,3,5 --set "steps=300 dim=32"
     examples/experiments/lab.py lm --schemes "cdape(kerple)" --vary cdape.kernel=1,3,5 --set data=austen.txt
+    examples/experiments/lab.py chomsky --schemes rope,cope                     all fifteen of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
 In a notebook a grid is a DataFrame with a row for each run, and every step takes one:
 
     import lab
     runs = lab.grid("flip_flop", ["cope", "rope"], seeds=3, vary={"length": [64, 128]}, settings={"steps": 300})
-    lab.train(runs, jobs=2)
+    runs = lab.train(runs, jobs=2)
     scores = lab.scores(runs)
-    lab.summary(scores), lab.differences(scores), lab.dots(scores)
+    lab.crossed(scores), lab.differences(scores), lab.dots(scores)
 
 A run is done where its results are whole. Ctrl-C and kill lose nothing: the same command goes on.
 """
@@ -21,7 +22,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import functools
+import hashlib
 import html
+import importlib.util
 import io
 import itertools
 import json
@@ -35,21 +39,27 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
+import urllib.parse
 from typing import Any, Callable, Iterator
 
 try:
-    import matplotlib
-    import matplotlib.pyplot as plt
+    import matplotlib.pyplot  # so that a notebook shows figures
+    import matplotlib.ticker
     import numpy as np
     import pandas as pd
     import scipy.stats
+    from matplotlib.figure import Figure
 except ImportError as missing:
     sys.exit(f"lab.py: {missing.name} is missing; apt install python3-pandas python3-scipy python3-matplotlib")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
+READABLE = 4  # test sets; of more, tables and dots show the average
+OF_THE_TEXT = {"tokeniser", "data", "validation-data", "test-data", "field", "include", "exclude", "validation", "split-seed", "blank-lines", "separate"}
+OURS = {"scheme", "seed", "preset", "device", "out", "threads", "resume", "from", "quiet", "json", "beside", "dump", "dump-set", "describe", "graph", "help"}
 
 
 class Refused(ValueError):
@@ -57,12 +67,14 @@ class Refused(ValueError):
 
 
 def program() -> str:
-    """The program `whence`: $WHENCE, that of this tree's build, or that in PATH."""
-    built = ROOT / "build/release/whence"
-    found = os.environ.get("WHENCE") or (str(built) if built.exists() else shutil.which("whence"))
-    if not found:
-        raise Refused("whence: no such program; cmake --build build/release --target whence makes it, or WHENCE=... names it")
-    return found
+    """The program `whence`: $WHENCE, that of this tree's build, that in PATH, or that in the module `whence`."""
+    module, named = importlib.util.find_spec("whence"), os.environ.get("WHENCE")
+    beside = [pathlib.Path(folder) / "whence" for folder in (module and module.submodule_search_locations) or []]
+    for each in [named] if named else [ROOT / "build/release/whence", shutil.which("whence"), *beside]:
+        if each and pathlib.Path(each).is_file() and os.access(each, os.X_OK):
+            return str(each)
+    raise Refused(f"{f'WHENCE={named}: no such program' if named else 'whence: no such program'}; cmake --build build/release --target whence, or "
+                  "pip install .packaging, makes it; WHENCE=... names one")
 
 
 # ---- The grid
@@ -73,6 +85,15 @@ def described(task: str, words: list[str]) -> dict:
     if asked.returncode:
         raise Refused(asked.stderr.strip().splitlines()[-1] if asked.stderr.strip() else f"whence ended with {asked.returncode}")
     return json.loads(asked.stdout.splitlines()[-1])
+
+
+def tasks_of(names: list[str]) -> list[str]:
+    """The names, with the fifteen tasks of the hierarchy (Deletang et al. 2023) in the place of "chomsky"."""
+    if "lm" in names and len(names) > 1:
+        raise Refused("lm: given beside tasks; lm alone required: perplexities and errors do not stand in one table")
+    listed = subprocess.run([program(), "tasks"], capture_output=True, text=True).stdout if "chomsky" in names else ""
+    hierarchy = [line.split()[0] for line in listed.splitlines() if "arXiv:2207.02098" in line]
+    return list(dict.fromkeys(each for name in names for each in (hierarchy if name == "chomsky" else [name])))
 
 
 def with_option(scheme: str, name: str, option: str, value: Any) -> str | None:
@@ -92,56 +113,65 @@ def words_of(options: dict[str, Any]) -> list[str]:
 
 
 def folder_name(text: str) -> str:
-    return re.sub(r"[^\w.,=+-]", lambda found: {"(": "-", ")": "", " ": ""}.get(found[0], f"%{ord(found[0]):02X}"), text)
+    """ "cdape(kerple, kernel=3)" as "cdape-kerple,kernel=3": no two schemes have one name. The end of a long one gives way to a hash."""
+    name = urllib.parse.quote(re.sub(r"[()]", "-", text.rstrip(")").replace(" ", "")), safe="-+,=._")
+    return name if len(name) <= 200 else f"{name[:183]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def same_tokens(base: dict, options: dict) -> dict:
     """The options with the batch for which steps x accumulate x batch x length is that of `base`."""
-    sizes = {**{name: base[name] for name in ("steps", "accumulate", "batch", "length")}, **{k: int(v) for k, v in options.items() if k in ("steps", "length")}}
-    tokens, rest = math.prod(base[name] for name in ("steps", "accumulate", "batch", "length")), sizes["steps"] * sizes["accumulate"] * sizes["length"]
+    if "length" not in base or "batch" in options:
+        raise Refused("--same-tokens: a task with the option length, and no batch of your own, required: the batch follows")
+    sizes = {name: int(options.get(name, base[name])) for name in ("steps", "accumulate", "length")}
+    tokens, rest = math.prod(base[name] for name in (*sizes, "batch")), math.prod(sizes.values())
     if tokens % rest:
         raise Refused(f"--same-tokens: a batch of {tokens} / {rest} sequences would follow; a whole number required")
     return {**options, "batch": tokens // rest}
 
 
-def grid(task: str, schemes: list[str] | None = None, *, seeds: int = 3, vary: dict[str, list] | None = None, settings: dict[str, Any] | None = None,
-         preset: str = "mini", out: str | os.PathLike | None = None, equal_tokens: bool = False) -> pd.DataFrame:
+def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int = 3, vary: dict[str, list] | None = None,
+         settings: dict[str, Any] | None = None, preset: str = "mini", out: str | os.PathLike | None = None, equal_tokens: bool = False) -> pd.DataFrame:
     """A row for each run: its place (task, scheme, an axis of `vary` each, seed), `folder`, `words` for `whence train`, and `wanted`, which is what
     its run.json will have. `schemes`: those that the task's paper compares where there are none. An axis is an option of train, or of a scheme
     ("cope.p_max"). Every cell is read by the program, so that what it refuses is refused before anything trains."""
-    settings, vary = dict(settings or {}), dict(vary or {})
+    given, settings, vary, rows = [task] if isinstance(task, str) else task, settings or {}, vary or {}, []
+    if own := OURS.intersection([*vary, *settings]):
+        raise Refused(f"{own.pop()}: given as an option of train; others required: lab.py has --schemes, --seeds, --preset, --device and --out itself")
     if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # tokens are then those of the setting
         raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
-    base = described(task, ["--preset", preset, *words_of({**{axis: values[0] for axis, values in vary.items() if "." not in axis}, **settings})])
-    printed = [each["scheme"] for group in base["test_sets"] for each in group["paper"]]
-    schemes = schemes or list(dict.fromkeys(printed)) or ["absolute", "rope", "cope"]
-    out, rows, seen = pathlib.Path(out or f"runs/lab_{task}"), [], set()
-    for values in itertools.product(*vary.values()):
+    tasks, out, seen = tasks_of(given), pathlib.Path(out or f"runs/lab_{pathlib.Path(given[0]).stem}"), set()
+    for task, values in itertools.product(tasks, itertools.product(*vary.values())):
         place = dict(zip(vary, values))
-        options = {**settings, **{axis: value for axis, value in place.items() if "." not in axis}}
+        axes = {axis: value for axis, value in place.items() if "." not in axis}
+        options = {**settings, **axes}
         if equal_tokens:
-            options = same_tokens(base["run"]["options"], options)
-        for scheme in schemes:
+            first = {axis: choices[0] for axis, choices in vary.items() if axis in axes}
+            options = same_tokens(described(task, ["--preset", preset, *words_of({**first, **settings})])["run"]["options"], options)
+        paper = {}
+        with contextlib.suppress(Refused):  # the paper's sizes and such an option may not go together
+            paper = described(task, ["--preset", "paper", *words_of(axes)]) if task != "lm" else {}
+        first = [figure["scheme"] for figure in paper["test_sets"][0].get("paper", [])] if paper.get("test_sets") else []
+        for scheme in schemes or first or ["absolute", "rope", "cope"]:
             text, where = scheme, dict(place)
-            for axis, value in place.items():
-                if "." in axis:
-                    changed = with_option(text, *axis.split(".", 1), value)
-                    text, where[axis] = changed or text, value if changed else None
+            for axis in set(place) - set(axes):
+                changed = with_option(text, *axis.split(".", 1), place[axis])
+                text, where[axis] = changed or text, place[axis] if changed else None
             row = {"task": task, "scheme": scheme, **where}
             if tuple(row.values()) in seen:  # the axis is no option of this scheme
                 continue
             seen.add(tuple(row.values()))
             words = ["--preset", preset, *words_of(options), "--scheme", text]
             about = described(task, words)
-            level = [folder_name(f"{axis}={value}") for axis, value in place.items() if "." not in axis]
+            folder = (out / pathlib.Path(task).stem if len(tasks) > 1 else out).joinpath(*(folder_name(f"{axis}={value}") for axis, value in axes.items()))
             for seed in range(seeds):
-                folder = out.joinpath(*level, f"{folder_name(about['run']['options']['scheme'])}.{seed}")
-                wanted = {**about["run"], "options": {**about["run"]["options"], "seed": seed}}
-                rows.append({**row, "seed": seed, "folder": str(folder), "words": [*words, "--seed", str(seed)], "wanted": wanted, "about": about})
-    unused = [axis for axis in vary if all(row[axis] is None for row in rows)]
-    if unused:
+                own = described(task, [*words, "--seed", str(seed)])["run"] if about["run"]["subject"] == "jsonl" else about["run"]  # its data follow the seed
+                rows.append({**row, "seed": seed, "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"), "words": [*words, "--seed", str(seed)],
+                             "wanted": {**own, "options": {**own["options"], "seed": seed}}, "about": about, "paper": paper})
+    if unused := [axis for axis in vary if all(row[axis] is None for row in rows)]:
         raise Refused(f"{unused[0]}: no scheme has it; {unused[0].split('.')[0]} among the schemes required")
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame(sorted(rows, key=lambda row: row["seed"]))  # the first seed of every scheme comes first
+    if frame.folder.duplicated().any():
+        raise Refused(f"{frame.folder[frame.folder.duplicated()].iloc[0]}: two runs would have this folder; each scheme and value once required")
     frame.attrs = {"out": str(out), "axes": list(vary)}
     return frame
 
@@ -152,11 +182,38 @@ def lines_of(path: pathlib.Path) -> list[dict]:
     """The objects of a file of JSON lines. ValueError where it is torn or damaged."""
     text = path.read_text(encoding="utf-8")
     if not text.endswith("\n"):
-        raise ValueError(f"{path}: ends within a line, or is empty")
-    try:
-        return [json.loads(line) for line in text.splitlines()]
-    except ValueError as problem:
-        raise ValueError(f"{path}: {problem}") from None
+        raise ValueError(f"{path.name} ends within a line, or is empty")
+    found = [json.loads(line) for line in text.splitlines()]
+    if not all(isinstance(line, dict) for line in found):
+        raise ValueError(f"{path.name} has a line that is no object")
+    return found
+
+
+def questions(folder: str | os.PathLike) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """For each test set how many tokens of each question were graded, and how many answers were wrong; of a text its windows, and their nats."""
+    path = pathlib.Path(folder) / "questions.jsonl"
+    found = {line["test_set"]: (np.array(line["graded"], float), np.array(line.get("wrong", line.get("nats")), float)) for line in lines_of(path)} if path.exists() else {}
+    if bad := [name for name, (graded, cost) in found.items() if graded.shape != cost.shape or graded.ndim != 1]:
+        raise ValueError(f"questions.jsonl: {bad[0]}: as many answers as questions required")
+    return found
+
+
+def measured(run: Any) -> list[dict]:
+    """What a run measured, a row for each test set. ValueError, KeyError or TypeError where something is damaged or lacking."""
+    asked, there, rows = questions(run.folder), set(), []
+    for line in lines_of(pathlib.Path(run.folder) / "results.jsonl"):
+        name = line.get("test_set") or (f"length {line['length']}" if "length" in line else "validation")
+        guesses = [float(value) for guess, value in line.items() if guess.startswith("guess: ")]
+        for prefix, test_set in (("", name), ("test_", "test")):
+            found = {each: float(line[prefix + each]) for each in [*COMPARED, "delta_p"] if line.get(prefix + each) is not None}
+            if found or not prefix:
+                there.add(test_set)
+            if found:
+                length = re.fullmatch(r"length (\d+)", test_set)
+                rows.append({"test_set": test_set, "test_length": int(length[1]) if length else None, **found, "best_guess": min(guesses, default=None)})
+    if lacking := [name for name in [*(each["name"] for each in run.about["test_sets"]), *asked] if name not in there]:
+        raise ValueError(f"results.jsonl: no results of {lacking[0]}")
+    return rows
 
 
 def saved(folder: str | os.PathLike) -> bool:
@@ -166,28 +223,26 @@ def saved(folder: str | os.PathLike) -> bool:
 
 def state(run: Any) -> str:
     """ "done", "not begun", "begun", or "damaged: ...". Refused where the folder holds a run with other options."""
-    folder = pathlib.Path(run.folder)
+    folder, damage = pathlib.Path(run.folder), (ValueError, TypeError, KeyError, AttributeError)
     try:
         there = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        options = {"subject": there.get("subject"), **there.get("options", {})}
     except FileNotFoundError:
         return "damaged: no run.json" if saved(folder) else "not begun"
-    except ValueError as problem:
+    except damage as problem:
         return f"damaged: run.json: {problem}"
     for name, wanted in [("subject", run.wanted["subject"]), *run.wanted["options"].items()]:
-        found = there.get("subject") if name == "subject" else there.get("options", {}).get(name)
-        if found != wanted and name != "accumulate":  # a GPU without room takes a batch in parts
-            raise Refused(f"{folder}: holds a run with {name} {found}; {wanted}, or another folder, required")
-    if run.task == "lm" and there.get("data") != run.wanted["data"]:
+        if options.get(name) != wanted and name != "accumulate":  # a GPU without room takes a batch in parts
+            raise Refused(f"{folder}: holds a run with {name} {options.get(name)}; {wanted}, or another folder, required")
+    if run.wanted["subject"] in ("lm", "jsonl") and there.get("data") != run.wanted["data"]:
         raise Refused(f"{folder}: holds a run on another text of the same name; the same text, or another folder, required")
     if not (folder / "results.jsonl").exists():
         return "begun"
     try:
-        sets = {line.get("test_set") for line in lines_of(folder / "results.jsonl")}
-        lines_of(folder / "metrics.jsonl")
-    except (ValueError, FileNotFoundError) as problem:
+        measured(run), [line["step"] for line in lines_of(folder / "metrics.jsonl")]
+    except (*damage, FileNotFoundError) as problem:
         return f"damaged: {problem}"
-    lacking = [each["name"] for each in run.about["test_sets"] if each["name"] not in sets]
-    return f"damaged: no results of {lacking[0]}" if lacking else "done"
+    return "done"
 
 
 def train_words(run: Any, threads: int = 0, device: str = "auto") -> list[str]:
@@ -216,22 +271,19 @@ def locked(folder: str) -> Iterator[int]:
         yield file.fileno()
 
 
-def newest(run: Any) -> dict:
-    """The last line of a run's metrics; empty where there is none yet."""
-    try:
-        with open(pathlib.Path(run.folder) / "metrics.jsonl", "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            return json.loads(file.read().split(b"\n")[-2])  # behind the last line end a line may be half written
-    except (OSError, ValueError, IndexError):
-        return {}
+def newest(run: Any) -> str:
+    """How far a run is, by the last line of its metrics; "" where there is none yet."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError), open(pathlib.Path(run.folder) / "metrics.jsonl", "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+        line = json.loads(file.read().split(b"\n")[-2])  # behind the last line end a line may be half written
+        return f"{run.scheme}.{run.seed} step {line['step']} loss {line['loss']:.3g}"
+    return ""
 
 
 def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: bool = False) -> pd.DataFrame:
     """Trains what is not done, `jobs` at a time (as many as there are processors where it is 0), and returns the frame with a column `state`: "done",
     or why not. A run that fails does not stop the others. KeyboardInterrupt on Ctrl-C, once all runs have saved."""
     say = (lambda *_, **__: None) if quiet else (lambda text, end="\n": print(text, end=end, file=sys.stderr, flush=True))
-    if runs.folder.duplicated().any():
-        raise Refused(f"{runs.folder[runs.folder.duplicated()].iloc[0]}: two runs would have this folder; each run once required")
     with locked(runs.attrs.get("out") or os.path.commonpath(list(runs.folder))) as lock:
         return runs.assign(state=ended(runs, jobs, device, say, lock))
 
@@ -241,9 +293,10 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
     states = {run.Index: state(run) for run in runs.itertuples()}
     waiting = [run for run in runs.itertuples() if states[run.Index] != "done"]
     jobs = max(1, min(jobs or os.cpu_count(), len(waiting)))
-    threads = max(1, os.cpu_count() // jobs)
+    # A run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
+    bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
     running: list[tuple[Any, subprocess.Popen]] = []
-    stopped, began, shown = False, time.time(), 0.0
+    stopped, began, said = False, time.time(), 0.0
 
     def stop(*_):
         nonlocal stopped
@@ -251,24 +304,25 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
         for _, process in running:
             process.send_signal(signal.SIGUSR1)  # it saves, and ends
 
+    def start(run: Any) -> subprocess.Popen:
+        folder = pathlib.Path(run.folder)
+        if states[run.Index].startswith("damaged"):
+            aside = next(path for k in itertools.count(1) if not (path := folder.with_name(f"{folder.name}.damaged-{k}")).exists())
+            folder.rename(aside)
+            say(f"{folder}: {states[run.Index]}; moved to {aside.name}, and the run begins anew")
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "train.log", "ab") as log:
+            return subprocess.Popen([*bound, *train_words(run, max(1, os.cpu_count() // jobs), device)], stdout=log, stderr=log,
+                                    start_new_session=True, pass_fds=[lock])
+
+    done = lambda: f"{sum(each == 'done' for each in states.values())} of {len(runs)} runs"
     handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         while running or (waiting and not stopped):
             while waiting and not stopped and len(running) < jobs:
-                run = waiting.pop(0)
-                folder = pathlib.Path(run.folder)
-                if states[run.Index].startswith("damaged"):
-                    aside = next(path for k in itertools.count(1) if not (path := folder.with_name(f"{folder.name}.damaged-{k}")).exists())
-                    folder.rename(aside)
-                    say(f"{folder}: {states[run.Index]}; moved to {aside.name}, and the run begins anew")
-                folder.mkdir(parents=True, exist_ok=True)
-                with open(folder / "train.log", "ab") as log:
-                    # The run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
-                    process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *train_words(run, threads, device)], stdout=log, stderr=log,
-                                               start_new_session=True, pass_fds=[lock])
-                running.append((run, process))
+                running.append((waiting[0], start(waiting.pop(0))))
                 if stopped:  # by a signal that came while it was being started
-                    process.send_signal(signal.SIGUSR1)
+                    running[-1][1].send_signal(signal.SIGUSR1)
             over = [each for each in running if each[1].poll() is not None]
             running = [each for each in running if each not in over]
             for run, process in over:
@@ -277,33 +331,37 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
                     continue
                 last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
                 states[run.Index] = state(run) if process.returncode == 0 else f"failed with exit code {process.returncode}: {last[0]}"
-                done = sum(each == "done" for each in states.values())
-                say(f"\r{run.folder}: {states[run.Index]}; {done} of {len(runs)} runs")
-            if time.time() - shown > 2 and running:
-                shown, steps = time.time(), [(run, newest(run)) for run, _ in running]
-                losses = ", ".join(f"{run.scheme}.{run.seed} step {at['step']} loss {at.get('loss', math.nan):.3g}" for run, at in steps if "step" in at)
-                say(f"\r{sum(each == 'done' for each in states.values())} of {len(runs)} runs, {time.time() - began:.0f} s; {losses[:150]}\033[K", end="")
+                say(f"\r{run.folder}: {states[run.Index]}; {done()}\033[K")
+            if time.time() - said > 2 and running:
+                said = time.time()
+                say(f"\r{done()}, {said - began:.0f} s; {', '.join(filter(None, (newest(run) for run, _ in running)))[:120]}\033[K", end="")
             time.sleep(0.1)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     say("\r\033[K", end="")
     if stopped:
-        raise KeyboardInterrupt(f"stopped with {sum(each == 'done' for each in states.values())} of {len(runs)} runs done, the others saved; the same command goes on")
+        raise KeyboardInterrupt(f"stopped with {done()} done, the others saved; the same command goes on")
     return [states[index] for index in runs.index]
 
 
 def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator[str]:
     """A line for a shell for each run that is not done."""
     for run in runs.itertuples():
-        if state(run) != "done":
-            yield shlex.join(train_words(run, threads, device))
+        found, line = state(run), shlex.join(train_words(run, threads, device))
+        if found.startswith("damaged") or not line.isprintable():
+            raise Refused(f"--plan: {run.folder}: {found if line.isprintable() else repr(line)}; a whole run, or none, and words without line ends required")
+        if found != "done":
+            yield line
 
 
 def slurm(lines: list[str], options: str = "") -> str:
     """The lines as an array script. Two minutes before its time is up a run is told so, and saves; the same script, written anew, goes on."""
     head = ["#!/bin/bash", "#SBATCH --job-name=whence-lab", f"#SBATCH --array=1-{len(lines)}", "#SBATCH --no-requeue", "#SBATCH --signal=B:USR1@120"]
-    head += [f"#SBATCH --{option}" for option in filter(None, options.split(","))]
+    for option in filter(None, options.split(",")):
+        if not re.fullmatch(r"(?!array=|signal=|wrap=)[a-z-]+=[\w.:/@+-]+", option):
+            raise Refused(f"--sbatch: {option!r} given; partition=gpu,time=2:00:00 and the like required; array and signal are the script's own")
+        head.append(f"#SBATCH --{option}")
     cases = [f"  {number}) exec {line} ;;" for number, line in enumerate(lines, 1)]
     return "\n".join([*head, f"cd {shlex.quote(os.getcwd())} || exit 4", "case $SLURM_ARRAY_TASK_ID in", *cases, "esac", ""])
 
@@ -317,103 +375,112 @@ def parts_by(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple, pd.
 
 
 def place(runs: pd.DataFrame) -> list[str]:
-    """The columns that say what a run is, but for its seed."""
-    return ["task", "scheme", *runs.attrs.get("axes", [])]
+    """The columns that say what a run is, but for its seed, and on what it was tested."""
+    return [name for name in ["task", "scheme", *runs.attrs.get("axes", []), "test_set", "test_length"] if name in runs]
 
 
-def questions(run: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of each test set how many tokens of each question were graded, and how many answers were wrong; empty for a text."""
-    path = pathlib.Path(run.folder) / "questions.jsonl"
-    return {line["test_set"]: (np.array(line["graded"]), np.array(line["wrong"])) for line in lines_of(path)} if path.exists() else {}
-
-
-def wrong_shares(measure: str, graded: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """What each question adds to the measure: their mean is the measure in percent."""
-    return 100.0 * (wrong > 0) if measure.startswith("sequence") else 100.0 * wrong * len(wrong) / max(graded.sum(), 1)
-
-
-def scores(runs: pd.DataFrame) -> pd.DataFrame:
-    """A row for each run and test set: its place, seed, `test_set`, `test_length` (of a text), the measures as numbers, `standard_error` of the task's own
-    measure over questions, `best_guess` and the paper's figure, and `folder`. Runs that are not done have no row."""
-    rows = []
-    for run in runs.itertuples(index=False):
-        if state(run) != "done":
-            continue
-        measure, asked = run.about["measure"], questions(run)
-        printed = {each["name"]: {figure["scheme"]: figure["mean"] for figure in each["paper"]} for each in run.about["test_sets"]}
-        fields = runs.columns.intersection([*place(runs), "seed", "folder"])
-        where = dict(zip(fields, runs.loc[runs.folder == run.folder, fields].iloc[0]))
-        for line in lines_of(pathlib.Path(run.folder) / "results.jsonl"):
-            guesses = [value for name, value in line.items() if name.startswith("guess: ")]
-            for prefix, name in (("", line.get("test_set") or (f"length {line['length']}" if "length" in line else "validation")), ("test_", "test")):
-                found = {each: line.get(prefix + each) for each in COMPARED if prefix + each in line}
-                if not found:
-                    continue
-                row = {**where, "test_set": name, "test_length": line.get("length"), **found, "measure": measure}
-                if name in asked:
-                    graded, wrong = asked[name]
-                    row |= {"questions": len(wrong), "standard_error": scipy.stats.sem(wrong_shares(measure, graded, wrong)) if len(wrong) > 1 else None}
-                if name in printed:
-                    row |= {"best_guess": min(guesses, default=None), "paper": printed[name].get(run.scheme)}
-                rows.append(row)
-    frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
+def framed(rows: Any, runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=None if len(rows) else [*place(runs), *columns])
     frame.attrs = dict(runs.attrs)
     return frame
 
 
-def measure_of(scores: pd.DataFrame, measure: str | None = None) -> str:
-    return measure or scores.measure.iloc[0]
+def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """What each question adds: their mean is the measure in percent, or the loss of a text in nats."""
+    if measure.startswith("sequence"):
+        return 100.0 * (cost > 0)
+    return (100.0 if measure.endswith("percent") else 1.0) * cost * len(cost) / max(graded.sum(), 1)
 
 
-def groups(scores: pd.DataFrame) -> list[str]:
-    return [name for name in [*place(scores), "test_set", "test_length"] if name in scores]
+def scores(runs: pd.DataFrame) -> pd.DataFrame:
+    """A row for each run and test set: its place, seed, `test_set`, `test_length`, the measures as numbers, `standard_error` of `measure` over
+    questions, `best_guess`, what the paper prints, and `folder`. Runs that are not done have no row."""
+    rows, by_bytes = [], OF_THE_TEXT.intersection(runs.attrs.get("axes", []))  # perplexities of other tokens are not of the same thing
+    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed", "folder"]].to_dict("records")):
+        if state(run) != "done":
+            continue
+        asked, subject = questions(run.folder), run.wanted["subject"]
+        measure = "bits_per_byte" if subject == "lm" and by_bytes else run.about["measure"]
+        paper = {each["name"]: each.get("paper", []) for each in [*run.paper.get("test_sets", []), {"name": "average", **run.paper}]}
+        paper = {name: {figure["scheme"]: figure for figure in figures}.get(run.scheme, {}) for name, figures in paper.items() if isinstance(figures, list)}
+        for found in measured(run):
+            row = {**where, **found, "measure": measure, "same_for_seeds": subject in ("lm", "jsonl"), "data": run.wanted["data"]}
+            if found["test_set"] in asked and measure in found:
+                each = shares(measure, *asked[found["test_set"]])
+                slope = {"perplexity": found[measure], "bits_per_byte": found[measure] / max(each.mean(), 1e-300)}.get(measure, 1)
+                row |= {"questions": len(each), "standard_error": slope * scipy.stats.sem(each) if len(each) > 1 else None}
+            own = paper.get(found["test_set"], {})
+            rows.append({**row, "paper": own.get("mean"), "paper_sd": own.get("sd"), "paper_average": paper.get("average", {}).get("mean")})
+    return framed(rows, runs).pipe(lambda frame: frame.drop(columns=[name for name in frame if frame[name].isna().all() and name != "test_length"]))
+
+
+def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READABLE) -> pd.DataFrame:
+    """What tables and dots show: a column `value`, of each row's own measure or of `measure`, and one average in the place of more test sets than `most`."""
+    scores = scores.assign(measure=measure or scores.measure)
+    scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
+    found = []
+    for _, part in parts_by(scores, ["task"]):
+        keys = [*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"]
+        grouped = part.groupby(keys, sort=False, dropna=False)
+        if part.test_set.nunique() > most and "token_error_percent" in part and grouped.size().nunique() == 1:
+            means = {name: "mean" for name in ("value", "best_guess", *COMPARED) if name in part}
+            errors = {"standard_error": lambda each: math.sqrt((each**2).sum()) / len(each)} if "standard_error" in part else {}
+            part = grouped.agg({**means, **errors, **({"paper_average": "first"} if "paper_average" in part else {})}).reset_index()
+            part = part.rename(columns={"paper_average": "paper"}).assign(test_set=f"average of {grouped.size().iloc[0]} sets", test_length=None)
+        found.append(part)
+    return framed(pd.concat(found, ignore_index=True), scores)
 
 
 def summary(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
     """A row for each place and test set: mean, `sd` over seeds, `standard_error` over questions of that mean, least, most, and how many seeds."""
-    value, by = measure_of(scores, measure), groups(scores)
-    grouped = scores.groupby(by, sort=False, dropna=False)
-    frame = grouped[value].agg(mean="mean", sd="std", least="min", most="max", seeds="count")
-    if "standard_error" in scores and value == measure_of(scores):
-        frame["standard_error"] = grouped["standard_error"].agg(lambda errors: math.sqrt((errors**2).sum()) / len(errors))
-    for each in ("best_guess", "paper"):
-        if each in scores:
+    found = shown(scores, measure)
+    grouped = found.groupby([*place(found), "measure"], sort=False, dropna=False)
+    frame = grouped["value"].agg(mean="mean", sd="std", least="min", most="max", seeds="count")
+    if "standard_error" in found and measure in (None, scores.measure.iloc[0]):
+        # Questions that are the same for all seeds give no more certainty for more seeds.
+        frame["standard_error"] = grouped["standard_error"].agg(
+            lambda errors: errors.mean() if found.same_for_seeds[errors.index[0]] else math.sqrt((errors**2).sum()) / len(errors))
+    for each in ("best_guess", "paper", "paper_sd"):
+        if each in found:
             frame[each] = grouped[each].first()
-    return frame.reset_index().rename(columns={"index": "scheme"})
+    return framed(frame.reset_index(), scores)
+
+
+def paired(one: dict, other: dict, test_set: str, measure: str) -> np.ndarray:
+    """Question by question, how much more the one model adds to the measure; of all test sets behind each other for their average."""
+    sets = list(one) if test_set.startswith("average of ") else [test_set]
+    if not all(name in one and name in other and np.array_equal(one[name][0], other[name][0]) for name in sets):
+        return np.zeros(0)
+    return np.concatenate([shares(measure, *one[name]) - shares(measure, *other[name]) for name in sets])
 
 
 def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
     """Pairs of places that differ in one thing, on each test set: `difference` of the means, a - b. `p_seeds`: Welch's test over seeds, from three
     seeds on, of what other seeds would say. `p_questions`: of these very models on the same questions, at any number of seeds. Both are
     corrected for the number of tests in their column (Holm): `p_seeds_holm`, `p_questions_holm`."""
-    value, names, rows = measure_of(scores, measure), place(scores), []
-    asked = {folder: questions(argparse.Namespace(folder=folder)) for folder in scores.folder.unique()}
-    sets = [name for name in groups(scores) if name not in names]
-    for where, part in parts_by(scores, sets):
-        where = dict(zip(sets, where))
+    found, rows, asked = shown(scores, measure), [], functools.lru_cache(maxsize=None)(questions)
+    sets = [name for name in ("task", "test_set", "test_length") if name in found]
+    names = [name for name in place(found) if name not in sets]
+    for where, part in parts_by(found, sets):
         cells = [(dict(zip(names, cell)), runs.set_index("seed")) for cell, runs in parts_by(part, names)]
         for (a, x), (b, y) in itertools.combinations(cells, 2):
             # An option that a scheme does not have is no second thing.
             apart = [name for name in names if a[name] != b[name] and pd.notna(a[name]) and pd.notna(b[name])]
             if len(apart) != 1:
                 continue
-            row = {**where, "a": label(a.values(), names), "b": label(b.values(), names), "difference": x[value].mean() - y[value].mean(),
-                   "p_seeds": None, "p_questions": None}
-            if min(len(x), len(y)) >= 3:
-                row["p_seeds"] = scipy.stats.ttest_ind(x[value], y[value], equal_var=False).pvalue
-            pairs = [[asked[each.folder[seed]].get(where["test_set"]) for each in (x, y)] for seed in x.index.intersection(y.index)]
-            same = [wrong_shares(value, *one) - wrong_shares(value, *other) for one, other in pairs if one and other and np.array_equal(one[0], other[0])]
-            shares = np.concatenate(same) if same else np.zeros(0)
-            if shares.any():
-                row["p_questions"] = 2 * scipy.stats.norm.sf(abs(shares.mean()) / scipy.stats.sem(shares))
+            row = {**dict(zip(sets, where)), "a": label(a.values(), names), "b": label(b.values(), names),
+                   "difference": x.value.mean() - y.value.mean(), "p_seeds": np.nan, "p_questions": np.nan}
+            if min(len(x), len(y)) >= 3 and x.value.nunique() + y.value.nunique() > 2:
+                row["p_seeds"] = scipy.stats.ttest_ind(x.value, y.value, equal_var=False).pvalue
+            same = [paired(asked(x.folder[seed]), asked(y.folder[seed]), row["test_set"], x.measure[seed])
+                    for seed in x.index.intersection(y.index) if x.data[seed] == y.data[seed] and apart[0] not in OF_THE_TEXT]
+            same = [each for each in same if len(each) > 1]
+            each = np.zeros(0) if not same else np.mean(same, axis=0) if x.same_for_seeds.all() else np.concatenate(same)
+            if each.any():
+                row["p_questions"] = 2 * scipy.stats.norm.sf(abs(each.mean()) / scipy.stats.sem(each))
             rows.append(row)
-    frame = pd.DataFrame(rows)
-    for column in ("p_seeds", "p_questions"):
-        if column in frame and frame[column].notna().any():
-            frame[column] = pd.to_numeric(frame[column])
-            frame[column + "_holm"] = holm(frame[column])
-    frame.attrs = dict(scores.attrs)
-    return frame
+    frame = framed(rows, scores, "a", "b", "difference", "p_seeds", "p_questions")
+    return frame.assign(p_seeds_holm=holm(frame.p_seeds), p_questions_holm=holm(frame.p_questions)).dropna(axis="columns", how="all")
 
 
 def holm(p: pd.Series) -> pd.Series:
@@ -426,257 +493,343 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each point of a learning curve: place, seed, `curve` (training, validation), `step`, `sequences` seen, `loss`."""
     rows = []
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
-        if not (pathlib.Path(run.folder) / "metrics.jsonl").exists():
-            continue
-        options = run.wanted["options"]
-        per_step = options["batch"] * options["accumulate"]
-        for line in lines_of(pathlib.Path(run.folder) / "metrics.jsonl"):
-            for field, name in (("loss", "training"), ("validation_score", "validation")):
-                if line.get(field) is not None:
-                    rows.append({**where, "curve": name, "step": line["step"], "sequences": line["step"] * per_step, "loss": line[field]})
-    frame = pd.DataFrame(rows)
-    frame.attrs = dict(runs.attrs)
-    return frame
+        per_step = run.wanted["options"]["batch"] * run.wanted["options"]["accumulate"]
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):  # of a run that was killed the last line may be torn
+            for line in lines_of(pathlib.Path(run.folder) / "metrics.jsonl"):
+                rows += [{**where, "curve": name, "step": line["step"], "sequences": line["step"] * per_step, "loss": line[field]}
+                         for field, name in (("loss", "training"), ("validation_score", "validation")) if line.get(field) is not None]
+    return framed(rows, runs, "seed", "curve", "step", "sequences", "loss")
 
 
-# ---- Pictures: Okabe and Ito's colours, which the colour-blind tell apart. A scheme's name alone decides, so that it looks alike on every page.
+def causes(runs: pd.DataFrame) -> pd.DataFrame:
+    """Why entries of gradients are zero over the training, in percent of those that the mask does not hide, over all layers and heads: a row for
+    each run, quantity and step, where --set look-every=N kept them."""
+    rows = []
+    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl") if "quantity" in line]
+    if not rows:
+        return pd.DataFrame()
+    counts = pd.DataFrame(rows).drop(columns=["layer", "head"]).groupby([*place(runs), "seed", "quantity", "step"], sort=False, dropna=False).sum(numeric_only=True)
+    return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
 
-COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7a7a7a", "#000000"]
-DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3))]
-KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "forgetting", "stick_breaking", "path", "fire", "t5", "shaw", "mta", "cable"]
+
+# ---- Pictures. A scheme looks alike on every page, here and on those of the program: examples/whence/report/plot.cpp has the same rule.
+
+COLOURS = ["#0060a8", "#b84a00", "#00785a", "#a3357f", "#5b4db8", "#7a6200", "#1b1f24"]
+BY_NIGHT = ["#6cb6ff", "#ff9d5c", "#4fd1a5", "#f08bcb", "#b3a6ff", "#e3c64a", "#e8ebef"]
+DASHES = ["-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (2.5, 1)), (0, (7, 1.5, 1, 1.5, 1, 1.5))]
+KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path", "t5", "mta", "shaw",
+         "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope", "cope_mlp", "cope_alibi", "sandwich",
+         "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output", "hard_attention", "qk_norm"]
+INK, SOFT, RULE = "#1b1f24", "#59636e", "#d5dae1"
+matplotlib.rcParams.update({
+    "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": SOFT, "ytick.color": SOFT, "axes.edgecolor": SOFT, "grid.color": RULE,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left", "legend.frameon": False, "svg.fonttype": "none",
+    "svg.hashsalt": "whence", "pdf.fonttype": 42, "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
 
 
-def look_of(scheme: str) -> dict:
-    """Colour and dash of a scheme: its first name decides, and what else its text has gives the dash."""
-    first = re.match(r"\w+", scheme)[0]
-    number = KNOWN.index(first) if first in KNOWN else sum(map(ord, first))
-    rest = sum(map(ord, scheme[len(first):]))
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": DASHES[(number // len(COLOURS) + rest) % len(DASHES)]}
+def looks_of(names: list[str]) -> dict[str, dict]:
+    """Colour and dash of each curve. The first name's place among the known schemes decides, and the bytes behind it the dash; other curves look
+    as their number says. Of two that would look alike the later one has the next dash."""
+    taken, looks = [], {}
+    for number, name in enumerate(dict.fromkeys(names)):
+        first, rest = re.fullmatch(r"([a-z0-9_]*)(.*)", name, re.S).groups()
+        number, more = (KNOWN.index(first), sum(rest.encode())) if first in KNOWN else (number, 0)
+        choices = [(number % len(COLOURS), (number + more + k) % len(DASHES)) for k in range(len(DASHES))]
+        taken.append(next((each for each in choices if each not in taken), choices[0]))
+        looks[name] = {"color": COLOURS[taken[-1][0]], "linestyle": DASHES[taken[-1][1]]}
+    return looks
 
 
 def label(where: Any, names: list[str]) -> str:
     return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where) if pd.notna(value))
 
 
-def dots(scores: pd.DataFrame, measure: str | None = None) -> plt.Figure:
-    """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), for each scheme and test set."""
-    value, sets = measure_of(scores, measure), [name for name in groups(scores) if name != "scheme"]
-    parts = list(parts_by(scores, sets))
-    schemes = list(scores.scheme.unique())
-    across = min(3, len(parts))
-    down = math.ceil(len(parts) / across)
-    figure, axes = plt.subplots(down, across, figsize=(1.6 + 2.8 * across, down * (1.0 + 0.3 * len(schemes))), sharey=True, squeeze=False)
-    for axis in axes.flat[len(parts):]:
+def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
+    """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), for each scheme and test set. A dotted line is the
+    best guess without a model, a diamond what the paper prints."""
+    found = shown(scores, measure)
+    sets = [name for name in place(found) if name not in ("scheme", "test_length") and (found[name].nunique() > 1 or name == "test_set")]
+    panels, schemes = list(parts_by(found, sets)), list(found.scheme.unique())
+    looks, across = looks_of(schemes), max(1, min(len(panels), int(width / 2.8)))
+    down = math.ceil(len(panels) / across)
+    figure = Figure(figsize=(width, down * (0.75 + 0.24 * len(schemes))))
+    axes = figure.subplots(down, across, sharey=True, squeeze=False)
+    for axis in axes.flat[len(panels):]:
         axis.set_visible(False)
-    for axis, (where, part) in zip(axes.flat, parts):
+    for axis, (where, part) in zip(axes.flat, panels):
         for row, scheme in enumerate(schemes):
-            found, colour = part[part.scheme == scheme][value].dropna(), look_of(scheme)["color"]
-            axis.plot(found, [row] * len(found), "o", color=colour, alpha=0.5, markersize=5)
-            if len(found) > 1:
-                half = scipy.stats.t.ppf(0.975, len(found) - 1) * scipy.stats.sem(found)
-                axis.errorbar(found.mean(), row, xerr=half, color=colour, capsize=3, marker="|", markersize=12)
-        axis.set_title(label(where[1:], sets[1:]) or label(where, sets), fontsize=9)
-        axis.set_xlabel(COMPARED[value], fontsize=9)
-        axis.grid(axis="x", alpha=0.3)
-        if "best_guess" in part and value == measure_of(scores) and part.best_guess.notna().any():
-            axis.axvline(part.best_guess.iloc[0], color="#999999", linestyle=":", linewidth=1)
-    axes[0][0].set_yticks(range(len(schemes)), schemes)
+            of_scheme, colour = part[part.scheme == scheme], looks[scheme]["color"]
+            values = of_scheme.value.dropna()
+            half = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values) if len(values) > 1 else 0
+            axis.plot(values, [row] * len(values), "o", color=colour, alpha=0.45, markersize=5, markeredgewidth=0)
+            axis.errorbar(values.mean(), row, xerr=half or None, color=colour, capsize=3, marker="|", markersize=11, linewidth=1.4)
+            if "paper" in of_scheme and measure is None:
+                axis.plot(of_scheme.paper[:1], [row] * len(of_scheme[:1]), "D", color=SOFT, markersize=4, fillstyle="none")
+        if "best_guess" in part and measure is None and part.best_guess.notna().any():
+            axis.axvline(part.best_guess.iloc[0], color=SOFT, linestyle=":", linewidth=1)
+        if part.value.min() >= 0:  # an interval may reach below, errors do not
+            axis.set_xlim(left=max(axis.get_xlim()[0], -0.04 * axis.get_xlim()[1]))
+        axis.set_title(textwrap.fill(label(where, sets), 34))
+        axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
+        axis.tick_params(axis="y", length=0, labelcolor=INK)
+        axis.grid(axis="x", linewidth=0.7)
+        axis.set_axisbelow(True)
+    axes[0][0].set_yticks(range(len(schemes)), [textwrap.shorten(scheme, 30, placeholder="...") for scheme in schemes])
     axes[0][0].set_ylim(len(schemes) - 0.4, -0.6)
-    figure.tight_layout()
     return figure
 
 
-def over(scores: pd.DataFrame, axis: str, measure: str | None = None) -> plt.Figure:
-    """The measure over an axis of numbers (of the grid, or "test_length"): means over seeds, and a band of a standard deviation."""
-    value = measure_of(scores, measure)
-    others = [name for name in groups(scores) if name not in (axis, "test_length", "test_set" if axis == "test_length" else axis) and scores[name].nunique() > 1] or ["scheme"]
-    figure, plot = plt.subplots(figsize=(6.4, 3.6))
-    for where, part in parts_by(scores[scores[axis].notna()], others):
-        by = part.assign(**{axis: pd.to_numeric(part[axis])}).groupby(axis)[value]
-        style = look_of(part.scheme.iloc[0])
-        plot.plot(by.mean(), marker="o", markersize=3, label=label(where, others), **style)
-        plot.fill_between(by.mean().index, by.mean() - by.std(), by.mean() + by.std(), color=style["color"], alpha=0.15, linewidth=0)
-    low, high = pd.to_numeric(scores[axis]).min(), pd.to_numeric(scores[axis]).max()
-    if low > 0 and high >= 8 * low:
+def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figure:
+    """A curve of means over seeds for each scheme and what else differs, with a band of a standard deviation. The legend has the curves in the order in
+    which they end, and their last values."""
+    same = (x, "test_length", "test_set") if x == "test_length" else (x, "test_length")
+    names = [name for name in place(found) if name == "scheme" or (name not in same and found[name].nunique() > 1)]
+    parts = {label(where, names): part.groupby(x)[y].agg(["mean", "std"]) for where, part in parts_by(found, names)}
+    figure, looks, at = Figure(figsize=(width, max(3.2, 0.8 + 0.17 * len(parts)))), looks_of(list(parts)), sorted(found[x].unique())
+    plot = figure.subplots()
+    for name, curve in sorted(parts.items(), key=lambda part: -part[1]["mean"].iloc[-1]):
+        plot.plot(curve["mean"], linewidth=1.6, marker="o" if len(curve) < 12 else None, markersize=3, **looks[name],
+                  label=f"{textwrap.fill(name, 18 if width < 5 else 40)} {curve['mean'].iloc[-1]:.3g}")
+        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=looks[name]["color"], alpha=0.13, linewidth=0)
+    if 0 < 8 * at[0] <= at[-1] and x not in ("step", "sequences"):
         plot.set_xscale("log", base=2)
-        plot.xaxis.set_major_formatter(matplotlib.ticker.ScalarFormatter())
-    plot.set(xlabel=axis, ylabel=COMPARED[value] + " (band: s.d. over seeds)")
-    if scores[value].min() > 0 and scores[value].max() > 4 * scores[value].min():
+        plot.set_xticks(at[-8:], [f"{each:g}" for each in at[-8:]])
+    if 0 < 4 * found[y].min() < found[y].max():
         plot.set_yscale("log")
-    plot.legend(fontsize=8)
-    figure.tight_layout()
+        plot.set_ylim(bottom=max(plot.get_ylim()[0], 0.5 * min(curve["mean"].min() for curve in parts.values())))
+        plot.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5) if found[y].max() < 1000 * found[y].min() else (1,)))
+        plot.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        plot.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+    plot.set(xlabel=x.replace("_", " "), ylabel=title)
+    plot.grid(axis="y", linewidth=0.7)
+    plot.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), handlelength=2.6)
     return figure
 
 
-def learning(curves: pd.DataFrame, curve: str = "training") -> plt.Figure:
-    """Learning curves: means over seeds, over steps, or over sequences where runs differ in how many a step has."""
-    found = curves[curves.curve == curve]
-    names = [name for name in place(curves) if found[name].nunique() > 1] or ["scheme"]
-    x = "step" if (found.sequences / found.step).nunique() == 1 else "sequences"
-    figure, plot = plt.subplots(figsize=(6.4, 3.6))
-    for where, part in parts_by(found, names):
-        plot.plot(part.groupby(x).loss.mean(), label=label(where, names), linewidth=1.2, **look_of(part.scheme.iloc[0]))
-    plot.set(xlabel=x if x == "step" else "sequences seen", ylabel=f"{curve} loss, nats", yscale="log")
-    plot.legend(fontsize=8)
-    figure.tight_layout()
-    return figure
+def over(scores: pd.DataFrame, axis: str, measure: str | None = None, width: float = 7) -> Figure:
+    """The measure over an axis of numbers, of the grid or "test_length"."""
+    found = shown(scores, measure, math.inf if axis == "test_length" else READABLE).dropna(subset=[axis, "value"])
+    return lines(framed(found.assign(**{axis: pd.to_numeric(found[axis])}), scores), axis, "value", COMPARED[found.measure.iloc[0]], width)
+
+
+def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) -> Figure:
+    """Learning curves: over steps, or over sequences where runs differ in how many a step has."""
+    found = framed(curves[curves.curve == curve], curves)
+    return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats", width)
 
 
 # ---- Tables and the page
 
-def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "text") -> pd.DataFrame:
-    """Schemes down, test sets and axes across: "0.31 (0.02)", mean and standard deviation over seeds; or a column of summary() (`values`)."""
+def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "text", rows: str | None = None, columns: str | None = None) -> pd.DataFrame:
+    """Schemes down, axes and test sets across; of several tasks a matrix, their test sets down and schemes across. "0.31 (0.02)": mean and standard
+    deviation over seeds; or a column of summary() (`values`). `rows` and `columns` name another axis, scheme, seed or test-set."""
+    down, across = [name and name.replace("test-set", "test_set") for name in (rows, columns)]
+    known = ["seed", *place(scores)]
+    if bad := [name for name in (down, across) if name and (name not in known or down == across)]:
+        raise Refused(f"--rows, --columns: {bad[0]} given; two of {', '.join(known).replace('test_set', 'test-set')} required")
+    if "seed" in (down, across):
+        scores = framed(scores, scores)
+        scores.attrs["axes"] = [*scores.attrs["axes"], "seed"]
     found = summary(scores, measure)
-    across = [name for name in groups(scores) if name not in ("scheme", "task", "test_length") and found[name].nunique() > 1] or ["test_set"]
-    text = found.assign(text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
-    return text.pivot_table(index=["task", "scheme"] if found.task.nunique() > 1 else "scheme", columns=across, values=values, aggfunc="first", sort=False)
+    down = down or ("test_set" if across == "scheme" or (found.task.nunique() > 1 and not across) else "scheme")
+    across = across or ("scheme" if down != "scheme" else None)
+    others = [name for name in place(found) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
+    index, heads = ["task", down] if "task" in others else [down], [name for name in (across, *others) if name and name != "task"] or ["test_set"]
+    found = found.assign(**{name: found[name].where(found[name].notna(), "none") for name in (*index, *heads)},
+                         text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
+    return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
 
 
-def marked(scores: pd.DataFrame, form: str, measure: str | None = None) -> str:
-    """crossed() for a paper or a page, the best of each column in bold. `form`: "latex" (with booktabs), "markdown" or "html"."""
-    table, means = crossed(scores, measure), crossed(scores, measure, "mean")
-    best = {(row, column) for column in means for row in means.index if means.loc[row, column] == means[column].min()}
-    escape = {"latex": lambda text: re.sub(r"([_%&#])", r"\\\1", text), "html": html.escape, "markdown": lambda text: text}[form]
-    bold = {"latex": r"\textbf{%s}", "html": "<b>%s</b>", "markdown": "**%s**"}[form]
-    head = ["scheme", *(label(each if isinstance(each, tuple) else (each,), list(table.columns.names)) for each in table)]
-    body = [[", ".join(row) if isinstance(row, tuple) else row, *table.loc[row].fillna("-")] for row in table.index]
-    rows = [[escape(row[0]), *(bold % escape(text) if (table.index[k], table.columns[c]) in best else escape(text) for c, text in enumerate(row[1:]))]
-            for k, row in enumerate(body)]
-    head = [escape(each) for each in head]
+def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: str | None = None, columns: str | None = None) -> str:
+    """crossed() for a paper or a page, the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html"."""
+    table, means = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean")]
+    names, where = list(table.index.names), list(table.columns.names)
+    by_row = "scheme" in where
+    best = means.eq(means.min(axis=1), axis=0) if by_row else means.eq(means.groupby(level="task").transform("min") if "task" in names else means.min())
+    escape, bold = {"latex": (lambda text: re.sub(r"([_%&#])", r"\\\1", text), r"\textbf{%s}"), "html": (html.escape, "<b>%s</b>"),
+                    "markdown": (lambda text: text.replace("|", "\\|"), "**%s**")}[form]
+    head = [escape(each) for each in [*(name.replace("_", " ") for name in names), *(label(each if isinstance(each, tuple) else (each,), where) for each in table)]]
+    body = [[*(escape(str(each)) for each in (row if isinstance(row, tuple) else (row,))),
+             *(bold % escape(text) if best.iat[k, c] else escape(text) for c, text in enumerate(table.fillna("-").iloc[k]))] for k, row in enumerate(table.index)]
     if form == "latex":
-        lines = [" & ".join(row) + r" \\" for row in (head, *rows)]
-        return "\n".join([r"\begin{tabular}{l" + "r" * len(table.columns) + "}", r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
+        lines = [" & ".join(row) + r" \\" for row in (head, *body)]
+        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(names)}{'r' * len(where and table.columns)}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
+                          r"\bottomrule", r"\end{tabular}"])
     if form == "markdown":
-        return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
-    cell = lambda tag, row: "".join(f"<{tag}>{each}</{tag}>" for each in row)
-    return f"<table><tr>{cell('th', head)}</tr>" + "".join(f"<tr>{cell('td', row)}</tr>" for row in rows) + "</table>"
+        return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(names) + ["---:"] * len(table.columns), *body))
+    return in_html(pd.DataFrame(body, columns=head), escape=False)
 
 
-STYLE = """body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff }
-table { border-collapse: collapse; display: block; overflow-x: auto } td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #ddd }
-td:first-child, th:first-child { text-align: left } img { max-width: 100%; background: #fff } summary { cursor: pointer; margin: .7rem 0 } code { overflow-wrap: anywhere }
-@media (prefers-color-scheme: dark) { body { color: #ddd; background: #181818 } td, th { border-color: #444 } a { color: #8cf } }"""
+def in_html(frame: pd.DataFrame, **more: Any) -> str:
+    return f"<div class='scroll'>{frame.dropna(axis='columns', how='all').to_html(index=False, na_rep='', border=0, float_format=lambda x: f'{x:.4g}', **more)}</div>" if len(frame) else ""
 
 
-def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, plt.Figure], measure: str | None = None) -> str:
-    """One HTML file: the result first, then pictures; tables and commands are folded."""
-    def picture(name: str, figure: plt.Figure) -> str:
-        text = io.StringIO()
-        figure.savefig(text, format="svg")
-        return f"<figure>{text.getvalue()[text.getvalue().index('<svg'):]}</figure>"
+THEMED = {**{colour: f"var(--c{k})" for k, colour in enumerate(COLOURS)}, INK: "var(--ink)", SOFT: "var(--soft)", RULE: "var(--rule)"}
+DAY, NIGHT = ["; ".join(f"{name}: {colour}" for name, colour in zip(("--page", "--ink", "--soft", "--rule", *(f"--c{k}" for k in range(7))), colours))
+              for colours in (("#ffffff", INK, SOFT, RULE, *COLOURS), ("#14171b", "#e8ebef", "#a3adb9", "#39414b", *BY_NIGHT))]
+STYLE = f""":root {{ color-scheme: light dark; {DAY} }} @media (prefers-color-scheme: dark) {{ :root {{ {NIGHT} }} }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem 1.2rem 4rem; color: var(--ink); background: var(--page) }}
+h1 {{ font-size: 1.6rem; margin: 0 }} p {{ margin: .3rem 0 .7rem }} a {{ color: var(--c0) }} .soft, figcaption {{ color: var(--soft) }}
+figure {{ margin: 1rem 0 }} svg {{ display: block; max-width: 100%; height: auto }} .narrow {{ display: none }} code {{ font-size: .88em; overflow-wrap: anywhere }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }} th, td {{ padding: .25rem 1.2rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule) }}
+th {{ font-weight: 600; border-bottom: 2px solid var(--ink); vertical-align: bottom }} details {{ margin: .6rem 0 }} summary {{ cursor: pointer; padding: .3rem 0 }}
+.scroll {{ overflow-x: auto; background: linear-gradient(90deg, var(--page) 30%, transparent) 0 0 / 40px 100% no-repeat local, linear-gradient(-90deg, var(--page) 30%, transparent)
+ 100% 0 / 40px 100% no-repeat local, linear-gradient(90deg, var(--rule), transparent) 0 0 / 14px 100% no-repeat, linear-gradient(-90deg, var(--rule), transparent) 100% 0 / 14px 100% no-repeat }}
+@media (max-width: 640px) {{ .wide {{ display: none }} .narrow {{ display: block }} th, td {{ padding-right: .7rem }} }}"""
 
-    def folded(title: str, frame: pd.DataFrame) -> str:
-        return f"<details><summary>{title}</summary>{frame.to_html(index=False, na_rep='', float_format=lambda x: f'{x:.4g}', border=0)}</details>"
 
-    tests = differences(found, measure)
-    count = {column: int(tests[column].notna().sum()) for column in ("p_seeds", "p_questions") if column in tests}
-    links = "".join(f"<li><a href='{html.escape(os.path.relpath(run.folder, runs.attrs['out']))}/'>{html.escape(run.folder)}</a>: {html.escape(run.state)}"
-                    f" <code>whence look {html.escape(shlex.quote(run.folder))}</code></li>" for run in runs.itertuples())
-    task, first = runs.task.iloc[0], runs.iloc[0]
-    same = " ".join(first.words[2:first.words.index("--scheme")])
+def svg_of(figure: Figure, title: str) -> str:
+    """The picture for our page, whose colours by day and by night it takes."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    svg = re.sub(r' id="[a-z]+[a-z0-9]*_\d+"', "", text.getvalue()[text.getvalue().index("<svg"):])
+    return re.sub("|".join(THEMED), lambda found: THEMED[found[0]], svg).replace("<svg", f"<svg role='img' aria-label='{html.escape(title)}'", 1)
+
+
+def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str, Callable]], measure: str | None = None, maps: Figure | None = None,
+         **sides: str | None) -> str:
+    """One HTML file: the result first, then curves; numbers, tests, maps, runs and commands are folded."""
+    def folded(title: str, inside: str) -> str:
+        return f"<details><summary>{html.escape(title)}</summary>{inside}</details>" if inside else ""
+
+    def link(run: Any) -> str:
+        return f"<a href='{urllib.parse.quote(os.path.relpath(run.folder, runs.attrs['out']))}/'>{html.escape(run.folder)}</a>: {html.escape(run.state)}"
+
+    tests, zeros, tasks = differences(found, measure), causes(runs[(runs.state == "done") & (runs.seed == 0)]), list(runs.task.unique())
+    count = {column: int(tests[column].notna().sum()) if column in tests else 0 for column in ("p_seeds", "p_questions")}
+    title = html.escape(", ".join(tasks) if len(tasks) < 4 else f"{len(tasks)} tasks")
+    measures = ", ".join(dict.fromkeys(COMPARED[each] for each in shown(found, measure).measure))
+    commands = dict.fromkeys(shlex.join(["whence", "train", run.task, *run.words[:run.words.index("--scheme")]]) for run in runs.itertuples())
+    draw = lambda what, picture: (f"<figure><figcaption>{html.escape(what)}</figcaption><div class='wide'>{svg_of(picture(), what)}</div>"
+                                  f"<div class='narrow'>{svg_of(picture(width=3.6), what)}</div></figure>")
     return "".join([
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{task}: {len(runs)} runs</title><style>{STYLE}</style>",
-        f"<h1>{html.escape(task)}</h1><p>{COMPARED[measure_of(found, measure)]}, lower is better: mean (standard deviation over seeds), the best of each column in bold."
-        f" {len(runs)} runs, {int((runs.state == 'done').sum())} done.</p>", marked(found, "html", measure),
-        "<p>A dot is a run; a bar is the 95 % interval of the mean over seeds; a dotted line is the best guess without a model.</p>",
-        *(picture(name, figure) for name, figure in pictures.items()),
-        folded("Numbers by scheme and test set", summary(found, measure)),
-        folded(f"What makes a difference: {count.get('p_seeds', 0)} tests over seeds (Welch), {count.get('p_questions', 0)} over the same questions; "
-               "columns _holm are corrected for that many", tests),
-        f"<details><summary>Runs</summary><ul>{links}</ul></details>",
-        f"<details><summary>How they were trained</summary><p><code>whence train {html.escape(task)} --preset {first.words[1]} {html.escape(same)}</code></p></details></html>"])
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}: {len(runs)} runs</title>"
+        f"<style>{STYLE}</style><h1>{title}</h1><p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. "
+        f"{len(runs)} runs, {int((runs.state == 'done').sum())} done; sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>",
+        *(f"<p><b>No result:</b> {link(run)}</p>" for run in runs[~runs.state.isin(["done", "begun", "not begun"])].itertuples()),
+        marked(found, "html", measure, **sides), *(draw(*each) for each in pictures.values()),
+        folded("Numbers by scheme and test set", in_html(summary(found, measure))),
+        folded(f"What makes a difference: {count['p_seeds']} tests over seeds (Welch), {count['p_questions']} over the same questions; columns _holm are "
+               "corrected for that many", in_html(tests)),
+        folded("Why are gradients zero? In percent of what the mask does not hide, first seeds",
+               in_html(zeros[zeros.step.isin([*sorted(zeros.step.unique())[:2], zeros.step.max()])] if len(zeros) else zeros)),
+        folded("Maps of the first seeds on one sequence", svg_of(maps, "maps of each scheme") if maps else ""),
+        folded("Runs", f"<ul>{''.join(f'<li>{link(run)} <code>whence look {html.escape(shlex.quote(run.folder))}</code></li>' for run in runs.itertuples())}</ul>"),
+        folded("How they were trained", "".join(f"<p><code>{html.escape(command)}</code></p>" for command in commands)),
+        "<p class='soft'>Files: ", ", ".join(f"<a href='{name}'>{name}</a>" for name in FILES), "</p></html>"])
 
 
-def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, formats: tuple[str, ...] = ("pdf", "svg")) -> list[str]:
-    """Writes scores.csv, summary.csv, differences.csv, curves.csv, the pictures and report.html into the grid's folder, and returns their names."""
-    out, lines = pathlib.Path(runs.attrs["out"]), curves(runs)
-    pictures = {"result": dots(found[found.test_length.isna()] if "test_length" in found else found, measure)}
-    for axis in [*(["test_length"] if "test_length" in found else []), *runs.attrs["axes"]]:
-        if pd.to_numeric(found[axis], errors="coerce").nunique() > 1:
-            pictures[f"over_{axis}"] = over(found, axis, measure)
-    for curve in lines.curve.unique():
-        pictures[f"curves_{curve}"] = learning(lines, curve)
-    files = {"scores.csv": found, "summary.csv": summary(found, measure), "differences.csv": differences(found, measure), "curves.csv": lines}
-    for name, frame in files.items():
-        frame.drop(columns="measure", errors="ignore").to_csv(out / name, index=False)
-    for name, figure in pictures.items():
-        for form in formats:
-            figure.savefig(out / f"{name}.{form}", metadata={"Date": None} if form == "svg" else None)
-    (out / "report.html").write_text(page(runs, found, pictures, measure), encoding="utf-8")
-    return [*files, *(f"{name}.{form}" for name in pictures for form in formats), "report.html"]
+FILES = ("scores.csv", "summary.csv", "differences.csv", "curves.csv", "runs.csv")
+
+
+def maps_of(runs: pd.DataFrame) -> Figure:
+    """The models of the first seed on one sequence of 128 tokens at most, side by side."""
+    try:
+        import figures
+        import whence
+    except ImportError as missing:
+        raise Refused(f"--maps: {missing}; pip install .packaging") from None
+    done = runs[(runs.seed == 0) & (runs.state == "done")]
+    return figures.side_by_side({os.path.relpath(run.folder, runs.attrs["out"]): whence.load(run.folder).trace(length=128) for run in done.itertuples()})
+
+
+def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, formats: tuple[str, ...] = ("pdf", "svg"), maps: Figure | None = None,
+          **sides: str | None) -> list[str]:
+    """Writes tidy tables as CSV, the pictures and report.html into the grid's folder, and returns their names."""
+    out, points = pathlib.Path(runs.attrs["out"]), curves(runs)
+    whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # a text's lengths have a curve
+    pictures = {"result": ("A dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model; a diamond: the paper's.",
+                           functools.partial(dots, whole, measure))}
+    for (task,), part in parts_by(found, ["task"]):
+        more, end = (f"{task}: ", f"_{task}") if found.task.nunique() > 1 else ("", "")
+        for axis in ["test_length", *runs.attrs["axes"]]:
+            if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
+                pictures[f"over_{axis}{end}"] = (f"{more}over {axis.replace('_', ' ')}; a band is a standard deviation over seeds", functools.partial(over, part, axis, measure))
+        for curve in points[points.task == task].curve.unique():
+            pictures[f"curves_{curve}{end}"] = (f"{more}{curve} loss", functools.partial(learning, points[points.task == task], curve))
+    tables = (found, summary(found, measure), differences(found, measure), points, runs[[*place(runs), "seed", "folder", "state"]])
+    for name, frame in zip(FILES, tables):
+        frame.drop(columns=["same_for_seeds", "data", "paper_average"], errors="ignore").to_csv(out / name, index=False)
+    for name, form in itertools.product(pictures, formats):
+        pictures[name][1]().savefig(out / f"{name}.{form}", dpi=200, metadata={"Date": None} if form == "svg" else None)
+    (out / "report.html").write_text(page(runs, found, pictures, measure, maps, **sides), encoding="utf-8")
+    return [*FILES, *(f"{name}.{form}" for name in pictures for form in formats), "report.html"]
 
 
 # ---- The program
-
-def pairs(text: str, option: str) -> dict[str, str]:
-    found = dict(word.split("=", 1) if "=" in word else (word, True) for word in shlex.split(text))
-    if bad := [name for name in found if not re.fullmatch(r"[a-z][\w.-]*", name)]:
-        raise Refused(f"--{option}: {bad[0]!r} given; name=value for each option of train required")
-    return found
-
 
 def parts(text: str) -> list[str]:
     """Split at commas outside of parentheses."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
 
 
+def pairs(words: list[str], option: str) -> dict[str, Any]:
+    """["steps=300", "keep-best"] as a dict."""
+    found = [(word.split("=", 1) if "=" in word else (word, True)) for word in words]
+    if bad := [word for word, (name, value) in zip(words, found) if not re.fullmatch(r"[a-z][\w.-]*", name) or value == "" or [each[0] for each in found].count(name) > 1]:
+        raise Refused(f"--{option}: {bad[0]!r} given; name=value, each name once, required")
+    return dict(found)
+
+
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("tasks", nargs="+", metavar="TASK", help="whence tasks lists them; lm: text")
+    add, measures = parser.add_argument, {name.replace("_percent", "").replace("_", "-"): name for name in COMPARED}
+    add("tasks", nargs="+", metavar="TASK", help="whence tasks lists them; chomsky: all fifteen of the hierarchy; lm: text")
     add("--schemes", default="", help="separated by commas; those that the task's paper compares if left out")
     add("--seeds", type=int, default=3, help="of each scheme: 0, 1, ... (3)")
     add("--vary", action="append", default=[], metavar="NAME=V,V", help="an axis: an option of train, or SCHEME.OPTION; may come several times")
-    add("--set", default="", help='options of train: "steps=300 dim=32"')
-    add("--preset", default="mini", choices=["mini", "paper"], help="mini: minutes on a laptop")
-    add("--same-tokens", action="store_true", help="the batch follows the length")
-    add("--measure", choices=list(COMPARED), help="what is compared; the task's own if left out")
+    add("--set", default="", help='options of train: "steps=300 dim=32"; a value with blanks in quotes')
+    add("--preset", default="mini", choices=["mini", "paper"], help="mini: minutes on a laptop (mini)")
+    add("--same-tokens", action="store_true", help="the batch follows the length: steps x batch x length is as --preset and --set have it")
+    add("--measure", choices=list(measures), help="what is compared; the task's own if left out")
+    add("--rows", metavar="NAME", help="axis of the table's rows: one of --vary, scheme, seed or test-set")
+    add("--columns", metavar="NAME", help="axis of its columns")
+    add("--maps", action="store_true", help="on the page also the first seeds side by side on one sequence; --set look-every=N adds why gradients are zero")
     add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
-    add("--device", default="auto")
+    add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", help="folder; runs/lab_TASK if left out. The same command goes on with what is there")
     add("--quiet", action="store_true", help="no progress")
     add("--plan", action="store_true", help="print a line of `whence train` for each run that is not done: for GNU parallel, a shell, any scheduler")
     add("--slurm", metavar="FILE", help="write these lines as an array script of SLURM; -: print it")
     add("--sbatch", default="", help='its options: "partition=gpu,time=2:00:00"')
     add("--collect", action="store_true", help="tables and page of what is done; nothing is run")
-    add("--latex", action="store_true", help="print the table for a paper")
-    add("--markdown", action="store_true")
-    add("--png", action="store_true", help="pictures as PNG too")
+    for name, about in (("latex", "print the table for a paper"), ("markdown", "or for a README"), ("json", "or its numbers, as lines of JSON"), ("png", "pictures as PNG too")):
+        add(f"--{name}", action="store_true", help=about)
     options = parser.parse_args(words)
     try:
-        vary = dict(axis.split("=", 1) if "=" in axis else (axis, "") for axis in options.vary)
-        if empty := [axis for axis, values in vary.items() if not parts(values)]:
-            raise Refused(f"--vary: {empty[0]!r} given; NAME=VALUE,VALUE,... required")
-        out = options.out or f"runs/lab_{options.tasks[0]}"
-        grids = [grid(task, parts(options.schemes), seeds=options.seeds, vary={axis: parts(values) for axis, values in vary.items()},
-                      settings=pairs(options.set, "set"), preset=options.preset, equal_tokens=options.same_tokens,
-                      out=pathlib.Path(out) / task if len(options.tasks) > 1 else out) for task in options.tasks]
+        if options.seeds < 1 or options.jobs < 0 or sum(map(bool, (options.plan, options.slurm, options.collect))) > 1:
+            raise Refused("--seeds 1 or more, --jobs 0 or more, and one at most of --plan, --slurm and --collect required")
+        vary = {name: parts(str(values)) for name, values in pairs(options.vary, "vary").items()}
+        if bad := [name for name, values in vary.items() if not values or values == ["True"] or len(set(values)) < len(values)]:
+            raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
+        runs = grid(options.tasks, parts(options.schemes), seeds=options.seeds, vary=vary, settings=pairs(shlex.split(options.set), "set"),
+                    preset=options.preset, equal_tokens=options.same_tokens, out=options.out)
         if options.plan or options.slurm:
-            threads = max(1, os.cpu_count() // options.jobs) if options.jobs else 0
-            lines = [line for runs in grids for line in plan(runs, options.device, threads)]
-            text = slurm(lines, options.sbatch) if options.slurm and lines else "".join(f"{line}\n" for line in lines)
-            if options.slurm and options.slurm != "-":
-                pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
-            else:
+            planned = list(plan(runs, options.device, max(1, os.cpu_count() // options.jobs) if options.jobs else 0))
+            text = slurm(planned, options.sbatch) if options.slurm and planned else "".join(f"{line}\n" for line in planned)
+            if options.slurm in (None, "-"):
                 print(text, end="")
+            else:
+                pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
+                print(f"written: {options.slurm}, {len(planned)} runs; when they are done, or before: the same command with --collect")
             return 0
-        failed = False
-        for runs in grids:
-            runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
-                    else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
-            for run in runs[runs.state != "done"].itertuples():
-                print(f"{run.folder}: {run.state}", file=sys.stderr)
-                failed = failed or run.state.startswith("failed")
-            found = scores(runs)
-            if found.empty:
-                continue
-            print(marked(found, "latex" if options.latex else "markdown", options.measure) if options.latex or options.markdown else crossed(found, options.measure).to_string())
-            files = write(runs, found, options.measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"))
-            print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
-        return int(failed)
-    except Refused as problem:
+        runs = runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
+        for run in runs[runs.state != "done"].itertuples():
+            print(f"{run.folder}: {run.state}", file=sys.stderr)
+        found, measure, sides = scores(runs), measures.get(options.measure), {"rows": options.rows, "columns": options.columns}
+        if found.empty or (measure and measure not in found):
+            there = ", ".join(name for name, field in measures.items() if field in found)
+            raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
+        files = write(runs, found, measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"), maps_of(runs) if options.maps else None, **sides)
+        print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json else crossed(found, measure, **sides).fillna("-").to_string()
+              if not (options.latex or options.markdown) else marked(found, "latex" if options.latex else "markdown", measure, **sides))
+        print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
+        return int(runs.state.str.startswith("failed").any())
+    except (Refused, OSError) as problem:
         print(f"lab.py: {problem}", file=sys.stderr)
-        return 2
+        return 2 if isinstance(problem, Refused) else 4
     except KeyboardInterrupt as problem:
         print(f"lab.py: {problem}", file=sys.stderr)
         return 130
