@@ -120,8 +120,8 @@ def folder_name(text: str) -> str:
 
 def same_tokens(base: dict, options: dict) -> dict:
     """The options with the batch for which steps x accumulate x batch x length is that of `base`."""
-    if "length" not in base or "batch" in options:
-        raise Refused("--same-tokens: a task with the option length, and no batch of your own, required: the batch follows")
+    if "length" not in base:
+        raise Refused("--same-tokens: a task with the option length required")
     sizes = {name: int(options.get(name, base[name])) for name in ("steps", "accumulate", "length")}
     tokens, rest = math.prod(base[name] for name in (*sizes, "batch")), math.prod(sizes.values())
     if tokens % rest:
@@ -139,6 +139,8 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
         raise Refused(f"{own.pop()}: given as an option of train; others required: lab.py has --schemes, --seeds, --preset, --device and --out itself")
     if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # tokens are then those of the setting
         raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
+    if equal_tokens and "batch" in vary:
+        raise Refused("--same-tokens: batch given as an axis, too; one of both required: the batch follows")
     tasks, out, seen = tasks_of(given), pathlib.Path(out or f"runs/lab_{pathlib.Path(given[0]).stem}"), set()
     for task, values in itertools.product(tasks, itertools.product(*vary.values())):
         place = dict(zip(vary, values))
@@ -330,7 +332,8 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
                     states[run.Index] = "begun"
                     continue
                 last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
-                states[run.Index] = state(run) if process.returncode == 0 else f"failed with exit code {process.returncode}: {last[0]}"
+                states[run.Index] = (state(run) if process.returncode == 0 else f"failed: killed by signal {-process.returncode}" if process.returncode < 0
+                                     else f"failed with exit code {process.returncode}: {last[0]}")
                 say(f"\r{run.folder}: {states[run.Index]}; {done()}\033[K")
             if time.time() - said > 2 and running:
                 said = time.time()
@@ -420,7 +423,7 @@ def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READAB
     scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
     found = []
     for _, part in parts_by(scores, ["task"]):
-        keys = [*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"]
+        keys = list(dict.fromkeys([*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"]))
         grouped = part.groupby(keys, sort=False, dropna=False)
         if part.test_set.nunique() > most and "token_error_percent" in part and grouped.size().nunique() == 1:
             means = {name: "mean" for name in ("value", "best_guess", *COMPARED) if name in part}

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Grids of trainings (examples/experiments/lab.py): python3 tests/examples/experiments/lab.py build/release/whence
-Ends with 77 where pandas, scipy or matplotlib is missing."""
+Ends with 77 where pandas, scipy or matplotlib is missing, with 1 where WHENCE_REQUIRED=1 says that it must not be."""
 import importlib.util
+import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +17,7 @@ import unittest.mock
 
 if missing := [name for name in ("pandas", "scipy", "matplotlib") if not importlib.util.find_spec(name)]:
     print(f"skipped: {missing[0]} is missing")
-    sys.exit(77)
+    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "examples/experiments/lab.py"
 sys.path.insert(0, str(SCRIPT.parent))
@@ -54,6 +56,76 @@ class Grid(unittest.TestCase):
         self.refused("no scheme has it", self.small, ["rope"], vary={"cope.p_max": [4]})
         self.refused("unknown option|--stepz", self.small, ["rope"], settings={"stepz": 3})
         self.refused("did you mean", self.small, ["ropee"])
+        self.refused("lab.py has --schemes", self.small, ["rope"], settings={"out": "x"})
+        self.refused("two runs would have this folder", self.small, ["rope", "rope()"])
+        self.refused("lm alone required", lab.grid, ["lm", "counting"])
+
+    def test_folders_are_those_of_old_grids(self):
+        self.assertEqual(lab.folder_name("cdape(kerple, kernel=3.0) + rope"), "cdape-kerple,kernel=3.0-+rope")
+        self.assertNotEqual(lab.folder_name("window(cdape(kerple), n=3)"), lab.folder_name("window(cdape(kerple, n=3))"))
+        self.assertEqual(lab.folder_name("data=a/b.txt"), "data=a%2Fb.txt")
+        self.assertEqual(len(lab.folder_name("x" * 500)), 200)
+
+    def test_the_hierarchy(self):
+        tasks = lab.tasks_of(["chomsky", "flip_flop", "even_pairs"])
+        self.assertEqual((len(tasks), len(set(tasks)), tasks[-1]), (16, 16, "flip_flop"))
+
+    def test_program(self):
+        module = self.folder / "site/whence"
+        module.mkdir(parents=True)
+        (module / "__init__.py").write_text("raise SystemExit('imported')")
+        shutil.copy("/bin/true", module / "whence")
+        with unittest.mock.patch.object(lab, "ROOT", self.folder), unittest.mock.patch.object(sys, "path", [str(self.folder / "site"), *sys.path]), \
+                unittest.mock.patch.dict(os.environ, PATH="/nowhere"):
+            self.refused("WHENCE=/nowhere", self.with_whence("/nowhere", lab.program))
+            os.environ.pop("WHENCE")
+            importlib.invalidate_caches()
+            self.assertEqual(lab.program(), str(module / "whence"))
+
+    def with_whence(self, name, call):
+        def called():
+            with unittest.mock.patch.dict(os.environ, WHENCE=name):
+                return call()
+        return called
+
+    def test_several_tasks_are_a_matrix(self):
+        runs = lab.train(lab.grid(["flip_flop", "parity_check"], ["rope", "none"], seeds=1, out=self.folder / "two",
+                                  settings={"steps": 60, "lr": 0.01, "dim": 16, "layers": 1, "heads": 2, "test-sequences": 8}), quiet=True)
+        self.assertEqual(set(runs.state), {"done"})
+        found = lab.scores(runs)
+        table = lab.crossed(found)
+        self.assertEqual((list(table.columns), len(table)), (["rope", "none"], 4))  # three sets of one, the average over five of the other
+        of_parity = found[(found.task == "parity_check") & (found.scheme == "rope")]
+        self.assertEqual(sorted(of_parity.test_length), [21, 37, 53, 69, 85])
+        summary = lab.summary(found)
+        row = summary[(summary.task == "parity_check") & (summary.scheme == "rope")].iloc[0]
+        self.assertAlmostEqual(row["mean"], of_parity.token_error_percent.mean(), 12)
+        self.assertAlmostEqual(row.standard_error, np.sqrt((of_parity.standard_error**2).sum()) / 5, 12)
+        self.assertTrue(lab.differences(found).p_questions.notna().any())
+        self.assertEqual(list(lab.crossed(found, columns="scheme", rows="seed").index.names), ["task", "seed"])
+        self.refused("--rows, --columns: depth given", lab.crossed, found, rows="depth")
+        self.assertIn("over_test_length_parity_check.pdf", lab.write(runs, found))
+
+    def test_texts_are_compared_on_the_same_windows(self):
+        text = self.folder / "text.txt"
+        text.write_text("".join(f"the cat number {k} sat on the mat, and {k * k % 97} dogs ran.\n" for k in range(400)))
+        runs = lab.train(lab.grid("lm", ["rope", "none"], seeds=2, out=self.folder / "lm", settings={
+            "data": str(text), "steps": 8, "dim": 16, "layers": 1, "heads": 2, "length": 16, "batch": 4, "evaluate-to": 4, "warm-up": 0}), quiet=True)
+        found = lab.scores(runs)
+        self.assertEqual(list(found[found.folder == runs.folder[0]].test_set), ["validation", "length 16", "length 32", "length 64"])
+        self.assertTrue(found.bits_per_byte.notna().all())
+        for row in found.itertuples():
+            graded, nats = lab.questions(row.folder)[row.test_set]
+            self.assertAlmostEqual(row.perplexity, np.exp(nats.sum() / graded.sum()), 9)
+            self.assertAlmostEqual(row.bits_per_byte, nats.sum() / graded.sum() / np.log(2), 9)
+            self.assertAlmostEqual(row.standard_error, row.perplexity * (nats / graded).std(ddof=1) / np.sqrt(len(nats)), 9)
+        at = lambda scheme, seed: lab.questions(runs[(runs.scheme == scheme) & (runs.seed == seed)].folder.iloc[0])["length 32"]
+        each = np.mean([at("rope", seed)[1] / at("rope", seed)[0] - at("none", seed)[1] / at("none", seed)[0] for seed in (0, 1)], axis=0)
+        row = lab.differences(found).set_index("test_set").loc["length 32"]
+        z = abs(each.mean()) / (each.std(ddof=1) / np.sqrt(len(each)))
+        self.assertAlmostEqual(row.p_questions, lab.math.erfc(z / 2**0.5), 12)
+        (pathlib.Path(runs.folder[0]) / "results.jsonl").write_text((pathlib.Path(runs.folder[0]) / "results.jsonl").read_text().splitlines()[0] + "\n")
+        self.assertIn("no results of length 16", lab.state(next(runs.itertuples())))
 
     def test_same_tokens(self):
         runs = self.small(["rope"], vary={"length": [8, 32]}, equal_tokens=True)
@@ -90,12 +162,14 @@ class Grid(unittest.TestCase):
     def test_damage(self):
         runs = lab.train(self.small(["rope"]), quiet=True)
         whole = bytes_of(runs.folder[0])
-        for name, content in (("metrics.jsonl", ""), ("results.jsonl", '{"half'), ("run.json", "{")):
-            (pathlib.Path(runs.folder[0]) / name).write_text(content)
+        damages = (("metrics.jsonl", ""), ("results.jsonl", '{"half'), ("run.json", "{"), ("run.json", "[]"), ("results.jsonl", "3\n"),
+                   ("questions.jsonl", '{"test_set": "sparse", "graded": [1], "wrong": [1, 2]}\n'), ("results.jsonl", '{"test_set": "sparse", "token_error_percent": "x"}\n'))
+        for name, content in damages:
+            (pathlib.Path(runs.folder[0]) / name).write_text(content, encoding="utf-8")
             self.assertTrue(lab.state(next(runs.itertuples())).startswith("damaged"), name)
             self.assertEqual(set(lab.train(runs, quiet=True).state), {"done"})
             self.assertEqual(bytes_of(runs.folder[0]), whole)
-        self.assertEqual(len(list((self.folder / "grid").glob("rope.0.damaged-*"))), 3)
+        self.assertEqual(len(list((self.folder / "grid").glob("rope.0.damaged-*"))), len(damages))
         self.refused("with steps 6; 7", lab.train, self.small(["rope"], settings={"steps": 7}), quiet=True)
 
     def test_killed_before_it_saved(self):
@@ -119,7 +193,7 @@ class Grid(unittest.TestCase):
         found = lab.scores(runs)
         self.assertEqual(len(found), 2 * 3 * 3)
         run = next(runs.itertuples())
-        for name, (graded, wrong) in lab.questions(run).items():
+        for name, (graded, wrong) in lab.questions(run.folder).items():
             row = found[(found.folder == run.folder) & (found.test_set == name)].iloc[0]
             self.assertAlmostEqual(row.token_error_percent, 100 * wrong.sum() / graded.sum(), 9)
             self.assertAlmostEqual(row.sequence_error_percent, 100 * (wrong > 0).mean(), 9)
@@ -136,7 +210,8 @@ class Grid(unittest.TestCase):
             self.assertGreater((self.folder / "grid" / name).stat().st_size, 100, name)
         self.assertEqual(len(pd.read_csv(self.folder / "grid/scores.csv")), 18)
         page = (self.folder / "grid/report.html").read_text()
-        self.assertLess(page.index("<table>"), page.index("<svg"))  # the result comes first
+        self.assertLess(page.index("<table"), page.index("<svg"))  # the result comes first
+        self.assertLess(page.index("<svg"), page.index("<details"))
         self.assertIn("whence look", page)
         for form, words in (("latex", r"\toprule"), ("markdown", "| --- |"), ("html", "<b>")):
             self.assertIn(words, lab.marked(found, form))
@@ -152,25 +227,35 @@ class Grid(unittest.TestCase):
             folder = self.folder / f"{scheme}.0"
             folder.mkdir()
             wrong = [int(k % every == 0) for k in range(400)]
-            (folder / "questions.jsonl").write_text(lab.json.dumps({"test_set": "all", "graded": graded, "wrong": wrong}) + "\n")
-        found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": 0, "test_set": "all", "token_error_percent": 100 / every, "measure": "token_error_percent",
+            (folder / "questions.jsonl").write_text(json.dumps({"test_set": "all", "graded": graded, "wrong": wrong}) + "\n")
+        found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": 0, "test_set": "all", "token_error_percent": 100 / every, "measure": "token_error_percent", "same_for_seeds": False, "data": "one",
                                "folder": str(self.folder / f"{scheme}.0")} for scheme, every in (("rope", 5), ("none", 4))])
         row = lab.differences(found).iloc[0]
         apart = np.array([(k % 5 == 0) - 1.0 * (k % 4 == 0) for k in range(400)])
         z = apart.mean() / (apart.std(ddof=1) / 20)
         self.assertAlmostEqual(row.difference, -5)
         self.assertAlmostEqual(row.p_questions, 2 * (1 - 0.5 * (1 + lab.math.erf(abs(z) / 2**0.5))), 12)
-        self.assertIsNone(row.p_seeds)
+        self.assertNotIn("p_seeds", row)
+        found.loc[1, "data"] = "other"  # and are not compared where the questions are others
+        self.assertNotIn("p_questions", lab.differences(found).iloc[0])
 
     def test_one_look_for_a_scheme(self):
-        self.assertEqual(lab.look_of("cope")["color"], lab.look_of("cope(p_max=4)")["color"])
-        self.assertEqual(len({lab.look_of(each)["color"] for each in ("cope", "rope", "absolute", "alibi", "dape", "cdape")}), 6)
+        looks = lab.looks_of(["rope", "cope", "cope(p_max=4)", "alibi, dim 32", "of my own"])
+        self.assertEqual(looks["cope"], lab.looks_of(["cope"])["cope"])
+        self.assertEqual(looks["cope"]["color"], looks["cope(p_max=4)"]["color"])
+        self.assertNotEqual(looks["cope"], looks["cope(p_max=4)"])
+        self.assertEqual(len({str(look) for look in lab.looks_of(lab.KNOWN).values()}), len(lab.KNOWN))
+        plot = (SCRIPT.parents[1] / "whence/report/plot.cpp").read_text()  # pages of the program have the same rule
+        self.assertEqual(re.findall(r'"(\w+)"', re.search(r"known_schemes\[\] = \{(.*?)\}", plot, re.S)[1]), lab.KNOWN)
+        css = (SCRIPT.parents[1] / "whence/report/picture.css").read_text()
+        self.assertEqual([re.findall(rf"--c{k}: (#\w+)", css)[:2] for k in range(7)], [list(each) for each in zip(lab.COLOURS, lab.BY_NIGHT)])
 
     def test_slurm(self):
         log = self.folder / "log"
         script = lab.slurm([f"echo one >>{log}", f"echo two >>{log}"], "partition=gpu,time=2:00:00")
         self.assertIn("#SBATCH --array=1-2", script)
         self.assertIn("#SBATCH --partition=gpu", script)
+        self.refused("array and signal are the script's own", lab.slurm, ["true"], "array=3")
         for number in "12":
             subprocess.run(["bash", "-c", script.replace("exec ", "")], env={**os.environ, "SLURM_ARRAY_TASK_ID": number}, check=True)
         self.assertEqual(log.read_text(), "one\ntwo\n")

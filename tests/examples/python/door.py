@@ -171,11 +171,17 @@ class Runs(Case):
         self.refused(ValueError, ["holds a run"], whence.train, "flip_flop", out=self.made_run, quiet=True)
         self.refused(OSError, ["/proc/nowhere"], whence.train, "flip_flop", out="/proc/nowhere", quiet=True)
 
-    def test_lab(self):
-        rows = whence.lab("flip_flop", out=f"{self.folder.name}/lab", schemes="rope", seeds=1, vary={"dim": [16, 32]}, quiet=True,
-                          set={"steps": 2, "warm-up": 1, "length": 16, "layers": 1, "heads": 2, "test-sequences": 4})
-        self.assertEqual({row["dim"] for row in rows}, {16, 32})
-        self.assertEqual({row["scheme"] for row in rows}, {"rope"})
+    def test_hessian(self):
+        run = whence.load(self.made_run, dtype="f64")
+        hessian, first = run.hessian(1, sample=1), run.hessian(1)
+        self.assertAlmostEqual(hessian.loss, run.loss(sample=1))
+        a, b = np.random.default_rng(1).standard_normal((2, hessian.size))
+        self.assertAlmostEqual(a @ hessian.times(b), b @ hessian.times(a), delta=1e-9 * np.linalg.norm(hessian.times(b)) * np.linalg.norm(a))
+        np.testing.assert_allclose(hessian.times(a + 2 * b), hessian.times(a) + 2 * hessian.times(b), rtol=1e-6, atol=1e-9)
+        counts = [sum(answer is not None for answer in run.predictions(sample=k)) for k in (0, 1)]  # the loss is a mean over all that is asked
+        np.testing.assert_allclose(sum(counts) * run.hessian(2).times(a), counts[0] * first.times(a) + counts[1] * hessian.times(a), rtol=1e-6, atol=1e-9)
+        self.refused(ValueError, [f"f64 of {hessian.size} numbers required"], hessian.times, a[:3])
+        self.refused(ValueError, ["sequences: 0 given"], run.hessian, 0)
 
     def test_forward(self):
         run = whence.load(self.made_run, dtype="f64")
