@@ -510,7 +510,7 @@ def causes(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
         with contextlib.suppress(FileNotFoundError, ValueError):
-            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl") if "quantity" in line]
+            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl") if "." in line.get("quantity", "")]  # of the scheme
     if not rows:
         return pd.DataFrame()
     counts = pd.DataFrame(rows).drop(columns=["layer", "head"]).groupby([*place(runs), "seed", "quantity", "step"], sort=False, dropna=False).sum(numeric_only=True)
@@ -552,8 +552,9 @@ def label(where: Any, names: list[str]) -> str:
 def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
     """The result: a dot for each seed, and the mean with its 95 % interval over seeds (Student's), for each scheme and test set. A dotted line is the
     best guess without a model, a diamond what the paper prints."""
-    found = shown(scores, measure)
-    sets = [name for name in place(found) if name not in ("scheme", "test_length") and (found[name].nunique() > 1 or name == "test_set")]
+    found, own = shown(scores, measure), ["scheme", *(name for name in place(scores) if "." in name)]  # options of schemes stand beside them
+    found = found.assign(scheme=[label(where, own) for where in found[own].itertuples(index=False, name=None)])
+    sets = [name for name in place(found) if name not in (*own, "test_length") and (found[name].nunique() > 1 or name == "test_set")]
     panels, schemes = list(parts_by(found, sets)), list(found.scheme.unique())
     looks, across = looks_of(schemes), max(1, min(len(panels), int(width / 2.8)))
     down = math.ceil(len(panels) / across)
@@ -639,8 +640,9 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     down = down or ("test_set" if across == "scheme" or (found.task.nunique() > 1 and not across) else "scheme")
     across = across or ("scheme" if down != "scheme" else None)
     others = [name for name in place(found) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
-    index, heads = ["task", down] if "task" in others else [down], [name for name in (across, *others) if name and name != "task"] or ["test_set"]
-    found = found.assign(**{name: found[name].where(found[name].notna(), "none") for name in (*index, *heads)},
+    inside = [name for name in others if "." in name and down == "scheme"]  # options of schemes stand beside them
+    index, heads = ["task"] * ("task" in others) + [down, *inside], [name for name in (across, *others) if name and name not in ("task", *inside)] or ["test_set"]
+    found = found.assign(**{name: found[name].where(found[name].notna(), "-") for name in (*index, *heads)},
                          text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
 
