@@ -41,7 +41,8 @@ def of_layer(trace: dict, layer: int) -> dict[str, Any]:
     """What the attention of a layer computes for pairs of tokens: "pattern", "position.gates"."""
     head = f"blocks.{layer}.attention."
     tokens = trace[head + "pattern"].value.shape[2:]
-    return {name[len(head):]: found for name, found in trace.items() if name.startswith(head) and found.value.ndim == 4 and found.value.shape[2:] == tokens}
+    return {name[len(head):]: found for name, found in trace.items() if name.startswith(head) and found.value.ndim == 4
+            and found.value.shape[2:] == tokens}
 
 
 def pairs(trace: dict, layer: int, name: str, gradient: bool = False) -> np.ndarray:
@@ -164,7 +165,8 @@ def main(words: list[str] | None = None) -> int:
     add("runs", nargs="+", metavar="RUN", help="folder that `whence train` left, or a scheme; several: side by side")
     add("--show", default="pattern", help="pattern, gates, positions, ..., position_alone or network (pattern)")
     add("--gradient", action="store_true", help="of the loss by it")
-    for name, about in (("layer", "this one only"), ("head", "this one only"), ("sample", "which test sequence of a task"), ("length", "tokens at most")):
+    for name, about in (("layer", "this one only"), ("head", "this one only"), ("sample", "which test sequence of a task"),
+            ("length", "tokens at most")):
         add(f"--{name}", type=int, help=about)
     add("--text", help="file to read, by a language model")
     add("--out", default="figure.pdf", help="PDF, SVG or PNG, as its name says (figure.pdf)")

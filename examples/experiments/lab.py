@@ -58,8 +58,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 READABLE = 4  # test sets; of more, tables and dots show the average
-OF_THE_TEXT = {"tokeniser", "data", "validation-data", "test-data", "field", "include", "exclude", "validation", "split-seed", "blank-lines", "separate"}
-OURS = {"scheme", "seed", "preset", "device", "out", "threads", "resume", "from", "quiet", "json", "beside", "dump", "dump-set", "describe", "graph", "help"}
+OF_THE_TEXT = {"tokeniser", "data", "validation-data", "test-data", "field", "include", "exclude", "validation", "split-seed", "blank-lines",
+        "separate"}
+OURS = {"scheme", "seed", "preset", "device", "out", "threads", "resume", "from", "quiet", "json", "beside", "dump", "dump-set", "describe",
+        "graph", "help"}
 
 
 class Refused(ValueError):
@@ -130,7 +132,8 @@ def same_tokens(base: dict, options: dict) -> dict:
 
 
 def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int = 3, vary: dict[str, list] | None = None,
-         settings: dict[str, Any] | None = None, preset: str = "mini", out: str | os.PathLike | None = None, equal_tokens: bool = False) -> pd.DataFrame:
+         settings: dict[str, Any] | None = None, preset: str = "mini", out: str | os.PathLike | None = None,
+                 equal_tokens: bool = False) -> pd.DataFrame:
     """A row for each run: its place (task, scheme, an axis of `vary` each, seed), `folder`, `words` for `whence train`, and `wanted`, which is what
     its run.json will have. `schemes`: those that the task's paper compares where there are none. An axis is an option of train, or of a scheme
     ("cope.p_max"). Every cell is read by the program, so that what it refuses is refused before anything trains."""
@@ -164,10 +167,13 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
             seen.add(tuple(row.values()))
             words = ["--preset", preset, *words_of(options), "--scheme", text]
             about = described(task, words)
-            folder = (out / pathlib.Path(task).stem if len(tasks) > 1 else out).joinpath(*(folder_name(f"{axis}={value}") for axis, value in axes.items()))
+            folder = (out / pathlib.Path(task).stem if len(tasks) > 1 else out).joinpath(
+                *(folder_name(f"{axis}={value}") for axis, value in axes.items()))
             for seed in range(seeds):
-                own = described(task, [*words, "--seed", str(seed)])["run"] if about["run"]["subject"] == "jsonl" else about["run"]  # its data follow the seed
-                rows.append({**row, "seed": seed, "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"), "words": [*words, "--seed", str(seed)],
+                own = (described(task, [*words, "--seed", str(seed)])["run"]
+                       if about["run"]["subject"] == "jsonl" else about["run"])  # its data follow the seed
+                rows.append({**row, "seed": seed, "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"),
+                        "words": [*words, "--seed", str(seed)],
                              "wanted": {**own, "options": {**own["options"], "seed": seed}}, "about": about, "paper": paper})
     if unused := [axis for axis in vary if all(row[axis] is None for row in rows)]:
         raise Refused(f"{unused[0]}: no scheme has it; {unused[0].split('.')[0]} among the schemes required")
@@ -194,7 +200,8 @@ def lines_of(path: pathlib.Path) -> list[dict]:
 def questions(folder: str | os.PathLike) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each test set how many tokens of each question were graded, and how many answers were wrong; of a text its windows, and their nats."""
     path = pathlib.Path(folder) / "questions.jsonl"
-    found = {line["test_set"]: (np.array(line["graded"], float), np.array(line.get("wrong", line.get("nats")), float)) for line in lines_of(path)} if path.exists() else {}
+    found = {line["test_set"]: (np.array(line["graded"], float), np.array(line.get("wrong", line.get("nats")), float))
+            for line in lines_of(path)} if path.exists() else {}
     if bad := [name for name, (graded, cost) in found.items() if graded.shape != cost.shape or graded.ndim != 1]:
         raise ValueError(f"questions.jsonl: {bad[0]}: as many answers as questions required")
     return found
@@ -212,7 +219,8 @@ def measured(run: Any) -> list[dict]:
                 there.add(test_set)
             if found:
                 length = re.fullmatch(r"length (\d+)", test_set)
-                rows.append({"test_set": test_set, "test_length": int(length[1]) if length else None, **found, "best_guess": min(guesses, default=None)})
+                rows.append({"test_set": test_set, "test_length": int(length[1]) if length else None, **found,
+                        "best_guess": min(guesses, default=None)})
     if lacking := [name for name in [*(each["name"] for each in run.about["test_sets"]), *asked] if name not in there]:
         raise ValueError(f"results.jsonl: no results of {lacking[0]}")
     return rows
@@ -332,7 +340,8 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
                     states[run.Index] = "begun"
                     continue
                 last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
-                states[run.Index] = (state(run) if process.returncode == 0 else f"failed: killed by signal {-process.returncode}" if process.returncode < 0
+                states[run.Index] = (state(run) if process.returncode == 0 else f"failed: killed by signal {-process.returncode}"
+                        if process.returncode < 0
                                      else f"failed with exit code {process.returncode}: {last[0]}")
                 say(f"\r{run.folder}: {states[run.Index]}; {done()}\033[K")
             if time.time() - said > 2 and running:
@@ -405,7 +414,8 @@ def scores(runs: pd.DataFrame) -> pd.DataFrame:
         asked, subject = questions(run.folder), run.wanted["subject"]
         measure = "bits_per_byte" if subject == "lm" and by_bytes else run.about["measure"]
         paper = {each["name"]: each.get("paper", []) for each in [*run.paper.get("test_sets", []), {"name": "average", **run.paper}]}
-        paper = {name: {figure["scheme"]: figure for figure in figures}.get(run.scheme, {}) for name, figures in paper.items() if isinstance(figures, list)}
+        paper = {name: {figure["scheme"]: figure for figure in figures}.get(run.scheme, {}) for name, figures in paper.items()
+                if isinstance(figures, list)}
         for found in measured(run):
             row = {**where, **found, "measure": measure, "same_for_seeds": subject in ("lm", "jsonl"), "data": run.wanted["data"]}
             if found["test_set"] in asked and measure in found:
@@ -423,7 +433,8 @@ def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READAB
     scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
     found = []
     for _, part in parts_by(scores, ["task"]):
-        keys = list(dict.fromkeys([*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"]))
+        keys = list(dict.fromkeys([*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure",
+                "same_for_seeds", "data"]))
         grouped = part.groupby(keys, sort=False, dropna=False)
         if part.test_set.nunique() > most and "token_error_percent" in part and grouped.size().nunique() == 1:
             means = {name: "mean" for name in ("value", "best_guess", *COMPARED) if name in part}
@@ -510,10 +521,12 @@ def causes(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
         with contextlib.suppress(FileNotFoundError, ValueError):
-            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl") if "." in line.get("quantity", "")]  # of the scheme
+            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl")
+                    if "." in line.get("quantity", "")]  # of the scheme
     if not rows:
         return pd.DataFrame()
-    counts = pd.DataFrame(rows).drop(columns=["layer", "head"]).groupby([*place(runs), "seed", "quantity", "step"], sort=False, dropna=False).sum(numeric_only=True)
+    counts = pd.DataFrame(rows).drop(columns=["layer", "head"]).groupby([*place(runs), "seed", "quantity", "step"], sort=False,
+            dropna=False).sum(numeric_only=True)
     return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
 
 
@@ -523,12 +536,14 @@ COLOURS = ["#0060a8", "#b84a00", "#00785a", "#a3357f", "#5b4db8", "#7a6200", "#1
 BY_NIGHT = ["#6cb6ff", "#ff9d5c", "#4fd1a5", "#f08bcb", "#b3a6ff", "#e3c64a", "#e8ebef"]
 DASHES = ["-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (2.5, 1)), (0, (7, 1.5, 1, 1.5, 1, 1.5))]
 KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path", "t5", "mta", "shaw",
-         "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope", "cope_mlp", "cope_alibi", "sandwich",
+         "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope", "cope_mlp", "cope_alibi",
+                 "sandwich",
          "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output", "hard_attention", "qk_norm"]
 INK, SOFT, RULE = "#1b1f24", "#59636e", "#d5dae1"
 matplotlib.rcParams.update({
     "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": SOFT, "ytick.color": SOFT, "axes.edgecolor": SOFT, "grid.color": RULE,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left", "legend.frameon": False, "svg.fonttype": "none",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left", "legend.frameon": False,
+            "svg.fonttype": "none",
     "svg.hashsalt": "whence", "pdf.fonttype": 42, "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
 
 
@@ -546,7 +561,8 @@ def looks_of(names: list[str]) -> dict[str, dict]:
 
 
 def label(where: Any, names: list[str]) -> str:
-    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where) if pd.notna(value))
+    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where)
+            if pd.notna(value))
 
 
 def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
@@ -596,7 +612,8 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
     for name, curve in sorted(parts.items(), key=lambda part: -part[1]["mean"].iloc[-1]):
         plot.plot(curve["mean"], linewidth=1.6, marker="o" if len(curve) < 12 else None, markersize=3, **looks[name],
                   label=f"{textwrap.fill(name, 18 if width < 5 else 40)} {curve['mean'].iloc[-1]:.3g}")
-        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=looks[name]["color"], alpha=0.13, linewidth=0)
+        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=looks[name]["color"], alpha=0.13,
+                linewidth=0)
     if 0 < 8 * at[0] <= at[-1] and x not in ("step", "sequences"):
         plot.set_xscale("log", base=2)
         plot.set_xticks(at[-8:], [f"{each:g}" for each in at[-8:]])
@@ -626,7 +643,8 @@ def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) ->
 
 # ---- Tables and the page
 
-def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "text", rows: str | None = None, columns: str | None = None) -> pd.DataFrame:
+def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "text", rows: str | None = None,
+         columns: str | None = None) -> pd.DataFrame:
     """Schemes down, axes and test sets across; of several tasks a matrix, their test sets down and schemes across. "0.31 (0.02)": mean and standard
     deviation over seeds; or a column of summary() (`values`). `rows` and `columns` name another axis, scheme, seed or test-set."""
     down, across = [name and name.replace("test-set", "test_set") for name in (rows, columns)]
@@ -641,7 +659,8 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     across = across or ("scheme" if down != "scheme" else None)
     others = [name for name in place(found) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
     inside = [name for name in others if "." in name and down == "scheme"]  # options of schemes stand beside them
-    index, heads = ["task"] * ("task" in others) + [down, *inside], [name for name in (across, *others) if name and name not in ("task", *inside)] or ["test_set"]
+    index, heads = ["task"] * ("task" in others) + [down, *inside], [name for name in (across, *others) if name
+            and name not in ("task", *inside)] or ["test_set"]
     found = found.assign(**{name: found[name].where(found[name].notna(), "-") for name in (*index, *heads)},
                          text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
@@ -652,15 +671,19 @@ def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: st
     table, means = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean")]
     names, where = list(table.index.names), list(table.columns.names)
     by_row = "scheme" in where
-    best = means.eq(means.min(axis=1), axis=0) if by_row else means.eq(means.groupby(level="task").transform("min") if "task" in names else means.min())
+    best = means.eq(means.min(axis=1), axis=0) if by_row else means.eq(means.groupby(level="task").transform("min") if "task" in names
+            else means.min())
     escape, bold = {"latex": (lambda text: re.sub(r"([_%&#])", r"\\\1", text), r"\textbf{%s}"), "html": (html.escape, "<b>%s</b>"),
                     "markdown": (lambda text: text.replace("|", "\\|"), "**%s**")}[form]
-    head = [escape(each) for each in [*(name.replace("_", " ") for name in names), *(label(each if isinstance(each, tuple) else (each,), where) for each in table)]]
+    head = [escape(each) for each in [*(name.replace("_", " ") for name in names),
+            *(label(each if isinstance(each, tuple) else (each,), where) for each in table)]]
     body = [[*(escape(str(each)) for each in (row if isinstance(row, tuple) else (row,))),
-             *(bold % escape(text) if best.iat[k, c] else escape(text) for c, text in enumerate(table.fillna("-").iloc[k]))] for k, row in enumerate(table.index)]
+             *(bold % escape(text) if best.iat[k, c] else escape(text) for c, text in enumerate(table.fillna("-").iloc[k]))]
+            for k, row in enumerate(table.index)]
     if form == "latex":
         lines = [" & ".join(row) + r" \\" for row in (head, *body)]
-        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(names)}{'r' * len(where and table.columns)}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
+        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(names)}{'r' * len(table.columns)}}}", r"\toprule", lines[0], r"\midrule",
+                *lines[1:],
                           r"\bottomrule", r"\end{tabular}"])
     if form == "markdown":
         return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(names) + ["---:"] * len(table.columns), *body))
@@ -737,7 +760,8 @@ def maps_of(runs: pd.DataFrame) -> Figure:
     except ImportError as missing:
         raise Refused(f"--maps: {missing}; pip install .packaging") from None
     done = runs[(runs.seed == 0) & (runs.state == "done")]
-    return figures.side_by_side({os.path.relpath(run.folder, runs.attrs["out"]): whence.load(run.folder).trace(length=128) for run in done.itertuples()})
+    return figures.side_by_side({os.path.relpath(run.folder, runs.attrs["out"]): whence.load(run.folder).trace(length=128)
+            for run in done.itertuples()})
 
 
 def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, formats: tuple[str, ...] = ("pdf", "svg"), maps: Figure | None = None,
@@ -751,7 +775,8 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
         more, end = (f"{task}: ", f"_{task}") if found.task.nunique() > 1 else ("", "")
         for axis in ["test_length", *runs.attrs["axes"]]:
             if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
-                pictures[f"over_{axis}{end}"] = (f"{more}over {axis.replace('_', ' ')}; a band is a standard deviation over seeds", functools.partial(over, part, axis, measure))
+                pictures[f"over_{axis}{end}"] = (f"{more}over {axis.replace('_', ' ')}; a band is a standard deviation over seeds",
+                        functools.partial(over, part, axis, measure))
         for curve in points[points.task == task].curve.unique():
             pictures[f"curves_{curve}{end}"] = (f"{more}{curve} loss", functools.partial(learning, points[points.task == task], curve))
     tables = (found, summary(found, measure), differences(found, measure), points, runs[[*place(runs), "seed", "folder", "state"]])
@@ -773,7 +798,8 @@ def parts(text: str) -> list[str]:
 def pairs(words: list[str], option: str) -> dict[str, Any]:
     """["steps=300", "keep-best"] as a dict."""
     found = [(word.split("=", 1) if "=" in word else (word, True)) for word in words]
-    if bad := [word for word, (name, value) in zip(words, found) if not re.fullmatch(r"[a-z][\w.-]*", name) or value == "" or [each[0] for each in found].count(name) > 1]:
+    if bad := [word for word, (name, value) in zip(words, found) if not re.fullmatch(r"[a-z][\w.-]*", name) or value == ""
+            or [each[0] for each in found].count(name) > 1]:
         raise Refused(f"--{option}: {bad[0]!r} given; name=value, each name once, required")
     return dict(found)
 
@@ -800,7 +826,8 @@ def main(words: list[str] | None = None) -> int:
     add("--slurm", metavar="FILE", help="write these lines as an array script of SLURM; -: print it")
     add("--sbatch", default="", help='its options: "partition=gpu,time=2:00:00"')
     add("--collect", action="store_true", help="tables and page of what is done; nothing is run")
-    for name, about in (("latex", "print the table for a paper"), ("markdown", "or for a README"), ("json", "or its numbers, as lines of JSON"), ("png", "pictures as PNG too")):
+    for name, about in (("latex", "print the table for a paper"), ("markdown", "or for a README"), ("json", "or its numbers, as lines of JSON"),
+            ("png", "pictures as PNG too")):
         add(f"--{name}", action="store_true", help=about)
     options = parser.parse_args(words)
     try:
@@ -820,15 +847,18 @@ def main(words: list[str] | None = None) -> int:
                 pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
                 print(f"written: {options.slurm}, {len(planned)} runs; when they are done, or before: the same command with --collect")
             return 0
-        runs = runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
+        runs = runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect else train(
+            runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
         for run in runs[runs.state != "done"].itertuples():
             print(f"{run.folder}: {run.state}", file=sys.stderr)
         found, measure, sides = scores(runs), measures.get(options.measure), {"rows": options.rows, "columns": options.columns}
         if found.empty or (measure and measure not in found):
             there = ", ".join(name for name, field in measures.items() if field in found)
             raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
-        files = write(runs, found, measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"), maps_of(runs) if options.maps else None, **sides)
-        print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json else crossed(found, measure, **sides).fillna("-").to_string()
+        files = write(runs, found, measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"), maps_of(runs) if options.maps else None,
+                **sides)
+        print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json
+                else crossed(found, measure, **sides).fillna("-").to_string()
               if not (options.latex or options.markdown) else marked(found, "latex" if options.latex else "markdown", measure, **sides))
         print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
         return int(runs.state.str.startswith("failed").any())
