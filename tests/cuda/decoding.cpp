@@ -59,7 +59,6 @@ const std::vector<std::string> in_a_graph{"none", "absolute", "sinusoidal", "rop
 }  // namespace
 
 TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, over several parts of the keys") {
-  if (!has_cuda()) return;
   constexpr index_t capacity = 140, prompt = 125;
   const NoGrad values_only;
   for (const char* scheme : {"absolute + alibi", "rope", "cope(p_max=40)", "cope(p_max=30, gates=values)", "forgetting",
@@ -86,7 +85,6 @@ TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, ove
 }
 
 TEST_CASE("cuda decoding: from the first token on, and behind padding") {
-  if (!has_cuda()) return;
   constexpr index_t capacity = 12;
   const NoGrad values_only;
   for (const std::string& scheme : in_a_graph) {
@@ -109,7 +107,6 @@ TEST_CASE("cuda decoding: from the first token on, and behind padding") {
 }
 
 TEST_CASE("cuda decoding: speeds that follow the run, by graphs between the lengths at which they change") {
-  if (!has_cuda()) return;
   constexpr index_t capacity = 20;
   const NoGrad values_only;
   for (const auto& [scheme, reason] : {std::pair{"rope(scaling=longrope, original=9, long_factor=4:5:6:7)", ""},
@@ -135,7 +132,6 @@ TEST_CASE("cuda decoding: speeds that follow the run, by graphs between the leng
 }
 
 TEST_CASE("cuda decoding: a head mix in f16") {
-  if (!has_cuda()) return;
   constexpr index_t capacity = 140, prompt = 125;
   const NoGrad values_only;
   for (const char* scheme : {"dape(kerple)", "cdape(kerple)", "cdape(alibi)", "dape(fire(init_length=3))"}) {
@@ -155,7 +151,6 @@ TEST_CASE("cuda decoding: a head mix in f16") {
 }
 
 TEST_CASE("cuda decoding: what no graph decodes goes on as before, and says why") {
-  if (!has_cuda()) return;
   const NoGrad values_only;
   const auto reason = [](const std::string& scheme, DType dtype, Device where) {
     const auto model = model_of(scheme, 12);

@@ -24,9 +24,9 @@ TEST_CASE("cuda: products, steps of an optimiser, random numbers") {
 }
 
 TEST_CASE("cuda: a second derivative of duals is refused") {
-  if (!has_cuda()) return;
   const Tensor dual = Tensor::zeros({1}, DType::dual, Device::cuda(0));
-  CHECK_THROWS_AS(kernels(Device::cuda(0)).unary_second(functions::Exp{}, {}, dual, dual, dual), Error);
+  CHECK_THROWS_WITH_AS(
+      kernels(Device::cuda(0)).unary_second(functions::Exp{}, {}, dual, dual, dual), doctest::Contains("dual"), Error);
 }
 
 TEST_CASE("cuda: a product's bias may begin anywhere; the library is given those alone that it can load") {
@@ -39,7 +39,6 @@ TEST_CASE("cuda: a product's bias may begin anywhere; the library is given those
     CHECK(fits_epilogue({.row_sums = at}, 5) == wide);
   }
   CHECK_FALSE(fits_epilogue({.gelu = true, .before_gelu = const_cast<std::byte*>(memory.data())}, 12));
-  if (!has_cuda()) return;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64})
     for (index_t shift = 0; shift < 9; ++shift) {
       CAPTURE(shift);
@@ -57,7 +56,6 @@ TEST_CASE("cuda: a product's bias may begin anywhere; the library is given those
 }
 
 TEST_CASE("cuda: an index out of range is told when numbers are read, with the line that gave it") {
-  if (!has_cuda()) return;
   const Tensor table = on_gpu(random_tensor({5, 3}, DType::f32, 1));
   const Tensor good = on_gpu(Tensor::of({0, 4, 2}, {3}, DType::i64)),
                bad = on_gpu(Tensor::of({0, 4, 5}, {3}, DType::i32));
@@ -77,7 +75,6 @@ TEST_CASE("cuda: an index out of range is told when numbers are read, with the l
 }
 
 TEST_CASE("cuda: gradcheck of tensors on the GPU, whatever their strides") {
-  if (!has_cuda()) return;
   const Tensor table = requires_grad(on_gpu(random_tensor({3, 6}, DType::f64, 1, Layout::permuted)));
   const Tensor position = requires_grad(on_gpu(Tensor::of({0.3, 1.7, 4.4, 2.5, 0.1, 3.3}, {3, 2}, DType::f64)));
   const GradcheckReport report =

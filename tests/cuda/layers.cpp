@@ -65,7 +65,6 @@ bool begins_apart(const Tensor& x) {
 }  // namespace
 
 TEST_CASE("cuda layers: the gradients of a layer's weight and bias, alone and together") {
-  if (!has_cuda()) return;
   for (const DType dtype : dtypes_of_layers) {
     for (const index_t out : {16, 11}) {
       const Tensor x = scaled({2, 5, 24}, dtype, 1), weight = scaled({out, 24}, dtype, 2),
@@ -78,7 +77,6 @@ TEST_CASE("cuda layers: the gradients of a layer's weight and bias, alone and to
 }
 
 TEST_CASE("cuda layers: two layers with GELU between, as one") {
-  if (!has_cuda()) return;
   for (const DType dtype : dtypes_of_layers) {
     for (const index_t hidden : {32, 20}) {  // 20: rows that the library does not take beside a product
       CAPTURE(hidden);
@@ -94,7 +92,6 @@ TEST_CASE("cuda layers: two layers with GELU between, as one") {
 }
 
 TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
-  if (!has_cuda()) return;
   for (const DType dtype : dtypes_of_layers) {
     const Tensor x = scaled({2, 5, 24}, dtype, 1), added = scaled({2, 5, 24}, dtype, 2);
     const auto placed = [dtype](Module& module, const Tensor& beside) {
@@ -129,7 +126,6 @@ TEST_CASE("cuda layers: what a GPU fuses is the plain form that the CPU runs") {
 }
 
 TEST_CASE("cuda layers: the gradient of a transposed operand lies as what it is a view of") {
-  if (!has_cuda()) return;
   for (const DType dtype : dtypes_of_layers) {
     const Tensor query = random_contiguous({2, 3, 5, 8}, dtype, 1), key = random_contiguous({2, 3, 7, 8}, dtype, 2);
     const Function scores = [](const std::vector<Tensor>& in) { return matmul(in[0], transpose(in[1]), 0.25); };
@@ -144,7 +140,6 @@ TEST_CASE("cuda layers: the gradient of a transposed operand lies as what it is 
 }
 
 TEST_CASE("cuda layers: logits of a vocabulary that no pack divides begin whole packs apart, zeros between") {
-  if (!has_cuda()) return;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
     for (const bool with_bias : {true, false}) {
       const Tensor x = scaled({2, 3, 24}, dtype, 1), weight = scaled({133, 24}, dtype, 2),
@@ -183,7 +178,6 @@ TEST_CASE("cuda layers: logits of a vocabulary that no pack divides begin whole 
 }
 
 TEST_CASE("cuda layers: cross-entropy of logits that begin apart, in value and gradient") {
-  if (!has_cuda()) return;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     CAPTURE(std::string(to_string(dtype)));
     for (const index_t width : {133, 1100}) {
@@ -224,7 +218,6 @@ TEST_CASE("cuda layers: cross-entropy of logits that begin apart, in value and g
 }
 
 TEST_CASE("cuda layers: a model of 131 tokens in 16 bits has the CPU's loss, gradients and decoded logits") {
-  if (!has_cuda()) return;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     for (const bool tied : {false, true}) {
       CAPTURE(std::string(to_string(dtype)));

@@ -38,7 +38,7 @@ std::vector<double> all_numbers(const Model& model) {
 }  // namespace
 
 TEST_CASE("cuda optimiser: dtypes that do not go together are refused, before any entry is changed") {
-  for (const Device device : {Device::cpu(), has_cuda() ? Device::cuda(0) : Device::cpu()}) {
+  for (const Device device : {Device::cpu(), Device::cuda(0)}) {
     const auto entry_of = [&](DType gradient, DType weight, DType shadow) {
       const auto some = [&](DType dtype) { return on_device(random_contiguous({2}, dtype, 1), device); };
       const Tensor rounded = shadow == weight ? Tensor() : some(shadow);
@@ -65,7 +65,6 @@ TEST_CASE("cuda optimiser: dtypes that do not go together are refused, before an
 }
 
 TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replaying, is Adam on the CPU") {
-  if (!has_cuda()) return;
   constexpr double terms = 37, clip = 0.1;  // gradients are sums of so many, and clipped
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     std::vector<std::vector<double>> results;
@@ -105,7 +104,6 @@ TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replayin
 }
 
 TEST_CASE("cuda optimiser: gradients that are not finite leave a replayed step out, and are named where an error") {
-  if (!has_cuda()) return;
   Model model;
   model.initialise(1);
   model.to(Device::cuda(0));

@@ -96,7 +96,6 @@ double peak_of(const Case& each, Device device) {
 }  // namespace
 
 TEST_CASE("cuda tiles: the memory of a call and its backward is what is planned") {
-  if (!has_cuda()) return;
   std::optional<With<bool>> dry;
   if (gpu::emulator::Settings* const settings = emulator_settings()) dry.emplace(settings->dry, true);
   for (const Case& each : cases) {

@@ -41,7 +41,6 @@ TEST_CASE("cuda products: extents are rounded up to whole packs where that pays"
 }
 
 TEST_CASE("cuda products: with extents that are rounded up a product has the CPU's numbers") {
-  if (!has_cuda()) return;
   for (const DType dtype : {DType::bf16, DType::f32}) {
     for (const Problem& each : {Problem{{517, 301}, {301, 451}}, Problem{{3, 389, 70}, {70, 901}},
              Problem{{2, 3, 301, 129}, {2, 3, 129, 301}}, Problem{{2, 1, 301, 129}, {1, 3, 129, 301}}}) {
@@ -67,7 +66,6 @@ TEST_CASE("cuda products: with extents that are rounded up a product has the CPU
 }
 
 TEST_CASE("cuda products: few rows times matrices side by side are one kernel, with the CPU's numbers") {
-  if (!has_cuda()) return;
   const auto launches = [] { return runtime_of(Device::cuda(0)).traffic().launches; };
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
     for (const index_t rows : {1, 3, 4, 5})
@@ -108,7 +106,6 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
 }
 
 TEST_CASE("cuda products: logits of a vocabulary of 1025, and their gradients, are the CPU's") {
-  if (!has_cuda()) return;
   for (const DType dtype : {DType::bf16, DType::f32}) {
     CAPTURE(std::string(to_string(dtype)));
     const index_t rows = 520, width = 1025, dim = 128;  // each product is large enough
@@ -139,7 +136,6 @@ TEST_CASE("cuda products: logits of a vocabulary of 1025, and their gradients, a
 }
 
 TEST_CASE("cuda products: those of a graph count whenever it is replayed") {
-  if (!has_cuda()) return;
   const Tensor a = on_gpu(random_contiguous({5, 7}, DType::f32, 1)),
                b = on_gpu(random_contiguous({7, 8}, DType::f32, 2));
   const auto traffic = [] { return runtime_of(Device::cuda(0)).traffic(); };
@@ -154,7 +150,6 @@ TEST_CASE("cuda products: those of a graph count whenever it is replayed") {
 }
 
 TEST_CASE("cuda products: a convolution of more sequences than are laid out at once") {
-  if (!has_cuda()) return;
   const Convolution at{3, 8, 256, 512, 8, 512, 3, 1};
   REQUIRE(at.sequences_at_once(sizeof(double)) == 2);
   const Tensor x = random_contiguous({3, 8, 256, 512}, DType::f64, 1), dy = random_contiguous(x.shape(), DType::f64, 2),
@@ -171,7 +166,6 @@ TEST_CASE("cuda products: a convolution of more sequences than are laid out at o
 }
 
 TEST_CASE("cuda products: what lies beside a slice is no zeros of its own, and is not read") {
-  if (!has_cuda()) return;
   const auto beside_nan = [](const Shape& shape, std::uint64_t seed) {
     const Tensor memory = Tensor::full({shape[0], shape[1] + 23}, std::nan(""), DType::bf16);
     const Tensor inside = raw::slice(memory, 1, 0, shape[1]);

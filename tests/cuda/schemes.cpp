@@ -1,6 +1,6 @@
-// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Where there is
-// no GPU, real or emulated, nothing runs and the output says so. Under emulation a read of the device's memory by the
-// host ends the program, so that this also holds every scheme to making its tables where the scores are.
+// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Under
+// emulation a read of the device's memory by the host ends the program, so that this also holds every scheme to making
+// its tables where the scores are.
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"
@@ -47,7 +47,6 @@ std::vector<std::string> texts() {
 }  // namespace
 
 TEST_CASE("cuda: every scheme on the device as on the CPU, forward and backward, by reference and by strips") {
-  if (!has_cuda()) return;
   const auto strips = strips_executor_of(4);
   for (const std::string& text : texts()) {
     expect_same_on_device(text, reference_executor(), DType::f32);
@@ -56,14 +55,12 @@ TEST_CASE("cuda: every scheme on the device as on the CPU, forward and backward,
 }
 
 TEST_CASE("cuda: the main sums in every order of threads, where the device is emulated") {
-  if (!has_cuda()) return;
   in_every_order([] {
     for (const std::string& text : main_sums()) expect_same_on_device(text, reference_executor(), DType::f32);
   });
 }
 
 TEST_CASE("cuda: schemes in 16 bits, with padding, and without a causal mask") {
-  if (!has_cuda()) return;
   const Tensor present = Tensor::of({0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 6}, DType::boolean);
   for (const SchemeInfo& info : registered_schemes()) {
     if (info.takes_base) continue;
@@ -115,7 +112,6 @@ ConformanceCell tiled_cell(const std::string& text) {
 }  // namespace
 
 TEST_CASE("cuda: schemes in tiles as composed ops in f64 have them, and a scheme whose tiles are wrong is caught") {
-  if (!has_cuda()) return;
   using Mark = ConformanceCell::Mark;
   for (const std::string text : {"none", "alibi", "kerple", "t5", "sandwich", "forgetting", "cope(p_max=3)", "rope",
            "window(alibi)", "alibi + sink(start=-2)", "flawed_in_tiles"}) {
@@ -128,7 +124,6 @@ TEST_CASE("cuda: schemes in tiles as composed ops in f64 have them, and a scheme
 }
 
 TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and differences there") {
-  if (!has_cuda()) return;
   const GradientCheckOptions where{.length = 4, .device = Device::cuda(0)};
   for (const char* name : {"softmax", "layer_norm", "lerp_at", "cope(p_max=3) + rope", "cdape(kerple, width=2)"}) {
     const GradientChecks checks = check_gradients(find_checkable(name), where);
@@ -139,7 +134,6 @@ TEST_CASE("cuda: gradients of ops and schemes on the device agree with duals and
 }
 
 TEST_CASE("cuda: a model on the device takes tokens from the CPU, drops as there, and decodes with its cache there") {
-  if (!has_cuda()) return;
   Transformer model({.vocabulary = 11,
       .length = 6,
       .dim = 8,

@@ -103,7 +103,6 @@ TEST_CASE("tensor cores: the maps name each number of a fragment once") {
 }
 
 TEST_CASE("tensor cores: mma adds up what plain loops do, whole numbers exactly") {
-  if (!has_cuda()) return;
   with_each_sum([](bool) {
     for_each_operand([]<class T>(DType operand, T) {
       CAPTURE(std::string(to_string(operand)));
@@ -128,7 +127,6 @@ TEST_CASE("tensor cores: mma adds up what plain loops do, whole numbers exactly"
 // Measured on an H200, of all three types alike: products are exact; all of them and c are added at once, with two bits more
 // than f32 has, counted from the largest of them; what lies below is cut, and so is the sum.
 TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
-  if (!has_cuda()) return;
   if (!emulator_settings() && cuda_facts().capability != 90) return;  // other cards keep other bits
   const auto p = [](int exponent) { return std::ldexp(1.0, exponent); };
   const double last = p(-23);
@@ -157,7 +155,6 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
 }
 
 TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of its places, as they lie and turned") {
-  if (!has_cuda()) return;
   for_each_operand([]<class T>(DType dtype, T) {
     CAPTURE(std::string(to_string(dtype)));
     constexpr int row = matrix_row<T>, halves = per_register<T>;
@@ -181,7 +178,6 @@ TEST_CASE("tensor cores: ldmatrix and movmatrix give each lane the numbers of it
 }
 
 TEST_CASE("tensor cores: copies ahead bring their numbers, and zeros where there are none") {
-  if (!has_cuda()) return;
   for_each_operand([]<class T>(DType dtype, T) {
     const Tensor x = whole_numbers({101, matrix_row<T>}, 100, 7, dtype);
     Values expected = x.to_vector();
@@ -192,7 +188,6 @@ TEST_CASE("tensor cores: copies ahead bring their numbers, and zeros where there
 }
 
 TEST_CASE("tensor cores: floor at whole places and beside them, 2^x, 1 / x, tf32 and pairs of f16") {
-  if (!has_cuda()) return;
   Values numbers;
   for (int i = -400; i <= 400; ++i) numbers.push_back(i * 0.0625);
   for (const float whole : {-3.0f, 1.0f, 64.0f, 4096.0f, 4194000.0f})
@@ -221,7 +216,6 @@ TEST_CASE("tensor cores: floor at whole places and beside them, 2^x, 1 / x, tf32
 }
 
 TEST_CASE("tensor cores: keys in a lane's order: sums are the next product's factor as they are") {
-  if (!has_cuda()) return;
   with_each_sum([](bool) {
     for_each_operand([]<class T>(DType dtype, T) {
       CAPTURE(std::string(to_string(dtype)));

@@ -234,7 +234,6 @@ std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& c
 }  // namespace
 
 TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, in every order of threads") {
-  if (!has_cuda()) return;
   gpu::emulator::Settings* const settings = emulator_settings();
   std::optional<With<std::size_t>> shared;
   std::optional<With<bool>> tiles_in_f64;
@@ -279,7 +278,6 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
 }
 
 TEST_CASE("cuda tiles: a first row that the device alone knows gives the bits of one that the host knows") {
-  if (!has_cuda()) return;
   const NoGrad forward_alone;
   for (const index_t capacity : {100, 413}) {  // with parts of the keys and without
     for (const bool scans : {false, true}) {
@@ -304,7 +302,6 @@ TEST_CASE("cuda tiles: a first row that the device alone knows gives the bits of
 }
 
 TEST_CASE("cuda tiles: each gradient by itself has the bits that it has beside all others") {
-  if (!has_cuda()) return;
   At at;
   At::Operands x;
   std::vector<Tensor> leaves;
@@ -325,7 +322,6 @@ TEST_CASE("cuda tiles: each gradient by itself has the bits that it has beside a
 }
 
 TEST_CASE("cuda tiles: what padding has in a column changes no bit of the rows behind it") {
-  if (!has_cuda()) return;
   constexpr index_t keys = 140, first = 5;
   for (const auto& [queries, first_row] : {std::pair<index_t, index_t>{keys, 0}, {3, 3}}) {
     At at;
@@ -352,7 +348,6 @@ TEST_CASE("cuda tiles: what padding has in a column changes no bit of the rows b
 }
 
 TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last key reach no row") {
-  if (!has_cuda()) return;
   const NoGrad forward_alone;
   At at;
   at.present = on_gpu(present_from(1, 80, 30, 80));
@@ -367,7 +362,6 @@ TEST_CASE("cuda tiles: rows that see nothing are 0, and numbers behind the last 
 }
 
 TEST_CASE("cuda tiles: a model drops pairs where it computes them, with not one launch more") {
-  if (!has_cuda()) return;
   Transformer model({.vocabulary = 11, .length = 8, .dim = 16, .layers = 1, .heads = 2, .pattern_dropout = 0.25});
   model.to(DType::bf16), model.to(Device::cuda(0));
   const Tensor tokens = Tensor::of({1, 2, 3, 4, 5, 6}, {1, 6}, DType::i64);
@@ -381,7 +375,6 @@ TEST_CASE("cuda tiles: a model drops pairs where it computes them, with not one 
 }
 
 TEST_CASE("cuda tiles: what has no program is refused before anything runs, with the reason") {
-  if (!has_cuda()) return;
   const auto refusal = [](DType dtype, index_t d, const std::function<void(At&, At::Operands&)>& more) {
     At at;
     At::Operands x;

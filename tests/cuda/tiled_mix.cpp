@@ -115,7 +115,6 @@ std::vector<Tensor> results(const At& at, const At::Operands& x, const Tensor& c
 }  // namespace
 
 TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in every order of threads") {
-  if (!has_cuda()) return;
   gpu::emulator::Settings* const settings = emulator_settings();
   std::optional<With<std::size_t>> shared;
   std::optional<With<bool>> tiles_in_f64;
@@ -160,7 +159,6 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
 }
 
 TEST_CASE("cuda tiles: a head mix without a program is refused before anything runs, with the reason") {
-  if (!has_cuda()) return;
   const auto refusal = [](DType dtype, index_t heads, index_t width, index_t taps, index_t pieces = 0) {
     At at;
     at.left = at.right = taps / 2;

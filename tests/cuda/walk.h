@@ -25,7 +25,6 @@ inline Tensors run_on_gpu(
 }
 
 inline void walk_on_gpu(const KernelCases& rows) {
-  if (!has_cuda()) return;
   for (const KernelCase& row : rows) {
     if (row.on_cpu_alone || row.of_a_transformer) continue;
     for_each_way(row, [&](const Draw& draw) {

@@ -214,8 +214,10 @@ model or run, 130 interrupted after saving.
 TEST_CASE("command line: a name may be declared once") {
   Sample sample;
   int again = 0;
-  CHECK_THROWS_AS(sample.line.integer("layers", &again, {0, 1}, {"again"}), Error);
-  CHECK_THROWS_AS(sample.line.flag("help", &sample.quiet, {"again"}), Error);
+  CHECK_THROWS_WITH_AS(
+      sample.line.integer("layers", &again, {0, 1}, {"again"}), doctest::Contains("--layers declared twice"), Error);
+  CHECK_THROWS_WITH_AS(
+      sample.line.flag("help", &sample.quiet, {"again"}), doctest::Contains("--help declared twice"), Error);
 }
 
 TEST_CASE("run_main: one line and the right exit code") {

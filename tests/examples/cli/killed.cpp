@@ -137,18 +137,6 @@ TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once;
   goes_on_to_the_same(flip_flop + " --steps 2000 --log-every 20 --save-every 100000 --threads 1", " --resume", faults);
 }
 
-TEST_CASE("train lm: killed and resumed, on another number of threads, it gives the same weights and lengths") {
-  const Scratch scratch("killed-text");
-  std::ofstream text(scratch / "text.txt");
-  for (int i = 0; i < 600; ++i) text << "the cat number " << i << " sat on mat " << i * 7 % 13 << ".\n";
-  text.close();
-  goes_on_to_the_same("train lm --data " + scratch / "text.txt" +
-                          " --dim 16 --layers 1 --heads 2 --length 16 --batch 4 --steps 100 --quiet --warm-up 5 "
-                          "--save-every 5 --keep-checkpoints 0 --dropout 0.1 --accumulate 2 --evaluate-to 4 "
-                          "--evaluation-windows 3",
-      " --resume", {{"", {.steps = 5}, sends(SIGKILL), {128 + SIGKILL}, ""}}, " --threads 1");
-}
-
 TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
   const std::string two = " --processes 2 --rank-limit 3",
                     hangs = "rank 1 of 2 lives and has not answered rank 0 for 3";

@@ -1,8 +1,6 @@
 // The programs as a user meets them: exit codes, one-line errors, nothing half-written.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -24,8 +22,6 @@ std::vector<std::string> tiny(const fs::path& out, std::vector<std::string> more
   return arguments;
 }
 
-int lines_in(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
-
 }  // namespace
 
 TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps what a dead run left") {
@@ -43,14 +39,11 @@ TEST_CASE("programs: train waits for no pipe, writes through no link, and sweeps
     const Outcome refused = run("train", tiny(out, sizes));
     CHECK(refused.code == 4);
     CHECK_MESSAGE(has(refused.err, "metrics.jsonl: cannot write: not a regular file"), refused.err);
-    CHECK(lines_in(refused.err) == 1);
+    CHECK(count(refused.err, "\n") == 1);
   }
   CHECK(text_of(precious) == "precious");
   fs::remove(out / "metrics.jsonl");
-  const pid_t dead = fork();
-  if (dead == 0) _exit(0);
-  REQUIRE(waitpid(dead, nullptr, 0) == dead);
-  const fs::path left = out / ("best.safetensors.tmp-" + std::to_string(dead) + "-0");
+  const fs::path left = out / "best.safetensors.tmp-4194305-0";  // of a process that no system has
   std::ofstream(left) << "half of it";
   CHECK(run("train", tiny(out, sizes)).code == 0);
   CHECK_FALSE(fs::exists(left));
@@ -118,7 +111,7 @@ TEST_CASE("programs: --json prints results alone, a line of JSON each; what is f
   CHECK((rows.at(0).at("scheme") == "cope" && rows.at(0).at("sparse %").is_number() &&
          rows.at(3).at("paper: sparse %").is_null()));
   const auto grid = lines(lab(small_grid + Arguments{"--json"}, scratch / "lab"));
-  CHECK(grid.size() >= 4);
+  CHECK(grid.size() == 6);
   CHECK(grid.at(0).at("scheme") == "cope(p_max=8)");
 }
 

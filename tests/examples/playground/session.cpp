@@ -162,18 +162,14 @@ TEST_CASE("playground: what cannot be is a sentence, and the session goes on") {
   CHECK(has(refusal("{"), "question"));
   CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "no model 0 yet"));
   CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=-1)"})q"), "p_max is '-1'"));
-  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "scheme": "((((((((("})"), "scheme"));
-  CHECK(has(refusal(R"q({"ask": "begin", "model": 0, "scheme": "cope(p_max=999999)"})q"), "4000000 at most"));
   CHECK(refusal(R"({"ask": "begin", "model": 0, "scheme": ")" + std::string(1 << 20, 'a') + R"("})").size() < 1000);
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 100000})"), "4 to 128 required"));
   CHECK(has(refusal(R"({"ask": "begin", "model": 0, "length": 31})"), "even number"));
-  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "heads": 3})"), "heads"));
-  CHECK(has(refusal(R"({"ask": "begin", "model": 0, "rate": -1})"), "rate"));
   CHECK(asked(session, R"({"ask": "begin", "model": 0, "length": 8})").whole("parameters") > 0);
   CHECK(has(refusal(R"({"ask": "fly", "model": 0})"), "'fly' asked"));
   CHECK(has(refusal(R"({"ask": "explain", "model": 0, "what": "gates"})"), "\"look\" first"));
   CHECK(has(refusal(R"({"ask": "look", "model": 0, "edits": ["gates = x"]})"), "NUMBER required"));
   CHECK(asked(session, R"({"ask": "look", "model": 0})").number("loss") > 0);
   CHECK(asked(session, R"({"ask": "errors", "model": 0, "sequences": 8})").numbers("percent").size() == 3);
-  CHECK(asked(session, R"({"ask": "schemes"})").objects("schemes").size() > 30);
+  CHECK(asked(session, R"({"ask": "schemes"})").objects("schemes").size() >= 38);
 }

@@ -48,7 +48,8 @@ TEST_CASE("associative recall: longer test sets where the vocabulary suffices, a
   const auto task = make_task("associative_recall", {"--length", "16", "--trigger", "first"});
   CHECK(task->test_sets().size() == 3);
   CHECK(task->test_batch(2, 0, 0, 2).positions == 64);
-  CHECK_THROWS_AS((void)make_task("associative_recall", {"--length", "16", "--vocabulary", "14"}), InputError);
+  CHECK_THROWS_WITH_AS((void)make_task("associative_recall", {"--length", "16", "--vocabulary", "14"}),
+      doctest::Contains("at least --length - 1 required"), InputError);
   const Batch batch = task->test_batch(1, 0, 0, 50);
   Errors second, before;
   second.add(batch, task->guesses()[0].predict(batch));

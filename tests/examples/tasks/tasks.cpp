@@ -123,8 +123,10 @@ TEST_CASE("tasks: names, options and figures") {
   for (const char* name : {"flip_flop", "selective_copy", "counting"}) CHECK(names.contains(name));
   CHECK_THROWS_WITH_AS((void)find_task("countin"), doctest::Contains("did you mean 'counting'?"), InputError);
   CHECK_THROWS_WITH_AS((void)find_task("zzzzzzzz"), doctest::Contains("see whence tasks"), InputError);
-  CHECK_THROWS_AS((void)make_task("counting", {"--block", "2"}), InputError);
-  CHECK_THROWS_AS((void)make_task("flip_flop", {"--length", "15"}), InputError);
+  CHECK_THROWS_WITH_AS((void)make_task("counting", {"--block", "2"}),
+      doctest::Contains("--block: 2 given; 0, or 3 and more required"), InputError);
+  CHECK_THROWS_WITH_AS((void)make_task("flip_flop", {"--length", "15"}),
+      doctest::Contains("length 15 given; an even number, at least 4, required"), InputError);
   CHECK(make_task("selective_copy")->paper_figures(2).at(2).mean == 0.004);
   CHECK(make_task("selective_copy", {"--tokens", "8"})->paper_figures(2).empty());
   CHECK(make_task("counting", {"--variables", "3"})->paper_figures(0).at(0).mean == 67.6);
@@ -173,7 +175,7 @@ TEST_CASE("tasks: errors per token and per sequence, over batches, where somethi
   CHECK(errors.wrong_tokens == 2);
   CHECK(errors.wrong_sequences == 1);
   CHECK(errors.sequence_percent() == 25.0);
-  CHECK_THROWS_AS(errors.add(batch, {1, 2, 3}), Error);
+  CHECK_THROWS_WITH_AS(errors.add(batch, {1, 2, 3}), doctest::Contains("3 predictions given; 6 required"), Error);
 }
 
 TEST_CASE("tasks: the most probable token of each row") {
@@ -181,7 +183,7 @@ TEST_CASE("tasks: the most probable token of each row") {
   const Tensor logits = Tensor::of({9, 1, 2, /**/ 0, 5, 5, /**/ 0, nan, 1, /**/ 3, -1, -2}, {2, 2, 3});
   CHECK(most_probable(logits) == Tokens{0, 1, -1, 0});
   CHECK(most_probable(logits, 1) == Tokens{2, 1, -1, 1});
-  CHECK_THROWS_AS((void)most_probable(logits, 3), Error);
+  CHECK_THROWS_WITH_AS((void)most_probable(logits, 3), doctest::Contains("3 given as the first of 3"), Error);
 }
 
 TEST_CASE("tasks: selective copy in its three formats, the answer read off the text") {

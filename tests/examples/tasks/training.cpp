@@ -194,7 +194,7 @@ TEST_CASE("training: best weights, patience and event files survive an interrupt
       if (part > stop) throw Error("the power went");
       return up.loss_of(batch, part);
     };
-    CHECK_THROWS_AS((void)train(job, options), Error);
+    CHECK_THROWS_WITH_AS((void)train(job, options), "the power went", Error);
     options.resume = stop >= 7;  // before, nothing was saved
     if (!options.resume) std::filesystem::remove_all(cut);
     const TrainingResult result = train(up, options);

@@ -256,7 +256,8 @@ TEST_CASE("the seal is what anyone can compute, and notices every flipped bit an
   REQUIRE(trust.notes.size() == 1);
   CHECK(trust.notes[0] == message.substr(0, message.find("; restore it")) + "; it is used all the same");
   write_bytes(scratch / "cut", bytes.substr(0, bytes.size() - 1));
-  CHECK_THROWS_AS((void)read_safetensors(scratch / "cut", &trust), FileError);  // no form, no numbers
+  CHECK_THROWS_WITH_AS((void)read_safetensors(scratch / "cut", &trust), doctest::Contains("is the file cut off?"),
+      FileError);  // no form, no numbers
 }
 
 TEST_CASE("shapes that overflow, and data that overlap or leave holes, are refused") {
@@ -320,15 +321,18 @@ TEST_CASE("a write that fails leaves the old file and nothing else") {
   const Tensor x = Tensor::ones({2});
   CHECK_THROWS_WITH_AS(
       write_safetensors(scratch / "a", {{{"x", x}, {"x", x}}, {}}), doctest::Contains("'x' given twice"), Error);
-  CHECK_THROWS_AS(write_safetensors(scratch / "a", {{{"__metadata__", x}}, {}}), Error);
+  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"__metadata__", x}}, {}}),
+      doctest::Contains("'__metadata__' given twice"), Error);
   CHECK_THROWS_WITH_AS(
       write_safetensors(scratch / "a", {{{"\xFF", x}}, {}}), doctest::Contains("UTF-8 required"), Error);
   CHECK_THROWS_WITH_AS(write_safetensors(scratch / "a", {{{"x", Tensor::zeros({1}, DType::dual)}}, {}}),
       doctest::Contains("no name for"), Error);
-  CHECK_THROWS_AS(write_safetensors(scratch / "no/such/folder", small_file()), InputError);
+  CHECK_THROWS_WITH_AS(write_safetensors(scratch / "no/such/folder", small_file()),
+      doctest::Contains("No such file or directory"), InputError);
   CHECK_THROWS_WITH_AS(
       write_safetensors("/dev/null", small_file()), doctest::Contains("not a regular file"), InputError);
-  CHECK_THROWS_AS(write_safetensors(scratch.folder.string(), small_file()), InputError);
+  CHECK_THROWS_WITH_AS(
+      write_safetensors(scratch.folder.string(), small_file()), doctest::Contains("not a regular file"), InputError);
   CHECK(text_of(scratch / "a") == before);
   CHECK(std::distance(fs::directory_iterator(scratch.folder), fs::directory_iterator()) == 1);
 }

@@ -81,12 +81,6 @@ TEST_CASE("with all parameters at 0, or put inside their bounds from there, bias
   }
 }
 
-TEST_CASE("moving all positions changes something in FIRE") {
-  const AttendInputs inputs = random_inputs(9);
-  const Bare fire("fire(width=4, init_length=2, activation=leaky_relu)");
-  CHECK(distance(fire.logits(shifted(inputs, 5)).detach(), fire.logits(inputs).detach()) > 1e-3);
-}
-
 TEST_CASE("interpolation and YaRN by factor 1 are RoPE; dynamic YaRN is, up to its original length") {
   const AttendInputs inputs = random_inputs(9);
   const Tensor rope = Bare("rope").logits(inputs).detach();

@@ -20,19 +20,6 @@ AttendInputs with_logits(const std::vector<double>& logits) {
 
 }  // namespace
 
-TEST_CASE("stick_breaking: of equal keys the nearest takes most, and the weights of a row are a stick") {
-  const AttendInputs inputs = with_logits(std::vector<double>(9, std::log(0.25 / 0.75)));
-  for (const bool to_self : {false, true}) {
-    const Bare scheme(to_self ? "stick_breaking(rest=self)" : "stick_breaking", 1, 1, 9);
-    const Tensor pattern = scheme.run(inputs, reference_executor()).pattern;
-    for (index_t i = 0; i < 9; ++i)
-      for (index_t j = 0; j < 9; ++j) {
-        const double expected = j < i ? 0.25 * std::pow(0.75, i - j - 1) : j == i && to_self ? std::pow(0.75, i) : 0;
-        CHECK(std::fabs(pattern.at({0, 0, i, j}) - expected) < 1e-15);
-      }
-  }
-}
-
 TEST_CASE("stick_breaking: a key that a mask hides breaks nothing off, and the rest is lost with a row's own token") {
   AttendInputs inputs = with_logits(std::vector<double>(5, std::log(0.25 / 0.75)));
   const Tensor mask = Tensor::ones({1, 1, 5, 5}, DType::boolean);
@@ -91,23 +78,6 @@ TEST_CASE("stick_breaking: 2048 tokens in f32 are numbers, weights are not negat
         CHECK(distance(all[k].tensor, wanted[k].tensor) < 5e-5 * std::max(1.0, largest(wanted[k].tensor)));
       }
     }
-  }
-}
-
-TEST_CASE(
-    "sink: far below all logits it is the softmax, far above them nothing is attended, at 0 it is softmax plus one") {
-  const AttendInputs inputs = random_inputs(9);
-  const Bare sink("sink"), none("none");
-  sink.fill("logit", -800);
-  CHECK(distance(sink.output(inputs), none.output(inputs)) < 1e-15);
-  sink.fill("logit", 800);
-  CHECK(largest(sink.output(inputs)) == 0);
-  const BareAttention::Result found = Bare("sink(fixed=yes)").run(inputs, reference_executor());
-  for (index_t i = 0; i < 9; ++i) {
-    double total = 1;
-    for (index_t j = 0; j <= i; ++j) total += std::exp(found.logits.at({0, 1, i, j}));
-    for (index_t j = 0; j <= i; ++j)
-      CHECK(std::fabs(found.pattern.at({0, 1, i, j}) - std::exp(found.logits.at({0, 1, i, j})) / total) < 1e-15);
   }
 }
 

@@ -49,8 +49,7 @@ TEST_CASE("device choice: no usable GPU is named with its cause, and refused whe
   CHECK(choose_device("auto", facts).device == Device::cpu());
   CHECK(choose_device("auto", facts).sentence ==
         "device: cpu, because no GPU can be used: no NVIDIA driver is installed");
-  CHECK_THROWS_AS((void)choose_device("cuda", facts), InputError);
-  CHECK(error_text([&] { (void)choose_device("cuda", facts); }) ==
+  CHECK(error_text<InputError>([&] { (void)choose_device("cuda", facts); }) ==
         "device: cuda given; no GPU can be used: no NVIDIA driver is installed; install the driver, or give the "
         "container its GPU, or use "
         "cpu");
@@ -83,8 +82,7 @@ TEST_CASE("device choice: tokens are drawn one by one on the CPU where its estim
 }
 
 TEST_CASE("device choice: other words are refused") {
-  CHECK_THROWS_AS((void)choose_device("gpu", usable_gpu()), InputError);
-  CHECK(error_text([] { (void)choose_device("gpu", usable_gpu()); }) ==
+  CHECK(error_text<InputError>([] { (void)choose_device("gpu", usable_gpu()); }) ==
         "device: 'gpu' given; auto, cpu or cuda required");
 }
 
@@ -94,7 +92,9 @@ TEST_CASE("device choice: what is chosen here can be used, and what is refused h
   if (cuda_facts().refusal.empty())
     CHECK(Tensor::ones({2}, DType::f32, choose_device("cuda").device).to_vector() == std::vector<double>{1, 1});
   else
-    CHECK_THROWS_AS((void)choose_device("cuda"), InputError);
+    CHECK(error_text<InputError>([] {
+      (void)choose_device("cuda");
+    }).starts_with("device: cuda given; no GPU can be used: "));
 }
 
 TEST_CASE("device choice: a GPU that cannot be used is refused with the cause") {

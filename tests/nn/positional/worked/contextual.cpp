@@ -27,43 +27,23 @@ std::vector<Setting> contextual() {
       counted{{"pos", "positions"}};
   const std::vector<std::string> unseen{"pos_raw", "z"};
   const Letters sum{{"e", "cope.table"}, {"r", "relative.table"}}, slopes{{"m", "slopes"}};
-  Setting ram{.name = "cope_plus_relative_ram",
-      .scheme = "cope(p_max=2, z_scale=head) + relative",
-      .letters = sum,
-      .intermediates = seen,
-      .unseen = unseen};
+  Setting ram{"cope_plus_relative_ram", "cope(p_max=2, z_scale=head) + relative", sum, seen, unseen};
   ram.intermediates.back().factor =
       1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
-  return {{.name = "cope_eq5_literal",
-              .scheme = "cope(p_max=2, interpolation=equation5)",
-              .letters = {{"e", "table"}},
-              .intermediates = seen,
-              .unseen = unseen},
-      {.name = "cope_mlp",
-          .scheme = "cope_mlp(width=3)",
-          .letters = {{"m_w1", "hidden.weight"}, {"m_b1", "hidden.bias"}, {"m_w2", "output.weight"},
-              {"m_b2", "output.bias"}},
-          .intermediates = no_gates},
-      {.name = "cope_alibi_minus", .scheme = "cope_alibi(slopes=learned)", .letters = slopes, .intermediates = counted},
-      {.name = "cope_alibi_plus_literal",
-          .scheme = "cope_alibi(slopes=learned, sign=plus)",
-          .letters = slopes,
-          .intermediates = counted},
-      {.name = "cope_plus_relative",
-          .scheme = "cope(p_max=2) + relative",
-          .letters = sum,
-          .intermediates = seen,
-          .unseen = unseen},
-      ram, {.name = "hard_attention_ste", .scheme = "hard_attention", .exact_gradient = false}};
+  const Letters network_of_one{
+      {"m_w1", "hidden.weight"}, {"m_b1", "hidden.bias"}, {"m_w2", "output.weight"}, {"m_b2", "output.bias"}};
+  return {{"cope_eq5_literal", "cope(p_max=2, interpolation=equation5)", {{"e", "table"}}, seen, unseen},
+      {"cope_mlp", "cope_mlp(width=3)", network_of_one, no_gates},
+      {"cope_alibi_minus", "cope_alibi(slopes=learned)", slopes, counted},
+      {"cope_alibi_plus_literal", "cope_alibi(slopes=learned, sign=plus)", slopes, counted},
+      {"cope_plus_relative", "cope(p_max=2) + relative", sum, seen, unseen}, ram,
+      {.name = "hard_attention_ste", .scheme = "hard_attention", .exact_gradient = false}};
 }
 
 std::vector<Setting> dape() {
-  std::vector<Setting> all{{.name = "dape_nope", .scheme = "dape(none, width=3)", .letters = over_none},
-      {.name = "dape_rope", .scheme = "dape(rope, width=3)", .letters = over_none},
-      {.name = "dape_kerple_concat_residual_batch2",
-          .scheme = "dape(kerple, width=3)",
-          .letters = over_kerple,
-          .intermediates = base_bias}};
+  std::vector<Setting> all{{"dape_nope", "dape(none, width=3)", over_none},
+      {"dape_rope", "dape(rope, width=3)", over_none},
+      {"dape_kerple_concat_residual_batch2", "dape(kerple, width=3)", over_kerple, base_bias}};
   const std::map<std::string, std::pair<std::string, Letters>> bases{{"alibi", {"alibi", over_none}},
       {"kerple", {"kerple", over_kerple}},
       {"fire", {"fire(init_length=1.5, width=3, activation=leaky_relu)", over_fire}}};
@@ -71,8 +51,7 @@ std::vector<Setting> dape() {
     for (const auto& [form, ours] : Letters{{"add_residual", "add_residual"}, {"concat", "concat"},
              {"concat_residual", "concat_residual"}, {"f_of_B", "f_of_bias"}}) {
       const std::string scheme = "dape(" + how.first + ", width=3, form=" + ours + ")";
-      all.push_back(
-          {.name = "dape_" + base + "_" + form, .scheme = scheme, .letters = how.second, .intermediates = base_bias});
+      all.push_back({"dape_" + base + "_" + form, scheme, how.second, base_bias});
     }
   }
   return all;
@@ -80,23 +59,16 @@ std::vector<Setting> dape() {
 
 std::vector<Setting> cdape() {
   const auto kerple = [](const std::string& name, const std::string& options) -> Setting {
-    return {.name = name,
-        .scheme = "cdape(kerple, width=3, " + options + ")",
-        .letters = over_kerple,
-        .intermediates = base_bias};
+    return {name, "cdape(kerple, width=3, " + options + ")", over_kerple, base_bias};
   };
   std::vector<Setting> all{kerple("cdape_kerple_k3_remask", "kernel=3, remask=yes"),
       kerple("cdape_kerple_k3_leftpad", "kernel=3, pad=left"), kerple("cdape_kerple_k3_leak", "kernel=3, tril=no"),
-      {.name = "cdape_alibi_k3", .scheme = "cdape(alibi, width=3)", .letters = over_none, .intermediates = base_bias},
-      {.name = "cdape_fire_k3",
-          .scheme = "cdape(fire(init_length=1.5, width=3, activation=leaky_relu), width=3)",
-          .letters = over_fire,
-          .intermediates = base_bias},
-      {.name = "cdape_rope_k3", .scheme = "cdape(rope, width=3)", .letters = over_none}};
+      {"cdape_alibi_k3", "cdape(alibi, width=3)", over_none, base_bias},
+      {"cdape_fire_k3", "cdape(fire(init_length=1.5, width=3, activation=leaky_relu), width=3)", over_fire, base_bias},
+      {"cdape_rope_k3", "cdape(rope, width=3)", over_none}};
   for (const std::string k : {"1", "3", "5", "7"}) {
     all.push_back(kerple("cdape_kerple_k" + k, "kernel=" + k));
-    all.push_back(
-        {.name = "cdape_nope_k" + k, .scheme = "cdape(none, width=3, kernel=" + k + ")", .letters = over_none});
+    all.push_back({"cdape_nope_k" + k, "cdape(none, width=3, kernel=" + k + ")", over_none});
   }
   return all;
 }

@@ -15,38 +15,25 @@ const std::vector<Intermediate> bias{{"bias", "bias"}}, rotated{{"q_rot", "rotat
     cope_and_rope_seen{{"pos", "positions"}, {"cope_bias", "position_logit"}};
 
 Setting cope(const std::string& name, const std::string& scheme) {
-  return {.name = name, .scheme = scheme, .letters = cope_letters, .intermediates = cope_seen, .unseen = cope_unseen};
+  return {name, scheme, cope_letters, cope_seen, cope_unseen};
 }
 
 std::vector<Setting> settings() {
-  std::vector<Setting> all{{.name = "nope", .scheme = "none"},
-      {.name = "ape_learned", .scheme = "absolute(rows=6)", .letters = {{"P", "table"}}},
-      {.name = "ape_sinusoidal_interleaved", .scheme = "sinusoidal"},
-      {.name = "ape_sinusoidal_concat", .scheme = "sinusoidal(layout=concat)"},
-      {.name = "alibi_causal", .scheme = "alibi", .intermediates = bias},
-      {.name = "alibi_bidirectional_ruoss", .scheme = "alibi", .intermediates = bias, .causal = false},
-      {.name = "rope_half", .scheme = "rope", .intermediates = rotated},
-      {.name = "rope_interleaved", .scheme = "rope(layout=interleaved)", .intermediates = rotated},
-      {.name = "rope_pi", .scheme = "interpolated(rope, factor=4)", .intermediates = rotated},
-      cope("cope_listing1", "cope(p_max=2)"), cope("cope_noclamp", "cope(p_max=4)"),
-      cope("cope_val_gates", "cope(p_max=2, gates=values)"),
-      {.name = "cope_shared_two_layers", .scheme = "cope(p_max=2)", .letters = cope_letters},
-      {.name = "cope_plus_rope",
-          .scheme = "cope(p_max=2) + rope",
-          .letters = cope_letters,
-          .intermediates = cope_and_rope_seen},
-      {.name = "cope_plus_rope_zrot",
-          .scheme = "cope(p_max=2, z_from=rotated) + rope",
-          .letters = cope_letters,
-          .intermediates = cope_and_rope_seen}};
+  std::vector<Setting> all{{"nope", "none"}, {"ape_learned", "absolute(rows=6)", {{"P", "table"}}},
+      {"ape_sinusoidal_interleaved", "sinusoidal"}, {"ape_sinusoidal_concat", "sinusoidal(layout=concat)"},
+      {"alibi_causal", "alibi", {}, bias}, bidirectional({"alibi_bidirectional_ruoss", "alibi", {}, bias}),
+      {"rope_half", "rope", {}, rotated}, {"rope_interleaved", "rope(layout=interleaved)", {}, rotated},
+      {"rope_pi", "interpolated(rope, factor=4)", {}, rotated}, cope("cope_listing1", "cope(p_max=2)"),
+      cope("cope_noclamp", "cope(p_max=4)"), cope("cope_val_gates", "cope(p_max=2, gates=values)"),
+      {"cope_shared_two_layers", "cope(p_max=2)", cope_letters},
+      {"cope_plus_rope", "cope(p_max=2) + rope", cope_letters, cope_and_rope_seen},
+      {"cope_plus_rope_zrot", "cope(p_max=2, z_from=rotated) + rope", cope_letters, cope_and_rope_seen}};
   Setting ram = cope("cope_ram_default", "cope(p_max=2, z_scale=head)");
   ram.intermediates.back().factor =
       1 / std::sqrt(2.0);  // the file's is q.e before its scale, our probe shows what is added to the scores
   Setting separate = cope("cope_sep_keys", "cope(p_max=2, gates=separate_keys)");
   separate.identity = "gate_key";
-  Setting saturated = cope("cope_saturated", "cope(p_max=3)");
-  saturated.kinked = true;
-  all.insert(all.end(), {ram, separate, saturated});
+  all.insert(all.end(), {ram, separate, kinked(cope("cope_saturated", "cope(p_max=3)"))});
   return all;
 }
 

@@ -55,6 +55,15 @@ struct Setting {
   bool exact_gradient = true;  // false: backward is on purpose not the derivative of forward
 };
 
+inline Setting bidirectional(Setting setting) {
+  setting.causal = false;
+  return setting;
+}
+inline Setting kinked(Setting setting) {
+  setting.kinked = true;
+  return setting;
+}
+
 // The settings of one file, which takes part by a static object; the names of all are counted.
 struct WorkedFamily {
   explicit WorkedFamily(std::vector<Setting> all) : settings(std::move(all)) {
