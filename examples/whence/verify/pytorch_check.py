@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Holds the papers' formulas in PyTorch (formulas.py) against `whence probe`: values and all gradients in f64.
+"""Holds the papers' formulas in PyTorch (formulas.py) against `whence probe`: values, intermediates and all gradients in f64.
 
-Needs torch, numpy and safetensors. Run from the repository's root after building:
+Needs torch and safetensors. Run from the repository's root after building:
     python3 examples/whence/verify/pytorch_check.py --whence build/release/whence
-Prints the largest difference per scheme; exit code 1 when one is above the tolerance, or when the probe refuses its input.
+    python3 examples/whence/verify/pytorch_check.py "cope(p_max=3)" "dape(fire)"
+Prints the largest difference per scheme; exit code 1 when one is above the tolerance, or when the probe refuses its input. Without schemes
+the program that README.md prints runs, too.
 """
 import argparse
 import itertools
 import json
-import os
+import math
+import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -19,8 +24,10 @@ from safetensors.torch import load_file, save_file
 from formulas import attend
 
 BATCH, HEADS, LENGTH, HEAD_DIM = 2, 4, 7, 4
-CAUSAL_ONLY = ["cope", "cope(p_max=2)"]
-CASES = CAUSAL_ONLY + ["dape(kerple)", "cdape(kerple, kernel=3)", "shaw", "shaw(clip=2)", "transformer_xl", "fire", "fire(init_length=3)"]
+CASES = ["none", "alibi", "kerple", "rope", "cope", "cope(p_max=2)", "dape(kerple)", "dape(alibi)", "dape(fire)", "cdape(kerple, kernel=3)",
+         "cdape(alibi, kernel=5)", "shaw", "shaw(clip=2)", "transformer_xl", "fire", "fire(init_length=3)", "forgetting", "forgetting(gates=pairs)",
+         "cable", "rope(scaling=ntk, factor=2)", "selective_rope", "carope", "repo", "pope", "xpos", "qk_norm", "stick_breaking", "path", "mta",
+         "path + forgetting", "gated_output", "sink", "ssmax", "window(alibi, n=3)", "window(cope(p_max=3), n=4)"]
 
 
 def describe(whence, text):
@@ -36,6 +43,8 @@ def draw(description, key_heads, generator):
     heads = {"q": HEADS, "k": key_heads, "v": key_heads, "cotangent": HEADS}
     tensors = {name: normal((BATCH, count, LENGTH, HEAD_DIM)) for name, count in heads.items()}
     tensors["cotangent_logits"] = normal((BATCH, HEADS, LENGTH, LENGTH))
+    if any(each["name"] == "x" for each in description["tensors"]):
+        tensors["x"] = normal((BATCH, LENGTH, HEADS * HEAD_DIM))
     for parameter in description["parameters"]:
         value = 0.5 * normal(parameter["shape"])
         if "bounds" in parameter:  # KERPLE's numbers are positive
@@ -47,20 +56,21 @@ def draw(description, key_heads, generator):
 
 
 def by_pytorch(text, tensors, causal):
+    """Values by name, zero for pairs that are not seen; gradients of what was given; and which pairs are seen."""
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in tensors.items() if not name.startswith("cotangent")}
-    copied = {name: leaves[name].repeat_interleave(HEADS // leaves[name].shape[1], 1) for name in "kv"}  # of each query head's group
-    logits, pattern, output = attend(text, {**leaves, **copied}, causal)
-    loss = (output * tensors["cotangent"]).sum() + (logits * tensors["cotangent_logits"]).sum()
+    values = attend(text, leaves, causal)
+    allowed = values.pop("allowed")
+    values = {name: value * allowed if value.shape[-2:] == allowed.shape else value for name, value in values.items()}
+    loss = (values["output"] * tensors["cotangent"]).sum() + (values["logits"] * tensors["cotangent_logits"]).sum()
     gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
     zero = [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(gradients, leaves.values())]
-    values = {"logits": logits, "pattern": pattern, "output": output}
-    return {k: v.detach() for k, v in values.items()}, dict(zip(leaves, zero))
+    return {name: value.detach() for name, value in values.items()}, dict(zip(leaves, zero)), allowed
 
 
 def by_probe(whence, text, tensors, causal, folder):
-    given, made = os.path.join(folder, "in.safetensors"), os.path.join(folder, "out.safetensors")
+    given, made = folder / "in.safetensors", folder / "out.safetensors"
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, given)
-    command = [whence, "probe", "--scheme", text, "--in", given, "--out", made] + ([] if causal else ["--bidirectional"])
+    command = [whence, "probe", "--scheme", text, "--in", str(given), "--out", str(made)] + ([] if causal else ["--bidirectional"])
     finished = subprocess.run(command, capture_output=True, text=True)
     if finished.returncode:
         sys.exit(f"{' '.join(command)}\n{finished.stderr}")
@@ -70,32 +80,57 @@ def by_probe(whence, text, tensors, causal, folder):
 def largest_difference(expected, found, prefix=""):
     worst, where = 0.0, ""
     for name, value in expected.items():
-        difference = (value - found[prefix + name]).abs().max().item() if value.numel() else 0.0
-        if not difference <= worst:
+        if value.shape != found[prefix + name].shape:  # a key for several queries
+            value = value[:, ::HEADS // found[prefix + name].shape[1]]
+        difference = (value - found[prefix + name]).abs().nan_to_num(nan=math.inf).max().item()
+        if difference >= worst:
             worst, where = difference, name
     return worst, where
 
 
+def printed_program(whence):
+    """README's, as it stands there: largest differences that it prints."""
+    code = re.search(r"```python\n(.*?)```", pathlib.Path(__file__).with_name("README.md").read_text(), re.S)[1]
+    said = subprocess.run([sys.executable, "-c", code, whence], capture_output=True, text=True)
+    if said.returncode:
+        sys.exit(f"README.md: its program failed:\n{said.stderr}")
+    print(said.stdout, end="")
+    return [float(number) for number in re.findall(r"^[\w.]+ +(\S+)$", said.stdout, re.M)]
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("schemes", nargs="*", help="those of the list in this file, where there are none")
     arguments.add_argument("--whence", default="build/release/whence", help="the program")
     arguments.add_argument("--tolerance", type=float, default=1e-10, help="largest difference allowed")
     arguments.add_argument("--seed", type=int, default=0)
     options = arguments.parse_args()
-    generator = torch.Generator().manual_seed(options.seed)
-    good = True
-    print(f"{'scheme':26}{'mask':15}{'key heads':>10}{'values':>10}{'gradients':>12}  largest at")
-    for text in CASES:
-        for causal, key_heads in itertools.product([True] if text in CAUSAL_ONLY else [True, False], [HEADS, 2, 1]):
-            tensors = draw(describe(options.whence, text), key_heads, generator)
-            values, gradients = by_pytorch(text, tensors, causal)
+    generator, began = torch.Generator().manual_seed(options.seed), time.time()
+    good, compared = True, 0
+    print(f"{'scheme':32}{'compared':>8}{'values':>10}{'gradients':>11}  largest at")
+    for text in options.schemes or CASES:
+        description, worst, count = describe(options.whence, text), [(0.0, "")] * 2, 0
+        masks = [True] if description["claims"]["causal_only"] else [True, False]
+        shared = [] if description["claims"]["by_key_head"] else [2, 1]  # the papers have those with a head of keys for each of queries
+        for causal, key_heads in itertools.product(masks, [HEADS, *shared]):
+            tensors = draw(description, key_heads, generator)
+            values, gradients, allowed = by_pytorch(text, tensors, causal)
             with tempfile.TemporaryDirectory() as folder:
-                found = by_probe(options.whence, text, tensors, causal, folder)
-            of_values, _ = largest_difference(values, found)
-            of_gradients, where = largest_difference(gradients, found, "gradient.")
-            good = good and of_values <= options.tolerance and of_gradients <= options.tolerance
-            print(f"{text:26}{'causal' if causal else 'bidirectional':15}{key_heads:10}{of_values:10.1e}{of_gradients:12.1e}  gradient.{where}")
-    print("ok" if good else f"FAILED: a difference above {options.tolerance}")
+                found = by_probe(options.whence, text, tensors, causal, pathlib.Path(folder))
+            found.update((name, found[name] * allowed) for name in values.keys() & found if values[name].shape[-2:] == allowed.shape)
+            where = f"{'causal' if causal else 'bidirectional'}, {key_heads} heads of keys"
+            for kind, (of, expected) in enumerate((("", values), ("gradient.", gradients))):
+                difference, name = largest_difference(expected, found, of)
+                if difference >= worst[kind][0]:
+                    worst[kind] = (difference, f"{of}{name}, {where}")
+                count += len(expected)
+        good = good and all(difference <= options.tolerance for difference, _ in worst)
+        compared += count
+        print(f"{text:32}{count:8}{worst[0][0]:10.1e}{worst[1][0]:11.1e}  {max(worst)[1]}")
+    if not options.schemes:
+        differences = printed_program(options.whence)
+        good, compared = good and len(differences) == 5 and max(differences) <= options.tolerance, compared + len(differences)
+    print(f"{compared} tensors compared in {time.time() - began:.1f} s: " + ("ok" if good else f"FAILED: a difference above {options.tolerance}"))
     return 0 if good else 1
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A PyTorch transformer trained twice in f64: with whence's attention, and with attention written from the papers' formulas (formulas.py).
+"""A PyTorch transformer trained twice in f64: with whence's attention, and with attention by the papers' formulas (formulas.py).
 
 Needs torch and the wheel (pip install .packaging). From the repository's root:
     python3 examples/whence/verify/torch_function.py                    # cdape(kerple): both loss curves
@@ -19,8 +19,6 @@ from formulas import attend
 
 BATCH, HEADS, LENGTH, HEAD_DIM, LAYERS, VOCABULARY = 4, 4, 24, 8, 2, 11
 DIM = HEADS * HEAD_DIM
-
-
 BY_PAPER = ["cdape(kerple)", "dape(kerple)", "dape(alibi)", "cope", "kerple", "alibi", "rope", "fire", "none"]
 
 
@@ -35,7 +33,7 @@ class ByPaper(torch.nn.Module):
             self.register_parameter(f"p{k}", parameter)
 
     def forward(self, q, k, v):
-        return attend(self.scheme, {"q": q, "k": k, "v": v, **dict(zip(self.names, self.held))})[2]
+        return attend(self.scheme, {"q": q, "k": k, "v": v, **dict(zip(self.names, self.held))})["output"]
 
 
 class Block(torch.nn.Module):
@@ -99,7 +97,7 @@ def main():
         good = good and worst <= options.tolerance
         print(f"{scheme}: loss {a[0]:.4f} to {a[-1]:.4f} in {options.steps} steps; largest difference {worst:.1e} of losses, "
               f"{moved:.1e} of the scheme's parameters at the end")
-    print("ok" if good else f"FAILED: a difference above {options.tolerance}")
+    print(f"{len(asked) * options.steps} losses compared: " + ("ok" if good else f"FAILED: a difference above {options.tolerance}"))
     return 0 if good else 1
 
 
