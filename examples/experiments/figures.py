@@ -3,7 +3,7 @@
 
     examples/experiments/figures.py runs/cope --show gates --length 64 --out gates.pdf        CoPE, Fig. 6
     examples/experiments/figures.py runs/cope --show position_alone                           CoPE, Fig. 4
-    examples/experiments/figures.py runs/dape --show network --layer 0                        DAPE, Fig. 1, 7-22; DAPE V2, Fig. 8-25
+    examples/experiments/figures.py runs/dape --show network --layer 0                        DAPE, Fig. 1, 7-21; DAPE V2, Fig. 8-25
     examples/experiments/figures.py runs/cope runs/rope                                       each scheme's maps and their gradients
 
 In a notebook each is a function of a trace:
@@ -14,7 +14,6 @@ In a notebook each is a function of a trace:
 from __future__ import annotations
 
 import argparse
-import pathlib
 import re
 import sys
 from typing import Any, Sequence
@@ -175,7 +174,8 @@ def main(words: list[str] | None = None) -> int:
         import whence
         where = {name: value for name in ("sample", "length", "text") if (value := getattr(options, name)) is not None}
         runs = {name: whence.load(name) for name in options.runs}
-        trace = (traces := {pathlib.Path(name).name: run.trace(**where) for name, run in runs.items()})[pathlib.Path(options.runs[0]).name]
+        traces = {name: run.trace(**where) for name, run in runs.items()}
+        trace = traces[options.runs[0]]
         if len(runs) > 1:
             figure = side_by_side(traces)
         elif options.show == "network":

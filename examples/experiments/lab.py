@@ -133,7 +133,7 @@ def same_tokens(base: dict, options: dict) -> dict:
 
 def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int = 3, vary: dict[str, list] | None = None,
          settings: dict[str, Any] | None = None, preset: str = "mini", out: str | os.PathLike | None = None,
-                 equal_tokens: bool = False) -> pd.DataFrame:
+         equal_tokens: bool = False) -> pd.DataFrame:
     """A row for each run: its place (task, scheme, an axis of `vary` each, seed), `folder`, `words` for `whence train`, and `wanted`, which is what
     its run.json will have. `schemes`: those that the task's paper compares where there are none. An axis is an option of train, or of a scheme
     ("cope.p_max"). Every cell is read by the program, so that what it refuses is refused before anything trains."""
@@ -173,7 +173,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
                 own = (described(task, [*words, "--seed", str(seed)])["run"]
                        if about["run"]["subject"] == "jsonl" else about["run"])  # its data follow the seed
                 rows.append({**row, "seed": seed, "folder": str(folder / f"{folder_name(own['options']['scheme'])}.{seed}"),
-                        "words": [*words, "--seed", str(seed)],
+                             "words": [*words, "--seed", str(seed)],
                              "wanted": {**own, "options": {**own["options"], "seed": seed}}, "about": about, "paper": paper})
     if unused := [axis for axis in vary if all(row[axis] is None for row in rows)]:
         raise Refused(f"{unused[0]}: no scheme has it; {unused[0].split('.')[0]} among the schemes required")
@@ -220,7 +220,7 @@ def measured(run: Any) -> list[dict]:
             if found:
                 length = re.fullmatch(r"length (\d+)", test_set)
                 rows.append({"test_set": test_set, "test_length": int(length[1]) if length else None, **found,
-                        "best_guess": min(guesses, default=None)})
+                             "best_guess": min(guesses, default=None)})
     if lacking := [name for name in [*(each["name"] for each in run.about["test_sets"]), *asked] if name not in there]:
         raise ValueError(f"results.jsonl: no results of {lacking[0]}")
     return rows
@@ -340,8 +340,8 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
                     states[run.Index] = "begun"
                     continue
                 last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
-                states[run.Index] = (state(run) if process.returncode == 0 else f"failed: killed by signal {-process.returncode}"
-                        if process.returncode < 0
+                states[run.Index] = (state(run) if process.returncode == 0
+                                     else f"failed: killed by signal {-process.returncode}" if process.returncode < 0
                                      else f"failed with exit code {process.returncode}: {last[0]}")
                 say(f"\r{run.folder}: {states[run.Index]}; {done()}\033[K")
             if time.time() - said > 2 and running:
@@ -537,14 +537,12 @@ BY_NIGHT = ["#6cb6ff", "#ff9d5c", "#4fd1a5", "#f08bcb", "#b3a6ff", "#e3c64a", "#
 DASHES = ["-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)), (0, (2.5, 1)), (0, (7, 1.5, 1, 1.5, 1, 1.5))]
 KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path", "t5", "mta", "shaw",
          "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope", "cope_mlp", "cope_alibi",
-                 "sandwich",
-         "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output", "hard_attention", "qk_norm"]
+         "sandwich", "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output", "hard_attention", "qk_norm"]
 INK, SOFT, RULE = "#1b1f24", "#59636e", "#d5dae1"
 matplotlib.rcParams.update({
     "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": SOFT, "ytick.color": SOFT, "axes.edgecolor": SOFT, "grid.color": RULE,
     "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left", "legend.frameon": False,
-            "svg.fonttype": "none",
-    "svg.hashsalt": "whence", "pdf.fonttype": 42, "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
+    "svg.fonttype": "none", "svg.hashsalt": "whence", "pdf.fonttype": 42, "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
 
 
 def looks_of(names: list[str]) -> dict[str, dict]:
@@ -831,8 +829,11 @@ def main(words: list[str] | None = None) -> int:
         add(f"--{name}", action="store_true", help=about)
     options = parser.parse_args(words)
     try:
-        if options.seeds < 1 or options.jobs < 0 or sum(map(bool, (options.plan, options.slurm, options.collect))) > 1:
-            raise Refused("--seeds 1 or more, --jobs 0 or more, and one at most of --plan, --slurm and --collect required")
+        for name, least in (("seeds", 1), ("jobs", 0)):
+            if getattr(options, name) < least:
+                raise Refused(f"--{name}: {getattr(options, name)} given; {least} or more required")
+        if sum(map(bool, (options.plan, options.slurm, options.collect))) > 1:
+            raise Refused("--plan, --slurm, --collect: several given; one at most required")
         vary = {name: parts(str(values)) for name, values in pairs(options.vary, "vary").items()}
         if bad := [name for name, values in vary.items() if not values or values == ["True"] or len(set(values)) < len(values)]:
             raise Refused(f"--vary: {bad[0]}={','.join(vary[bad[0]])} given; NAME=VALUE,VALUE,... required, each value once")
@@ -858,8 +859,8 @@ def main(words: list[str] | None = None) -> int:
         files = write(runs, found, measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"), maps_of(runs) if options.maps else None,
                 **sides)
         print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json
-                else crossed(found, measure, **sides).fillna("-").to_string()
-              if not (options.latex or options.markdown) else marked(found, "latex" if options.latex else "markdown", measure, **sides))
+              else crossed(found, measure, **sides).fillna("-").to_string() if not (options.latex or options.markdown)
+              else marked(found, "latex" if options.latex else "markdown", measure, **sides))
         print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
         return int(runs.state.str.startswith("failed").any())
     except (Refused, OSError) as problem:

@@ -104,6 +104,9 @@ int run_without_command(const Words& words) {
     return complete({words.begin() + 1, words.end()});
   } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
+  } else if (words[0] == "sharpness") {  // a command of earlier versions
+    throw InputError("\"sharpness\" given; a command required; Run.hessian() of `import whence` does this now: ",
+        "examples/experiments/README.md");
   } else {
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);

@@ -98,6 +98,9 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
       page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
   if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
+  // An option that earlier versions had.
+  std::erase_if(record.options, [](const auto& option) { return option.first == "tensorboard"; });
+  std::erase(record.given, "tensorboard");
   // A word of its own of what it is repeated by. An option's value stands behind "=".
   for (const auto& [name, value] : record.facts)
     if (name == "file" && value.starts_with("-"))

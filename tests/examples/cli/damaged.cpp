@@ -154,7 +154,6 @@ std::vector<Damage> damages() {
       {record, json("/options/dim", 1536), look, 3, "a model of 1 layers of dim 1536 has at least "},
       {record, json("/options/scheme", "absolute(rows=1000000000)"), look, 3,
           "a model of 1 layers of dim 8 has at least "},
-      {record, json("/options/scheme", "absolute(rows=1000000000)"), "sharpness --quiet run", 3, "a model of 1 layers"},
       {old, last_bit_flipped(), step, 3, "is damaged: its SHA-256 is "},
       {old, last_bit_flipped(), resume, 3, "is damaged: its SHA-256 is "},
       {old, fact("fact.loss since the last line", "much"), resume, 3,

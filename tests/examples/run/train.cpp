@@ -125,7 +125,7 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
   const std::string out = scratch / "run";
   const Outcome outcome = train(tiny_task + tiny_model +
                                 Arguments{"--steps", "6", "--validate-every", "3", "--validation-sequences", "8",
-                                    "--keep-best", "--tensorboard", "--log-every", "2", "--out", out});
+                                    "--keep-best", "--log-every", "2", "--out", out});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   for (const char* text :
       {"memory: ", "model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
