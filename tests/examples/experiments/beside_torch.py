@@ -48,7 +48,7 @@ def held(count, *words):
     code, rows = rows_of(*words)
     assert code == 0 and len(rows) == count, (words, code, len(rows))
     for row in rows:
-        assert 0 <= row["difference"] < 3e-3 and row["ratio"] > 0 and row["ours_ms"] > 0 and row["theirs_ms"] > 0, row
+        assert 0 <= row["difference"] < (3e-3 if row.get("scheme") == "cope" else 1e-5) and row["ratio"] > 0 and row["ours_ms"] > 0 and row["theirs_ms"] > 0, row
     compared += count
     return rows
 
@@ -73,6 +73,7 @@ def test_steps():
     rows = held(6, "step", "--models", "toy", "--schemes", "none,absolute,rope,alibi,cope,cdape(kerple)", "--repetitions", "1", "--threads", "1",
                 "--ways", "eager")
     assert all((row["batch"], row["length"]) == (4, 40) for row in rows)
+    assert all(row["difference"] < 1e-6 for row in rows if row["scheme"] != "cope")  # another form of GELU makes it 4e-6
 
 
 def test_decoding():
@@ -104,7 +105,7 @@ def test_wrong_models_are_refused():
     norm = by_pytorch.Transformer.norm
     by_pytorch.Transformer.norm = lambda self, x, name: norm(self, x, name) * (1.01 if name == "blocks.1.norm2" else 1)
     try:
-        refused("at most 1.0e-03", "step", "--models", "toy", "--schemes", "none", "--repetitions", "1", "--ways", "eager")
+        refused("at most 1.0e-04", "step", "--models", "toy", "--schemes", "none", "--repetitions", "1", "--ways", "eager")
     finally:
         by_pytorch.Transformer.norm = norm
 
@@ -124,10 +125,11 @@ def test_differences():
 
 
 def test_command_line():
-    for words, said in ((["attention", "--schemes", "path"], "its formula goes pair by pair"), (["attention", "--schemes", "coep"], "no formula for coep"),
-                        (["attention", "--lengths", "0"], "'0' given"), (["attention", "--ways", "slow"], "slow given"),
-                        (["attention", "--schemes", "cope(interpolation=equation5)"], "has no interpolation"), (["step", "--models", "gpt9"], "'gpt9' given"),
-                        (["attention", "--schemes", "none", "--executor", "fast"], "fast")):
+    for words, said in (("attention --schemes path", "its formula goes pair by pair"), ("attention --schemes coep", "no formula for coep"),
+                        ("attention --lengths 0", "'0' given"), ("attention --ways slow", "slow given"), ("step --models gpt9", "'gpt9' given"),
+                        ("attention --schemes cope(interpolation=equation5)", "has no interpolation"),
+                        ("attention --schemes none --executor fast", "fast")):
+        words = words.split()
         ended = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True)
         assert ended.returncode in (1, 2) and said in ended.stderr and "Traceback" not in ended.stderr, (words, ended.stderr)
     command = [sys.executable, SCRIPT, "attention", "--schemes", "none", "--lengths", "9", *TINY]
