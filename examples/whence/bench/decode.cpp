@@ -171,7 +171,10 @@ Measured measured_decode(const DecodeSizes& sizes, DType dtype, Device device) {
             synchronise(device);
             return CoreRun{{(steady_seconds() - start) * 1e3, std::nan("")}};
           },
-      .results = [last] { return NamedTensors{{"logits", *last}}; },
+      .results =
+          [last] {
+            return NamedTensors{{"logits", *last}};
+          },
       .heads = model->options().heads};
   for (const Module::Parameter& parameter : model->parameters())
     measured.given.emplace_back(parameter.path, parameter.tensor);

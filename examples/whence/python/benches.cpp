@@ -34,11 +34,12 @@ Device device_named(const std::string& name) { return choose_device(name).device
 
 Measured attention(const std::string& scheme, index_t length, index_t heads, index_t kv_heads, index_t head_dim,
     index_t batch, bool sparse, const std::string& executor, const std::string& precision, const std::string& device) {
-  for (const auto& [name, size] : {std::pair("length", length), {"heads", heads}, {"head_dim", head_dim}, {"batch", batch}})
+  for (const auto& [name, size] :
+      {std::pair("length", length), {"heads", heads}, {"head_dim", head_dim}, {"batch", batch}})
     if (size < 1) throw InputError(name, ": ", size, " given; 1 or more required");
-  return bench::measured_attention({canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
-                                       sparse ? bench::Gates::sparse : bench::Gates::initial, true,
-                                       storage_dtype_of(precision)},
+  return bench::measured_attention(
+      {canonical_text(parse_schemes(scheme)), length, heads, kv_heads, head_dim, batch,
+          sparse ? bench::Gates::sparse : bench::Gates::initial, true, storage_dtype_of(precision)},
       executor, device_named(device));
 }
 
@@ -80,7 +81,8 @@ void declare_benches(nb::module_& module) {
       "measured_decode",
       [](const std::string& scheme, index_t prompt, index_t tokens, index_t kv_heads, const std::string& precision,
           const std::string& device) {
-        return bench::measured_decode({scheme, prompt, tokens, kv_heads}, storage_dtype_of(precision), device_named(device));
+        return bench::measured_decode(
+            {scheme, prompt, tokens, kv_heads}, storage_dtype_of(precision), device_named(device));
       },
       "scheme"_a, "prompt"_a = 64, "tokens"_a = 64, "kv_heads"_a = 0, "precision"_a = "f32", "device"_a = "cpu");
 }
