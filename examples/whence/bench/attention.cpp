@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "examples/whence/bench/attention_core.h"
+#include "examples/whence/bench/measured.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
@@ -191,4 +192,21 @@ const RegisterCommand registered{
     {"bench attention", Purpose::machine, "time and memory of one attention, by scheme, executor and length", run}};
 
 }  // namespace
+
+Measured measured_attention(const CoreCase& what, const std::string& executor, Device device) {
+  const auto core = std::make_shared<AttentionCore>(what, device);
+  const Executor* wanted = nullptr;
+  if (executor != "auto") {
+    CoreOptions options;
+    options.executors = executor;
+    wanted = executors_of(options).front();
+    if (const std::string refused = core->refusal(*wanted); !refused.empty())
+      throw InputError("executor: ", executor, " given with ", what.scheme, "; ", refused);
+  }
+  return {.name = to_text(what.text(), ", length ", what.length),
+      .given = core->comparison().given,
+      .run = [core, wanted] { return wanted ? core->run(*wanted) : core->run(); },
+      .results = [core] { return core->results(); }};
+}
+
 }  // namespace whence::bench

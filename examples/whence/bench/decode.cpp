@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/recording.h"
+#include "examples/whence/bench/measured.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
@@ -146,4 +147,38 @@ const RegisterCommand registered{{"bench decode", Purpose::machine,
     "tokens that a GPT-2 draws one by one, as a share of what the machine reads", run}};
 
 }  // namespace
+
+Measured measured_decode(const DecodeSizes& sizes, DType dtype, Device device) {
+  Options options;
+  options.prompt = sizes.prompt, options.tokens = sizes.tokens;
+  options.vocabulary = sizes.vocabulary, options.kv_heads = sizes.kv_heads;
+  const auto model = std::make_shared<Transformer>(model_of(canonical_text(parse_schemes(sizes.scheme)), options));
+  model->initialise(0);
+  model->to(dtype);
+  model->to(device);
+  const Tensor text = drawn_text(options);
+  const auto last = std::make_shared<Tensor>();
+  Measured measured{.name = sizes.scheme,
+      .given = {{"tokens", text}},
+      .run =
+          [=] {
+            const NoGrad values_only;
+            Decoding decoding(*model, text.numel());
+            (void)decoding(raw::slice(text, 1, 0, sizes.prompt));
+            synchronise(device);
+            const double start = steady_seconds();
+            for (index_t n = sizes.prompt; n < text.numel(); ++n) *last = decoding(raw::slice(text, 1, n, n + 1));
+            synchronise(device);
+            return CoreRun{{(steady_seconds() - start) * 1e3, std::nan("")}};
+          },
+      .results =
+          [last] {
+            return NamedTensors{{"logits", *last}};
+          },
+      .heads = model->options().heads};
+  for (const Module::Parameter& parameter : model->parameters())
+    measured.given.emplace_back(parameter.path, parameter.tensor);
+  return measured;
+}
+
 }  // namespace whence::bench

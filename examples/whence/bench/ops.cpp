@@ -6,6 +6,7 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/whence/bench/measured.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
@@ -96,6 +97,18 @@ Repetition run_series(
   return {(middle - start) * 1e3 / series, (end - middle) * 1e3 / series};
 }
 
+std::vector<Tensor> leaves_of(const Case& each) {
+  std::vector<Tensor> leaves;
+  for (const Tensor& x : each.inputs)
+    if (is_floating(x.dtype())) leaves.push_back(x);
+  return leaves;
+}
+
+Tensor cotangent_of(const Tensor& y) {
+  const Tensor drawn = Tensor::normal(y.shape(), 0, 1, Stream(0, "bench ops cotangent"));
+  return raw::to_device(raw::cast(drawn, y.dtype()), y.device());
+}
+
 class OpsBench {
  public:
   OpsBench(const Options& options, Device device)
@@ -115,12 +128,8 @@ class OpsBench {
  private:
   void measure(const Case& each) {
     bench_.begin(each.name);
-    std::vector<Tensor> leaves;
-    for (const Tensor& x : each.inputs)
-      if (is_floating(x.dtype())) leaves.push_back(x);
-    const Tensor y = each.run(each.inputs);
-    const Tensor cotangent = raw::to_device(
-        raw::cast(Tensor::normal(y.shape(), 0, 1, Stream(0, "bench ops cotangent")), y.dtype()), bench_.device());
+    const std::vector<Tensor> leaves = leaves_of(each);
+    const Tensor y = each.run(each.inputs), cotangent = cotangent_of(y);
     Comparison comparison{.name = each.name,
         .request = {{"bench", "ops"}, {"op", each.name}, {"precision", options_.precision}},
         .given = {{"cotangent", cotangent}},
@@ -227,4 +236,21 @@ const RegisterCommand registered{
     {"bench ops", Purpose::machine, "single ops, forward and backward, and what an op costs above its kernel", run}};
 
 }  // namespace
+
+std::vector<Measured> measured_ops(double scale, DType dtype, Device device) {
+  std::vector<Measured> all;
+  for (const Case& each : cases(scale, dtype, device)) {
+    const Tensor cotangent = cotangent_of(each.run(each.inputs));
+    const auto found = std::make_shared<NamedTensors>();
+    Measured& measured = all.emplace_back(Measured{.name = each.name,
+        .given = {},
+        .run = [each, cotangent, found] { return CoreRun{run_series(each, cotangent, leaves_of(each), *found)}; },
+        .results = [found] { return *found; }});
+    for (std::size_t k = 0; k < each.inputs.size(); ++k)
+      measured.given.emplace_back("input " + std::to_string(k), each.inputs[k]);
+    measured.given.emplace_back("cotangent", cotangent);
+  }
+  return all;
+}
+
 }  // namespace whence::bench

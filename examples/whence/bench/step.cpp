@@ -9,6 +9,7 @@
 #include "autograd/inspect/capture.h"
 #include "autograd/inspect/op_clock.h"
 #include "autograd/ops.h"
+#include "examples/whence/bench/measured.h"
 #include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
@@ -406,4 +407,21 @@ const RegisterCommand registered{
     {"bench step", Purpose::machine, "tokens per second of training, and where the time goes", run}};
 
 }  // namespace
+
+Measured measured_step(const StepSizes& sizes, const Placement& placement) {
+  Options options;
+  options.models = sizes.model, options.schemes = sizes.scheme, options.executor = sizes.executor;
+  options.batch = sizes.batch, options.length = sizes.length;
+  const std::vector<Case> found = cases_of(options);
+  if (sizes.model == "all" || found.size() != 1) throw InputError("step: one model and one scheme required");
+  const auto what = std::make_shared<const Case>(found.front());
+  const auto training = std::make_shared<Training>(*what, placement, false);
+  Comparison begun = training->comparison(std::string(to_string(placement.precision)));
+  return {.name = what->text(),
+      .given = std::move(begun.given),
+      .run = [what, training] { return CoreRun{training->step()}; },
+      .results = [results = std::move(begun.results)] { return results; },
+      .heads = what->options.heads};
+}
+
 }  // namespace whence::bench

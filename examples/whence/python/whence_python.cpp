@@ -11,6 +11,7 @@
 #include "autograd/backward.h"
 #include "autograd/recording.h"
 #include "examples/whence/python/arrays.h"
+#include "examples/whence/python/benches.h"
 #include "examples/whence/python/loaded_run.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/probe_run.h"
@@ -392,6 +393,7 @@ NB_MODULE(_whence, module) {
   module.def("samples_of", &samples_of, "name"_a);
   module.def("op", &run_op, "name"_a, "inputs"_a, "sample"_a.none(), "cotangent"_a.none(), "torch"_a);
   declare_loaded_run(module);
+  declare_benches(module);
   nb::class_<Pass>(module, "Pass").def("backward", &Pass::backward, "cotangent"_a);
   nb::class_<Attention>(module, "Attention")
       .def(nb::init<const std::string&, index_t, index_t, index_t, bool, std::optional<double>, const std::string&,

@@ -20,7 +20,7 @@ import re
 import torch
 import torch.nn.functional as F
 
-kept = functools.lru_cache(maxsize=32)  # constants, made once for a length, as programs do
+kept = functools.lru_cache(maxsize=8)  # constants, made once for a length, as programs do
 
 
 def precision(p):
@@ -74,7 +74,8 @@ def none(p):
 
 
 def alibi(p):
-    """Press et al. 2022: a slope for each head, times the distance. Where later keys are seen, they are half a step nearer (Ruoss et al. 2023)."""
+    """Press et al. 2022: a slope for each head, times the distance. Where later keys are seen, too, earlier ones are half a step nearer (Ruoss et
+    al. 2023)."""
     return {"bias": alibi_bias(*p["q"].shape[1:3], p["causal"], **precision(p))}
 
 
@@ -435,7 +436,7 @@ SCHEMES = {each.__name__: each for each in (
     transformer_xl, stick_breaking, path, mta, gated_output, sink, ssmax, window)}
 SUMS = {"path + forgetting": functools.partial(path, forget=True), "qk_norm + rope": functools.partial(qk_norm, rotation="behind"),
         "rope + qk_norm": functools.partial(qk_norm, rotation="before")}
-PAIR_BY_PAIR = ("forgetting(gates=pairs", "cable", "pope", "xpos", "stick_breaking", "path", "mta")
+PAIR_BY_PAIR = ("forgetting(gates=pairs", "cable", "pope", "xpos", "stick_breaking", "path", "mta", "transformer_xl")
 # Options that the parameters and their shapes tell; `phase` says how they begin.
 TOLD_BY_SHAPES = {"bias", "clip", "convolution", "convolve", "gate", "gates", "heads", "kernel", "keys", "mix_scores", "p_max", "per", "phase",
                   "queries", "rank", "weight", "width"}

@@ -137,7 +137,7 @@ def checked(made, path):
     worst = max(differing, key=differing.get)
     if not differing[worst] <= 1e-12:
         sys.exit(f"{path}: {worst} is {theirs[worst]}; {ours[worst]} by the formulas")
-    print(f"{path}: {len(ours)} values in {len(CASES)} examples and {len(ROTATIONS)} rotations by the formulas, largest difference {differing[worst]:.1e}")
+    print(f"{path}: {len(ours)} values in {len(CASES)} examples and {len(ROTATIONS)} rotations compared, largest difference {differing[worst]:.1e}")
 
 
 def main():

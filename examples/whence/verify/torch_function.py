@@ -92,7 +92,7 @@ def main():
             print(f"step  {scheme + ' by whence':>26}{'by PyTorch':>22}  difference")
             for step, (x, y) in enumerate(zip(a, b)):
                 print(f"{step:4}  {x:26.15f}{y:22.15f}{abs(x - y):12.1e}")
-        moved = max((p - q).abs().max().item() for x, y in zip(ours, theirs) for p, q in zip(x.parameters(), y.held)) if list(ours[0].parameters()) else 0.0
+        moved = max(((p - q).abs().max().item() for x, y in zip(ours, theirs) for p, q in zip(x.parameters(), y.held)), default=0.0)
         worst = max(abs(x - y) for x, y in zip(a, b))
         good = good and worst <= options.tolerance
         print(f"{scheme}: loss {a[0]:.4f} to {a[-1]:.4f} in {options.steps} steps; largest difference {worst:.1e} of losses, "

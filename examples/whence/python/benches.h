@@ -1,0 +1,10 @@
+// What the benches measure, for Python.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace whence {
+
+void declare_benches(nanobind::module_& module);
+
+}  // namespace whence
