@@ -88,6 +88,13 @@ int complete(Words words) {
   return 0;
 }
 
+// Commands of earlier versions: scripts in Python do their work. Returns the script's name; empty: it is no such command.
+std::string script_of(const std::string& command) {
+  for (const char* script : {"lab", "reproduce", "convert", "score"})
+    if (command == script) return to_text("examples/experiments/", script, ".py");
+  return command == "sharpness" ? "examples/experiments/README.md" : "";
+}
+
 // --help, --version, "bench" alone, and whatever is no command.
 int run_without_command(const Words& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
@@ -104,6 +111,8 @@ int run_without_command(const Words& words) {
     return complete({words.begin() + 1, words.end()});
   } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
+  } else if (const std::string script = script_of(words[0]); !script.empty()) {
+    throw InputError(in_quotes(words[0]), " given; a command required; ", script, " does this now");
   } else {
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "autograd/recording.h"
-#include "examples/whence/bench/peer.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
@@ -44,8 +44,7 @@ Tensor drawn_text(const Options& options) {
   return text;
 }
 
-void keep(Bench& bench, const Options& options, const Transformer& model, const std::string& engine, Times times,
-    const Row& more = {}) {
+void keep(Bench& bench, const Options& options, const Transformer& model, Times times, const Row& more) {
   for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options.tokens);
   const Median token = median(times.both);
   const double bytes =
@@ -53,7 +52,6 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
   const double share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s;
   bench.keep(Row()
                  .add("scheme", model.scheme(), "scheme")
-                 .add("engine", engine, "by")
                  .add("precision", options.precision)
                  .add("parameters", model.parameter_count())
                  .add("prompt", options.prompt)
@@ -66,7 +64,7 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
                  .add(more));
 }
 
-void measure(Bench& bench, const Options& options, const std::string& scheme, const std::vector<PeerWay>& ways) {
+void measure(Bench& bench, const Options& options, const std::string& scheme) {
   bench.begin(scheme);
   const NoGrad values_only;
   Transformer model(model_of(scheme, options));
@@ -74,37 +72,26 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
   model.to(storage_dtype_of(options.precision));
   model.to(bench.device());
   const Tensor text = drawn_text(options);
-  Comparison comparison{.name = scheme,
-      .request = {{"bench", "decode"}, {"scheme", model.scheme()}, {"precision", options.precision},
-          {"prompt", options.prompt}, {"heads", model.options().heads}, {"layers", model.options().layers}},
-      .given = {{"tokens", text}},
-      .results = {},
-      .allowed = 1e-3,  // of a whole model, layer after layer
-      .ours = {}};
-  for (const Module::Parameter& parameter : model.parameters())
-    comparison.given.emplace_back(parameter.path, parameter.tensor);
   index_t cache_bytes = 0;
   const bool on_gpu = bench.device().is_gpu();
   std::uint64_t launches = 0, of_second = 0;  // of the last token; of the second, which is recorded
   std::string no_graph;
-  comparison.ours = [&]() -> Repetition {
+  const auto ours = [&]() -> Repetition {
     Decoding decoding(model, text.numel());
     (void)decoding(raw::slice(text, 1, 0, options.prompt));
     synchronise(bench.device());
     const double start = steady_seconds();
-    Tensor logits;
     for (index_t n = options.prompt; n < text.numel(); ++n) {
       const std::uint64_t before = on_gpu ? runtime_of(bench.device()).traffic().launches : 0;
-      logits = decoding(raw::slice(text, 1, n, n + 1));
+      (void)decoding(raw::slice(text, 1, n, n + 1));
       if (on_gpu) launches = runtime_of(bench.device()).traffic().launches - before;
       if (n == options.prompt + 1) of_second = launches;
     }
     synchronise(bench.device());
-    comparison.results = {{"logits", logits}};
     cache_bytes = decoding.cache_bytes(), no_graph = decoding.no_graph();
     return {(steady_seconds() - start) * 1e3, std::nan("")};
   };
-  const Times times = bench.repeated(comparison.ours);
+  const Times times = bench.repeated(ours);
   const double mib = static_cast<double>(cache_bytes) / (1 << 20);
   Row more;
   more.add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2));
@@ -112,11 +99,7 @@ void measure(Bench& bench, const Options& options, const std::string& scheme, co
     more.add("launches", launches, "launches of a token")
         .add("graph_launches", no_graph.empty() && of_second > launches ? of_second - launches : 0, "of its graph")
         .add("no_graph", no_graph, "why no graph");
-  keep(bench, options, model, "whence", times, more);
-  for (const PeerWay& way : ways) {
-    const Compared found = compare(bench, way, comparison);
-    keep(bench, options, model, way.text(), found.theirs, row_of(found));
-  }
+  keep(bench, options, model, times, more);
 }
 
 int run(CommandLine& line) {
@@ -130,15 +113,13 @@ int run(CommandLine& line) {
           {"of keys and values, which 12 heads of queries read; 0: as many"})
       .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"})
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"});
-  declare(line, options.settings, {"eager"});
-  line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");
+  declare(line, options.settings);
+  line.example("whence bench decode --schemes alibi --kv-heads 4", "keys and values shared by three heads each");
   if (shows_page(line, options.settings)) return 0;
   const Device device = choose_device(options.settings.device).device;
   const std::vector<std::string> schemes = list_of(options.schemes);
-  line.refuse_unless("peer", options.precision == "f32", "f32");
-  const std::vector<PeerWay> ways = chosen_ways(options.settings, options.settings.known_ways, device.is_cpu());
-  Bench bench("decode", options.settings, device, schemes.size() * (1 + ways.size()));
-  for (const std::string& scheme : schemes) measure(bench, options, canonical_text(parse_schemes(scheme)), ways);
+  Bench bench("decode", options.settings, device, schemes.size());
+  for (const std::string& scheme : schemes) measure(bench, options, canonical_text(parse_schemes(scheme)));
   return 0;
 }
 

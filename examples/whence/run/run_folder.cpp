@@ -34,7 +34,6 @@ TrainingState RunFolder::open(Optimizer& optimizer) {
   std::error_code none_there;
   if (!options_.resume) std::filesystem::remove(folder / "looks.jsonl", none_there);
   log_.emplace(folder / "metrics.jsonl", options_.resume ? JsonLog::Mode::append : JsonLog::Mode::fresh);
-  if (options_.tensorboard) tensorboard_.emplace(folder, state.step + 1);
   saved_ = state.step;
   return state;
 }
@@ -49,13 +48,6 @@ void RunFolder::save(std::int64_t step, std::int64_t skipped, const Optimizer& o
 
 void RunFolder::log(const Json& record) {
   if (log_) log_->append(record);
-  if (!tensorboard_) return;
-  std::int64_t step = 0;
-  for (const auto& [name, value] : record.fields()) {
-    if (name == "step") step = *value.as<std::int64_t>();
-    if (const auto* number = value.as<double>()) tensorboard_->scalar(name, step, *number);
-  }
-  tensorboard_->flush();
 }
 
 void RunFolder::log_look(const Json& record) {

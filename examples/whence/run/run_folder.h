@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/run/tensorboard.h"
 #include "examples/whence/run/training_options.h"
 #include "nn/io/checkpoint.h"
 
@@ -30,7 +29,7 @@ class RunFolder {
 
   // A checkpoint, unless this step has one. `facts` go with it.
   void save(std::int64_t step, std::int64_t skipped, const Optimizer& optimizer, const Facts& facts);
-  void log(const Json& record);       // its numbers also as scalars for TensorBoard, if wanted
+  void log(const Json& record);
   void log_look(const Json& record);  // into looks.jsonl, which begins with the first
   void write_csv_of_log() const;      // metrics.csv, for spreadsheets
   void write(const std::string& name, const std::string& text) const;
@@ -45,7 +44,6 @@ class RunFolder {
   Facts description_;
   std::optional<CheckpointFolder> checkpoints_;  // holds the lock of the folder for as long as the run
   std::optional<JsonLog> log_, looks_;
-  std::optional<TensorBoardLog> tensorboard_;
   std::int64_t saved_ = -1;
 };
 

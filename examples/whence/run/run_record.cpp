@@ -89,7 +89,7 @@ Json json_of(const RunRecord& record) {
 std::string text_of(const RunRecord& record) { return json_of(record).page() + '\n'; }
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
-    "threads", "device", "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator",
+    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "processes", "communicator",
     "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {
@@ -98,6 +98,9 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   RunRecord record{page.text("program"), page.text("version"), page.text("subject"), pairs_of(page.object("options")),
       page.texts("given"), page.text("data"), pairs_of(page.object("facts"))};
   if (!page.has("schemes")) bring_up_to_date(record.options), bring_up_to_date(record.facts);
+  // An option that earlier versions had.
+  std::erase_if(record.options, [](const auto& option) { return option.first == "tensorboard"; });
+  std::erase(record.given, "tensorboard");
   // A word of its own of what it is repeated by. An option's value stands behind "=".
   for (const auto& [name, value] : record.facts)
     if (name == "file" && value.starts_with("-"))

@@ -65,8 +65,7 @@ void declare(CommandLine& options, TrainingOptions& training) {
            "options of its run.json, to the bits of an undisturbed run; more --steps: the rate follows the longer "
            "run"});
   declare_accept_damaged(options, training.accept_damaged);
-  options.flag("tensorboard", &training.tensorboard, {"write an event file for TensorBoard too"})
-      .flag("quiet", &training.quiet, {"no progress"})
+  options.flag("quiet", &training.quiet, {"no progress"})
       .choice("cuda-graph", &training.cuda_graph, {"yes", "no"},
           {"on a GPU: record a step's launches once and replay them, where nothing draws anew; the bits are the same"})
       .flag("check-finite", &training.check_finite,

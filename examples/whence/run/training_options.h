@@ -43,7 +43,6 @@ struct TrainingOptions {
   std::filesystem::path folder = {};  // of checkpoints and logs; empty: nothing is written
   bool resume = false;
   bool accept_damaged = false;  // resume from a checkpoint whose checksums are wrong
-  bool tensorboard = false;     // an event file besides metrics.jsonl
   bool check_finite = false;    // stop at the first op whose result is not finite
   bool quiet = false;
   Communicator* ranks = nullptr;  // with whom the parts of a step are shared; null: nobody

@@ -82,27 +82,6 @@ TEST_CASE("programs: the quickstart's smoke run writes its page and its table") 
   CHECK(has(run("quickstart", words).err, "has been trained for 5 since; as many required"));
 }
 
-TEST_CASE("programs: the sharpness of a run, from before its first step on, of the sequences that look reads") {
-  const Scratch scratch("programs-sharpness");
-  const std::string folder = scratch / "run", picture = scratch / "sharpness.svg";
-  CHECK(run("train", tiny(folder, {"--save-every", "2", "--keep-checkpoints", "0", "--steps", "4"})).code == 0);
-  const std::string call =
-      "sharpness " + folder + " --dtype f64 --sequences 1 --tolerance 1e-4 --quiet --json --out " + picture;
-  const Outcome outcome = done(call);
-  const auto rows = json_lines(outcome.out);
-  REQUIRE(rows.size() == 3);
-  for (std::size_t k = 0; k < rows.size(); ++k) {
-    CHECK(rows[k]["step"].get<double>() == 2 * static_cast<double>(k));
-    CHECK(rows[k]["sharpness"].get<double>() != 0);
-  }
-  const std::string looked = done("look " + folder + " --step 2 --dtype f64 --causes").out;
-  CHECK(rows[1]["loss"].get<double>() ==
-        doctest::Approx(std::stod(looked.substr(looked.find("loss ") + 5))).epsilon(1e-3));
-  CHECK(has(text_of(picture), "largest eigenvalue"));
-  CHECK(done(call).out == outcome.out);
-  CHECK(has(run("sharpness", {scratch / "nothing"}).err, "run.json"));
-}
-
 TEST_CASE("programs: --json prints results alone, a line of JSON each; what is for people goes to standard error") {
   const Scratch scratch("programs-json");
   const auto lines = [](const Outcome& outcome) {
@@ -117,9 +96,6 @@ TEST_CASE("programs: --json prints results alone, a line of JSON each; what is f
   CHECK(rows.size() == 4);
   CHECK((rows.at(0).at("scheme") == "cope" && rows.at(0).at("sparse %").is_number() &&
          rows.at(3).at("paper: sparse %").is_null()));
-  const auto grid = lines(lab(small_grid + Arguments{"--json"}, scratch / "lab"));
-  CHECK(grid.size() >= 4);
-  CHECK(grid.at(0).at("scheme") == "cope(p_max=8)");
 }
 
 TEST_CASE("programs: looking inside prints paths and memory, and writes a graph, without training") {

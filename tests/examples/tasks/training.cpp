@@ -11,7 +11,6 @@
 #include "autograd/ops.h"
 #include "examples/whence/cli/words.h"
 #include "examples/whence/run/run_record.h"
-#include "examples/whence/run/tensorboard.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "nn/training/training_loop.h"
@@ -177,12 +176,12 @@ TEST_CASE("training: the best validation is kept, and training stops when patien
   CHECK(model.x.item() == doctest::Approx(1.0));
 }
 
-TEST_CASE("training: best weights, patience and event files survive an interrupted run") {
+TEST_CASE("training: best weights and patience survive an interrupted run") {
   const Scratch scratch("best");
   const std::string whole = scratch / "whole", cut = scratch / "cut";
   OneNumber model;
   TrainingOptions options = upwards(whole);
-  options.patience = 4, options.keep_best = true, options.save_every = 7, options.tensorboard = true;
+  options.patience = 4, options.keep_best = true, options.save_every = 7;
   const TrainingJob up = upwards_to(1.0, model);
   (void)train(up, options);
   const std::string expected = test::text_of(whole + "/weights.safetensors");
@@ -202,10 +201,6 @@ TEST_CASE("training: best weights, patience and event files survive an interrupt
     CHECK(result.best_step == 10);
     CHECK(test::text_of(cut + "/weights.safetensors") == expected);
   }
-  int event_files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(cut))
-    event_files += entry.path().filename().string().starts_with("events.out.tfevents.");
-  CHECK(event_files == 2);
 }
 
 TEST_CASE("training: the fingerprint knows other data, and only those") {
@@ -267,6 +262,11 @@ TEST_CASE("run records: written, read, and turned back into a command line") {
   CHECK(arguments_of(read, {"keep-best", "quiet"}, {}) == std::vector<std::string>{"--keep-best=true"});
   CHECK(arguments_of(read, read.given, options_in({"--dim=8"})).size() == 1);
   CHECK(arguments_of(read, read.given, options_in({"--scheme", "rope"})).size() == 1);
+  // An option of earlier versions is of no effect.
+  std::ofstream(scratch / "old.json") << R"({"program": "train", "version": "0", "subject": "lm", "options": )"
+                                      << R"({"tensorboard": true, "dim": 8}, "given": ["tensorboard", "dim"], "data": "", "facts": {}})";
+  const RunRecord old = read_run_record(scratch / "old.json");
+  CHECK((old.given == std::vector<std::string>{"dim"} && old.option("tensorboard").empty()));
   // Before its slopes `cable` was another scheme, which has a text of its own now.
   const auto cable_of = [&](const std::string& edition) {
     std::ofstream(scratch / "cable.json")
@@ -281,35 +281,4 @@ TEST_CASE("run records: written, read, and turned back into a command line") {
   std::ofstream(scratch / "other.json") << "{\"program\": 3}";
   CHECK_THROWS_WITH_AS(
       (void)read_run_record(scratch / "other.json"), doctest::Contains("no record of a run"), InputError);
-}
-
-namespace {
-
-std::string hexadecimal(const std::string& bytes) {
-  std::string text;
-  for (const char byte : bytes)
-    for (const int shift : {4, 0}) text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> shift & 15];
-  return text;
-}
-
-}  // namespace
-
-TEST_CASE("tensorboard: CRC-32C of the published examples") {
-  CHECK(crc32c("123456789") == 0xE3069283u);
-  CHECK(crc32c(std::string(32, '\0')) == 0x8A9136AAu);  // RFC 3720, B.4
-  CHECK(crc32c(std::string(32, '\xFF')) == 0x62A8AB43u);
-}
-
-TEST_CASE("tensorboard: events and records byte by byte") {
-  // 09 wall time (f64), 1a file version; 10 step, 2a summary { 0a value { 0a tag, 15 number (f32) } }; 3a session log {
-  // 08 01 start }
-  CHECK(hexadecimal(tensorboard_version_event(1.5)) == "09000000000000f83f1a0d627261696e2e4576656e743a32");
-  CHECK(hexadecimal(tensorboard_scalar_event(1.5, 300, "loss", 0.25f)) ==
-        "09000000000000f83f10ac022a0d0a0b0a046c6f7373150000803e");
-  CHECK(hexadecimal(tensorboard_start_event(1.5, 7)) == "09000000000000f83f10073a020801");
-  // A record: the length of the event, and a checksum rotated and shifted behind each.
-  const std::string record = tensorboard_record(tensorboard_version_event(1.5));
-  CHECK(record.size() == 8 + 4 + 24 + 4);
-  CHECK(hexadecimal(record.substr(0, 12)) == "1800000000000000a37f4b22");
-  CHECK(hexadecimal(record.substr(36)) == "2a28646c");
 }
