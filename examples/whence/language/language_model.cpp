@@ -74,17 +74,22 @@ namespace {
 struct Sum {
   double nats = 0;
   std::int64_t tokens = 0;
+  LanguageScore by_window = {};
 
   void add(const std::vector<std::vector<double>>& losses) {
     for (const auto& row : losses) {
       nats = std::accumulate(row.begin(), row.end(), nats);
       tokens += std::ssize(row);
+      by_window.graded.push_back(std::ssize(row));
+      by_window.nats.push_back(std::accumulate(row.begin(), row.end(), 0.0));
     }
   }
 };
 
 LanguageScore score_of(const Sum& sum, const Corpus& corpus, Part part) {
-  LanguageScore result{.loss = sum.nats / static_cast<double>(sum.tokens), .tokens = sum.tokens};
+  LanguageScore result = sum.by_window;
+  result.loss = sum.nats / static_cast<double>(sum.tokens);
+  result.tokens = sum.tokens;
   result.perplexity = std::exp(result.loss);
   result.bits_per_byte = result.loss / std::log(2.0) / corpus.bytes_per_token(part);
   result.perplexity_per_byte = std::exp(result.loss / corpus.bytes_per_token(part));

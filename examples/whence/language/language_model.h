@@ -47,6 +47,8 @@ struct LanguageScore {
   double bits_per_byte = 0;                                 // comparable between tokenisers, as are the next two
   double perplexity_per_byte = 0, perplexity_per_word = 0;  // of the part's bytes and words, in place of its tokens
   std::int64_t tokens = 0;
+  std::vector<std::int64_t> graded = {};  // targets of each window
+  std::vector<double> nats = {};          // that each window's targets cost
 };
 // Over at most `windows` windows spread evenly over a part of the corpus, without overlap.
 [[nodiscard]] LanguageScore score(

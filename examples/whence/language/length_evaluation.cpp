@@ -67,6 +67,8 @@ LengthScore score_of(
       .length = length, .windows = static_cast<index_t>(losses.size()), .last = std::min(options.last, length)};
   score.perplexity = perplexity(losses, score.last);
   score.standard_error = standard_error(losses, score.last);
+  for (const auto& window : losses)
+    score.nats.push_back(mean_of_last(window, score.last) * static_cast<double>(score.last));
   if (length == options.train_length) return score;
   const index_t fewer = std::min(options.last, options.train_length);
   for (const index_t last : {fewer, options.train_length})

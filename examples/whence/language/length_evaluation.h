@@ -35,7 +35,8 @@ struct LengthScore {
   double perplexity = 0;      // nan where the model refused the length
   double standard_error = 0;  // of the perplexity, from the spread of windows; nan for one window
   std::vector<DeltaP> deltas = {};
-  std::string refused = {};  // the model's reason
+  std::string refused = {};       // the model's reason
+  std::vector<double> nats = {};  // that the last targets of each window cost
 };
 
 // Ascending by length, always with the training length. FileError when the part has no room for the longest;

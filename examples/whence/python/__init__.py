@@ -5,8 +5,8 @@
     op(name, ...)               one op's value, and the gradients of a cotangent; ops() has the names
     gradcheck(name)             an op's or a scheme's gradients against dual numbers and differences
     torch_function(scheme, ...) attention with a scheme as a torch.nn.Module, forward and backward by whence
-    train(task, out=...), lab   the commands of that name; their results as rows that pandas takes
-    load(run)                   a trained model: forward, generate, trace, explain, causes, paths, edit, look (runs.py)
+    train(task, out=...)        `whence train`; its results as rows that pandas takes
+    load(run)                   a trained model: forward, generate, trace, explain, causes, paths, edit, hessian, look (runs.py)
     look(run)                   its page, shown in a notebook's cell
 
 Arrays are numpy's or PyTorch's on the CPU, f32 or f64, of any positive strides, and are not copied; results are of the same
@@ -16,10 +16,10 @@ import json
 
 from . import _whence
 from ._whence import ops
-from .runs import Run, lab, load, look, train
+from .runs import Run, load, look, train
 
 __version__ = _whence.version
-__all__ = ["describe", "run", "op", "ops", "gradcheck", "torch_function", "train", "lab", "load", "look", "Run"]
+__all__ = ["describe", "run", "op", "ops", "gradcheck", "torch_function", "train", "load", "look", "Run"]
 
 
 def _plain(arrays):

@@ -6,12 +6,16 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "autograd/inspect/curvature.h"
+#include "autograd/ops.h"
 #include "autograd/recording.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/python/arrays.h"
+#include "examples/whence/run/run_record.h"
 #include "tensor/error.h"
+#include "tensor/raw.h"
 
 namespace nb = nanobind;
 
@@ -87,6 +91,79 @@ nb::object forward(const SubjectOptions& options, nb::handle tokens, bool of_tor
   return results(logits);
 }
 
+// The Hessian of the mean loss of some sequences by all trained parameters, which lie one behind the other in a vector.
+class Curvature {
+ public:
+  Curvature(SubjectOptions options, index_t sequences) {
+    if (sequences < 1) throw InputError("sequences: ", sequences, " given; 1 or more required");
+    const nb::gil_scoped_release unlocked;
+    options.own_text = true;
+    const std::shared_ptr<Transformer> model = look::model_of(options);
+    for (const Module::Parameter& each : model->parameters())
+      if (!each.frozen) parameters_.push_back(each.tensor);
+    for (const Tensor& each : parameters_) size_ += each.numel();
+    const auto [tokens, targets] = sequences_of(options, sequences);
+    const Capture on_all_pairs("*.logits");  // by the reference executor, which alone has second derivatives
+    const Tensor loss = cross_entropy((*model)(tokens), targets);
+    loss_ = loss.item();
+    hessian_ = std::make_unique<Hessian>(loss, parameters_);
+  }
+
+  [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] index_t size() const { return size_; }
+
+  [[nodiscard]] nb::object times(nb::handle vector) const {
+    const Tensor given = borrowed("v", vector);
+    const DType dtype = parameters_.front().dtype();
+    if (given.dtype() != dtype || given.numel() != size_)
+      throw InputError("v: ", given.dtype(), ' ', given.shape(), " given; ", dtype, " of ", size_, " numbers required");
+    Tensor product = Tensor::empty({size_}, dtype);
+    {
+      const nb::gil_scoped_release unlocked;
+      std::vector<Tensor> parts;
+      index_t begin = 0;
+      for (const Tensor& each : parameters_) {
+        parts.push_back(
+            raw::reshape(raw::slice(raw::reshape(given, {size_}), 0, begin, begin + each.numel()), each.shape()));
+        begin += each.numel();
+      }
+      begin = 0;
+      for (const Tensor& each : hessian_->times(parts)) {
+        raw::copy_into(raw::reshape(each, {each.numel()}), raw::slice(product, 0, begin, begin + each.numel()));
+        begin += each.numel();
+      }
+    }
+    return Results(false)(product);
+  }
+
+ private:
+  // The first test set's, or the text's, from the chosen one on; fewer where the text ends.
+  static std::pair<Tensor, Tensor> sequences_of(SubjectOptions options, index_t count) {
+    const bool of_text = read_run_record(options.run + "/run.json").subject == "lm";
+    std::vector<double> tokens, targets;
+    index_t length = 0;
+    for (index_t k = 0; k < count; ++k) {
+      const Subject subject = look::subject_of(options);
+      if (k > 0 && subject.tokens.size(1) != length) break;
+      length = subject.tokens.size(1);
+      for (const auto& [from, to] : {std::pair{&subject.tokens, &tokens}, {&subject.targets, &targets}}) {
+        const std::vector<double> numbers = from->to_vector();
+        to->insert(to->end(), numbers.begin(), numbers.end());
+      }
+      options.skip += of_text ? length : 1;
+    }
+    const auto rows = [&](const std::vector<double>& numbers) {
+      return Tensor::of(numbers, {std::ssize(numbers) / length, length}, DType::i64);
+    };
+    return {rows(tokens), rows(targets)};
+  }
+
+  std::vector<Tensor> parameters_;
+  index_t size_ = 0;
+  double loss_ = 0;
+  std::unique_ptr<Hessian> hessian_;
+};
+
 }  // namespace
 
 void declare_loaded_run(nb::module_& module) {
@@ -114,6 +191,11 @@ void declare_loaded_run(nb::module_& module) {
     for (const auto& [step, folder] : look::checkpoints_of(run)) steps.push_back(step);
     return steps;
   });
+  nb::class_<Curvature>(module, "Curvature")
+      .def(nb::init<const SubjectOptions&, index_t>(), "options"_a, "sequences"_a)
+      .def_prop_ro("loss", &Curvature::loss)
+      .def_prop_ro("size", &Curvature::size)
+      .def("times", &Curvature::times, "v"_a);
   nb::class_<LookedAt>(module, "LookedAt")
       .def(nb::init<const SubjectOptions&>())
       .def_prop_ro("loss", [](const LookedAt& at) { return at.inspection->loss(); })

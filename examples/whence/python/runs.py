@@ -100,14 +100,6 @@ def train(task: str, *, out: str, quiet: bool = False, **options: Any) -> Rows:
     return _rows(program("train", task, "--json", *words, quiet=quiet), out)
 
 
-def lab(task: str, *, out: str, set: dict | None = None, vary: dict | None = None, quiet: bool = False, **options: Any) -> Rows:
-    """`whence lab TASK`: a grid of schemes and seeds. set={"steps": 300} gives options of train, vary={"dim": [32, 64]} axes."""
-    words = _options({"out": out, "quiet": quiet, **options})
-    words += [f"--set={' '.join(f'{name}={value}' for name, value in set.items())}"] if set else []
-    words += [f"--vary={name}={','.join(map(str, values))}" for name, values in (vary or {}).items()]
-    return _rows(program("lab", task, "--json", *words, quiet=quiet), out)
-
-
 class Run:
     """A run that `whence train` left, or a scheme, of which a model is drawn at random: what load() returns.
 
@@ -165,6 +157,11 @@ class Run:
     def edit(self, change: str, **where: Any) -> Edited:
         """What the gradient predicts of a change, "gates layer=0 head=1 = 0", and what the loss really does."""
         return Edited(*self._looked_at(**where).edit(change))
+
+    def hessian(self, sequences: int = 16, **where: Any) -> Any:
+        """The Hessian of the mean loss of so many sequences by all trained parameters, behind each other in a vector of `size` numbers:
+        times(v) is H v, a backward pass through the backward pass. `loss`: the loss itself."""
+        return _whence.Curvature(self._subject(**where), sequences)
 
     def look(self, **where: Any) -> Page:
         """The page of `whence look`."""

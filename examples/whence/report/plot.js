@@ -1,13 +1,23 @@
 // Plots of curves: each is drawn from the JSON that stands in its figure.
 const WIDTH = 680, HEIGHT = 330, LEFT = 64, TOP = 14, FLOOR = HEIGHT - 46;
 // Schemes of which each page of ours has the same colour and dashes: examples/experiments/lab.py has the same list.
-const KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "forgetting", "stick_breaking", "path",
-  "fire", "t5", "shaw", "mta", "cable"];
+const KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path",
+  "t5", "mta", "shaw", "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope",
+  "cope_mlp", "cope_alibi", "sandwich", "window", "interpolated", "randomised", "shifted", "layers", "ssmax", "sink", "gated_output",
+  "hard_attention", "qk_norm"];
 
-// The classes of a curve: by its scheme's name where it is known, else by its number.
-function classes_of(name, number) {
-  const known = KNOWN.indexOf(name.match(/^\w*/)[0]), place = known < 0 ? number : known;
-  return `curve c${place % 7} d${place % 6}`;
+// The classes of each curve. The first name's place among the known ones decides, and the characters behind it the dash. Other
+// curves look as their number says. Where two would look alike the later one has the next dash.
+function classes_of(names) {
+  const taken = new Set();
+  return names.map((name, number) => {
+    const first = name.match(/^\w*/)[0], known = KNOWN.indexOf(first), place = known < 0 ? number : known;
+    const rest = known < 0 ? 0 : [...name.slice(first.length)].reduce((sum, character) => sum + character.codePointAt(0), 0);
+    const looks = [0, 1, 2, 3, 4, 5].map((more) => `curve c${place % 7} d${(place + rest + more) % 6}`);
+    const look = looks.find((each) => !taken.has(each)) ?? looks[0];
+    taken.add(look);
+    return look;
+  });
 }
 
 const draw = (tag, attributes, ...children) => {
@@ -73,11 +83,11 @@ function draw_plot(plot) {
   }
   picture.append(line("axis", LEFT, FLOOR, right, FLOOR), text("label middle", (LEFT + right) / 2, HEIGHT - 6, plot.x),
     text("label middle", 14, (TOP + FLOOR) / 2, plot.y, { transform: `rotate(-90 14 ${(TOP + FLOOR) / 2})` }));
-  const labels = [];
+  const labels = [], looks = classes_of(plot.curves.map((curve) => curve.name));
   plot.curves.forEach((curve, number) => {
     const points = curve.y.map((value, k) => y.shows(value) ? `${x.at(curve.x[k]).toFixed(1)} ${y.at(value).toFixed(1)}` : "");
     const d = points.map((point, k) => point && `${points[k - 1] ? "L" : "M"}${point}`).join("");
-    picture.append(draw("path", { class: classes_of(curve.name, number) + (points.length > WIDTH ? " dense" : ""), d }));
+    picture.append(draw("path", { class: looks[number] + (points.length > WIDTH ? " dense" : ""), d }));
     const last = points.findLastIndex(Boolean);
     if (last >= 0) labels.push({ name: curve.name, x: x.at(curve.x[last]), y: y.at(curve.y[last]) });
   });

@@ -269,7 +269,7 @@ Json TaskStudy::tests() const {
   for (std::size_t set = 0; set < all.size(); ++set)
     sets.push_back({{"name", all[set].name}, {"paper", json_of(task_->paper_figures(set))}});
   return {{"measure", task_->metric().starts_with("sequence") ? "sequence_error_percent" : "token_error_percent"},
-      {"test_sets", sets}};
+      {"paper", json_of(task_->paper_averages())}, {"test_sets", sets}};
 }
 
 std::string TaskStudy::data(std::uint64_t seed) const { return data_fingerprint(*task_, seed); }

@@ -35,14 +35,28 @@ void say(const char* part, const LanguageScore& score, const std::string& prefix
 }
 
 // A line for each length.
-void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores, index_t train_length) {
+void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores, index_t train_length,
+    double bytes_per_token) {
   for (const LengthScore& at : scores) {
     Json line{{"scheme", scheme}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
-        {"windows", std::int64_t{at.windows}}};
+        {"windows", std::int64_t{at.windows}}, {"bits_per_byte", std::log2(at.perplexity) / bytes_per_token}};
     for (const DeltaP& delta : at.deltas)
       if (delta.last == train_length) line.add("delta_p", delta.value());
     log.append(line);
   }
+}
+
+// A line for each text and length: of each window how many targets were graded, and what they cost. The same windows for
+// every scheme, so that two can be compared on them.
+void write_windows(JsonLog& log, const std::string& name, const LanguageScore& score) {
+  log.append({{"test_set", name}, {"graded", score.graded}, {"nats", score.nats}});
+}
+
+void write_windows(JsonLog& log, const std::vector<LengthScore>& scores) {
+  for (const LengthScore& at : scores)
+    if (at.refused.empty())
+      log.append({{"test_set", to_text("length ", at.length)},
+          {"graded", std::vector<std::int64_t>(at.nats.size(), at.last)}, {"nats", at.nats}});
 }
 
 class TextStudy final : public Study {
@@ -140,10 +154,13 @@ class TextStudy final : public Study {
     const LanguageScore own = score(model, *corpus_, Part::validation, windows, validation_windows_);
     Json result{{"scheme", model.scheme()}, {"validation_loss", own.loss}};
     say("validation", own, "", result);
+    JsonLog questions(training.folder / "questions.jsonl", JsonLog::Mode::fresh);
+    write_windows(questions, "validation", own);
     if (corpus_->size(Part::test).tokens > 0) {
       const LanguageScore test = score_whole(model, *corpus_, Part::test, windows);
       result.add("test_loss", test.loss);
       say("test", test, "test_", result);
+      write_windows(questions, "test", test);
     }
     const LengthOptions lengths{.train_length = length_,
         .multiples = multiples(),
@@ -154,10 +171,11 @@ class TextStudy final : public Study {
     std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
     write_file((training.folder / "lengths.csv").string(), length_table(scores).csv());
     write_file((training.folder / "lengths_delta.csv").string(), delta_table(scores).csv());
+    write_windows(questions, scores);
     JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
     log.append(result);
-    write_lengths(log, model.scheme(), scores, length_);
-    return {tokeniser_file, "results.jsonl", "lengths.csv", "lengths_delta.csv"};
+    write_lengths(log, model.scheme(), scores, length_, corpus_->bytes_per_token(scored_part()));
+    return {tokeniser_file, "results.jsonl", "questions.jsonl", "lengths.csv", "lengths_delta.csv"};
   }
 
   Json tests() const override { return {{"measure", "perplexity"}, {"test_sets", Json::List()}}; }
