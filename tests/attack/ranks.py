@@ -63,8 +63,7 @@ def attack_ranks(attack, whole):
         if code == 0:
             continue
         time.sleep(0.05)
-        ended = attack.run([*go_on(COMMAND, out), "--processes", attack.random.choice(["1", "2", "4"])], limit=60)
-        attack.judge(ended.complaint({0}) or difference(result_of(out), wanted), f"{command}, and again")
+        attack.judge_end(attack.run([*go_on(COMMAND, out), "--processes", attack.random.choice(["1", "2", "4"])], limit=60), out, wanted, f"{command}, and again")
     left = [name for name in os.listdir("/dev/shm") if "whence" in name and name not in before]
     attack.judge(f"left in /dev/shm: {left}" if left else None, "all of the above")
     attack.notes.append(f"killed {counts['kill']}, stopped {counts['stop']}")

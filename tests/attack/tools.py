@@ -35,7 +35,7 @@ class Ended:
         if self.code not in codes:
             return f"exit code {self.code}, of {sorted(codes)}: {said[-160:]!r}"
         problems = [line for line in said.splitlines() if line.startswith("whence") or "what():" in line]
-        if self.code not in (0, 130, 137) and len(problems) != 1:  # 137: whence_inject killed it
+        if self.code not in (0, 130) and len(problems) != 1:
             return f"exit code {self.code} with {len(problems)} lines of message: {said[-160:]!r}"
         if len(said) > 20000:
             return f"{len(said)} bytes of message"
@@ -113,15 +113,17 @@ class Attack:
         return path
 
     def judge_disturbed(self, ended, out, wanted, said, codes=CODES):
-        """The end of a disturbed RUN; then the same command goes on to the result of an undisturbed one, and nothing of the dead is left."""
+        """The end of a disturbed RUN; then the same command goes on to the result of an undisturbed one."""
         self.inputs += 1
         self.judge(ended.complaint(codes), said)
         if ended.code != 0:
-            ended = self.run(go_on(RUN, out), limit=60)
-            self.judge(None if ended.code == 0 else f"does not go on: {ended.complaint() or ended.error[-200:]}", f"{said}, and again")
-        if ended.code == 0:
-            left = [path.name for path in out.rglob("*") if ".tmp-" in path.name or "written-by" in path.name]
-            self.judge(f"{left[0]} stays" if left else difference(result_of(out), wanted), said)
+            ended, said = self.run(go_on(RUN, out), limit=60), f"{said}, and again"
+        self.judge_end(ended, out, wanted, said)
+
+    def judge_end(self, ended, out, wanted, said):
+        """A run that goes on to its end: the result of an undisturbed one, and nothing of the dead is left."""
+        left = [path.name for path in out.rglob("*") if ".tmp-" in path.name or "written-by" in path.name]
+        self.judge(ended.complaint({0}) or (f"{left[0]} stays" if left else difference(result_of(out), wanted)), said)
 
     def text(self):
         path = self.folder / "text.txt"
@@ -154,9 +156,9 @@ def difference(found, wanted):
 
 
 def go_on(command, out):
-    """The same command after a disturbed run: a lab finds what there is, a run goes on where there is a checkpoint, else begins anew."""
+    """The same command after a disturbed run, which goes on where there is a checkpoint, else begins anew."""
     going_on = any(re.fullmatch(r"step-\d+", path.name) for path in out.glob("checkpoints/*"))
-    if command[0] != "lab" and not going_on:
+    if not going_on:
         shutil.rmtree(out, ignore_errors=True)
     return [*command, "--out", out, *(["--resume"] if going_on else [])]
 
@@ -189,10 +191,3 @@ def children_of(process):
         return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:
         return []
-
-
-def alive(process):
-    try:
-        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
