@@ -6,7 +6,6 @@
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/look/explained.h"
-#include "examples/whence/look/figures.h"
 #include "examples/whence/look/subject.h"
 #include "examples/whence/look/tables.h"
 #include "examples/whence/look/write_page.h"
@@ -59,7 +58,7 @@ void declare_subject(CommandLine& line, Options& options) {
 void declare_output(CommandLine& line, Options& options) {
   line.heading("What is made of it")
       .text("out", &options.page.out,
-          {.help = "the page or the figure to write", .initial = "RUN/look.html; of a scheme look.html"})
+          {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
       .flag("playground", &options.playground,
           {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
            "whatever "
@@ -68,8 +67,6 @@ void declare_output(CommandLine& line, Options& options) {
           {"of a text too long for every number: where single numbers are shown, e.g. \"i=4100 j=4050\"; several with "
            "';' between them"})
       .flag("numbers", &options.page.numbers, {"write beside it all numbers as safetensors, causes and paths as CSV"})
-      .text("figure", &options.page.figure,
-          {"draw a figure of a paper from this run, as SVG: cope/4, dape/1, ...; list: which there are; no page"})
       .flag("causes", &options.causes,
           {"print how much of each gradient is zero, and why, without what the mask hides; no page"})
       .flag("paths", &options.paths, {"print by which paths the gradients of x, q, k and v came; no page"})
@@ -83,7 +80,6 @@ void declare_output(CommandLine& line, Options& options) {
       .integer("edits", &options.page.edits, Count{0, 10000}, {"of the strongest edits of heads and taps, on the page"})
       .integer("threads", &options.threads, Range<int>{1, 1024}, {"of the CPU"});
   line.example("whence look runs/flip_flop", "a page of one test sequence");
-  line.example("whence look runs/austen --text austen.txt --figure dape/7", "a figure of the paper, of this run");
   line.example("whence look \"dape(kerple)\" --paths", "by which paths gradients come through a scheme");
   line.example("whence look runs/austen --text austen.txt --length 64 --causes", "why gradients are zero, as a table");
   line.example("whence look runs/flip_flop --explain \"dLoss/dgates layer=0 head=1 i=9 j=4\" --dtype f64",
@@ -103,20 +99,19 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
     std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }
 
-// What would do nothing is refused: some options are of a page or a figure, some of a run or a scheme.
+// What would do nothing is refused: some options are of a page, some of a run or a scheme.
 void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints, bool playground) {
-  const bool figure = !page.figure.empty(), drawn = !look::is_folder(page.subject.run);
+  const bool drawn = !look::is_folder(page.subject.run);
   const struct {
     std::vector<const char*> names;
     bool has_effect;
     const char* required;
-  } rules[] = {{{"causes", "paths", "explain", "edit"}, !figure && !playground,
-                   "a pass that is shown whole; --figure draws one picture, and the playground is asked itself"},
-      {{"figure"}, !playground, "a figure"}, {{"out"}, figure || !prints, "a page or a figure"},
-      {{"numbers", "edits", "beside", "checkpoints", "at"}, !figure && !prints && !playground, "a page"},
+  } rules[] = {{{"causes", "paths", "explain", "edit"}, !playground,
+                   "a pass that is shown whole; the playground is asked itself"},
+      {{"out"}, !prints, "a page"}, {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
-      {{"length", "figure"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
+      {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},
       {{"beside"}, page.checkpoints == 0, "the slider, which --checkpoints takes"}};
   for (const auto& rule : rules)
     for (const char* name : rule.names) line.refuse_unless(name, rule.has_effect, rule.required);
@@ -146,10 +141,6 @@ int run(CommandLine& line) {
   declare_subject(line, options);
   declare_output(line, options);
   if (line.shows_page()) return 0;
-  if (page.figure == "list") {
-    std::cout << look::figures_list();
-    return 0;
-  }
   if (options.runs.size() != 1)
     throw InputError(options.runs.size(), " runs given; one folder that `whence train` wrote, or one scheme, required");
   page.subject.run = options.runs[0];
@@ -159,8 +150,6 @@ int run(CommandLine& line) {
   set_threads(options.threads);
   if (options.playground)
     write_playground(page);
-  else if (!page.figure.empty())
-    look::write_figure(page);
   else if (const look::Subject subject = look::subject_of(page.subject); prints)
     print(subject, options);
   else

@@ -61,7 +61,7 @@ void print_one(const std::string& name, const std::string& scheme) {
 }
 
 struct Options {
-  std::string scheme, lengths, cost_of, executor = "auto";
+  std::string scheme, lengths, executor = "auto";
   std::vector<std::string> models;
   std::int64_t batch = 1;
   bool plan = false;
@@ -102,19 +102,15 @@ void declare_options(CommandLine& line, Options& options, const std::vector<std:
           {.help = "positional scheme in place of the model's own; to plan several, with commas between them",
               .known = scheme_names()});
   line.heading("Planning")
-      .flag("plan", &options.plan, {"operations per token, bytes of a training step by part, and the cards it takes"})
+      .flag("plan", &options.plan, {"operations per token, and bytes of a training step by part"})
       .text("lengths", &options.lengths, {.help = "of the sequences", .unit = "tokens", .initial = "the model's"})
-      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"on a card at a time", "sequences"})
-      .choice("executor", &options.executor, executor_names(), {"how attention is computed"})
-      .text("cost-of", &options.cost_of,
-          {.help = "which dim makes a model cost per token what it costs with this scheme", .known = scheme_names()});
+      .integer("batch", &options.batch, Range<std::int64_t>{1, 65536}, {"at a time", "sequences"})
+      .choice("executor", &options.executor, executor_names(), {"how attention is computed"});
   line.example("whence models", "all of them")
       .example(
           "whence models gpt2-124m --scheme 'cope(table=shared)'", "CoPE's WikiText-103 model: 123.66 M parameters")
       .example("whence models --plan neox-2.7b neox-6.7b --scheme 'alibi,cope,cdape(kerple)'",
-          "what they take, without taking it")
-      .example("whence models --plan neox-125m --scheme alibi,kerple --cost-of 'cdape(kerple)'",
-          "models without a network that cost as much as the one with");
+          "what they take, without taking it");
 }
 
 int run(CommandLine& line) {
@@ -123,14 +119,10 @@ int run(CommandLine& line) {
   for (const NamedModel& model : named_models()) names.push_back(model.name);
   declare_options(line, options, names);
   if (line.shows_page()) return 0;
-  for (const char* option : {"lengths", "batch", "executor", "cost-of"})
-    line.refuse_unless(option, options.plan, "--plan");
-  for (const char* option : {"batch", "executor"})
-    line.refuse_unless(option, options.cost_of.empty(), "bytes to plan; --cost-of counts operations per token");
+  for (const char* option : {"lengths", "batch", "executor"}) line.refuse_unless(option, options.plan, "--plan");
   if (options.plan) {
     if (options.models.empty()) options.models = names;
-    const std::vector<PlannedModel> models = planned_models(options);
-    std::cout << (options.cost_of.empty() ? plan_text(models) : equal_cost_text(models, options.cost_of));
+    std::cout << plan_text(planned_models(options));
   } else if (options.models.empty()) {
     print_all(options.scheme);
   } else {

@@ -88,6 +88,13 @@ int complete(Words words) {
   return 0;
 }
 
+// Returns what does the work of a command of earlier versions in Python; empty: there was no such command.
+std::string successor_of(const std::string& command) {
+  for (const char* script : {"lab", "reproduce", "convert", "score"})
+    if (command == script) return to_text("examples/experiments/", script, ".py");
+  return command == "sharpness" ? "Run.hessian() of `import whence`" : "";
+}
+
 // --help, --version, "bench" alone, and whatever is no command.
 int run_without_command(const Words& words) {
   const auto is_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
@@ -104,9 +111,8 @@ int run_without_command(const Words& words) {
     return complete({words.begin() + 1, words.end()});
   } else if (!group.empty() && (words.size() == 1 || is_help(words[1]))) {
     std::cout << "Usage: whence " << words[0] << " COMMAND [options]\n" << group;
-  } else if (words[0] == "sharpness") {  // a command of earlier versions
-    throw InputError("\"sharpness\" given; a command required; Run.hessian() of `import whence` does this now: ",
-        "examples/experiments/README.md");
+  } else if (const std::string successor = successor_of(words[0]); !successor.empty()) {
+    throw InputError(in_quotes(words[0]), " given; a command required; ", successor, " does this now");
   } else {
     Words names;
     for (const Command& command : commands()) names.push_back(command.name);

@@ -71,7 +71,7 @@ class Communicator {
 struct Launch {
   int rank = 0, size = 1;              // of all
   int local_rank = 0, local_size = 1;  // of those on this machine
-  std::string by = {};                 // "whence", "Open MPI", "PMI", "SLURM"; empty: alone
+  std::string by = {};                 // "whence", "Open MPI", "PMI"; empty: alone
   bool own_gpu = true;                 // false: of this machine's ranks some share one
 };
 

@@ -149,10 +149,6 @@ Outcome done(const std::string& line) {
 }
 Outcome shell(const std::string& script) { return RunningProgram({"-c", script}, "/bin/bash").finish(); }
 
-Outcome lab(const Arguments& arguments, const std::string& folder) {
-  return run("lab", arguments + Arguments{"--out", folder});
-}
-
 std::string program_with_gpu() {
   const std::string second = program_folder() + "/whence_emulated";
   return fs::exists(second) ? second : program_folder() + "/whence";

@@ -71,7 +71,6 @@ Outcome run(const std::string& command, const Arguments& arguments);
 Outcome ran(const std::string& line);   // "train flip_flop --out F"
 Outcome done(const std::string& line);  // and went well
 Outcome shell(const std::string& script);
-Outcome lab(const Arguments& arguments, const std::string& folder);
 
 // The program that has a GPU, if only an emulated one: the second, or the only one.
 std::string program_with_gpu();
@@ -120,10 +119,6 @@ class FlippedBit {
   std::string path_;
   std::size_t bit_;
 };
-
-inline const std::vector<std::string> small_grid{"flip_flop", "--schemes", "cope(p_max=8),rope", "--seeds", "2",
-    "--jobs", "2", "--quiet", "--set",
-    "length=8 dim=8 layers=1 heads=2 steps=60 batch=4 test-sequences=20 save-every=5"};
 
 std::string newest_checkpoint(const std::string& folder);  // of a run, the newest that is whole; empty: there is none
 std::string log_without_times(const std::string& folder);

@@ -158,30 +158,6 @@ CoreRun AttentionCore::run(const Executor& executor, bool with_backward) {
 
 CoreRun AttentionCore::run() { return run(executor_for(nullptr, scheme_.stages(), call_of(inputs_))); }
 
-// CoPE's gradient jumps where a position passes a whole number: a sum of T gates is off by about sqrt(T) eps p_max,
-// that share of all positions lies on the other side of one, and the root of it is what they take of a norm: 1e-2 at
-// T = 2048. In 16 bits it is a third, which tells nothing: there CoPE is not compared. The weights of DAPE's mixes sum
-// over all pairs, which is where rounding tells most: up to 3e-4 in f32, and 18 roundings in 16 bits, where most are
-// 3 apart.
-static double allowed_of(const CoreCase& what) {
-  const bool mixes = what.scheme.find("dape") != std::string::npos;
-  if (what.dtype == DType::f16) return (mixes ? 64 : 8) * 0x1p-11;
-  if (what.dtype == DType::bf16) return (mixes ? 64 : 8) * 0x1p-8;
-  return has_gates(what.scheme) ? 2e-2 : mixes ? 5e-4 : 1e-4;
-}
-
-Comparison AttentionCore::comparison() const {
-  const bool compared = size_of(what_.dtype) > 2 || what_.scheme.find("cope") == std::string::npos;
-  Comparison found{.name = to_text(what_.text(), ", length ", what_.length),
-      .request = {{"bench", "attention"}, {"scheme", what_.scheme}, {"precision", to_string(what_.dtype)}},
-      .given = leaves_,
-      .results = compared ? results_ : NamedTensors(),
-      .allowed = allowed_of(what_),
-      .ours = {}};
-  found.given.emplace_back("cotangent", cotangent_);
-  return found;
-}
-
 Row row_of(const CoreCase& what, const std::string& engine) {
   return Row()
       .add("scheme", what.scheme, "scheme", what.text())
@@ -193,21 +169,6 @@ Row row_of(const CoreCase& what, const std::string& engine) {
       .add("head_dim", what.head_dim)
       .add("batch", what.batch)
       .add("dtype", to_string(what.dtype));
-}
-
-std::vector<std::string> peer_ways_of(const std::string& scheme) {
-  const auto is_among = [&](std::initializer_list<const char*> known) {
-    return std::ranges::find(known, scheme) != known.end();
-  };
-  if (is_among({"none", "alibi", "kerple"}) || scheme.starts_with("window(alibi,"))
-    return {"eager", "compile", "sdpa", "flex"};
-  if (is_among({"rope", "xpos", "carope", "repo", "selective_rope", "pope", "ssmax", "qk_norm", "gated_output",
-          "forgetting", "forgetting(gates=pairs)", "cable"}))
-    return {"eager", "compile", "sdpa"};
-  if (is_among({"cope", "dape(alibi)", "dape(kerple)", "cdape(alibi)", "cdape(kerple)", "stick_breaking", "sink",
-          "path", "mta"}))
-    return {"eager", "compile"};
-  return {};
 }
 
 }  // namespace whence::bench

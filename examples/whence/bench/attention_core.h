@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/bench/peer.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/verify/bare_attention.h"
 
 namespace whence::bench {
@@ -61,9 +61,9 @@ class AttentionCore {
 
   // What the last run() gave.
   [[nodiscard]] const NamedTensors& results() const { return results_; }
-  // All of a comparison with a peer but our times. Its difference is what the dtype may set the results of two programs
-  // apart.
-  [[nodiscard]] Comparison comparison() const;
+  // q, k, v, x where it is read, parameters.
+  [[nodiscard]] const NamedTensors& leaves() const { return leaves_; }
+  [[nodiscard]] const Tensor& cotangent() const { return cotangent_; }
 
  private:
   void count_operations();
@@ -73,15 +73,12 @@ class AttentionCore {
   BareAttention scheme_;
   AttendInputs inputs_;
   Tensor cotangent_;
-  NamedTensors leaves_;  // q, k, v, x where it is read, parameters
+  NamedTensors leaves_;
   NamedTensors results_;
   double forward_operations_ = 0, backward_operations_ = 0;
 };
 
 // What a line of JSON and a row of a table say of a measurement before its figures.
 [[nodiscard]] Row row_of(const CoreCase& what, const std::string& engine);
-
-// PyTorch's ways to run a scheme; none for a scheme that pytorch.py does not have.
-[[nodiscard]] std::vector<std::string> peer_ways_of(const std::string& scheme);
 
 }  // namespace whence::bench

@@ -5,14 +5,14 @@
 #include <exception>
 #include <iostream>
 
-#include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/shared_training.h"
 #include "tensor/cpu/threads.h"
-#include "tensor/suggest.h"
+#include "tensor/random.h"
+#include "tensor/raw.h"
 
 namespace whence::bench {
 namespace {
@@ -30,25 +30,39 @@ std::string text_of(const Median& figure) {
 
 std::string percent_of(double share) { return std::isnan(share) ? "-" : fixed(100 * share, 0) + " %"; }
 
-void declare(CommandLine& line, Settings& settings, std::vector<std::string> ways) {
+Tensor named(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+  return found == tensors.end() ? Tensor() : found->second;
+}
+
+void draw_zeros(const Module& model, double deviation) {
+  for (const Module::Parameter& parameter : model.parameters())
+    if (parameter.init.kind == Init::Kind::constant && parameter.init.first == 0)
+      raw::copy_into(
+          Tensor::normal(parameter.tensor.shape(), 0, deviation, Stream(1, parameter.path)), parameter.tensor);
+}
+
+Median median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto at = [&](double share) {  // linear between neighbours
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<std::size_t>(place), above = std::min(below + 1, values.size() - 1);
+    return std::lerp(values[below], values[above], place - static_cast<double>(below));
+  };
+  return {at(0.5), (at(0.75) - at(0.25)) / 2};
+}
+
+void declare(CommandLine& line, Settings& settings) {
   settings.threads = threads();
-  settings.known_ways = std::move(ways);
   line.heading("Measuring")
       .integer("repetitions", &settings.repetitions, Range<int>{1, 1000}, {"after one to warm up; the median counts"})
       .integer("threads", &settings.threads, Range<int>{1, 1024}, {"of the CPU"})
       .flag("json", &settings.json, {"a line of JSON per measurement instead of tables"});
   declare_device(line, &settings.device);
-  if (settings.known_ways.empty()) return;
-  line.choice("peer", &settings.peer, {"pytorch"},
-          {"measured in turn with ours, in each of its ways; the results must be equal"})
-      .text("python", &settings.python, {"the Python that has the peer"})
-      .text("ways", &settings.ways, {"of the peer: " + joined(settings.known_ways) + ", or all"});
 }
 
 bool shows_page(CommandLine& line, const Settings& settings) {
   if (line.shows_page()) return true;
-  if (!settings.known_ways.empty())
-    for (const char* name : {"python", "ways"}) line.refuse_unless(name, settings.with_peer(), "--peer");
   set_threads(settings.threads);
   return false;
 }
@@ -90,7 +104,6 @@ Bench::Bench(std::string name, const Settings& settings, Device device, std::siz
       progress_("bench " + name_, static_cast<std::int64_t>(steps), !speaks(ranks)) {
   install_interrupt_handler();
   if (ranks) return;
-  const std::string beside = settings.with_peer() ? "PyTorch " + peer(false).version() : "";
   if (device.is_cpu()) {
     ceilings_ = measure_ceilings();
     if (!settings.json) std::cout << ceilings_.text() << '\n';
@@ -100,10 +113,8 @@ Bench::Bench(std::string name, const Settings& settings, Device device, std::siz
              .add("fma_gflops", ceilings_.fma_gflops)
              .add("copy_gb_per_s", ceilings_.copy_gb_per_s)
              .add("read_gb_per_s", ceilings_.read_gb_per_s)
-             .add("load", ceilings_.load)
-             .add("beside", beside));
+             .add("load", ceilings_.load));
   }
-  if (!settings.json && !beside.empty()) std::cout << "beside " << beside << '\n';
   std::cout << std::flush;
 }
 
@@ -123,14 +134,6 @@ void Bench::begin(const std::string& what) {
   stop_if_asked();
   progress_.update(begun_++, 0, {});
   progress_.note(what);
-  for (const auto& peer : peers_)
-    if (peer) (void)peer->ask({{"do", "forget"}});
-}
-
-Peer& Bench::peer(bool tuned) {
-  std::unique_ptr<Peer>& found = peers_[tuned];
-  if (!found) found = std::make_unique<Peer>(settings_, tuned);
-  return *found;
 }
 
 Times Bench::repeated(const std::function<Repetition()>& once) const {

@@ -1,9 +1,8 @@
-// The frame of every bench: options of time, machine and peer, and what was measured: a line of JSON each, or tables.
+// The frame of every bench: options of time and machine, and what was measured: a line of JSON each, or tables.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,9 +11,11 @@
 #include "examples/whence/cli/command_line.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/report/table.h"
+#include "nn/io/safetensors.h"
+#include "nn/layers/module.h"
 #include "tensor/device.h"
+#include "tensor/tensor.h"
 
 namespace whence {
 class Communicator;
@@ -22,21 +23,28 @@ class Communicator;
 
 namespace whence::bench {
 
-class Peer;
-
 // What every bench can be told.
 struct Settings {
   int repetitions = 5, threads = 0;
   bool json = false;
-  std::string device = "auto", peer, python = "python3", ways = "all";
-  std::vector<std::string> known_ways = {};  // of the peer
-
-  [[nodiscard]] bool with_peer() const { return !peer.empty(); }
+  std::string device = "auto";
 };
-// Under the title "Measuring". `ways`: the peer's, where the bench has one.
-void declare(CommandLine& line, Settings& settings, std::vector<std::string> ways = {});
+// Under the title "Measuring".
+void declare(CommandLine& line, Settings& settings);
 // True where the words ask for a page, which is printed. Else reads them, and sets the threads.
 [[nodiscard]] bool shows_page(CommandLine& line, const Settings& settings);
+
+[[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined where there is none
+
+// Numbers of parameters that begin at zero are drawn instead, so that every gradient tells something.
+void draw_zeros(const Module& model, double deviation);
+
+// Of repetitions, some of which other programs disturb.
+struct Median {
+  double value = 0;
+  double spread = 0;  // half of what lies between the quartiles
+};
+[[nodiscard]] Median median(std::vector<double> values);  // REQUIRES: at least one
 
 // Milliseconds of one repetition; no backward: nan.
 struct Repetition {
@@ -83,10 +91,8 @@ class Bench {
   const Ceilings& ceilings() const { return ceilings_; }
   Device device() const { return device_; }
 
-  // Says what is measured next, for people who wait, and has the peers forget what they hold. Throws Interrupted when asked to stop.
+  // Says what is measured next, for people who wait. Throws Interrupted when asked to stop.
   void begin(const std::string& what);
-  // The one process of its kind that this bench starts: it takes seconds to start.
-  [[nodiscard]] Peer& peer(bool tuned);
   // Of as many repetitions as the settings say, after one to warm up.
   [[nodiscard]] Times repeated(const std::function<Repetition()>& once) const;
   // Prints the line of JSON, where that is asked for, or keeps the row for the table under this title.
@@ -106,7 +112,6 @@ class Bench {
   std::int64_t begun_ = 0;
   std::vector<std::pair<std::string, std::vector<Cells>>> tables_;  // by title
   std::vector<std::string> notes_;
-  std::unique_ptr<Peer> peers_[2];  // as installed, tuned
 };
 
 // Throws Interrupted when asked to stop.

@@ -1,10 +1,11 @@
 // bench decode: text drawn token by token with a cache of keys and values. Each token reads every weight once, so the
 // ceiling is what this machine reads from memory: tokens/s times the weights' bytes, as a share of that.
 #include <cmath>
+#include <memory>
 
 #include "autograd/recording.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"
-#include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
@@ -45,8 +46,7 @@ Tensor drawn_text(const Options& options) {
   return text;
 }
 
-void keep(Bench& bench, const Options& options, const Transformer& model, const std::string& engine, Times times,
-    const Row& more = {}) {
+void keep(Bench& bench, const Options& options, const Transformer& model, Times times, const Row& more) {
   for (double& milliseconds : times.both) milliseconds /= static_cast<double>(options.tokens);
   const Median token = median(times.both);
   const double bytes =
@@ -54,7 +54,6 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
   const double share = bytes / token.value / 1e6 / bench.ceilings().read_gb_per_s;
   bench.keep(Row()
                  .add("scheme", model.scheme(), "scheme")
-                 .add("engine", engine, "by")
                  .add("precision", options.precision)
                  .add("parameters", model.parameter_count())
                  .add("prompt", options.prompt)
@@ -67,57 +66,61 @@ void keep(Bench& bench, const Options& options, const Transformer& model, const 
                  .add(more));
 }
 
-void measure(Bench& bench, const Options& options, const std::string& scheme, const std::vector<PeerWay>& ways) {
-  bench.begin(scheme);
-  const NoGrad values_only;
-  Transformer model(model_of(scheme, options));
-  model.initialise(0);
-  model.to(storage_dtype_of(options.precision));
-  model.to(bench.device());
-  const Tensor text = drawn_text(options);
-  Comparison comparison{.name = scheme,
-      .request = {{"bench", "decode"}, {"scheme", model.scheme()}, {"precision", options.precision},
-          {"prompt", options.prompt}, {"heads", model.options().heads}, {"layers", model.options().layers}},
-      .given = {{"tokens", text}},
-      .results = {},
-      .allowed = 1e-3,  // of a whole model, layer after layer
-      .ours = {}};
-  for (const Module::Parameter& parameter : model.parameters())
-    comparison.given.emplace_back(parameter.path, parameter.tensor);
+std::shared_ptr<const Transformer> drawn_model(const std::string& scheme, const Options& options, Device device) {
+  const auto model = std::make_shared<Transformer>(model_of(canonical_text(parse_schemes(scheme)), options));
+  model->initialise(0);
+  model->to(storage_dtype_of(options.precision));
+  model->to(device);
+  return model;
+}
+
+// The text read once, token by token behind its prompt, and what that took.
+struct Reading {
+  double milliseconds = 0;
+  Tensor logits;  // of the last token
   index_t cache_bytes = 0;
-  const bool on_gpu = bench.device().is_gpu();
   std::uint64_t launches = 0, of_second = 0;  // of the last token; of the second, which is recorded
   std::string no_graph;
-  comparison.ours = [&]() -> Repetition {
-    Decoding decoding(model, text.numel());
-    (void)decoding(raw::slice(text, 1, 0, options.prompt));
-    synchronise(bench.device());
-    const double start = steady_seconds();
-    Tensor logits;
-    for (index_t n = options.prompt; n < text.numel(); ++n) {
-      const std::uint64_t before = on_gpu ? runtime_of(bench.device()).traffic().launches : 0;
-      logits = decoding(raw::slice(text, 1, n, n + 1));
-      if (on_gpu) launches = runtime_of(bench.device()).traffic().launches - before;
-      if (n == options.prompt + 1) of_second = launches;
-    }
-    synchronise(bench.device());
-    comparison.results = {{"logits", logits}};
-    cache_bytes = decoding.cache_bytes(), no_graph = decoding.no_graph();
-    return {(steady_seconds() - start) * 1e3, std::nan("")};
-  };
-  const Times times = bench.repeated(comparison.ours);
-  const double mib = static_cast<double>(cache_bytes) / (1 << 20);
+};
+Reading read(const Transformer& model, const Tensor& text, std::int64_t prompt) {
+  const NoGrad values_only;
+  const Device device = model.device();
+  Reading reading;
+  Decoding decoding(model, text.numel());
+  (void)decoding(raw::slice(text, 1, 0, prompt));
+  synchronise(device);
+  const double start = steady_seconds();
+  for (index_t n = prompt; n < text.numel(); ++n) {
+    const std::uint64_t before = device.is_gpu() ? runtime_of(device).traffic().launches : 0;
+    reading.logits = decoding(raw::slice(text, 1, n, n + 1));
+    if (device.is_gpu()) reading.launches = runtime_of(device).traffic().launches - before;
+    if (n == prompt + 1) reading.of_second = reading.launches;
+  }
+  synchronise(device);
+  reading.milliseconds = (steady_seconds() - start) * 1e3;
+  reading.cache_bytes = decoding.cache_bytes(), reading.no_graph = decoding.no_graph();
+  return reading;
+}
+
+void measure(Bench& bench, const Options& options, const std::string& scheme) {
+  bench.begin(scheme);
+  const auto model = drawn_model(scheme, options, bench.device());
+  const Tensor text = drawn_text(options);
+  Reading reading;
+  const Times times = bench.repeated([&]() -> Repetition {
+    reading = read(*model, text, options.prompt);
+    return {reading.milliseconds, std::nan("")};
+  });
+  const double mib = static_cast<double>(reading.cache_bytes) / (1 << 20);
   Row more;
   more.add("cache_mib", mib, "MiB of keys and values", fixed(mib, 2));
-  if (on_gpu)
-    more.add("launches", launches, "launches of a token")
-        .add("graph_launches", no_graph.empty() && of_second > launches ? of_second - launches : 0, "of its graph")
-        .add("no_graph", no_graph, "why no graph");
-  keep(bench, options, model, "whence", times, more);
-  for (const PeerWay& way : ways) {
-    const Compared found = compare(bench, way, comparison);
-    keep(bench, options, model, way.text(), found.theirs, row_of(found));
+  if (bench.device().is_gpu()) {
+    const bool recorded = reading.no_graph.empty() && reading.of_second > reading.launches;
+    more.add("launches", reading.launches, "launches of a token")
+        .add("graph_launches", recorded ? reading.of_second - reading.launches : 0, "of its graph")
+        .add("no_graph", reading.no_graph, "why no graph");
   }
+  keep(bench, options, *model, times, more);
 }
 
 int run(CommandLine& line) {
@@ -131,15 +134,13 @@ int run(CommandLine& line) {
           {"of keys and values, which 12 heads of queries read; 0: as many"})
       .integer("vocabulary", &options.vocabulary, Count{2, 1000000}, {"of the model", "tokens"})
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of parameters and activations"});
-  declare(line, options.settings, {"eager"});
-  line.example("whence bench decode --peer pytorch --schemes alibi", "beside PyTorch with a cache of keys and values");
+  declare(line, options.settings);
+  line.example("whence bench decode --schemes alibi --kv-heads 4", "keys and values shared by three heads each");
   if (shows_page(line, options.settings)) return 0;
   const Device device = choose_device(options.settings.device).device;
   const std::vector<std::string> schemes = list_of(options.schemes);
-  line.refuse_unless("peer", options.precision == "f32", "f32");
-  const std::vector<PeerWay> ways = chosen_ways(options.settings, options.settings.known_ways, device.is_cpu());
-  Bench bench("decode", options.settings, device, schemes.size() * (1 + ways.size()));
-  for (const std::string& scheme : schemes) measure(bench, options, canonical_text(parse_schemes(scheme)), ways);
+  Bench bench("decode", options.settings, device, schemes.size());
+  for (const std::string& scheme : schemes) measure(bench, options, scheme);
   return 0;
 }
 
@@ -148,32 +149,23 @@ const RegisterCommand registered{{"bench decode", Purpose::machine,
 
 }  // namespace
 
-Measured measured_decode(const DecodeSizes& sizes, DType dtype, Device device) {
+Measured measured_decode(const DecodeSizes& sizes, const std::string& precision, Device device) {
   Options options;
-  options.prompt = sizes.prompt, options.tokens = sizes.tokens;
+  options.prompt = sizes.prompt, options.tokens = sizes.tokens, options.precision = precision;
   options.vocabulary = sizes.vocabulary, options.kv_heads = sizes.kv_heads;
-  const auto model = std::make_shared<Transformer>(model_of(canonical_text(parse_schemes(sizes.scheme)), options));
-  model->initialise(0);
-  model->to(dtype);
-  model->to(device);
+  const auto model = drawn_model(sizes.scheme, options, device);
   const Tensor text = drawn_text(options);
-  const auto last = std::make_shared<Tensor>();
+  const auto last = std::make_shared<Reading>();
   Measured measured{.name = sizes.scheme,
       .given = {{"tokens", text}},
       .run =
           [=] {
-            const NoGrad values_only;
-            Decoding decoding(*model, text.numel());
-            (void)decoding(raw::slice(text, 1, 0, sizes.prompt));
-            synchronise(device);
-            const double start = steady_seconds();
-            for (index_t n = sizes.prompt; n < text.numel(); ++n) *last = decoding(raw::slice(text, 1, n, n + 1));
-            synchronise(device);
-            return CoreRun{{(steady_seconds() - start) * 1e3, std::nan("")}};
+            *last = read(*model, text, sizes.prompt);
+            return CoreRun{{last->milliseconds, std::nan("")}};
           },
       .results =
           [last] {
-            return NamedTensors{{"logits", *last}};
+            return NamedTensors{{"logits", last->logits}};
           },
       .heads = model->options().heads};
   for (const Module::Parameter& parameter : model->parameters())

@@ -33,6 +33,6 @@ struct DecodeSizes {
   std::string scheme;
   std::int64_t prompt = 64, tokens = 64, kv_heads = 0, vocabulary = 256;
 };
-[[nodiscard]] Measured measured_decode(const DecodeSizes& sizes, DType dtype, Device device);
+[[nodiscard]] Measured measured_decode(const DecodeSizes& sizes, const std::string& precision, Device device);
 
 }  // namespace whence::bench

@@ -6,8 +6,8 @@
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"
-#include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/machine/placement.h"
@@ -76,37 +76,38 @@ std::vector<Case> cases(double scale, DType dtype, Device device) {
           [](const Inputs& x) { return linear(x[0], x[1], x[2]); }, product}};
 }
 
-// A series of each: what starting a GPU's work costs is not to be in the time.
-Repetition run_series(
-    const Case& each, const Tensor& cotangent, const std::vector<Tensor>& leaves, NamedTensors& results) {
-  constexpr int series = 5;
-  const Device device = cotangent.device();
-  Tensor y;
-  std::vector<Tensor> gradients;
-  synchronise(device);
-  const double start = steady_seconds();
-  for (int k = 0; k < series; ++k) y = each.run(each.inputs);
-  synchronise(device);
-  const double middle = steady_seconds();
-  for (int k = 0; k < series; ++k) gradients = grad(y, cotangent, leaves);
-  synchronise(device);
-  const double end = steady_seconds();
-  results = {{"output", y.detach()}};
-  for (std::size_t k = 0; k < gradients.size(); ++k)
-    results.emplace_back("gradient of input " + std::to_string(k), gradients[k]);
-  return {(middle - start) * 1e3 / series, (end - middle) * 1e3 / series};
-}
-
-std::vector<Tensor> leaves_of(const Case& each) {
+// A run is a series of each pass: what starting a GPU's work costs is not to be in the time.
+Measured measured(const Case& each) {
+  const auto found = std::make_shared<NamedTensors>();
+  Measured measured{.name = each.name, .given = {}, .run = {}, .results = [found] { return *found; }};
   std::vector<Tensor> leaves;
-  for (const Tensor& x : each.inputs)
-    if (is_floating(x.dtype())) leaves.push_back(x);
-  return leaves;
-}
-
-Tensor cotangent_of(const Tensor& y) {
-  const Tensor drawn = Tensor::normal(y.shape(), 0, 1, Stream(0, "bench ops cotangent"));
-  return raw::to_device(raw::cast(drawn, y.dtype()), y.device());
+  for (std::size_t k = 0; k < each.inputs.size(); ++k) {
+    measured.given.emplace_back("input " + std::to_string(k), each.inputs[k]);
+    if (is_floating(each.inputs[k].dtype())) leaves.push_back(each.inputs[k]);
+  }
+  const Tensor shaped = each.run(each.inputs);
+  const Tensor drawn = Tensor::normal(shaped.shape(), 0, 1, Stream(0, "bench ops cotangent"));
+  const Tensor cotangent = raw::to_device(raw::cast(drawn, shaped.dtype()), shaped.device());
+  measured.given.emplace_back("cotangent", cotangent);
+  measured.run = [each, leaves, cotangent, found] {
+    constexpr int series = 5;
+    const Device device = cotangent.device();
+    Tensor y;
+    std::vector<Tensor> gradients;
+    synchronise(device);
+    const double start = steady_seconds();
+    for (int k = 0; k < series; ++k) y = each.run(each.inputs);
+    synchronise(device);
+    const double middle = steady_seconds();
+    for (int k = 0; k < series; ++k) gradients = grad(y, cotangent, leaves);
+    synchronise(device);
+    const double end = steady_seconds();
+    *found = {{"output", y.detach()}};
+    for (std::size_t k = 0; k < gradients.size(); ++k)
+      found->emplace_back("gradient of input " + std::to_string(k), gradients[k]);
+    return CoreRun{{(middle - start) * 1e3 / series, (end - middle) * 1e3 / series}};
+  };
+  return measured;
 }
 
 class OpsBench {
@@ -114,8 +115,7 @@ class OpsBench {
   OpsBench(const Options& options, Device device)
       : options_(options),
         list_(cases(options.scale, storage_dtype_of(options.precision), device)),
-        ways_(chosen_ways(options.settings, options.settings.known_ways, device.is_cpu())),
-        bench_("ops", options.settings, device, list_.size() * (1 + ways_.size())) {}
+        bench_("ops", options.settings, device, list_.size()) {}
 
   void run() {
     for (const Case& each : list_) measure(each);
@@ -128,40 +128,25 @@ class OpsBench {
  private:
   void measure(const Case& each) {
     bench_.begin(each.name);
-    const std::vector<Tensor> leaves = leaves_of(each);
-    const Tensor y = each.run(each.inputs), cotangent = cotangent_of(y);
-    Comparison comparison{.name = each.name,
-        .request = {{"bench", "ops"}, {"op", each.name}, {"precision", options_.precision}},
-        .given = {{"cotangent", cotangent}},
-        .results = {},
-        .allowed = options_.precision == "f32"   ? 1e-4
-                   : options_.precision == "f16" ? 4e-3
-                                                 : 3e-2,
-        .ours = {}};
-    for (std::size_t k = 0; k < each.inputs.size(); ++k)
-      comparison.given.emplace_back("input " + std::to_string(k), each.inputs[k]);
-    comparison.ours = [&] { return run_series(each, cotangent, leaves, comparison.results); };
-    keep(each, each.bytes(y), "whence", bench_.repeated(comparison.ours));
-    for (const PeerWay& way : ways_) {
-      const Compared found = compare(bench_, way, comparison);
-      keep(each, each.bytes(y), way.text(), found.theirs, row_of(found));
-    }
+    const Measured one = measured(each);
+    const Times times = bench_.repeated(one.run);
+    keep(each, each.bytes(named(one.results(), "output")), times);
   }
 
-  void keep(const Case& each, double bytes, const std::string& engine, const Times& times, const Row& more = {}) {
+  void keep(const Case& each, double bytes, const Times& times) {
     const double forward = median(times.forward).value, moved = bytes / forward / 1e6;
     const bool product = each.operations > 0;
     const double fraction = product ? bench_.ceilings().milliseconds_of(each.operations) / forward
                                     : moved / bench_.ceilings().copy_gb_per_s;
     Row row;
-    row.add("op", each.name, "op").add("engine", engine, "by").add("precision", options_.precision);
+    row.add("op", each.name, "op").add("precision", options_.precision);
     row.add(times, "backward ms", "")
         .add("forward_gb_per_s", moved)
         .add("fraction", fraction, "forward, of its ceiling", percent_of(fraction));
     if (product)
       row.add("forward_tflop_per_s", each.operations / forward / 1e9)
           .add("backward_tflop_per_s", 2 * each.operations / median(times.backward).value / 1e9);
-    bench_.keep(row.add(more));
+    bench_.keep(row);
   }
 
   // Nanoseconds per call: the best of 20 rounds, as these are shorter than what disturbs them.
@@ -216,7 +201,6 @@ class OpsBench {
 
   const Options& options_;
   std::vector<Case> list_;
-  std::vector<PeerWay> ways_;
   Bench bench_;
 };
 
@@ -226,7 +210,7 @@ int run(CommandLine& line) {
       .choice("precision", &options.precision, {"f32", "f16", "bf16"}, {"of all numbers"})
       .number("scale", &options.scale, Range<double>{0, 1, true},
           {"of the sizes of a GPT-2 of 124M parameters, 16 sequences of 512 tokens"});
-  declare(line, options.settings, {"eager", "compile"});
+  declare(line, options.settings);
   if (shows_page(line, options.settings)) return 0;
   OpsBench(options, choose_device(options.settings.device).device).run();
   return 0;
@@ -239,17 +223,7 @@ const RegisterCommand registered{
 
 std::vector<Measured> measured_ops(double scale, DType dtype, Device device) {
   std::vector<Measured> all;
-  for (const Case& each : cases(scale, dtype, device)) {
-    const Tensor cotangent = cotangent_of(each.run(each.inputs));
-    const auto found = std::make_shared<NamedTensors>();
-    Measured& measured = all.emplace_back(Measured{.name = each.name,
-        .given = {},
-        .run = [each, cotangent, found] { return CoreRun{run_series(each, cotangent, leaves_of(each), *found)}; },
-        .results = [found] { return *found; }});
-    for (std::size_t k = 0; k < each.inputs.size(); ++k)
-      measured.given.emplace_back("input " + std::to_string(k), each.inputs[k]);
-    measured.given.emplace_back("cotangent", cotangent);
-  }
+  for (const Case& each : cases(scale, dtype, device)) all.push_back(measured(each));
   return all;
 }
 

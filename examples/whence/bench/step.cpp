@@ -9,8 +9,8 @@
 #include "autograd/inspect/capture.h"
 #include "autograd/inspect/op_clock.h"
 #include "autograd/ops.h"
+#include "examples/whence/bench/bench.h"
 #include "examples/whence/bench/measured.h"
-#include "examples/whence/bench/peer.h"
 #include "examples/whence/cli/command.h"
 #include "examples/whence/cli/numbers.h"
 #include "examples/whence/cli/words.h"
@@ -202,26 +202,24 @@ class Training {
     return found;
   }
 
-  // What a peer needs to take the same steps, and the loss and every gradient of the first: in f32 alone, as 16 bits
-  // round elsewhere. All are copies: steps write over weights and gradients.
-  Comparison comparison(const std::string& precision) {
+  // What a peer needs to take the same steps. All are copies: steps write over weights.
+  NamedTensors given() const {
     const TrainingBatch batch = random_batch(what_, 0);
-    Comparison found{.name = what_.text(),
-        .request = {{"bench", "step"}, {"scheme", what_.options.scheme}, {"precision", precision},
-            {"heads", what_.options.heads}, {"layers", what_.options.layers}},
-        .given = {{"tokens", batch.tensors[0]}, {"targets", batch.tensors[1]}},
-        .results = {},
-        .allowed = what_.options.scheme.find("cope") == std::string::npos ? 1e-3 : 1e-2,  // layer after layer
-        .ours = [this] { return step(); }};
+    NamedTensors found{{"tokens", batch.tensors[0]}, {"targets", batch.tensors[1]}};
     for (const Module::Parameter& parameter : model_.parameters())
-      found.given.emplace_back(parameter.path, raw::copy(parameter.tensor));
-    if (precision != "f32") return found;
+      found.emplace_back(parameter.path, raw::copy(parameter.tensor));
+    return found;
+  }
+
+  // The loss and every gradient of the first step, as copies, before any is taken.
+  NamedTensors first_gradients() {
+    const TrainingBatch batch = random_batch(what_, 0);
     precision_->optimizer().zero_gradients();
     const Tensor loss = loss_of_(batch, 0) * (1 / static_cast<double>(batch.counted));
     backward(loss);
-    found.results = {{"loss", loss.detach()}};
+    NamedTensors found{{"loss", loss.detach()}};
     for (const Module::Parameter& parameter : model_.parameters())
-      found.results.emplace_back("gradient of " + parameter.path, raw::copy(gradient(parameter.tensor)));
+      found.emplace_back("gradient of " + parameter.path, raw::copy(gradient(parameter.tensor)));
     return found;
   }
 
@@ -247,8 +245,7 @@ class StepBench {
       : options_(options),
         placement_(placement),
         cases_(cases_of(options)),
-        ways_(chosen_ways(options.settings, options.settings.known_ways, placement.device.is_cpu())),
-        bench_("step", options.settings, placement.device, cases_.size() * (1 + ways_.size())) {}
+        bench_("step", options.settings, placement.device, cases_.size()) {}
 
   void run() {
     for (const Case& what : cases_) measure(what);
@@ -273,7 +270,6 @@ class StepBench {
   void measure(const Case& what) {
     bench_.begin(to_text(what.text(), "; ", memory_of_step(what)));
     Training training(what, placement_, options_.recorded);
-    const Comparison comparison = ways_.empty() ? Comparison{} : training.comparison(options_.precision);
     Allocator& allocator = memory_of(placement_.device);
     allocator.reset_peak();
     (void)training.step();  // the next one finds Adam's moments in place
@@ -293,17 +289,13 @@ class StepBench {
           .add("unaligned_products", unaligned.products, "unaligned products")
           .add("unaligned_share", share, "of multiplications", fixed(100 * share, 2) + " %");
     }
-    keep(what, training.model(), "whence", times, more);
+    keep(what, training.model(), times, more);
     if (options_.profile) profile(training, what);
     if (options_.probes) probes(training, what);
-    for (const PeerWay& way : ways_) {
-      const Compared found = compare(bench_, way, comparison);
-      keep(what, training.model(), way.text(), found.theirs, row_of(found));
-    }
   }
 
   void keep(
-      const Case& what, const Transformer& model, const std::string& engine, const Times& times, const Row& more) {
+      const Case& what, const Transformer& model, const Times& times, const Row& more) {
     const double milliseconds = median(times.both).value;
     const double per_second = static_cast<double>(what.tokens()) / milliseconds * 1e3;
     const TrainingOperations cost = training_operations(what.options, what.length);
@@ -315,13 +307,12 @@ class StepBench {
     const std::string executor = model.attention(0).explain(
         placement_.device, placement_.precision, what.batch, what.length, what.options.causal);
     bench_.keep(described(what)
-                    .add("engine", engine, "by")
                     .add("executor", executor.substr(0, executor.find(' ')))
                     .add("parameters", model.parameter_count())
                     .add("length", what.length)
                     .add("batch", what.batch)
                     .add("precision", options_.precision)
-                    .add("form", options_.recorded && engine == "whence" ? "graph" : "steps")
+                    .add("form", options_.recorded ? "graph" : "steps")
                     .add(times, "backward, update ms")
                     .add("tokens_per_second", per_second, "tokens/s", fixed(per_second, 0))
                     .add("fraction", share, "of FMA peak", percent_of(share))
@@ -375,7 +366,6 @@ class StepBench {
   const Options& options_;
   Placement placement_;
   std::vector<Case> cases_;
-  std::vector<PeerWay> ways_;
   Bench bench_;
 };
 
@@ -392,7 +382,7 @@ int run(CommandLine& line) {
       .flag("cuda-graph", &options.recorded, {"on a GPU: the step recorded once and replayed"})
       .flag("profile", &options.profile, {"on the CPU: where the time goes, by part and op"})
       .flag("probes", &options.probes, {"what the probes of a step cost while nothing looks"});
-  declare(line, options.settings, {"eager", "compile"});
+  declare(line, options.settings);
   line.example("whence bench step --models gpt2-124m --schemes alibi --profile", "where a step of GPT-2 goes");
   if (shows_page(line, options.settings)) return 0;
   const Placement placement = placement_of({options.settings.threads, options.settings.device, options.precision});
@@ -416,11 +406,12 @@ Measured measured_step(const StepSizes& sizes, const Placement& placement) {
   if (sizes.model == "all" || found.size() != 1) throw InputError("step: one model and one scheme required");
   const auto what = std::make_shared<const Case>(found.front());
   const auto training = std::make_shared<Training>(*what, placement, false);
-  Comparison begun = training->comparison(std::string(to_string(placement.precision)));
+  // In 16 bits two programs round elsewhere, layer after layer: nothing is compared.
+  NamedTensors results = placement.precision == DType::f32 ? training->first_gradients() : NamedTensors();
   return {.name = what->text(),
-      .given = std::move(begun.given),
+      .given = training->given(),
       .run = [what, training] { return CoreRun{training->step()}; },
-      .results = [results = std::move(begun.results)] { return results; },
+      .results = [results = std::move(results)] { return results; },
       .heads = what->options.heads};
 }
 

@@ -14,6 +14,11 @@
 namespace whence::language {
 namespace {
 
+// Two tokens as one number, to look them up by.
+constexpr std::uint64_t pair_key(TokenId left, TokenId right) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
+}
+
 struct Merge {
   std::int32_t rank;  // the smaller, the earlier
   TokenId result;
@@ -43,16 +48,11 @@ class Bpe final : public Tokeniser {
     return done;
   }
 
-  Json vocabulary_object() const {
+  std::string json() const override {
     Json::Fields entries;
     for (std::size_t id = 0; id < spellings_.size(); ++id) entries.push_back({spellings_[id], id});
-    return entries;
-  }
-  const std::vector<std::string>& merge_lines() const { return merge_lines_; }
-
-  std::string json() const override {
     const Json file{{"format", "whence tokeniser"}, {"version", 1}, {"kind", kind()}, {"vocabulary", vocabulary()},
-        {"vocab", vocabulary_object()}, {"merges", merge_lines_}};
+        {"vocab", entries}, {"merges", merge_lines_}};
     return file.page(1) + '\n';
   }
 
@@ -174,16 +174,6 @@ TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::
   const Json table =
       Json::read(InputFile(vocabulary_path).text(largest_file), vocabulary_path + ": no vocab.json of GPT-2");
   return bpe_from(token_numbers(table), merges, vocabulary_path);
-}
-
-void write_gpt2_files(const Tokeniser& tokeniser, const std::string& folder) {
-  const auto* bpe = dynamic_cast<const Bpe*>(&tokeniser);
-  if (bpe == nullptr)
-    throw InputError("export: a tokeniser of ", tokeniser.kind(), " given; bpe required, as the files know no other");
-  std::string merges = "#version: 0.2\n";
-  for (const std::string& line : bpe->merge_lines()) merges += line + '\n';
-  write_file(folder + "/vocab.json", bpe->vocabulary_object().line());
-  write_file(folder + "/merges.txt", merges);
 }
 
 }  // namespace whence::language

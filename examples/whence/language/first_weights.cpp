@@ -1,8 +1,8 @@
 #include "examples/whence/language/first_weights.h"
 
+#include <filesystem>
 #include <map>
 
-#include "examples/whence/language/hugging_face.h"
 #include "nn/io/sha256.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
@@ -25,9 +25,11 @@ std::string option_of(const std::string& path) {
 }  // namespace
 
 FirstWeights read_first_weights(const std::string& folder) {
-  FirstWeights found{is_hugging_face(folder) ? read_hugging_face(folder).weights
-                                             : read_safetensors(folder + "/weights.safetensors").tensors,
-      {}};
+  std::error_code unreadable;
+  if (std::filesystem::exists(folder + "/config.json", unreadable) && !std::filesystem::exists(folder + "/run.json", unreadable))
+    throw InputError("--weights-of: ", folder, " given, a model of Hugging Face; the folder of a run required; ",
+        "examples/experiments/convert.py makes one of it");
+  FirstWeights found{read_safetensors(folder + "/weights.safetensors").tensors, {}};
   Sha256 hash;
   for (const auto& [name, tensor] : found.tensors) {
     hash.add(to_text(name, ' ', tensor.dtype(), ' ', tensor.shape(), '\n'));

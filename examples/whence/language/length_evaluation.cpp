@@ -8,7 +8,6 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/progress.h"
-#include "examples/whence/report/plot.h"
 #include "nn/io/files.h"
 #include "tensor/suggest.h"
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include "examples/whence/language/language_model.h"
-#include "examples/whence/report/report.h"
 #include "examples/whence/report/table.h"
 
 namespace whence::language {
@@ -45,18 +44,7 @@ struct LengthScore {
 [[nodiscard]] std::vector<LengthScore> perplexity_by_length(
     const Transformer& model, const Corpus& corpus, const LengthOptions& options, Part part = Part::validation);
 
-struct NamedScores {
-  std::string name;  // the scheme, and the seed where there are several
-  std::vector<LengthScore> scores;
-};
-[[nodiscard]] Table length_table(const std::vector<NamedScores>& models);
-[[nodiscard]] Table delta_table(const std::vector<NamedScores>& models);
-// Perplexity over the length, with standard errors.
-[[nodiscard]] report::Plot length_plot(const std::vector<NamedScores>& models);
-[[nodiscard]] report::Plot delta_plot(const std::vector<NamedScores>& models);  // Delta-P of the smaller K
-// PREFIX.csv, PREFIX_delta.csv, PREFIX.svg and PREFIX_delta.svg of all models, and PREFIX.json of the first.
-void write_length_files(const std::vector<NamedScores>& models, const std::string& prefix);
-// What write_length_files left as PREFIX.json. FileError when there is none, or it is something else.
-[[nodiscard]] NamedScores read_length_scores(const std::string& path);
+[[nodiscard]] Table length_table(const std::vector<LengthScore>& scores);
+[[nodiscard]] Table delta_table(const std::vector<LengthScore>& scores);
 
 }  // namespace whence::language

@@ -1,7 +1,7 @@
 // Text as numbers and back: what every tokeniser does, the four kinds, and their one file.
 //   bytes       256 tokens; any file, any byte
-//   characters  the code points of the training text, the rest unknown; says where text is not UTF-8, and refuses it
-//   words       the most frequent pieces of GPT-2's pattern (a word with its blank before), the rest unknown
+//   characters  a list of code points, the rest unknown; says where text is not UTF-8, and refuses it
+//   words       a list of pieces of GPT-2's pattern (a word with its blank before), the rest unknown
 //   bpe         byte-level byte-pair encoding as in GPT-2; any file, any byte
 // Line ends (CRLF too), NUL and white space are characters like any other: decode(encode(text)) is the text,
 // byte for byte, except that unknown text decodes as U+FFFD. Special tokens of a vocabulary such as
@@ -26,9 +26,9 @@ using TokenIds = std::vector<TokenId>;
 // Text that a tokeniser cannot take. The caller, who knows the file, says where that is.
 class UnfitText : public InputError {
  public:
-  UnfitText(std::size_t at_byte, const std::string& why, std::size_t of_text = 0)
-      : InputError("byte ", at_byte, ": ", why), byte(at_byte), text(of_text), reason(why) {}
-  std::size_t byte, text;  // of several texts: which
+  UnfitText(std::size_t at_byte, const std::string& why)
+      : InputError("byte ", at_byte, ": ", why), byte(at_byte), reason(why) {}
+  std::size_t byte;
   std::string reason;
 };
 
@@ -67,11 +67,6 @@ using TokeniserPointer = std::unique_ptr<const Tokeniser>;
 // empty, occurs twice, or is not UTF-8 (for characters: not one code point).
 [[nodiscard]] TokeniserPointer list_from(
     const std::string& kind, std::vector<std::string> tokens, const std::string& place);
-// From texts; `vocabulary` tokens at most, "unknown" included; 0: all that occur. The same texts give the same
-// tokeniser. Ties go to the smaller code point and to the word whose bytes come first.
-[[nodiscard]] TokeniserPointer train_list(
-    const std::string& kind, std::span<const std::string_view> texts, index_t vocabulary);
-
 // Returns how many of `ids` stand for text that the tokeniser does not know, as a sentence; nothing where none does.
 [[nodiscard]] std::string note_on_unknown(const Tokeniser& tokeniser, std::span<const TokenId> ids);
 

@@ -1,9 +1,7 @@
 // Tokenisers that are a list of tokens.
-#include <algorithm>
 #include <array>
 #include <unordered_map>
 
-#include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/gpt2_text.h"
@@ -100,27 +98,6 @@ void check_list(const std::vector<std::string>& tokens, bool single, const std::
   }
 }
 
-// The most frequent tokens, ties by bytes; for UTF-8 the order of bytes is the order of code points.
-std::vector<std::string> most_frequent(std::span<const std::string_view> texts, Cut cut, std::size_t limit) {
-  std::unordered_map<std::string_view, std::int64_t> counts;
-  for (std::size_t t = 0; t < texts.size(); ++t) {
-    for (std::size_t done = 0; done < texts[t].size();) {
-      stop_if_interrupted("training a tokeniser");
-      try {
-        const std::string_view token = cut(texts[t], done);
-        done += token.size();
-        if (is_utf8(token)) ++counts[token];  // others cannot stand in a file of UTF-8
-      } catch (const UnfitText& unfit) { throw UnfitText(unfit.byte, unfit.reason, t); }
-    }
-  }
-  std::vector<std::pair<std::int64_t, std::string_view>> sorted;  // the most frequent first, by their negative counts
-  for (const auto& [token, count] : counts) sorted.emplace_back(-count, token);
-  std::ranges::sort(sorted);
-  std::vector<std::string> kept;
-  for (std::size_t i = 0; i < std::min(limit, sorted.size()); ++i) kept.emplace_back(sorted[i].second);
-  return kept;
-}
-
 Cut cut_of(const std::string& kind) { return kind == "characters" ? character_at : word_at; }
 
 }  // namespace
@@ -130,15 +107,6 @@ TokeniserPointer byte_tokeniser() { return std::make_unique<Bytes>(); }
 TokeniserPointer list_from(const std::string& kind, std::vector<std::string> tokens, const std::string& place) {
   check_list(tokens, kind == "characters", place);
   return std::make_unique<Listed>(kind, cut_of(kind), std::move(tokens));
-}
-
-TokeniserPointer train_list(const std::string& kind, std::span<const std::string_view> texts, index_t vocabulary) {
-  if (vocabulary < 2 && vocabulary != 0)
-    throw InputError(kind, ": a vocabulary of ", vocabulary, " given; 2 or more required, as one is \"unknown\"");
-  std::vector<std::string> kept = most_frequent(
-      texts, cut_of(kind), vocabulary == 0 ? std::string::npos : static_cast<std::size_t>(vocabulary - 1));
-  if (kind == "characters") std::ranges::sort(kept);
-  return std::make_unique<Listed>(kind, cut_of(kind), std::move(kept));
 }
 
 }  // namespace whence::language

@@ -173,43 +173,6 @@ std::function<TrainingJob::Look(std::int64_t)> looks_at(
   };
 }
 
-Table causes_over_training(const std::vector<std::pair<std::string, std::filesystem::path>>& runs) {
-  std::vector<std::pair<std::string, std::map<std::string, Curves>>> all;
-  std::vector<double> steps;
-  for (const auto& [name, folder] : runs) {
-    std::error_code unreadable;
-    if (!std::filesystem::exists(folder / history_file, unreadable)) continue;
-    auto& quantities = all.emplace_back(name, std::map<std::string, Curves>()).second;
-    std::vector<double> looked_at;
-    for (const auto& [quantity, counts] : read(folder / history_file).quantities) {
-      if (looked_at.empty())
-        for (const auto& [step, count] : counts.at("entries")) looked_at.push_back(step);
-      quantities[quantity] = shares_of(counts);
-    }
-    if (all.size() == 1) steps = looked_at;
-    std::erase_if(steps, [&](double step) { return std::ranges::count(looked_at, step) == 0; });
-  }
-  if (steps.size() > 3) steps.erase(steps.begin() + 2, steps.end() - 1);
-  std::vector<std::string> header{"scheme", "quantity"};
-  for (const double step : steps) header.push_back(to_text("step ", step));
-  Table table(std::move(header));
-  for (auto& [name, quantities] : all) {
-    for (auto& [quantity, causes] : quantities) {
-      if (causes.empty() || !quantity.starts_with("position.")) continue;
-      std::vector<std::string> row{name, quantity};
-      for (const double step : steps) {
-        std::string cell;
-        for (auto& [cause, curve] : causes)
-          if (const double share = curve[step]; share >= 0.05)
-            cell += to_text(cell.empty() ? "" : ", ", cause, ' ', fixed(share, 1));
-        row.push_back(cell.empty() ? "-" : cell);
-      }
-      table.row(std::move(row));
-    }
-  }
-  return table;
-}
-
 std::vector<report::Plot> history_of(const std::filesystem::path& file) {
   std::vector<report::Plot> plots;
   std::error_code unreadable;

@@ -42,11 +42,6 @@ struct Measure {
 [[nodiscard]] std::function<TrainingJob::Look(std::int64_t)> looks_at(
     const Transformer& model, const Tensor& tokens, const Tensor& targets);
 
-// Why entries of gradients are zero or next to it, in percent of those that the mask does not hide, over all layers and
-// heads: a row for each run, by its name, and each quantity of its scheme; columns for the first two and the last of the
-// steps at which all runs were looked at. Runs without such a file are left out. InputError where one is damaged.
-[[nodiscard]] Table causes_over_training(const std::vector<std::pair<std::string, std::filesystem::path>>& runs);
-
 // A plot for each measure, and for each quantity that was stopped somewhere by something other than the mask: a curve
 // for each cause, in percent of the entries that the mask does not hide, over all layers and heads. Nothing where
 // there is no such file. InputError when it is damaged.

@@ -10,7 +10,7 @@
 #include "examples/whence/look/tables.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
-#include "examples/whence/report/plot.h"
+#include "examples/whence/report/report.h"
 #include "examples/whence/report/table.h"
 #include "tensor/error.h"
 
@@ -42,6 +42,7 @@ std::string document_of(const Subject& subject, double loss, const std::vector<P
   scripts += "<script>\n\"use strict\";\n(async () => {\n";
   for (const std::string_view script : report::look_scripts) scripts += script;
   scripts += "})();\n</script>\n";
+  if (!besides.history.empty()) scripts += to_text("<script>\n(() => {\n", report::plot_script, "})();\n</script>\n");
   return report::document(subject.title, to_text(report::style_sheet, report::look_style), body, scripts);
 }
 

@@ -9,7 +9,6 @@
 #include "examples/whence/cli/progress.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/cli/words.h"
-#include "examples/whence/look/figures.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/page_data.h"
@@ -159,14 +158,6 @@ void write_page(const Subject& subject, const PageRequest& request) {
     throw InputError("--at: given with ", subject.tokens.numel(),
         " tokens, of which the page has every number; a longer text required");
   write_inspection(subject, request);
-}
-
-void write_figure(const PageRequest& request) {
-  std::string name = request.figure.substr(0, request.figure.find(' '));  // "cope/4", behind which a layer may stand
-  std::ranges::replace(name, '/', '-');
-  const std::string file = file_to_write(request, to_text("look.", name, ".svg")).string();
-  ensure_output_file(file);
-  write(file, figure_svg(request.figure, request.subject));
 }
 
 }  // namespace whence::look

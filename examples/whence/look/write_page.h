@@ -1,4 +1,4 @@
-// Writes the page of `look`, what stands beside it, and figures.
+// Writes the page of `look`, and what stands beside it.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,11 @@ namespace whence::look {
 
 struct PageRequest {
   SubjectOptions subject;
-  std::string out;               // the page or the figure; empty: in the run's folder, or here
+  std::string out;               // the page; empty: in the run's folder, or here
   std::string beside;            // another run, on the same tokens
   std::int64_t checkpoints = 0;  // of the run, to go through
   std::int64_t edits = 0;        // of the strongest edits
   std::string at;                // "i=4100 j=4050; ...", of texts of which a page has no room for every number
-  std::string figure;            // "cope/4"
   bool numbers = false;          // as safetensors, and tables as CSV
 };
 
@@ -29,6 +28,5 @@ struct PageRequest {
 // Prints what it writes. `subject` is that of request.subject. InputError where something does not fit, before anything
 // is written.
 void write_page(const Subject& subject, const PageRequest& request);
-void write_figure(const PageRequest& request);
 
 }  // namespace whence::look

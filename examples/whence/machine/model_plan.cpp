@@ -1,9 +1,6 @@
 #include "examples/whence/machine/model_plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <utility>
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -57,24 +54,8 @@ PlannedOperations of_bare_attention(const TransformerOptions& options, index_t l
   });
 }
 
-std::string in_giga(double bytes) { return fixed(bytes / 1e9, 2); }
-std::string in_giga(std::size_t bytes) { return in_giga(static_cast<double>(bytes)); }
+std::string in_giga(std::size_t bytes) { return fixed(static_cast<double>(bytes) / 1e9, 2); }
 std::string in_mega(double operations) { return fixed(operations / 1e6, 1); }
-
-// "blocks.3" of "blocks.3.mlp.in.weight", "embedding" of "embedding.weight".
-std::string part_of(const std::string& path) {
-  const std::size_t dot = path.find('.');
-  return path.substr(0, path.starts_with("blocks.") ? path.find('.', dot + 1) : dot);
-}
-
-std::size_t largest_part(const TransformerOptions& options, DType precision) {
-  const PlannedModules planned;
-  const Transformer model(options);
-  std::map<std::string, std::size_t> bytes;
-  for (const Module::Parameter& parameter : model.parameters())
-    bytes[part_of(parameter.path)] += static_cast<std::size_t>(parameter.tensor.numel()) * size_of(precision);
-  return std::ranges::max_element(bytes, {}, [](const auto& part) { return part.second; })->second;
-}
 
 PlannedTraining training_of(const PlannedModel& model, DType precision) {
   PlannedTraining training{.model = model.options,
@@ -114,52 +95,16 @@ TrainingOperations training_operations(const TransformerOptions& model, index_t 
       per_token(combined(whole, -1, without))};
 }
 
-TransformerOptions with_dim(TransformerOptions model, index_t dim) {
-  model.hidden = model.hidden * dim / model.dim;  // 0 stays 4 dim
-  model.dim = dim;
-  return model;
-}
-
-index_t dim_of_cost(const TransformerOptions& model, index_t length, double operations) {
-  const index_t unit = 2 * model.heads;
-  const auto cost = [&](index_t units) { return training_operations(with_dim(model, units * unit), length).sum(); };
-  index_t below = 1, above = 2;
-  while (cost(above) < operations) below = above, above *= 2;
-  while (above - below > 1) (cost((below + above) / 2) < operations ? below : above) = (below + above) / 2;
-  return unit * (std::abs(cost(below) - operations) < std::abs(cost(above) - operations) ? below : above);
-}
-
-PlannedBytes planned_bytes(const PlannedModel& model, DType precision) {
-  PlannedModel bare = model;
-  bare.length = bare.batch = 1;
-  return {planned_memory(training_of(model, precision)), planned_memory(training_of(bare, precision)).peak,
-      largest_part(model.options, precision)};
-}
-
-Cards cards_for(const PlannedBytes& bytes, double card_bytes) {
-  if (static_cast<double>(bytes.memory.peak) <= card_bytes) return {1, to_text("peak ", in_giga(bytes.memory.peak))};
-  const double shared = static_cast<double>(bytes.shared()),
-               own = static_cast<double>(bytes.gathered + bytes.kept() + bytes.work());
-  if (own >= card_bytes) return {0, to_text(in_giga(own), " besides its share")};
-  const auto count = std::max<index_t>(2, static_cast<index_t>(std::ceil(shared / (card_bytes - own))));
-  return {count, to_text(in_giga(shared), " / ", count, " + ", in_giga(bytes.gathered), " + ",
-                     in_giga(bytes.kept() + bytes.work()), " = ", in_giga(shared / static_cast<double>(count) + own))};
-}
-
 std::string plan_text(const std::vector<PlannedModel>& models) {
   Table bytes({"model", "scheme", "length", "numbers", "weights", "gradients", "optimiser", "kept: attention",
-      "kept: rest", "update", "work", "peak", "80 GB", "in GB on each", "141 GB", "in GB on each"});
+      "kept: rest", "peak"});
   for (const PlannedModel& model : models) {
     for (const DType precision : {DType::f32, DType::bf16}) {
-      const PlannedBytes found = planned_bytes(model, precision);
-      const TrainingMemory& memory = found.memory;
-      const Cards small = cards_for(found, 80e9), large = cards_for(found, 141e9);
-      const auto count = [](const Cards& cards) { return cards.count ? to_text(cards.count) : "-"; };
-      bytes.row(
-          {model.name, canonical(model), to_text(model.length), precision == DType::f32 ? "f32" : "bf16, masters f32",
-              in_giga(memory.weights), in_giga(memory.gradients), in_giga(memory.optimiser), in_giga(memory.attention),
-              in_giga(memory.layers + memory.around), in_giga(found.shared() - found.state()), in_giga(found.work()),
-              in_giga(memory.peak), count(small), small.arithmetic, count(large), large.arithmetic});
+      const TrainingMemory memory = planned_memory(training_of(model, precision));
+      bytes.row({model.name, canonical(model), to_text(model.length),
+          precision == DType::f32 ? "f32" : "bf16, masters f32", in_giga(memory.weights), in_giga(memory.gradients),
+          in_giga(memory.optimiser), in_giga(memory.attention), in_giga(memory.layers + memory.around),
+          in_giga(memory.peak)});
     }
   }
   return to_text(
@@ -167,29 +112,9 @@ std::string plan_text(const std::vector<PlannedModel>& models) {
       "convolutions, and\none per number of all other steps (also given alone, as \"one by one\"). All pairs "
       "count, masked ones too.\n\n",
       operations_table(models).text(),
-      "\nA training step in GB (10^9 bytes), sequences on a card at a time: ", models.at(0).batch,
-      ". Kept: for backward. Update: copies that\nAdam's step makes. Not all is there at once, so the peak can be less "
-      "than the sum. One card holds the peak; on more, each holds its\nshare of weights, gradients, optimiser and "
-      "update + the weights of the largest part, gathered + what is kept and work.\n\n",
+      "\nA training step in GB (10^9 bytes), sequences at a time: ", models.at(0).batch,
+      ". Kept: for backward. Not all is there at once, so the peak can be less than the sum.\n\n",
       bytes.text());
-}
-
-std::string equal_cost_text(const std::vector<PlannedModel>& models, const std::string& scheme) {
-  Table table({"model", "length", "scheme", "dim", "operations, M", "parameters", "of the first"});
-  std::string last;  // the model and length of the row above
-  for (const PlannedModel& model : models) {
-    TransformerOptions wanted = model.options;
-    wanted.scheme = scheme;
-    const double cost = training_operations(wanted, model.length).sum();
-    const auto row = [&](const TransformerOptions& options) {
-      const double own = training_operations(options, model.length).sum();
-      table.row({model.name, to_text(model.length), canonical_text(parse_schemes(options.scheme)), to_text(options.dim),
-          in_mega(own), to_text(planned_parameters(options)), fixed(own / cost, 3)});
-    };
-    if (std::exchange(last, to_text(model.name, model.length)) != to_text(model.name, model.length)) row(wanted);
-    row(with_dim(model.options, dim_of_cost(model.options, model.length, cost)));
-  }
-  return table.text();
 }
 
 }  // namespace whence

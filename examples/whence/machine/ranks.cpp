@@ -27,8 +27,7 @@ namespace {
 struct Launcher {
   const char *by, *size;
 };
-constexpr Launcher over_mpi[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_SIZE"}, {"PMI", "PMI_SIZE"}, {"SLURM", "SLURM_STEP_NUM_TASKS"}};
+constexpr Launcher over_mpi[] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE"}, {"PMI", "PMI_SIZE"}};
 
 std::optional<int> number(const Environment& environment, const char* name) {
   const auto text = environment(name);
@@ -52,12 +51,8 @@ void refuse_torchrun(const Environment& environment) {
 }
 
 std::optional<Launch> by_mpi(const Environment& environment) {
-  // The shells of sbatch and salloc are steps without srun.
-  const std::string step = environment("SLURM_STEP_ID").value_or("4294967291");
-  const bool in_a_shell = step == "4294967291" || step == "4294967290";
   for (const auto& [by, name] : over_mpi)
-    if (const auto size = number(environment, name); size && !(by == std::string("SLURM") && in_a_shell))
-      return Launch{.size = *size, .by = by};
+    if (const auto size = number(environment, name)) return Launch{.size = *size, .by = by};
   return std::nullopt;
 }
 
@@ -155,11 +150,6 @@ Launch find_launch(const Environment& environment) {
         " given; 1, 2, 4, 8 or another power of two required: sums over ranks are halves of halves, so that their bits "
         "are those of one rank");
   return *launch;
-}
-
-void leave_launcher() {
-  for (const char* name : {"RANK", "WORLD_SIZE"}) ::unsetenv(name);
-  for (const auto& [by, size] : over_mpi) ::unsetenv(size);
 }
 
 void declare(CommandLine& line, RankOptions& options) {

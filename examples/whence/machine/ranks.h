@@ -1,4 +1,4 @@
-// A training by several processes, its ranks: which launcher started them (Open MPI, MPICH, SLURM), or
+// A training by several processes, its ranks: which launcher started them (Open MPI, MPICH), or
 // starting them here (tensor/ranks/fork.h).
 #pragma once
 
@@ -16,13 +16,10 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 [[nodiscard]] std::optional<std::string> environment_variable(const char* name);
 
 // Returns who started this process, and its rank of several. In this order: OMPI_COMM_WORLD_SIZE (Open MPI); PMI_SIZE (MPICH,
-// and srun --mpi=pmi2); SLURM_STEP_NUM_TASKS in a step that srun started. Only `size` and `by`: MPI says the rest
+// and srun --mpi=pmi2). Only `size` and `by`: MPI says the rest
 // (join_mpi). One rank is alone, whoever started it. InputError where torchrun did (RANK, WORLD_SIZE), or the ranks are
 // no power of two.
 [[nodiscard]] Launch find_launch(const Environment& environment = environment_variable);
-
-// What this process starts is alone: takes the launchers' variables out of the environment.
-void leave_launcher();
 
 struct RankOptions {
   int processes = 1;

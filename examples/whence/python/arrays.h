@@ -7,14 +7,11 @@
 #include <cstddef>
 #include <set>
 #include <string>
-#include <utility>
-#include <vector>
 
+#include "nn/io/safetensors.h"
 #include "tensor/tensor.h"
 
 namespace whence {
-
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
 // Names the array's own numbers where its strides go forward, as those of torch's views do. InputError that begins with
 // `name` where it is no array that this door takes.

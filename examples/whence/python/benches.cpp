@@ -81,8 +81,7 @@ void declare_benches(nb::module_& module) {
       "measured_decode",
       [](const std::string& scheme, index_t prompt, index_t tokens, index_t kv_heads, const std::string& precision,
           const std::string& device) {
-        return bench::measured_decode(
-            {scheme, prompt, tokens, kv_heads}, storage_dtype_of(precision), device_named(device));
+        return bench::measured_decode({scheme, prompt, tokens, kv_heads}, precision, device_named(device));
       },
       "scheme"_a, "prompt"_a = 64, "tokens"_a = 64, "kv_heads"_a = 0, "precision"_a = "f32", "device"_a = "cpu");
 }

@@ -6,9 +6,10 @@
 
 namespace whence::report {
 
-extern const std::string_view picture_style;  // of pictures that are files of their own
+extern const std::string_view picture_style;  // of pictures, and named colours
 extern const std::string_view style_sheet;    // of pages: that of pictures, and more
 extern const std::string_view table_script;   // of matrices
+extern const std::string_view plot_script;    // of plots
 extern const std::string_view look_style;     // what page.css lacks for `look`'s page
 // Its script, module by module (examples/whence/look/viewer/), to stand in one async function.
 extern const std::span<const std::string_view> look_scripts;

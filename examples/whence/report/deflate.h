@@ -1,4 +1,4 @@
-// DEFLATE, RFC 1951: bytes made shorter, as a browser's DecompressionStream("deflate-raw") reads them.
+// DEFLATE, RFC 1951: bytes as a browser's DecompressionStream("deflate-raw") reads them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace whence::report {
 
-// Repetitions within 32 KiB become references, in one block of fixed codes: what is a table or zero shrinks to nothing,
-// the digits of a float stay.
+// By zlib, where the build found it; else stored as they are, in blocks of 64 KiB, so that a page has another size and
+// the same numbers.
 [[nodiscard]] std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes);
 
 }  // namespace whence::report

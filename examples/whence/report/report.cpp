@@ -1,8 +1,8 @@
 #include "examples/whence/report/report.h"
 
+#include "examples/whence/cli/json.h"
 #include "examples/whence/report/assets.h"
 #include "examples/whence/report/encode.h"
-#include "examples/whence/report/plot.h"
 #include "tensor/error.h"
 
 namespace whence::report {
@@ -12,6 +12,23 @@ std::string table_html(const PageTable& table) {
   out += "<div class=\"scroll\">" + table.table.html() + "</div>\n";
   if (!table.note.empty()) out += "<div class=\"note\">" + paragraphs(table.note) + "</div>\n";
   return out + (table.folded ? "</details>\n" : "</section>\n");
+}
+
+std::string plots_html(const std::vector<Plot>& plots) {
+  if (plots.empty()) return "";
+  std::string out = "<noscript><p>A script inside this file draws the plots.</p></noscript>\n<div class=\"plots\">\n";
+  for (const Plot& plot : plots) {
+    std::vector<Json> curves;
+    for (const Curve& curve : plot.curves) {
+      if (curve.x.size() != curve.y.size())
+        throw Error("plot: ", curve.name, " has ", curve.x.size(), " x and ", curve.y.size(), " y; as many required");
+      curves.push_back({{"name", curve.name}, {"x", curve.x}, {"y", curve.y}});
+    }
+    const Json data{{"x", plot.x_label}, {"y", plot.y_label}, {"log", plot.log_y}, {"curves", curves}};
+    out += to_text("<figure><h3>", escape(plot.title), "</h3><script type=\"application/json\" class=\"plot\">",
+        safe_in_script(data.line(Json::Utf8::escaped)), "</script></figure>\n");
+  }
+  return out + "</div>\n";
 }
 
 std::string html(const Page& page) {
@@ -24,17 +41,18 @@ std::string html(const Page& page) {
     for (const PageTable& table : page.tables) body += table_html(table);
     body += "</div>\n";
   }
-  for (const std::string& picture : page.pictures) body += "<section>\n" + picture + "</section>\n";
   body += plots_html(page.plots);
   if (!page.footnotes.empty()) {
     body += "<footer>\n";
     for (const std::string& note : page.footnotes) body += paragraphs(note);
     body += "</footer>\n";
   }
-  // Only the filter of a matrix needs one; in a function scope, so that the page has no global names.
-  const std::string script =
-      page.matrices.empty() ? "" : to_text("<script>\n(() => {\n", table_script, "})();\n</script>\n");
-  return document(page.title, style_sheet, body, script);
+  std::string scripts;
+  if (!page.matrices.empty()) scripts += table_script;
+  if (!page.plots.empty()) scripts += plot_script;
+  // In a function scope, so that the page has no global names.
+  if (!scripts.empty()) scripts = to_text("<script>\n(() => {\n", scripts, "})();\n</script>\n");
+  return document(page.title, style_sheet, body, scripts);
 }
 
 }  // namespace whence::report

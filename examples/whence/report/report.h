@@ -35,26 +35,18 @@ struct Matrix {
 struct Curve {
   std::string name;
   std::vector<double> x, y;  // equally long; a point that is not finite (or not positive on a log axis) leaves a gap
-  std::vector<double> error = {};  // of each y, drawn as a bar from y - error to y + error; empty: no bars
-};
-
-struct Tick {
-  double at;
-  std::string label;
 };
 
 struct Plot {
   std::string title, x_label, y_label;
   std::vector<Curve> curves;
   bool log_y = false;
-  std::vector<Tick> x_ticks = {};  // where the x axis is marked, and with what; empty: at round numbers
 };
 
 struct Page {
   std::string title, verdict, introduction;  // a blank line starts a new paragraph
   std::vector<Matrix> matrices;
   std::vector<PageTable> tables;
-  std::vector<std::string> pictures = {};  // SVG, as svg_file() of svg.h makes it
   std::vector<Plot> plots;
   std::vector<std::string> footnotes;
 };
@@ -65,6 +57,10 @@ struct Page {
 // A matrix as a <section>. Without script it can be read and scrolled; table.js adds the filter and the keys. Error
 // where a row has not one cell per column.
 [[nodiscard]] std::string matrix_html(const Matrix& matrix);
+
+// Plots for a page; nothing of none. plot.js draws them, and report::plot_script must stand behind them. Error where a curve
+// has not one y for every x.
+[[nodiscard]] std::string plots_html(const std::vector<Plot>& plots);
 
 // The page as one HTML document that refers to nothing outside. Throws where sizes or ranges contradict each other.
 [[nodiscard]] std::string html(const Page& page);

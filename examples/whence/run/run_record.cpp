@@ -89,7 +89,7 @@ Json json_of(const RunRecord& record) {
 std::string text_of(const RunRecord& record) { return json_of(record).page() + '\n'; }
 
 const std::set<std::string> never_recorded{"out", "from", "preset", "resume", "accept-damaged", "quiet", "json",
-    "threads", "device", "cuda-graph", "beside", "dump", "dump-set", "describe", "graph", "processes", "communicator",
+    "threads", "device", "cuda-graph", "dump", "dump-set", "describe", "graph", "processes", "communicator",
     "rank-limit"};
 
 RunRecord read_run_record(const std::filesystem::path& path) {

@@ -65,12 +65,6 @@ void require_fitting(const TrainRequest& request) {
   (void)planned_parameters(model);
 }
 
-// A lab says all that differs from the paper's sizes.
-std::unique_ptr<TrainRequest> request_of_lab(const std::string& study, std::vector<std::string> words) {
-  words.insert(words.begin(), "--preset=paper");
-  return std::make_unique<TrainRequest>(find_study(study), words);
-}
-
 }  // namespace
 
 std::vector<std::string> study_names() {
@@ -114,24 +108,6 @@ void require_data_of_record(const TrainRequest& request, const std::vector<std::
       "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);
   if (training.resume) throw DoesNotFit("--resume: ", problem);
   throw FileError("--from: ", problem);
-}
-
-std::vector<std::pair<std::string, std::string>> checked_train_options(
-    const std::string& study, const std::vector<std::string>& words) {
-  const auto request = request_of_lab(study, words);
-  require_fitting(*request);
-  return request->line().values();
-}
-
-double operations_per_sequence(const std::string& study, const std::vector<std::string>& words) {
-  const TransformerOptions model = request_of_lab(study, words)->model();
-  return training_operations(model, model.length).sum() * static_cast<double>(model.length);
-}
-
-std::string data_of(const std::string& study, const std::vector<std::string>& words) {
-  const auto request = request_of_lab(study, words);
-  (void)request->study().open(request->line(), request->settings().out);
-  return request->study().data(request->settings().training.seed);
 }
 
 }  // namespace whence

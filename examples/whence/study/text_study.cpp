@@ -13,6 +13,7 @@
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/study/study.h"
+#include "nn/io/files.h"
 #include "nn/models.h"
 
 namespace whence {
@@ -34,9 +35,10 @@ void say(const char* part, const LanguageScore& score, const std::string& prefix
 }
 
 // A line for each length.
-void write_lengths(JsonLog& log, const NamedScores& scores, index_t train_length, double bytes_per_token) {
-  for (const LengthScore& at : scores.scores) {
-    Json line{{"scheme", scores.name}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
+void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores, index_t train_length,
+    double bytes_per_token) {
+  for (const LengthScore& at : scores) {
+    Json line{{"scheme", scheme}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
         {"windows", std::int64_t{at.windows}}, {"bits_per_byte", std::log2(at.perplexity) / bytes_per_token}};
     for (const DeltaP& delta : at.deltas)
       if (delta.last == train_length) line.add("delta_p", delta.value());
@@ -50,8 +52,8 @@ void write_windows(JsonLog& log, const std::string& name, const LanguageScore& s
   log.append({{"test_set", name}, {"graded", score.graded}, {"nats", score.nats}});
 }
 
-void write_windows(JsonLog& log, const NamedScores& scores) {
-  for (const LengthScore& at : scores.scores)
+void write_windows(JsonLog& log, const std::vector<LengthScore>& scores) {
+  for (const LengthScore& at : scores)
     if (at.refused.empty())
       log.append({{"test_set", to_text("length ", at.length)},
           {"graded", std::vector<std::int64_t>(at.nats.size(), at.last)}, {"nats", at.nats}});
@@ -69,7 +71,7 @@ class TextStudy final : public Study {
       if (model.options.causal) names.push_back(model.name);
     line.heading("Text");
     language::declare(line, corpus_options_);
-    line.text("tokeniser", &tokeniser_name_, {"bytes, or a file that `tokenize` wrote"});
+    line.text("tokeniser", &tokeniser_name_, {"bytes, or a file of a tokeniser (examples/experiments/README.md)"});
     line.heading("Windows")
         .integer("length", &length_, Count{1, 1 << 20}, {"that the model is trained on", "tokens"})
         .integer("batch", &batch_, Count{1, 65536}, {"at a time; times --accumulate per step", "windows"})
@@ -77,10 +79,7 @@ class TextStudy final : public Study {
     line.heading("Evaluation")
         .integer("evaluate-to", &evaluate_to_, Count{1, 64}, {"perplexity at 1, 2, 4 ... so many times the length"})
         .integer("last", &last_, Count{1, 1 << 20}, {"of each window count", "tokens"})
-        .integer("evaluation-windows", &evaluation_windows_, Count{1, 1 << 20}, {"at each length", "windows"})
-        .text("beside", &beside_,
-            {"folders of other runs, separated by commas, whose curves the tables and plots show too; a name may have "
-             "some"});
+        .integer("evaluation-windows", &evaluation_windows_, Count{1, 1 << 20}, {"at each length", "windows"});
     line.heading("Model").choice("model", &model_name_, names,
         {"one of `models`, in place of the sizes below; vocabulary and length are the text's"});
     line.example("whence train lm --data austen.txt --scheme 'cdape(kerple, kernel=3)' --out runs/austen",
@@ -91,7 +90,7 @@ class TextStudy final : public Study {
     line.example("whence train lm --data austen.txt --weights-of runs/rope --scheme none --lr 1e-4 --out runs/drope",
         "positions dropped after training with them (DroPE)");
     line.example("whence train lm --data austen.txt --tokeniser bpe.json --length 256 --evaluate-to 8",
-        "with a tokeniser of `tokenize`");
+        "with a tokeniser of your own");
   }
 
   TrainingOptions training() const override {
@@ -109,9 +108,6 @@ class TextStudy final : public Study {
 
   std::string open(const CommandLine& line, const std::string& output) override {
     refuse_inside_text(line, corpus_options_, output);
-    others_.clear();
-    for (const std::string& folder : path_list_of(beside_))
-      others_.push_back(read_length_scores(folder + "/lengths.json"));
     corpus_.emplace(corpus_options_, *tokeniser_);
     for (const Part part : {Part::training, Part::validation}) corpus_->require_window(part, length_);
     if (corpus_options_.test_data.empty()) return corpus_->summary();
@@ -171,15 +167,15 @@ class TextStudy final : public Study {
         .last = last_,
         .windows = evaluation_windows_,
         .quiet = training.quiet};
-    std::vector<NamedScores> scores{{model.scheme(), perplexity_by_length(model, *corpus_, lengths, scored_part())}};
-    scores.insert(scores.end(), others_.begin(), others_.end());
+    const std::vector<LengthScore> scores = perplexity_by_length(model, *corpus_, lengths, scored_part());
     std::cout << length_table(scores).text() << '\n' << delta_table(scores).text();
-    write_length_files(scores, (training.folder / "lengths").string());
-    write_windows(questions, scores[0]);
+    write_file((training.folder / "lengths.csv").string(), length_table(scores).csv());
+    write_file((training.folder / "lengths_delta.csv").string(), delta_table(scores).csv());
+    write_windows(questions, scores);
     JsonLog log(training.folder / "results.jsonl", JsonLog::Mode::fresh);
     log.append(result);
-    write_lengths(log, scores[0], length_, corpus_->bytes_per_token(scored_part()));
-    return {tokeniser_file, "results.jsonl", "questions.jsonl", "lengths.json", "lengths*.csv", "lengths*.svg"};
+    write_lengths(log, model.scheme(), scores, length_, corpus_->bytes_per_token(scored_part()));
+    return {tokeniser_file, "results.jsonl", "questions.jsonl", "lengths.csv", "lengths_delta.csv"};
   }
 
   Json tests() const override { return {{"measure", "perplexity"}, {"test_sets", Json::List()}}; }
@@ -215,12 +211,11 @@ class TextStudy final : public Study {
   }
 
   CorpusOptions corpus_options_;
-  std::string tokeniser_name_ = "bytes", model_name_, beside_;
+  std::string tokeniser_name_ = "bytes", model_name_;
   std::int64_t length_ = 128, batch_ = 16, evaluate_to_ = 16, last_ = 256, evaluation_windows_ = 20,
                validation_windows_ = 64;
-  TokeniserPointer tokeniser_;       // from settle() on
-  std::optional<Corpus> corpus_;     // from open() on
-  std::vector<NamedScores> others_;  // of the runs that --beside names
+  TokeniserPointer tokeniser_;    // from settle() on
+  std::optional<Corpus> corpus_;  // from open() on
 };
 
 }  // namespace

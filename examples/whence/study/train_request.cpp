@@ -68,8 +68,8 @@ void TrainRequest::declare_options() {
       .choice("preset", &settings_.preset, {"mini", "paper"},
           {"defaults of model, data and steps; mini: minutes on a laptop; paper: the papers', hours and days"})
       .text("weights-of", &settings_.weights_of,
-          {"begin with the weights of this run, or GPT-2 or GPT-NeoX of Hugging Face's; the scheme may be another: its "
-           "parameters begin as ever, those of the old one are dropped"});
+          {"begin with the weights of this run, whose scheme may be another: its parameters are "
+           "dropped, those of the new one begin as ever"});
   declare(line_, settings_.training);
   declare_json(line_, &settings_.json);
   line_

@@ -65,15 +65,4 @@ class TrainRequest {
 // study().open() was called.
 void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words);
 
-// Every option of `train STUDY --preset paper` with its value when these words are typed. InputError when it would
-// refuse them, or the model that they ask for; nothing is run and nothing written, and no text is read.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> checked_train_options(
-    const std::string& study, const std::vector<std::string>& words);
-
-// What one sequence costs in training (examples/whence/machine/model_plan.h); InputError as above.
-[[nodiscard]] double operations_per_sequence(const std::string& study, const std::vector<std::string>& words);
-
-// SHA-256 of what such a training reads, as run.json will have it. InputError and FileError as of the training.
-[[nodiscard]] std::string data_of(const std::string& study, const std::vector<std::string>& words);
-
 }  // namespace whence

@@ -8,6 +8,8 @@
 
 namespace whence::tasks {
 
+extern const char* const paper_tables;  // papers/*.table, one behind the other; CMake makes a string of them
+
 // What a paper's table ("cope/table3") prints in a column, by its name or its task's: a figure for each scheme, whose
 // options are left out.
 [[nodiscard]] std::vector<PaperFigure> printed_in(const std::string& table, const std::string& column);

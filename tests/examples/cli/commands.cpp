@@ -185,10 +185,10 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
 // The first hour: command lines of the documents, in their order, in one folder. A smoke test: what trains for long is
 // interrupted a second after it began to speak, or five after it began. What is refused, crashes or does not heed Ctrl-C
 // is noticed; what it would have come to is not.
-TEST_CASE("commands: those of the first page, of examples and of lab run as printed") {
+TEST_CASE("commands: those of the first page and of examples run as printed") {
   const Scratch scratch("readme");
   std::string document;
-  for (const char* folder : {"", "/examples", "/examples/whence/lab"})
+  for (const char* folder : {"", "/examples"})
     document += text_of(source_folder() + folder + "/README.md");
   std::filesystem::create_directory(scratch / "src");
   for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code

@@ -152,13 +152,3 @@ TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to
           {two, {.steps = 5}, sends(SIGUSR1), {130}, saved}},
       " --processes 4");
 }
-
-TEST_CASE("lab: killed or interrupted, at any moment, it leaves no run behind and goes on to the same table") {
-  std::vector<Fault> faults{{"", {.lines = 1}, sends(SIGINT), {130}, ""}};
-  for (const int lines : {1, 23, 5, 17, 40})
-    faults.push_back({"", {.lines = lines}, sends(SIGKILL), {128 + SIGKILL}, ""});
-  goes_on_to_the_same(
-      "lab flip_flop --schemes cope,rope --vary cope.p_max=4,8 --vary length=8,16 --seeds 1 --jobs 2 --quiet --set "
-      "'dim=8 layers=1 heads=2 steps=600 batch=4 test-sequences=20 save-every=60 log-every=20'",
-      "", faults);
-}

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <numeric>
 
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/corpus.h"
 #include "examples/whence/language/language_model.h"
 #include "examples/whence/run/run_files.h"

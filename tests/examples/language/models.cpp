@@ -32,8 +32,7 @@ struct Letters {
     std::string text;
     for (std::size_t i = 0; i < length; ++i) text += "abcd"[i < 4 ? i : Stream(1, "letters").below(i, 4)];
     write_file(scratch / "text", text);
-    const std::string_view texts[] = {text};
-    tokeniser = train_list("characters", texts, 0);
+    tokeniser = list_from("characters", {"a", "b", "c", "d"}, "here");
     corpus = std::make_unique<Corpus>(CorpusOptions{.data = scratch / "text", .validation_share = 0}, *tokeniser);
   }
 };
@@ -174,8 +173,8 @@ TEST_CASE("a scheme without longer positions says so in the table; text too shor
   CHECK(std::isfinite(scores[0].perplexity));
   CHECK(std::isnan(scores[1].perplexity));
   CHECK(has(scores[1].refused, "absolute"));
-  const std::vector<NamedScores> named{{"absolute", scores}};
-  CHECK(has(length_table(named).text(), "absolute"));
+  CHECK(length_table(scores).rows()[1] ==
+        std::vector<std::string>{"18", "2", "-", "-", "-", "-", scores[1].refused});
   const std::string reason = error_text([&] {
     (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9, .multiples = {1, 8, 64}}, Part::training);
   });
@@ -185,37 +184,12 @@ TEST_CASE("a scheme without longer positions says so in the table; text too shor
           "no length fits"));
 }
 
-TEST_CASE("tables, CSV and pictures of several models") {
-  const std::vector<NamedScores> models{
-      {"rope", {{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 20, 256, 9.5, 0.2, {{128, 9.25, 7.25}}, {}}}},
-      {"dape(kerple, width=32)", {{128, 20, 128, 7, 0.1, {}, {}}, {256, 20, 256, 6.5, 0.2, {{128, 6.25, 7}}, {}}}}};
-  const Scratch scratch("lengths");
-  write_length_files(models, scratch / "lengths");
-  CHECK(read_file(scratch / "lengths.csv") ==
-        "scheme,length,x training,windows,last tokens,perplexity,standard error,note\n"
-        "rope,128,1,20,128,7.250,0.100,\nrope,256,2,20,256,9.500,0.200,\n"
-        "\"dape(kerple, width=32)\",128,1,20,128,7.000,0.100,\n\"dape(kerple, width=32)\",256,2,20,256,6.500,0.200,\n");
-  CHECK(read_file(scratch / "lengths_delta.csv") ==
-        "scheme,length,last tokens,full,truncated,Delta-P\nrope,256,128,9.250,7.250,-2.000\n"
-        "\"dape(kerple, width=32)\",256,128,6.250,7.000,0.750\n");
-  for (const char* name : {"lengths.svg", "lengths_delta.svg"}) {
-    const std::string svg = read_file(scratch / name);
-    CHECK(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""));
-    CHECK(has(svg, "dape(kerple, width=32)"));
-    CHECK(svg.find("<style>") < svg.find("length, tokens\""));
-  }
-  CHECK_FALSE(length_plot(models).log_y);
-  const std::vector<NamedScores> refused{
-      {"absolute", {{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 0, 0, NAN, NAN, {}, "no row"}}},
-      {"rope", {{128, 20, 128, 7, 0.1, {}, {}}, {256, 20, 256, 70, 0.1, {}, {}}}}};
-  CHECK(length_plot(refused).curves.size() == 1);  // a single point is no curve
-  CHECK(length_plot(refused).log_y);
-  CHECK(length_table(refused).rows()[1] ==
-        std::vector<std::string>{"absolute", "256", "2", "-", "-", "-", "-", "no row"});
-  CHECK(length_plot(models).curves[0].x == std::vector<double>{7, 8});
-  CHECK(length_plot(models).x_ticks.at(1).label == "256");
-  CHECK(length_plot(models).curves[0].error == std::vector<double>{0.1, 0.2});
-  CHECK(delta_plot(models).curves[1].y == std::vector<double>{0.75});
+TEST_CASE("tables of perplexity and Delta-P by length") {
+  const std::vector<LengthScore> scores{{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 20, 256, 9.5, 0.2, {{128, 9.25, 7.25}}, {}}};
+  CHECK(length_table(scores).csv() ==
+        "length,x training,windows,last tokens,perplexity,standard error,note\n"
+        "128,1,20,128,7.250,0.100,\n256,2,20,256,9.500,0.200,\n");
+  CHECK(delta_table(scores).csv() == "length,last tokens,full,truncated,Delta-P\n256,128,9.250,7.250,-2.000\n");
 }
 
 TEST_CASE("temperature, top-k and top-p are what their definitions say, with ties and alone or together") {
@@ -355,8 +329,7 @@ TEST_CASE("a saved model is the model; another tokeniser, a missing file and for
   CHECK(saved.tokeniser->hash() == text.tokeniser->hash());
   CHECK(load("reference").model->options().executor == "reference");
 
-  const std::string_view other[] = {"abce"};
-  train_list("characters", other, 0)->save(scratch / tokeniser_file);
+  list_from("characters", {"a", "b", "c", "e"}, "here")->save(scratch / tokeniser_file);
   CHECK(has(refusal(), "tokeniser: another than in training given"));
   save(*byte_tokeniser());
   CHECK(has(refusal(), "it has 256 tokens and the model 5"));

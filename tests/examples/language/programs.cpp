@@ -5,6 +5,7 @@
 
 #include "examples/whence/cli/unicode.h"
 #include "examples/whence/language/bpe.h"
+#include "examples/whence/language/gpt2_text.h"
 #include "examples/whence/language/saved_model.h"
 #include "examples/whence/run/run_files.h"
 #include "examples/whence/run/run_record.h"
@@ -39,28 +40,20 @@ void save_model(const Scratch& scratch, const std::string& scheme) {
 
 }  // namespace
 
-TEST_CASE("tokenize: trains every kind, counts exactly, and reads its own file again") {
+TEST_CASE("tokenize: shows how text is cut, makes a file of GPT-2's two, and reads it again") {
   const Scratch scratch("tokenize");
   write_file(scratch / "story.txt", story());
-  write_file(scratch / "more.txt", "the cat");
-  const std::string data = " --data " + scratch / "story.txt";
-  for (const std::string kind : {"bytes", "characters", "words", "bpe"}) {
-    CAPTURE(kind);
-    const std::string file = scratch / (kind + ".json");
-    const std::string trained =
-        done("tokenize --kind " + kind + data + " " + scratch / "more.txt" + " --out " + file).out;
-    CHECK((has(trained, "exact") && !has(trained, "not exact")));
-    const TokeniserPointer tokeniser = load_tokeniser(file);
-    CHECK(has(trained, to_text("tokeniser: ", kind, ", ", tokeniser->vocabulary(), " tokens")));
-    CHECK(has(trained, std::to_string(tokeniser->encode(story()).size())));
-    CHECK(has(done("tokenize --text 'It is' --tokeniser " + file).out, "|\nids: "));
-  }
-  const std::string gpt2 = scratch / "gpt2", imported = scratch / "imported.json";
-  (void)done("tokenize --kind bpe --vocabulary 300" + data + " --export " + gpt2);
-  (void)done("tokenize --vocab " + gpt2 + "/vocab.json --merges " + gpt2 + "/merges.txt --out " + imported);
-  const std::string text = story();
-  const std::string_view texts[] = {text};
-  CHECK(load_tokeniser(imported)->hash() == train_bpe(texts, 300)->hash());
+  write_file(scratch / "merges.txt", "#version: 0.2\nI t\n");
+  Json::Fields numbers;
+  for (int byte = 0; byte < 256; ++byte) numbers.push_back({spelled(std::string(1, static_cast<char>(byte))), byte});
+  numbers.push_back({"It", 256});
+  write_file(scratch / "vocab.json", Json(numbers).line());
+  const std::string own = scratch / "own.json", files = " --vocab " + scratch / "vocab.json" + " --merges " + scratch / "merges.txt";
+  CHECK(has(done("tokenize" + files + " --out " + own).out, "tokeniser: bpe, 257 tokens"));
+  CHECK(load_tokeniser(own)->hash() == read_gpt2_files(scratch / "vocab.json", scratch / "merges.txt")->hash());
+  for (const std::string& which : {files, " --tokeniser " + own})
+    CHECK(has(done("tokenize --text 'It is'" + which).out, "cut: |It| |i|s|\nids: 256 32 105 115\n"));
+  CHECK(has(done("tokenize --show 4 --data " + scratch / "story.txt").out, "cut: |I|t|'|s|\nids: 73 116 39 115\n"));
 }
 
 TEST_CASE("generate: whole characters, the same text for the same seed and any number of threads, greedy and cut") {
@@ -84,8 +77,7 @@ TEST_CASE("generate: whole characters, the same text for the same seed and any n
 
 TEST_CASE("what a prompt has that the tokeniser does not know is said, by generate and look") {
   const Scratch scratch("generate-unknown");
-  const std::string_view texts[] = {"abcdefgh "};
-  const TokeniserPointer tokeniser = train_list("characters", texts, 0);
+  const TokeniserPointer tokeniser = list_from("characters", {" ", "a", "b", "c", "d", "e", "f", "g", "h"}, "here");
   TransformerOptions options = small("rope");
   options.vocabulary = tokeniser->vocabulary();
   save_weights(scratch / "weights.safetensors", random_decoder(options, DType::f32)->parameters());

@@ -11,10 +11,8 @@
 
 #include "examples/whence/cli/interrupt.h"
 #include "examples/whence/cli/json_lines.h"
-#include "examples/whence/cli/statistics.h"
 #include "examples/whence/language/bpe.h"
 #include "examples/whence/language/corpus.h"
-#include "examples/whence/language/length_evaluation.h"
 #include "examples/whence/run/run_record.h"
 #include "nn/io/files.h"
 #include "tests/support/json.h"
@@ -35,13 +33,6 @@ bool has_open(pid_t process, const std::string& path) {
   for (const auto& entry : fs::directory_iterator(to_text("/proc/", process, "/fd"), gone))
     if (fs::read_symlink(entry.path(), gone) == path) return true;
   return has(text_of(to_text("/proc/", process, "/maps")), path);
-}
-
-// Does the process handle SIGINT, whose bit is the second, itself?
-bool handles_interrupts(pid_t process) {
-  const std::string status = text_of(to_text("/proc/", process, "/status"));
-  const std::size_t at = status.find("SigCgt:\t");
-  return at != std::string::npos && (std::strtoull(status.c_str() + at + 8, nullptr, 16) & 2) != 0;
 }
 
 // A signal was received; at the end, none was.
@@ -85,7 +76,7 @@ TEST_CASE("text that shrinks, grows or is rewritten while it is read: said, exit
     std::function<void()> make;
   };
   const auto shrink = [&] { fs::resize_file(path, 1000); };
-  const std::string tokenize = "tokenize --kind bytes --show 0 --data " + path,
+  const std::string tokenize = "tokenize --data " + path,
                     train = "train lm --dim 8 --layers 1 --heads 2 --length 8 --steps 1 --quiet --out " +
                             scratch / "run" + " --data " + path;
   for (const Case& each : {Case{"shrinks", tokenize, shrink}, Case{"shrinks", train, shrink},
@@ -132,7 +123,7 @@ TEST_CASE("what is no text: compressed files and PDF are refused with advice, bi
   CHECK(TextFile(scratch / "c.txt").note().empty());
 }
 
-TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and while tokenisers are trained") {
+TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed and made tokens") {
   const Scratch scratch("text-interrupted");
   write_file(scratch / "text", "one two one two\n");
   write_file(scratch / "lines.jsonl", "{\"text\": \"one\"}\n");
@@ -143,8 +134,6 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and wh
     CHECK_THROWS_AS(TextFile(scratch / "text"), Interrupted);
     CHECK_THROWS_AS((void)file.hash(), Interrupted);
     CHECK_THROWS_AS((void)documents_of(texts[0], 3), Interrupted);
-    CHECK_THROWS_AS((void)train_bpe(texts, 300), Interrupted);
-    CHECK_THROWS_AS((void)train_list("words", texts, 300), Interrupted);
     CHECK_THROWS_AS(TextFile(scratch / "lines.jsonl", "text"), Interrupted);
     CHECK_NOTHROW(for_each_json_line("{}", "here", [](const Json&) {}));  // a lab reads results as it stops
   }
@@ -157,22 +146,6 @@ TEST_CASE("Ctrl-C is heeded while text is read, cut, hashed, made tokens, and wh
   CHECK(tokeniser.parts == 1);
 }
 
-TEST_CASE("tokenize: Ctrl-C ends training with 130 within a second, and leaves no file") {
-  const Scratch scratch("text-tokenize-interrupted");
-  std::string text;
-  for (std::uint64_t k = 1; text.size() < (std::size_t{6} << 20); ++k) text += to_text(k * 0x9E3779B97F4A7C15ull, ' ');
-  write_file(scratch / "text", text);
-  RunningProgram program("tokenize --vocabulary 100000 --data " + scratch / "text" + " --out " + scratch / "out.json");
-  for (int wait = 0; wait < 50000 && !handles_interrupts(program.child()); ++wait) usleep(100);
-  usleep(300000);
-  const auto sent = std::chrono::steady_clock::now();
-  program.signal(SIGINT);
-  const Outcome outcome = program.finish();
-  CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(3));  // a busy machine
-  CHECK_MESSAGE(outcome.code == 130, outcome.err);
-  CHECK(std::distance(fs::directory_iterator(scratch.folder), {}) == 1);
-}
-
 TEST_CASE("JSON that nests beyond 64 levels or holds NUL is refused with its place, wherever it is read") {
   const Scratch scratch("text-json");
   const std::string deep = std::string(100000, '['), file = scratch / "file";
@@ -182,15 +155,13 @@ TEST_CASE("JSON that nests beyond 64 levels or holds NUL is refused with its pla
   for (const auto& [text, message] : cases) {
     write_file(file, text);
     const std::function<void()> readers[] = {[&] { (void)read_run_record(file); }, [&] { (void)load_tokeniser(file); },
-        [&] { (void)read_length_scores(file); }, [&] { (void)read_gpt2_files(file, scratch / "merges"); },
+        [&] { (void)read_gpt2_files(file, scratch / "merges"); },
         [&, &json = text] { for_each_json_line(json, file, [](const Json&) {}); }};
     for (std::size_t k = 0; k < std::size(readers); ++k) {
       CAPTURE(k);
       CHECK_THROWS_WITH_AS(readers[k](), doctest::Contains(message.c_str()), FileError);
     }
   }
-  write_file(file, R"({"scheme": "a", "lengths": [{"length": 0}]})");
-  CHECK_THROWS_WITH_AS((void)read_length_scores(file), doctest::Contains("field 'length' is 0; 1 to "), FileError);
 }
 
 TEST_CASE("numbers with a fraction or beyond 64 bits where a file must have whole ones are refused") {
@@ -204,8 +175,6 @@ TEST_CASE("numbers with a fraction or beyond 64 bits where a file must have whol
     const std::string bpe = to_text(R"("kind": "bpe", "vocab": {"a": )", number, R"(}, "merges": []})");
     CHECK_THROWS_WITH_AS(
         (void)tokeniser_from_json(R"({"format": "whence tokeniser", "version": 1, )" + bpe, "a"), whole, FileError);
-    write_file(file, to_text(R"({"scheme": "a", "lengths": [{"length": 8, "windows": )", number, "}]}"));
-    CHECK_THROWS_WITH_AS((void)read_length_scores(file), whole, FileError);
   }
 }
 
@@ -213,7 +182,7 @@ TEST_CASE("output files of odd names are written and shown safely") {
   const Scratch scratch("text-names");
   for (const std::string name : {"with blanks", "line\nend", "h\u00e4ll \u732b", "-", "~", "*", "\x1b[2J\u202e"}) {
     CAPTURE(name);
-    const Outcome outcome = run("tokenize", {"--kind", "bytes", "--out", scratch / name});
+    const Outcome outcome = run("tokenize", {"--out", scratch / name});
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
     CHECK(load_tokeniser(scratch / name)->vocabulary() == 256);
     CHECK((outcome.out.find('\x1b') == std::string::npos && !has(outcome.out, "\u202e")));
