@@ -19,6 +19,7 @@
 #include "examples/whence/run/shared_training.h"
 #include "examples/whence/study/train_request.h"
 #include "nn/io/files.h"
+#include "nn/training/token_loss.h"
 #include "tensor/error.h"
 #include "tensor/suggest.h"
 

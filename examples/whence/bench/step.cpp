@@ -20,6 +20,7 @@
 #include "examples/whence/run/training.h"
 #include "examples/whence/tasks/task.h"
 #include "nn/models.h"
+#include "nn/training/token_loss.h"
 #include "nn/training/training_step.h"
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"

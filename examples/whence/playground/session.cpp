@@ -17,6 +17,7 @@
 #include "examples/whence/tasks/task.h"
 #include "nn/scheme.h"
 #include "nn/training/schedule.h"
+#include "nn/training/token_loss.h"
 #include "tensor/error.h"
 
 namespace whence::playground {

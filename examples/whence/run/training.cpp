@@ -318,13 +318,6 @@ class Trainer {
 
 }  // namespace
 
-LossOf token_loss(const Transformer& model, std::uint64_t seed) {
-  return [&model, seed](const TrainingBatch& batch, std::int64_t part) {
-    const Pass pass{.training = true, .seed = seed, .step = static_cast<std::uint64_t>(part)};
-    return cross_entropy_sum(model(batch.tensors[0], pass), batch.tensors[1]);
-  };
-}
-
 TrainingResult train(const TrainingJob& job, const TrainingOptions& options) {
   if (options.validate_every > 0 && !job.validate)
     throw Error("training: validation asked for; a job that can validate required");

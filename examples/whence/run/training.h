@@ -38,10 +38,6 @@ struct Validation {
   std::vector<std::pair<std::string, double>> figures = {};
 };
 
-// Cross entropy of a batch's targets, i64 [b t], a target of -1 being none: the loss of every study. Dropout is a pure
-// function of seed and part. REQUIRES: `model` outlives the result.
-[[nodiscard]] LossOf token_loss(const Transformer& model, std::uint64_t seed);
-
 struct TrainingJob {
   std::string label = {};  // of the progress line
   Module* model = nullptr;
