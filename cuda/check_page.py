@@ -1,7 +1,6 @@
 """The page that cuda/check files beside its stages: tables of what was measured, and of the kernels of a step in ncu's words or the emulator's."""
 import csv
 import re
-import statistics
 
 NANOSECONDS = {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6}  # by ncu's names, of all its versions
 ROWS_OF_KERNELS = 24
@@ -80,13 +79,12 @@ def step_table(stages):
     lines = ["| precision | whence tokens/s | whence, one graph | PyTorch eager | compiled | whence / eager | graph / compiled |",
              "|---|---|---|---|---|---|---|"]
     for precision in ("bf16", "f32", "f16"):
-        rows = [row for row in stages.get("train_" + precision, {}).get("found", {}).get("rows", []) if row["scheme"] == "absolute"]
-        if not rows:
+        found = stages.get("train_" + precision, {}).get("found", {})
+        speeds = {row["form"]: row["tokens_per_second"] for row in found.get("rows", []) if row["scheme"] == "absolute"}
+        if not speeds:
             continue
-        def speed(engine, form=None):
-            found = [row["tokens_per_second"] for row in rows if row["engine"] == engine and form in (None, row.get("form"))]
-            return statistics.median(found) if found else float("nan")
-        ours, graph, eager, compiled = speed("whence", "steps"), speed("whence", "graph"), speed("PyTorch eager"), speed("PyTorch compile")
+        speeds |= {row["way"]: row["batch"] * row["length"] / row["theirs_ms"] * 1e3 for row in found["beside"]}
+        ours, graph, eager, compiled = (speeds.get(name, float("nan")) for name in ("steps", "graph", "eager", "compile"))
         cells = [f"{ours:.0f}", f"{graph:.0f}", f"{eager:.0f}", f"{compiled:.0f}", f"{ours / eager:.2f}", f"{graph / compiled:.2f}"]
         lines.append(f"| {precision} | " + " | ".join(cells).replace("nan", "-") + " |")
     return lines
@@ -101,14 +99,20 @@ def scheme_table(rows):
     return lines
 
 
-def table(rows, keys, engine_of):
-    """A line for each of what `keys` names, a column for each engine: forward / backward ms."""
-    engines = list(dict.fromkeys(engine_of(row) for row in rows))
-    lines = ["| " + " | ".join([*keys, *(f"{engine}, forward / backward ms" for engine in engines)]) + " |", "|---" * (len(keys) + len(engines)) + "|"]
+def table(rows, keys, column_of):
+    """A line for each of what `keys` names, a column for each executor or way of PyTorch: forward / backward ms."""
+    columns = list(dict.fromkeys(column_of(row) for row in rows))
+    lines = ["| " + " | ".join([*keys, *(f"{column}, forward / backward ms" for column in columns)]) + " |", "|---" * (len(keys) + len(columns)) + "|"]
     cells = {}
     for row in rows:
-        cells.setdefault(tuple(row[key] for key in keys), {})[engine_of(row)] = f"{row['forward_ms']:.3f} / {row['backward_ms']:.3f}"
-    return lines + ["| " + " | ".join([*map(str, of), *(found.get(engine, "-") for engine in engines)]) + " |" for of, found in cells.items()]
+        cells.setdefault(tuple(row[key] for key in keys), {})[column_of(row)] = f"{row['forward_ms']:.3f} / {row['backward_ms']:.3f}"
+    return lines + ["| " + " | ".join([*map(str, of), *(found.get(column, "-") for column in columns)]) + " |" for of, found in cells.items()]
+
+
+def beside(stage):
+    """PyTorch's rows as table() reads ours."""
+    return [{**row, "executor": "PyTorch " + row["way"], "forward_ms": row["theirs_forward_ms"],
+             "backward_ms": row.get("theirs_backward_ms", float("nan")), "dtype": row["precision"]} for row in stage["found"]["beside"]]
 
 
 def page(facts, stages, names):
@@ -130,8 +134,8 @@ def page(facts, stages, names):
     for name in passed:
         if name.startswith("profile_"):
             lines += ["", "## Kernels of a step: " + passed[name]["found"]["scheme"], "", *kernel_table(passed[name]["found"]["kernels"])]
-    if op_rows := [row for name in ("ops_bf16", "ops_f32") if name in passed for row in passed[name]["found"]["rows"]]:
-        lines += ["", "## Ops", "", *table(op_rows, ("op", "precision"), lambda row: row["engine"])]
-    if rows := [row for name in ("attention", "attention_bf16") if name in passed for row in passed[name]["found"]["rows"]]:
+    if op_rows := [row for name in ("ops_bf16", "ops_f32") if name in passed for row in [*passed[name]["found"]["rows"], *beside(passed[name])]]:
+        lines += ["", "## Ops", "", *table(op_rows, ("op", "precision"), lambda row: row.get("executor", "whence"))]
+    if rows := [row for name in ("attention", "attention_bf16") if name in passed for row in [*passed[name]["found"]["rows"], *beside(passed[name])]]:
         lines += ["", "## Attention", "", *table(rows, ("scheme", "length", "dtype"), lambda row: row["executor"])]
     return lines
