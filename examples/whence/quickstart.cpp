@@ -275,7 +275,7 @@ int run(CommandLine& line) {
             << "  whence look " << cope << " --edit \"gates layer=0 head=2 = 0\"   what if a head counted nothing?\n"
             << "  whence train --resume " << rope << " --steps " << 2 * settings.steps
             << "   does training longer help?\n"
-            << "  whence lab flip_flop --schemes cope,rope,absolute --preset mini --set length=128 --seeds 5   do "
+            << "  examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --set length=128 --seeds 5   do "
                "other seeds agree?\n";
   json.lines(table.json());
   return 0;

@@ -140,7 +140,6 @@ const std::map<std::string, Parse> formats = {
     {"checkpoint", parse_checkpoint}, {"run", parse_run}, {"jsonl", parse_jsonl}, {"vocabulary", parse_vocabulary},
     {"scheme", parse_scheme}, {"options", parse_options},
     {"tokeniser", [](const Bytes& bytes) { use(*language::tokeniser_from_json(bytes, "tokeniser.json")); }},
-    {"lengths", [](const Bytes& bytes) { (void)language::read_length_scores(file_of(bytes, "lengths.json")); }},
     {"documents", [](const Bytes& bytes) { (void)language::documents_of(bytes, 2); }}};
 
 // Whether it was taken. What is no InputError goes on to the caller.

@@ -1,4 +1,5 @@
 """The readers of files and texts in process, on mutated bytes: seeds are the files of small runs, words are in words.dict."""
+import json
 import os
 import pathlib
 import re
@@ -12,19 +13,23 @@ from tools import write_tensors
 def seeds_of(attack):
     """Format -> bytes that its reader takes."""
     run, language, text = attack.trained("run"), attack.language("lm"), attack.text()
-    for kind, size in (("bpe", 280), ("words", 40), ("characters", 30)):
-        attack.run(["tokenize", "--data", text, "--kind", kind, "--vocabulary", size, "--out", f"{kind}.json"])
-    attack.run(["tokenize", "--tokeniser", "bpe.json", "--data", text, "--export", "gpt2"])
-    given, gpt2 = attack.folder / "given.safetensors", attack.folder / "gpt2"
+    lists = [{"format": "whence tokeniser", "version": 1, "kind": kind, kind: tokens}
+             for kind, tokens in (("characters", [*"abcé猫 "]), ("words", ["one", " two", "\n"]))]
+    letters = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 256), *range(256, 324))]  # GPT-2's for bytes
+    vocabulary, merges = {spelling: id for id, spelling in enumerate([*letters, "th", "the", "<|endoftext|>"])}, ["t h", "th e"]
+    lists.append({"format": "whence tokeniser", "version": 1, "kind": "bpe", "vocab": vocabulary, "merges": merges})
+    given = attack.folder / "given.safetensors"
     write_tensors(given, {name: ([2, 3, 4], [k / 8 for k in range(24)]) for name in ("q", "k", "v", "cotangent")})
     paths = {"safetensors": [run / "weights.safetensors", given], "given": [given], "checkpoint": run.glob("checkpoints/*/weights.safetensors"),
-             "run": [run / "run.json", language / "run.json"], "lengths": [language / "lengths.json"], "documents": [text],
-             "tokeniser": [attack.folder / f"{kind}.json" for kind in ("bpe", "words", "characters")] + [language / "tokeniser.json"]}
+             "run": [run / "run.json", language / "run.json"], "documents": [text],
+             "tokeniser": [language / "tokeniser.json"]}
     texts = {"jsonl": ['{"text": "a b", "answer": 3}\n{"text": "\\u00e9", "choices": ["x", "y"], "answer": -1}\n\n'],
-             "vocabulary": [(gpt2 / "vocab.json").read_text() + "\0" + (gpt2 / "merges.txt").read_text()],
+             "vocabulary": [json.dumps(vocabulary) + "\0" + "\n".join(merges)],
              "scheme": ["cope + rope", "cdape(kerple, kernel=3, width=8)", "cope(p_max=16, gates=sigmoid)", "interpolated(rope(base=1e4), factor=2)"],
              "options": ["--steps\n12\n--rate=0.5\nflip_flop\n--quiet\n--data\na\n--data=b", "--complete\n--sc", "--help"]}
-    return {format: [path.read_bytes() for path in some] for format, some in paths.items()} | {format: [text.encode() for text in some] for format, some in texts.items()}
+    seeds = {format: [path.read_bytes() for path in some] for format, some in paths.items()}
+    seeds["tokeniser"] += [json.dumps(each).encode() for each in lists]
+    return seeds | {format: [text.encode() for text in some] for format, some in texts.items()}
 
 
 def tried(attack, engine, format, seeds, seconds):

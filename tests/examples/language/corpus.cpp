@@ -171,8 +171,7 @@ TEST_CASE("an empty text, one byte, too few tokens and bytes that do not fit are
   CHECK(has(refusal({.data = "/dev/null"}), "not a regular file"));
   CHECK(has(refusal({.data = one}), "1 bytes given, some being set aside"));
   CHECK(has(refusal({.data = file.path, .separate = true}), "no <|endoftext|>"));
-  const std::string_view texts[] = {"abc"};
-  const auto characters = train_list("characters", texts, 0);
+  const auto characters = list_from("characters", {"a", "b", "c"}, "");
   const std::string reason = refusal({.data = file.path, .more = {latin}, .validation_share = 0}, *characters);
   CHECK_MESSAGE(reason.starts_with(latin + ": line 2, byte 8: not UTF-8"), reason);
 
@@ -354,8 +353,7 @@ TEST_CASE("text: all below a folder, but what patterns leave out") {
 TEST_CASE("perplexities per byte and per word are of the same nats as the one per token") {
   const Scratch scratch("language-units");
   write_file(scratch / "text", "aa bb aa bb aa bb aa\n");
-  const std::string_view texts[] = {"aa bb aa\n"};
-  const TokeniserPointer words = train_list("words", texts, 0 + 8);
+  const TokeniserPointer words = list_from("words", {"aa", " aa", " bb", "\n"}, "");
   const Corpus corpus({.data = scratch / "text", .validation_share = 0}, *words);
   Transformer model(
       {.vocabulary = words->vocabulary(), .length = 4, .dim = 8, .layers = 1, .heads = 2, .scheme = "none"});
