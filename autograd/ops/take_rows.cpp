@@ -71,13 +71,12 @@ struct TakeRows {
     const Tensor y = Tensor::like(table, shape);
     visit_floating(name, table.dtype(), [&]<class T>(Type<T>) {
       const index_t width = table.size(1);
-      if (table.device().is_cpu()) {
+      if (table.device().is_cpu())
         launch(name, table.device(), index.numel(),
             CopyRow<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), width}, width);
-      } else {
+      else
         launch(name, table.device(), y.numel(),
             CopyNumber<T>{from.data<T>(), places.data<index_t>(), y.data<T>(), {width, y.numel()}});
-      }
     });
     return y;
   }

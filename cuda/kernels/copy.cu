@@ -234,10 +234,9 @@ template <class T> void move(const Tensor& from, const Tensor& to) {
 void CudaKernels::fill(const Tensor& out, double value) {
   visit(out.dtype(), [&]<class T>(Type<T>) {
     constexpr int pack = gpu::pack_size<T>;
-    if (!out.is_contiguous() || !gpu::begins_with_pack(out, pack)) {
+    if (!out.is_contiguous() || !gpu::begins_with_pack(out, pack))
       return launch(
           "fill", out.device(), out.numel(), Fill<T>{{out.shape(), {out.strides()}}, out.data<T>(), convert<T>(value)});
-    }
     gpu::launch_kernel(FillPacks<T>{gpu::global<T>(out), out.numel(), convert<T>(value)},
         {.blocks = gpu::blocks_for(out.numel(), copy_threads * pack)});
   });

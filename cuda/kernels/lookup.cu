@@ -68,11 +68,10 @@ void CudaKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, c
   visit_real("sum_by_index", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;
     const gpu::TablePlan plan = gpu::TablePlan::of<C>(at.rows);
-    if (at.inner.by() == 1 && plan.tables > 0) {
+    if (at.inner.by() == 1 && plan.tables > 0)
       return gpu::launch_kernel(
           gpu::SumLines<T>{gpu::global<const T>(x), gpu::global<const index_t>(index), gpu::global<T>(y), at, plan},
           {.blocks = plan.blocks(at.outer), .shared_bytes = plan.shared_bytes});
-    }
     // Neighbouring columns lie side by side, or no table fits the block's memory: a column per thread.
     const Tensor sums = std::is_same_v<T, C> ? y : Tensor::empty(y.shape(), dtype_of<C>, y.device());
     fill(sums, 0);

@@ -52,9 +52,8 @@ struct BlasEpilogue {
 // numbers, must be multiples of 8.
 [[nodiscard]] inline bool fits_epilogue(const BlasEpilogue& epilogue, index_t n) {
   for (const void* const memory :
-      {epilogue.bias, static_cast<const void*>(epilogue.before_gelu), static_cast<const void*>(epilogue.row_sums)}) {
+      {epilogue.bias, static_cast<const void*>(epilogue.before_gelu), static_cast<const void*>(epilogue.row_sums)})
     if (reinterpret_cast<std::uintptr_t>(memory) % 16 != 0) return false;
-  }
   return !epilogue.before_gelu || n % 8 == 0;
 }
 

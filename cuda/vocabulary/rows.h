@@ -154,7 +154,7 @@ template <class T, RowBudget budget, class F> void with_part(index_t width, bool
     }
     run(Part<budget.block, pack, 0>{});
   };
-  if constexpr (pack_size<T> > 1) {
+  if constexpr (pack_size < T >> 1) {
     if (packs) return with_pack(std::integral_constant<int, pack_size<T>>{});
   }
   with_pack(std::integral_constant<int, 1>{});

@@ -57,8 +57,7 @@ void declare_subject(CommandLine& line, Options& options) {
 
 void declare_output(CommandLine& line, Options& options) {
   line.heading("What is made of it")
-      .text("out", &options.page.out,
-          {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
+      .text("out", &options.page.out, {.help = "the page to write", .initial = "RUN/look.html; of a scheme look.html"})
       .flag("playground", &options.playground,
           {"write RUN/playground.html, the page of `whence playground` with this run in it: the engine computes "
            "whatever "
@@ -108,7 +107,8 @@ void refuse_idle_options(const CommandLine& line, const look::PageRequest& page,
     const char* required;
   } rules[] = {{{"causes", "paths", "explain", "edit"}, !playground,
                    "a pass that is shown whole; the playground is asked itself"},
-      {{"out"}, !prints, "a page"}, {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
+      {{"out"}, !prints, "a page"},
+      {{"numbers", "edits", "beside", "checkpoints", "at"}, !prints && !playground, "a page"},
       {{"given", "seed", "bidirectional"}, drawn, "a scheme in place of a run"},
       {{"text", "prompt", "task-sample", "step", "checkpoints", "accept-damaged"}, !drawn, "the folder of a run"},
       {{"length"}, page.subject.given.empty(), "tokens; the file of --given says what is looked at"},

@@ -149,10 +149,9 @@ template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, con
       const index_t first = at.first_key(unit);
       load_tile(x + at.row_of_x(unit), at.channels, at.plane, at.keys, first - at.left, at.width, buffer.data());
       load_tile(dy + at.row_of_y(unit), at.outputs, at.plane_out, at.keys_out, first, tile, given.data());
-      for (index_t k = 0; k < size / 16; ++k) {
+      for (index_t k = 0; k < size / 16; ++k)
         add_products(&outputs[static_cast<std::size_t>(k / term_blocks * 4)],
             &rows[static_cast<std::size_t>(k % term_blocks * 4)], at.keys_of(unit), into + k * 16);
-      }
     }
   });
   return partial;

@@ -27,15 +27,14 @@ void fill_with(const Tensor& out, double low, double scale, const Draws& draws) 
 
 void CpuKernels::random_uniform(const Tensor& out, const Stream& stream, double low, double high) {
   visit_real("uniform", out.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (std::is_same_v<T, double>) {
+    if constexpr (std::is_same_v<T, double>)
       fill_with<T, 1>(out, low, high - low, [&](std::uint64_t n) { return std::array{stream.uniform53(n)}; });
-    } else {
+    else
       fill_with<T, 4>(out, low, high - low, [&](std::uint64_t n) {
         std::array<double, 4> draws;
         std::ranges::transform(philox(stream.key, n, stream.step), draws.begin(), Stream::uniform_of);
         return draws;
       });
-    }
   });
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("own program: built against an installed whence it has all commands, a
   for (const char* command : {"conformance", "gradcheck", "schemes"})
     CHECK(lists(std::string("--complete ") + command + " ''", "levelling"));
   CHECK(lists("--complete gradcheck ''", "softsign"));
-  for (const char* command : {"train", "lab", "tasks"})
+  for (const char* command : {"train", "tasks"})
     CHECK(lists(std::string("--complete ") + command + " ''", "last_letter"));
 
   CHECK(has(own("schemes levelling"), "A_ij = S_ij - c_h softsign(r_h |i - j|)"));
@@ -57,7 +57,6 @@ TEST_CASE("own program: built against an installed whence it has all commands, a
   (void)own("look run");
   CHECK(has(text_of("run/look.html"), "\"scheme_name\":\"levelling\""));
   (void)own("train flip_flop --scheme 'cope + levelling' --length 8 --dim 8 --layers 1 --heads 2 --steps 1 --quiet");
-  CHECK(has(own("lab last_letter --schemes levelling,rope --seeds 1 --set steps=5 --out lab --quiet"), "levelling"));
   CHECK(has(shell("sed -i 's/\"last_letter\",/\"flip_flop\",/' installed/share/whence/own_program/task.cpp && " +
                   cmake + " --build built --target whence && built/whence tasks")
                 .err,

@@ -1,6 +1,6 @@
 // The rooms of the programs, which are the folders of examples/whence, have an order, as layers do.
-#include <algorithm>
 #include <doctest/doctest.h>
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -53,9 +53,8 @@ template <class T> void check_format(int mantissa) {
     if (!std::isfinite(value) || !std::isfinite(next)) continue;
     const float middle = static_cast<float>((value + next) / 2);
     for (const float probe : {middle, std::nextafter(middle, -INFINITY), std::nextafter(middle, INFINITY),
-             std::nextafter(static_cast<float>(value), INFINITY)}) {
+             std::nextafter(static_cast<float>(value), INFINITY)})
       wrong_rounding += !same(static_cast<double>(static_cast<float>(T(probe))), nearest(probe, mantissa));
-    }
   }
   CHECK(wrong_decode == 0);
   CHECK(wrong_round_trip == 0);

@@ -295,8 +295,7 @@ class StepBench {
     if (options_.probes) probes(training, what);
   }
 
-  void keep(
-      const Case& what, const Transformer& model, const Times& times, const Row& more) {
+  void keep(const Case& what, const Transformer& model, const Times& times, const Row& more) {
     const double milliseconds = median(times.both).value;
     const double per_second = static_cast<double>(what.tokens()) / milliseconds * 1e3;
     const TrainingOperations cost = training_operations(what.options, what.length);

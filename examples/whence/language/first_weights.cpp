@@ -26,7 +26,8 @@ std::string option_of(const std::string& path) {
 
 FirstWeights read_first_weights(const std::string& folder) {
   std::error_code unreadable;
-  if (std::filesystem::exists(folder + "/config.json", unreadable) && !std::filesystem::exists(folder + "/run.json", unreadable))
+  if (std::filesystem::exists(folder + "/config.json", unreadable) &&
+      !std::filesystem::exists(folder + "/run.json", unreadable))
     throw InputError("--weights-of: ", folder, " given, a model of Hugging Face; the folder of a run required; ",
         "examples/experiments/convert.py makes one of it");
   FirstWeights found{read_safetensors(folder + "/weights.safetensors").tensors, {}};

@@ -49,8 +49,8 @@ TokeniserPointer load_tokeniser(const std::string& path) {
 TokeniserPointer tokeniser_from_json(const std::string& text, const std::string& place) {
   const Json file = Json::read(text, place + ": no file of a tokeniser");
   if (!file.has("format") || file.text("format") != "whence tokeniser") {
-    throw FileError(place,
-        ": tokeniser: no file of a tokeniser; one required; GPT-2's own files: tokenize --vocab --merges");
+    throw FileError(
+        place, ": tokeniser: no file of a tokeniser; one required; GPT-2's own files: tokenize --vocab --merges");
   }
   (void)file.whole("version", 1, 1);
   const std::string& kind = file.text("kind");

@@ -101,10 +101,10 @@ std::string plan_text(const std::vector<PlannedModel>& models) {
   for (const PlannedModel& model : models) {
     for (const DType precision : {DType::f32, DType::bf16}) {
       const TrainingMemory memory = planned_memory(training_of(model, precision));
-      bytes.row({model.name, canonical(model), to_text(model.length),
-          precision == DType::f32 ? "f32" : "bf16, masters f32", in_giga(memory.weights), in_giga(memory.gradients),
-          in_giga(memory.optimiser), in_giga(memory.attention), in_giga(memory.layers + memory.around),
-          in_giga(memory.peak)});
+      bytes.row(
+          {model.name, canonical(model), to_text(model.length), precision == DType::f32 ? "f32" : "bf16, masters f32",
+              in_giga(memory.weights), in_giga(memory.gradients), in_giga(memory.optimiser), in_giga(memory.attention),
+              in_giga(memory.layers + memory.around), in_giga(memory.peak)});
     }
   }
   return to_text(
@@ -113,8 +113,7 @@ std::string plan_text(const std::vector<PlannedModel>& models) {
       "count, masked ones too.\n\n",
       operations_table(models).text(),
       "\nA training step in GB (10^9 bytes), sequences at a time: ", models.at(0).batch,
-      ". Kept: for backward. Not all is there at once, so the peak can be less than the sum.\n\n",
-      bytes.text());
+      ". Kept: for backward. Not all is there at once, so the peak can be less than the sum.\n\n", bytes.text());
 }
 
 }  // namespace whence

@@ -40,7 +40,8 @@ std::vector<std::uint8_t> deflated(std::span<const std::uint8_t> bytes) {
     const std::size_t size = std::min(bytes.size(), most);
     const auto low = [](std::size_t number) { return static_cast<std::uint8_t>(number & 0xff); };
     const bool last = size == bytes.size();
-    result.insert(result.end(), {static_cast<std::uint8_t>(last), low(size), low(size >> 8), low(~size), low(~size >> 8)});
+    result.insert(
+        result.end(), {static_cast<std::uint8_t>(last), low(size), low(size >> 8), low(~size), low(~size >> 8)});
     result.insert(result.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     bytes = bytes.subspan(size);
     if (last) break;

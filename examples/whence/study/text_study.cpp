@@ -35,8 +35,8 @@ void say(const char* part, const LanguageScore& score, const std::string& prefix
 }
 
 // A line for each length.
-void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores, index_t train_length,
-    double bytes_per_token) {
+void write_lengths(JsonLog& log, const std::string& scheme, const std::vector<LengthScore>& scores,
+    index_t train_length, double bytes_per_token) {
   for (const LengthScore& at : scores) {
     Json line{{"scheme", scheme}, {"length", std::int64_t{at.length}}, {"perplexity", at.perplexity},
         {"windows", std::int64_t{at.windows}}, {"bits_per_byte", std::log2(at.perplexity) / bytes_per_token}};

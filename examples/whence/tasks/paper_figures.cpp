@@ -77,12 +77,11 @@ Printed printed_table(const std::string& name) {
       for (std::size_t k = 0; k < turned.size(); ++k) turned[k].push_back(row.at(k));
     rows = std::move(turned);
   }
-  for (const Cells& row : rows) {
+  for (const Cells& row : rows)
     if (row[1] == "scheme" || row[0] == "task")
       found.columns = row;
     else if (!row[1].empty())
       found.rows.push_back(row);
-  }
   return found;
 }
 
@@ -98,7 +97,8 @@ std::vector<PaperFigure> printed_in(const std::string& table, const std::string&
     if (row.size() <= k || row[k] == "-" || row[k].starts_with("of ")) continue;
     const std::size_t open = row[k].find(" (");
     const double mean = number_in(row[k]);
-    figures.push_back({family(row[1].substr(0, row[1].find(';')), false), found.accuracy ? std::round((100 - mean) * 100) / 100 : mean,
+    figures.push_back({family(row[1].substr(0, row[1].find(';')), false),
+        found.accuracy ? std::round((100 - mean) * 100) / 100 : mean,
         open == std::string::npos ? std::numeric_limits<double>::quiet_NaN() : number_in(row[k].substr(open + 2))});
   }
   return figures;

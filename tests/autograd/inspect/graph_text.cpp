@@ -108,9 +108,8 @@ TEST_CASE("what has no history has no graph") {
   const Tensor x = Tensor::ones({2, 3});
   for (const auto& [op, call] :
       std::vector<std::pair<std::string, std::function<void()>>>{{"print_graph", [&] { (void)print_graph(x); }},
-          {"to_dot", [&] { (void)to_dot(x); }}, {"memory_report", [&] { (void)memory_report(x); }}}) {
+          {"to_dot", [&] { (void)to_dot(x); }}, {"memory_report", [&] { (void)memory_report(x); }}})
     CHECK(message(call) == op + ": a [2,3] without history given; a result of recorded ops required");
-  }
 }
 
 TEST_CASE("memory_report sums by op and line, largest first, each storage once") {

@@ -1,5 +1,4 @@
-// The benches: what they compute and print. Times are nobody's promise here; that a peer's results are compared
-// is.
+// The benches: what they compute and print. Times are nobody's promise here.
 #include "examples/whence/bench/attention_core.h"
 
 #include <doctest/doctest.h>
@@ -28,13 +27,16 @@ std::vector<nlohmann::json> results_of(const std::string& what) {
 
 const std::string once = " --threads 1 --repetitions 2", tiny = once + " --heads 2 --head-dim 4";
 
-// Norms of the difference over that of the first.
-double apart(const Tensor& x, const Tensor& y) {
-  const std::vector<double> a = x.to_vector(), b = y.to_vector();
-  REQUIRE(a.size() == b.size());
-  double difference = 0, size = 0;
-  for (std::size_t n = 0; n < a.size(); ++n) difference += (a[n] - b[n]) * (a[n] - b[n]), size += a[n] * a[n];
-  return std::sqrt(difference / std::max(size, 1e-30));
+double norm_of(const Tensor& x) {
+  double sum = 0;
+  for (const double number : x.to_vector()) sum += number * number;
+  return std::sqrt(sum);
+}
+
+// The norm of the difference over that of the first; `least` in its place where that is more.
+double apart(const Tensor& x, const Tensor& y, double least = 1e-15) {
+  REQUIRE(x.shape() == y.shape());
+  return norm_of(x - y) / std::max(norm_of(x), least);
 }
 
 }  // namespace
@@ -87,19 +89,23 @@ TEST_CASE("bench: sparse gates have the mean that they promise, and every execut
     const CoreRun found = each.run(reference_executor());
     CHECK((found.kept > 0 && found.peak >= found.kept));
     const NamedTensors first = each.results();
+    // The gradient of a bias that softmax ignores is rounding alone: a tenth of the largest one's norm is what it is held to.
+    double largest = 0;
+    for (const auto& [name, result] : first)
+      if (name != "output") largest = std::max(largest, norm_of(result));
     CHECK(first.size() == (what.scheme.starts_with("cope") ? 5 : 10));  // output, q, k, v, and parameters
     for (const Executor* executor : executors()) {
       if (!each.refusal(*executor).empty()) continue;
       (void)each.run(*executor);
       for (const auto& result : first)
-        CHECK_MESSAGE(apart(result.second, named(each.results(), result.first)) < 1e-4, executor->name(), result.first);
+        CHECK_MESSAGE(apart(result.second, named(each.results(), result.first), 0.1 * largest) < 1e-4, executor->name(),
+            result.first);
     }
   }
 }
 
 TEST_CASE("bench attention: a line of JSON per measurement, with what the papers' tables have") {
-  const auto lines =
-      results_of("attention --schemes none,cope(p_max=3) --lengths 8,16" + tiny);
+  const auto lines = results_of("attention --schemes none,cope(p_max=3) --lengths 8,16" + tiny);
   REQUIRE(lines.size() == 1 + 2 * 3 * executors().size());  // ceilings; cope with two kinds of gates
   CHECK(lines[0].contains("fma_gflops"));
   for (std::size_t k = 1; k < lines.size(); ++k) {
@@ -119,9 +125,8 @@ TEST_CASE(
     AttentionCore core({.scheme = "kerple", .length = 9, .heads = 2, .head_dim = 4, .dtype = dtype}, Device());
     (void)core.run(reference_executor());
     CHECK((core.leaves().size() == 5 && core.results().size() == 6));  // q, k, v, two parameters; the output besides
-    for (const NamedTensors& tensors : {core.leaves(), core.results()}) {
+    for (const NamedTensors& tensors : {core.leaves(), core.results()})
       for (const auto& each : tensors) CHECK_MESSAGE(each.second.dtype() == dtype, each.first);
-    }
     for (const nlohmann::json& line :
         results_of(to_text("attention --schemes kerple --lengths 8 --forward-only --precision ", dtype, tiny))) {
       if (!line.contains("executor")) continue;

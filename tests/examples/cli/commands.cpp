@@ -85,7 +85,7 @@ TEST_CASE("commands: --help lists each, each explains itself") {
   CHECK(help.code == 0);
   CHECK(run({"--version"}).out.starts_with("whence " WHENCE_VERSION));
   const std::vector<Words> commands = all_commands();
-  CHECK(commands.size() == 26);
+  CHECK(commands.size() == 22);
   for (Words command : commands) {
     std::string name = "whence";
     for (const std::string& word : command) name += ' ' + word;
@@ -188,8 +188,7 @@ TEST_CASE("commands: every command that the documents name exists, with the opti
 TEST_CASE("commands: those of the first page and of examples run as printed") {
   const Scratch scratch("readme");
   std::string document;
-  for (const char* folder : {"", "/examples"})
-    document += text_of(source_folder() + folder + "/README.md");
+  for (const char* folder : {"", "/examples"}) document += text_of(source_folder() + folder + "/README.md");
   std::filesystem::create_directory(scratch / "src");
   for (const char* own : {"austen.txt", "src/main.cpp"}) {  // of the reader: a text and a folder of code
     std::ofstream text(scratch / own);

@@ -97,9 +97,8 @@ TEST_CASE("programs: looking inside prints paths and memory, and writes a graph,
   const Outcome described = run("train", tiny(out, {"--scheme", "cope", "--describe", "--graph", graph.string()}));
   CHECK_MESSAGE(described.code == 0, described.err);
   for (const char* text : {"blocks.0.attention.position.table", "normal(0, 0.02)", "tiled_attention",
-           "executor_tiled.cpp:", "kept for backward"}) {
+           "executor_tiled.cpp:", "kept for backward"})
     CHECK_MESSAGE(has(described.out, text), text);
-  }
   CHECK(text_of(graph).starts_with("digraph whence {"));
   CHECK_FALSE(fs::exists(out));
 }

@@ -125,11 +125,13 @@ const std::vector<Refusal> rows{
     {"train lm --data tree --out tree2 --tokeniser none.json", 4, "none.json: "},
     {"generate", 2, "0 runs given; the folder of one run of train lm required"},
     {"generate lm --greedy --seed 1", 2, "--seed: 1 given; it has no effect without"},
-    {"sharpness run", 2, "\"sharpness\" given; a command required; Run.hessian() of `import whence` does this now\n"},
+    {"sharpness run", 2,
+        "whence: \"sharpness\" given; a command required; Run.hessian() of `import whence` does this now\n"},
     {"look lm --out /dev/full", 4, "/dev/full: cannot write: "},
     {"conformance rope --html /dev/full --quiet", 4, "/dev/full: cannot write: "},
     {"tokenize --tokeniser text.txt", 3, "text.txt: no file of a tokeniser: "},
-    {"tokenize --tokeniser text.txt --vocab text.txt --merges text.txt", 2, "--tokeniser: text.txt given; no --vocab and --merges"},
+    {"tokenize --tokeniser text.txt --vocab text.txt --merges text.txt", 2,
+        "--tokeniser: text.txt given; no --vocab and --merges"},
     {"tokenize --vocab text.txt", 2, "--merges:  given; GPT-2's file of that name required; "},
     {"tokenize --vocab text.txt --merges text.txt", 3, "text.txt: no vocab.json of GPT-2: "},
     {"tokenize --data pipe", 4, "pipe: cannot read: not a regular file; "},
@@ -137,8 +139,9 @@ const std::vector<Refusal> rows{
     {"tokenize --data text.txt --out /dev/full", 4, "/dev/full: cannot write: "},
     {"tokenize --data text.txt --out link.txt", 2, "--out: link.txt given; another file "},
     // what scripts do now
-    {"lab flip_flop", 2, "\"lab\" given; a command required; examples/experiments/lab.py does this now\n"},
-    {"convert gpt2 --out x", 2, "\"convert\" given; a command required; examples/experiments/convert.py does this now\n"},
+    {"lab flip_flop", 2, "whence: \"lab\" given; a command required; examples/experiments/lab.py does this now\n"},
+    {"convert gpt2 --out x", 2,
+        "whence: \"convert\" given; a command required; examples/experiments/convert.py does this now\n"},
     // probe, gradcheck
     {cope + "--length 8", 2, "--length: 8 given; it has no effect without --describe; leave it out\n"},
     {cope + "--bidirectional", 2, "--bidirectional: given with cope(p_max=3); a causal mask is required"},
@@ -202,8 +205,8 @@ TEST_CASE("refusals: a GPU that cannot be used is refused with its cause by ever
   if (cause.empty()) return;  // there is one, real or emulated
   const Workplace here("refusals-gpu");
   write("text.txt", "a text");
-  for (const char* line : {"bench attention", "bench decode", "bench errors", "bench ops", "bench ranks", "bench step",
-           "conformance rope", "generate run", "gradcheck softmax", "quickstart", "recall",
-           "train flip_flop", "train lm --data text.txt"})
+  for (const char* line :
+      {"bench attention", "bench decode", "bench errors", "bench ops", "bench ranks", "bench step", "conformance rope",
+          "generate run", "gradcheck softmax", "quickstart", "recall", "train flip_flop", "train lm --data text.txt"})
     check_refused({std::string(line) + " --device cuda", 2, "...device: cuda given; no GPU can be used: " + cause});
 }

@@ -173,8 +173,7 @@ TEST_CASE("a scheme without longer positions says so in the table; text too shor
   CHECK(std::isfinite(scores[0].perplexity));
   CHECK(std::isnan(scores[1].perplexity));
   CHECK(has(scores[1].refused, "absolute"));
-  CHECK(length_table(scores).rows()[1] ==
-        std::vector<std::string>{"18", "2", "-", "-", "-", "-", scores[1].refused});
+  CHECK(length_table(scores).rows()[1] == std::vector<std::string>{"18", "2", "-", "-", "-", "-", scores[1].refused});
   const std::string reason = error_text([&] {
     (void)perplexity_by_length(*model, *text.corpus, {.train_length = 9, .multiples = {1, 8, 64}}, Part::training);
   });
@@ -185,7 +184,8 @@ TEST_CASE("a scheme without longer positions says so in the table; text too shor
 }
 
 TEST_CASE("tables of perplexity and Delta-P by length") {
-  const std::vector<LengthScore> scores{{128, 20, 128, 7.25, 0.1, {}, {}}, {256, 20, 256, 9.5, 0.2, {{128, 9.25, 7.25}}, {}}};
+  const std::vector<LengthScore> scores{
+      {128, 20, 128, 7.25, 0.1, {}, {}}, {256, 20, 256, 9.5, 0.2, {{128, 9.25, 7.25}}, {}}};
   CHECK(length_table(scores).csv() ==
         "length,x training,windows,last tokens,perplexity,standard error,note\n"
         "128,1,20,128,7.250,0.100,\n256,2,20,256,9.500,0.200,\n");

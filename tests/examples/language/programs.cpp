@@ -48,7 +48,8 @@ TEST_CASE("tokenize: shows how text is cut, makes a file of GPT-2's two, and rea
   for (int byte = 0; byte < 256; ++byte) numbers.push_back({spelled(std::string(1, static_cast<char>(byte))), byte});
   numbers.push_back({"It", 256});
   write_file(scratch / "vocab.json", Json(numbers).line());
-  const std::string own = scratch / "own.json", files = " --vocab " + scratch / "vocab.json" + " --merges " + scratch / "merges.txt";
+  const std::string own = scratch / "own.json",
+                    files = " --vocab " + scratch / "vocab.json" + " --merges " + scratch / "merges.txt";
   CHECK(has(done("tokenize" + files + " --out " + own).out, "tokeniser: bpe, 257 tokens"));
   CHECK(load_tokeniser(own)->hash() == read_gpt2_files(scratch / "vocab.json", scratch / "merges.txt")->hash());
   for (const std::string& which : {files, " --tokeniser " + own})

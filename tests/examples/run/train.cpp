@@ -128,9 +128,8 @@ TEST_CASE("train: prints every test set beside guesses, and writes results, logs
                                     "--keep-best", "--log-every", "2", "--out", out});
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   for (const char* text :
-      {"memory: ", "model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"}) {
+      {"memory: ", "model: cope(p_max=5)", "in distribution", "dense", "sparse", "average of 3", "best validation"})
     CHECK_MESSAGE(outcome.out.find(text) != std::string::npos, text);
-  }
   const auto results = json_lines(text_of(out + "/results.jsonl"));
   REQUIRE(results.size() == 3);
   CHECK(results[2].at("test_set") == "sparse");

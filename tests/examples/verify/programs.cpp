@@ -85,9 +85,8 @@ TEST_CASE("probe: output, logits, pattern, intermediates and every gradient of a
   const Tensors found = read(scratch / "out");
   for (const char* name : {"output", "logits", "pattern", "scores", "gates", "positions", "position_logit",
            "gradient.q", "gradient.k", "gradient.v", "gradient.table", "gradient.gates", "gradient.positions",
-           "gradient.logits", "gradient.pattern"}) {
+           "gradient.logits", "gradient.pattern"})
     CHECK_MESSAGE(found.contains(name), name);
-  }
   CHECK(found.at("gradient.table").shape() == Shape{4, 4});
   CHECK(found.at("logits").at({0, 0, 1, 2}) == 0);  // masked
   for (index_t i = 0; i < 5; ++i) {
