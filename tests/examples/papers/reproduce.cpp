@@ -130,7 +130,6 @@ TEST_CASE("reproduce: of a table without training it runs the commands") {
       done("reproduce cope/counting-data --record " + scratch / "kept" + " --out " + scratch / "out");
   CHECK(has(outcome.out, "\n$ whence train counting --dump 3\n"));
   CHECK(has(text_of(scratch / "kept/cope-counting-data-mini.md"), "\n$ whence train counting --dump 3\n"));
-  CHECK(papers::find_table("dape/figure9").name == "dape/figure7-21");
 }
 
 TEST_CASE("reproduce: a table trained, beside the paper's, with verdicts, recorded, and nothing trained twice") {
