@@ -100,7 +100,8 @@ class Table(SimpleNamespace):
         """These methods alone, and the claims between them; all where there are none."""
         if bad := [name for name in rows if name not in self.methods]:
             raise Refused(f'--row: "{bad[0]}" given; one of those of {self.name} required')
-        kept = copy.copy(self)
+        kept = Table(self.name)
+        vars(kept).update(vars(self))
         if rows:
             kept.methods = {name: self.methods[name] for name in rows}
             kept.claims = [claim for claim in self.claims if claim[0] in rows and claim[1] in rows]
