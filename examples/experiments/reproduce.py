@@ -82,8 +82,8 @@ class Table(SimpleNamespace):
     step, values of axes. printed: by method and column the mean and the deviation, or NaN. claims: better, worse, column."""
 
     def __init__(self, name: str):
-        super().__init__(name=name, what="", place="", note="", measure="", set="", reads="", figures="error", same_tokens="no", higher_is_better="no",
-                         task=[], vary=[], schemes=[], run=[], presets={}, methods={}, columns={}, printed={}, claims=[])
+        super().__init__(name=name, what="", place="", note="", measure="", set="", reads="", figures="error", same_tokens="no",
+                         higher_is_better="no", task=[], vary=[], schemes=[], run=[], presets={}, methods={}, columns={}, printed={}, claims=[])
 
     @property
     def kind(self) -> str:
@@ -233,7 +233,8 @@ def read_rows(table: Table, rows: list[tuple[Line, list[str]]]) -> list[tuple]:
             for k, value in enumerate(values):
                 line.require(value == "-" or k < len(own), f'"{value}"', "a column above it")
                 if value != "-":
-                    (own[k] if name in ("task", "set", "times", "step") else own[k]["at"])[name] = line.whole(value) if name in ("times", "step") else value
+                    where = own[k] if name in ("task", "set", "times", "step") else own[k]["at"]
+                    where[name] = line.whole(value) if name in ("times", "step") else value
         else:
             scheme, *axes = map(str.strip, scheme.split(";"))
             for axis in axes:
@@ -296,7 +297,7 @@ def exact(number: float) -> str:
 
 
 def read_records(path: str | os.PathLike) -> list[Record]:
-    """Of a CSV with a row for each cell and seed. A cell that is empty is as in the row above; of the method "record" are facts, which have no seed."""
+    """Of a CSV with a row for each cell and seed. An empty cell is as in the row above. Of the method "record" are facts, which have no seed."""
     records, above = {}, [""] * 4
     with open(path, encoding="utf-8", newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):
@@ -358,8 +359,8 @@ def decide(lower: list[float], higher: list[float]) -> tuple[str, str, float]:
 
 
 def judged(table: Table, record: Record) -> pd.DataFrame:
-    """A row for each comparison whose methods and column the preset has: better, worse, column, verdict, test, p, and paper, the test that the paper's
-    own figures would pass, of three seeds each."""
+    """A row for each comparison whose methods and column the preset has: better, worse, column, verdict, test, p, and paper, the test that
+    the paper's own figures would pass, of three seeds each."""
     rows = []
     for better, worse, column in table.claims:
         if table.has(record.preset, better, column) and table.has(record.preset, worse, column):
@@ -380,9 +381,10 @@ def corrected(p: pd.Series) -> pd.Series:
 def by_chance(found: pd.DataFrame) -> str:
     """How many verdicts would come about by chance, and what is left of them when they are corrected for their number."""
     tests, left = int(found.p.notna().sum()), found.verdict[(corrected(found.p) < 0.05) | found.p.isna()]
-    return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} would "
-            f"hold; {(found.verdict == HOLDS).sum()} hold here and {(found.verdict == DOES_NOT).sum()} do not. Corrected for the number of tests "
-            f"(Benjamini-Hochberg), {(left == HOLDS).sum()} hold and {(left == DOES_NOT).sum()} do not.")
+    count = lambda verdicts, verdict: int((verdicts == verdict).sum())
+    return (f"{tests} tests were made. If all methods were alike, {0.05 * tests:.1f} of them would have p < 0.05 by chance, and {0.025 * tests:.1f} "
+            f"would hold; {count(found.verdict, HOLDS)} hold here and {count(found.verdict, DOES_NOT)} do not. Corrected for the number of tests "
+            f"(Benjamini-Hochberg), {count(left, HOLDS)} hold and {count(left, DOES_NOT)} do not.")
 
 
 # ---- Tables and pages
@@ -410,7 +412,8 @@ def shown(table: Table, record: Record) -> str:
     found, text = judged(table, record), text_of(beside_paper(table, record))
     if len(found):
         text += "\n" + text_of(pd.DataFrame({
-            "the paper's comparison": found.better + " better than " + found.worse, "column": found["column"], "here": found.verdict, "test": found.test,
+            "the paper's comparison": found.better + " better than " + found.worse, "column": found["column"], "here": found.verdict,
+            "test": found.test,
             "corrected": [probability(p) if p == p else "-" for p in corrected(found.p)], "the paper's own figures": found.paper}))
         text += f"\n{by_chance(found)}\n"
     return text
@@ -461,11 +464,13 @@ HOW_TO = """# The papers' tables and figures, ours beside theirs
     ./reproduce.py --stale                                  # would this program give the recorded numbers?
     ./reproduce.py cope/table3 --check                      # the numbers must be those recorded
 
-[recorded.csv](recorded.csv) has the number of every seed; a cell that is empty there is as in the row above. This page is written from it. A comparison
-that a paper makes *holds* or *does not* where Welch's test over the seeds says so (two-sided, p < 0.05), or where all seeds of both sides agree exactly;
-else it is *not decided at this size*. A dagger † marks those that hold, or do not, by their own p alone, and are not decided once the p of all tests on
-this page are corrected for their number. Some comparisons stand in several tables, on the same runs. Where a table is recorded at several sizes, the
-smallest is counted. The papers' own tables are text: [cope.table](cope.table), [dape.table](dape.table), [dape_v2.table](dape_v2.table).
+[recorded.csv](recorded.csv) has the number of every seed; a cell that is empty there is as in the row above. This
+page is written from it. A comparison that a paper makes *holds* or *does not* where Welch's test over the seeds says
+so (two-sided, p < 0.05), or where all seeds of both sides agree exactly; else it is *not decided at this size*. A
+dagger † marks those that hold, or do not, by their own p alone, and are not decided once the p of all tests on this
+page are corrected for their number. Some comparisons stand in several tables, on the same runs. Where a table is
+recorded at several sizes, the smallest is counted. The papers' own tables are text: [cope.table](cope.table),
+[dape.table](dape.table), [dape_v2.table](dape_v2.table).
 
 """
 
@@ -473,7 +478,8 @@ smallest is counted. The papers' own tables are text: [cope.table](cope.table), 
 def summary_page(papers: SimpleNamespace, records: list[Record]) -> str:
     """What the papers claim, and what of it holds here."""
     of = {(record.table, record.preset): record for record in records}
-    kept = {name: next((of[name, preset] for preset in table.presets or ["mini"] if (name, preset) in of), None) for name, table in papers.tables.items()}
+    kept = {name: next((of[name, preset] for preset in table.presets or ["mini"] if (name, preset) in of), None)
+            for name, table in papers.tables.items()}
     found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True) if any(
         kept.values()) else judged(Table(""), Record("", "")).assign(table="")
     found["mark"] = ["†" if p >= 0.05 and verdict != OPEN else "" for p, verdict in zip(corrected(found.p), found.verdict)]
@@ -487,22 +493,25 @@ def summary_page(papers: SimpleNamespace, records: list[Record]) -> str:
     machines, dates, programs, texts = ("; ".join(sorted({text(record.facts) for record in records} - {""})) for text in (
         lambda facts: f"{facts.get('machine', '')}, {facts.get('vectors', '')}", lambda facts: facts.get("date", "")[:10],
         lambda facts: facts.get("program", ""), lambda facts: facts.get("text", "")))
-    page = (f"{HOW_TO}Machine: {machines}. Date: {dates}. Program: {programs}. Texts: {texts}. Times are those of all runs of a table on two cores that do "
-            "nothing else; runs that two tables share are in both, but were trained once.\n\n")
+    page = (f"{HOW_TO}Machine: {machines}. Date: {dates}. Program: {programs}. Texts: {texts}. "
+            "Times are those of all runs of a table on two cores that "
+            "do nothing else; runs that two tables share are in both, but were trained once.\n\n")
     page += markdown("paper | tables and figures | recorded | comparisons | hold | do not | not decided at this size | two cores", [
-        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counted(names), seconds(names)] for paper, names in own.items()])
+        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counted(names), seconds(names)]
+        for paper, names in own.items()])
     page += f"\n{by_chance(found)}\n"
     for paper, names in own.items():
         lacks = {name: f"; lacks: {table.note}" for name, table in papers.tables.items() if table.kind == "not ours" and not kept[name]}
-        page += f"\n## {papers.titles[paper]}\n\n" + markdown("table or figure | what it asks | comparisons | hold | do not | not decided | two cores", [
+        page += f"\n## {papers.titles[paper]}\n\n"
+        page += markdown("table or figure | what it asks | comparisons | hold | do not | not decided | two cores", [
             [name, papers.tables[name].what + lacks.get(name, ""), *(counted([name]) if (found.table == name).any() else "----"),
              seconds([name]) if kept[name] else "-"] for name in names])
         for name, part in found[found.table.isin(names)].groupby("table", sort=False):
             said = []
             for verdict, words in zip(VERDICTS, ("holds", "**does not hold**", "not decided")):
                 sides = part[part.verdict == verdict].groupby(["better", "worse"], sort=False)
-                said += [f"{words}: " + ", ".join(f"{better} over {worse} ({'; '.join(each['column'] + each.mark)})" for (better, worse), each in sides)
-                         ] * (len(sides) > 0)
+                found_so = [f"{better} over {worse} ({'; '.join(each['column'] + each.mark)})" for (better, worse), each in sides]
+                said += [f"{words}: {', '.join(found_so)}"] if found_so else []
             page += f"\n- {name}: {'. '.join(said)}."
         page += "\n"
     return page
@@ -536,8 +545,9 @@ def stands_at(run: dict, table: Table, method: str, column: str | None = None) -
 
 def pooled(runs: pd.DataFrame, folder: str, words: str = "") -> pd.DataFrame:
     """The runs in folders that are named by all options: two tables that ask for the same run train it once."""
-    named = lambda run: hashlib.sha256(json.dumps([run.wanted["subject"], run.wanted["options"], run.wanted["data"], words]).encode()).hexdigest()[:12]
-    runs["folder"] = [f"{folder}/{run.task}/{pathlib.Path(run.folder).name}-{named(run)}" for run in runs.itertuples()]
+    facts = lambda run: json.dumps([run.wanted["subject"], run.wanted["options"], run.wanted["data"], words])
+    hashed = lambda run: hashlib.sha256(facts(run).encode()).hexdigest()[:12]
+    runs["folder"] = [f"{folder}/{run.task}/{pathlib.Path(run.folder).name}-{hashed(run)}" for run in runs.itertuples()]
     return runs
 
 
@@ -546,8 +556,8 @@ def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out
     """The grid of a table."""
     at = table.presets.get(preset)
     settings, vary = settings_of(table, preset, more), {name: lab.parts(values) for name, values in lab.pairs(table.vary, "vary").items()}
-    runs = lab.grid(table.tasks_at(preset), at["schemes"] or table.schemes, seeds=seeds or at["seeds"], vary=vary, settings=settings, preset=at["lab"],
-                    out=f"{out}/runs", equal_tokens=table.same_tokens == "yes")
+    runs = lab.grid(table.tasks_at(preset), at["schemes"] or table.schemes, seeds=seeds or at["seeds"], vary=vary, settings=settings,
+                    preset=at["lab"], out=f"{out}/runs", equal_tokens=table.same_tokens == "yes")
     cells = pooled(runs, f"{out}/runs", device).to_dict("records")
     for method, column in ((method, column) for method in table.methods for column in table.columns if table.has(preset, method, column)):
         if not any(stands_at(run, table, method, column) for run in cells):
@@ -602,7 +612,8 @@ def trained(table: Table, runs: pd.DataFrame, options: argparse.Namespace, more:
     """Trains what is not done, and what is to be recorded of it."""
     machine, vectors = machine_of(options.device)
     version = subprocess.run([lab.program(), "--version"], capture_output=True, text=True).stdout.strip()
-    record = Record(table.name, options.preset, {"date": time.strftime("%F %R", time.gmtime()), "program": version, "machine": machine, "vectors": vectors})
+    date = time.strftime("%F %R", time.gmtime())
+    record = Record(table.name, options.preset, {"date": date, "program": version, "machine": machine, "vectors": vectors})
     if options.set:
         record.facts["set"] = options.set
     if not len(runs):
@@ -626,7 +637,7 @@ def trained(table: Table, runs: pd.DataFrame, options: argparse.Namespace, more:
 
 
 def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> dict:
-    """Runs a command of a table, in whose words RUN, TEXT, CODE and OUT/NAME stand for files: words behind `whence`, or behind a script of this folder."""
+    """Runs a command of a table, words behind `whence`, or behind a script of this folder. RUN, TEXT, CODE and OUT/NAME stand for files."""
     words = [places.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
     script, began = words[0].endswith(".py"), time.time()
     program = [sys.executable, str(pathlib.Path(__file__).with_name(words[0])), *words[1:]] if script else [lab.program(), *words]
@@ -668,7 +679,8 @@ def short_trainings(wanted: list[tuple[Table, Record]], folder: pathlib.Path, jo
     # Bits per byte of each length follow from its perplexity. Records are older than them.
     left = lambda run: re.sub(rb'("windows":\d+),"bits_per_byte":[^,}]+', rb"\1", b"".join(
         (pathlib.Path(run.folder) / name).read_bytes() for name in ("weights.safetensors", "results.jsonl")))
-    bits = [{f"{run.task} {run.wanted['options']['scheme']}": hashlib.sha256(left(run)).hexdigest()[:16] for run in frame.itertuples()} for frame in frames]
+    bits = [{f"{run.task} {run.wanted['options']['scheme']}": hashlib.sha256(left(run)).hexdigest()[:16] for run in frame.itertuples()}
+            for frame in frames]
     shutil.rmtree(folder)
     return bits
 
@@ -737,8 +749,9 @@ def keep(folder: pathlib.Path, papers: SimpleNamespace, record: Record, said: li
     if table.kind == "compared":
         text += f"\n```\n{shown(table, record)}```\n"
     for each in said:
-        text += f"\n```\n$ {each['command']}\n{each['output']}```\n" + "".join(f"\n![{figure}](figures/{name}/{figure})\n" for figure in each["figures"])
+        text += f"\n```\n$ {each['command']}\n{each['output']}```\n"
         for figure in each["figures"]:
+            text += f"\n![{figure}](figures/{name}/{figure})\n"
             (folder / "figures" / name).mkdir(parents=True, exist_ok=True)
             shutil.copy(drawn / figure, folder / "figures" / name / figure)
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
@@ -768,7 +781,8 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
         for preset in sorted(table.presets):
             with contextlib.suppress(Refused, KeyError):  # the user's text may have no room for it
                 count = lambda run: math.prod([run.about["operations"], *(run.wanted["options"][each] for each in ("steps", "batch", "accumulate"))])
-                record.facts[f"operations {preset}"] = exact(sum(map(count, runs_of(table, preset, {"data": more["data"]} if table.reads else {}).itertuples())))
+                there = runs_of(table, preset, {"data": more["data"]} if table.reads else {})
+                record.facts[f"operations {preset}"] = exact(sum(map(count, there.itertuples())))
         bits = short_trainings([(table, record)], out / "short_trainings", options.jobs)[0]
         record.facts |= {f"bits {name}": bits[name] for name in sorted(bits)}
         options.record.mkdir(parents=True, exist_ok=True)
@@ -825,13 +839,14 @@ def reproduce(options: argparse.Namespace) -> int:
         runs = runs_of(table, options.preset, more, options.seeds, options.out, options.row, options.device) if table.presets else pd.DataFrame()
         if options.check and table.presets and (words := lab_words(table, options.preset, more, options.seeds)) != shlex.split(
                 then[table.name].facts.get("lab", ""))[1:]:
-            raise Refused(f"--check: the runs would be those of '{shlex.join(words)}', recorded are those of '{then[table.name].facts.get('lab')}'; the "
-                          "recorded options, seeds and file's name required")
+            raise Refused(f"--check: the runs would be those of '{shlex.join(words)}', recorded are those of '{then[table.name].facts.get('lab')}'; "
+                          "the recorded options, seeds and file's name required")
         planned.append((table, runs, more))
     for table, runs, more in planned:
         print(f"{table.name}: {table.what} ({table.place})")
         if len(runs):
-            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *lab_words(table, options.preset, more, options.seeds)])}")
+            words = lab_words(table, options.preset, more, options.seeds)
+            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *words])}")
         print("".join(f"  {command}\n" for command in table.run) + table.note, flush=True)
         if not options.plan:
             code = max(code, one(papers, table, runs, options, more, then[table.name] if options.check else None))
@@ -844,7 +859,7 @@ def main(words: list[str] | None = None) -> int:
     add("names", nargs="*", metavar="NAME", help="tables or figures of the papers; all: those that have the preset")
     add("--list", action="store_true", help="every table and figure: what it asks, how it is had here, what it costs")
     add("--recorded", action="store_true", help="the recorded numbers and verdicts; nothing is trained")
-    add("--preset", default="mini", choices=["mini", "small", "paper"], help="mini: for a laptop; small: for a night; paper: the paper's sizes (mini)")
+    add("--preset", default="mini", choices=["mini", "small", "paper"], help="for a laptop, for a night, and the paper's sizes (mini)")
     add("--seeds", type=int, default=0, help="of each method; verdicts need three; the preset's if left out")
     add("--row", action="append", default=[], help="this row of the table alone, as the paper names it; may come several times")
     add("--data", default="", help="of language models: the text to train on")
@@ -854,7 +869,7 @@ def main(words: list[str] | None = None) -> int:
     add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", default="runs/reproduce", help="folder of all runs and results; the same command goes on with what is there (runs/reproduce)")
-    add("--record", type=pathlib.Path, help="folder: keep the results there: recorded.csv, README.md, a page of each table; without a NAME, the page anew")
+    add("--record", type=pathlib.Path, help="folder: keep recorded.csv, README.md and a page of each table there; without a NAME, the page anew")
     add("--records", default=RECORDED, metavar="FILE", help="another recorded.csv for --list, --recorded, --stale and --check")
     add("--stale", action="store_true", help="say which recorded results this program would not give: short trainings tell, in a minute or two")
     add("--check", action="store_true", help="the numbers must be those recorded, where the processor's vectors are the same")

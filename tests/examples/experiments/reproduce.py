@@ -62,13 +62,18 @@ def test_tables_are_read_strictly():
     assert turned.printed["A", "In"][0] == 6.8 and turned.columns["In"]["set"] == "sparse"
     assert tables_of("let x one\nsizes s\n  mini.why a\n" + BEGIN + "  sizes s\n  mini.why+ $x\n")["a/b"].presets["mini"]["why"] == "a one"
     bad = [(BEGIN + "  whit x\n", 'line 6: "whit" found; a field'), ("tabel a\n", 'line 1: "tabel" found; paper, let, sizes or table'),
-           ("  what w\n", "without indentation"), (BEGIN + "  note $none\n", '"none" found; a name of `let`'), (BEGIN + "  sizes none\n", "a name of `sizes`"),
-           (BEGIN + "  mini.sets x\n", "of a preset required"), (BEGIN + "  mini.seeds x\n", "a whole number"), ("let a b\n  c d\n", "without indentation"),
-           (BEGIN + ROWS + "  better A > C | In\n", 'line 10: "C" found; a method of the table'), (BEGIN + ROWS + "  better A > B | Out\n", "a column of"),
-           (BEGIN + ROWS + "  better A\n", "METHOD > METHOD"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "2 figures"), (BEGIN + "  reads x\n", "text or code"),
+           ("  what w\n", "without indentation"), (BEGIN + "  note $none\n", '"none" found; a name of `let`'),
+           (BEGIN + "  sizes none\n", "a name of `sizes`"),
+           (BEGIN + "  mini.sets x\n", "of a preset required"), (BEGIN + "  mini.seeds x\n", "a whole number"),
+           ("let a b\n  c d\n", "without indentation"),
+           (BEGIN + ROWS + "  better A > C | In\n", 'line 10: "C" found; a method of the table'),
+           (BEGIN + ROWS + "  better A > B | Out\n", "a column of"),
+           (BEGIN + ROWS + "  better A\n", "METHOD > METHOD"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "2 figures"),
+           (BEGIN + "  reads x\n", "text or code"),
            (BEGIN + ROWS + "  | C | t5 | six |\n", "a figure, as 6.8 (6.9)"), (BEGIN + "  | | scheme | In\n", "a | at the end"),
            (BEGIN + ROWS + "  | C | t5 | of X in a/b |\n", "a method of that table"), (BEGIN + ROWS + "  | C | t5; x |\n", "AXIS=VALUE"),
-           (BEGIN + ROWS + "      more\n", "one before it that can"), ("table a\n  what w\n", "what and place"), (BEGIN + "  | | scheme | In |\n", "set, times or step"),
+           (BEGIN + ROWS + "      more\n", "one before it that can"), ("table a\n  what w\n", "what and place"),
+           (BEGIN + "  | | scheme | In |\n", "set, times or step"),
            (BEGIN + ROWS + "  | set | | - | x |\n", "a column above it"), (BEGIN + ROWS + BEGIN, "a second table"), ("table\n", "a name behind it"),
            ("table a\n  what w\n  place p\n  task t\n", "a task and presets, or neither"), (BEGIN + "  columns none\n", "the name of another table")]
     for text, words in bad:
@@ -77,7 +82,8 @@ def test_tables_are_read_strictly():
 
 
 def test_the_papers():
-    assert len(papers.tables) == 55 and [table.name for table in papers.tables.values() if table.kind == "not ours"] == ["cope/table1", "dape-v2/table5"]
+    assert len(papers.tables) == 55
+    assert [table.name for table in papers.tables.values() if table.kind == "not ours"] == ["cope/table1", "dape-v2/table5"]
     assert reproduce.find_table(papers, "dape/figure9").name == "dape/figure7-21"
     refused("near: cope/table3", reproduce.find_table, papers, "cope/tabel3")
     refused("near: cope/table2-flip_flop, cope/table2-selective_copy", reproduce.find_table, papers, "cope/table2")
@@ -106,7 +112,8 @@ def test_recorded():
         reproduce.write_records(again, records)
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
         lines = again.read_text().splitlines()
-        for number, row, words in ((0, "table,preset", "line 1: "), (0, "", "line 1: "), (5, "a,b", "line 6: "), (1, ",,CoPE,x,0,1", "line 2: "), (25, ",,,,0,x", 'line 26: "0,x" found; a seed and a number'),
+        for number, row, words in ((0, "table,preset", "line 1: "), (0, "", "line 1: "), (5, "a,b", "line 6: "),
+            (1, ",,CoPE,x,0,1", "line 2: "), (25, ",,,,0,x", 'line 26: "0,x" found; a seed and a number'),
                                    (25, ",,,,,3", "a seed and a number")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
@@ -117,14 +124,17 @@ def test_recorded():
 
 def test_verdicts():
     for better, worse, verdict in (([1.0, 1.1, 0.9], [5.0, 5.2, 4.9], reproduce.HOLDS), ([5.0, 5.2, 4.9], [1.0, 1.1, 0.9], reproduce.DOES_NOT),
-                                   ([1.0, 3.0, 5.0], [2.0, 4.0, 5.5], reproduce.OPEN), ([], [], reproduce.OPEN), ([1.0, 1.1], [5.0, 5.2], reproduce.OPEN),
-                                   ([0, 0, 0], [100, 100, 100], reproduce.HOLDS), ([100] * 3, [0] * 3, reproduce.DOES_NOT), ([0] * 3, [0] * 3, reproduce.OPEN),
+                                   ([1.0, 3.0, 5.0], [2.0, 4.0, 5.5], reproduce.OPEN), ([], [], reproduce.OPEN),
+                                   ([1.0, 1.1], [5.0, 5.2], reproduce.OPEN),
+                                   ([0, 0, 0], [100, 100, 100], reproduce.HOLDS), ([100] * 3, [0] * 3, reproduce.DOES_NOT),
+                                   ([0] * 3, [0] * 3, reproduce.OPEN),
                                    ([1, 2, math.nan], [5, 6, 7], reproduce.OPEN)):
         assert reproduce.decide(better, worse)[0] == verdict, (better, worse)
     # Welch by hand: means 1, 3; variances 1, 4; t = -2 / sqrt(5 / 3), freedom (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 2.941.
     assert abs(reproduce.decide([0, 1, 2], [1, 3, 5])[2] - 0.2209) < 2e-4, reproduce.decide([0, 1, 2], [1, 3, 5])
     low, high = dict(enumerate([1.0, 1.1, 0.9])), dict(enumerate([5.0, 5.2, 4.9]))
-    for name, of_better, verdict in (("dape-v2/table2", high, reproduce.HOLDS), ("dape-v2/table2", low, reproduce.DOES_NOT), ("dape/table7", low, reproduce.HOLDS)):
+    for name, of_better, verdict in (("dape-v2/table2", high, reproduce.HOLDS), ("dape-v2/table2", low, reproduce.DOES_NOT),
+        ("dape/table7", low, reproduce.HOLDS)):
         better, worse, column = papers.tables[name].claims[0]  # of Delta-P more is better, of a perplexity less
         record = reproduce.Record(name, "mini", {}, {(better, column): of_better, (worse, column): low if of_better is high else high})
         assert reproduce.judged(papers.tables[name], record).verdict[0] == verdict
@@ -147,7 +157,8 @@ def test_a_table_is_trained_kept_and_checked():
         runs = list((out / "runs/flip_flop").glob("cope.0-*"))
         mine = {line["test_set"]: line["token_error_percent"] for line in lab.lines_of(runs[0] / "results.jsonl")}
         assert [record.numbers["CoPE", name][0] for name in ("In-dist", "OOD")] == [mine["in distribution"], mine["sparse"]]
-        assert "| cope/table2-flip_flop | flip-flop, in and out" in (kept / "README.md").read_text() and (kept / "cope-table2-flip_flop-mini.md").exists()
+        assert "| cope/table2-flip_flop | flip-flop, in and out" in (kept / "README.md").read_text()
+        assert (kept / "cope-table2-flip_flop-mini.md").exists()
         times = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}
         check = [*command, "--check", "--records", csv]
         assert "30 numbers" not in ran(*check)[1] and " 32 numbers are as recorded on " in " " + ran(*check)[1].splitlines()[-1]
@@ -182,12 +193,14 @@ def test_a_text_of_the_users_and_commands():
     with tempfile.TemporaryDirectory() as folder:
         folder, text = pathlib.Path(folder), pathlib.Path(folder) / "code.txt"
         text.write_text("".join(f"line {k * k} of a text that can be learned\n" for k in range(2000)))
-        code, said, error = ran("cope/table5-code", "--seeds", 1, "--quiet", "--code", text, "--record", folder / "kept", "--out", folder / "out", "--set",
+        code, said, error = ran("cope/table5-code", "--seeds", 1, "--quiet", "--code", text, "--record", folder / "kept", "--out",
+            folder / "out", "--set",
                                 "dim=8 layers=1 heads=2 length=16 batch=2 steps=2 last=16 evaluate-to=2 evaluation-windows=2 validation-windows=2")
         assert code == 0 and "1 seeds; 3 required" in said, (said, error)
         assert reproduce.read_records(folder / "kept/recorded.csv")[0].facts["text"].startswith("code.txt, SHA-256 ")
         text.unlink()
-        assert ran("--stale", "--records", folder / "kept/recorded.csv", "--out", folder / "out")[1] == "1 results recorded, 0 that this program would not give\n"
+        said = ran("--stale", "--records", folder / "kept/recorded.csv", "--out", folder / "out")[1]
+        assert said == "1 results recorded, 0 that this program would not give\n", said
         code, said, error = ran("cope/counting-data", "--record", folder / "kept", "--out", folder / "out")
         assert code == 0 and "\n$ whence train counting --dump 3\n" in said, error
         assert "$ whence train counting --dump 3\n" in (folder / "kept/cope-counting-data-mini.md").read_text()
@@ -200,13 +213,18 @@ def test_what_cannot_be_is_refused():
         own.mkdir()
         (own / "README.md").write_text("# Mine\n")
         for words, expected in ((["cope/table1"], "it cannot be run here"), (["cope/table8"], "--data: nothing given; a text file of yours required"),
-                                (["cope/table3", "--data", "x"], "--data: given; a table that reads it"), ([], "no name given"), (["nothing at all"], "--list shows them"),
+                                (["cope/table3", "--data", "x"], "--data: given; a table that reads it"), ([], "no name given"),
+                                (["nothing at all"], "--list shows them"),
                                 (["cope/table3", "--row", "CoPEE"], '--row: "CoPEE" given; one of those of cope/table3 required'),
                                 (["dape/table2", "--row", "Learned"], '--row: "Learned" given; a row of preset mini required'),
-                                (["cope/table3", "--row", "CoPE", "--record", own.parent / "kept"], "--record keeps whole ones"), (["cope/table3", "--record", own], "is no page of records"),
-                                (["cope/table3", "--preset", "small", "--check"], "is not recorded"), (["cope/table3", "--seeds", "2", "--check"], "the recorded options"),
-                                (["dape/table3", "--seeds", "4"], "--seeds: given; a table for which something is trained"), (["cope/table3", "--seeds", "-1"], "0 or more"),
-                                (["cope/table3", "--set", "stepz=2"], "--stepz"), (["cope/table3", "--set", "variables=2"], "variables"), (["--list", "--records", own / "none"], "none")):
+                                (["cope/table3", "--row", "CoPE", "--record", own.parent / "kept"], "--record keeps whole ones"),
+                                (["cope/table3", "--record", own], "is no page of records"),
+                                (["cope/table3", "--preset", "small", "--check"], "is not recorded"),
+                                (["cope/table3", "--seeds", "2", "--check"], "the recorded options"),
+                                (["dape/table3", "--seeds", "4"], "--seeds: given; a table for which something is trained"),
+                                (["cope/table3", "--seeds", "-1"], "0 or more"),
+                                (["cope/table3", "--set", "stepz=2"], "--stepz"), (["cope/table3", "--set", "variables=2"], "variables"),
+                                (["--list", "--records", own / "none"], "none")):
             code, said, error = ran(*words, "--out", own.parent / "out")
             assert code in (2, 4) and expected in error and error.startswith("reproduce.py: ") and not said, (words, error)
         assert not (own.parent / "out").exists() and (own / "README.md").read_text() == "# Mine\n"
