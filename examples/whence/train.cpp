@@ -13,6 +13,7 @@
 #include "examples/whence/language/first_weights.h"
 #include "examples/whence/look/history.h"
 #include "examples/whence/machine/memory_plan.h"
+#include "examples/whence/machine/model_plan.h"
 #include "examples/whence/report/table.h"
 #include "examples/whence/run/loading.h"
 #include "examples/whence/run/run_files.h"
@@ -66,16 +67,18 @@ TrainingMemory require_room(const TrainRequest& request, Device device) {
 void look_inside(const TrainRequest& request) {
   const TrainSettings& settings = request.settings();
   Transformer model(request.model());
+  if (settings.describe && settings.json) {  // what a program that starts runs has to know of one
+    Json page = request.study().tests();
+    page.add("run", json_of(request.record(model)));
+    const index_t length = model.options().length;
+    page.add("operations", training_operations(model.options(), length).sum() * static_cast<double>(length));  // of a sequence
+    std::cout << page.line() << std::endl;
+    return;
+  }
   model.initialise(settings.training.seed);
   const Placement placement = placement_of(settings.machine);
   model.to(placement.device);
   const TrainingBatch batch = request.study().batch(settings.training.seed, 1);
-  if (settings.describe && settings.json) {  // what a program that starts runs has to know of one
-    Json page = request.study().tests();
-    page.add("run", json_of(request.record(model)));
-    std::cout << page.line() << std::endl;
-    return;
-  }
   const Tensor loss = token_loss(model, settings.training.seed)(batch, 1);
   if (settings.describe) {
     Table table({"parameter", "shape", "initial", "decays"});

@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""The papers' tables (examples/experiments/reproduce.py): python3 tests/examples/experiments/reproduce.py build/release/whence
+Ends with 77 where pandas, scipy or matplotlib is missing, with 1 where WHENCE_REQUIRED=1 says that it must not be."""
+import contextlib
+import importlib.util
+import io
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+if missing := [name for name in ("pandas", "scipy", "matplotlib") if not importlib.util.find_spec(name)]:
+    print(f"skipped: {missing[0]} is missing")
+    sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "examples/experiments"))
+sys.dont_write_bytecode = True
+import numpy as np
+import pandas as pd
+
+import lab
+import reproduce
+
+papers, records = reproduce.read_papers(), reproduce.read_records(reproduce.RECORDED)
+BEGIN = "table a/b\n  what w\n  place p\n  task flip_flop\n  mini.set steps=3\n"
+ROWS = "  | | scheme | In |\n  | set | | sparse |\n  | A | rope | 6.8 (6.9) |\n  | B | cope | - |\n"
+SMALL = "length=8 dim=8 layers=1 heads=2 steps=20 batch=4 test-sequences=20"
+
+
+def refused(words, call, *arguments):
+    try:
+        call(*arguments)
+    except lab.Refused as problem:
+        assert words in str(problem), f"{words!r} is not in {str(problem)!r}"
+        return str(problem)
+    raise AssertionError(f"{words}: not refused")
+
+
+def tables_of(text):
+    found = reproduce.SimpleNamespace(titles={}, tables={}, texts={}, sizes={})
+    reproduce.read_tables("x.table", text, found)
+    return found.tables
+
+
+def ran(*words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = reproduce.main([str(word) for word in words])
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_tables_are_read_strictly():
+    table = tables_of(BEGIN + ROWS + "  better A > B | *\n")["a/b"]
+    assert table.printed == {("A", "In"): (6.8, 6.9)} and table.claims == [("A", "B", "In")] and table.schemes == ["rope", "cope"]
+    assert tables_of(BEGIN + "  figures accuracy\n" + ROWS)["a/b"].printed["A", "In"] == (93.2, 6.9)
+    turned = tables_of(BEGIN + "  | | set | A | B |\n  | scheme | | rope | cope |\n  | In | sparse | 6.8 | - |\n")["a/b"]
+    assert turned.printed["A", "In"][0] == 6.8 and turned.columns["In"]["set"] == "sparse"
+    assert tables_of("let x one\nsizes s\n  mini.why a\n" + BEGIN + "  sizes s\n  mini.why+ $x\n")["a/b"].presets["mini"]["why"] == "a one"
+    bad = [(BEGIN + "  whit x\n", 'line 6: "whit" found; a field'), ("tabel a\n", 'line 1: "tabel" found; paper, let, sizes or table'),
+           ("  what w\n", "without indentation"), (BEGIN + "  note $none\n", '"none" found; a name of `let`'),
+           (BEGIN + "  sizes none\n", "a name of `sizes`"),
+           (BEGIN + "  mini.sets x\n", "of a preset required"), (BEGIN + "  mini.seeds x\n", "a whole number"),
+           ("let a b\n  c d\n", "without indentation"),
+           (BEGIN + ROWS + "  better A > C | In\n", 'line 10: "C" found; a method of the table'),
+           (BEGIN + ROWS + "  better A > B | Out\n", "a column of"),
+           (BEGIN + ROWS + "  better A\n", "METHOD > METHOD"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "2 figures"),
+           (BEGIN + "  reads x\n", "text or code"),
+           (BEGIN + ROWS + "  | C | t5 | six |\n", "a figure, as 6.8 (6.9)"), (BEGIN + "  | | scheme | In\n", "a | at the end"),
+           (BEGIN + ROWS + "  | C | t5 | of X in a/b |\n", "a method of that table"), (BEGIN + ROWS + "  | C | t5; x |\n", "AXIS=VALUE"),
+           (BEGIN + ROWS + "      more\n", "one before it that can"), ("table a\n  what w\n", "what and place"),
+           (BEGIN + "  | | scheme | In |\n", "set, times or step"),
+           (BEGIN + ROWS + "  | set | | - | x |\n", "a column above it"), (BEGIN + ROWS + BEGIN, "a second table"), ("table\n", "a name behind it"),
+           ("table a\n  what w\n  place p\n  task t\n", "a task and presets, or neither"), (BEGIN + "  columns none\n", "the name of another table")]
+    for text, words in bad:
+        assert refused(words, tables_of, text).startswith("x.table: line "), text
+    print(f"  {len(bad)} broken tables are refused")
+
+
+def test_the_papers():
+    assert len(papers.tables) == 55
+    assert [table.name for table in papers.tables.values() if table.kind == "not ours"] == ["cope/table1", "dape-v2/table5"]
+    assert reproduce.find_table(papers, "dape/figure9").name == "dape/figure7-21"
+    refused("near: cope/table3", reproduce.find_table, papers, "cope/tabel3")
+    refused("near: cope/table2-flip_flop, cope/table2-selective_copy", reproduce.find_table, papers, "cope/table2")
+    commands = [command.split()[0] for table in papers.tables.values() for command in table.run]
+    assert {"figures.py", "lab.py"} <= {*commands} and not {"look", "lab"} & {*commands}
+    for line in reproduce.listing(papers, records).splitlines():
+        assert len(line) < 120, line
+
+
+def test_every_table_is_accepted():
+    with tempfile.TemporaryDirectory() as folder:
+        text, count = pathlib.Path(folder) / "text.txt", 0
+        text.write_text("".join(f"line {k} of a text that is long enough\n" for k in range(20000)))
+        for table in papers.tables.values():
+            if table.presets:
+                runs = reproduce.runs_of(table, "mini", {"data": str(text)} if table.reads else {}, 1, folder)
+                assert all(run.wanted["options"]["scheme"] == run.scheme for run in runs.itertuples()), table.name  # as the program writes them
+                count += len(runs)
+        assert [path.name for path in pathlib.Path(folder).iterdir()] == ["text.txt"]
+    print(f"  {count} runs of one seed")
+
+
+def test_recorded():
+    with tempfile.TemporaryDirectory() as folder:
+        again = pathlib.Path(folder) / "recorded.csv"
+        reproduce.write_records(again, records)
+        assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
+        lines = again.read_text().splitlines()
+        for number, row, words in ((0, "table,preset", "line 1: "), (0, "", "line 1: "), (5, "a,b", "line 6: "),
+            (1, ",,CoPE,x,0,1", "line 2: "), (25, ",,,,0,x", 'line 26: "0,x" found; a seed and a number'),
+                                   (25, ",,,,,3", "a seed and a number")):
+            again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
+            refused(words, reproduce.read_records, again)
+    assert len(records) == 53 and reproduce.summary_page(papers, records) == (reproduce.PAPERS / "README.md").read_text()
+    found = pd.concat([reproduce.judged(papers.tables[record.table], record) for record in records])
+    assert len(found) == 272 and [int((found.verdict == verdict).sum()) for verdict in reproduce.VERDICTS] == [166, 1, 105]
+
+
+def test_verdicts():
+    for better, worse, verdict in (([1.0, 1.1, 0.9], [5.0, 5.2, 4.9], reproduce.HOLDS), ([5.0, 5.2, 4.9], [1.0, 1.1, 0.9], reproduce.DOES_NOT),
+                                   ([1.0, 3.0, 5.0], [2.0, 4.0, 5.5], reproduce.OPEN), ([], [], reproduce.OPEN),
+                                   ([1.0, 1.1], [5.0, 5.2], reproduce.OPEN),
+                                   ([0, 0, 0], [100, 100, 100], reproduce.HOLDS), ([100] * 3, [0] * 3, reproduce.DOES_NOT),
+                                   ([0] * 3, [0] * 3, reproduce.OPEN),
+                                   ([1, 2, math.nan], [5, 6, 7], reproduce.OPEN)):
+        assert reproduce.decide(better, worse)[0] == verdict, (better, worse)
+    # Welch by hand: means 1, 3; variances 1, 4; t = -2 / sqrt(5 / 3), freedom (5/3)^2 / ((1/3)^2 / 2 + (4/3)^2 / 2) = 2.941.
+    assert abs(reproduce.decide([0, 1, 2], [1, 3, 5])[2] - 0.2209) < 2e-4, reproduce.decide([0, 1, 2], [1, 3, 5])
+    low, high = dict(enumerate([1.0, 1.1, 0.9])), dict(enumerate([5.0, 5.2, 4.9]))
+    for name, of_better, verdict in (("dape-v2/table2", high, reproduce.HOLDS), ("dape-v2/table2", low, reproduce.DOES_NOT),
+        ("dape/table7", low, reproduce.HOLDS)):
+        better, worse, column = papers.tables[name].claims[0]  # of Delta-P more is better, of a perplexity less
+        record = reproduce.Record(name, "mini", {}, {(better, column): of_better, (worse, column): low if of_better is high else high})
+        assert reproduce.judged(papers.tables[name], record).verdict[0] == verdict
+    # Benjamini and Hochberg 1995, section 3.1: of 15 p values, four are below 0.05 when corrected.
+    p = pd.Series([0.0459, 0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, np.nan, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0])
+    fixed = reproduce.corrected(p)
+    assert list(p[fixed < 0.05]) == [0.0001, 0.0004, 0.0019, 0.0095] and np.isnan(fixed[9]) and abs(fixed[4] - 0.0095 * 15 / 4) < 1e-12
+
+
+def test_a_table_is_trained_kept_and_checked():
+    with tempfile.TemporaryDirectory() as folder:
+        kept, out = pathlib.Path(folder) / "kept", pathlib.Path(folder) / "out"
+        command = ["cope/table2-flip_flop", "--jobs", "2", "--quiet", "--set", SMALL, "--out", out]
+        code, said, error = ran(*command, "--record", kept)
+        assert code == 0 and "CoPE better than RoPE" in said and "tests were made" in said, (said, error)
+        csv = kept / "recorded.csv"
+        record = reproduce.read_records(csv)[0]
+        assert record.facts["set"] == SMALL and record.facts["runs"] == "15" and len(record.numbers) == 8
+        assert {name.split()[0] for name in record.facts} >= {"bits", "operations", "core-seconds"}, record.facts
+        runs = list((out / "runs/flip_flop").glob("cope.0-*"))
+        mine = {line["test_set"]: line["token_error_percent"] for line in lab.lines_of(runs[0] / "results.jsonl")}
+        assert [record.numbers["CoPE", name][0] for name in ("In-dist", "OOD")] == [mine["in distribution"], mine["sparse"]]
+        assert "| cope/table2-flip_flop | flip-flop, in and out" in (kept / "README.md").read_text()
+        assert (kept / "cope-table2-flip_flop-mini.md").exists()
+        times = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}
+        check = [*command, "--check", "--records", csv]
+        assert "30 numbers" not in ran(*check)[1] and " 32 numbers are as recorded on " in " " + ran(*check)[1].splitlines()[-1]
+        assert ran(*check, "--row", "CoPE")[1].splitlines()[-1].startswith("12 numbers are as recorded")
+        assert times == {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}  # nothing is trained twice
+        stale = lambda: ran("--stale", "--records", csv, "--out", out)[1]
+        assert stale() == "1 results recorded, 0 that this program would not give\n" and not (out / "short_trainings").exists()
+        whole = csv.read_text()
+
+        def changed(what, other):
+            assert re.search(what, whole), what
+            csv.write_text(re.sub(what, other, whole, count=1))
+        changed(r"(Absolute PE,In-dist,0,)", r"\g<1>1")
+        code, said, error = ran(*check)
+        assert code == 1 and "differs: Absolute PE, In-dist: " in said and "of the same vectors" in error
+        changed("vectors,,.*", "vectors,,of another kind \x1b[2J")
+        assert ran(*check)[0] == 0 and "1 of which it cannot tell" in stale() and "\x1b" not in stale()
+        changed(r"(bits flip_flop cope,,).*", r"\g<1>0123456789abcdef")
+        assert stale().startswith("STALE: cope/table2-flip_flop, mini, of 20") and "flip_flop cope; recorded 0123456789abcdef" in stale()
+        changed("--seeds 5", "--seeds 6")
+        assert "its preset has other options now" in stale()
+        code, _, error = ran(*check)
+        assert code == 2 and "the recorded options, seeds and file's name required" in error
+        csv.write_text(whole)
+        results = runs[0] / "results.jsonl"
+        before = results.read_bytes()
+        results.write_bytes(before[:before.index(b"\n") + 1])
+        assert ran(*check)[0] == 0 and results.read_bytes() == before  # a damaged run begins anew
+
+
+def test_a_text_of_the_users_and_commands():
+    with tempfile.TemporaryDirectory() as folder:
+        folder, text = pathlib.Path(folder), pathlib.Path(folder) / "code.txt"
+        text.write_text("".join(f"line {k * k} of a text that can be learned\n" for k in range(2000)))
+        code, said, error = ran("cope/table5-code", "--seeds", 1, "--quiet", "--code", text, "--record", folder / "kept", "--out",
+            folder / "out", "--set",
+                                "dim=8 layers=1 heads=2 length=16 batch=2 steps=2 last=16 evaluate-to=2 evaluation-windows=2 validation-windows=2")
+        assert code == 0 and "1 seeds; 3 required" in said, (said, error)
+        assert reproduce.read_records(folder / "kept/recorded.csv")[0].facts["text"].startswith("code.txt, SHA-256 ")
+        text.unlink()
+        said = ran("--stale", "--records", folder / "kept/recorded.csv", "--out", folder / "out")[1]
+        assert said == "1 results recorded, 0 that this program would not give\n", said
+        code, said, error = ran("cope/counting-data", "--record", folder / "kept", "--out", folder / "out")
+        assert code == 0 and "\n$ whence train counting --dump 3\n" in said, error
+        assert "$ whence train counting --dump 3\n" in (folder / "kept/cope-counting-data-mini.md").read_text()
+        assert [record.table for record in reproduce.read_records(folder / "kept/recorded.csv")] == ["cope/table5-code", "cope/counting-data"]
+
+
+def test_what_cannot_be_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        own = pathlib.Path(folder) / "own"
+        own.mkdir()
+        (own / "README.md").write_text("# Mine\n")
+        for words, expected in ((["cope/table1"], "it cannot be run here"), (["cope/table8"], "--data: nothing given; a text file of yours required"),
+                                (["cope/table3", "--data", "x"], "--data: given; a table that reads it"), ([], "no name given"),
+                                (["nothing at all"], "--list shows them"),
+                                (["cope/table3", "--row", "CoPEE"], '--row: "CoPEE" given; one of those of cope/table3 required'),
+                                (["dape/table2", "--row", "Learned"], '--row: "Learned" given; a row of preset mini required'),
+                                (["cope/table3", "--row", "CoPE", "--record", own.parent / "kept"], "--record keeps whole ones"),
+                                (["cope/table3", "--record", own], "is no page of records"),
+                                (["cope/table3", "--preset", "small", "--check"], "is not recorded"),
+                                (["cope/table3", "--seeds", "2", "--check"], "the recorded options"),
+                                (["dape/table3", "--seeds", "4"], "--seeds: given; a table for which something is trained"),
+                                (["cope/table3", "--seeds", "-1"], "0 or more"),
+                                (["cope/table3", "--set", "stepz=2"], "--stepz"), (["cope/table3", "--set", "variables=2"], "variables"),
+                                (["--list", "--records", own / "none"], "none")):
+            code, said, error = ran(*words, "--out", own.parent / "out")
+            assert code in (2, 4) and expected in error and error.startswith("reproduce.py: ") and not said, (words, error)
+        assert not (own.parent / "out").exists() and (own / "README.md").read_text() == "# Mine\n"
+
+
+os.environ["WHENCE"] = str(pathlib.Path(sys.argv[1]).resolve())
+for name, test in list(globals().items()):
+    if name.startswith("test_"):
+        test()
+        print(f"{name[5:].replace('_', ' ')}: ok", flush=True)
