@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import decimal
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -39,28 +40,26 @@ class Family(NamedTuple):
     """How models of one kind name things. `modules`: ours and theirs, where N is a block's number. Three of ours may be one of theirs."""
     prefix: str  # which files of the bare model lack
     head: str
-    sizes: tuple[str, ...]
     activation: str
     epsilon: str
+    sizes: tuple[str, ...]
     modules: dict[str, str]
 
 
-NEWER = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-GPT2 = Family("transformer.", "lm_head.weight", ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"), "activation_function",
-              "layer_norm_epsilon", {
-    "position": "wpe", "blocks.N.norm1": "h.N.ln_1", "blocks.N.norm2": "h.N.ln_2", **{f"blocks.N.attention.{part}": "h.N.attn.c_attn" for part in QKV},
-    "blocks.N.attention.output": "h.N.attn.c_proj", "blocks.N.mlp.in": "h.N.mlp.c_fc", "blocks.N.mlp.out": "h.N.mlp.c_proj", "norm": "ln_f",
-    "embedding": "wte"})
-NEOX = Family("gpt_neox.", "embed_out.weight", NEWER, "hidden_act", "layer_norm_eps", {
-    "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
+SIZES_OF_GPT2 = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+SIZES_OF_OTHERS = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_norm_epsilon", SIZES_OF_GPT2, {
+    "embedding": "wte", "position": "wpe", "norm": "ln_f", "blocks.N.norm1": "h.N.ln_1", "blocks.N.norm2": "h.N.ln_2",
+    **{f"blocks.N.attention.{part}": "h.N.attn.c_attn" for part in QKV}, "blocks.N.attention.output": "h.N.attn.c_proj",
+    "blocks.N.mlp.in": "h.N.mlp.c_fc", "blocks.N.mlp.out": "h.N.mlp.c_proj"})
+NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", SIZES_OF_OTHERS, {
+    "embedding": "embed_in", "norm": "final_layer_norm", "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": "layers.N.attention.query_key_value" for part in QKV}, "blocks.N.attention.output": "layers.N.attention.dense",
-    "blocks.N.mlp.in": "layers.N.mlp.dense_h_to_4h", "blocks.N.mlp.out": "layers.N.mlp.dense_4h_to_h", "norm": "final_layer_norm",
-    "embedding": "embed_in"})
-LLAMA = Family("model.", "lm_head.weight", NEWER, "hidden_act", "rms_norm_eps", {
-    "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
+    "blocks.N.mlp.in": "layers.N.mlp.dense_h_to_4h", "blocks.N.mlp.out": "layers.N.mlp.dense_4h_to_h"})
+LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", SIZES_OF_OTHERS, {
+    "embedding": "embed_tokens", "norm": "norm", "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": f"layers.N.self_attn.{part[0]}_proj" for part in (*QKV, "output")},
-    **{f"blocks.N.mlp.{ours}": f"layers.N.mlp.{theirs}_proj" for ours, theirs in (("gate", "gate"), ("in", "up"), ("out", "down"))}, "norm": "norm",
-    "embedding": "embed_tokens"})
+    **{f"blocks.N.mlp.{ours}": f"layers.N.mlp.{theirs}_proj" for ours, theirs in (("gate", "gate"), ("in", "up"), ("out", "down"))}})
 FAMILIES = {"gpt2": GPT2, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA}
 
 
@@ -86,7 +85,7 @@ class Fields:
     """The fields of a file of JSON, each of one kind; null is as good as nothing."""
     KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "an object", list: "a list"}
 
-    def __init__(self, path: pathlib.Path, fields: dict | None = None):
+    def __init__(self, path: pathlib.Path, fields: Any = None):
         try:
             found = json.loads(read_text(path)) if fields is None else fields
         except (json.JSONDecodeError, RecursionError) as problem:
@@ -111,32 +110,39 @@ class Fields:
         return self.all[name]
 
 
-class Weights:
-    """A file of safetensors. Only what is asked for is read, so that other tensors may be of any kind."""
+class Place(NamedTuple):
+    """Where a tensor lies."""
+    path: pathlib.Path
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    offset: int
 
-    def __init__(self, path: pathlib.Path):
-        try:
-            with safetensors.safe_open(path, "np") as file:  # checks where tensors lie
-                self.path, self.metadata = path, file.metadata() or {}
-        except safetensors.SafetensorError as problem:
-            raise Refused(f"{path}: no whole file of safetensors: {problem}") from None
-        with open(path, "rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            self.begin, self.entries = 8 + length, json.loads(file.read(length))
-        self.entries.pop("__metadata__", None)
-
-    def read(self, name: str) -> np.ndarray:
+    def read(self) -> np.ndarray:
         """The tensor as f32."""
-        kind, shape, (begin, _) = (self.entries[name][field] for field in ("dtype", "shape", "data_offsets"))
-        code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(kind)
+        code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(self.kind)
         if not code:
-            raise Refused(f"{self.path}: {name!r} is {kind}; F64, F32, F16 or BF16 required")
-        raw = np.fromfile(self.path, code, math.prod(shape), offset=self.begin + begin)
+            raise Refused(f"{self.path}: {self.name!r} is {self.kind}; F64, F32, F16 or BF16 required")
+        raw = np.fromfile(self.path, code, math.prod(self.shape), offset=self.offset)
         with np.errstate(over="ignore"):
-            found = ((raw.astype("<u4") << 16).view("<f4") if kind == "BF16" else raw).astype(np.float32).reshape(shape)
+            found = ((raw.astype("<u4") << 16).view("<f4") if self.kind == "BF16" else raw).astype(np.float32).reshape(self.shape)
         if not np.isfinite(found).all():
-            raise Refused(f"{self.path}: {name!r} holds {found[~np.isfinite(found)][0]}; finite numbers required")
+            raise Refused(f"{self.path}: {self.name!r} holds {found[~np.isfinite(found)][0]}; finite numbers required")
         return found
+
+
+def places_in(path: pathlib.Path) -> tuple[dict[str, str], list[Place]]:
+    """The metadata of a file of safetensors, and its tensors unread, so that those that nobody reads may be of any kind."""
+    try:
+        with safetensors.safe_open(path, "np") as file:  # checks where tensors lie
+            metadata = file.metadata() or {}
+    except safetensors.SafetensorError as problem:
+        raise Refused(f"{path}: no whole file of safetensors: {problem}") from None
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        entries = json.loads(file.read(length))
+    entries.pop("__metadata__", None)
+    return metadata, [Place(path, name, each["dtype"], tuple(each["shape"]), 8 + length + each["data_offsets"][0]) for name, each in entries.items()]
 
 
 def seal_of(path: pathlib.Path) -> tuple[str, int]:
@@ -151,8 +157,8 @@ def seal_of(path: pathlib.Path) -> tuple[str, int]:
     return found.hexdigest(), place
 
 
-def page(value: Any, indent: int = 2) -> str:
-    return json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+def page(value: Any, indent: int = 2) -> bytes:
+    return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()
 
 
 @contextlib.contextmanager
@@ -250,15 +256,15 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
 # ---- Theirs as ours
 
 class Theirs:
-    """The weights of a folder of Hugging Face, by their names without the family's prefix. `twins`: names that the metadata of a file say to be others'."""
+    """The tensors of a folder of Hugging Face, by their names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
 
     def __init__(self, folder: pathlib.Path, family: Family):
         self.folder, self.family, self.places, self.used, self.twins = folder, family, {}, set(), {}
         short = lambda name: str(name).removeprefix(family.prefix)
-        for file in map(Weights, self.paths()):
-            self.twins |= {short(name): short(other) for name, other in file.metadata.items()}
-            for name in file.entries:
-                self.places.setdefault(short(name), []).append((file, name))
+        for metadata, places in map(places_in, self.paths()):
+            self.twins |= {short(name): short(other) for name, other in metadata.items()}
+            for place in places:
+                self.places.setdefault(short(place.name), []).append(place)
 
     def paths(self) -> list[pathlib.Path]:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
@@ -272,33 +278,25 @@ class Theirs:
             raise Refused(f"{index}: weight_map names {names[:3]}; files of the same folder required")
         return [self.folder / name for name in names]
 
-    def find(self, name: str, shape: tuple[int, ...] | None = None) -> tuple[Weights, str, tuple[int, ...]]:
-        """Its file, its name there and its shape. Refused where it is not there once, or has another shape than the one required."""
+    def find(self, name: str, *shape: int) -> Place:
+        """Refused where it is not there once, or has another shape than one that is given."""
         name = name if name in self.places else self.twins.get(name, name)
         places = self.places.get(name, [])
         if len(places) != 1:
-            raise Refused(f"{self.folder}: " + (f"{name!r} stands in {' and '.join(str(file.path) for file, _ in places)}; once required" if places else
+            raise Refused(f"{self.folder}: " + (f"{name!r} stands in {' and '.join(str(place.path) for place in places)}; once required" if places else
                                                 f"no tensor {name!r}, with {self.family.prefix!r} before it or without; it required"))
+        if shape and places[0].shape != shape:
+            raise Refused(f"{places[0].path}: {places[0].name!r} is {list(places[0].shape)}; {list(shape)} required")
         self.used.add(name)
-        (file, full), = places
-        found = tuple(file.entries[full]["shape"])
-        if shape and found != shape:
-            raise Refused(f"{file.path}: {full!r} is {list(found)}; {list(shape)} required")
-        return file, full, found
+        return places[0]
 
-    def read(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        file, full, _ = self.find(name, shape)
-        return file.read(full)
-
-    def tables(self, shape: tuple[int, ...], tied: bool, untied: str) -> dict[str, np.ndarray]:
+    def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
         """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
         names = self.family.modules["embedding"] + ".weight", self.family.head
         there = [name for name in names if name in self.places]
         if len(there) == 1 and (tied or names[not names.index(there[0])] in self.twins):
-            return {"embedding.weight": self.read(there[0], shape)}
-        if there == [names[0]]:
-            raise Refused(f"{self.folder}: no tensor {names[1]!r}; it required, as {untied}")
-        table, head = (self.read(name, shape) for name in names)
+            return {"embedding.weight": self.find(there[0], vocabulary, dim).read()}
+        table, head = (self.find(name, vocabulary, dim).read() for name in names)
         if tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
@@ -306,32 +304,30 @@ class Theirs:
         return {"embedding.weight": table, "head.weight": head}
 
 
-def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, heads: int) -> tuple[dict[str, np.ndarray], bool, bool]:
-    """Weights of blocks and norms by our names; whether MLPs have biases, and attention has."""
-    family, weights, biased = theirs.family, {}, {"attention": False, "mlp": False}
+def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, heads: int) -> dict[str, np.ndarray]:
+    """Weights of positions, blocks and norms, by our names."""
+    family, weights = theirs.family, {}
     for ours, name in family.modules.items():
         *_, group, last = ("", *ours.split("."))
         norm, fused = last.startswith("norm"), name.endswith(("c_attn", "query_key_value"))
-        for number in map(str, range(layers if "N" in ours else 1)):
-            there = name.replace("N", number)
-            for leaf in ("weight", "bias"):
-                if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else f"{there}.bias" not in theirs.places)):
-                    continue
-                shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
-                turned = family is GPT2 and leaf == "weight" and group in ("attention", "mlp")  # [in, out]
-                whole = (3 * shape[0], *shape[1:]) if fused else shape
-                tensor = theirs.read(f"{there}.{leaf}", whole[::-1] if turned else whole)
-                tensor = tensor.T if turned else tensor
-                if fused:
-                    parts = (3, shape[0]) if family is GPT2 else (heads, 3, shape[0] // heads)
-                    tensor = np.moveaxis(tensor.reshape(*parts, *shape[1:]), parts.index(3), 0)[QKV.index(last)].reshape(shape)
-                weights["position.table" if ours == "position" else f"{ours.replace('N', number)}.{leaf}"] = np.ascontiguousarray(tensor)
-                if leaf == "bias" and not norm:
-                    biased[group] = True
+        for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
+            there = f"{name.replace('N', number)}.{leaf}"
+            if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else there not in theirs.places)):
+                continue
+            shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
+            turned = family is GPT2 and leaf == "weight" and group in ("attention", "mlp")  # [in, out]
+            whole = (3 * shape[0], *shape[1:]) if fused else shape
+            tensor = theirs.find(there, *(whole[::-1] if turned else whole)).read()
+            tensor = tensor.T if turned else tensor
+            if fused:
+                parts = (3, shape[0]) if family is GPT2 else (heads, 3, shape[0] // heads)
+                tensor = np.moveaxis(tensor.reshape(*parts, *shape[1:]), parts.index(3), 0)[QKV.index(last)].reshape(shape)
+            weights["position.table" if ours == "position" else f"{ours.replace('N', number)}.{leaf}"] = np.ascontiguousarray(tensor)
+    biased = {group: any(re.search(rf"\.{group}\..*bias", name) for name in weights) for group in ("attention", "mlp")}
     for name in [name for name in weights if any(biased.values()) and re.search(r"\.(mlp|attention)\..*weight", name)]:
         if ".mlp." in name or biased["attention"]:  # whence has all of them or none
             weights.setdefault(name.replace("weight", "bias"), np.zeros(len(weights[name]), np.float32))
-    return weights, any(biased.values()), biased["attention"]
+    return weights
 
 
 def scale_residuals(weights: dict[str, np.ndarray], epsilon: float) -> None:
@@ -353,7 +349,7 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     config.require("model_type", isinstance(kind, str) and kind in FAMILIES, " or ".join(FAMILIES))
     family = FAMILIES[kind]
     gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
-    extents = lambda name: theirs.find(name.replace("N", "0") + ".weight")[2] + (0, 0)
+    extents = lambda name: theirs.find(name.replace("N", "0") + ".weight").shape + (0, 0)
     embedding = family.modules["embedding"] + ".weight"
     vocabulary, dim = extents(family.head.removesuffix(".weight") if embedding not in theirs.places else family.modules["embedding"])[:2]
     block = re.compile(family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight")
@@ -375,11 +371,10 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
                         *([("num_key_value_heads", key // head_dim)] if llama else [])):
         if config.all.get(name, found) != found:
             note(f"{config.path}: {name} is {config.all[name]}, and {found} in the weights, which count")
-    weights = theirs.tables((vocabulary, dim), config.get("tie_word_embeddings", bool, gpt2), f"{config.path} says that tie_word_embeddings is false")
-    blocks, bias, attention_bias = weights_of(theirs, {
+    weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
         "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim), "in": (hidden, dim),
         "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
-    weights |= blocks
+    bias, attention_bias = (f"blocks.0.{name}.bias" in weights for name in ("mlp.in", "attention.query"))
 
     for name, wanted in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False), ("add_cross_attention", False)):
         config.require(name, config.get(name, bool, wanted) == wanted, str(wanted).lower())
@@ -458,10 +453,6 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
             note(f"{len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
     else:
         added = dict(Fields(folder / "added_tokens.json").all) if (folder / "added_tokens.json").exists() else {}
-        config = folder / "tokenizer_config.json"
-        for number, token in (Fields(config).get("added_tokens_decoder", dict, {}) if config.exists() else {}).items():
-            if number.isdecimal() and isinstance(token, dict):
-                added[str(token.get("content"))] = int(number)
     return model["vocab"], [line if isinstance(line, str) else " ".join(line) for line in model["merges"]], added
 
 
@@ -504,71 +495,67 @@ def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> list[str]:
     """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files. Returns the names of files."""
     if own.get("kind") not in ("bpe", "bytes"):
         return []
-    table, merges = own.get("vocab", BYTES), own.get("merges", [])
-    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=[tuple(line.split(" ")) for line in merges]))
+    merges = [tuple(line.split(" ")) for line in own.get("merges", [])]
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=own.get("vocab", BYTES), merges=merges))
     whole.pre_tokenizer, whole.decoder = CUT, tokenizers.decoders.ByteLevel()
-    whole.add_special_tokens([text for text in table if re.fullmatch(r"<\|.+\|>", text)])
-    files = {"tokenizer.json": whole.to_str(pretty=True) + "\n", "vocab.json": json.dumps(table, ensure_ascii=False, separators=(",", ":")),
-             "merges.txt": "".join(f"{line}\n" for line in ["#version: 0.2", *merges])}
-    for name, text in files.items():
-        (folder / name).write_bytes(text.encode())
-    return [*files]
+    whole.add_special_tokens([text for text in own.get("vocab", BYTES) if re.fullmatch(r"<\|.+\|>", text)])
+    whole.save(str(folder / "tokenizer.json"))
+    whole.model.save(str(folder))
+    return ["tokenizer.json", "vocab.json", "merges.txt"]
 
 
 # ---- Ours as theirs
 
-def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Any]]:
+def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[str, np.ndarray], dict[str, Any]]:
     """The options of a run's model, its weights and its tokeniser."""
-    record, weights, tokeniser = Fields(folder / "run.json"), Weights(folder / "weights.safetensors"), folder / "tokeniser.json"
+    record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
-    facts = record.get("facts", dict)
+    facts, (metadata, places), (found, _) = record.get("facts", dict), places_in(path), seal_of(path)
     if hashlib.sha256(tokeniser.read_bytes()).hexdigest() != facts.get("tokeniser.sha256"):
         raise Refused(f"{tokeniser}: another than in training; the one that {record.path} names required")
-    found, said = seal_of(weights.path)[0], weights.metadata.get("whence.seal")
-    if found != said and not accept_damaged:
-        raise Refused(f"{weights.path}: is damaged: its SHA-256 is {found}; {said}, its whence.seal, required; restore it from a copy, or --accept-damaged")
-    return ({name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")},
-            {name: weights.read(name) for name in weights.entries}, Fields(tokeniser).all)
+    if found != metadata.get("whence.seal") and not accept_damaged:
+        raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a copy, or "
+                      "--accept-damaged")
+    options = {name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")}
+    return Fields(record.path, options), {place.name: place.read() for place in places}, Fields(tokeniser).all
 
 
-def as_theirs(facts: dict[str, Any], weights: dict[str, np.ndarray], place: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """config.json and tensors of a model that GPT-2 or GPT-NeoX could be."""
-    sizes, scheme = {name: facts.get(name) for name in SIZES}, str(facts.get("scheme")).replace(" ", "")
-    gpt2 = bool(re.fullmatch(r"(absolute|ape|learned)(\(.*\))?", scheme))
-    family, kind, either = GPT2 if gpt2 else NEOX, "gpt2" if gpt2 else "gpt_neox", [True] if gpt2 else [True, False]
+    sizes, scheme = {name: facts.get(name, int) if name == "hidden" else facts.size(name) for name in SIZES}, facts.get("scheme", str)
+    gpt2 = bool(re.fullmatch(r"(absolute|ape|learned)(\([^()]*\))?", scheme))
+    family, kind, dim, heads = GPT2 if gpt2 else NEOX, "gpt2" if gpt2 else "gpt_neox", sizes["dim"], sizes["heads"]
     for name, allowed in {"norm": ["layer"], "norm_place": ["before"] if gpt2 else ["before", "parallel"], "activation": [*ACTIVATIONS.values()],
-                          "causal": [True], "bias": [True], "attention_bias": either, "scale_embedding": [False], "tied": [True, False],
-                          "outputs": [0, sizes["vocabulary"]], "kv_heads": [None, 0, sizes["heads"]]}.items():
-        if facts.get(name) not in allowed:
-            raise Refused(f"{place}: {name} {facts.get(name)} given; {' or '.join(map(str, dict.fromkeys(allowed)))} required, as GPT-2 and GPT-NeoX have it")
-    sizes["hidden"] = sizes["hidden"] or 4 * (sizes["dim"] or 0)
-    shapes = {"embedding.weight": ("vocabulary", "dim"), "blocks.0.attention.query.weight": ("dim", "dim"), "blocks.0.mlp.in.weight": ("hidden", "dim")}
-    for name, wanted in shapes.items():
-        if name not in weights or list(weights[name].shape) != [sizes[each] for each in wanted] or sizes["dim"] % sizes["heads"]:
-            raise Refused(f"{place}: sizes {sizes} given; those of the weights required")
-    config: dict[str, Any] = {"model_type": kind, "architectures": ["GPT2LMHeadModel" if gpt2 else "GPTNeoXForCausalLM"], **dict(zip(family.sizes, sizes.values())),
-                              family.activation: next(name for name, ours in ACTIVATIONS.items() if ours == facts["activation"])}
+                          "causal": [True], "bias": [True], "attention_bias": [True] if gpt2 else [True, False], "scale_embedding": [False],
+                          "tied": [True, False], "outputs": [0, sizes["vocabulary"]], "kv_heads": [None, 0, heads]}.items():
+        facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(json.dumps(each) for each in dict.fromkeys(allowed))}, as GPT-2 and GPT-NeoX have it,")
+    sizes["hidden"] = sizes["hidden"] or 4 * dim
+    shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim), "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
     tensors, rest = {}, dict(weights)
-    for ours, name in [*family.modules.items(), *([] if facts["tied"] else [("head", "")])]:
+    if dim % heads or any(name not in weights or weights[name].shape != shape for name, shape in shapes.items()):
+        raise Refused(f"{facts.path}: sizes {sizes} found; those of the weights required")
+    for ours, name in [*family.modules.items(), *([] if facts.all["tied"] else [("head", "")])]:
         for number in map(str, range(sizes["layers"] if "N" in ours else 1)):
-            for path in [path for path in rest if re.fullmatch(re.escape(ours.replace("N", number)) + r"\.\w+", path)]:
-                leaf = path.rpartition(".")[2].replace("table", "weight")
-                tensor = rest.pop(path)
+            for path in [path for path in rest if path.rpartition(".")[0] == ours.replace("N", number)]:
+                tensor, leaf = rest.pop(path), path.rpartition(".")[2].replace("table", "weight")
                 if ".attention.query." in path:
-                    parts = [tensor, *(rest.pop(path.replace(".query.", f".{part}.")) for part in QKV[1:])]
-                    tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(sizes["heads"], -1, *part.shape[1:]) for part in parts], 1)
+                    parts = [tensor, *(rest.pop(path.replace(".query.", f".{part}."), tensor) for part in QKV[1:])]
+                    tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
                     tensor = tensor.reshape(-1, *parts[0].shape[1:])
                 turned = gpt2 and leaf == "weight" and re.search(r"\.(attention|mlp)\.", path)
                 tensors[f"{family.prefix}{name.replace('N', number)}.{leaf}" if name else family.head] = np.ascontiguousarray(tensor.T if turned else tensor)
     if rest:
-        raise Refused(f"{place}: weights {', '.join(sorted(rest)[:3])} found; those of {kind} required")
+        raise Refused(f"{facts.path}: weights {', '.join(sorted(rest)[:3])} found; those of {kind} required")
+    sizes["length"] = len(weights["position.table"]) if gpt2 else sizes["length"]
+    dropout, pattern = facts.get("dropout", float, 0.0), facts.get("pattern_dropout", float, 0.0)
+    config: dict[str, Any] = {
+        "model_type": kind, "architectures": ["GPT2LMHeadModel" if gpt2 else "GPTNeoXForCausalLM"], **dict(zip(family.sizes, sizes.values())),
+        family.activation: next(name for name, ours in ACTIVATIONS.items() if ours == facts.all["activation"]), family.epsilon: EPSILON,
+        "tie_word_embeddings": facts.all["tied"], "torch_dtype": "float32"}
     if gpt2:
-        config["n_positions"] = len(weights["position.table"])
-    dropout, pattern = float(facts.get("dropout", 0)), float(facts.get("pattern_dropout", 0))
-    config |= {} if gpt2 else {**rope_of(scheme, sizes["dim"] // sizes["heads"], sizes["length"]), "use_parallel_residual": facts["norm_place"] == "parallel"}
-    config |= {family.epsilon: EPSILON, **({} if gpt2 else {"attention_bias": facts["attention_bias"]}), "tie_word_embeddings": facts["tied"]}
-    config |= {"resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": pattern} if gpt2 else {"hidden_dropout": dropout, "attention_dropout": pattern}
-    return {**config, "torch_dtype": "float32"}, tensors
+        return {**config, "resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": pattern}, tensors
+    return {**config, **rope_of(scheme, dim // heads, sizes["length"]), "use_parallel_residual": facts.all["norm_place"] == "parallel",
+            "attention_bias": facts.all["attention_bias"], "hidden_dropout": dropout, "attention_dropout": pattern}, tensors
 
 
 # ---- The command
@@ -579,7 +566,7 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
         options, weights = read_theirs(folder)
         own = tokeniser_of(folder, tokeniser, options["vocabulary"])
         facts = {**{f"model.{name}": value for name, value in options.items()}, "tokeniser.kind": own["kind"],
-                 "tokeniser.sha256": hashlib.sha256(page(own, 1).encode()).hexdigest()}
+                 "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
         record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [], "data": hashlib.sha256().hexdigest(),
                   "facts": facts}
         with new_folder(out) as new:
@@ -589,18 +576,18 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
             with open(path, "r+b") as file:
                 file.seek(place)
                 file.write(seal.encode())
-            (new / "tokeniser.json").write_bytes(page(own, 1).encode())
-            (new / "run.json").write_bytes(page(record).encode())
+            (new / "tokeniser.json").write_bytes(page(own, 1))
+            (new / "run.json").write_bytes(page(record))
         return ["run.json", "tokeniser.json", "weights.safetensors"]
     if not (folder / "run.json").exists():
         raise Refused(f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
     if tokeniser:
         raise Refused("--tokeniser: given with a run, which has its own; a folder with config.json required")
     options, weights, own = read_ours(folder, accept_damaged)
-    config, tensors = as_theirs(options, weights, str(folder / "run.json"))
+    config, tensors = as_theirs(options, weights)
     with new_folder(out) as new:
         safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
-        (new / "config.json").write_bytes(page(config).encode())
+        (new / "config.json").write_bytes(page(config))
         return ["config.json", "model.safetensors", *write_tokenizer(new, own)]
 
 

@@ -251,16 +251,16 @@ def facts(run):
     return json.loads((run / "run.json").read_text())["facts"]
 
 
-def taken(folder, config, weights, name="model", *, says="", words=(), rounded=None, dtype="f32", **how):
+def taken(folder, config, weights, name="model", *, says="", words=(), **how):
     """Writes, converts and compares the logits with the formulas'. Returns the run."""
     theirs = write(folder / name, config, weights, **how)
     said = converted(theirs, "--out", folder / f"{name}.run", *words)
     require(re.search(says, said), f"{says!r} expected: {said}")
     tokens = torch.randint(0, 256, (2, TOKENS))
-    exact = {key: x.to(rounded).to(torch.float64) if rounded else x for key, x in weights.items() if x.dtype == torch.float64}
+    exact = {key: x for key, x in weights.items() if x.dtype == torch.float64}
     wanted = FORMULAS[config["model_type"]](exact, config, tokens).numpy()
-    found = whence.load(str(folder / f"{name}.run"), dtype=dtype).forward(tokens.numpy())
-    require_near(found, wanted, NEAR * max(1, np.abs(wanted).max()))
+    found = whence.load(str(folder / f"{name}.run"), dtype="f64").forward(tokens.numpy())
+    require_near(found, wanted)
     return folder / f"{name}.run"
 
 
@@ -307,7 +307,7 @@ def files_decide(folder):
     same_bits(folder / "own/model.safetensors", folder / "own.back/model.safetensors")
     require(json.loads((folder / "own.back/config.json").read_text())["tie_word_embeddings"] is False, "and stays one")
     require(facts(taken(folder, {**config, "tie_word_embeddings": False}, both, "equal"))["model.tied"] is False, "two tables that happen to be equal")
-    refused("no tensor 'lm_head.weight'.*tie_word_embeddings is false", write(folder / "no", {**config, "tie_word_embeddings": False}, w), "--out", folder / "none")
+    refused("no tensor 'lm_head.weight'", write(folder / "no", {**config, "tie_word_embeddings": False}, w), "--out", folder / "none")
     refused("'lm_head.weight' is \\[255, 12\\]", write(folder / "short", config, both | {"lm_head.weight": drawn(255, 12)}), "--out", folder / "none")
 
     wrong = {"vocab_size": 300, "n_positions": 99, "n_inner": 7, "n_layer": 1}
@@ -439,7 +439,7 @@ def llamas(folder):
         found = facts(run)
         require(found.get("model.kv_heads", 4) == config["num_key_value_heads"], "heads of keys")
         require(found["model.tied"] == config["tie_word_embeddings"], "tied")
-        refused("norm rms given; layer required", run, "--out", folder / "none")
+        refused('norm: "rms" found; "layer", as GPT-2', run, "--out", folder / "none")
     biased = {name: x for name, x in safetensors.numpy.load_file(folder / "qwen2.run/weights.safetensors").items() if name.endswith("bias")}
     require(all(bool(x.any()) == bool(re.search("query|key|value", name)) for name, x in biased.items()) and len(biased) == 14, "biases of q, k and v alone")
     config, w = llama_model("mistral")
@@ -492,8 +492,7 @@ def tokenisers(folder):
     (files / "vocab.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(whole["model"]["vocab"]).encode())
     lines = [each if isinstance(each, str) else " ".join(each) for each in whole["model"]["merges"]]
     (files / "merges.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(["#version: 0.2", *lines, ""]).encode())
-    (files / "added_tokens.json").write_text(json.dumps({"<pad>": count - 3}))
-    (files / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {str(count - 2): {"content": "caf\u00e9"}, str(count - 1): {"content": "  in the"}}}))
+    (files / "added_tokens.json").write_text(json.dumps({"<pad>": count - 3, "caf\u00e9": count - 2, "  in the": count - 1}))
     converted(files, "--out", folder / "files.run")
     require(json.loads((folder / "files.run/tokeniser.json").read_text()) == own, "the same of both forms")
     converted(folder / "files.run", "--out", folder / "files.back")
@@ -569,8 +568,7 @@ def damages(folder):
     theirs = write(folder / "theirs", config, w)
     (theirs / "vocab.json").write_text(json.dumps({token: byte for token, byte in convert.BYTES.items()}))
     (theirs / "merges.txt").write_text("#version: 0.2\n")
-    (theirs / "added_tokens.json").write_text("{}")
-    (theirs / "tokenizer_config.json").write_text('{"added_tokens_decoder": {"255": {"content": "\u00ff"}}}')
+    (theirs / "added_tokens.json").write_text('{"\u00ff": 255}')
     converted(theirs, "--out", folder / "run")
     draw, outcomes = random.Random(5), {"taken": 0, "refused": 0}
     for source in (theirs, folder / "run"):
