@@ -69,10 +69,6 @@ class Refused(ValueError):
 
 # ---- Files
 
-def note(text: str) -> None:
-    print(f"note: {text}")
-
-
 def read_text(path: pathlib.Path) -> str:
     """A text in UTF-8, without the mark of byte order that some editors put before it."""
     try:
@@ -110,51 +106,32 @@ class Fields:
         return self.all[name]
 
 
-class Place(NamedTuple):
-    """Where a tensor lies."""
-    path: pathlib.Path
-    name: str
-    kind: str
-    shape: tuple[int, ...]
-    offset: int
-
-    def read(self) -> np.ndarray:
-        """The tensor as f32."""
-        code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(self.kind)
-        if not code:
-            raise Refused(f"{self.path}: {self.name!r} is {self.kind}; F64, F32, F16 or BF16 required")
-        raw = np.fromfile(self.path, code, math.prod(self.shape), offset=self.offset)
-        with np.errstate(over="ignore"):
-            found = ((raw.astype("<u4") << 16).view("<f4") if self.kind == "BF16" else raw).astype(np.float32).reshape(self.shape)
-        if not np.isfinite(found).all():
-            raise Refused(f"{self.path}: {self.name!r} holds {found[~np.isfinite(found)][0]}; finite numbers required")
-        return found
-
-
-def places_in(path: pathlib.Path) -> tuple[dict[str, str], list[Place]]:
-    """The metadata of a file of safetensors, and its tensors unread, so that those that nobody reads may be of any kind."""
+def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """The metadata of a file of safetensors, and its tensors as bytes with a shape and a dtype: those that nobody reads may be of any."""
     try:
-        with safetensors.safe_open(path, "np") as file:  # checks where tensors lie
+        with safetensors.safe_open(path, "np") as file:
             metadata = file.metadata() or {}
+        return metadata, {name: {**entry, "where": f"{path}: {name!r}"} for name, entry in safetensors.deserialize(path.read_bytes())}
     except safetensors.SafetensorError as problem:
         raise Refused(f"{path}: no whole file of safetensors: {problem}") from None
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        entries = json.loads(file.read(length))
-    entries.pop("__metadata__", None)
-    return metadata, [Place(path, name, each["dtype"], tuple(each["shape"]), 8 + length + each["data_offsets"][0]) for name, each in entries.items()]
 
 
-def seal_of(path: pathlib.Path) -> tuple[str, int]:
-    """The SHA-256 of a file of safetensors with zeros in the place of its seal, by which whence knows a damaged file; and that place."""
-    with open(path, "rb") as file:
-        head, key = file.read(8), b'"whence.seal":"'
-        head += file.read(int.from_bytes(head, "little"))
-        place = head.find(key) + len(key)
-        found = hashlib.sha256(head[:place] + b"0" * 64 + head[place + 64:])
-        for part in iter(lambda: file.read(1 << 24), b""):
-            found.update(part)
-    return found.hexdigest(), place
+def as_f32(tensor: dict[str, Any]) -> np.ndarray:
+    """A tensor's numbers. Refused where they are of no such dtype, or not finite."""
+    code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(tensor["dtype"])
+    if not code:
+        raise Refused(f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
+    raw = np.frombuffer(tensor["data"], code)
+    with np.errstate(over="ignore"):
+        found = ((raw.astype("<u4") << 16).view("<f4") if tensor["dtype"] == "BF16" else raw).astype(np.float32).reshape(tensor["shape"])
+    if not np.isfinite(found).all():
+        raise Refused(f"{tensor['where']} holds {found[~np.isfinite(found)][0]}; finite numbers required")
+    return found
+
+
+def seal_of(data: bytes) -> str:
+    """The SHA-256 of a file of safetensors with zeros in the place of its seal, by which whence knows a damaged file."""
+    return hashlib.sha256(re.sub(rb'"whence\.seal":"[^"]*"', b'"whence.seal":"' + b"0" * 64 + b'"', data, count=1)).hexdigest()
 
 
 def page(value: Any, indent: int = 2) -> bytes:
@@ -259,48 +236,51 @@ class Theirs:
     """The tensors of a folder of Hugging Face, by their names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
 
     def __init__(self, folder: pathlib.Path, family: Family):
-        self.folder, self.family, self.places, self.used, self.twins = folder, family, {}, set(), {}
+        self.folder, self.family, self.tensors, self.used, self.twins = folder, family, {}, set(), {}
         short = lambda name: str(name).removeprefix(family.prefix)
-        for metadata, places in map(places_in, self.paths()):
+        for metadata, tensors in map(tensors_in, self.paths()):
             self.twins |= {short(name): short(other) for name, other in metadata.items()}
-            for place in places:
-                self.places.setdefault(short(place.name), []).append(place)
+            for name, tensor in tensors.items():
+                self.tensors.setdefault(short(name), []).append(tensor)
 
     def paths(self) -> list[pathlib.Path]:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
         whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
+        if not whole.exists() and not index.exists() and any(self.folder.glob("*.bin")):
+            raise Refused(f"{self.folder}: weights of torch.save alone found; model.safetensors required, as save_pretrained of transformers writes it")
         if whole.exists() or not index.exists():
-            if not whole.exists() and any(self.folder.glob("*.bin")):
-                raise Refused(f"{self.folder}: weights of torch.save alone found; model.safetensors required, as save_pretrained of transformers writes it")
             return [whole]
         names = sorted({str(name) for name in Fields(index).get("weight_map", dict).values()})
         if not names or not all(re.fullmatch(r"[^./\0][^/\0]*", name) for name in names):
             raise Refused(f"{index}: weight_map names {names[:3]}; files of the same folder required")
         return [self.folder / name for name in names]
 
-    def find(self, name: str, *shape: int) -> Place:
-        """Refused where it is not there once, or has another shape than one that is given."""
-        name = name if name in self.places else self.twins.get(name, name)
-        places = self.places.get(name, [])
-        if len(places) != 1:
-            raise Refused(f"{self.folder}: " + (f"{name!r} stands in {' and '.join(str(place.path) for place in places)}; once required" if places else
+    def find(self, name: str) -> dict[str, Any]:
+        name = name if name in self.tensors else self.twins.get(name, name)
+        found = self.tensors.get(name, [])
+        if len(found) != 1:
+            raise Refused(f"{self.folder}: " + (f"{' and '.join(each['where'] for each in found)} found; one of them required" if found else
                                                 f"no tensor {name!r}, with {self.family.prefix!r} before it or without; it required"))
-        if shape and places[0].shape != shape:
-            raise Refused(f"{places[0].path}: {places[0].name!r} is {list(places[0].shape)}; {list(shape)} required")
         self.used.add(name)
-        return places[0]
+        return found[0]
+
+    def read(self, name: str, *shape: int) -> np.ndarray:
+        found = self.find(name)
+        if tuple(found["shape"]) != shape:
+            raise Refused(f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
+        return as_f32(found)
 
     def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
         """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
         names = self.family.modules["embedding"] + ".weight", self.family.head
-        there = [name for name in names if name in self.places]
-        if len(there) == 1 and (tied or names[not names.index(there[0])] in self.twins):
-            return {"embedding.weight": self.find(there[0], vocabulary, dim).read()}
-        table, head = (self.find(name, vocabulary, dim).read() for name in names)
+        there = [name for name in names if name in self.tensors]
+        if len(there) == 1 and (tied or there[0] in (self.twins.get(name) for name in names)):
+            return {"embedding.weight": self.read(there[0], vocabulary, dim)}
+        table, head = (self.read(name, vocabulary, dim) for name in names)
         if tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
-            note(f"{names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
+            print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
         return {"embedding.weight": table, "head.weight": head}
 
 
@@ -312,12 +292,12 @@ def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, 
         norm, fused = last.startswith("norm"), name.endswith(("c_attn", "query_key_value"))
         for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
             there = f"{name.replace('N', number)}.{leaf}"
-            if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else there not in theirs.places)):
+            if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else there not in theirs.tensors)):
                 continue
             shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
             turned = family is GPT2 and leaf == "weight" and group in ("attention", "mlp")  # [in, out]
             whole = (3 * shape[0], *shape[1:]) if fused else shape
-            tensor = theirs.find(there, *(whole[::-1] if turned else whole)).read()
+            tensor = theirs.read(there, *(whole[::-1] if turned else whole))
             tensor = tensor.T if turned else tensor
             if fused:
                 parts = (3, shape[0]) if family is GPT2 else (heads, 3, shape[0] // heads)
@@ -339,7 +319,7 @@ def scale_residuals(weights: dict[str, np.ndarray], epsilon: float) -> None:
             weights[name] = (tensor * np.float64(scale)).astype(np.float32)
         elif "head.weight" not in weights and name.startswith("norm."):
             weights[name] = (tensor / np.float64(scale)).astype(np.float32)
-    note(f"norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
+    print(f"note: norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
 
 
 def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -349,11 +329,11 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     config.require("model_type", isinstance(kind, str) and kind in FAMILIES, " or ".join(FAMILIES))
     family = FAMILIES[kind]
     gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
-    extents = lambda name: theirs.find(name.replace("N", "0") + ".weight").shape + (0, 0)
+    extents = lambda name: (*theirs.find(name.replace("N", "0") + ".weight")["shape"], 0, 0)
     embedding = family.modules["embedding"] + ".weight"
-    vocabulary, dim = extents(family.head.removesuffix(".weight") if embedding not in theirs.places else family.modules["embedding"])[:2]
+    vocabulary, dim = extents(family.head.removesuffix(".weight") if embedding not in theirs.tensors else family.modules["embedding"])[:2]
     block = re.compile(family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight")
-    layers = 1 + max((int(found[1]) for found in map(block.fullmatch, theirs.places) if found), default=-1)
+    layers = 1 + max((int(found[1]) for found in map(block.fullmatch, theirs.tensors) if found), default=-1)
     heads = config.size(fields["heads"])
     for name, found, holds, required in (
             ("dim", dim, dim and config.get(fields["dim"], int, dim) == dim, f"{dim}, as the embedding has it,"),
@@ -370,7 +350,7 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     for name, found in ((fields["vocabulary"], vocabulary), (fields["length"], length), (fields["layers"], layers), (fields["hidden"], hidden),
                         *([("num_key_value_heads", key // head_dim)] if llama else [])):
         if config.all.get(name, found) != found:
-            note(f"{config.path}: {name} is {config.all[name]}, and {found} in the weights, which count")
+            print(f"note: {config.path}: {name} is {config.all[name]}, and {found} in the weights, which count")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
         "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim), "in": (hidden, dim),
         "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
@@ -389,10 +369,10 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     if epsilon != EPSILON:
         scale_residuals(weights, epsilon)
     parallel = family is NEOX and config.get("use_parallel_residual", bool, True)
-    left = sorted(theirs.places.keys() - theirs.used)
+    left = sorted(theirs.tensors.keys() - theirs.used)
     others = [name for name in left if not re.fullmatch(r".*\.(attn|attention)\.(masked_)?bias|.*rotary_emb\.inv_freq", name)]
     if left:
-        note(f"{len(left) - len(others)} tensors of masks and frequencies left out" + (
+        print(f"note: {len(left) - len(others)} tensors of masks and frequencies left out" + (
             f", and {len(others)} that {kind} has no use for: {', '.join(others[:4])}{', ...' * (len(others) > 4)}" if others else ""))
     return {"vocabulary": vocabulary, "outputs": 0, "length": length, "dim": dim, "layers": layers, "heads": heads,
             **({"kv_heads": key // head_dim} if key != dim else {}), "hidden": 0 if gpt2 and "n_inner" not in config.all and hidden == 4 * dim else hidden,
@@ -423,9 +403,9 @@ def require_cut_of_gpt2(path: pathlib.Path, whole: tokenizers.Tokenizer, model: 
         raise Refused(f"{path}: cuts text otherwise than GPT-2: {other[0]}; --tokeniser gpt2 takes its tokens all the same, for use with numbers of tokens "
                       "from `tokenizers`, as text would be read otherwise than in training")
     if other:
-        note(f"text is cut as GPT-2 does, otherwise than in training ({other[0]}); forward() takes numbers of tokens from `tokenizers`")
+        print(f"note: text is cut as GPT-2 does, otherwise than in training ({other[0]}); forward() takes numbers of tokens from `tokenizers`")
     if normal("e\u0301") != "e\u0301":
-        note("text is not normalised first, as tokenizer.json says: it has to be in NFC")
+        print("note: text is not normalised first, as tokenizer.json says: it has to be in NFC")
 
 
 def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], list[str], dict[str, int]]:
@@ -450,7 +430,7 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
     if path.exists():
         require_cut_of_gpt2(path, whole, model, anyway)
         if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
-            note(f"{len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
+            print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
     else:
         added = dict(Fields(folder / "added_tokens.json").all) if (folder / "added_tokens.json").exists() else {}
     return model["vocab"], [line if isinstance(line, str) else " ".join(line) for line in model["merges"]], added
@@ -472,7 +452,7 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     for content, number in added.items():
         text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # another text stands for itself
         if isinstance(number, int) and number >= rows:
-            note(f"the added token {content!r} left out: it is number {number}, and the model has {rows}")
+            print(f"note: the added token {content!r} left out: it is number {number}, and the model has {rows}")
             table.pop(content, None)
         elif table.get(content) != number and table.setdefault(text, number) != number:
             raise Refused(f"{place}: {content!r} has the numbers {table[text]} and {number}; one required")
@@ -482,10 +462,10 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
             raise Refused(f"{place}: {text!r} has number {number!r}; 0 to {rows - 1}, each once, required, as the model has {rows} tokens")
         texts[number] = text
     if gaps := [number for number in range(max(texts)) if number not in texts]:
-        note(f"{len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
+        print(f"note: {len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
         texts |= {number: f"<|no token {number}|>" for number in gaps}
     if rows > len(texts):
-        note(f"the model has {rows} tokens, of which {len(texts)} have a text; generate never draws the others")
+        print(f"note: the model has {rows} tokens, of which {len(texts)} have a text; generate never draws the others")
     if rows == 256 and not merges and table == BYTES:
         return {**head, "kind": "bytes", "vocabulary": 256}
     return {**head, "kind": "bpe", "vocabulary": rows, "vocab": {texts[number]: number for number in sorted(texts)}, "merges": merges}
@@ -510,14 +490,14 @@ def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[
     """The options of a run's model, its weights and its tokeniser."""
     record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
-    facts, (metadata, places), (found, _) = record.get("facts", dict), places_in(path), seal_of(path)
+    facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(path.read_bytes())
     if hashlib.sha256(tokeniser.read_bytes()).hexdigest() != facts.get("tokeniser.sha256"):
         raise Refused(f"{tokeniser}: another than in training; the one that {record.path} names required")
     if found != metadata.get("whence.seal") and not accept_damaged:
         raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a copy, or "
                       "--accept-damaged")
     options = {name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")}
-    return Fields(record.path, options), {place.name: place.read() for place in places}, Fields(tokeniser).all
+    return Fields(record.path, options), {name: as_f32(tensor) for name, tensor in tensors.items()}, Fields(tokeniser).all
 
 
 def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -570,12 +550,8 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
         record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [], "data": hashlib.sha256().hexdigest(),
                   "facts": facts}
         with new_folder(out) as new:
-            path = new / "weights.safetensors"
-            safetensors.numpy.save_file(weights, path, {"whence.seal": "0" * 64})
-            seal, place = seal_of(path)
-            with open(path, "r+b") as file:
-                file.seek(place)
-                file.write(seal.encode())
+            data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
+            (new / "weights.safetensors").write_bytes(data.replace(b"0" * 64, seal_of(data).encode(), 1))
             (new / "tokeniser.json").write_bytes(page(own, 1))
             (new / "run.json").write_bytes(page(record))
         return ["run.json", "tokeniser.json", "weights.safetensors"]
