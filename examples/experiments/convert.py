@@ -205,29 +205,25 @@ def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
 
 def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
     """The fields of GPT-NeoX's config.json for a scheme, as versions of transformers old and new read it."""
-    form = re.fullmatch(r"(interpolated\(|pi\()?(rope|rotary|yarn)(?:\(([^()]*)\))?(?:,factor=([^,()]+))?\)?", re.sub(r"\s", "", scheme))
-    own = dict(part.split("=") for part in form[3].split(",")) if form and form[3] else {}
+    form = re.fullmatch(r"(?:(interpolated|pi)\()?(rope|rotary|yarn)(?:\(([\w=.:,+-]*)\))?(?:,factor=([^,()]+))?\)?", re.sub(r"\s", "", scheme))
+    divided, name, options, factor = form.groups() if form else ("", "", "", "")
+    own = dict(re.findall(r"(\w+)=([^,]+)", options or "")) | ({"factor": factor or "1"} if divided else {})
     scaling, keep, width = own.get("scaling", "none"), float(own.get("keep", 1)), int(own.get("width", 0))
-    if form:
-        kind = "yarn" if form[2] == "yarn" else "proportional" if keep != 1 else "linear" if form[1] else "default" if scaling == "none" else scaling
-    if not form or kind not in ROPE_TYPES or form[1] and (kind == "yarn" or scaling != "none") or keep != 1 and (width or scaling != "none") or (
-            own.get("layout", "half"), own.get("dynamic", "no")) != ("half", "no"):
+    kind = "yarn" if name == "yarn" else "proportional" if keep != 1 else "linear" if divided else scaling.replace("none", "default")
+    plain = scaling == "none" and (keep == 1 or not width) and not (divided and name == "yarn")
+    if not form or kind not in ROPE_TYPES or not plain and kind != scaling or (own.get("layout", "half"), own.get("dynamic", "no")) != ("half", "no"):
         raise Refused(f"scheme: {scheme} given; absolute, or rope (of layout=half, with keep over all dims of a head, or scaling=dynamic, llama3 or "
                       "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
     original = int(own.get("original", 0)) or length
     if kind == "dynamic" and original != length:
         raise Refused(f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
-    scaled: dict[str, Any] = {"rope_type": kind}
-    for name in ROPE_TYPES[kind]:
-        if name == ORIGINAL:
-            scaled[name] = original
-        elif name in ("short_factor", "long_factor"):
-            numbers = [float(each) for each in own.get(name, PRESETS[name]).split(":")]
-            scaled[name] = numbers * ((width or head_dim) // 2) if len(numbers) == 1 else numbers
-        elif form[1] or kind != "proportional":
-            scaled[name] = float(form[4] or 1 if form[1] else own.get(name, PRESETS[name]))
+
+    def value(field: str) -> Any:
+        numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, PRESETS.get(field, "")).split(":")]
+        return numbers[0] if field not in ("short_factor", "long_factor") else numbers * ((width or head_dim) // 2 if len(numbers) == 1 else 1)
     fields = {"rotary_pct": keep * (width / head_dim if width else 1.0), "rotary_emb_base": float(own.get("base", 10000))}
-    return fields if kind == "default" else {**fields, "rope_scaling": scaled}
+    scaled = {} if kind == "proportional" and not divided else {field: value(field) for field in ROPE_TYPES[kind]}
+    return fields if kind == "default" else {**fields, "rope_scaling": {"rope_type": kind, **scaled}}
 
 
 # ---- Theirs as ours
@@ -325,36 +321,34 @@ def scale_residuals(weights: dict[str, np.ndarray], epsilon: float) -> None:
 def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The options of our model, and its weights."""
     config = Fields(folder / "config.json")
-    kind = config.all.get("model_type")
-    config.require("model_type", isinstance(kind, str) and kind in FAMILIES, " or ".join(FAMILIES))
+    kind = str(config.all.get("model_type"))
+    config.require("model_type", kind in FAMILIES, " or ".join(FAMILIES))
     family = FAMILIES[kind]
     gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
-    extents = lambda name: (*theirs.find(name.replace("N", "0") + ".weight")["shape"], 0, 0)
-    embedding = family.modules["embedding"] + ".weight"
-    vocabulary, dim = extents(family.head.removesuffix(".weight") if embedding not in theirs.tensors else family.modules["embedding"])[:2]
-    block = re.compile(family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight")
-    layers = 1 + max((int(found[1]) for found in map(block.fullmatch, theirs.tensors) if found), default=-1)
+    table, block = family.modules["embedding"] + ".weight", family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight"
+    extents = lambda name: (*theirs.find(name)["shape"], 0, 0)
+    extent = lambda ours, axis=0: extents(family.modules[ours].replace("N", "0") + ".weight")[axis]
+    vocabulary, dim = extents(table if table in theirs.tensors else family.head)[:2]
+    layers = 1 + max((int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))), default=-1)
     heads = config.size(fields["heads"])
-    for name, found, holds, required in (
-            ("dim", dim, dim and config.get(fields["dim"], int, dim) == dim, f"{dim}, as the embedding has it,"),
-            ("heads", heads, dim % heads == 0, f"a divisor of the {dim} dimensions"),
-            ("layers", layers, 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,")):
-        config.require(fields[name], bool(holds), required)
-    head_dim = dim // heads
-    config.require("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")
-    key = extents(family.modules["blocks.N.attention.key"])[0] if llama else dim
+    head_dim = max(dim // heads, 1)
+    for name, holds, required in (
+            (fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,"),
+            (fields["heads"], dim % heads == 0, f"a divisor of the {dim} dimensions"),
+            (fields["layers"], 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,"),
+            ("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")):
+        config.require(name, holds, required)
+    key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
+    length = extent("position") if gpt2 else config.size(fields["length"])
     if not key or key % head_dim or heads % (key // head_dim):
         raise Refused(f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
-    hidden = extents(family.modules["blocks.N.mlp.in"])[1 if gpt2 else 0]
-    length = extents("wpe")[0] if gpt2 else config.size(fields["length"])
-    for name, found in ((fields["vocabulary"], vocabulary), (fields["length"], length), (fields["layers"], layers), (fields["hidden"], hidden),
-                        *([("num_key_value_heads", key // head_dim)] if llama else [])):
-        if config.all.get(name, found) != found:
-            print(f"note: {config.path}: {name} is {config.all[name]}, and {found} in the weights, which count")
+    found = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
+    for name, number in {**found, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
+        if config.all.get(name, number) != number:
+            print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
         "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim), "in": (hidden, dim),
         "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
-    bias, attention_bias = (f"blocks.0.{name}.bias" in weights for name in ("mlp.in", "attention.query"))
 
     for name, wanted in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False), ("add_cross_attention", False)):
         config.require(name, config.get(name, bool, wanted) == wanted, str(wanted).lower())
@@ -362,18 +356,18 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
         config.require("sliding_window", config.get("sliding_window", int, length) >= length, f"{length} or more, the length of the model,")
     config.require("layer_types", set(map(str, config.get("layer_types", list, []))) <= {"full_attention"}, "full_attention alone")
     known = {"silu": "swiglu", "swish": "swiglu"} if llama else ACTIVATIONS
-    activation = config.get(family.activation, str, "silu" if llama else "gelu_new" if gpt2 else "gelu")
+    activation, epsilon = config.get(family.activation, str, [*known][0] if gpt2 or llama else "gelu"), config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
     config.require(family.activation, activation in known, " or ".join(known))
-    epsilon = config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
     config.require(family.epsilon, 1e-12 <= epsilon <= 1, "1e-12 to 1")
     if epsilon != EPSILON:
         scale_residuals(weights, epsilon)
-    parallel = family is NEOX and config.get("use_parallel_residual", bool, True)
     left = sorted(theirs.tensors.keys() - theirs.used)
     others = [name for name in left if not re.fullmatch(r".*\.(attn|attention)\.(masked_)?bias|.*rotary_emb\.inv_freq", name)]
     if left:
         print(f"note: {len(left) - len(others)} tensors of masks and frequencies left out" + (
             f", and {len(others)} that {kind} has no use for: {', '.join(others[:4])}{', ...' * (len(others) > 4)}" if others else ""))
+    parallel = family is NEOX and config.get("use_parallel_residual", bool, True)
+    bias, attention_bias = (f"blocks.0.{name}.bias" in weights for name in ("mlp.in", "attention.query"))
     return {"vocabulary": vocabulary, "outputs": 0, "length": length, "dim": dim, "layers": layers, "heads": heads,
             **({"kv_heads": key // head_dim} if key != dim else {}), "hidden": 0 if gpt2 and "n_inner" not in config.all and hidden == 4 * dim else hidden,
             "activation": known[activation], "norm": "rms" if llama else "layer", "norm_place": "parallel" if parallel else "before",
@@ -392,75 +386,69 @@ CUT = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)  # as GPT-2 do
 SAMPLE = "It's the 12th, IT'S 3.14\r\n\r\n  of caf\u00e9 \u2603!  \t na\u00efve\u732b x\n\n\n y 1234567 don't \u1fb3_a"
 
 
-def require_cut_of_gpt2(path: pathlib.Path, whole: tokenizers.Tokenizer, model: dict, anyway: bool) -> None:
-    """Refuses a tokeniser that cuts text otherwise than GPT-2, as whence knows no other way, and says where."""
+def other_cut(whole: tokenizers.Tokenizer, model: dict[str, Any]) -> str:
+    """Where a tokeniser cuts text otherwise than GPT-2, which is the only way that whence knows; nothing where it does not."""
     normal = whole.normalizer.normalize_str if whole.normalizer else lambda text: text
     theirs, ours = ([piece for piece, _ in cut.pre_tokenize_str(text)] if cut else [text] for cut, text in
                     ((whole.pre_tokenizer, normal(SAMPLE)), (CUT, SAMPLE)))
-    other = [f"{one!r} where GPT-2 has {two!r}" for one, two in zip([*theirs, ""], [*ours, ""]) if one != two]
-    other += [f"{name} {model[name]}" for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)]
-    if other and not anyway:
-        raise Refused(f"{path}: cuts text otherwise than GPT-2: {other[0]}; --tokeniser gpt2 takes its tokens all the same, for use with numbers of tokens "
-                      "from `tokenizers`, as text would be read otherwise than in training")
-    if other:
-        print(f"note: text is cut as GPT-2 does, otherwise than in training ({other[0]}); forward() takes numbers of tokens from `tokenizers`")
     if normal("e\u0301") != "e\u0301":
         print("note: text is not normalised first, as tokenizer.json says: it has to be in NFC")
+    return next((f"{one!r} where GPT-2 has {two!r}" for one, two in zip([*theirs, ""], [*ours, ""]) if one != two), "") or next(
+        (f"{name} {model[name]}" for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)), "")
 
 
 def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], list[str], dict[str, int]]:
-    """Vocabulary, merges and added tokens of tokenizer.json, or of vocab.json and merges.txt with the files beside them."""
-    path, words = folder / "tokenizer.json", folder / "vocab.json"
+    """Vocabulary, merges and added tokens of tokenizer.json, or of vocab.json, merges.txt and added_tokens.json."""
+    path, more = folder / "tokenizer.json", folder / "added_tokens.json"
     try:
         if path.exists():
             whole = tokenizers.Tokenizer.from_str(read_text(path))
         else:
             lines = [line for line in re.split(r"\r?\n", read_text(folder / "merges.txt")) if line]
             merges = [tuple(line.split(" ")) for line in lines[bool(lines) and lines[0].startswith("#version"):]]
-            whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=Fields(words).all, merges=merges))
+            whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=Fields(folder / "vocab.json").all, merges=merges))
+            whole.pre_tokenizer = CUT
     except (Refused, OSError):
         raise
     except Exception as problem:  # of no class of its own
-        raise Refused(f"{path if path.exists() else words}: no tokeniser of transformers: {problem}") from None
+        raise Refused(f"{folder}: no tokeniser of transformers: {problem}") from None
     said = json.loads(whole.to_str())
-    model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]}
+    model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]} | (Fields(more).all if more.exists() else {})
     if model["type"] != "BPE" or not BYTES.keys() <= model["vocab"].keys():
-        raise Refused(f"{path}: a tokeniser {'without a token for each byte' if model['type'] == 'BPE' else model['type']} found; byte-level BPE required, "
-                      "or --tokeniser FILE of whence tokenize")
-    if path.exists():
-        require_cut_of_gpt2(path, whole, model, anyway)
-        if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
-            print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
-    else:
-        added = dict(Fields(folder / "added_tokens.json").all) if (folder / "added_tokens.json").exists() else {}
+        raise Refused(f"{folder}: a tokeniser of kind {model['type']} found, or without a token for each byte; byte-level BPE required, or --tokeniser FILE")
+    if other := other_cut(whole, model):
+        if not anyway:
+            raise Refused(f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same, for use with "
+                          "numbers of tokens from `tokenizers`, as text would be read otherwise than in training")
+        print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
+    if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
+        print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
     return model["vocab"], [line if isinstance(line, str) else " ".join(line) for line in model["merges"]], added
 
 
 def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     """A tokeniser of ours for a model of so many tokens. Those of them without a text `generate` never draws."""
-    head, place = {"format": "whence tokeniser", "version": 1}, f"{folder}: tokeniser"
+    head, there = {"format": "whence tokeniser", "version": 1}, (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists()
     if given not in ("", "gpt2", "bytes"):
         own = Fields(pathlib.Path(given)).all
         if own.get("format") != head["format"] or own.get("vocabulary") != rows:
-            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens and the model {rows}; a file of whence tokenize, with as many, required")
+            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens and the model {rows}; a tokeniser.json of whence with as many required")
         return own
-    there = (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists() and (folder / "merges.txt").exists()
-    if given == "gpt2" and not there or not given and not there and rows != 256:
-        raise Refused(f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json and merges.txt; a tokeniser of {rows} "
-                      "tokens required: bytes, or a file of whence tokenize")
+    if not there and given != "bytes" and (given or rows != 256):
+        raise Refused(f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
+                      "required: bytes, or a tokeniser.json of whence")
     table, merges, added = vocabulary_of(folder, given == "gpt2") if there and given != "bytes" else (dict(BYTES), [], {})
     for content, number in added.items():
         text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # another text stands for itself
         if isinstance(number, int) and number >= rows:
             print(f"note: the added token {content!r} left out: it is number {number}, and the model has {rows}")
             table.pop(content, None)
-        elif table.get(content) != number and table.setdefault(text, number) != number:
-            raise Refused(f"{place}: {content!r} has the numbers {table[text]} and {number}; one required")
-    texts: dict[int, str] = {}
-    for text, number in table.items():
-        if type(number) is not int or not 0 <= number < rows or number in texts:
-            raise Refused(f"{place}: {text!r} has number {number!r}; 0 to {rows - 1}, each once, required, as the model has {rows} tokens")
-        texts[number] = text
+        elif table.get(content) != number:
+            table.setdefault(text, number)
+    texts = {number: text for text, number in table.items() if type(number) is int and 0 <= number < rows}
+    if len(texts) != len(table):
+        raise Refused(f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; as many required, as the model "
+                      f"has {rows} tokens")
     if gaps := [number for number in range(max(texts)) if number not in texts]:
         print(f"note: {len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
         texts |= {number: f"<|no token {number}|>" for number in gaps}
@@ -471,23 +459,24 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     return {**head, "kind": "bpe", "vocabulary": rows, "vocab": {texts[number]: number for number in sorted(texts)}, "merges": merges}
 
 
-def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> list[str]:
-    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files. Returns the names of files."""
+def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> None:
+    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files."""
     if own.get("kind") not in ("bpe", "bytes"):
-        return []
-    merges = [tuple(line.split(" ")) for line in own.get("merges", [])]
-    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=own.get("vocab", BYTES), merges=merges))
+        return
+    table, merges = own.get("vocab", BYTES), [tuple(line.split(" ")) for line in own.get("merges", [])]
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=merges))
     whole.pre_tokenizer, whole.decoder = CUT, tokenizers.decoders.ByteLevel()
-    whole.add_special_tokens([text for text in own.get("vocab", BYTES) if re.fullmatch(r"<\|.+\|>", text)])
+    whole.add_special_tokens([text for text in table if re.fullmatch(r"<\|.+\|>", text)])
     whole.save(str(folder / "tokenizer.json"))
     whole.model.save(str(folder))
-    return ["tokenizer.json", "vocab.json", "merges.txt"]
 
 
 # ---- Ours as theirs
 
 def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[str, np.ndarray], dict[str, Any]]:
     """The options of a run's model, its weights and its tokeniser."""
+    if not (folder / "run.json").exists():
+        raise Refused(f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
     record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
     facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(path.read_bytes())
@@ -540,8 +529,8 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
 
 # ---- The command
 
-def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept_damaged: bool = False) -> list[str]:
-    """Writes the other form of the model in `folder` to `out`. Returns the names of the files."""
+def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept_damaged: bool = False) -> None:
+    """Writes the other form of the model in `folder` to `out`."""
     if (folder / "config.json").exists():
         options, weights = read_theirs(folder)
         own = tokeniser_of(folder, tokeniser, options["vocabulary"])
@@ -549,22 +538,20 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
                  "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
         record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [], "data": hashlib.sha256().hexdigest(),
                   "facts": facts}
+        data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
         with new_folder(out) as new:
-            data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
             (new / "weights.safetensors").write_bytes(data.replace(b"0" * 64, seal_of(data).encode(), 1))
             (new / "tokeniser.json").write_bytes(page(own, 1))
             (new / "run.json").write_bytes(page(record))
-        return ["run.json", "tokeniser.json", "weights.safetensors"]
-    if not (folder / "run.json").exists():
-        raise Refused(f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
-    if tokeniser:
-        raise Refused("--tokeniser: given with a run, which has its own; a folder with config.json required")
-    options, weights, own = read_ours(folder, accept_damaged)
-    config, tensors = as_theirs(options, weights)
-    with new_folder(out) as new:
-        safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
-        (new / "config.json").write_bytes(page(config))
-        return ["config.json", "model.safetensors", *write_tokenizer(new, own)]
+    elif tokeniser:
+        raise Refused(f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a tokeniser")
+    else:
+        options, weights, own = read_ours(folder, accept_damaged)
+        config, tensors = as_theirs(options, weights)
+        with new_folder(out) as new:
+            safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
+            (new / "config.json").write_bytes(page(config))
+            write_tokenizer(new, own)
 
 
 def main(words: list[str] | None = None) -> int:
@@ -577,12 +564,12 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--accept-damaged", action="store_true", help="take weights of ours although their checksum is wrong")
     options = parser.parse_args(words)
     try:
-        files = convert(options.folder, options.out, options.tokeniser, options.accept_damaged)
-        print(f"written: {options.out}/{{{', '.join(files)}}}")
+        convert(options.folder, options.out, options.tokeniser, options.accept_damaged)
+        print(f"written: {options.out}/{{{', '.join(sorted(each.name for each in options.out.iterdir()))}}}")
         return 0
-    except (Refused, OSError) as problem:
+    except (ValueError, OSError) as problem:
         print(f"convert.py: {problem}", file=sys.stderr)
-        return 3 if isinstance(problem, Refused) else 4
+        return 4 if isinstance(problem, OSError) else 3
     except KeyboardInterrupt:
         return 130
 
