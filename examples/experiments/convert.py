@@ -182,7 +182,7 @@ def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
                    (("partial_rotary_factor", "rotary_pct", share), ("rope_theta", "rotary_emb_base", 10000.0)))
     width, proportional = int(head_dim * share), kind == "proportional"
     config.require("rope_theta", 1 <= base <= 1e12, "1 to 1e12")
-    config.require("partial_rotary_factor", share <= 1 and width >= 1 and (width % 2 == 0 or proportional),
+    config.require("rotary_pct" if "rotary_pct" in config.all else "partial_rotary_factor", share <= 1 and width >= 1 and (width % 2 == 0 or proportional),
                    f"a share of the {head_dim} dimensions of a head, an even number of them,")
     trained = config.get(ORIGINAL, int, rope.get(ORIGINAL, int, length))
     (config if ORIGINAL in config.all else rope).require(ORIGINAL, trained >= 1, "1 or more")
@@ -296,8 +296,8 @@ def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, 
             tensor = theirs.read(there, *(whole[::-1] if turned else whole))
             tensor = tensor.T if turned else tensor
             if fused:
-                parts = (3, shape[0]) if family is GPT2 else (heads, 3, shape[0] // heads)
-                tensor = np.moveaxis(tensor.reshape(*parts, *shape[1:]), parts.index(3), 0)[QKV.index(last)].reshape(shape)
+                apart = tensor.reshape(-1, 3, shape[0] // (1 if family is GPT2 else heads), *shape[1:])  # of all heads at once, or of each
+                tensor = apart[:, QKV.index(last)].reshape(shape)
             weights["position.table" if ours == "position" else f"{ours.replace('N', number)}.{leaf}"] = np.ascontiguousarray(tensor)
     biased = {group: any(re.search(rf"\.{group}\..*bias", name) for name in weights) for group in ("attention", "mlp")}
     for name in [name for name in weights if any(biased.values()) and re.search(r"\.(mlp|attention)\..*weight", name)]:

@@ -167,7 +167,7 @@ def gpt2_model(rows=256, dim=12, layers=2, **more):
     return {"model_type": "gpt2", "vocab_size": rows, "n_positions": 24, "n_embd": dim, "n_layer": layers, "n_head": 2, **more}, w
 
 
-def neox_model(dim=16, tied=False, attention_bias=True, **more):
+def neox_model(dim=16, heads=2, tied=False, attention_bias=True, **more):
     w = {"embed_in.weight": drawn(256, dim)} | ({} if tied else {"embed_out.weight": drawn(256, dim)})
     for n in range(2):
         for norm in ("input_layernorm", "post_attention_layernorm"):
@@ -175,7 +175,7 @@ def neox_model(dim=16, tied=False, attention_bias=True, **more):
         for name, out, inner in (("attention.query_key_value", 3 * dim, dim), ("attention.dense", dim, dim), ("mlp.dense_h_to_4h", 24, dim), ("mlp.dense_4h_to_h", dim, 24)):
             add_linear(w, f"layers.{n}.{name}", out, inner, attention_bias or "mlp" in name)
     add_norm(w, "final_layer_norm", dim)
-    return {"model_type": "gpt_neox", "vocab_size": 256, "hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
+    return {"model_type": "gpt_neox", "vocab_size": 256, "hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": heads, "intermediate_size": 24,
             "max_position_embeddings": 16, "hidden_act": "gelu", "tie_word_embeddings": tied, "attention_bias": attention_bias, **more}, w
 
 
@@ -397,6 +397,10 @@ def rotations(folder):
         converted(run, "--out", folder / f"keep{len(rope)}.back")
         converted(folder / f"keep{len(rope)}.back", "--out", folder / f"keep{len(rope)}.again")
         require(facts(run) == facts(folder / f"keep{len(rope)}.again") and facts(run)["model.scheme"] == scheme, scheme)
+    for heads in (1, 3, 6):
+        run = taken(folder, *neox_model(24, heads, rotary_pct=0.5), f"heads{heads}")
+        converted(run, "--out", folder / f"heads{heads}.back")
+        same_bits(folder / f"heads{heads}/model.safetensors", folder / f"heads{heads}.back/model.safetensors")
     require(facts(taken(folder, *neox_model(tied=True), "tied"))["model.tied"] is True, "tied")
     unbiased = taken(folder, *neox_model(attention_bias=False), "unbiased")
     require((facts(unbiased)["model.bias"], facts(unbiased)["model.attention_bias"]) == (True, False), "no biases in attention")
@@ -414,6 +418,12 @@ def rotations(folder):
                           ("rope(layout=interleaved)", "layout=half"), ("rope(scaling=dynamic, original=7)", "original 7 in a model of 16")):
         (run / "run.json").write_text(kept.replace("rope(width=4)", scheme))
         refused(words, run, "--out", folder / "none")
+    (run / "run.json").write_text(kept.replace("rope(width=4)", "rope(width=4, scaling=longrope, factor=4, original=8, short_factor=1.5)"))
+    converted(run, "--out", folder / "one.back")
+    rope = json.loads((folder / "one.back/config.json").read_text())["rope_scaling"]
+    require((rope["short_factor"], rope["long_factor"]) == ([1.5, 1.5], [1.0, 1.0]), rope)
+    (run / "run.json").write_text(kept.replace('"model.heads": 2', '"model.heads": 2, "model.kv_heads": 1'))
+    refused("kv_heads: 1 found; null or 0 or 2", run, "--out", folder / "none")
     for field, value in (("norm", '"rms"'), ("activation", '"swiglu"'), ("norm_place", '"after"'), ("causal", "false"), ("bias", "false"), ("heads", "3"), ("layers", "1"), ("dim", '"x"')):
         (run / "run.json").write_text(re.sub(rf'("model.{field}": )[^,]*', rf"\g<1>{value}", kept))
         refused("required", run, "--out", folder / "none")
@@ -542,9 +552,13 @@ def ways(folder):
         refused(words, theirs, "--out", out)
     (folder / "empty").mkdir()
     converted(theirs, "--out", folder / "empty")
+    require(json.loads((folder / "empty/tokeniser.json").read_text())["kind"] == "bytes", "bytes, as they were")
     require((folder / "empty/run.json").exists(), "an empty folder")
     refused("neither config.json nor run.json", folder / "on" / "nothing", "--out", folder / "none")
     refused("as a run has a tokeniser", run, "--out", folder / "none", "--tokeniser", "bytes")
+    (run / "tokeniser.json").write_text(kept := (run / "tokeniser.json").read_text() + " ")
+    refused("another than in training", run, "--out", folder / "none")
+    (run / "tokeniser.json").write_text(kept[:-1])
     weights = bytearray((run / "weights.safetensors").read_bytes())
     weights[-3] ^= 1
     (run / "weights.safetensors").write_bytes(weights)
