@@ -131,7 +131,10 @@ def as_f32(tensor: dict[str, Any]) -> np.ndarray:
 
 def seal_of(data: bytes) -> str:
     """The SHA-256 of a file of safetensors with zeros in the place of its seal, by which whence knows a damaged file."""
-    return hashlib.sha256(re.sub(rb'"whence\.seal":"[^"]*"', b'"whence.seal":"' + b"0" * 64 + b'"', data, count=1)).hexdigest()
+    end = 8 + int.from_bytes(data[:8], "little")
+    found = hashlib.sha256(re.sub(rb'"whence\.seal":"[^"]*"', b'"whence.seal":"' + b"0" * 64 + b'"', data[:end], count=1))
+    found.update(memoryview(data)[end:])
+    return found.hexdigest()
 
 
 def page(value: Any, indent: int = 2) -> bytes:
@@ -538,9 +541,12 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
                  "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
         record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [], "data": hashlib.sha256().hexdigest(),
                   "facts": facts}
-        data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
         with new_folder(out) as new:
-            (new / "weights.safetensors").write_bytes(data.replace(b"0" * 64, seal_of(data).encode(), 1))
+            safetensors.numpy.save_file(weights, new / "weights.safetensors", {"whence.seal": "0" * 64})
+            data = (new / "weights.safetensors").read_bytes()
+            with open(new / "weights.safetensors", "r+b") as file:
+                file.seek(data.index(b"0" * 64))
+                file.write(seal_of(data).encode())
             (new / "tokeniser.json").write_bytes(page(own, 1))
             (new / "run.json").write_bytes(page(record))
     elif tokeniser:
