@@ -4,8 +4,8 @@
     examples/experiments/convert.py gpt2 --out runs/gpt2     what generate, look, train lm --weights-of and whence.load take
     examples/experiments/convert.py runs/gpt2 --out back     and for transformers' from_pretrained
 
-GPT-2 and GPT-NeoX come in and go out; Llama, Mistral and Qwen2 come in. The tensors in a file decide how many rows, layers, biases and key heads there
-are, and whether the head is tied. config.json says what no tensor does: heads, activation, rotation.
+GPT-2 and GPT-NeoX come in and go out; Llama, Mistral and Qwen2 come in. The tensors in a file decide how many rows, layers, biases and key heads
+there are, and whether the head is tied. config.json says what no tensor does: heads, activation, rotation.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ except ImportError as missing:
 
 VERSION, EPSILON = "0.1.0", 1e-5  # of the form of runs; of our norms
 SIZES = ("vocabulary", "length", "dim", "layers", "heads", "hidden")
-ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu_erf", "relu": "relu"}  # of several the first is written
+ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu_erf", "relu": "relu"}  # the first is written
 QKV = ("query", "key", "value")
 
 
@@ -53,11 +53,13 @@ GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_no
     **{f"blocks.N.attention.{part}": "h.N.attn.c_attn" for part in QKV}, "blocks.N.attention.output": "h.N.attn.c_proj",
     "blocks.N.mlp.in": "h.N.mlp.c_fc", "blocks.N.mlp.out": "h.N.mlp.c_proj"})
 NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", SIZES_OF_OTHERS, {
-    "embedding": "embed_in", "norm": "final_layer_norm", "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
+    "embedding": "embed_in", "norm": "final_layer_norm",
+    "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": "layers.N.attention.query_key_value" for part in QKV}, "blocks.N.attention.output": "layers.N.attention.dense",
     "blocks.N.mlp.in": "layers.N.mlp.dense_h_to_4h", "blocks.N.mlp.out": "layers.N.mlp.dense_4h_to_h"})
 LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", SIZES_OF_OTHERS, {
-    "embedding": "embed_tokens", "norm": "norm", "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
+    "embedding": "embed_tokens", "norm": "norm",
+    "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": f"layers.N.self_attn.{part[0]}_proj" for part in (*QKV, "output")},
     **{f"blocks.N.mlp.{ours}": f"layers.N.mlp.{theirs}_proj" for ours, theirs in (("gate", "gate"), ("in", "up"), ("out", "down"))}})
 FAMILIES = {"gpt2": GPT2, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA}
@@ -163,7 +165,7 @@ ORIGINAL = "original_max_position_embeddings"
 ROPE_TYPES = {"default": [], "linear": ["factor"], "proportional": ["factor"], "dynamic": ["factor"],
               "llama3": ["factor", ORIGINAL, "low_freq_factor", "high_freq_factor"],
               "longrope": ["factor", ORIGINAL, "short_factor", "long_factor"], "yarn": ["factor", ORIGINAL, "beta_fast", "beta_slow"]}
-PRESETS = {"factor": "4", "low_freq_factor": "1", "high_freq_factor": "4", "short_factor": "1", "long_factor": "1", "beta_fast": "32", "beta_slow": "1"}
+PRESETS = dict(factor="4", low_freq_factor="1", high_freq_factor="4", short_factor="1", long_factor="1", beta_fast="32", beta_slow="1")
 
 
 def exact(number: float) -> str:
@@ -185,16 +187,17 @@ def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
                    (("partial_rotary_factor", "rotary_pct", share), ("rope_theta", "rotary_emb_base", 10000.0)))
     width, proportional = int(head_dim * share), kind == "proportional"
     config.require("rope_theta", 1 <= base <= 1e12, "1 to 1e12")
-    config.require("rotary_pct" if "rotary_pct" in config.all else "partial_rotary_factor", share <= 1 and width >= 1 and (width % 2 == 0 or proportional),
-                   f"a share of the {head_dim} dimensions of a head, an even number of them,")
+    config.require("rotary_pct" if "rotary_pct" in config.all else "partial_rotary_factor",
+                   share <= 1 and width >= 1 and (width % 2 == 0 or proportional), f"a share of {head_dim} dimensions, an even number of them,")
     trained = config.get(ORIGINAL, int, rope.get(ORIGINAL, int, length))
     (config if ORIGINAL in config.all else rope).require(ORIGINAL, trained >= 1, "1 or more")
-    otherwise = {"beta_fast": 32, "beta_slow": 1} | ({"factor": 1} if proportional else {"factor": max(1, length / trained)} if kind == "longrope" else {})
+    otherwise = {"beta_fast": 32, "beta_slow": 1, "factor": {"proportional": 1, "longrope": max(1, length / trained)}.get(kind)}
     found = {}
     for name in ROPE_TYPES[kind]:
         if name in ("short_factor", "long_factor"):
             numbers = rope.get(name, list)
-            rope.require(name, len(numbers) == width // 2 and all(type(each) in (int, float) for each in numbers), f"a number for each of {width // 2} pairs")
+            fits = len(numbers) == width // 2 and all(type(each) in (int, float) for each in numbers)
+            rope.require(name, fits, f"a number for each of {width // 2} pairs")
             found[name] = ":".join(map(exact, numbers))
         else:
             found[name.split("_max")[0]] = exact(trained if name == ORIGINAL else rope.get(name, float, otherwise.get(name)))
@@ -232,10 +235,13 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
 # ---- Theirs as ours
 
 class Theirs:
-    """The tensors of a folder of Hugging Face, by their names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
+    """The tensors of a folder of Hugging Face, by names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
 
     def __init__(self, folder: pathlib.Path, family: Family):
-        self.folder, self.family, self.tensors, self.used, self.twins = folder, family, {}, set(), {}
+        self.folder, self.family = folder, family
+        self.tensors: dict[str, list[dict[str, Any]]] = {}
+        self.used: set[str] = set()
+        self.twins: dict[str, str] = {}
         short = lambda name: str(name).removeprefix(family.prefix)
         for metadata, tensors in map(tensors_in, self.paths()):
             self.twins |= {short(name): short(other) for name, other in metadata.items()}
@@ -246,7 +252,7 @@ class Theirs:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
         whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
         if not whole.exists() and not index.exists() and any(self.folder.glob("*.bin")):
-            raise Refused(f"{self.folder}: weights of torch.save alone found; model.safetensors required, as save_pretrained of transformers writes it")
+            raise Refused(f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
         if whole.exists() or not index.exists():
             return [whole]
         names = sorted({str(name) for name in Fields(index).get("weight_map", dict).values()})
@@ -345,13 +351,13 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     length = extent("position") if gpt2 else config.size(fields["length"])
     if not key or key % head_dim or heads % (key // head_dim):
         raise Refused(f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
-    found = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
-    for name, number in {**found, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
+    counted = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
+    for name, number in {**counted, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
         if config.all.get(name, number) != number:
             print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
-        "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim), "in": (hidden, dim),
-        "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
+        "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim),
+        "in": (hidden, dim), "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
 
     for name, wanted in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False), ("add_cross_attention", False)):
         config.require(name, config.get(name, bool, wanted) == wanted, str(wanted).lower())
@@ -359,7 +365,8 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
         config.require("sliding_window", config.get("sliding_window", int, length) >= length, f"{length} or more, the length of the model,")
     config.require("layer_types", set(map(str, config.get("layer_types", list, []))) <= {"full_attention"}, "full_attention alone")
     known = {"silu": "swiglu", "swish": "swiglu"} if llama else ACTIVATIONS
-    activation, epsilon = config.get(family.activation, str, [*known][0] if gpt2 or llama else "gelu"), config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
+    activation = config.get(family.activation, str, "gelu" if family is NEOX else [*known][0])
+    epsilon = config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
     config.require(family.activation, activation in known, " or ".join(known))
     config.require(family.epsilon, 1e-12 <= epsilon <= 1, "1e-12 to 1")
     if epsilon != EPSILON:
@@ -372,7 +379,8 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     parallel = family is NEOX and config.get("use_parallel_residual", bool, True)
     bias, attention_bias = (f"blocks.0.{name}.bias" in weights for name in ("mlp.in", "attention.query"))
     return {"vocabulary": vocabulary, "outputs": 0, "length": length, "dim": dim, "layers": layers, "heads": heads,
-            **({"kv_heads": key // head_dim} if key != dim else {}), "hidden": 0 if gpt2 and "n_inner" not in config.all and hidden == 4 * dim else hidden,
+            **({"kv_heads": key // head_dim} if key != dim else {}),
+            "hidden": 0 if gpt2 and "n_inner" not in config.all and hidden == 4 * dim else hidden,
             "activation": known[activation], "norm": "rms" if llama else "layer", "norm_place": "parallel" if parallel else "before",
             "initialisation": "llama" if llama else "gpt2" if gpt2 else "neox",
             "scheme": "absolute" if gpt2 else scheme_of(config, head_dim, length, 1.0 if llama else 0.25), "executor": "auto", "causal": True,
@@ -418,11 +426,11 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
     said = json.loads(whole.to_str())
     model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]} | (Fields(more).all if more.exists() else {})
     if model["type"] != "BPE" or not BYTES.keys() <= model["vocab"].keys():
-        raise Refused(f"{folder}: a tokeniser of kind {model['type']} found, or without a token for each byte; byte-level BPE required, or --tokeniser FILE")
+        raise Refused(f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
     if other := other_cut(whole, model):
         if not anyway:
-            raise Refused(f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same, for use with "
-                          "numbers of tokens from `tokenizers`, as text would be read otherwise than in training")
+            raise Refused(f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text is "
+                          "then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
         print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
     if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
         print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
@@ -435,7 +443,7 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     if given not in ("", "gpt2", "bytes"):
         own = Fields(pathlib.Path(given)).all
         if own.get("format") != head["format"] or own.get("vocabulary") != rows:
-            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens and the model {rows}; a tokeniser.json of whence with as many required")
+            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens, the model {rows}; a tokeniser.json for it required")
         return own
     if not there and given != "bytes" and (given or rows != 256):
         raise Refused(f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
@@ -450,8 +458,8 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
             table.setdefault(text, number)
     texts = {number: text for text, number in table.items() if type(number) is int and 0 <= number < rows}
     if len(texts) != len(table):
-        raise Refused(f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; as many required, as the model "
-                      f"has {rows} tokens")
+        raise Refused(f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; all required, as "
+                      f"the model has {rows} tokens")
     if gaps := [number for number in range(max(texts)) if number not in texts]:
         print(f"note: {len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
         texts |= {number: f"<|no token {number}|>" for number in gaps}
@@ -486,8 +494,8 @@ def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[
     if hashlib.sha256(tokeniser.read_bytes()).hexdigest() != facts.get("tokeniser.sha256"):
         raise Refused(f"{tokeniser}: another than in training; the one that {record.path} names required")
     if found != metadata.get("whence.seal") and not accept_damaged:
-        raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a copy, or "
-                      "--accept-damaged")
+        raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a "
+                      "copy, or --accept-damaged")
     options = {name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")}
     return Fields(record.path, options), {name: as_f32(tensor) for name, tensor in tensors.items()}, Fields(tokeniser).all
 
@@ -497,12 +505,15 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
     sizes, scheme = {name: facts.get(name, int) if name == "hidden" else facts.size(name) for name in SIZES}, facts.get("scheme", str)
     gpt2 = bool(re.fullmatch(r"(absolute|ape|learned)(\([^()]*\))?", scheme))
     family, kind, dim, heads = GPT2 if gpt2 else NEOX, "gpt2" if gpt2 else "gpt_neox", sizes["dim"], sizes["heads"]
-    for name, allowed in {"norm": ["layer"], "norm_place": ["before"] if gpt2 else ["before", "parallel"], "activation": [*ACTIVATIONS.values()],
-                          "causal": [True], "bias": [True], "attention_bias": [True] if gpt2 else [True, False], "scale_embedding": [False],
-                          "tied": [True, False], "outputs": [0, sizes["vocabulary"]], "kv_heads": [None, 0, heads]}.items():
-        facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(json.dumps(each) for each in dict.fromkeys(allowed))}, as GPT-2 and GPT-NeoX have it,")
+    limits: dict[str, list[Any]] = {
+        "norm": ["layer"], "norm_place": ["before"] if gpt2 else ["before", "parallel"], "activation": [*dict.fromkeys(ACTIVATIONS.values())],
+        "causal": [True], "bias": [True], "attention_bias": [True] if gpt2 else [True, False], "scale_embedding": [False], "tied": [True, False],
+        "outputs": [0, sizes["vocabulary"]], "kv_heads": [None, 0, heads]}
+    for name, allowed in limits.items():
+        facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(map(json.dumps, allowed))}, as GPT-2 and GPT-NeoX have it,")
     sizes["hidden"] = sizes["hidden"] or 4 * dim
-    shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim), "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
+    shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim),
+              "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
     tensors, rest = {}, dict(weights)
     if dim % heads or any(name not in weights or weights[name].shape != shape for name, shape in shapes.items()):
         raise Refused(f"{facts.path}: sizes {sizes} found; those of the weights required")
@@ -515,7 +526,8 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
                     tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
                     tensor = tensor.reshape(-1, *parts[0].shape[1:])
                 turned = gpt2 and leaf == "weight" and re.search(r"\.(attention|mlp)\.", path)
-                tensors[f"{family.prefix}{name.replace('N', number)}.{leaf}" if name else family.head] = np.ascontiguousarray(tensor.T if turned else tensor)
+                there = f"{family.prefix}{name.replace('N', number)}.{leaf}" if name else family.head
+                tensors[there] = np.ascontiguousarray(tensor.T if turned else tensor)
     if rest:
         raise Refused(f"{facts.path}: weights {', '.join(sorted(rest)[:3])} found; those of {kind} required")
     sizes["length"] = len(weights["position.table"]) if gpt2 else sizes["length"]
@@ -539,8 +551,8 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
         own = tokeniser_of(folder, tokeniser, options["vocabulary"])
         facts = {**{f"model.{name}": value for name, value in options.items()}, "tokeniser.kind": own["kind"],
                  "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
-        record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [], "data": hashlib.sha256().hexdigest(),
-                  "facts": facts}
+        record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
+                  "data": hashlib.sha256().hexdigest(), "facts": facts}
         with new_folder(out) as new:
             safetensors.numpy.save_file(weights, new / "weights.safetensors", {"whence.seal": "0" * 64})
             data = (new / "weights.safetensors").read_bytes()
@@ -552,8 +564,8 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
     elif tokeniser:
         raise Refused(f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a tokeniser")
     else:
-        options, weights, own = read_ours(folder, accept_damaged)
-        config, tensors = as_theirs(options, weights)
+        facts_there, weights, own = read_ours(folder, accept_damaged)
+        config, tensors = as_theirs(facts_there, weights)
         with new_folder(out) as new:
             safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
             (new / "config.json").write_bytes(page(config))
@@ -565,8 +577,8 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=about[0], epilog=about[2], formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER", help="config.json and model.safetensors of theirs, or a run of train lm")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the other form, new or empty")
-    parser.add_argument("--tokeniser", default="", help="of theirs, instead of tokenizer.json or vocab.json and merges.txt: bytes; a file of whence tokenize; "
-                        "gpt2, which is theirs with text cut as GPT-2 does, whatever they say")
+    parser.add_argument("--tokeniser", default="", help="of theirs, instead of tokenizer.json or vocab.json and merges.txt: bytes; a "
+                        "tokeniser.json of whence; gpt2, which is theirs with text cut as GPT-2 does, whatever they say")
     parser.add_argument("--accept-damaged", action="store_true", help="take weights of ours although their checksum is wrong")
     options = parser.parse_args(words)
     try:

@@ -2,8 +2,8 @@
 """Models of Hugging Face as runs and back (examples/experiments/convert.py): logits from the published formulas in f64, equal bytes of weights, what
 a file says against what config.json says, and bad files.
     python3 tests/examples/experiments/convert.py [build/release/python]
-The folder has the module whence, if it is not installed. Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 where one is missing,
-with 1 where WHENCE_REQUIRED=1 asks for them."""
+The folder has the module whence, if it is not installed. Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 where one is
+missing, with 1 where WHENCE_REQUIRED=1 asks for them."""
 import contextlib
 import importlib.util
 import io
@@ -89,7 +89,15 @@ def speeds(config, width, tokens):
         return [t * (1 - r) + t / factor * r for t, r in zip(theta, ramp)], 0.1 * math.log(factor) + 1
     lists = {name: tuple(rope[name]) for name in ("short_factor", "long_factor") if name in rope}
     more = {name: rope[name] for name in ("low_freq_factor", "high_freq_factor") if name in rope}
-    return formulas.rope_numbers(width, tokens, base=base, scaling="none" if kind == "default" else kind, factor=factor, original=original, **lists, **more)
+    return formulas.rope_numbers(
+    width,
+    tokens,
+    base=base,
+    scaling="none" if kind == "default" else kind,
+    factor=factor,
+    original=original,
+    **lists,
+     **more)
 
 
 def turn(x, numbers):
@@ -120,7 +128,21 @@ def gpt_neox(w, c, tokens):
         fused = linear(w, name + "attention.query_key_value", layer_norm(w, name + "input_layernorm", x, epsilon)).unflatten(-1, (heads, 3, -1))
         q, k, v = fused.permute(3, 0, 2, 1, 4)
         attended = linear(w, name + "attention.dense", attend(turn(q, numbers), turn(k, numbers), v))
-        mlp = lambda y: linear(w, name + "mlp.dense_4h_to_h", F.gelu(linear(w, name + "mlp.dense_h_to_4h", layer_norm(w, name + "post_attention_layernorm", y, epsilon))))
+        mlp = lambda y: linear(
+    w,
+    name +
+    "mlp.dense_4h_to_h",
+    F.gelu(
+        linear(
+            w,
+            name +
+            "mlp.dense_h_to_4h",
+            layer_norm(
+                w,
+                name +
+                "post_attention_layernorm",
+                y,
+                 epsilon))))
         x = x + attended + mlp(x) if c.get("use_parallel_residual", True) else (x + attended) + mlp(x + attended)
     return layer_norm(w, "final_layer_norm", x, epsilon) @ w.get("embed_out.weight", w["embed_in.weight"]).T
 
@@ -172,10 +194,12 @@ def neox_model(dim=16, heads=2, tied=False, attention_bias=True, **more):
     for n in range(2):
         for norm in ("input_layernorm", "post_attention_layernorm"):
             add_norm(w, f"layers.{n}.{norm}", dim)
-        for name, out, inner in (("attention.query_key_value", 3 * dim, dim), ("attention.dense", dim, dim), ("mlp.dense_h_to_4h", 24, dim), ("mlp.dense_4h_to_h", dim, 24)):
+        for name, out, inner in (("attention.query_key_value", 3 * dim, dim), ("attention.dense", dim, dim),
+                                 ("mlp.dense_h_to_4h", 24, dim), ("mlp.dense_4h_to_h", dim, 24)):
             add_linear(w, f"layers.{n}.{name}", out, inner, attention_bias or "mlp" in name)
     add_norm(w, "final_layer_norm", dim)
-    return {"model_type": "gpt_neox", "vocab_size": 256, "hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": heads, "intermediate_size": 24,
+    return {"model_type": "gpt_neox", "vocab_size": 256, "hidden_size": dim, "num_hidden_layers": 2,
+            "num_attention_heads": heads, "intermediate_size": 24,
             "max_position_embeddings": 16, "hidden_act": "gelu", "tie_word_embeddings": tied, "attention_bias": attention_bias, **more}, w
 
 
@@ -189,7 +213,8 @@ def llama_model(kind="llama", dim=32, heads=4, key_heads=2, tied=False, biases="
         for part, out, inner in (("gate", 48, dim), ("up", 48, dim), ("down", dim, 48)):
             add_linear(w, f"layers.{n}.mlp.{part}_proj", out, inner, "m" in biases)
     add_norm(w, "norm", dim, False)
-    return {"model_type": kind, "vocab_size": 256, "hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": heads, "num_key_value_heads": key_heads,
+    return {"model_type": kind, "vocab_size": 256, "hidden_size": dim, "num_hidden_layers": 2,
+            "num_attention_heads": heads, "num_key_value_heads": key_heads,
             "intermediate_size": 48, "max_position_embeddings": 16, "hidden_act": "silu", "tie_word_embeddings": tied, **more}, w
 
 
@@ -271,7 +296,8 @@ def same_bits(one, other):
 
 def golden(folder):
     """Models that transformers wrote, with its logits: the logits, and the bytes of the weights there and back."""
-    (folder / "eleven.json").write_text(json.dumps({"format": "whence tokeniser", "version": 1, "kind": "words", "vocabulary": 11, "words": [*"abcdefghij"]}, indent=1) + "\n")
+    (folder / "eleven.json").write_text(json.dumps({"format": "whence tokeniser", "version": 1,
+     "kind": "words", "vocabulary": 11, "words": [*"abcdefghij"]}, indent=1) + "\n")
     for name in ("gpt2", "gpt_neox"):
         run, back, again = (folder / f"{name}.{which}" for which in ("run", "back", "again"))
         converted(GOLDEN / name, "--out", run, "--tokeniser", folder / "eleven.json")
@@ -290,7 +316,8 @@ def files_decide(folder):
     config, w = gpt2_model()
     masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 24, 24, dtype=torch.uint8) for n in range(2)} | {"h.0.attn.masked_bias": torch.tensor(math.nan)}
     taken(folder, config, w | masks, "masks", says="note: 3 tensors of masks and frequencies left out\n")
-    taken(folder, config, w | masks | {"value_head.weight": torch.ones(3, dtype=torch.int8)}, "value", says="and 1 that gpt2 has no use for: value_head.weight")
+    taken(folder, config, w | masks | {"value_head.weight": torch.ones(3, dtype=torch.int8)},
+          "value", says="and 1 that gpt2 has no use for: value_head.weight")
     head = {"lm_head.weight": w["wte.weight"], **{name: x for name, x in w.items() if name != "wte.weight"}}
     both = head | {"wte.weight": w["wte.weight"]}
     only_head = lambda name, metadata, **more: write(folder / name, {**config, **more}, head, metadata=metadata)
@@ -306,19 +333,36 @@ def files_decide(folder):
     converted(folder / "own.run", "--out", folder / "own.back")
     same_bits(folder / "own/model.safetensors", folder / "own.back/model.safetensors")
     require(json.loads((folder / "own.back/config.json").read_text())["tie_word_embeddings"] is False, "and stays one")
-    require(facts(taken(folder, {**config, "tie_word_embeddings": False}, both, "equal"))["model.tied"] is False, "two tables that happen to be equal")
+    require(facts(taken(folder, {**config, "tie_word_embeddings": False}, both, "equal"))
+            ["model.tied"] is False, "two tables that happen to be equal")
     refused("no tensor 'lm_head.weight'", write(folder / "no", {**config, "tie_word_embeddings": False}, w), "--out", folder / "none")
     refused("'lm_head.weight' is \\[255, 12\\]", write(folder / "short", config, both | {"lm_head.weight": drawn(255, 12)}), "--out", folder / "none")
 
     wrong = {"vocab_size": 300, "n_positions": 99, "n_inner": 7, "n_layer": 1}
     said = taken(folder, {**config, **wrong}, w, "sizes", says="n_layer is 1, and 2 in the weights")
     require([facts(said)[f"model.{name}"] for name in ("vocabulary", "length", "hidden", "layers")] == [256, 24, 48, 2], "sizes of the weights")
-    for name, value, words in (("n_layer", 3, "n_layer: 3 found; 1 to 2"), ("n_embd", 14, "n_embd: 14 found; 12"), ("n_head", 5, "a divisor of the 12"),
-                               ("n_head", None, "n_head: nothing found"), ("n_head", True, "a whole number"), ("activation_function", "quick", "gelu_new or"),
-                               ("scale_attn_weights", False, "true required"), ("model_type", "bert", "gpt2 or gpt_neox or llama"), ("layer_norm_epsilon", -1.0, "1e-12 to 1")):
+    for name, value, words in (("n_layer", 3, "n_layer: 3 found; 1 to 2"), ("n_embd", 14, "n_embd: 14 found; 12"),
+                               ("n_head", 5, "a divisor of the 12"),
+                               ("n_head", None, "n_head: nothing found"), ("n_head", True, "a whole number"),
+                               ("activation_function", "quick", "gelu_new or"),
+                               ("scale_attn_weights", False, "true required"), ("model_type", "bert", "gpt2 or gpt_neox or llama"),
+                               ("layer_norm_epsilon", -1.0, "1e-12 to 1")):
         refused(words, write(folder / f"{name}-{value}", {**config, name: value}, w), "--out", folder / "none")
-    refused("no tensor 'h.1.mlp.c_fc.weight'", write(folder / "lost", config, {name: x for name, x in w.items() if name != "h.1.mlp.c_fc.weight"}), "--out", folder / "none")
-    refused("is \\[12, 35\\]; \\[12, 36\\] required", write(folder / "narrow", config, w | {"h.1.attn.c_attn.weight": drawn(12, 35)}), "--out", folder / "none")
+    refused("no tensor 'h.1.mlp.c_fc.weight'", write(folder / "lost", config,
+            {name: x for name, x in w.items() if name != "h.1.mlp.c_fc.weight"}), "--out", folder / "none")
+    refused(
+    "is \\[12, 35\\]; \\[12, 36\\] required",
+    write(
+        folder /
+        "narrow",
+        config,
+        w | {
+            "h.1.attn.c_attn.weight": drawn(
+                12,
+                35)}),
+                "--out",
+                folder /
+                 "none")
     refused("is I8", write(folder / "int", config, w | {"h.1.ln_1.weight": torch.ones(12, dtype=torch.int8)}), "--out", folder / "none")
     refused("holds nan", write(folder / "nan", config, w | {"h.1.ln_1.weight": torch.full((12,), math.nan)}), "--out", folder / "none")
 
@@ -328,7 +372,8 @@ def files_decide(folder):
         theirs = write(folder / str(kind), config, w, dtype=kind)
         converted(theirs, "--out", folder / f"{kind}.run")
         tokens = torch.randint(0, 256, (1, TOKENS))
-        require_near(whence.load(str(folder / f"{kind}.run")).forward(tokens.numpy()), gpt2({name: x.to(kind).double() for name, x in w.items()}, config, tokens).numpy())
+        require_near(whence.load(str(folder / f"{kind}.run")).forward(tokens.numpy()),
+                     gpt2({name: x.to(kind).double() for name, x in w.items()}, config, tokens).numpy())
     wider = gpt2_model(n_inner=None, layer_norm_epsilon=1e-6, activation_function="relu")
     taken(folder, *wider, "epsilon", says="norms have epsilon 1e-06")
     taken(folder, wider[0], wider[1] | {"lm_head.weight": drawn(256, 12)}, "epsilon2", says="norms have epsilon 1e-06")
@@ -342,7 +387,10 @@ def shards(folder):
     index = {name: f"model-0000{1 + k % 2}-of-00002.safetensors" for k, name in enumerate(names)}
     for file in sorted(set(index.values())):
         safetensors.torch.save_file({name: whole[name] for name in names if index[name] == file}, folder / "parts" / file, {"format": "pt"})
-    write_index = lambda where, table: (folder / where / "model.safetensors.index.json").write_bytes(b"\xef\xbb\xbf" + json.dumps({"weight_map": table}).encode())
+    write_index = lambda where, table: (folder /
+    where /
+    "model.safetensors.index.json").write_bytes(b"\xef\xbb\xbf" +
+     json.dumps({"weight_map": table}).encode())
     write_index("parts", index)
     converted(folder / "parts", "--out", folder / "parts.run")
     tokens = torch.randint(0, 256, (1, TOKENS))
@@ -356,12 +404,13 @@ def shards(folder):
     safetensors.torch.save_file({"transformer.wte.weight": whole["transformer.wte.weight"]}, folder / "parts/model-00003-of-00002.safetensors")
     write_index("parts", index | {"x": "model-00003-of-00002.safetensors"})
     refused("wte.weight' and .*wte.weight' found; one of them", folder / "parts", "--out", folder / "none")
-    for table, words in (({"x": "../model.safetensors"}, "the same folder"), ({}, "the same folder"), ({"x": "model-9.safetensors"}, "No such file|model-9")):
+    for table, words in (({"x": "../model.safetensors"}, "the same folder"), ({}, "the same folder"),
+                         ({"x": "model-9.safetensors"}, "No such file|model-9")):
         write_index("parts", table)
         refused(words, folder / "parts", "--out", folder / "none")
     os.remove(folder / "parts/model.safetensors.index.json")
     (folder / "parts/pytorch_model.bin").write_bytes(b"PK\x03\x04")
-    refused("weights of torch.save alone", folder / "parts", "--out", folder / "none")
+    refused("weights of torch.save found", folder / "parts", "--out", folder / "none")
 
 
 def rotations(folder):
@@ -369,11 +418,27 @@ def rotations(folder):
     lists = {"short_factor": [1.0, 2.5], "long_factor": [3.0, 7.0]}
     stretched = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     cases = {
-        "rope(width=4)": None, "interpolated(rope(width=4), factor=2)": {"rope_type": "linear", "factor": 2.0},
-        "rope(base=500, width=4, scaling=dynamic, factor=3, original=16)": {"type": "dynamic", "factor": 3.0, "rope_theta": 500.0},
-        "rope(width=4, scaling=llama3, factor=8, original=8, low_freq_factor=1, high_freq_factor=4)": {"rope_type": "llama3", ORIGINAL: 8, **stretched},
-        "rope(width=4, scaling=longrope, factor=4, original=8, short_factor=1:2.5, long_factor=3:7)": {"rope_type": "longrope", "factor": 4.0, ORIGINAL: 8, **lists},
-        "yarn(width=4, factor=4, original=8, beta_fast=32, beta_slow=1)": {"rope_type": "yarn", "factor": 4.0, ORIGINAL: 8}}
+    "rope(width=4)": None,
+    "interpolated(rope(width=4), factor=2)": {
+        "rope_type": "linear",
+        "factor": 2.0},
+        "rope(base=500, width=4, scaling=dynamic, factor=3, original=16)": {
+            "type": "dynamic",
+            "factor": 3.0,
+            "rope_theta": 500.0},
+            "rope(width=4, scaling=llama3, factor=8, original=8, low_freq_factor=1, high_freq_factor=4)": {
+                "rope_type": "llama3",
+                ORIGINAL: 8,
+                **stretched},
+                "rope(width=4, scaling=longrope, factor=4, original=8, short_factor=1:2.5, long_factor=3:7)": {
+                    "rope_type": "longrope",
+                    "factor": 4.0,
+                    ORIGINAL: 8,
+                    **lists},
+                    "yarn(width=4, factor=4, original=8, beta_fast=32, beta_slow=1)": {
+                        "rope_type": "yarn",
+                        "factor": 4.0,
+                         ORIGINAL: 8}}
     for k, (scheme, rope) in enumerate(cases.items()):
         for parallel in (True, False):
             name = f"{k}.{parallel}"
@@ -386,11 +451,18 @@ def rotations(folder):
             converted(run, "--out", back)
             converted(back, "--out", again)
             same_bits(folder / name / "model.safetensors", back / "model.safetensors")
-            require(facts(again) == facts(run) and (run / "weights.safetensors").read_bytes() == (again / "weights.safetensors").read_bytes(), "there and back")
+            require(
+    facts(again) == facts(run) and (
+        run /
+        "weights.safetensors").read_bytes() == (
+            again /
+            "weights.safetensors").read_bytes(),
+             "there and back")
     newer = neox_model(rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.25, "rope_theta": 700.0})
     newer[0]["rotary_emb_base"] = 700.0
     require(facts(taken(folder, *newer, "newer"))["model.scheme"] == "rope(base=700, width=2)", "rope_parameters")
-    for rope, scheme in (({"partial_rotary_factor": 0.5}, "rope(keep=0.5)"), ({"partial_rotary_factor": 0.5, "factor": 3.0}, "interpolated(rope(keep=0.5), factor=3)")):
+    for rope, scheme in (({"partial_rotary_factor": 0.5}, "rope(keep=0.5)"),
+                         ({"partial_rotary_factor": 0.5, "factor": 3.0}, "interpolated(rope(keep=0.5), factor=3)")):
         config, w = neox_model(rope_parameters={"rope_type": "proportional", **rope})
         run = folder / f"keep{len(rope)}.run"
         converted(write(folder / f"keep{len(rope)}", config, w), "--out", run)
@@ -406,15 +478,24 @@ def rotations(folder):
     require((facts(unbiased)["model.bias"], facts(unbiased)["model.attention_bias"]) == (True, False), "no biases in attention")
     converted(unbiased, "--out", folder / "unbiased.back")
     same_bits(folder / "unbiased/model.safetensors", folder / "unbiased.back/model.safetensors")
-    for rope, words in (({"rope_type": "su"}, "rope_type default, linear"), ({"rope_type": "linear"}, "factor: nothing found"), ({"rope_type": "yarn", "factor": 2, "mscale": 1}, "alone for yarn"),
-                        ({"rope_type": "yarn", "factor": 4.0, ORIGINAL: 0}, "1 or more"), ({"rope_type": "longrope", "factor": 4.0, ORIGINAL: 8, **lists, "long_factor": [1.0]}, "each of 2 pairs"),
-                        ({"rope_type": "linear", "factor": "2"}, "a number"), ("linear", "an object")):
-        refused(words, write(folder / re.sub(r"\W", "", f"bad{rope}"), *[{**each, "rope_scaling": rope} if k == 0 else each for k, each in enumerate(neox_model(rotary_pct=0.5))]),
-                "--out", folder / "none")
+    for rope, words in (
+    ({
+        "rope_type": "su"}, "rope_type default, linear"), ({
+            "rope_type": "linear"}, "factor: nothing found"), ({
+                "rope_type": "yarn", "factor": 2, "mscale": 1}, "alone for yarn"), ({
+                    "rope_type": "yarn", "factor": 4.0, ORIGINAL: 0}, "1 or more"), ({
+                        "rope_type": "longrope", "factor": 4.0, ORIGINAL: 8, **lists, "long_factor": [1.0]}, "each of 2 pairs"), ({
+                            "rope_type": "linear", "factor": "2"}, "a number"), ("linear", "an object")):
+        refused(words, write(folder /
+    re.sub(r"\W", "", f"bad{rope}"), *
+    [{**each, "rope_scaling": rope} if k == 0 else each for k, each in enumerate(neox_model(rotary_pct=0.5))]), "--out", folder /
+     "none")
     run = folder / "0.True.run"
     kept = (run / "run.json").read_text()
-    for scheme, words in (("rope(scaling=ntk)", "absolute, or rope"), ("interpolated(rope(scaling=dynamic), factor=2)", "absolute, or rope"), ("window(rope, n=3)", "absolute, or"),
-                          ("rope + alibi", "absolute, or"), ("alibi", "absolute, or"), ("rope(keep=0.5, width=4)", "absolute, or"), ("yarn(dynamic=yes)", "dynamic=no"),
+    for scheme, words in (("rope(scaling=ntk)", "absolute, or rope"), ("interpolated(rope(scaling=dynamic), factor=2)", "absolute, or rope"),
+                          ("window(rope, n=3)", "absolute, or"),
+                          ("rope + alibi", "absolute, or"), ("alibi", "absolute, or"), ("rope(keep=0.5, width=4)", "absolute, or"),
+                          ("yarn(dynamic=yes)", "dynamic=no"),
                           ("rope(layout=interleaved)", "layout=half"), ("rope(scaling=dynamic, original=7)", "original 7 in a model of 16")):
         (run / "run.json").write_text(kept.replace("rope(width=4)", scheme))
         refused(words, run, "--out", folder / "none")
@@ -424,7 +505,8 @@ def rotations(folder):
     require((rope["short_factor"], rope["long_factor"]) == ([1.5, 1.5], [1.0, 1.0]), rope)
     (run / "run.json").write_text(kept.replace('"model.heads": 2', '"model.heads": 2, "model.kv_heads": 1'))
     refused("kv_heads: 1 found; null or 0 or 2", run, "--out", folder / "none")
-    for field, value in (("norm", '"rms"'), ("activation", '"swiglu"'), ("norm_place", '"after"'), ("causal", "false"), ("bias", "false"), ("heads", "3"), ("layers", "1"), ("dim", '"x"')):
+    for field, value in (("norm", '"rms"'), ("activation", '"swiglu"'), ("norm_place", '"after"'),
+                         ("causal", "false"), ("bias", "false"), ("heads", "3"), ("layers", "1"), ("dim", '"x"')):
         (run / "run.json").write_text(re.sub(rf'("model.{field}": )[^,]*', rf"\g<1>{value}", kept))
         refused("required", run, "--out", folder / "none")
 
@@ -436,13 +518,16 @@ def llamas(folder):
     cases = {
         "llama": llama_model(rms_norm_eps=1e-5, rope_theta=500000.0, head_dim=8), "llama of 1e-6": llama_model(key_heads=4),
         "llama3": llama_model(rms_norm_eps=1e-5, rope_scaling=llama3), "linear": llama_model(rope_scaling={"type": "linear", "factor": 4.0}),
-        "dynamic": llama_model(rope_scaling={"type": "dynamic", "factor": 2.0}), "yarn": llama_model(rope_scaling={"rope_type": "yarn", "factor": 4.0, ORIGINAL: 8}),
+        "dynamic": llama_model(rope_scaling={"type": "dynamic", "factor": 2.0}),
+        "yarn": llama_model(rope_scaling={"rope_type": "yarn", "factor": 4.0, ORIGINAL: 8}),
         "longrope": llama_model(rope_scaling={"rope_type": "longrope", "factor": 4.0, ORIGINAL: 8, **pairs}),
-        "biases everywhere": llama_model(biases="qkvom", attention_bias=True, mlp_bias=True), "biases of attention": llama_model(biases="qkvo", attention_bias=True),
+        "biases everywhere": llama_model(biases="qkvom", attention_bias=True, mlp_bias=True),
+        "biases of attention": llama_model(biases="qkvo", attention_bias=True),
         "smollm2": llama_model(tied=True, rms_norm_eps=1e-5, rope_theta=100000.0, key_heads=1), "smollm2 of 1e-6": llama_model(tied=True),
         "qwen2": llama_model("qwen2", biases="qkv", tied=True, rms_norm_eps=1e-6, rope_theta=1e6, use_sliding_window=False, sliding_window=4,
                              layer_types=["full_attention"] * 2),
-        "qwen2 of a head": llama_model("qwen2", biases="qkv", rms_norm_eps=1e-6), "mistral": llama_model("mistral", rms_norm_eps=1e-5, sliding_window=None)}
+        "qwen2 of a head": llama_model("qwen2", biases="qkv", rms_norm_eps=1e-6),
+        "mistral": llama_model("mistral", rms_norm_eps=1e-5, sliding_window=None)}
     for name, (config, w) in cases.items():
         frequencies = {"layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)} if name == "llama" else {}
         run = taken(folder, config, w | frequencies, name, says="1 tensors of masks" if frequencies else "")
@@ -451,11 +536,17 @@ def llamas(folder):
         require(found["model.tied"] == config["tie_word_embeddings"], "tied")
         refused('norm: "rms" found; "layer", as GPT-2', run, "--out", folder / "none")
     biased = {name: x for name, x in safetensors.numpy.load_file(folder / "qwen2.run/weights.safetensors").items() if name.endswith("bias")}
-    require(all(bool(x.any()) == bool(re.search("query|key|value", name)) for name, x in biased.items()) and len(biased) == 14, "biases of q, k and v alone")
+    require(all(bool(x.any()) == bool(re.search("query|key|value", name))
+            for name, x in biased.items()) and len(biased) == 14, "biases of q, k and v alone")
     config, w = llama_model("mistral")
-    for more, words in ((dict(sliding_window=4), "16 or more"), (dict(head_dim=16), "head_dim: 16 found; 8"), (dict(hidden_act="gelu"), "silu or swish"),
-                        (dict(layer_types=["sliding_attention"]), "full_attention alone"), (dict(num_attention_heads=8), "as many as divide|keys|head_dim"),
-                        (dict(max_position_embeddings=None), "max_position_embeddings: nothing")):
+    for more, words in (
+    (dict(
+        sliding_window=4), "16 or more"), (dict(
+            head_dim=16), "head_dim: 16 found; 8"), (dict(
+                hidden_act="gelu"), "silu or swish"), (dict(
+                    layer_types=["sliding_attention"]), "full_attention alone"), (dict(
+                        num_attention_heads=8), "as many as divide|keys|head_dim"), (dict(
+                            max_position_embeddings=None), "max_position_embeddings: nothing")):
         given = {**config, "sliding_window": None, **more}
         if "num_attention_heads" in more:
             given |= {"num_attention_heads": 1}  # keys of half a head
@@ -482,7 +573,8 @@ def tokenisers(folder):
         table = json.loads((run / "tokeniser.json").read_text())["vocab"]
         spelling = {number: token for token, number in table.items()}
         require(len(ids) - 1 <= len(rows) <= len(ids), f"{len(rows)} tokens; {len(ids)} required")
-        shown = [(row, spelling[number].replace("\u0120", " ")) for row, number in zip(rows, ids) if spelling[number].isascii() or spelling[number][1:].isascii()]
+        shown = [(row, spelling[number].replace("\u0120", " ")) for row, number in zip(
+            rows, ids) if spelling[number].isascii() or spelling[number][1:].isascii()]
         require(all(row == own for row, own in shown if own.isprintable() and own[0] not in "\u010a\u010d") and len(shown) > 8, f"{shown}")
     whole = json.loads(pieces.to_str())
     pieces_alone = tokenizers.Tokenizer.from_str(json.dumps({**whole, "added_tokens": []}))
@@ -491,7 +583,8 @@ def tokenisers(folder):
     said = converted(theirs, "--out", folder / "whole.run")
     require(f"320 tokens, of which {count} have a text" in said and "1 added tokens are not read out of text" in said, said)
     own = json.loads((folder / "whole.run/tokeniser.json").read_text())
-    require((own["vocabulary"], len(own["vocab"]), own["vocab"]["caf\u00c3\u00a9"]) == (320, count, pieces.token_to_id("caf\u00e9")), "rows, tokens, an added one")
+    require((own["vocabulary"], len(own["vocab"]), own["vocab"]["caf\u00c3\u00a9"]) ==
+            (320, count, pieces.token_to_id("caf\u00e9")), "rows, tokens, an added one")
     read(folder / "whole.run")
     drawn_text = whence.load(str(folder / "whole.run")).generate("the cat", tokens=12, greedy=True)
     tokens = torch.tensor([pieces_alone.encode("the cat").ids])
@@ -517,13 +610,13 @@ def tokenisers(folder):
         (given / "tokenizer.json").write_text(json.dumps({**whole, **change, "model": model}))
         return [given, "--out", folder / f"{name}.run", *words]
     digits = {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, whole["pre_tokenizer"]]}
-    refused("otherwise than GPT-2: .*'\u01201' where|otherwise than GPT-2: '\u0120' where GPT-2 has '\u012012'", *other("digits", pre_tokenizer=digits))
+    refused("otherwise than GPT-2: '\u0120' where GPT-2 has '\u012012'", *other("digits", pre_tokenizer=digits))
     require("otherwise than in training" in converted(*other("digits2", ("--tokeniser", "gpt2"), pre_tokenizer=digits)), "as GPT-2 all the same")
     refused("ignore_merges True", *other("ignored", model={"ignore_merges": True}))
     refused("otherwise than GPT-2", *other("prefix", pre_tokenizer={**whole["pre_tokenizer"], "add_prefix_space": True}))
     refused("otherwise than GPT-2", *other("lower", normalizer={"type": "Lowercase"}))
     require("in NFC" in converted(*other("nfc", normalizer={"type": "NFC"})), "NFC")
-    refused("byte-level BPE required", *other("few", model={"vocab": {"a": 0}, "merges": []}, added_tokens=[]))
+    refused("byte-level BPE or --tokeniser required", *other("few", model={"vocab": {"a": 0}, "merges": []}, added_tokens=[]))
     refused("no tokeniser of transformers", *other("broken", model={"merges": ["\u0120 nothing"]}))
     require("'  in the' left out: it is number" in converted(*other("less", rows=count - 1)), "an added token beyond the rows")
     refused("a number of their own from 0 to 289", *other("fewer", rows=290))
@@ -538,14 +631,44 @@ def ways(folder):
     text.write_text("".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(300)))
     for scheme in ("rope", "absolute"):
         run = folder / f"{scheme}.run"
-        whence.train("lm", out=str(run), quiet=True, data=str(text), scheme=scheme, length=16, dim=16, layers=1, heads=2, batch=2, steps=4, warm_up=0, evaluate_to=1)
+        whence.train(
+    "lm",
+    out=str(run),
+    quiet=True,
+    data=str(text),
+    scheme=scheme,
+    length=16,
+    dim=16,
+    layers=1,
+    heads=2,
+    batch=2,
+    steps=4,
+    warm_up=0,
+     evaluate_to=1)
         converted(run, "--out", folder / f"{scheme}.theirs")
         converted(folder / f"{scheme}.theirs", "--out", folder / f"{scheme}.again")
         same_bits(run / "weights.safetensors", folder / f"{scheme}.again/weights.safetensors")
         tokens = np.random.default_rng(0).integers(0, 256, (1, 16))
         require((whence.load(str(run)).forward(tokens) == whence.load(str(folder / f"{scheme}.again")).forward(tokens)).all(), "logits to the bit")
-    whence.train("lm", out=str(folder / "on"), quiet=True, data=str(text), scheme="alibi", length=16, dim=16, layers=1, heads=2, batch=2, steps=2, warm_up=0, evaluate_to=1,
-                 weights_of=str(folder / "rope.again"))
+    whence.train(
+    "lm",
+    out=str(
+        folder /
+        "on"),
+        quiet=True,
+        data=str(text),
+        scheme="alibi",
+        length=16,
+        dim=16,
+        layers=1,
+        heads=2,
+        batch=2,
+        steps=2,
+        warm_up=0,
+        evaluate_to=1,
+        weights_of=str(
+            folder /
+             "rope.again"))
     require((folder / "on/weights.safetensors").exists(), "a training that begins with it")
     theirs, run = folder / "rope.theirs", folder / "rope.run"
     for out, words in ((theirs, "holds files"), (text, "is a file"), (text / "x", "4 convert.py|File exists|Not a directory")):
@@ -599,10 +722,18 @@ def damages(folder):
                 elif k % 4 == 1:
                     content[at:at + 1] = bytes([draw.randrange(256)])
                 elif k % 4 == 2:
-                    content[at:at + draw.randrange(1, 9)] = draw.choice([b"null", b"-1", b"[]", b"{}", b'"', b"1e999", b"99999999999999999999", b"\0", b"\xff", b"NaN"])
+                    content[at:at + draw.randrange(1, 9)] = draw.choice([b"null", b"-1", b"[]", b"{}", b'"',
+                                                   b"1e999", b"99999999999999999999", b"\0", b"\xff", b"NaN"])
                 else:
-                    content = bytearray(re.sub(rb"\d+", lambda found: draw.choice([found[0], b"0", b"7", b"true", b'"x"', b"-3", b"1e30"]) if draw.random() < 0.2 else found[0],
-                                               bytes(content[:600])) + bytes(content[600:]))
+                    content = bytearray(re.sub(rb"\d+",
+    lambda found: draw.choice([found[0],
+    b"0",
+    b"7",
+    b"true",
+    b'"x"',
+    b"-3",
+    b"1e30"]) if draw.random() < 0.2 else found[0],
+     bytes(content[:600])) + bytes(content[600:]))
                 (source / name).write_bytes(content)
                 try:
                     converted(source, "--out", folder / "out")
