@@ -474,6 +474,13 @@ def rotations(folder):
         converted(run, "--out", folder / f"heads{heads}.back")
         same_bits(folder / f"heads{heads}/model.safetensors", folder / f"heads{heads}.back/model.safetensors")
     require(facts(taken(folder, *neox_model(tied=True), "tied"))["model.tied"] is True, "tied")
+    untold, w = neox_model(rope_scaling={"rope_type": "longrope", ORIGINAL: 8, "short_factor": [1.0], "long_factor": [3.0]})
+    del untold["hidden_act"]
+    run = folder / "untold.run"
+    converted(write(folder / "untold", untold, w), "--out", run)
+    require(facts(run)["model.scheme"] == "rope(width=2, scaling=longrope, factor=2, original=8, short_factor=1, long_factor=3)", "a factor that follows")
+    require(facts(run)["model.activation"] == "gelu_erf", "what is not said")
+    refused("rotary_pct: 0.4 found", write(folder / "odd", *neox_model(rotary_pct=0.4)), "--out", folder / "none")
     unbiased = taken(folder, *neox_model(attention_bias=False), "unbiased")
     require((facts(unbiased)["model.bias"], facts(unbiased)["model.attention_bias"]) == (True, False), "no biases in attention")
     converted(unbiased, "--out", folder / "unbiased.back")
@@ -619,6 +626,9 @@ def tokenisers(folder):
     refused("byte-level BPE or --tokeniser required", *other("few", model={"vocab": {"a": 0}, "merges": []}, added_tokens=[]))
     refused("no tokeniser of transformers", *other("broken", model={"merges": ["\u0120 nothing"]}))
     require("'  in the' left out: it is number" in converted(*other("less", rows=count - 1)), "an added token beyond the rows")
+    longer = {**whole["model"]["vocab"], "  in the": count - 1}
+    require("'  in the' left out" in converted(*other("less2", rows=count - 1, model={"vocab": longer})), "one that the vocabulary has, too")
+    require(len(same.encode("<|endoftext|>").ids) == 1, "a special token")
     refused("a number of their own from 0 to 289", *other("fewer", rows=290))
     gap = {**whole["model"]["vocab"], "gap": count + 3}
     require("3 numbers below others have no token" in converted(*other("gap", model={"vocab": gap})), "numbers without a token")
@@ -629,7 +639,7 @@ def ways(folder):
     """Training, and what a folder may be."""
     text = folder / "text.txt"
     text.write_text("".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(300)))
-    for scheme in ("rope", "absolute"):
+    for scheme in ("rope", "absolute", "absolute(rows=20)"):
         run = folder / f"{scheme}.run"
         whence.train(
     "lm",
