@@ -683,6 +683,7 @@ def ways(folder):
     theirs, run = folder / "rope.theirs", folder / "rope.run"
     for out, words in ((theirs, "holds files"), (text, "is a file"), (text / "x", "4 convert.py|File exists|Not a directory")):
         refused(words, theirs, "--out", out)
+    require(json.loads((folder / "absolute(rows=20).theirs/config.json").read_text())["n_positions"] == 20, "a table of another length")
     (folder / "empty").mkdir()
     converted(theirs, "--out", folder / "empty")
     require(json.loads((folder / "empty/tokeniser.json").read_text())["kind"] == "bytes", "bytes, as they were")
