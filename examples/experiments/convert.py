@@ -512,24 +512,27 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
     for name, allowed in limits.items():
         facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(map(json.dumps, allowed))}, as GPT-2 and GPT-NeoX have it,")
     sizes["hidden"] = sizes["hidden"] or 4 * dim
+    head = {} if facts.all["tied"] else {"head": ""}
     shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim),
               "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
-    tensors, rest = {}, dict(weights)
-    if dim % heads or any(name not in weights or weights[name].shape != shape for name, shape in shapes.items()):
-        raise Refused(f"{facts.path}: sizes {sizes} found; those of the weights required")
-    for ours, name in [*family.modules.items(), *([] if facts.all["tied"] else [("head", "")])]:
-        for number in map(str, range(sizes["layers"] if "N" in ours else 1)):
-            for path in [path for path in rest if path.rpartition(".")[0] == ours.replace("N", number)]:
-                tensor, leaf = rest.pop(path), path.rpartition(".")[2].replace("table", "weight")
-                if ".attention.query." in path:
-                    parts = [tensor, *(rest.pop(path.replace(".query.", f".{part}."), tensor) for part in QKV[1:])]
-                    tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
-                    tensor = tensor.reshape(-1, *parts[0].shape[1:])
-                turned = gpt2 and leaf == "weight" and re.search(r"\.(attention|mlp)\.", path)
-                there = f"{family.prefix}{name.replace('N', number)}.{leaf}" if name else family.head
-                tensors[there] = np.ascontiguousarray(tensor.T if turned else tensor)
-    if rest:
-        raise Refused(f"{facts.path}: weights {', '.join(sorted(rest)[:3])} found; those of {kind} required")
+    leaves = lambda ours: ["table"] if ours == "position" else ["weight"] + ["bias"] * (
+        ours not in ("embedding", "head") and (".attention." not in ours or facts.all["attention_bias"]))
+    paths = [(f"{ours}.{leaf}".replace("N", str(number)), f"{family.prefix}{name}.{leaf}".replace("N", str(number)) if name else family.head)
+             for ours, name in {**family.modules, **head}.items() for leaf in leaves(ours)
+             for number in range(min(sizes["layers"], 1 + len(weights)) if "N" in ours else 1)]
+    if dim % heads or {path for path, _ in paths} != weights.keys() or any(weights[name].shape != shape for name, shape in shapes.items()):
+        raise Refused(f"{facts.path}: sizes {sizes} found{', and a head' * len(head)}; those of the weights required")
+    tensors = {}
+    for path, there in paths:
+        if re.search(r"\.attention\.(key|value)\.", path):
+            continue
+        tensor = weights[path]
+        if ".attention.query." in path:
+            parts = [weights[path.replace("query", part)] for part in QKV]
+            tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
+            tensor = tensor.reshape(-1, *parts[0].shape[1:])
+        turned = gpt2 and path.endswith("weight") and re.search(r"\.(attention|mlp)\.", path)
+        tensors[there.replace(".table", ".weight")] = np.ascontiguousarray(tensor.T if turned else tensor)
     sizes["length"] = len(weights["position.table"]) if gpt2 else sizes["length"]
     dropout, pattern = facts.get("dropout", float, 0.0), facts.get("pattern_dropout", float, 0.0)
     config: dict[str, Any] = {

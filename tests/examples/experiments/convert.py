@@ -473,12 +473,16 @@ def rotations(folder):
         run = taken(folder, *neox_model(24, heads, rotary_pct=0.5), f"heads{heads}")
         converted(run, "--out", folder / f"heads{heads}.back")
         same_bits(folder / f"heads{heads}/model.safetensors", folder / f"heads{heads}.back/model.safetensors")
-    require(facts(taken(folder, *neox_model(tied=True), "tied"))["model.tied"] is True, "tied")
+    tied = taken(folder, *neox_model(tied=True), "tied")
+    require(facts(tied)["model.tied"] is True, "tied")
+    (tied / "run.json").write_text((tied / "run.json").read_text().replace('"model.tied": true', '"model.tied": false'))
+    refused("and a head; those of the weights", tied, "--out", folder / "none")
     untold, w = neox_model(rope_scaling={"rope_type": "longrope", ORIGINAL: 8, "short_factor": [1.0], "long_factor": [3.0]})
     del untold["hidden_act"]
     run = folder / "untold.run"
     converted(write(folder / "untold", untold, w), "--out", run)
-    require(facts(run)["model.scheme"] == "rope(width=2, scaling=longrope, factor=2, original=8, short_factor=1, long_factor=3)", "a factor that follows")
+    require(facts(run)["model.scheme"] == "rope(width=2, scaling=longrope, factor=2, original=8, short_factor=1, long_factor=3)",
+            "a factor that follows")
     require(facts(run)["model.activation"] == "gelu_erf", "what is not said")
     refused("rotary_pct: 0.4 found", write(folder / "odd", *neox_model(rotary_pct=0.4)), "--out", folder / "none")
     unbiased = taken(folder, *neox_model(attention_bias=False), "unbiased")
@@ -513,7 +517,8 @@ def rotations(folder):
     (run / "run.json").write_text(kept.replace('"model.heads": 2', '"model.heads": 2, "model.kv_heads": 1'))
     refused("kv_heads: 1 found; null or 0 or 2", run, "--out", folder / "none")
     for field, value in (("norm", '"rms"'), ("activation", '"swiglu"'), ("norm_place", '"after"'),
-                         ("causal", "false"), ("bias", "false"), ("heads", "3"), ("layers", "1"), ("dim", '"x"')):
+                         ("causal", "false"), ("bias", "false"), ("heads", "3"), ("layers", "1"),
+                         ("layers", "3"), ("layers", "9000000"), ("tied", "true"), ("dim", '"x"')):
         (run / "run.json").write_text(re.sub(rf'("model.{field}": )[^,]*', rf"\g<1>{value}", kept))
         refused("required", run, "--out", folder / "none")
 
@@ -747,7 +752,7 @@ def damages(folder):
      bytes(content[:600])) + bytes(content[600:]))
                 (source / name).write_bytes(content)
                 try:
-                    converted(source, "--out", folder / "out")
+                    converted(source, "--out", folder / "out", *["--accept-damaged"] * (k % 3 == 0))
                     outcomes["taken"] += 1
                     shutil.rmtree(folder / "out")
                 except convert.Refused:
