@@ -125,6 +125,7 @@ int run(CommandLine& line) {
   place(*saved.model, placement);
   const TokenIds prompt = tokens_of(*saved.tokeniser, options.prompt);
   options.generation.stop = saved.tokeniser->end_of_text();
+  options.generation.named = saved.tokeniser->named();
   if (options.generation.context == 0) options.generation.context = own_context(saved.model->options());
   if (const auto read = static_cast<std::size_t>(options.generation.context); read > 0 && prompt.size() > read)
     std::cerr << "note: --prompt: the first " << prompt.size() - read << " of its " << prompt.size()

@@ -27,14 +27,17 @@ struct Merge {
 // Tokens are spelled in the files and kept as bytes here; both are needed, as a file is written as it was read.
 class Bpe final : public Tokeniser {
  public:
-  Bpe(const std::map<std::string, std::int64_t>& vocabulary, std::vector<std::string> merges, const std::string& place)
+  Bpe(const std::map<std::string, std::int64_t>& vocabulary, std::vector<std::string> merges, const std::string& place,
+      index_t rows)
       : place_(place), merge_lines_(std::move(merges)) {
     take_tokens(vocabulary);
     for (std::size_t i = 0; i < merge_lines_.size(); ++i) take_merge(i, vocabulary);
+    tokens_.resize(std::max(tokens_.size(), static_cast<std::size_t>(rows)));
   }
 
   std::string kind() const override { return "bpe"; }
   index_t vocabulary() const override { return static_cast<index_t>(tokens_.size()); }
+  index_t named() const override { return static_cast<index_t>(spellings_.size()); }
   std::string_view token(TokenId id) const override { return tokens_[static_cast<std::size_t>(id)]; }
   TokenId end_of_text() const override { return end_of_text_; }
 
@@ -159,8 +162,8 @@ std::map<std::string, std::int64_t> token_numbers(const Json& table) {
 }
 
 TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary, const std::vector<std::string>& merges,
-    const std::string& place) {
-  return std::make_unique<Bpe>(vocabulary, merges, place);
+    const std::string& place, index_t rows) {
+  return std::make_unique<Bpe>(vocabulary, merges, place, rows);
 }
 
 TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path) {

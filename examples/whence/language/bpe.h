@@ -14,10 +14,10 @@
 
 namespace whence::language {
 
-// From the content of GPT-2's files. FileError with `place` when numbers have gaps, a byte has no
-// token, or a merge makes no token.
+// From the content of GPT-2's files, for a model of `rows` tokens: those beyond the vocabulary have no text. FileError
+// with `place` when numbers have gaps, a byte has no token, or a merge makes no token.
 [[nodiscard]] TokeniserPointer bpe_from(const std::map<std::string, std::int64_t>& vocabulary,
-    const std::vector<std::string>& merges, const std::string& place);
+    const std::vector<std::string>& merges, const std::string& place, index_t rows = 0);
 // vocab.json's object. FileError when a number is not whole.
 [[nodiscard]] std::map<std::string, std::int64_t> token_numbers(const Json& table);
 [[nodiscard]] TokeniserPointer read_gpt2_files(const std::string& vocabulary_path, const std::string& merges_path);

@@ -84,7 +84,8 @@ TokenIds generate(const Transformer& model, const TokenIds& prompt, const Genera
       next.assign(text.end() - std::max<index_t>(1, capacity / 2), text.end());
     }
     const Tensor rows = (*decoding)(tensor_of(next));  // [1 n v], of which the last counts
-    const std::vector<double> logits = slice(rows, 1, rows.size(1) - 1, rows.size(1)).to_vector();
+    std::vector<double> logits = slice(rows, 1, rows.size(1) - 1, rows.size(1)).to_vector();
+    if (options.named > 0) logits.resize(static_cast<std::size_t>(options.named));
     const Stream stream(options.seed, "sampling", static_cast<std::uint64_t>(i));
     const TokenId token = draw(next_token_distribution(logits, options.sampling), stream.uniform53(0));
     if (token == options.stop) break;

@@ -33,6 +33,7 @@ struct GenerationOptions {
   index_t context = 0;
   std::uint64_t seed = 0;  // token i is drawn with number 0 of the stream (seed, "sampling", i)
   TokenId stop = -1;       // ends the text and is not given; -1: nothing does
+  index_t named = 0;       // tokens from this number on are never drawn; 0: all may be
 };
 
 // New tokens behind the prompt, given to `emit` one by one as they are drawn. `emit` returns false to stop. Throws

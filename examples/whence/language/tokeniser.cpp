@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t largest_file =
     1 << 28;  // far above any vocabulary: a wrong file is refused before it is parsed
+constexpr std::int64_t most_tokens = 1 << 22;
 
 }  // namespace
 
@@ -56,7 +57,9 @@ TokeniserPointer tokeniser_from_json(const std::string& text, const std::string&
   const std::string& kind = file.text("kind");
   if (kind == "bytes") return byte_tokeniser();
   if (kind == "characters" || kind == "words") return list_from(kind, file.texts(kind), place);
-  if (kind == "bpe") return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place);
+  if (kind == "bpe")
+    return bpe_from(token_numbers(file.object("vocab")), file.texts("merges"), place,
+        file.has("vocabulary") ? file.whole("vocabulary", 0, most_tokens) : 0);
   throw FileError(place, ": tokeniser: kind '", kind, "' given; bytes, characters, words or bpe required");
 }
 

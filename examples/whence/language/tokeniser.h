@@ -38,6 +38,8 @@ class Tokeniser {
 
   [[nodiscard]] virtual std::string kind() const = 0;
   [[nodiscard]] virtual index_t vocabulary() const = 0;
+  // Tokens from this number on have no text: rows of a model whose table is longer than its vocabulary.
+  [[nodiscard]] virtual index_t named() const { return vocabulary(); }
   // Appends the tokens of the front of `text` and returns how many bytes these are: all of it, or about a megabyte.
   // It cuts only where the rest is encoded as if uncut. So a text larger than memory is encoded part by part.
   // REQUIRES: text reaches to its end.

@@ -266,6 +266,13 @@ TEST_CASE("a limited context goes on from its later half; a stop token and the c
   CHECK(text[7] == draw(next_token_distribution(row, {}), Stream(1, "sampling", 7).uniform53(0)));
   CHECK(generate(*model, TokenIds(30, 1), options).size() == 25);  // a prompt longer than the context
 
+  GenerationOptions few = options;
+  few.named = 2;
+  const TokenIds named = generate(*model, prompt, few);
+  CHECK(named.size() == 25);
+  CHECK(std::ranges::all_of(named, [](TokenId token) { return token < 2; }));
+  CHECK(std::ranges::any_of(text, [](TokenId token) { return token >= 2; }));
+
   options.stop = text[2];
   const TokenIds stopped = generate(*model, prompt, options);
   CHECK(stopped.size() <= 2);

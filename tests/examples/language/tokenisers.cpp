@@ -360,3 +360,21 @@ TEST_CASE("a token beyond the vocabulary is refused with its place, a model of a
   CHECK(has(error_text([&] { require_same_vocabulary(*tokeniser, 5); }), "it has 4 tokens and the model 5"));
   CHECK_NOTHROW(require_same_vocabulary(*tokeniser, 4));
 }
+
+TEST_CASE("rows of a model beyond the vocabulary are tokens without a text, there and back") {
+  std::map<std::string, std::int64_t> bytes;
+  for (int byte = 0; byte < 256; ++byte) bytes[spelled(std::string(1, static_cast<char>(byte)))] = byte;
+  const TokeniserPointer padded = bpe_from(bytes, {}, "test", 320);
+  CHECK(padded->vocabulary() == 320);
+  CHECK(padded->named() == 256);
+  CHECK(padded->token(255) == "\xFF");
+  CHECK(padded->decode(TokenIds{'a', 256, 319, 'b'}) == "ab");
+  CHECK(tokeniser_from_json(padded->json(), "test")->json() == padded->json());
+  CHECK(tokeniser_from_json(padded->json(), "test")->named() == 256);
+  CHECK(bpe_from(bytes, {}, "test")->named() == 256);
+  CHECK(byte_tokeniser()->named() == 256);
+  const std::string before = "\"vocabulary\": 320", after = "\"vocabulary\": 99999999";
+  std::string many = padded->json();
+  many.replace(many.find(before), before.size(), after);
+  CHECK(has(error_text([&] { (void)tokeniser_from_json(many, "test"); }), "'vocabulary' is 99999999"));
+}

@@ -1,0 +1,599 @@
+#!/usr/bin/env python3
+"""Models of Hugging Face as runs of whence, and runs as theirs, with the same logits.
+
+    examples/experiments/convert.py gpt2 --out runs/gpt2     what generate, look, train lm --weights-of and whence.load take
+    examples/experiments/convert.py runs/gpt2 --out back     and for transformers' from_pretrained
+
+GPT-2 and GPT-NeoX come in and go out; Llama, Mistral and Qwen2 come in. The tensors in a file decide how many rows, layers, biases and key heads
+there are, and whether the head is tied. config.json says what no tensor does: heads, activation, rotation.
+"""
+from __future__ import annotations
+
+import argparse
+import contextlib
+import decimal
+import hashlib
+import itertools
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import sys
+from typing import Any, Iterator, NamedTuple
+
+try:
+    import numpy as np
+    import safetensors.numpy
+    import tokenizers
+except ImportError as missing:
+    sys.exit(f"convert.py: {missing.name} is missing; pip install numpy safetensors tokenizers")
+
+VERSION, EPSILON = "0.1.0", 1e-5  # of the form of runs; of our norms
+SIZES = ("vocabulary", "length", "dim", "layers", "heads", "hidden")
+ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu_erf", "relu": "relu"}  # the first is written
+QKV = ("query", "key", "value")
+
+
+class Family(NamedTuple):
+    """How models of one kind name things. `modules`: ours and theirs, where N is a block's number. Three of ours may be one of theirs."""
+    prefix: str  # which files of the bare model lack
+    head: str
+    activation: str
+    epsilon: str
+    sizes: tuple[str, ...]
+    modules: dict[str, str]
+
+
+SIZES_OF_GPT2 = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
+SIZES_OF_OTHERS = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_norm_epsilon", SIZES_OF_GPT2, {
+    "embedding": "wte", "position": "wpe", "norm": "ln_f", "blocks.N.norm1": "h.N.ln_1", "blocks.N.norm2": "h.N.ln_2",
+    **{f"blocks.N.attention.{part}": "h.N.attn.c_attn" for part in QKV}, "blocks.N.attention.output": "h.N.attn.c_proj",
+    "blocks.N.mlp.in": "h.N.mlp.c_fc", "blocks.N.mlp.out": "h.N.mlp.c_proj"})
+NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", SIZES_OF_OTHERS, {
+    "embedding": "embed_in", "norm": "final_layer_norm",
+    "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
+    **{f"blocks.N.attention.{part}": "layers.N.attention.query_key_value" for part in QKV}, "blocks.N.attention.output": "layers.N.attention.dense",
+    "blocks.N.mlp.in": "layers.N.mlp.dense_h_to_4h", "blocks.N.mlp.out": "layers.N.mlp.dense_4h_to_h"})
+LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", SIZES_OF_OTHERS, {
+    "embedding": "embed_tokens", "norm": "norm",
+    "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
+    **{f"blocks.N.attention.{part}": f"layers.N.self_attn.{part[0]}_proj" for part in (*QKV, "output")},
+    **{f"blocks.N.mlp.{ours}": f"layers.N.mlp.{theirs}_proj" for ours, theirs in (("gate", "gate"), ("in", "up"), ("out", "down"))}})
+FAMILIES = {"gpt2": GPT2, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA, "qwen2": LLAMA}
+
+
+class Refused(ValueError):
+    """An input that cannot be: the message says what was given and what is required."""
+
+
+# ---- Files
+
+def read_text(path: pathlib.Path) -> str:
+    """A text in UTF-8, without the mark of byte order that some editors put before it."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise Refused(f"{path}: byte {problem.start} is not UTF-8; UTF-8 required") from None
+
+
+class Fields:
+    """The fields of a file of JSON, each of one kind; null is as good as nothing."""
+    KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "an object", list: "a list"}
+
+    def __init__(self, path: pathlib.Path, fields: Any = None):
+        try:
+            found = json.loads(read_text(path)) if fields is None else fields
+        except (json.JSONDecodeError, RecursionError) as problem:
+            raise Refused(f"{path}: no JSON: {problem}; one object required") from None
+        if not isinstance(found, dict):
+            raise Refused(f"{path}: no object; a JSON object required")
+        self.path, self.all = path, {name: value for name, value in found.items() if value is not None}
+
+    def require(self, name: str, holds: bool, required: str) -> None:
+        if not holds:
+            raise Refused(f"{self.path}: {name}: {json.dumps(self.all[name]) if name in self.all else 'nothing'} found; {required} required")
+
+    def get(self, name: str, kind: type, otherwise: Any = None) -> Any:
+        """Its value. Without `otherwise` there has to be one."""
+        value = self.all.get(name, otherwise)
+        fits = isinstance(value, (int, float) if kind is float else kind) and (kind is bool or not isinstance(value, bool))
+        self.require(name, fits and (kind not in (int, float) or abs(value) < 1e18), self.KINDS[kind])
+        return value
+
+    def size(self, name: str) -> int:
+        self.require(name, 1 <= self.get(name, int) <= 1 << 24, "1 to 16777216")
+        return self.all[name]
+
+
+def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    """The metadata of a file of safetensors, and its tensors as bytes with a shape and a dtype: those that nobody reads may be of any."""
+    try:
+        with safetensors.safe_open(path, "np") as file:
+            metadata = file.metadata() or {}
+        return metadata, {name: {**entry, "where": f"{path}: {name!r}"} for name, entry in safetensors.deserialize(path.read_bytes())}
+    except safetensors.SafetensorError as problem:
+        raise Refused(f"{path}: no whole file of safetensors: {problem}") from None
+
+
+def as_f32(tensor: dict[str, Any]) -> np.ndarray:
+    """A tensor's numbers. Refused where they are of no such dtype, or not finite."""
+    code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(tensor["dtype"])
+    if not code:
+        raise Refused(f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
+    raw = np.frombuffer(tensor["data"], code)
+    with np.errstate(over="ignore"):
+        found = ((raw.astype("<u4") << 16).view("<f4") if tensor["dtype"] == "BF16" else raw).astype(np.float32).reshape(tensor["shape"])
+    if not np.isfinite(found).all():
+        raise Refused(f"{tensor['where']} holds {found[~np.isfinite(found)][0]}; finite numbers required")
+    return found
+
+
+def seal_of(data: bytes) -> str:
+    """The SHA-256 of a file of safetensors with zeros in the place of its seal, by which whence knows a damaged file."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    found = hashlib.sha256(re.sub(rb'"whence\.seal":"[^"]*"', b'"whence.seal":"' + b"0" * 64 + b'"', data[:end], count=1))
+    found.update(memoryview(data)[end:])
+    return found.hexdigest()
+
+
+def page(value: Any, indent: int = 2) -> bytes:
+    return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()
+
+
+@contextlib.contextmanager
+def new_folder(out: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder beside `out` that becomes it when all is written, and is gone where something fails."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Refused(f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.parent / f"{out.name}.tmp-{os.getpid()}"
+    temporary.mkdir()
+    try:
+        yield temporary
+        os.sync()
+        temporary.rename(out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+# ---- Rotations: rope_type of a config.json, and our schemes
+
+ORIGINAL = "original_max_position_embeddings"
+ROPE_TYPES = {"default": [], "linear": ["factor"], "proportional": ["factor"], "dynamic": ["factor"],
+              "llama3": ["factor", ORIGINAL, "low_freq_factor", "high_freq_factor"],
+              "longrope": ["factor", ORIGINAL, "short_factor", "long_factor"], "yarn": ["factor", ORIGINAL, "beta_fast", "beta_slow"]}
+PRESETS = dict(factor="4", low_freq_factor="1", high_freq_factor="4", short_factor="1", long_factor="1", beta_fast="32", beta_slow="1")
+
+
+def exact(number: float) -> str:
+    """The number as whence writes it: 0.0003, 500000, 1e-06."""
+    plain = number == 0 or 1e-5 <= abs(number) < 1e15
+    return (format(decimal.Decimal(repr(float(number))), "f") if plain else repr(float(number))).removesuffix(".0")
+
+
+def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
+    """The scheme of rope_parameters, as newer versions of transformers have it, or of rope_scaling beside fields of their own. `share`: of the
+    dimensions of a head, those that turn where nothing is said."""
+    place = "rope_scaling" if "rope_scaling" in config.all else "rope_parameters"
+    rope = Fields(config.path, config.get(place, dict, {}))
+    kind = rope.get("rope_type", str, rope.get("type", str, "default"))
+    config.require(place, kind in ROPE_TYPES, f"rope_type {', '.join(ROPE_TYPES)}")
+    known = {"rope_type", "type", "rope_theta", "partial_rotary_factor", *ROPE_TYPES[kind]}
+    config.require(place, rope.all.keys() <= known, f"{', '.join(sorted(known))} alone for {kind}")
+    share, base = (rope.get(newer, float, config.get(older, float, config.get(newer, float, otherwise))) for newer, older, otherwise in
+                   (("partial_rotary_factor", "rotary_pct", share), ("rope_theta", "rotary_emb_base", 10000.0)))
+    width, proportional = int(head_dim * share), kind == "proportional"
+    config.require("rope_theta", 1 <= base <= 1e12, "1 to 1e12")
+    config.require("rotary_pct" if "rotary_pct" in config.all else "partial_rotary_factor",
+                   share <= 1 and width >= 1 and (width % 2 == 0 or proportional), f"a share of {head_dim} dimensions, an even number of them,")
+    trained = config.get(ORIGINAL, int, rope.get(ORIGINAL, int, length))
+    (config if ORIGINAL in config.all else rope).require(ORIGINAL, trained >= 1, "1 or more")
+    otherwise = {"beta_fast": 32, "beta_slow": 1, "factor": {"proportional": 1, "longrope": max(1, length / trained)}.get(kind)}
+    found = {}
+    for name in ROPE_TYPES[kind]:
+        if name in ("short_factor", "long_factor"):
+            numbers = rope.get(name, list)
+            fits = len(numbers) == width // 2 and all(type(each) in (int, float) for each in numbers)
+            rope.require(name, fits, f"a number for each of {width // 2} pairs")
+            found[name] = ":".join(map(exact, numbers))
+        else:
+            found[name.split("_max")[0]] = exact(trained if name == ORIGINAL else rope.get(name, float, otherwise.get(name)))
+    divided = found.pop("factor") if kind in ("linear", "proportional") else "1"  # every pair by one number
+    inside = [f"base={exact(base)}"] * (base != 10000) + [f"width={width}"] * (width != head_dim and not proportional)
+    inside += [f"keep={exact(share)}"] * (proportional and share != 1) + [f"scaling={kind}"] * (kind in ("dynamic", "llama3", "longrope"))
+    inside += [f"{name}={value}" for name, value in found.items()] + [f"original={length}"] * (kind == "dynamic")
+    text = ("yarn" if kind == "yarn" else "rope") + (f"({', '.join(inside)})" if inside else "")
+    return text if divided == "1" else f"interpolated({text}, factor={divided})"
+
+
+def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
+    """The fields of GPT-NeoX's config.json for a scheme, as versions of transformers old and new read it."""
+    form = re.fullmatch(r"(?:(interpolated|pi)\()?(rope|rotary|yarn)(?:\(([\w=.:,+-]*)\))?(?:,factor=([^,()]+))?\)?", re.sub(r"\s", "", scheme))
+    divided, name, options, factor = form.groups() if form else ("", "", "", "")
+    own = dict(re.findall(r"(\w+)=([^,]+)", options or "")) | ({"factor": factor or "1"} if divided else {})
+    scaling, keep, width = own.get("scaling", "none"), float(own.get("keep", 1)), int(own.get("width", 0))
+    kind = "yarn" if name == "yarn" else "proportional" if keep != 1 else "linear" if divided else scaling.replace("none", "default")
+    plain = scaling == "none" and (keep == 1 or not width) and not (divided and name == "yarn")
+    if not form or kind not in ROPE_TYPES or not plain and kind != scaling or (own.get("layout", "half"), own.get("dynamic", "no")) != ("half", "no"):
+        raise Refused(f"scheme: {scheme} given; absolute, or rope (of layout=half, with keep over all dims of a head, or scaling=dynamic, llama3 or "
+                      "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
+    original = int(own.get("original", 0)) or length
+    if kind == "dynamic" and original != length:
+        raise Refused(f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
+
+    def value(field: str) -> Any:
+        numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, PRESETS.get(field, "")).split(":")]
+        return numbers[0] if field not in ("short_factor", "long_factor") else numbers * ((width or head_dim) // 2 if len(numbers) == 1 else 1)
+    fields = {"rotary_pct": keep * (width / head_dim if width else 1.0), "rotary_emb_base": float(own.get("base", 10000))}
+    scaled = {} if kind == "proportional" and not divided else {field: value(field) for field in ROPE_TYPES[kind]}
+    return fields if kind == "default" else {**fields, "rope_scaling": {"rope_type": kind, **scaled}}
+
+
+# ---- Theirs as ours
+
+class Theirs:
+    """The tensors of a folder of Hugging Face, by names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
+
+    def __init__(self, folder: pathlib.Path, family: Family):
+        self.folder, self.family = folder, family
+        self.tensors: dict[str, list[dict[str, Any]]] = {}
+        self.used: set[str] = set()
+        self.twins: dict[str, str] = {}
+        short = lambda name: str(name).removeprefix(family.prefix)
+        for metadata, tensors in map(tensors_in, self.paths()):
+            self.twins |= {short(name): short(other) for name, other in metadata.items()}
+            for name, tensor in tensors.items():
+                self.tensors.setdefault(short(name), []).append(tensor)
+
+    def paths(self) -> list[pathlib.Path]:
+        """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
+        whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
+        if not whole.exists() and not index.exists() and any(self.folder.glob("*.bin")):
+            raise Refused(f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
+        if whole.exists() or not index.exists():
+            return [whole]
+        names = sorted({str(name) for name in Fields(index).get("weight_map", dict).values()})
+        if not names or not all(re.fullmatch(r"[^./\0][^/\0]*", name) for name in names):
+            raise Refused(f"{index}: weight_map names {names[:3]}; files of the same folder required")
+        return [self.folder / name for name in names]
+
+    def find(self, name: str) -> dict[str, Any]:
+        name = name if name in self.tensors else self.twins.get(name, name)
+        found = self.tensors.get(name, [])
+        if len(found) != 1:
+            raise Refused(f"{self.folder}: " + (f"{' and '.join(each['where'] for each in found)} found; one of them required" if found else
+                                                f"no tensor {name!r}, with {self.family.prefix!r} before it or without; it required"))
+        self.used.add(name)
+        return found[0]
+
+    def read(self, name: str, *shape: int) -> np.ndarray:
+        found = self.find(name)
+        if tuple(found["shape"]) != shape:
+            raise Refused(f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
+        return as_f32(found)
+
+    def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
+        """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
+        names = self.family.modules["embedding"] + ".weight", self.family.head
+        there = [name for name in names if name in self.tensors]
+        if len(there) == 1 and (tied or there[0] in (self.twins.get(name) for name in names)):
+            return {"embedding.weight": self.read(there[0], vocabulary, dim)}
+        table, head = (self.read(name, vocabulary, dim) for name in names)
+        if tied and np.array_equal(table, head):
+            return {"embedding.weight": table}
+        if tied:
+            print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
+        return {"embedding.weight": table, "head.weight": head}
+
+
+def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, heads: int) -> dict[str, np.ndarray]:
+    """Weights of positions, blocks and norms, by our names."""
+    family, weights = theirs.family, {}
+    for ours, name in family.modules.items():
+        *_, group, last = ("", *ours.split("."))
+        norm, fused = last.startswith("norm"), name.endswith(("c_attn", "query_key_value"))
+        for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
+            there = f"{name.replace('N', number)}.{leaf}"
+            if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else there not in theirs.tensors)):
+                continue
+            shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
+            turned = family is GPT2 and leaf == "weight" and group in ("attention", "mlp")  # [in, out]
+            whole = (3 * shape[0], *shape[1:]) if fused else shape
+            tensor = theirs.read(there, *(whole[::-1] if turned else whole))
+            tensor = tensor.T if turned else tensor
+            if fused:
+                apart = tensor.reshape(-1, 3, shape[0] // (1 if family is GPT2 else heads), *shape[1:])  # of all heads at once, or of each
+                tensor = apart[:, QKV.index(last)].reshape(shape)
+            weights["position.table" if ours == "position" else f"{ours.replace('N', number)}.{leaf}"] = np.ascontiguousarray(tensor)
+    biased = {group: any(re.search(rf"\.{group}\..*bias", name) for name in weights) for group in ("attention", "mlp")}
+    for name in [name for name in weights if any(biased.values()) and re.search(r"\.(mlp|attention)\..*weight", name)]:
+        if ".mlp." in name or biased["attention"]:  # whence has all of them or none
+            weights.setdefault(name.replace("weight", "bias"), np.zeros(len(weights[name]), np.float32))
+    return weights
+
+
+def scale_residuals(weights: dict[str, np.ndarray], epsilon: float) -> None:
+    """Makes norms of our epsilon give what those of `epsilon` gave: norm(s x; s^2 e) = norm(x; e), so that all that adds to the residual stream is
+    multiplied by s. Where the head is tied, the last norm is divided by it."""
+    scale = math.sqrt(EPSILON / epsilon)
+    for name, tensor in weights.items():
+        if re.match(r"(embedding|position)\.|.*\.(attention\.output|mlp\.out)\.", name):
+            weights[name] = (tensor * np.float64(scale)).astype(np.float32)
+        elif "head.weight" not in weights and name.startswith("norm."):
+            weights[name] = (tensor / np.float64(scale)).astype(np.float32)
+    print(f"note: norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
+
+
+def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The options of our model, and its weights."""
+    config = Fields(folder / "config.json")
+    kind = str(config.all.get("model_type"))
+    config.require("model_type", kind in FAMILIES, " or ".join(FAMILIES))
+    family = FAMILIES[kind]
+    gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
+    table, block = family.modules["embedding"] + ".weight", family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight"
+    extents = lambda name: (*theirs.find(name)["shape"], 0, 0)
+    extent = lambda ours, axis=0: extents(family.modules[ours].replace("N", "0") + ".weight")[axis]
+    vocabulary, dim = extents(table if table in theirs.tensors else family.head)[:2]
+    layers = 1 + max((int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))), default=-1)
+    heads = config.size(fields["heads"])
+    head_dim = max(dim // heads, 1)
+    for name, holds, required in (
+            (fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,"),
+            (fields["heads"], dim % heads == 0, f"a divisor of the {dim} dimensions"),
+            (fields["layers"], 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,"),
+            ("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")):
+        config.require(name, holds, required)
+    key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
+    length = extent("position") if gpt2 else config.size(fields["length"])
+    if not key or key % head_dim or heads % (key // head_dim):
+        raise Refused(f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
+    counted = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
+    for name, number in {**counted, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
+        if config.all.get(name, number) != number:
+            print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
+    weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
+        "norm": (dim,), "position": (length, dim), "query": (dim, dim), "key": (key, dim), "value": (key, dim), "output": (dim, dim),
+        "in": (hidden, dim), "gate": (hidden, dim), "out": (dim, hidden)}, layers, heads)
+
+    for name, wanted in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False), ("add_cross_attention", False)):
+        config.require(name, config.get(name, bool, wanted) == wanted, str(wanted).lower())
+    if llama and config.get("use_sliding_window", bool, kind == "mistral"):
+        config.require("sliding_window", config.get("sliding_window", int, length) >= length, f"{length} or more, the length of the model,")
+    config.require("layer_types", set(map(str, config.get("layer_types", list, []))) <= {"full_attention"}, "full_attention alone")
+    known = {"silu": "swiglu", "swish": "swiglu"} if llama else ACTIVATIONS
+    activation = config.get(family.activation, str, "gelu" if family is NEOX else [*known][0])
+    epsilon = config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
+    config.require(family.activation, activation in known, " or ".join(known))
+    config.require(family.epsilon, 1e-12 <= epsilon <= 1, "1e-12 to 1")
+    if epsilon != EPSILON:
+        scale_residuals(weights, epsilon)
+    left = sorted(theirs.tensors.keys() - theirs.used)
+    others = [name for name in left if not re.fullmatch(r".*\.(attn|attention)\.(masked_)?bias|.*rotary_emb\.inv_freq", name)]
+    if left:
+        print(f"note: {len(left) - len(others)} tensors of masks and frequencies left out" + (
+            f", and {len(others)} that {kind} has no use for: {', '.join(others[:4])}{', ...' * (len(others) > 4)}" if others else ""))
+    parallel = family is NEOX and config.get("use_parallel_residual", bool, True)
+    bias, attention_bias = (f"blocks.0.{name}.bias" in weights for name in ("mlp.in", "attention.query"))
+    return {"vocabulary": vocabulary, "outputs": 0, "length": length, "dim": dim, "layers": layers, "heads": heads,
+            **({"kv_heads": key // head_dim} if key != dim else {}),
+            "hidden": 0 if gpt2 and "n_inner" not in config.all and hidden == 4 * dim else hidden,
+            "activation": known[activation], "norm": "rms" if llama else "layer", "norm_place": "parallel" if parallel else "before",
+            "initialisation": "llama" if llama else "gpt2" if gpt2 else "neox",
+            "scheme": "absolute" if gpt2 else scheme_of(config, head_dim, length, 1.0 if llama else 0.25), "executor": "auto", "causal": True,
+            "bias": bias, "attention_bias": attention_bias or not bias, "tied": "head.weight" not in weights, "scale_embedding": False, "dropout": 0,
+            "pattern_dropout": 0, "hidden_dropout": 0}, weights
+
+
+# ---- Tokenisers
+
+SELVES = [byte for byte in range(256) if 0x21 <= byte <= 0x7E or 0xA1 <= byte != 0xAD]  # bytes that GPT-2's files spell as themselves
+SPELLING = {**{byte: chr(byte) for byte in SELVES}, **{byte: chr(256 + at) for at, byte in enumerate(sorted({*range(256)} - {*SELVES}))}}
+BYTES = {SPELLING[byte]: byte for byte in range(256)}
+CUT = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)  # as GPT-2 does
+SAMPLE = "It's the 12th, IT'S 3.14\r\n\r\n  of caf\u00e9 \u2603!  \t na\u00efve\u732b x\n\n\n y 1234567 don't \u1fb3_a"
+
+
+def other_cut(whole: tokenizers.Tokenizer, model: dict[str, Any]) -> str:
+    """Where a tokeniser cuts text otherwise than GPT-2, which is the only way that whence knows; nothing where it does not."""
+    normal = whole.normalizer.normalize_str if whole.normalizer else lambda text: text
+    theirs, ours = ([piece for piece, _ in cut.pre_tokenize_str(text)] if cut else [text] for cut, text in
+                    ((whole.pre_tokenizer, normal(SAMPLE)), (CUT, SAMPLE)))
+    if normal("e\u0301") != "e\u0301":
+        print("note: text is not normalised first, as tokenizer.json says: it has to be in NFC")
+    return next((f"{one!r} where GPT-2 has {two!r}" for one, two in zip([*theirs, ""], [*ours, ""]) if one != two), "") or next(
+        (f"{name} {model[name]}" for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges") if model.get(name)), "")
+
+
+def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], list[str], dict[str, int]]:
+    """Vocabulary, merges and added tokens of tokenizer.json, or of vocab.json, merges.txt and added_tokens.json."""
+    path, more = folder / "tokenizer.json", folder / "added_tokens.json"
+    try:
+        if path.exists():
+            whole = tokenizers.Tokenizer.from_str(read_text(path))
+        else:
+            lines = [line for line in re.split(r"\r?\n", read_text(folder / "merges.txt")) if line]
+            merges = [tuple(line.split(" ")) for line in lines[bool(lines) and lines[0].startswith("#version"):]]
+            whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=Fields(folder / "vocab.json").all, merges=merges))
+            whole.pre_tokenizer = CUT
+    except (Refused, OSError):
+        raise
+    except Exception as problem:  # of no class of its own
+        raise Refused(f"{folder}: no tokeniser of transformers: {problem}") from None
+    said = json.loads(whole.to_str())
+    model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]} | (Fields(more).all if more.exists() else {})
+    if model["type"] != "BPE" or not BYTES.keys() <= model["vocab"].keys():
+        raise Refused(f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
+    if other := other_cut(whole, model):
+        if not anyway:
+            raise Refused(f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
+                          "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
+        print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
+    if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
+        print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
+    return model["vocab"], [line if isinstance(line, str) else " ".join(line) for line in model["merges"]], added
+
+
+def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
+    """A tokeniser of ours for a model of so many tokens. Those of them without a text `generate` never draws."""
+    head, there = {"format": "whence tokeniser", "version": 1}, (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists()
+    if given not in ("", "gpt2", "bytes"):
+        own = Fields(pathlib.Path(given)).all
+        if own.get("format") != head["format"] or own.get("vocabulary") != rows:
+            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens, the model {rows}; a tokeniser.json for it required")
+        return own
+    if not there and given != "bytes" and (given or rows != 256):
+        raise Refused(f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
+                      "required: bytes, or a tokeniser.json of whence")
+    table, merges, added = vocabulary_of(folder, given == "gpt2") if there and given != "bytes" else (dict(BYTES), [], {})
+    for content, number in added.items():
+        text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # another text stands for itself
+        if isinstance(number, int) and number >= rows:
+            print(f"note: the added token {content!r} left out: it is number {number}, and the model has {rows}")
+            table.pop(content, None)
+        elif table.get(content) != number:
+            table.setdefault(text, number)
+    texts = {number: text for text, number in table.items() if type(number) is int and 0 <= number < rows}
+    if len(texts) != len(table):
+        raise Refused(f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; all required, as "
+                      f"the model has {rows} tokens")
+    if gaps := [number for number in range(max(texts)) if number not in texts]:
+        print(f"note: {len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
+        texts |= {number: f"<|no token {number}|>" for number in gaps}
+    if rows > len(texts):
+        print(f"note: the model has {rows} tokens, of which {len(texts)} have a text; generate never draws the others")
+    if rows == 256 and not merges and table == BYTES:
+        return {**head, "kind": "bytes", "vocabulary": 256}
+    return {**head, "kind": "bpe", "vocabulary": rows, "vocab": {texts[number]: number for number in sorted(texts)}, "merges": merges}
+
+
+def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> None:
+    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files."""
+    if own.get("kind") not in ("bpe", "bytes"):
+        return
+    table, merges = own.get("vocab", BYTES), [tuple(line.split(" ")) for line in own.get("merges", [])]
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=merges))
+    whole.pre_tokenizer, whole.decoder = CUT, tokenizers.decoders.ByteLevel()
+    whole.add_special_tokens([text for text in table if re.fullmatch(r"<\|.+\|>", text)])
+    whole.save(str(folder / "tokenizer.json"))
+    whole.model.save(str(folder))
+
+
+# ---- Ours as theirs
+
+def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[str, np.ndarray], dict[str, Any]]:
+    """The options of a run's model, its weights and its tokeniser."""
+    if not (folder / "run.json").exists():
+        raise Refused(f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
+    record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
+    record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
+    facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(path.read_bytes())
+    if hashlib.sha256(tokeniser.read_bytes()).hexdigest() != facts.get("tokeniser.sha256"):
+        raise Refused(f"{tokeniser}: another than in training; the one that {record.path} names required")
+    if found != metadata.get("whence.seal") and not accept_damaged:
+        raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a "
+                      "copy, or --accept-damaged")
+    options = {name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")}
+    return Fields(record.path, options), {name: as_f32(tensor) for name, tensor in tensors.items()}, Fields(tokeniser).all
+
+
+def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """config.json and tensors of a model that GPT-2 or GPT-NeoX could be."""
+    sizes, scheme = {name: facts.get(name, int) if name == "hidden" else facts.size(name) for name in SIZES}, facts.get("scheme", str)
+    gpt2 = bool(re.fullmatch(r"(absolute|ape|learned)(\([^()]*\))?", scheme))
+    family, kind, dim, heads = GPT2 if gpt2 else NEOX, "gpt2" if gpt2 else "gpt_neox", sizes["dim"], sizes["heads"]
+    limits: dict[str, list[Any]] = {
+        "norm": ["layer"], "norm_place": ["before"] if gpt2 else ["before", "parallel"], "activation": [*dict.fromkeys(ACTIVATIONS.values())],
+        "causal": [True], "bias": [True], "attention_bias": [True] if gpt2 else [True, False], "scale_embedding": [False], "tied": [True, False],
+        "outputs": [0, sizes["vocabulary"]], "kv_heads": [None, 0, heads]}
+    for name, allowed in limits.items():
+        facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(map(json.dumps, allowed))}, as GPT-2 and GPT-NeoX have it,")
+    sizes["hidden"] = sizes["hidden"] or 4 * dim
+    head = {} if facts.all["tied"] else {"head": ""}
+    shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim),
+              "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
+    leaves = lambda ours: ["table"] if ours == "position" else ["weight"] + ["bias"] * (
+        ours not in ("embedding", "head") and (".attention." not in ours or facts.all["attention_bias"]))
+    paths = [(f"{ours}.{leaf}".replace("N", str(number)), f"{family.prefix}{name}.{leaf}".replace("N", str(number)) if name else family.head)
+             for ours, name in {**family.modules, **head}.items() for leaf in leaves(ours)
+             for number in range(min(sizes["layers"], 1 + len(weights)) if "N" in ours else 1)]
+    if dim % heads or {path for path, _ in paths} != weights.keys() or any(weights[name].shape != shape for name, shape in shapes.items()):
+        raise Refused(f"{facts.path}: sizes {sizes} found{', and a head' * len(head)}; those of the weights required")
+    tensors = {}
+    for path, there in paths:
+        if re.search(r"\.attention\.(key|value)\.", path):
+            continue
+        tensor = weights[path]
+        if ".attention.query." in path:
+            parts = [weights[path.replace("query", part)] for part in QKV]
+            tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
+            tensor = tensor.reshape(-1, *parts[0].shape[1:])
+        turned = gpt2 and path.endswith("weight") and re.search(r"\.(attention|mlp)\.", path)
+        tensors[there.replace(".table", ".weight")] = np.ascontiguousarray(tensor.T if turned else tensor)
+    sizes["length"] = len(weights["position.table"]) if gpt2 else sizes["length"]
+    dropout, pattern = facts.get("dropout", float, 0.0), facts.get("pattern_dropout", float, 0.0)
+    config: dict[str, Any] = {
+        "model_type": kind, "architectures": ["GPT2LMHeadModel" if gpt2 else "GPTNeoXForCausalLM"], **dict(zip(family.sizes, sizes.values())),
+        family.activation: next(name for name, ours in ACTIVATIONS.items() if ours == facts.all["activation"]), family.epsilon: EPSILON,
+        "tie_word_embeddings": facts.all["tied"], "torch_dtype": "float32"}
+    if gpt2:
+        return {**config, "resid_pdrop": dropout, "embd_pdrop": dropout, "attn_pdrop": pattern}, tensors
+    return {**config, **rope_of(scheme, dim // heads, sizes["length"]), "use_parallel_residual": facts.all["norm_place"] == "parallel",
+            "attention_bias": facts.all["attention_bias"], "hidden_dropout": dropout, "attention_dropout": pattern}, tensors
+
+
+# ---- The command
+
+def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept_damaged: bool = False) -> None:
+    """Writes the other form of the model in `folder` to `out`."""
+    if (folder / "config.json").exists():
+        options, weights = read_theirs(folder)
+        own = tokeniser_of(folder, tokeniser, options["vocabulary"])
+        facts = {**{f"model.{name}": value for name, value in options.items()}, "tokeniser.kind": own["kind"],
+                 "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
+        record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
+                  "data": hashlib.sha256().hexdigest(), "facts": facts}
+        with new_folder(out) as new:
+            safetensors.numpy.save_file(weights, new / "weights.safetensors", {"whence.seal": "0" * 64})
+            data = (new / "weights.safetensors").read_bytes()
+            with open(new / "weights.safetensors", "r+b") as file:
+                file.seek(data.index(b"0" * 64))
+                file.write(seal_of(data).encode())
+            (new / "tokeniser.json").write_bytes(page(own, 1))
+            (new / "run.json").write_bytes(page(record))
+    elif tokeniser:
+        raise Refused(f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a tokeniser")
+    else:
+        facts_there, weights, own = read_ours(folder, accept_damaged)
+        config, tensors = as_theirs(facts_there, weights)
+        with new_folder(out) as new:
+            safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
+            (new / "config.json").write_bytes(page(config))
+            write_tokenizer(new, own)
+
+
+def main(words: list[str] | None = None) -> int:
+    about = __doc__.partition("\n")
+    parser = argparse.ArgumentParser(description=about[0], epilog=about[2], formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("folder", type=pathlib.Path, metavar="FOLDER", help="config.json and model.safetensors of theirs, or a run of train lm")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the other form, new or empty")
+    parser.add_argument("--tokeniser", default="", help="of theirs, instead of tokenizer.json or vocab.json and merges.txt: bytes; a "
+                        "tokeniser.json of whence; gpt2, which is theirs with text cut as GPT-2 does, whatever they say")
+    parser.add_argument("--accept-damaged", action="store_true", help="take weights of ours although their checksum is wrong")
+    options = parser.parse_args(words)
+    try:
+        convert(options.folder, options.out, options.tokeniser, options.accept_damaged)
+        print(f"written: {options.out}/{{{', '.join(sorted(each.name for each in options.out.iterdir()))}}}")
+        return 0
+    except (ValueError, OSError) as problem:
+        print(f"convert.py: {problem}", file=sys.stderr)
+        return 4 if isinstance(problem, OSError) else 3
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
