@@ -35,7 +35,11 @@ NAMES = {"by_sum": "accuracy %, sum of log p", "per_character": "accuracy %, log
 def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int | None]:
     """Returns how the run's tokeniser makes numbers of a text, its <|endoftext|>, and the number of unknown text; None where it has none."""
     path = pathlib.Path(folder) / "tokeniser.json"
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {path.name} in it; a folder that `whence train lm` left required")
     file = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(file, dict) or file.get("format") != "whence tokeniser":
+        raise ValueError(f"{path}: no tokeniser of a run; the file that `whence train lm` left required")
     if file["kind"] == "bytes":
         return lambda text: list(text.encode()), None, None
     numbers = {token: at for at, token in enumerate(file.get(file["kind"], []), 1)}
@@ -119,7 +123,7 @@ def table(lines: list[dict]) -> Iterator[tuple]:
             yield name, 100 * statistics.fmean(right), 100 * error, len(right), 100 * chance
     if cloze:
         mean = statistics.fmean(line["choices"][0]["log_probability"] for line in cloze)
-        yield "cloze: perplexity of an answer", math.exp(-mean), math.nan, len(cloze), math.nan
+        yield "cloze: perplexity of an answer", math.exp(-mean) if mean > -700 else math.inf, math.nan, len(cloze), math.nan
 
 
 def main(words: list[str] | None = None) -> int:
@@ -151,10 +155,10 @@ def main(words: list[str] | None = None) -> int:
         print(f"score.py: {problem}", file=sys.stderr)
         return 2
     texts = [choice for line in lines for choice in line["choices"]]
-    for count, about in ((sum(each["cut"] for each in texts), f"longer than {options.length} tokens: the left of the context was not read"),
-                         (sum(each["unknown"] > 0 for each in texts), "with tokens that the tokeniser does not know")):
+    for count, about in ((sum(each["cut"] for each in texts), f"are longer than {options.length} tokens: the left of the context was not read"),
+                         (sum(each["unknown"] > 0 for each in texts), "have tokens that the tokeniser does not know")):
         if count:
-            print(f"note: {count} of {len(texts)} texts, each a context with a choice, are {about}")
+            print(f"note: {count} of {len(texts)} texts, each a context with a choice, {about}")
     print(f"{'what':31}{'value':>10}{'standard error':>16}{'questions':>11}{'by chance':>11}")
     for what, value, error, count, chance in table(lines):
         digits = 3 if "perplexity" in what else 2
