@@ -161,8 +161,8 @@ def main(words: list[str] | None = None) -> int:
             print(f"note: {count} of {len(texts)} texts, each a context with a choice, {about}")
     print(f"{'what':31}{'value':>10}{'standard error':>16}{'questions':>11}{'by chance':>11}")
     for what, value, error, count, chance in table(lines):
-        digits = 3 if "perplexity" in what else 2
-        print(f"{what:31}{value:10.{digits}f}{'-' if math.isnan(error) else f'{error:.2f}':>16}{count:>11}{'-' if math.isnan(chance) else f'{chance:.2f}':>11}")
+        digits, (error, chance) = 3 if "perplexity" in what else 2, ("-" if math.isnan(each) else f"{each:.2f}" for each in (error, chance))
+        print(f"{what:31}{value:10.{digits}f}{error:>16}{count:>11}{chance:>11}")
     return 0
 
 

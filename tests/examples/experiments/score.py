@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Choices by log-likelihood (examples/experiments/score.py) and the README's tokeniser: python3 tests/examples/experiments/score.py build/release/whence
+"""Choices by log-likelihood (examples/experiments/score.py) and the README's tokeniser:
+    python3 tests/examples/experiments/score.py build/release/whence
 Ends with 77 where numpy, tokenizers or the module whence is missing, with 1 where WHENCE_REQUIRED=1 says that it must not be."""
 import contextlib
 import importlib.util
@@ -27,8 +28,9 @@ import score
 
 PROGRAM = str(pathlib.Path(sys.argv[1]).resolve()) if len(sys.argv) > 1 else str(whence.runs.PROGRAM)
 TEXT = "".join("the cat sat on the mat.\n" if k % 3 == 0 else "a dog ran to the sea.\n" for k in range(300))
-AWKWARD = ["", " ", "a", "  two  blanks ", "\n\n\r\n\t x\u00a0y\u3000z", "caf\u00e9 na\u00efve \u591c\u665a \U0001f600\u200d", "it's we'LL 'd I've", "12 x3 \u0663\u00bd\u2167",
-           "e\u0301 \u0928\u093f", "\0\x7f\ufeff\ufffd", "<|endoftext|> </s>", "___--!?  \n end", "the " * 500, "a" * 3000, "\u00df\u0130\u01c5 \u1e9e\u2028|"]
+AWKWARD = ["", " ", "a", "  two  blanks ", "\n\n\r\n\t x\u00a0y\u3000z", "caf\u00e9 na\u00efve \u591c\u665a \U0001f600\u200d",
+           "it's we'LL 'd I've", "12 x3 \u0663\u00bd\u2167", "e\u0301 \u0928\u093f", "\0\x7f\ufeff\ufffd", "<|endoftext|> </s>", "___--!?  \n end",
+           "the " * 500, "a" * 3000, "\u00df\u0130\u01c5 \u1e9e\u2028|"]
 
 
 def ran(*words):
@@ -64,6 +66,13 @@ def test_what_its_text_says():
     assert found[1]["choices"][0]["cut"] and found[1]["choices"][0]["characters"] == 11
 
 
+def test_standard_error():
+    """Of one right answer in two: sqrt(1/2) / sqrt(2)."""
+    question = {"context": "the cat sat on", "choices": ["xyz qqq.", "the mat."]}
+    said = scored([{**question, "answer": 0}, {**question, "answer": 1}], "run.bytes")[1]
+    assert re.search(r"per byte +50\.00 +50\.00 +2 +50\.00", said), said
+
+
 def test_per_character_and_per_byte():
     """A character is a code point: per byte, characters of two bytes would win."""
     _, _, found = scored([{"context": "It was", "choices": ["\u00e9\u00e9\u00e9\u00e9", "zqj"], "answer": 1}], "run.bytes")
@@ -85,16 +94,28 @@ def test_the_sum():
             total += row[tokens[at]] - math.log(np.exp(row).sum())
         assert abs(found["log_probability"] - total) < 1e-9, (found, total)
         assert found["tokens"] == 3 + len(choice)
+    short, long = ([{"context": lead + "the cat sat on", "answer": "the mat."}] for lead in ("", 9 * "a dog "))
+    left = [scored(each, "run.bytes", "--length=12")[2][0]["choices"][0] for each in (short, long)]
+    assert left[0] == left[1] and left[0]["cut"]  # what is cut off decides nothing
     assert scored([question], "run.bytes", "--no-blank")[2][0]["choices"][1]["tokens"] == 2 + len("sat")
 
 
 def test_refusals():
-    for line, message in {'{"context": "a", "choices": [], "answer": 0}': "fewer than two", '{"context": "a", "choices": ["b"], "answer": 0}': "fewer than two",
-                          '{"context": "a", "choices": ["b", ""], "answer": 0}': "an empty choice", '{"context": "a", "choices": ["b", 3], "answer": 0}': "no text",
-                          '{"context": "a", "choices": "bc", "answer": 0}': "'choices'", '{"context": "a", "choices": ["b", "c"], "answer": 2}': "answer 2 given",
-                          '{"context": "a", "choices": ["b", "c"], "answer": true}': "answer true given", '{"context": "a", "choices": ["b", "c"]}': "answer null",
-                          '{"context": "a", "answer": ""}': "an empty choice", '{"answer": "b"}': "no text 'context'", '{"context": "a"': "delimiter", "[1]": "context",
-                          '{"context": "\\ud800", "answer": "b"}': "surrogates", "[" * 100000: "line 2: ", '{"context": " ", "answer": "b"}': "an empty context",
+    for line, message in {'{"context": "a", "choices": [], "answer": 0}': "fewer than two",
+                          '{"context": "a", "choices": ["b"], "answer": 0}': "fewer than two",
+                          '{"context": "a", "choices": ["b", ""], "answer": 0}': "an empty choice",
+                          '{"context": "a", "choices": ["b", 3], "answer": 0}': "no text",
+                          '{"context": "a", "choices": "bc", "answer": 0}': "'choices'",
+                          '{"context": "a", "choices": ["b", "c"], "answer": 2}': "answer 2 given",
+                          '{"context": "a", "choices": ["b", "c"], "answer": true}': "answer true given",
+                          '{"context": "a", "choices": ["b", "c"]}': "answer null",
+                          '{"context": "a", "answer": ""}': "an empty choice",
+                          '{"answer": "b"}': "no text 'context'",
+                          '{"context": "a"': "delimiter",
+                          "[1]": "context",
+                          '{"context": "\\ud800", "answer": "b"}': "surrogates",
+                          "[" * 100000: "line 2: ",
+                          '{"context": " ", "answer": "b"}': "an empty context",
                           json.dumps({"context": "a", "answer": "b" * 24}): "at most 24 required, 25"}.items():
         code, said, found = scored("\n" + line, "run.bytes")
         assert code == 2 and found is None and "q.jsonl: line 2: " in said and message in said and said.count("\n") == 1, (line[:60], said)
