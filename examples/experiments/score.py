@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Multiple choice and cloze by the log-likelihood of a language model that `whence train lm` left.
+
+    examples/experiments/score.py runs/austen questions.jsonl --out answers.jsonl
+
+A line of questions.jsonl is {"context": "The sky is", "choices": ["blue", "square"], "answer": 0} or, as a cloze,
+{"context": "The sky is", "answer": "blue"}.
+
+    log p(choice | context) = sum over the choice's tokens of log p(token | all before it)
+
+The answer is the choice of the largest log p, or of the largest log p / its characters, or / its bytes. lm-evaluation-harness has the first two as
+acc and acc_norm. Context and choice are one text when they become tokens, as in training.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import sys
+from typing import Any, Callable, Iterator
+
+try:
+    import numpy as np
+    import whence
+except ImportError as missing:
+    sys.exit(f"score.py: {missing.name} is missing; {'pip install .packaging' if missing.name == 'whence' else 'apt install python3-numpy'}")
+
+SIZES = {"by_sum": None, "per_character": "characters", "per_byte": "bytes"}
+NAMES = {"by_sum": "accuracy %, sum of log p", "per_character": "accuracy %, log p per character", "per_byte": "accuracy %, log p per byte"}
+
+
+def tokeniser(folder: str) -> tuple[Callable[[str], list[int]], int | None, int | None]:
+    """Returns how the run's tokeniser makes numbers of a text, its <|endoftext|>, and the number of unknown text; None where it has none."""
+    path = pathlib.Path(folder) / "tokeniser.json"
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {path.name} in it; a folder that `whence train lm` left required")
+    file = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(file, dict) or file.get("format") != "whence tokeniser":
+        raise ValueError(f"{path}: no tokeniser of a run; the file that `whence train lm` left required")
+    if file["kind"] == "bytes":
+        return lambda text: list(text.encode()), None, None
+    numbers = {token: at for at, token in enumerate(file.get(file["kind"], []), 1)}
+    if file["kind"] == "characters":
+        return lambda text: [numbers.get(character, 0) for character in text], None, 0
+    try:
+        import tokenizers
+    except ImportError:
+        raise ValueError(f"{path}: a tokeniser of {file['kind']} given, and tokenizers is missing; pip install tokenizers") from None
+    level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if file["kind"] == "words":  # pieces of the text itself, where a token of the pattern is spelled in GPT-2's characters
+        return lambda text: [numbers.get(text[begin:end], 0) for _, (begin, end) in level.pre_tokenize_str(text)], None, 0
+    bpe = tokenizers.Tokenizer(tokenizers.models.BPE(file["vocab"], [tuple(line.split(" ")) for line in file["merges"]]))
+    bpe.pre_tokenizer = level
+    return lambda text: bpe.encode(text).ids, file["vocab"].get("<|endoftext|>"), None
+
+
+def questions(path: str) -> Iterator[dict[str, Any]]:
+    """Yields the file's questions; a cloze has one choice. ValueError names file and line."""
+    for number, line in enumerate(pathlib.Path(path).read_bytes().split(b"\n"), 1):
+        if not line.strip(b" \t\r"):
+            continue
+        try:
+            found = json.loads(line.decode())
+            if not isinstance(found, dict) or not isinstance(found.get("context"), str):
+                raise ValueError("no text 'context'; an object of context, choices and answer required")
+            choices, answer = found.get("choices", [found.get("answer")]), 0
+            if not isinstance(choices, list) or not all(isinstance(each, str) and each for each in choices):
+                raise ValueError("an empty choice, or one that is no text; texts in 'choices', or a text as 'answer', required")
+            if "choices" in found:
+                answer = found.get("answer")
+                if len(choices) < 2:
+                    raise ValueError("fewer than two choices; without 'choices' the answer is a text")
+                if type(answer) is not int or not 0 <= answer < len(choices):
+                    raise ValueError(f"answer {json.dumps(answer)} given; a choice's number, 0 to {len(choices) - 1}, required")
+            "".join([found["context"], *choices]).encode()  # half of a surrogate pair is no text
+        except (ValueError, RecursionError) as problem:
+            raise ValueError(f"{path}: line {number}: {problem}") from None
+        yield {"place": f"{path}: line {number}", "context": found["context"], "choices": choices, "answer": answer}
+
+
+def scored(run: Any, encode: Callable, end_of_text: int | None, unknown: int | None, question: dict, choice: str, options: Any) -> dict[str, Any]:
+    """One choice: log p in nats, its tokens, characters and bytes, and whether the model would write it itself."""
+    before, place = encode(question["context"].rstrip(" \t\n\v\f\r")), question["place"]  # blanks at its end go to the choice, as BPE joins them
+    whole = encode(question["context"] + ("" if options.no_blank else " ") + choice)
+    if not before:
+        if end_of_text is None:
+            raise ValueError(f"{place}: an empty context given; some text required, as the tokeniser has no <|endoftext|> to stand for it")
+        before, whole = [end_of_text], [end_of_text, *whole]
+    own, reads = len(whole) - len(before), len(whole) - 1
+    if own < 1:
+        raise ValueError(f"{place}: a choice without tokens of its own given; a longer text required")
+    if own > options.length or reads > options.length and options.too_long == "refuse":
+        raise ValueError(f"{place}: {reads} tokens to read given; at most {options.length} required, {own} of them the choice's")
+    read = whole[-options.length - 1:]
+    logits = np.asarray(run.forward([read[:-1]]))[0, -own:].astype(np.float64)
+    largest, targets, rows = logits.max(1), np.array(read[-own:]), np.arange(own)
+    found = float((logits[rows, targets] - largest - np.log(np.exp(logits - largest[:, None]).sum(1))).sum())
+    if not math.isfinite(found):
+        raise ValueError(f"{place}: log p is {found}; finite logits required")
+    return {"log_probability": found, "tokens": own, "characters": len(choice), "bytes": len(choice.encode()),
+            "greedy": bool((logits.argmax(1) == targets).all()), "cut": reads > options.length, "unknown": read.count(unknown)}
+
+
+def answered(question: dict, choices: list[dict]) -> dict[str, Any]:
+    """A line of --out: the choices, and which of them is best by each measure."""
+    value = lambda at, size: choices[at]["log_probability"] / (choices[at][size] if size else 1)
+    best = {name: max(range(len(choices)), key=lambda at: value(at, size)) for name, size in SIZES.items()} if len(choices) > 1 else {}
+    return {"place": question["place"], "answer": question["answer"], **best, "choices": choices}
+
+
+def table(lines: list[dict]) -> Iterator[tuple]:
+    """Yields what was measured, its mean, the standard error over questions, how many, and what guessing gives."""
+    several, cloze = ([line for line in lines if (len(line["choices"]) > 1) is wanted] for wanted in (True, False))
+    share = {NAMES[name]: [line[name] == line["answer"] for line in several] for name in SIZES}
+    share["cloze: greedy answers %"] = [line["choices"][0]["greedy"] for line in cloze]
+    for name, right in share.items():
+        if right:
+            error = statistics.stdev(map(float, right)) / math.sqrt(len(right)) if len(right) > 1 else math.nan
+            chance = math.nan if name.startswith("cloze") else statistics.fmean(1 / len(line["choices"]) for line in several)
+            yield name, 100 * statistics.fmean(right), 100 * error, len(right), 100 * chance
+    if cloze:
+        mean = statistics.fmean(line["choices"][0]["log_probability"] for line in cloze)
+        yield "cloze: perplexity of an answer", math.exp(-mean) if mean > -700 else math.inf, math.nan, len(cloze), math.nan
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", help="folder that `whence train lm` left")
+    parser.add_argument("questions", help="JSON lines")
+    parser.add_argument("--length", type=int, default=0, help="tokens that the model reads at most (as many as it was trained on)")
+    parser.add_argument("--too-long", choices=("cut", "refuse"), default="cut", help="cut: the left of the context is left out (cut)")
+    parser.add_argument("--no-blank", action="store_true", help="nothing between context and choice, where otherwise a blank is")
+    parser.add_argument("--dtype", choices=("f32", "f64"), default="f32", help="of what is computed (f32)")
+    parser.add_argument("--out", help="file for a JSON line on each question")
+    options = parser.parse_args(words)
+    try:
+        if options.length < 0:
+            raise ValueError(f"--length: {options.length} given; 0 or more required")
+        if options.out and os.path.realpath(options.out) in map(os.path.realpath, (options.questions, options.run)):
+            raise ValueError(f"--out: {options.out} given, which is read; another file required")
+        if options.out and not pathlib.Path(options.out).absolute().parent.is_dir():
+            raise ValueError(f"--out: {options.out} given; a file in a folder that is there required")
+        asked = list(questions(options.questions))
+        if not asked:
+            raise ValueError(f"{options.questions}: no line given; objects of context, choices and answer required")
+        run, reads = whence.load(options.run, dtype=options.dtype), tokeniser(options.run)
+        options.length = options.length or json.loads((pathlib.Path(options.run) / "run.json").read_text(encoding="utf-8"))["facts"]["model.length"]
+        lines = [answered(each, [scored(run, *reads, each, choice, options) for choice in each["choices"]]) for each in asked]
+        if options.out:
+            pathlib.Path(options.out).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    except (ValueError, OSError, KeyError) as problem:
+        print(f"score.py: {problem}", file=sys.stderr)
+        return 2
+    texts = [choice for line in lines for choice in line["choices"]]
+    for count, about in ((sum(each["cut"] for each in texts), f"are longer than {options.length} tokens: the left of the context was not read"),
+                         (sum(each["unknown"] > 0 for each in texts), "have tokens that the tokeniser does not know")):
+        if count:
+            print(f"note: {count} of {len(texts)} texts, each a context with a choice, {about}")
+    print(f"{'what':31}{'value':>10}{'standard error':>16}{'questions':>11}{'by chance':>11}")
+    for what, value, error, count, chance in table(lines):
+        digits, (error, chance) = 3 if "perplexity" in what else 2, ("-" if math.isnan(each) else f"{each:.2f}" for each in (error, chance))
+        print(f"{what:31}{value:10.{digits}f}{error:>16}{count:>11}{chance:>11}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
