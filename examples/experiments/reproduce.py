@@ -25,6 +25,7 @@ import copy
 import csv
 import difflib
 import hashlib
+import io
 import json
 import math
 import os
@@ -257,7 +258,7 @@ def read_papers(folder: pathlib.Path = PAPERS) -> SimpleNamespace:
     """titles and tables by name; texts and sizes, which `let` and `sizes` name."""
     papers = SimpleNamespace(titles={}, tables={}, texts={}, sizes={})
     for file in FILES:
-        read_tables(file, (folder / file).read_text(encoding="utf-8"), papers)
+        read_tables(file, (folder / file).read_text(encoding="utf-8", errors="replace"), papers)
     return papers
 
 
@@ -289,7 +290,16 @@ class Record:
         return float(self.facts.get("core-seconds", 0)) / 2
 
 
+NUMBER = r"\d+(\.\d+)?(e[+-]?\d+)?"
+csv.field_size_limit(1 << 30)
 HEAD = ["table", "preset", "method", "column", "seed", "value"]
+
+
+def words_in(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as problem:
+        raise Refused(f"{text!r} given: {problem}; quotes that close required") from None
 
 
 def exact(number: float) -> str:
@@ -299,7 +309,8 @@ def exact(number: float) -> str:
 def read_records(path: str | os.PathLike) -> list[Record]:
     """Of a CSV with a row for each cell and seed. An empty cell is as in the row above. Of the method "record" are facts, which have no seed."""
     records, above = {}, [""] * 4
-    with open(path, encoding="utf-8", newline="") as file:
+    text = pathlib.Path(path).read_text(encoding="utf-8", errors="replace").replace("\0", "\ufffd")
+    with io.StringIO(text, newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):
             line = Line(f"{path}: line {number}", False, "", "")
             line.require(len(row) == len(HEAD) and (number > 1 or row == HEAD), f'"{",".join(row)}"', ",".join(HEAD))
@@ -309,9 +320,11 @@ def read_records(path: str | os.PathLike) -> list[Record]:
                 line.require(all(above), f'"{",".join(row)}"', "a table, preset, method and column, here or above,")
                 record = records.setdefault((above[0], above[1]), Record(above[0], above[1]))
                 if above[2] == "record":
+                    counts = above[3] in ("seeds", "runs", "failed", "digits", "core-seconds") or above[3].startswith("operations ")
+                    line.require(not counts or re.fullmatch(NUMBER, row[5]), f'"{row[5]}"', f"a number of {above[3]}")
                     record.facts[above[3]] = row[5]
                     continue
-                line.require(re.fullmatch(r"\d+ (nan|-?[\d.]+(e[+-]?\d+)?)", " ".join(row[4:])), f'"{",".join(row[4:])}"', "a seed and a number")
+                line.require(re.fullmatch(rf"\d+ (nan|-?{NUMBER})", " ".join(row[4:])), f'"{",".join(row[4:])}"', "a seed and a number")
                 record.numbers.setdefault((above[2], above[3]), {})[int(row[4])] = float(row[5])
     return list(records.values())
 
@@ -650,7 +663,7 @@ def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> dict
 # ---- Would this program make what is recorded?
 
 def user_settings(record: Record) -> dict[str, Any]:
-    return lab.pairs(shlex.split(record.facts.get("set", "")), "set")
+    return lab.pairs(words_in(record.facts.get("set", "")), "set")
 
 
 def short_trainings(wanted: list[tuple[Table, Record]], folder: pathlib.Path, jobs: int) -> list[dict[str, str]]:
@@ -700,7 +713,7 @@ def staleness(papers: SimpleNamespace, records: list[Record], folder: pathlib.Pa
         then = {name: record.facts.get(f"bits {name}", "nothing") for name in bits}
         why = "".join(f"\n  bits {now} {name}; recorded {then[name]}" for name, now in sorted(bits.items()) if then[name] != now)
         why = why and f"short trainings give other bits:{why}"
-        if table.presets and lab_words(table, record.preset, more, int(record.facts.get("seeds", 0))) != shlex.split(record.facts.get("lab", ""))[1:]:
+        if table.presets and lab_words(table, record.preset, more, int(record.facts.get("seeds", 0))) != words_in(record.facts.get("lab", ""))[1:]:
             why = "its preset has other options now"
         if why:
             stale += 1
@@ -791,7 +804,7 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    papers, set_by_user = read_papers(), lab.pairs(shlex.split(options.set), "set")
+    papers, set_by_user = read_papers(), lab.pairs(words_in(options.set), "set")
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 0:
             raise Refused(f"--{name}: {getattr(options, name)} given; 0 or more required")
@@ -837,7 +850,7 @@ def reproduce(options: argparse.Namespace) -> int:
     for table in tables:
         more = {**set_by_user, **({"data": options.data if table.reads == "text" else options.code} if table.reads else {})}
         runs = runs_of(table, options.preset, more, options.seeds, options.out, options.row, options.device) if table.presets else pd.DataFrame()
-        if options.check and table.presets and (words := lab_words(table, options.preset, more, options.seeds)) != shlex.split(
+        if options.check and table.presets and (words := lab_words(table, options.preset, more, options.seeds)) != words_in(
                 then[table.name].facts.get("lab", ""))[1:]:
             raise Refused(f"--check: the runs would be those of '{shlex.join(words)}', recorded are those of '{then[table.name].facts.get('lab')}'; "
                           "the recorded options, seeds and file's name required")

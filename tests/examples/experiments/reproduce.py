@@ -113,7 +113,8 @@ def test_recorded():
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
         lines = again.read_text().splitlines()
         for number, row, words in ((0, "table,preset", "line 1: "), (0, "", "line 1: "), (5, "a,b", "line 6: "),
-            (1, ",,CoPE,x,0,1", "line 2: "), (25, ",,,,0,x", 'line 26: "0,x" found; a seed and a number'),
+            (1, ",,CoPE,x,0,1", "line 2: "), (25, ",,,,0,x", 'line 26: "0,x" found; a seed and a number'), (6, ",,,seeds,,five", 'line 7: "five" found; a number of seeds'),
+                                   (9, ",,,seeds,,\0", "a number of seeds"),
                                    (25, ",,,,,3", "a seed and a number")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
