@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Models of Hugging Face as runs and back (examples/experiments/convert.py): logits from the published formulas in f64, equal bytes of weights, what
 a file says against what config.json says, and bad files.
-    python3 tests/examples/experiments/convert.py [build/release/python]
-The folder has the module whence, if it is not installed. Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 where one is
+    PYTHONPATH=build/release/python python3 tests/examples/experiments/convert.py
+Needs numpy, safetensors, tokenizers, torch and the module; ends with 77 where one is
 missing, with 1 where WHENCE_REQUIRED=1 asks for them."""
 import contextlib
 import importlib.util
@@ -17,7 +17,6 @@ import shutil
 import sys
 import tempfile
 
-sys.path[:0] = sys.argv[1:2]
 if missing := [name for name in ("numpy", "safetensors", "tokenizers", "torch", "whence") if not importlib.util.find_spec(name)]:
     print(f"{'required' if os.environ.get('WHENCE_REQUIRED') == '1' else 'skipped'}: {missing[0]} is missing")
     sys.exit(1 if os.environ.get("WHENCE_REQUIRED") == "1" else 77)

@@ -245,8 +245,8 @@ class Grid(unittest.TestCase):
         self.assertEqual(looks["cope"]["color"], looks["cope(p_max=4)"]["color"])
         self.assertNotEqual(looks["cope"], looks["cope(p_max=4)"])
         self.assertEqual(len({str(look) for look in lab.looks_of(lab.KNOWN).values()}), len(lab.KNOWN))
-        plot = (SCRIPT.parents[1] / "whence/report/plot.cpp").read_text()  # pages of the program have the same rule
-        self.assertEqual(re.findall(r'"(\w+)"', re.search(r"known_schemes\[\] = \{(.*?)\}", plot, re.S)[1]), lab.KNOWN)
+        plot = (SCRIPT.parents[1] / "whence/report/plot.js").read_text()  # pages of the program have the same rule
+        self.assertEqual(re.findall(r'"(\w+)"', re.search(r"const KNOWN = \[(.*?)\]", plot, re.S)[1]), lab.KNOWN)
         css = (SCRIPT.parents[1] / "whence/report/picture.css").read_text()
         self.assertEqual([re.findall(rf"--c{k}: (#\w+)", css)[:2] for k in range(7)], [list(each) for each in zip(lab.COLOURS, lab.BY_NIGHT)])
 
