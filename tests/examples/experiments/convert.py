@@ -517,7 +517,7 @@ def rotations(folder):
     refused("kv_heads: 1 found; null or 0 or 2", run, "--out", folder / "none")
     for field, value in (("norm", '"rms"'), ("activation", '"swiglu"'), ("norm_place", '"after"'),
                          ("causal", "false"), ("bias", "false"), ("heads", "3"), ("layers", "1"),
-                         ("layers", "3"), ("layers", "9000000"), ("tied", "true"), ("dim", '"x"')):
+                         ("layers", "3"), ("layers", "9000000"), ("vocabulary", "255"), ("hidden", "23"), ("tied", "true"), ("dim", '"x"')):
         (run / "run.json").write_text(re.sub(rf'("model.{field}": )[^,]*', rf"\g<1>{value}", kept))
         refused("required", run, "--out", folder / "none")
 
