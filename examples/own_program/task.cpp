@@ -13,12 +13,12 @@ class LastLetter final : public DrawnTask {
   struct Options {
     std::int64_t tokens = 32, letters = 8;
   };
-  static void declare(CommandLine& line, Options& options) {
+  static void declare(Fields& line, Options& options) {
     line.integer("tokens", &options.tokens, {2, 4096}, {"of a sequence", "tokens"})
         .integer("letters", &options.letters, {2, 26}, {"to choose from"});
   }
 
-  LastLetter(const Options& options, const CommandLine& /*line*/) : options_(options) {
+  LastLetter(const Options& options, const Fields& /*line*/) : options_(options) {
     training_ = {{}, "last_letter.train", 50};
     tests_ = {{{"in distribution", "as in training: half of it blanks"}, "last_letter.in_distribution", 50},
         {{"sparse", "nine of ten are blanks"}, "last_letter.sparse", 90}};

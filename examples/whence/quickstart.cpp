@@ -38,11 +38,12 @@ constexpr std::int64_t save_every = 100;  // so that the page can show the model
 struct SchemeRun {
   std::string scheme;
   std::unique_ptr<TrainRequest> request;
+  std::unique_ptr<Study> made;
   std::unique_ptr<Transformer> model;
   TrainingResult trained;
   std::vector<SetScore> scores;
 
-  [[nodiscard]] const TaskStudy& study() const { return static_cast<const TaskStudy&>(request->study()); }
+  [[nodiscard]] const TaskStudy& study() const { return static_cast<const TaskStudy&>(*made); }
 };
 
 // What `train flip_flop` would be given. 128 tokens: of 64 every scheme remembers the bit in some seeds.
@@ -68,14 +69,15 @@ SchemeRun run_scheme(const Settings& settings, const std::string& scheme) {
   SchemeRun run;
   run.scheme = scheme;
   run.request = std::make_unique<TrainRequest>(
-      std::make_unique<TaskStudy>(tasks::find_task("flip_flop")), words_for(settings, scheme));
+      std::make_unique<TaskStudyOptions>(tasks::find_task("flip_flop")), words_for(settings, scheme));
   const Placement placement = placement_of(run.request->machine());
   run.request->place(placement.device, nullptr);
+  run.made = run.request->make_study();
   const TrainingOptions& training = run.request->settings().training;
   ensure_output_folder(training.folder);
   run.model = std::make_unique<Transformer>(run.request->model());
   TrainingJob job = job_of(run.study(), *run.model, training);
-  job.record = text_of(run.request->record(*run.model));
+  job.record = text_of(run.request->record(*run.model, run.study()));
   run.trained = train(job, training);
   run.scores = run.study().set_scores(*run.model, training.seed, true);
   run.study().keep(run.scores, *run.model, run.trained, training);

@@ -3,6 +3,7 @@
 
 #include "examples/whence/cli/command.h"
 #include "examples/whence/report/table.h"
+#include "examples/whence/study/study.h"
 #include "examples/whence/tasks/paper_figures.h"
 #include "tensor/suggest.h"
 
@@ -13,8 +14,8 @@ void print_all(const std::vector<tasks::TaskInfo>& infos) {
   Table table({"task", "what it is", "for a laptop", "paper"});
   for (const tasks::TaskInfo& info : infos)
     table.row({info.name, info.title, info.mini.empty() ? "-" : "mini", info.paper});
-  table.row({"lm", "language modelling on text files, scored beyond the training length", "-",
-      "DAPE, DAPE V2: Zheng et al. 2024"});
+  const auto text = text_study_options();
+  table.row({text->name(), text->title(), "mini", "DAPE, DAPE V2: Zheng et al. 2024"});
   std::cout << table.text() << "whence tasks NAME shows one, whence train NAME --help its options\n";
 }
 

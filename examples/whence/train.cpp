@@ -27,9 +27,9 @@
 namespace whence {
 namespace {
 
-PlannedTraining planned(const TrainRequest& request, Device device) {
+PlannedTraining planned(const TrainRequest& request, const Study& study, Device device) {
   const TrainingOptions& training = request.settings().training;
-  const Tensor tokens = request.study().batch(training.seed, 1).tensors[0];
+  const Tensor tokens = study.batch(training.seed, 1).tensors[0];
   return {.model = request.model(),
       .sequences = tokens.size(0),
       .length = tokens.size(1),
@@ -51,41 +51,42 @@ void require_own_size(const TrainRequest& request) {
 }
 
 // Prints what training and tests will take; OutOfMemory where there is less. What training takes.
-TrainingMemory require_room(const TrainRequest& request, Device device) {
+TrainingMemory require_room(const TrainRequest& request, const Study& study, Device device) {
   require_memory(request.model(), device, 4);
-  const PlannedTraining plan = planned(request, device);
+  const PlannedTraining plan = planned(request, study, device);
   const std::size_t free = free_memory(device);
   const TrainingMemory memory = require_step_memory(plan, free);
   std::cout << memory_text(memory, free) << std::flush;
-  PlannedPass tests = request.study().largest_pass(request.settings().training.seed);
+  PlannedPass tests = study.largest_pass(request.settings().training.seed);
   tests.model = plan.model, tests.device = device;
   std::cout << "tests: " << require_pass_memory(tests) << std::endl;
   return memory;
 }
 
 // The loss of one training step, looked at instead of trained on.
-void look_inside(const TrainRequest& request) {
+void look_inside(const TrainRequest& request, const Study& study) {
   const TrainSettings& settings = request.settings();
   Transformer model(request.model());
   if (settings.describe && settings.json) {  // what a program that starts runs has to know of one
-    Json page = request.study().tests();
-    page.add("run", json_of(request.record(model)));
+    Json page = study.tests();
+    page.add("run", json_of(request.record(model, study)));
     const index_t length = model.options().length;
-    page.add("operations", training_operations(model.options(), length).sum() * static_cast<double>(length));  // of a sequence
+    page.add("operations",
+        training_operations(model.options(), length).sum() * static_cast<double>(length));  // of a sequence
     std::cout << page.line() << std::endl;
     return;
   }
   model.initialise(settings.training.seed);
   const Placement placement = placement_of(settings.machine);
   model.to(placement.device);
-  const TrainingBatch batch = request.study().batch(settings.training.seed, 1);
+  const TrainingBatch batch = study.batch(settings.training.seed, 1);
   const Tensor loss = token_loss(model, settings.training.seed)(batch, 1);
   if (settings.describe) {
     Table table({"parameter", "shape", "initial", "decays"});
     for (const Module::Parameter& parameter : model.parameters())
       table.row({parameter.path, to_string(parameter.tensor.shape()), parameter.init.text(),
           parameter.decays ? "yes" : "no"});
-    const PlannedTraining plan = planned(request, placement.device);
+    const PlannedTraining plan = planned(request, study, placement.device);
     std::cout << table.text() << '\n' << memory_report(loss).text() << '\n' << memory_table(planned_memory(plan));
   }
   if (!settings.graph.empty()) {
@@ -124,25 +125,27 @@ int train_and_test(TrainRequest& request, Communicator* ranks, const std::vector
   const JsonOutput json(request.settings().json);
   const TrainSettings& settings = request.settings();
   const TrainingOptions& training = settings.training;
-  Study& study = request.study();
   install_interrupt_handler();
   const Placement placement = placement_of(settings.machine);
   request.place(placement.device, ranks);
-  std::cout << study.open(request.line(), settings.out) << std::flush;
-  require_data_of_record(request, words);
+  const auto made = request.make_study();
+  const Study& study = *made;
+  std::cout << study.summary() << std::flush;
+  require_data_of_record(request, study, words);
   require_own_size(request);
-  const TrainingMemory memory = require_room(request, placement.device);
+  const TrainingMemory memory = require_room(request, study, placement.device);
 
   Transformer model(request.model());
   if (settings.preset == "mini" && !request.line().given("preset") && settings.from.empty() && !training.resume)
-    std::cout << "sizes: a laptop's (" << study.mini() << ") where none are typed; --preset paper has the paper's\n";
+    std::cout << "sizes: a laptop's (" << request.study().mini()
+              << ") where none are typed; --preset paper has the paper's\n";
   std::cout << "model: " << model.scheme() << ", " << model.parameter_count() << " parameters, executor "
             << memory.executor.substr(0, memory.executor.find(' ')) << '\n'
             << placement.text << std::endl;
   for (const std::string& note : study.notes(model, training)) std::cout << "note: " << one_line(note) << std::endl;
 
   TrainingJob job = job_of(study, model, training);
-  RunRecord record = request.record(model);
+  RunRecord record = request.record(model, study);
   record.facts.emplace_back("planned_peak_bytes", std::to_string(memory.peak));
   if (!settings.weights_of.empty() && !training.resume) begin_with_weights(job, record, model, settings.weights_of);
   job.record = text_of(record);
@@ -204,9 +207,9 @@ int run(CommandLine& line) {
   }
   if (request->study().shows_data(settings.training.seed)) return 0;
   if (settings.describe || !settings.graph.empty()) {
-    const std::string summary = request->study().open(request->line(), settings.out);
-    if (!settings.json) std::cout << summary;
-    look_inside(*request);
+    const auto study = request->make_study();
+    if (!settings.json) std::cout << study->summary();
+    look_inside(*request, *study);
     return 0;
   }
   return run_as_ranks(request->line(), settings.ranks, request->machine(),

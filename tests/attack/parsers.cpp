@@ -29,6 +29,7 @@
 #include "examples/whence/language/tokeniser.h"
 #include "examples/whence/look/given.h"
 #include "examples/whence/run/run_record.h"
+#include "examples/whence/run/training_options.h"
 #include "nn/io/checkpoint.h"
 #include "nn/io/safetensors.h"
 #include "nn/scheme.h"
@@ -78,9 +79,10 @@ void use(const language::Tokeniser& tokeniser) {
 void parse_run(const Bytes& bytes) {
   const RunRecord record = read_run_record(file_of(bytes, "run.json"));
   (void)text_of(record);
-  std::vector<std::string> names;
-  for (const auto& option : record.options) names.push_back(option.first);
-  (void)arguments_of(record, names, {});
+  TrainingOptions training;
+  Fields fields("train");
+  declare(fields, training);
+  set_recorded(fields, record);
   (void)language::model_of(record.facts, "run.json");
 }
 
@@ -108,11 +110,11 @@ void parse_options(const Bytes& bytes) {
   std::uint64_t seed = 0;
   double number = 0.5;
   std::string text, choice = "rope";
-  std::vector<std::string> texts, names;
+  std::vector<std::string> names;
   bool flag = false;
   CommandLine line("attack", "reads options");
   line.integer<std::int64_t>("steps", &whole, {1, 1000}, {"steps"}).integer<std::uint64_t>("seed", &seed, {}, {"seed"});
-  line.number("rate", &number, {0, 1, true}, {"rate"}).text("out", &text, {"out"}).texts("data", &texts, {"data"});
+  line.number("rate", &number, {0, 1, true}, {"rate"}).text("out", &text, {"out"});
   line.choice("scheme", &choice, {"rope", "cope"}, {"scheme"})
       .flag("quiet", &flag, {"quiet"})
       .names("TASK", &names, "tasks");

@@ -38,7 +38,7 @@ double bytes_of(const Tensor& tensor) {
 
 }  // namespace
 
-void declare(CommandLine& line, CoreOptions& options) {
+void declare(Fields& line, CoreOptions& options) {
   line.text("schemes", &options.schemes, {"positional schemes, commas between them"})
       .text("executors", &options.executors, {"how attention is computed: names, or all"})
       .text("lengths", &options.lengths, {"of the sequence", "tokens"})

@@ -33,7 +33,7 @@ struct CoreOptions {
   std::string schemes, executors, lengths = "512,2048", gates;
   std::int64_t heads = 12, kv_heads = 0, head_dim = 64, batch = 1;
 };
-void declare(CommandLine& line, CoreOptions& options);
+void declare(Fields& line, CoreOptions& options);
 [[nodiscard]] std::vector<CoreCase> cases_of(const CoreOptions& options);
 [[nodiscard]] std::vector<const Executor*> executors_of(const CoreOptions& options);
 

@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 
 namespace whence {
 
@@ -27,7 +27,7 @@ class JsonOutput {
   std::streambuf* output_;
 };
 
-inline CommandLine& declare_json(CommandLine& line, bool* json) {
+inline Fields& declare_json(Fields& line, bool* json) {
   return line.flag("json", json, {"results as lines of JSON on standard output; all else goes to standard error"});
 }
 

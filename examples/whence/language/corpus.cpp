@@ -139,7 +139,7 @@ void TokenRun::add(std::span<const TokenId> ids) {
     std::ranges::transform(ids, std::back_inserter(short_), [](TokenId id) { return static_cast<std::uint16_t>(id); });
 }
 
-void declare(CommandLine& line, CorpusOptions& options) {
+void declare(Fields& line, CorpusOptions& options) {
   line.heading("Text")
       .text("data", &options.data, {"what to train on, one or more: text files, JSON lines, folders of text"})
       .text("validation-data", &options.validation_data,
@@ -159,7 +159,7 @@ void declare(CommandLine& line, CorpusOptions& options) {
       .names("FILE", &options.more, "more files, behind --data FILE");
 }
 
-void check(const CommandLine& line, const CorpusOptions& options) {
+void check(const Fields& line, const CorpusOptions& options) {
   const bool own_validation = !options.validation_data.empty();
   line.refuse_unless("validation", !own_validation,
       "setting documents of --data aside; --validation-data is all of the validation text");
@@ -182,7 +182,7 @@ void check(const CommandLine& line, const CorpusOptions& options) {
   line.refuse_unless("blank-lines", plain, "a file other than JSON lines, where each line is a document");
 }
 
-void refuse_inside_text(const CommandLine& line, const CorpusOptions& options, const fs::path& output) {
+void refuse_inside_text(const Fields& line, const CorpusOptions& options, const fs::path& output) {
   const auto place = [](const fs::path& path) { return fs::weakly_canonical(fs::absolute(path)); };
   for (std::size_t part = 0; part < part_count; ++part) {
     for (const std::string& path : paths_of(options, part)) {

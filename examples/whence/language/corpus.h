@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/language/text_files.h"
 #include "examples/whence/language/tokeniser.h"
 #include "tensor/tensor.h"
@@ -33,13 +33,13 @@ struct CorpusOptions {
   bool separate = false;  // the tokeniser's <|endoftext|> behind each document
 };
 
-void declare(CommandLine& line, CorpusOptions& options);
+void declare(Fields& line, CorpusOptions& options);
 // After parsing: InputError where there is no text, and for options that would do nothing.
-void check(const CommandLine& line, const CorpusOptions& options);
+void check(const Fields& line, const CorpusOptions& options);
 
 // InputError where the output folder of a run is one of the folders of text, or below it: what the run writes would be
 // text of the next one.
-void refuse_inside_text(const CommandLine& line, const CorpusOptions& options, const std::filesystem::path& output);
+void refuse_inside_text(const Fields& line, const CorpusOptions& options, const std::filesystem::path& output);
 
 // For each document whether it is for validation. They are drawn one after another from the stream (seed, "validation
 // documents") until their bytes come to `share` of all. At least one is drawn, and at least one is left. REQUIRES: 0 <

@@ -115,7 +115,7 @@ void require_one_run(const std::vector<std::string>& runs) {
 SavedModel language_model_without_weights(const std::string& folder, const std::string& executor) {
   const std::string place = folder + "/run.json", file = folder + '/' + tokeniser_file;
   const RunRecord record = read_run_record(place);
-  if (record.subject != "lm")
+  if (!is_of_text(record))
     throw FileError(folder, ": a run of ", record.subject,
         " given; one of `whence train lm` required, which leaves text to draw from");
   const Facts& facts = record.facts;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "examples/whence/language/tokeniser.h"
+#include "examples/whence/run/run_record.h"
 #include "nn/transformer.h"
 
 namespace whence::language {
@@ -17,6 +18,10 @@ namespace whence::language {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 inline constexpr const char* tokeniser_file = "tokeniser.json";
+
+// The study that trains on text, as it is typed and recorded.
+inline constexpr const char* text_study = "lm";
+[[nodiscard]] inline bool is_of_text(const RunRecord& record) { return record.subject == text_study; }
 
 // For RunRecord::facts: {"model.vocabulary", "256"}, ..., {"model.scheme", "rope"},
 // {"tokeniser.kind", "bytes"}, {"tokeniser.sha256", "..."}.

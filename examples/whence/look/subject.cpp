@@ -155,7 +155,7 @@ struct LoadedRun {
 LoadedRun load_run(const SubjectOptions& options) {
   LoadedRun run{read_record(options.run), nullptr, "step 0", {}, nullptr};
   const Weights weights = weights_of(options);
-  if (run.record.subject == "lm") {
+  if (language::is_of_text(run.record)) {
     require_small(language::model_of(run.record.facts, options.run + "/run.json"), options.most_parameters);
     language::SavedModel saved = language::language_model_without_weights(options.run);
     run.model = std::move(saved.model), run.tokeniser = std::move(saved.tokeniser);
@@ -426,7 +426,7 @@ std::map<std::string, std::string> files_of(const SubjectOptions& options) {
   const RunRecord record = read_record(run);
   keep(run / "run.json");
   keep(weights_of(options).file());
-  if (record.subject == "lm") {
+  if (language::is_of_text(record)) {
     keep(run / language::tokeniser_file);
     if (options.prompt.empty()) keep(text_file(options, record), 1 << 16);
   } else {

@@ -43,12 +43,12 @@ std::optional<DeviceChoice> cpu_to_draw(index_t layers, index_t parameters, doub
           " ms, in which it launches the kernels of ", layers, layers == 1 ? " layer" : " layers")};
 }
 
-void declare_device(CommandLine& line, std::string* device) {
+void declare_device(Fields& line, std::string* device) {
   line.choice(
       "device", device, {"auto", "cpu", "cuda"}, {"where it is computed; auto: on a GPU where one can be used"});
 }
 
-void declare(CommandLine& line, MachineOptions& options) {
+void declare(Fields& line, MachineOptions& options) {
   line.heading("Machine").integer(
       "threads", &options.threads, Range<int>{1, 1024}, {"of the CPU; results do not depend on it"});
   declare_device(line, &options.device);

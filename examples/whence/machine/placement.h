@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "nn/training/precision.h"
 #include "tensor/cpu/threads.h"
 #include "tensor/device/facts.h"
@@ -38,9 +38,9 @@ struct MachineOptions {
 };
 
 // Under the title "Machine".
-void declare(CommandLine& line, MachineOptions& options);
+void declare(Fields& line, MachineOptions& options);
 // --device alone, where a program has its own way to say the rest.
-void declare_device(CommandLine& line, std::string* device);
+void declare_device(Fields& line, std::string* device);
 
 struct Placement {
   Device device;

@@ -152,7 +152,7 @@ Launch find_launch(const Environment& environment) {
   return *launch;
 }
 
-void declare(CommandLine& line, RankOptions& options) {
+void declare(Fields& line, RankOptions& options) {
   line.heading("Ranks")
       .integer("processes", &options.processes, Range<int>{1, 64},
           {"ranks to start on this machine; they share a step's --accumulate parts, and the weights have the same bits "
@@ -166,7 +166,7 @@ void declare(CommandLine& line, RankOptions& options) {
           {"that a rank waits for one that neither dies nor answers", "seconds"});
 }
 
-int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
+int run_as_ranks(const Fields& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator*)>& work) {
   Launch launch = find_launch();
   if (launch.by.empty() && options.processes == 1) {

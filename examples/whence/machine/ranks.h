@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/machine/placement.h"
 #include "tensor/ranks/communicator.h"
 
@@ -29,7 +29,7 @@ struct RankOptions {
 };
 
 // Under the title "Ranks".
-void declare(CommandLine& line, RankOptions& options);
+void declare(Fields& line, RankOptions& options);
 
 // What a command does as one of its ranks: all of it where there is but one. Before `work`, --threads is shared by the
 // ranks of this machine unless it was typed, and ranks other than 0 stop printing to standard output. The exit code of
@@ -38,7 +38,7 @@ void declare(CommandLine& line, RankOptions& options);
 // this process waits for them. A signal to stop is handed on to all. When one fails the others end too; the exit code is
 // 130 when they were interrupted, else that of a rank whose own fault it was, before the 1 of those that missed it.
 // REQUIRES: no GPU was asked for anything before.
-[[nodiscard]] int run_as_ranks(const CommandLine& line, const RankOptions& options, MachineOptions& machine,
+[[nodiscard]] int run_as_ranks(const Fields& line, const RankOptions& options, MachineOptions& machine,
     const std::function<int(Communicator* ranks)>& work);
 
 }  // namespace whence

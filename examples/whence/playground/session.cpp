@@ -6,6 +6,7 @@
 
 #include "examples/whence/cli/json.h"
 #include "examples/whence/cli/text.h"
+#include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/edits.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
@@ -236,7 +237,7 @@ class Opened final : public Learner {
  public:
   explicit Opened(look::SubjectOptions options) : options_(std::move(options)), first_(look::subject_of(options_)) {
     if (!look::is_folder(options_.run)) return;
-    if (const RunRecord record = read_run_record(options_.run + "/run.json"); record.subject != "lm")
+    if (const RunRecord record = read_run_record(options_.run + "/run.json"); !language::is_of_text(record))
       recorded_ = recorded_task(record);
   }
 

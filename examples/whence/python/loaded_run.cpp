@@ -139,7 +139,7 @@ class Curvature {
  private:
   // The first test set's, or the text's, from the chosen one on; fewer where the text ends.
   static std::pair<Tensor, Tensor> sequences_of(SubjectOptions options, index_t count) {
-    const bool of_text = read_run_record(options.run + "/run.json").subject == "lm";
+    const bool of_text = language::is_of_text(read_run_record(options.run + "/run.json"));
     std::vector<double> tokens, targets;
     index_t length = 0;
     for (index_t k = 0; k < count; ++k) {

@@ -16,7 +16,7 @@ void say(const Trust& trust) {
 
 }  // namespace
 
-void declare_accept_damaged(CommandLine& options, bool& accept_damaged) {
+void declare_accept_damaged(Fields& options, bool& accept_damaged) {
   options.flag("accept-damaged", &accept_damaged,
       {"load weights and checkpoints whose checksums are wrong, with a warning, in place of an error"});
 }

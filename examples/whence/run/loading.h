@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "nn/io/checkpoint.h"
 #include "nn/transformer.h"
 
 namespace whence {
 
-void declare_accept_damaged(CommandLine& options, bool& accept_damaged);
+void declare_accept_damaged(Fields& options, bool& accept_damaged);
 
 // load_checkpoint and load_weights of nn/io/checkpoint.h, and what they throw.
 TrainingState load(const std::string& checkpoint, const std::vector<Module::Parameter>& weights, Optimizer* optimizer,

@@ -101,11 +101,6 @@ RunRecord read_run_record(const std::filesystem::path& path) {
   // An option that earlier versions had.
   std::erase_if(record.options, [](const auto& option) { return option.first == "tensorboard"; });
   std::erase(record.given, "tensorboard");
-  // A word of its own of what it is repeated by. An option's value stands behind "=".
-  for (const auto& [name, value] : record.facts)
-    if (name == "file" && value.starts_with("-"))
-      throw FileError(path.string(), ": facts: \"file\": ", in_quotes(value),
-          " found; a value that does not begin with - required");
   return record;
 }
 
@@ -120,15 +115,14 @@ TypedOptions options_in(const std::vector<std::string>& words) {
   return options;
 }
 
-std::vector<std::string> arguments_of(
-    const RunRecord& record, const std::vector<std::string>& names, const TypedOptions& typed) {
-  std::vector<std::string> arguments;
+void set_recorded(Fields& fields, const RunRecord& record) {
   for (const auto& [name, value] : record.options) {
-    if (std::ranges::find(names, name) == names.end() || typed.contains(name) || value == "false") continue;
-    if (value.empty()) continue;  // a text that was not given, and that no command line takes
-    arguments.push_back("--" + name + "=" + value);
+    if (!fields.has(name) || value.empty()) continue;  // a text that was not given
+    if (std::ranges::count(record.given, name) > 0)
+      fields.set(name, value);
+    else if (!never_recorded.contains(name))
+      fields.set_default(name, value);
   }
-  return arguments;
 }
 
 std::optional<std::string> record_to_repeat(const TypedOptions& typed) {

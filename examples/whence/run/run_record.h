@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
 
 namespace whence {
@@ -27,8 +28,7 @@ struct RunRecord {
 [[nodiscard]] Json json_of(const RunRecord& record);
 // JSON over several lines; what reads as a number or a truth value is written as one.
 [[nodiscard]] std::string text_of(const RunRecord& record);
-// SystemError when it cannot be read; FileError when it is none, or a value in it would be read as an option; InputError
-// when its folder is a lab's, which names the runs.
+// SystemError when it cannot be read; FileError when it is none; InputError when its folder is a lab's, which names the runs.
 [[nodiscard]] RunRecord read_run_record(const std::filesystem::path& path);
 
 // Options that say where, not what: no run records them.
@@ -38,9 +38,8 @@ extern const std::set<std::string> never_recorded;
 using TypedOptions = std::map<std::string, std::string>;
 [[nodiscard]] TypedOptions options_in(const std::vector<std::string>& words);
 
-// The options of `record` that `names` lists and `typed` lacks, as they would stand on a command line: "--name=value".
-[[nodiscard]] std::vector<std::string> arguments_of(
-    const RunRecord& record, const std::vector<std::string>& names, const TypedOptions& typed);
+// Gives the run's values to those options that `fields` has: what was given then is given now, and the rest is the default.
+void set_recorded(Fields& fields, const RunRecord& record);
 
 // The run.json that a command line asks for: that of --from; with --resume, the one in --out if there is one.
 [[nodiscard]] std::optional<std::string> record_to_repeat(const TypedOptions& typed);

@@ -13,7 +13,7 @@ using Count = Range<std::int64_t>;
 constexpr std::int64_t many = 1000000000;
 
 // What changes the weights.
-void declare_steps(CommandLine& options, TrainingOptions& training) {
+void declare_steps(Fields& options, TrainingOptions& training) {
   options.heading("Training")
       .integer("steps", &training.steps, Count{1, many}, {"optimiser steps"})
       .integer("accumulate", &training.accumulate, Count{1, 65536}, {"batches whose gradients make one step"})
@@ -40,7 +40,7 @@ void declare_steps(CommandLine& options, TrainingOptions& training) {
       .integer("seed", &training.seed, Range<std::uint64_t>{0, ~std::uint64_t{0}}, {"of parameters, data and dropout"});
 }
 
-void declare_validation(CommandLine& options, TrainingOptions& training) {
+void declare_validation(Fields& options, TrainingOptions& training) {
   options.heading("Validation")
       .integer("validate-every", &training.validate_every, Count{0, many}, {"between validations; 0: none", "steps"})
       .flag("keep-best", &training.keep_best, {"end with the weights of the best validation"})
@@ -50,7 +50,7 @@ void declare_validation(CommandLine& options, TrainingOptions& training) {
 
 }  // namespace
 
-void declare(CommandLine& options, TrainingOptions& training) {
+void declare(Fields& options, TrainingOptions& training) {
   declare_steps(options, training);
   declare_validation(options, training);
   options.heading("Output")
@@ -83,7 +83,7 @@ OptimizerOptions optimizer_of(const TrainingOptions& training) {
 
 std::vector<std::pair<std::string, std::string>> description(const TrainingOptions& training) {
   TrainingOptions shown = training;
-  CommandLine options("", "");
+  Fields options("");
   declare_steps(options, shown);
   declare_validation(options, shown);
   auto facts = options.values();
@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> description(const TrainingOptio
   return facts;
 }
 
-void settle(const CommandLine& line, TrainingOptions& training) {
+void settle(const Fields& line, TrainingOptions& training) {
   const bool validates = training.validate_every > 0;
   line.refuse_unless("accept-damaged", training.resume, "--resume, which loads a checkpoint");
   line.refuse_unless("keep-best", validates, "--validate-every");

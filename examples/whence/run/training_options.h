@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "nn/training/precision.h"
 
 namespace whence {
@@ -48,7 +48,7 @@ struct TrainingOptions {
   Communicator* ranks = nullptr;  // with whom the parts of a step are shared; null: nobody
 };
 
-void declare(CommandLine& options, TrainingOptions& training);
+void declare(Fields& options, TrainingOptions& training);
 
 [[nodiscard]] OptimizerOptions optimizer_of(const TrainingOptions& training);
 
@@ -57,6 +57,6 @@ void declare(CommandLine& options, TrainingOptions& training);
 
 // After parsing. InputError when options do not go together (patience without validation, ...). A default warm-up that is
 // longer than the run is shortened, and the user is told; a typed one is refused.
-void settle(const CommandLine& line, TrainingOptions& training);
+void settle(const Fields& line, TrainingOptions& training);
 
 }  // namespace whence

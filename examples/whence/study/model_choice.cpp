@@ -11,7 +11,7 @@ ModelChoice choice_of(const TransformerOptions& model) {
       model.kv_heads, model.dropout, model.recompute_layers};
 }
 
-void declare(CommandLine& line, ModelChoice& choice) {
+void declare(Fields& line, ModelChoice& choice) {
   using Count = Range<std::int64_t>;
   line.heading("Model")
       .text("scheme", &choice.scheme,
@@ -30,7 +30,7 @@ void declare(CommandLine& line, ModelChoice& choice) {
           {"backward computes each layer again: the same bits from less memory, a forward pass more per step"});
 }
 
-void follow(const CommandLine& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after) {
+void follow(const Fields& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after) {
   const auto take = [&](const char* name, auto ModelChoice::*field) {
     if (!line.given(name) && before.*field != after.*field) choice.*field = after.*field;
   };

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "nn/transformer.h"
 
 namespace whence {
@@ -18,9 +18,9 @@ struct ModelChoice {
 };
 
 [[nodiscard]] ModelChoice choice_of(const TransformerOptions& model);
-void declare(CommandLine& line, ModelChoice& choice);  // under the title "Model"
+void declare(Fields& line, ModelChoice& choice);  // under the title "Model"
 // What was not typed follows the study's model where the study's own options have changed it from `before` to `after`.
-void follow(const CommandLine& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after);
+void follow(const Fields& line, ModelChoice& choice, const ModelChoice& before, const ModelChoice& after);
 // A dropout of patterns and hidden numbers follows where the model has one, and so does an MLP's width other than 4 dim.
 [[nodiscard]] TransformerOptions with(const TransformerOptions& model, const ModelChoice& choice);
 

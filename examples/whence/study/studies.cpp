@@ -1,11 +1,11 @@
 // The studies by name, and command lines of `train` that name one.
 #include <algorithm>
 #include <filesystem>
-#include <set>
 
 #include "examples/whence/cli/json_lines.h"
 #include "examples/whence/cli/text.h"
 #include "examples/whence/language/corpus.h"
+#include "examples/whence/language/saved_model.h"
 #include "examples/whence/machine/model_plan.h"
 #include "examples/whence/study/task_study.h"
 #include "examples/whence/study/train_request.h"
@@ -33,7 +33,7 @@ std::string study_that_reads(const std::string& path, const std::vector<std::str
   if (first && first->has("answer")) return "jsonl";
   const TypedOptions typed = options_in(words);
   const std::string field = typed.contains("field") ? typed.at("field") : language::CorpusOptions().field;
-  return is_jsonl(path) && !(first && first->has(field)) ? "jsonl" : text_study_name;
+  return is_jsonl(path) && !(first && first->has(field)) ? "jsonl" : language::text_study;
 }
 
 // Its name, or a file or folder of what it reads.
@@ -49,16 +49,6 @@ std::string name_in(std::vector<std::string>& words) {
   return study;
 }
 
-void refuse_unknown_options(const RunRecord& record, const std::string& path) {
-  std::set<std::string> known;
-  for (const auto& [name, value] : TrainRequest(find_study(record.subject), {"--help"}).line().values())
-    known.insert(name);
-  for (const std::string& name : record.given)
-    if (!known.contains(name) || (never_recorded.contains(name) && name != "preset"))  // older versions recorded it
-      throw FileError(path, ": given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject),
-          " record required");
-}
-
 void require_fitting(const TrainRequest& request) {
   TransformerOptions model = request.model();
   model.layers = 1;  // as good as all of them to see whether sizes and scheme go together
@@ -68,14 +58,14 @@ void require_fitting(const TrainRequest& request) {
 }  // namespace
 
 std::vector<std::string> study_names() {
-  std::vector<std::string> names{text_study_name};
+  std::vector<std::string> names{language::text_study};
   for (const tasks::TaskInfo& info : tasks::registered_tasks()) names.push_back(info.name);
   return names;
 }
 
-std::unique_ptr<Study> find_study(const std::string& name) {
-  if (name == text_study_name) return make_text_study();
-  return std::make_unique<TaskStudy>(tasks::find_task(name));
+std::unique_ptr<StudyOptions> find_study(const std::string& name) {
+  if (name == language::text_study) return text_study_options();
+  return std::make_unique<TaskStudyOptions>(tasks::find_task(name));
 }
 
 std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words) {
@@ -86,7 +76,6 @@ std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words)
   if (!name.empty() && name != record.subject)
     throw InputError(*from, ": is a run of ", record.subject, ", ", name, " given; the same required");
   try {
-    refuse_unknown_options(record, *from);
     require_fitting(TrainRequest(find_study(record.subject), {}, record));
   } catch (const FileError&) { throw; } catch (const SystemError&) {
     throw;
@@ -94,7 +83,7 @@ std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words)
   return std::make_unique<TrainRequest>(find_study(record.subject), words, record);
 }
 
-void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words) {
+void require_data_of_record(const TrainRequest& request, const Study& study, const std::vector<std::string>& words) {
   const TypedOptions typed = options_in(words);
   const auto from = record_to_repeat(typed);
   const bool as_it_was =
@@ -102,7 +91,7 @@ void require_data_of_record(const TrainRequest& request, const std::vector<std::
   if (!from || !as_it_was) return;
   const RunRecord record = read_run_record(*from);
   const TrainingOptions& training = request.settings().training;
-  const std::string now = request.study().data(training.seed);
+  const std::string now = study.data(training.seed);
   if (now == record.data) return;
   const std::string problem = to_text("the data have SHA-256 ", now, ", those of the recorded run ", record.data,
       "; the same data required; version ", record.version, " made them, this is ", WHENCE_VERSION);

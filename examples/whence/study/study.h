@@ -1,5 +1,5 @@
 // What is trained on: a task, questions of one's own (JSON lines), a text. `train` knows studies alone, and lends each
-// its model, steps, files and machines. In the order of a run: declare, settle, open, batch, validate, test.
+// its model, steps, files and machines. StudyOptions are what it can be told; a Study is made of them, and is whole from then on.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "examples/whence/cli/json.h"
 #include "examples/whence/machine/memory_plan.h"
 #include "examples/whence/run/training.h"
@@ -22,30 +22,16 @@ class Study {
  public:
   virtual ~Study() = default;
 
-  [[nodiscard]] virtual std::string name() const = 0;   // as it is typed and recorded: "flip_flop", "lm"
-  [[nodiscard]] virtual std::string title() const = 0;  // one line, for --help
-  // Options of `train` as "length=64 dim=64 steps=1500", its defaults unless --preset paper asks for those declared below:
-  // with these sizes it takes minutes on a laptop, and the papers' findings can show.
-  [[nodiscard]] virtual std::string mini() const = 0;
+  // What it has read, in lines for people; empty: nothing.
+  [[nodiscard]] virtual std::string summary() const { return {}; }
 
-  // Options of its own, which share no name with those of the model and of training. The study owns their values.
-  virtual void declare(CommandLine& line) = 0;
-  [[nodiscard]] virtual TrainingOptions training() const = 0;  // the steps that its paper takes
-  // Once the options have their values: makes what they say. InputError where they do not go together.
-  virtual void settle(const CommandLine& line, const TrainingOptions& training) = 0;
-  // Reads what only training needs, such as a text, and gives lines about it for people. `output`: the run's folder.
-  [[nodiscard]] virtual std::string open(const CommandLine& /*line*/, const std::string& /*output*/) { return {}; }
-  // Prints what is trained on where an option asks for no more than that: true then.
-  [[nodiscard]] virtual bool shows_data(std::uint64_t /*seed*/) const { return false; }
-
-  // Vocabulary, outputs, length, and the model that its paper trains.
-  [[nodiscard]] virtual TransformerOptions model() const = 0;
   // Part 1, 2, ... of the training steps: inputs and targets i64 [b t], a target of -1 being none. A pure function of
   // seed and part.
   [[nodiscard]] virtual TrainingBatch batch(std::uint64_t seed, std::int64_t part) const = 0;
   [[nodiscard]] virtual TrainingBatch sample(std::uint64_t seed) const = 0;  // one sequence, to look at
   [[nodiscard]] virtual Validation validate(const Transformer& model, std::uint64_t seed) const = 0;
-  [[nodiscard]] virtual PlannedPass largest_pass(std::uint64_t seed) const = 0;  // of the tests, by model()
+  [[nodiscard]] virtual PlannedPass largest_pass(
+      std::uint64_t seed) const = 0;  // of the tests; its model is the caller's
 
   // What one should know before training, a line each. InputError where the model cannot be tested at all.
   [[nodiscard]] virtual std::vector<std::string> notes(Transformer&, const TrainingOptions&) const { return {}; }
@@ -61,11 +47,33 @@ class Study {
   [[nodiscard]] virtual Facts record_facts(const Transformer& model, std::uint64_t seed) const = 0;  // for run.json
 };
 
-inline constexpr const char* text_study_name = "lm";
-[[nodiscard]] std::vector<std::string> study_names();  // every task's, and that one
+class StudyOptions {
+ public:
+  virtual ~StudyOptions() = default;
+
+  [[nodiscard]] virtual std::string name() const = 0;   // as it is typed and recorded: "flip_flop"
+  [[nodiscard]] virtual std::string title() const = 0;  // one line, for --help
+  // Options of `train` as "length=64 dim=64 steps=1500", its defaults unless --preset paper asks for those declared below:
+  // with these sizes it takes minutes on a laptop, and the papers' findings can show.
+  [[nodiscard]] virtual std::string mini() const = 0;
+
+  // Options of its own, which share no name with those of the model and of training. They are bound to this object.
+  virtual void declare(Fields& fields) = 0;
+  // Once the options have their values. InputError where they do not go together.
+  virtual void settle(const Fields& fields, const TrainingOptions& training) = 0;
+  // By the options: vocabulary, outputs, length, and the model and steps that its paper takes.
+  [[nodiscard]] virtual TransformerOptions model() const = 0;
+  [[nodiscard]] virtual TrainingOptions training() const = 0;
+  // Prints what is trained on where an option asks for no more than that: true then.
+  [[nodiscard]] virtual bool shows_data(std::uint64_t /*seed*/) const { return false; }
+  // Reads what training needs, such as a text. InputError where training.folder would lie in it.
+  [[nodiscard]] virtual std::unique_ptr<Study> make(const Fields& fields, const TrainingOptions& training) const = 0;
+};
+
+[[nodiscard]] std::vector<std::string> study_names();  // every task's, and that of text
 // With its options at their defaults. InputError with the nearest name.
-[[nodiscard]] std::unique_ptr<Study> find_study(const std::string& name);
-[[nodiscard]] std::unique_ptr<Study> make_text_study();
+[[nodiscard]] std::unique_ptr<StudyOptions> find_study(const std::string& name);
+[[nodiscard]] std::unique_ptr<StudyOptions> text_study_options();
 
 // A training of the model on the study. REQUIRES: both outlive the job.
 [[nodiscard]] TrainingJob job_of(const Study& study, Transformer& model, const TrainingOptions& training);

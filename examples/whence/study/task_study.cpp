@@ -93,44 +93,6 @@ TrainingBatch batch_of(const tasks::Batch& batch) {
   return {{batch.input_tensor(), batch.target_tensor()}, batch.counted(), batch.sequences * batch.positions};
 }
 
-void TaskStudy::declare(CommandLine& line) {
-  using Count = Range<std::int64_t>;
-  make_ = info_.declare(line);
-  task_ = make_(line);
-  const tasks::Recipe recipe = task_->recipe();
-  sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
-  line.heading("Data")
-      .integer("batch", &sizes_.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
-      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
-      .integer(
-          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"in each validation", "sequences"})
-      .integer("dump", &dump_.count, Count{0, 1000000000},
-          {"print what they are and this many sequences as JSON lines, and end"})
-      .text("dump-set", &dump_.set,
-          {"which: training, validation, or a test set, whose names the dump's first line has"});
-  line.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
-}
-
-TrainingOptions TaskStudy::training() const {
-  const tasks::Recipe recipe = task_->recipe();
-  return {.steps = recipe.steps,
-      .learning_rate = recipe.learning_rate,
-      .warm_up = recipe.warm_up,
-      .decay = recipe.decay,
-      .weight_decay = recipe.weight_decay};
-}
-
-void TaskStudy::settle(const CommandLine& line, const TrainingOptions& training) {
-  task_ = make_(line);
-  line.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
-  line.refuse_unless("dump-set", dump_.count > 0, "--dump");
-}
-
-bool TaskStudy::shows_data(std::uint64_t seed) const {
-  if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
-  return dump_.count > 0;
-}
-
 TrainingBatch TaskStudy::batch(std::uint64_t seed, std::int64_t part) const {
   return batch_of(task_->training_batch(seed, part, sizes_.batch));
 }
@@ -156,7 +118,7 @@ Validation TaskStudy::validate(const Transformer& model, std::uint64_t seed) con
 }
 
 PlannedPass TaskStudy::largest_pass(std::uint64_t seed) const {
-  PlannedPass pass{.model = model(), .sequences = sizes_.batch, .remedy = "a smaller --batch"};
+  PlannedPass pass{.model = task_->model(), .sequences = sizes_.batch, .remedy = "a smaller --batch"};
   for (std::size_t set = 0; set < task_->test_sets().size(); ++set)
     pass.length = std::max(pass.length, task_->test_batch(set, seed, 0, 1).positions);
   return pass;
@@ -289,6 +251,46 @@ Facts TaskStudy::record_facts(const Transformer&, std::uint64_t seed) const {
   return facts;
 }
 
+void TaskStudyOptions::declare(Fields& fields) {
+  using Count = Range<std::int64_t>;
+  make_ = info_.declare(fields);
+  task_ = make_(fields);
+  const tasks::Recipe recipe = task_->recipe();
+  sizes_ = {.batch = recipe.batch, .test_sequences = recipe.test_sequences};
+  fields.heading("Data")
+      .integer("batch", &sizes_.batch, Count{1, 65536}, {"at a time; times --accumulate per step", "sequences"})
+      .integer("test-sequences", &sizes_.test_sequences, Count{1, 10000000}, {"in each test set", "sequences"})
+      .integer(
+          "validation-sequences", &sizes_.validation_sequences, Count{1, 10000000}, {"in each validation", "sequences"})
+      .integer("dump", &dump_.count, Count{0, 1000000000},
+          {"print what they are and this many sequences as JSON lines, and end"})
+      .text("dump-set", &dump_.set,
+          {"which: training, validation, or a test set, whose names the dump's first line has"});
+  fields.example(to_text("whence train ", name(), " --dump 3"), "three training sequences");
+}
+
+TrainingOptions TaskStudyOptions::training() const {
+  const tasks::Recipe recipe = task_->recipe();
+  return {.steps = recipe.steps,
+      .learning_rate = recipe.learning_rate,
+      .warm_up = recipe.warm_up,
+      .decay = recipe.decay,
+      .weight_decay = recipe.weight_decay};
+}
+
+void TaskStudyOptions::settle(const Fields& fields, const TrainingOptions& training) {
+  task_ = make_(fields);
+  fields.refuse_unless("validation-sequences", training.validate_every > 0, "--validate-every");
+  fields.refuse_unless("dump-set", dump_.count > 0, "--dump");
+}
+
+bool TaskStudyOptions::shows_data(std::uint64_t seed) const {
+  if (dump_.count > 0) tasks::dump(name(), *task_, dump_, seed, sizes_.batch);
+  return dump_.count > 0;
+}
+
+std::unique_ptr<Study> TaskStudyOptions::make(const Fields&, const TrainingOptions&) const { return make(); }
+
 std::string data_fingerprint(const Task& task, std::uint64_t seed) {
   std::string bytes;
   for (std::int64_t step = 1; step <= 4; ++step) append(bytes, task.training_batch(seed, step, 8));
@@ -309,15 +311,13 @@ double best_guess(const Task& task, const SetScore& score) {
 
 RecordedTask recorded_task(const RunRecord& record) {
   RecordedTask recorded;
-  CommandLine line("whence train " + record.subject, "");
-  const auto make = tasks::find_task(record.subject).declare(line);
-  ModelChoice choice = choice_of(make(line)->model());
-  declare(line, choice);
-  line.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
-  std::vector<std::string> known;
-  for (const auto& [name, value] : line.values()) known.push_back(name);
-  (void)line.parse(arguments_of(record, known, {}));
-  recorded.task = make(line);
+  Fields fields("whence train " + record.subject);
+  const auto make = tasks::find_task(record.subject).declare(fields);
+  ModelChoice choice = choice_of(make(fields)->model());
+  declare(fields, choice);
+  fields.integer("seed", &recorded.seed, Range<std::uint64_t>{}, {"of parameters and data"});
+  set_recorded(fields, record);
+  recorded.task = make(fields);
   recorded.model = with(recorded.task->model(), choice);
   if (!recorded.task->hash_of_files().empty() && data_fingerprint(*recorded.task, recorded.seed) != record.data)
     throw FileError("data: the files that the run read are others now; the same ones required; ", record.data,

@@ -29,10 +29,10 @@ struct SetScore {
 
 class TaskStudy final : public Study {
  public:
-  explicit TaskStudy(tasks::TaskInfo info) : info_(std::move(info)) {}
-  // Of a task that is made already. REQUIRES: it outlives the study.
+  TaskStudy(std::shared_ptr<const tasks::Task> task, const RunSizes& sizes) : task_(std::move(task)), sizes_(sizes) {}
+  // REQUIRES: the task outlives the study.
   TaskStudy(const tasks::Task& task, const RunSizes& sizes)
-      : task_(std::shared_ptr<const tasks::Task>(), &task), sizes_(sizes) {}
+      : TaskStudy(std::shared_ptr<const tasks::Task>(std::shared_ptr<const tasks::Task>(), &task), sizes) {}
 
   [[nodiscard]] const tasks::Task& task() const { return *task_; }
   [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
@@ -42,14 +42,6 @@ class TaskStudy final : public Study {
   std::vector<std::string> keep(const std::vector<SetScore>& scores, const Transformer& model,
       const TrainingResult& trained, const TrainingOptions& training) const;
 
-  [[nodiscard]] std::string name() const override { return info_.name; }
-  [[nodiscard]] std::string title() const override { return info_.title + " (" + info_.paper + ")"; }
-  [[nodiscard]] std::string mini() const override { return info_.mini; }
-  void declare(CommandLine& line) override;
-  [[nodiscard]] TrainingOptions training() const override;
-  void settle(const CommandLine& line, const TrainingOptions& training) override;
-  [[nodiscard]] bool shows_data(std::uint64_t seed) const override;
-  [[nodiscard]] TransformerOptions model() const override { return task_->model(); }
   [[nodiscard]] TrainingBatch batch(std::uint64_t seed, std::int64_t part) const override;
   [[nodiscard]] TrainingBatch sample(std::uint64_t seed) const override;
   // On sequences like those of the first test set that are in no test set.
@@ -68,9 +60,29 @@ class TaskStudy final : public Study {
     return std::min(sizes_.test_sequences, set.sequences);
   }
 
+  std::shared_ptr<const tasks::Task> task_;
+  RunSizes sizes_;
+};
+
+class TaskStudyOptions final : public StudyOptions {
+ public:
+  explicit TaskStudyOptions(tasks::TaskInfo info) : info_(std::move(info)) {}
+
+  [[nodiscard]] std::string name() const override { return info_.name; }
+  [[nodiscard]] std::string title() const override { return info_.title + " (" + info_.paper + ")"; }
+  [[nodiscard]] std::string mini() const override { return info_.mini; }
+  void declare(Fields& fields) override;
+  void settle(const Fields& fields, const TrainingOptions& training) override;
+  [[nodiscard]] TransformerOptions model() const override { return task_->model(); }
+  [[nodiscard]] TrainingOptions training() const override;
+  [[nodiscard]] bool shows_data(std::uint64_t seed) const override;
+  [[nodiscard]] std::unique_ptr<Study> make(const Fields& fields, const TrainingOptions& training) const override;
+  [[nodiscard]] std::unique_ptr<TaskStudy> make() const { return std::make_unique<TaskStudy>(task_, sizes_); }
+
+ private:
   tasks::TaskInfo info_;
   tasks::MakeTask make_;
-  std::shared_ptr<const tasks::Task> task_;
+  std::shared_ptr<const tasks::Task> task_;  // by the options as they were when it was declared or settled
   RunSizes sizes_;
   tasks::DumpOptions dump_;
 };

@@ -19,12 +19,12 @@ const std::vector<std::string> everyday{"variables", "operations", "tokens", "bl
     "tokeniser", "length", "batch", "dump", "preset", "scheme", "dim", "layers", "heads", "steps", "lr", "seed",
     "validate-every", "keep-best", "resume", "quiet", "out", "from", "threads", "device"};
 
-// As they would stand on a command line: what was typed for the run, less what is typed in its place now.
-std::vector<std::string> words_of(const RunRecord& record, const TypedOptions& typed) {
-  std::vector<std::string> words = arguments_of(record, record.given, typed);
-  for (const auto& [name, value] : record.facts)
-    if (name == "file" && !typed.contains("data")) words.push_back(value);
-  return words;
+// InputError where the record has a given option that no run of this study records.
+void refuse_unknown_options(const Fields& fields, const RunRecord& record) {
+  for (const std::string& name : record.given)
+    if (!fields.has(name) || (never_recorded.contains(name) && name != "preset"))  // older versions recorded it
+      throw InputError(
+          "given: ", in_quotes(name), " found; an option that runs of ", in_quotes(record.subject), " record required");
 }
 
 // The folder of a run to which none was given: the first of runs/x, runs/x-2, ... that holds none; of one that goes on the
@@ -39,23 +39,25 @@ std::string own_folder(const std::string& name, bool goes_on) {
 }  // namespace
 
 TrainRequest::TrainRequest(
-    std::unique_ptr<Study> study, const std::vector<std::string>& words, const std::optional<RunRecord>& record)
+    std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words, const std::optional<RunRecord>& record)
     : study_(std::move(study)), line_("whence train " + study_->name(), study_->title()) {
   declare_options();
-  std::vector<std::string> all = words;
+  const TypedOptions typed = options_in(words);
+  const std::string preset = typed.contains("preset") ? typed.at("preset") : record ? record->option("preset") : "";
+  if (preset.empty() || preset == "mini")
+    for (const Word& word : words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
   if (record) {
-    all = words_of(*record, options_in(words));
-    all.insert(all.end(), words.begin(), words.end());
+    refuse_unknown_options(line_, *record);
+    set_recorded(line_, *record);
   }
-  const TypedOptions typed = options_in(all);
-  if (const auto preset = typed.find("preset"); preset == typed.end() || preset->second == "mini")
-    for (const Word& word : whence::words_of(study_->mini(), "--preset")) line_.set_default(word.name, word.value);
-  if (record)
-    for (const auto& [name, value] : record->options)
-      if (!typed.contains(name) && !never_recorded.contains(name) && !value.empty() && value != "false")
-        line_.set_default(name, value);
-  page_ = line_.parse(all);
-  if (!page_) settle();
+  page_ = line_.parse(words);
+  if (page_) return;
+  std::vector<std::string> files;
+  if (record && !typed.contains("data"))
+    for (const auto& [name, value] : record->facts)
+      if (name == "file") files.push_back(value);
+  line_.add_names(files);
+  settle();
 }
 
 void TrainRequest::declare_options() {
@@ -109,12 +111,12 @@ void TrainRequest::settle() {
   training.folder = settings_.out;
 }
 
-RunRecord TrainRequest::record(const Transformer& model) const {
+RunRecord TrainRequest::record(const Transformer& model, const Study& study) const {
   const TrainingOptions& training = settings_.training;
   const std::uint64_t seed = training.seed;
-  const Tensor tokens = study_->batch(seed, 1).tensors[0];
-  RunRecord record{"train", WHENCE_VERSION, study_->name(), line_.values(), {}, study_->data(seed),
-      study_->record_facts(model, seed)};
+  const Tensor tokens = study.batch(seed, 1).tensors[0];
+  RunRecord record{
+      "train", WHENCE_VERSION, study_->name(), line_.values(), {}, study.data(seed), study.record_facts(model, seed)};
   record.facts.insert(
       record.facts.begin(), {{"parameters", std::to_string(model.parameter_count())},
                                 {"executor", model.attention(0).explain(training.device, training.precision,

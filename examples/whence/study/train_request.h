@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/whence/cli/command_line.h"
 #include "examples/whence/machine/placement.h"
 #include "examples/whence/machine/ranks.h"
 #include "examples/whence/run/run_record.h"
@@ -29,17 +30,19 @@ class TrainRequest {
  public:
   // The words behind the study's name. With a record its options come in place of the defaults. InputError where train
   // refuses them.
-  TrainRequest(std::unique_ptr<Study> study, const std::vector<std::string>& words,
+  TrainRequest(std::unique_ptr<StudyOptions> study, const std::vector<std::string>& words,
       const std::optional<RunRecord>& record = std::nullopt);
 
   [[nodiscard]] const std::optional<std::string>& page() const { return page_; }  // of --help or --version
-  [[nodiscard]] Study& study() const { return *study_; }
+  [[nodiscard]] const StudyOptions& study() const { return *study_; }
+  // REQUIRES: place() was called, where it trains.
+  [[nodiscard]] std::unique_ptr<Study> make_study() const { return study_->make(line_, settings_.training); }
   [[nodiscard]] const TrainSettings& settings() const { return settings_; }
   [[nodiscard]] MachineOptions& machine() { return settings_.machine; }
   [[nodiscard]] const CommandLine& line() const { return line_; }
   // Of the study, with what was chosen.
   [[nodiscard]] TransformerOptions model() const { return with(study_->model(), settings_.model); }
-  [[nodiscard]] RunRecord record(const Transformer& model) const;  // REQUIRES: study().open() was called
+  [[nodiscard]] RunRecord record(const Transformer& model, const Study& study) const;
 
   // Says where it trains, and with whom (null: nobody). --accumulate is of all ranks: left out, they share --batch, a part of a
   // step each, and both are recorded as if they had been typed. InputError when what is typed cannot be shared.
@@ -49,7 +52,7 @@ class TrainRequest {
   void declare_options();
   void settle();
 
-  std::unique_ptr<Study> study_;
+  std::unique_ptr<StudyOptions> study_;
   CommandLine line_;
   TrainSettings settings_;
   ModelChoice of_study_;  // before its options were read
@@ -61,8 +64,7 @@ class TrainRequest {
 // that is repeated or gone on with (--from, --resume). FileError for a damaged record, which may have been the only
 // reason for what was refused.
 [[nodiscard]] std::unique_ptr<TrainRequest> read_train_request(std::vector<std::string> words);
-// FileError where a run is repeated with no option typed in place of its own, and its data are others now. REQUIRES:
-// study().open() was called.
-void require_data_of_record(const TrainRequest& request, const std::vector<std::string>& words);
+// FileError where a run is repeated with no option typed in place of its own, and its data are others now.
+void require_data_of_record(const TrainRequest& request, const Study& study, const std::vector<std::string>& words);
 
 }  // namespace whence

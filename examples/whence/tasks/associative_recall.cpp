@@ -17,7 +17,7 @@ class AssociativeRecall final : public DrawnTask {
     std::int64_t length = 64, vocabulary = 512;
     std::string trigger = "anywhere";
   };
-  static void declare(CommandLine& line, Options& options) {
+  static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
     line.integer("length", &options.length, Count{3, 1 << 20},
             {"of a sequence, the trigger included; tests go to 4 times that", "tokens"})
@@ -26,7 +26,7 @@ class AssociativeRecall final : public DrawnTask {
         .choice("trigger", &options.trigger, {"anywhere", "first"}, {"where the last token was seen before"});
   }
 
-  AssociativeRecall(const Options& options, const CommandLine& line) : options_(options) {
+  AssociativeRecall(const Options& options, const Fields& line) : options_(options) {
     if (options.vocabulary < options.length - 1)
       line.refuse("vocabulary", "at least --length - 1", "all tokens before the last differ");
     training_ = {{}, "associative_recall.train", options.length};

@@ -147,7 +147,7 @@ class ChomskyTask final : public DrawnTask {
   Reading reading_;
 };
 
-MakeTask declare(CommandLine& line, const ChomskyProblem& problem) {
+MakeTask declare(Fields& line, const ChomskyProblem& problem) {
   const auto options = std::make_shared<ChomskyTask::Options>();
   using Length = Range<std::int64_t>;
   line.heading("Task");
@@ -162,7 +162,7 @@ MakeTask declare(CommandLine& line, const ChomskyProblem& problem) {
       .integer("test-to", &options->test_to, Length{1, 10000}, {"the longest test string", "symbols"})
       .integer("test-every", &options->test_every, Length{1, 10000},
           {"from one length tested to the next; 1: the papers'", "symbols"});
-  return [options, &problem](const CommandLine& parsed) {
+  return [options, &problem](const Fields& parsed) {
     if (options->test_to < options->test_from)
       parsed.refuse("test-to", "at least --test-from", "the papers test 41 to 500");
     return std::make_unique<ChomskyTask>(problem, *options);
@@ -180,7 +180,7 @@ const std::vector<RegisterTask> registered = [] {
     all.emplace_back(TaskInfo{.name = problem.name,
         .title = problem.title,
         .paper = "Deletang et al. 2023, arXiv:2207.02098",
-        .declare = [&problem](CommandLine& line) { return declare(line, problem); },
+        .declare = [&problem](Fields& line) { return declare(line, problem); },
         .mini = mini_of_all});
   return all;
 }();

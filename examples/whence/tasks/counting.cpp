@@ -76,7 +76,7 @@ class Counting final : public DrawnTask {
   struct Options {
     std::int64_t variables = 1, operations = 512, pass_weight = 50, block = 512, training_set = 10000;
   };
-  static void declare(CommandLine& line, Options& options) {
+  static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
     line.integer("variables", &options.variables, Count{1, 26}, {"that programs may set; the paper has 1, 3 and 5"})
         .integer("operations", &options.operations, Count{3, 1 << 20}, {"of a program at most"})
@@ -87,7 +87,7 @@ class Counting final : public DrawnTask {
             {"in training, again and again; 0: never the same twice", "sequences"});
   }
 
-  Counting(const Options& options, const CommandLine& line) : options_(options) {
+  Counting(const Options& options, const Fields& line) : options_(options) {
     if (options.block == 1 || options.block == 2)
       line.refuse("block", "0, or 3 and more", "the question and its answer are 3 tokens");
     training_ = {{}, "counting.train", options.pass_weight};

@@ -35,14 +35,14 @@ class FlipFlop final : public DrawnTask {
     std::int64_t length = 512;
     std::string targets = "reads", answers = "vocabulary";
   };
-  static void declare(CommandLine& line, Options& options) {
+  static void declare(Fields& line, Options& options) {
     line.integer("length", &options.length, Range<std::int64_t>{4, 65536}, {"of a string, an even number", "tokens"})
         .choice(
             "targets", &options.targets, {"reads", "all"}, {"where the loss is taken: at reads, or at all positions"})
         .choice("answers", &options.answers, {"vocabulary", "bits"}, {"what a prediction may be in the tests"});
   }
 
-  FlipFlop(const Options& options, const CommandLine&) : options_(options) {
+  FlipFlop(const Options& options, const Fields&) : options_(options) {
     const std::vector<DrawnSet>& sets = flip_flop_sets();
     training_ = sets[0], tests_.assign(sets.begin() + 1, sets.end());
     (void)row(training_, {});  // refuses a length that is odd

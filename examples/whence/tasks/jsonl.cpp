@@ -163,7 +163,7 @@ class JsonlTask final : public Task {
     std::int64_t length = 0;
     double set_aside = 0.1;
   };
-  static void declare(CommandLine& line, Options& options) {
+  static void declare(Fields& line, Options& options) {
     line.text("data", &options.data, {"JSON lines of context, question and answer to train on"})
         .text("test-data", &options.test_data,
             {"files of the same form for tests, separated by commas; a name may have some"})
@@ -175,7 +175,7 @@ class JsonlTask final : public Task {
             {"read at most, the left being cut off, which is said; 0: everything", "symbols"});
   }
 
-  JsonlTask(Options& options, const CommandLine& line) : options_(with_whole_paths(options, line)) {
+  JsonlTask(Options& options, const Fields& line) : options_(with_whole_paths(options, line)) {
     const File file = read(options.data);
     vocabulary_ = vocabulary_of(file);
     std::string hashes = file.hash;
@@ -289,7 +289,7 @@ class JsonlTask final : public Task {
     return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
   }
   // So that a record of them is found from any folder.
-  static const Options& with_whole_paths(Options& options, const CommandLine& line) {
+  static const Options& with_whole_paths(Options& options, const Fields& line) {
     line.refuse_unless("set-aside", options.test_data.empty() || options.validation_data.empty(),
         "lines to set aside; --test-data and --validation-data are all of the test and the validation");
     std::string tests;

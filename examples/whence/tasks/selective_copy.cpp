@@ -21,7 +21,7 @@ class SelectiveCopy final : public DrawnTask {
     std::int64_t tokens = 256, blanks = 256, dense_blanks = 128, sparse_blanks = 512, symbols = 15;
     std::string format = "plain";
   };
-  static void declare(CommandLine& line, Options& options) {
+  static void declare(Fields& line, Options& options) {
     using Count = Range<std::int64_t>;
     line.integer("tokens", &options.tokens, Count{1, 1 << 20}, {"to copy", "tokens"})
         .integer(
@@ -34,7 +34,7 @@ class SelectiveCopy final : public DrawnTask {
         .choice("format", &options.format, {"plain", "separator", "markers"}, {"how the answer follows the context"});
   }
 
-  SelectiveCopy(Options& options, const CommandLine& line) {
+  SelectiveCopy(Options& options, const Fields& line) {
     if (!line.given("dense-blanks")) options.dense_blanks = options.blanks / 2;
     if (!line.given("sparse-blanks")) options.sparse_blanks = options.blanks * 2;
     options_ = options;

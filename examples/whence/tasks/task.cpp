@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "examples/whence/cli/command_line.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 #include "tensor/suggest.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "examples/whence/cli/command_line.h"
+#include "examples/whence/cli/fields.h"
 #include "nn/transformer.h"
 #include "tensor/random.h"
 
@@ -163,14 +163,14 @@ class DrawnTask : public Task {
 
 // Makes a task from the values that its options have on the line that they were declared on, once it is parsed. Owns
 // these values.
-using MakeTask = std::function<std::unique_ptr<Task>(const CommandLine&)>;
+using MakeTask = std::function<std::unique_ptr<Task>(const Fields&)>;
 
 struct TaskInfo {
   std::string name;   // "selective_copy"
   std::string title;  // one line
   std::string paper = "one's own";
   // Declares the task's options, which must not share a name with those of the model and of training.
-  std::function<MakeTask(CommandLine&)> declare;
+  std::function<MakeTask(Fields&)> declare;
   // Options of `train` as "steps=300 dim=32", the defaults of its preset mini: with these sizes it takes minutes on a
   // laptop, and the papers' findings can show. What the task declares are the papers' sizes, the preset paper.
   std::string mini;
@@ -179,10 +179,10 @@ struct TaskInfo {
 
 // TaskInfo::declare of a task that has `struct Options`, a static function that declares them, and a constructor that
 // takes them after parsing, completes them, and may refuse them by the line.
-template <class Made> MakeTask declared(CommandLine& line) {
+template <class Made> MakeTask declared(Fields& line) {
   const auto options = std::make_shared<typename Made::Options>();
   Made::declare(line.heading("Task"), *options);
-  return [options](const CommandLine& parsed) { return std::make_unique<Made>(*options, parsed); };
+  return [options](const Fields& parsed) { return std::make_unique<Made>(*options, parsed); };
 }
 
 // const RegisterTask registered{{.name = "selective_copy", ...}};

@@ -122,7 +122,8 @@ TEST_CASE("what is refused, word by word: unknown options, options given twice, 
   CHECK(refusal({"-x"}) == "-x: unknown option given; a known option required; see flip_flop --help");
   CHECK(refusal({"--layers", "2", "--layers", "2"}) == "--layers: given twice; once required; remove one of them");
   CHECK(refusal({"--quiet", "--quiet"}) == "--quiet: given twice; once required; remove one of them");
-  CHECK(refusal({"--quiet=false"}) == "--quiet: \"false\" given; no value required; write the option alone");
+  CHECK(
+      refusal({"--quiet=no"}) == "--quiet: \"no\" given; no value, or true or false, required; write the option alone");
   CHECK(refusal({"train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
   CHECK(refusal({"--", "train"}) == "\"train\": given without an option; options only required; see flip_flop --help");
   CHECK(refusal({"--out"}) == "--out: no value given; one value required; see flip_flop --help");

@@ -248,7 +248,7 @@ TEST_CASE("training: scores count what the model answers, headline and guesses b
   }
 }
 
-TEST_CASE("run records: written, read, and turned back into a command line") {
+TEST_CASE("run records: written, read, and set again") {
   const Scratch scratch("record");
   const RunRecord record{"train", "1.2.3", "counting",
       {{"dim", "16"}, {"scheme", "cope(p_max=3) + \"x\""}, {"keep-best", "true"}, {"quiet", "false"}},
@@ -258,10 +258,15 @@ TEST_CASE("run records: written, read, and turned back into a command line") {
   CHECK(read.options == record.options);
   CHECK(read.given == record.given);
   CHECK((read.subject == "counting" && read.data == "0123" && read.version == "1.2.3"));
-  CHECK(arguments_of(read, read.given, {}) == std::vector<std::string>{"--dim=16", "--scheme=cope(p_max=3) + \"x\""});
-  CHECK(arguments_of(read, {"keep-best", "quiet"}, {}) == std::vector<std::string>{"--keep-best=true"});
-  CHECK(arguments_of(read, read.given, options_in({"--dim=8"})).size() == 1);
-  CHECK(arguments_of(read, read.given, options_in({"--scheme", "rope"})).size() == 1);
+  std::int64_t dim = 1;
+  bool keep_best = false, quiet = true;
+  Fields fields("train");  // without a scheme
+  fields.integer("dim", &dim, Range<std::int64_t>{1, 64}, {"d"})
+      .flag("keep-best", &keep_best, {"b"})
+      .flag("quiet", &quiet, {"q"});
+  set_recorded(fields, read);
+  CHECK((dim == 16 && keep_best && quiet));  // quiet is of no run's record
+  CHECK((fields.given("dim") && !fields.given("keep-best")));
   // An option of earlier versions is of no effect.
   std::ofstream(scratch / "old.json") << R"({"program": "train", "version": "0", "subject": "lm", "options": )"
                                       << R"({"tensorboard": true, "dim": 8}, "given": ["tensorboard", "dim"], )"
