@@ -40,6 +40,57 @@ template <class Number> Number number_in(const RunFolder::Facts& facts, const st
   throw FileError("--resume: the checkpoint's fact '", name, "' is ", in_quotes(found->second), "; a number required");
 }
 
+// The loss since the last line of the log.
+class LossSince {
+ public:
+  void restore(const RunFolder::Facts& facts) {
+    sum_ = number_in(facts, "loss since the last line", 0.0);
+    steps_ = number_in(facts, "steps since the last line", std::int64_t{0});
+  }
+  void keep(RunFolder::Facts& facts) const {
+    if (steps_ == 0) return;
+    facts["loss since the last line"] = exact(sum_);  // reads back as the same number
+    facts["steps since the last line"] = std::to_string(steps_);
+  }
+  void add(double loss) { sum_ += loss, ++steps_; }
+  // Ends a line. Returns its mean.
+  double take() { return std::exchange(sum_, 0) / static_cast<double>(std::exchange(steps_, 0)); }
+
+ private:
+  double sum_ = 0;
+  std::int64_t steps_ = 0;
+};
+
+// The best of the validations, and how many were worse since.
+class Best {
+ public:
+  void restore(const RunFolder::Facts& facts) {
+    score_ = number_in(facts, "best score", 0.0);
+    step_ = number_in(facts, "best step", std::int64_t{0});
+    worse_since_ = number_in(facts, "worse since", std::int64_t{0});
+  }
+  void keep(RunFolder::Facts& facts) const {
+    if (step_ == 0) return;
+    facts["best score"] = exact(score_);
+    facts["best step"] = std::to_string(step_);
+    facts["worse since"] = std::to_string(worse_since_);
+  }
+  // True if it is the best so far.
+  bool add(std::int64_t step, double score) {
+    ++worse_since_;
+    if (step_ > 0 && !(score < score_)) return false;
+    score_ = score, step_ = step, worse_since_ = 0;
+    return true;
+  }
+  double score() const { return score_; }
+  std::int64_t step() const { return step_; }  // 0: there was none
+  std::int64_t worse_since() const { return worse_since_; }
+
+ private:
+  double score_ = 0;
+  std::int64_t step_ = 0, worse_since_ = 0;
+};
+
 class Trainer {
  public:
   Trainer(const TrainingJob& job, const TrainingOptions& options)
@@ -133,18 +184,15 @@ class Trainer {
   // Who ends before its files are written may take the others with it: mpirun ends all then.
   void wait_for_rank_0() const { (void)holds_for_any(false); }
 
-  bool out_of_patience() const { return options_.patience > 0 && worse_since_ >= options_.patience; }
+  bool out_of_patience() const { return options_.patience > 0 && best_.worse_since() >= options_.patience; }
 
   std::int64_t open() {
     TrainingState state = folder_.open(precision_.optimizer());
     if (options_.ranks) take_from_rank_0(*options_.ranks, state, precision_);
     precision_.publish();
     restore_scale(state);
-    loss_since_ = number_in(state.facts, "loss since the last line", 0.0);
-    steps_since_ = number_in(state.facts, "steps since the last line", std::int64_t{0});
-    result_.best_score = number_in(state.facts, "best score", 0.0);
-    result_.best_step = number_in(state.facts, "best step", std::int64_t{0});
-    worse_since_ = number_in(state.facts, "worse since", std::int64_t{0});
+    loss_.restore(state.facts);
+    best_.restore(state.facts);
     take_other_end(state);
     if (!job_.record.empty()) folder_.write("run.json", job_.record);
     Trust told_when_loaded{options_.accept_damaged};
@@ -153,7 +201,7 @@ class Trainer {
     return state.step;
   }
 
-  bool ends_with_best() const { return options_.keep_best && result_.best_step > 0 && speaks(options_.ranks); }
+  bool ends_with_best() const { return options_.keep_best && best_.step() > 0 && speaks(options_.ranks); }
 
   std::int64_t skipped() const { return precision_.loss_scale() ? precision_.loss_scale()->state().skipped : 0; }
 
@@ -169,15 +217,8 @@ class Trainer {
   void save(std::int64_t step) {
     if (options_.ranks) require_same_weights(*options_.ranks, precision_, step);
     RunFolder::Facts facts;
-    if (result_.best_step > 0) {
-      facts["best score"] = exact(result_.best_score);
-      facts["best step"] = std::to_string(result_.best_step);
-      facts["worse since"] = std::to_string(worse_since_);
-    }
-    if (steps_since_ > 0) {
-      facts["loss since the last line"] = exact(loss_since_);  // reads back as the same number
-      facts["steps since the last line"] = std::to_string(steps_since_);
-    }
+    loss_.keep(facts);
+    best_.keep(facts);
     if (const auto& scale = precision_.loss_scale()) {
       facts["loss scale"] = exact(scale->value());
       facts["good steps"] = std::to_string(scale->state().good_steps);
@@ -222,7 +263,7 @@ class Trainer {
     tokens_ += done.tokens;
     result_.seconds += done.seconds;
     result_.steps = step;
-    loss_since_ += done.loss, ++steps_since_;
+    loss_.add(done.loss);
     progress.update(step, done.tokens, {{"loss", done.loss}});
   }
 
@@ -237,12 +278,11 @@ class Trainer {
   }
 
   void log(std::int64_t step, const StepOutcome& done) {
-    result_.curve.push_back({step, loss_since_ / static_cast<double>(steps_since_)});
+    result_.curve.push_back({step, loss_.take()});
     Json record{{"step", step}, {"loss", result_.curve.back().loss}, {"learning_rate", schedule_(step)},
         {"gradient_norm", done.gradient_norm}, {"seconds", result_.seconds}};
     if (precision_.loss_scale()) record.add("loss_scale", precision_.loss_scale()->value()).add("skipped", skipped());
     folder_.log(record);
-    loss_since_ = 0, steps_since_ = 0;
   }
 
   void look(std::int64_t step, Progress& progress) {
@@ -282,12 +322,8 @@ class Trainer {
       record.add("validation_" + name, value);
       text += to_text(", ", name, " ", fixed(value, 2));
     }
-    ++worse_since_;
-    if (result_.best_step == 0 || validation.score < result_.best_score) {
-      result_.best_score = validation.score, result_.best_step = step, worse_since_ = 0;
-      if (options_.keep_best) folder_.save_weights(best_weights);
-    }
-    if (out_of_patience()) text += to_text("; none was better since step ", result_.best_step, ", training stops");
+    if (best_.add(step, validation.score) && options_.keep_best) folder_.save_weights(best_weights);
+    if (out_of_patience()) text += to_text("; none was better since step ", best_.step(), ", training stops");
     folder_.log(record);
     progress.note(text);
   }
@@ -296,6 +332,7 @@ class Trainer {
     save(result_.steps);
     result_.skipped = skipped(), result_.loss_scale = precision_.loss_scale() ? precision_.loss_scale()->value() : 0;
     result_.stopped_early = result_.steps < options_.steps;
+    result_.best_step = best_.step(), result_.best_score = best_.score();
     if (ends_with_best()) folder_.load_weights(best_weights), precision_.publish();
     folder_.save_weights("weights.safetensors");
     folder_.write_csv_of_log();
@@ -309,10 +346,9 @@ class Trainer {
   TrainingStep step_;
   RunFolder folder_;
   TrainingResult result_;
-  double loss_since_ = 0;         // the last line of the log
-  std::int64_t steps_since_ = 0;  // likewise
+  LossSince loss_;
+  Best best_;
   std::int64_t tokens_ = 0;
-  std::int64_t worse_since_ = 0;  // validations since the best one
   bool said_not_recorded_ = false;
 };
 
