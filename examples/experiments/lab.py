@@ -4,7 +4,7 @@
     examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --seeds 3
     examples/experiments/lab.py counting --vary variables=1,3,5 --set "steps=300 dim=32"
     examples/experiments/lab.py lm --schemes "cdape(kerple)" --vary cdape.kernel=1,3,5 --set data=austen.txt
-    examples/experiments/lab.py chomsky --schemes rope,cope                     all fifteen of the hierarchy, as a matrix
+    examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
 In a notebook a grid is a DataFrame with a row for each run, and every step takes one:
