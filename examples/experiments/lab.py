@@ -99,14 +99,15 @@ def tasks_of(names: list[str]) -> list[str]:
 
 
 def with_option(scheme: str, name: str, option: str, value: Any) -> str | None:
-    """The scheme's text with an option set wherever `name` stands in it; None where it does not."""
-    text, found = "", False
-    for part in re.split(r"([A-Za-z_]\w*\(?)", scheme):
-        text += part
-        if part.rstrip("(") == name:
-            found = True
-            text += f"{option}={value}, " if part.endswith("(") else f"({option}={value})"
-    return text.replace(", )", ")") if found else None
+    """The scheme's text with an option set wherever `name` stands in it, behind its base; None where it does not."""
+    text, opened = "", []
+    for part in re.split(r"(\w*\(|\w+|\))", scheme):
+        if part == ")" and opened and opened.pop() == name:
+            text += f", {option}={value}"
+        text += f"{part}({option}={value})" if part == name else part
+        if part.endswith("("):
+            opened.append(part[:-1])
+    return text.replace("(, ", "(") if text != scheme else None
 
 
 def words_of(options: dict[str, Any]) -> list[str]:

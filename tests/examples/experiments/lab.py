@@ -52,7 +52,9 @@ class Grid(unittest.TestCase):
         self.assertEqual(len(runs), 2 * (2 + 1) * 2)  # two lr; two CoPEs and one RoPE; two seeds
         self.assertEqual(set(runs.folder.map(lambda each: pathlib.Path(each).relative_to(self.folder).as_posix())),
                          {f"grid/lr={lr}/{scheme}.{seed}" for lr in ("1e-3", "1e-2") for scheme in ("cope-p_max=4", "cope-p_max=8", "rope") for seed in (0, 1)})
-        self.assertEqual(lab.with_option("window(cdape(kerple), n=3) + cdape", "cdape", "kernel", 5), "window(cdape(kernel=5, kerple), n=3) + cdape(kernel=5)")
+        self.assertEqual(lab.with_option("window(cdape(kerple), n=3) + cdape", "cdape", "kernel", 5), "window(cdape(kerple, kernel=5), n=3) + cdape(kernel=5)")
+        self.assertEqual(lab.with_option("window(cope(), n=3)", "cope", "p_max", 4), "window(cope(p_max=4), n=3)")
+        lab.described("flip_flop", ["--scheme", lab.with_option("window(cdape(kerple), n=3)", "cdape", "kernel", 5)])
         self.refused("no scheme has it", self.small, ["rope"], vary={"cope.p_max": [4]})
         self.refused("unknown option|--stepz", self.small, ["rope"], settings={"stepz": 3})
         self.refused("did you mean", self.small, ["ropee"])
