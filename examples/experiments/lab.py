@@ -265,54 +265,40 @@ def train_words(run: Any, threads: int = 0, device: str = "auto") -> list[str]:
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[int]:
     """One laboratory at a time in a folder: the system holds the lock until this process and its runs have ended, whatever ends them."""
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    with open(pathlib.Path(folder) / "lab.lock", "a+", encoding="utf-8") as file:
-        for last in (*[False] * 100, True):  # the runs of one that was killed take a moment to end
+    path = pathlib.Path(folder) / "lab.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        until = time.time() + 10  # the runs of one that was killed take a moment to end
+        while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if last:
-                    file.seek(0)
-                    raise Refused(f"{folder}: another laboratory runs there: {file.read().strip()}; wait for it, or choose another folder") from None
+                if time.time() > until:
+                    raise Refused(f"{folder}: another laboratory runs there: {path.read_text().strip()}; wait for it, or choose another folder") from None
                 time.sleep(0.1)
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %R %Z')}\n")
-        file.flush()
+        print(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %R %Z')}", file=file, flush=True)
         yield file.fileno()
-
-
-def newest(run: Any) -> str:
-    """How far a run is, by the last line of its metrics; "" where there is none yet."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError), open(pathlib.Path(run.folder) / "metrics.jsonl", "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-        line = json.loads(file.read().split(b"\n")[-2])  # behind the last line end a line may be half written
-        return f"{run.scheme}.{run.seed} step {line['step']} loss {line['loss']:.3g}"
-    return ""
 
 
 def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: bool = False) -> pd.DataFrame:
     """Trains what is not done, `jobs` at a time (as many as there are processors where it is 0), and returns the frame with a column `state`: "done",
     or why not. A run that fails does not stop the others. KeyboardInterrupt on Ctrl-C, once all runs have saved."""
-    say = (lambda *_, **__: None) if quiet else (lambda text, end="\n": print(text, end=end, file=sys.stderr, flush=True))
-    with locked(runs.attrs.get("out") or os.path.commonpath(list(runs.folder))) as lock:
-        return runs.assign(state=ended(runs, jobs, device, say, lock))
-
-
-def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) -> list[str]:
-    """How each run ended. `lock`: a file that they hold open."""
-    states = {run.Index: state(run) for run in runs.itertuples()}
-    waiting = [run for run in runs.itertuples() if states[run.Index] != "done"]
-    jobs = max(1, min(jobs or os.cpu_count(), len(waiting)))
-    # A run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
-    bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-    running: list[tuple[Any, subprocess.Popen]] = []
+    running: dict[subprocess.Popen, Any] = {}
     stopped, began, said = False, time.time(), 0.0
 
-    def stop(*_):
+    def say(text: str, end: str = "\n") -> None:
+        if not quiet:
+            print(f"\r{text}\033[K", end=end, file=sys.stderr, flush=True)
+
+    def done() -> str:
+        return f"{sum(each == 'done' for each in states.values())} of {len(runs)} runs"
+
+    def stop(*_: Any) -> None:
         nonlocal stopped
         stopped = True
-        for _, process in running:
+        for process in running:
             process.send_signal(signal.SIGUSR1)  # it saves, and ends
 
     def start(run: Any) -> subprocess.Popen:
@@ -322,40 +308,48 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
             folder.rename(aside)
             say(f"{folder}: {states[run.Index]}; moved to {aside.name}, and the run begins anew")
         folder.mkdir(parents=True, exist_ok=True)
+        # A run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
+        words = ["setpriv", "--pdeathsig", "TERM"] * bool(shutil.which("setpriv")) + train_words(run, max(1, os.cpu_count() // jobs), device)
         with open(folder / "train.log", "ab") as log:
-            return subprocess.Popen([*bound, *train_words(run, max(1, os.cpu_count() // jobs), device)], stdout=log, stderr=log,
-                                    start_new_session=True, pass_fds=[lock])
+            return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock])
 
-    done = lambda: f"{sum(each == 'done' for each in states.values())} of {len(runs)} runs"
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    def ended(run: Any, code: int) -> str:
+        if code == 0 or (stopped and code in (130, -signal.SIGUSR1)):
+            return state(run) if code == 0 else "begun"
+        last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
+        return f"failed: killed by signal {-code}" if code < 0 else f"failed with exit code {code}: {last[0]}"
+
+    def newest(run: Any) -> str:
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError), open(pathlib.Path(run.folder) / "metrics.jsonl", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            line = json.loads(file.read().split(b"\n")[-2])  # behind the last line end a line may be half written
+            return f"; {run.scheme}.{run.seed} step {line['step']} loss {line['loss']:.3g}"
+        return ""
+
+    with locked(runs.attrs.get("out") or os.path.commonpath(list(runs.folder))) as lock, contextlib.ExitStack() as after:
+        states = {run.Index: state(run) for run in runs.itertuples()}
+        waiting = [run for run in runs.itertuples() if states[run.Index] != "done"]
+        jobs = max(1, min(jobs or os.cpu_count(), len(waiting)))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            after.callback(signal.signal, number, signal.signal(number, stop))
         while running or (waiting and not stopped):
             while waiting and not stopped and len(running) < jobs:
-                running.append((waiting[0], start(waiting.pop(0))))
+                process = start(run := waiting.pop(0))
+                running[process] = run
                 if stopped:  # by a signal that came while it was being started
-                    running[-1][1].send_signal(signal.SIGUSR1)
-            over = [each for each in running if each[1].poll() is not None]
-            running = [each for each in running if each not in over]
-            for run, process in over:
-                if stopped and process.returncode in (130, -signal.SIGUSR1):
-                    states[run.Index] = "begun"
-                    continue
-                last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
-                states[run.Index] = (state(run) if process.returncode == 0
-                                     else f"failed: killed by signal {-process.returncode}" if process.returncode < 0
-                                     else f"failed with exit code {process.returncode}: {last[0]}")
-                say(f"\r{run.folder}: {states[run.Index]}; {done()}\033[K")
+                    process.send_signal(signal.SIGUSR1)
+            for process in [each for each in running if each.poll() is not None]:
+                run = running.pop(process)
+                states[run.Index] = ended(run, process.returncode)
+                say(f"{run.folder}: {states[run.Index]}; {done()}")
             if time.time() - said > 2 and running:
                 said = time.time()
-                say(f"\r{done()}, {said - began:.0f} s; {', '.join(filter(None, (newest(run) for run, _ in running)))[:120]}\033[K", end="")
+                say(f"{done()}, {said - began:.0f} s{''.join(newest(run) for run in running.values())[:120]}", end="")
             time.sleep(0.1)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    say("\r\033[K", end="")
+    say("", end="")
     if stopped:
         raise KeyboardInterrupt(f"stopped with {done()} done, the others saved; the same command goes on")
-    return [states[index] for index in runs.index]
+    return runs.assign(state=[states[index] for index in runs.index])
 
 
 def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator[str]:
