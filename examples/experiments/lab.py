@@ -181,7 +181,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     frame = pd.DataFrame(sorted(rows, key=lambda row: row["seed"]))  # the first seed of every scheme comes first
     if frame.folder.duplicated().any():
         raise Refused(f"{frame.folder[frame.folder.duplicated()].iloc[0]}: two runs would have this folder; each scheme and value once required")
-    frame.attrs = {"out": str(out), "axes": list(vary)}
+    frame.attrs["out"] = str(out)
     return frame
 
 
@@ -381,15 +381,10 @@ def parts_by(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple, pd.
         yield where if len(names) > 1 else (where,), part
 
 
-def place(runs: pd.DataFrame) -> list[str]:
-    """The columns that say what a run is, but for its seed, and on what it was tested."""
-    return [name for name in ["task", "scheme", *runs.attrs.get("axes", []), "test_set", "test_length"] if name in runs]
-
-
-def framed(rows: Any, runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=None if len(rows) else [*place(runs), *columns])
-    frame.attrs = dict(runs.attrs)
-    return frame
+def place(frame: pd.DataFrame, *more: str) -> list[str]:
+    """The columns that say what a run is, up to its seed or measure, and `more`, and on what it was tested."""
+    tested = [name for name in ("test_set", "test_length") if name in frame]
+    return [name for name in itertools.takewhile(lambda name: name not in ("seed", "measure", *tested), frame)] + [*more, *tested]
 
 
 def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
@@ -402,57 +397,55 @@ def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
 def scores(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each run and test set: its place, seed, `test_set`, `test_length`, the measures as numbers, `standard_error` of `measure` over
     questions, `best_guess`, what the paper prints, and `folder`. Runs that are not done have no row."""
-    rows, by_bytes = [], OF_THE_TEXT.intersection(runs.attrs.get("axes", []))  # perplexities of other tokens are not of the same thing
+    rows, by_bytes = [], OF_THE_TEXT.intersection(runs)  # perplexities of other tokens are not of the same thing
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed", "folder"]].to_dict("records")):
         if state(run) != "done":
             continue
         asked, subject = questions(run.folder), run.wanted["subject"]
         measure = "bits_per_byte" if subject == "lm" and by_bytes else run.about["measure"]
-        paper = {each["name"]: each.get("paper", []) for each in [*run.paper.get("test_sets", []), {"name": "average", **run.paper}]}
-        paper = {name: {figure["scheme"]: figure for figure in figures}.get(run.scheme, {}) for name, figures in paper.items()
-                if isinstance(figures, list)}
+        paper = {(each["name"], figure["scheme"]): figure
+                 for each in [*run.paper.get("test_sets", []), {"name": "average", **run.paper}] for figure in each.get("paper", [])}
         for found in measured(run):
             row = {**where, **found, "measure": measure, "same_for_seeds": subject in ("lm", "jsonl"), "data": run.wanted["data"]}
             if found["test_set"] in asked and measure in found:
                 each = shares(measure, *asked[found["test_set"]])
                 slope = {"perplexity": found[measure], "bits_per_byte": found[measure] / max(each.mean(), 1e-300)}.get(measure, 1)
                 row |= {"questions": len(each), "standard_error": slope * scipy.stats.sem(each) if len(each) > 1 else None}
-            own = paper.get(found["test_set"], {})
-            rows.append({**row, "paper": own.get("mean"), "paper_sd": own.get("sd"), "paper_average": paper.get("average", {}).get("mean")})
-    return framed(rows, runs).pipe(lambda frame: frame.drop(columns=[name for name in frame if frame[name].isna().all() and name != "test_length"]))
+            own, average = (paper.get((name, run.scheme), {}) for name in (found["test_set"], "average"))
+            rows.append({**row, "paper": own.get("mean"), "paper_sd": own.get("sd"), "paper_average": average.get("mean")})
+    frame = pd.DataFrame(rows)
+    return frame.drop(columns=[name for name in frame if frame[name].isna().all() and name != "test_length"])
 
 
 def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READABLE) -> pd.DataFrame:
-    """What tables and dots show: a column `value`, of each row's own measure or of `measure`, and one average in the place of more test sets than `most`."""
+    """What tables and dots show: `value`, of each row's own measure or of `measure`, and one average in the place of more test sets than `most`."""
     scores = scores.assign(measure=measure or scores.measure)
     scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
-    found = []
+    keys, found = [*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"], []
+    how = {"standard_error": lambda each: math.sqrt((each**2).sum()) / len(each), "paper_average": "first"}
     for _, part in parts_by(scores, ["task"]):
-        keys = list(dict.fromkeys([*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure",
-                "same_for_seeds", "data"]))
         grouped = part.groupby(keys, sort=False, dropna=False)
         if part.test_set.nunique() > most and "token_error_percent" in part and grouped.size().nunique() == 1:
-            means = {name: "mean" for name in ("value", "best_guess", *COMPARED) if name in part}
-            errors = {"standard_error": lambda each: math.sqrt((each**2).sum()) / len(each)} if "standard_error" in part else {}
-            part = grouped.agg({**means, **errors, **({"paper_average": "first"} if "paper_average" in part else {})}).reset_index()
-            part = part.rename(columns={"paper_average": "paper"}).assign(test_set=f"average of {grouped.size().iloc[0]} sets", test_length=None)
+            means = {name: how.get(name, "mean") for name in ("value", "best_guess", *COMPARED, *how) if name in part}
+            part = grouped.agg(means).reset_index().rename(columns={"paper_average": "paper"})
+            part = part.assign(test_set=f"average of {grouped.size().iloc[0]} sets", test_length=None)
         found.append(part)
-    return framed(pd.concat(found, ignore_index=True), scores)
+    return pd.concat(found, ignore_index=True)
 
 
-def summary(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
-    """A row for each place and test set: mean, `sd` over seeds, `standard_error` over questions of that mean, least, most, and how many seeds."""
+def summary(scores: pd.DataFrame, measure: str | None = None, *by: str) -> pd.DataFrame:
+    """A row for each place and test set, and each value of columns `by`: mean, `sd` over seeds, `standard_error` over questions of that mean, least,
+    most, and how many seeds."""
     found = shown(scores, measure)
-    grouped = found.groupby([*place(found), "measure"], sort=False, dropna=False)
+    grouped = found.groupby([*place(found, *by), "measure"], sort=False, dropna=False)
     frame = grouped["value"].agg(mean="mean", sd="std", least="min", most="max", seeds="count")
     if "standard_error" in found and measure in (None, scores.measure.iloc[0]):
         # Questions that are the same for all seeds give no more certainty for more seeds.
         frame["standard_error"] = grouped["standard_error"].agg(
             lambda errors: errors.mean() if found.same_for_seeds[errors.index[0]] else math.sqrt((errors**2).sum()) / len(errors))
-    for each in ("best_guess", "paper", "paper_sd"):
-        if each in found:
-            frame[each] = grouped[each].first()
-    return framed(frame.reset_index(), scores)
+    for each in [each for each in ("best_guess", "paper", "paper_sd") if each in found]:
+        frame[each] = grouped[each].first()
+    return frame.reset_index()
 
 
 def paired(one: dict, other: dict, test_set: str, measure: str) -> np.ndarray:
@@ -488,7 +481,7 @@ def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFram
             if each.any():
                 row["p_questions"] = 2 * scipy.stats.norm.sf(abs(each.mean()) / scipy.stats.sem(each))
             rows.append(row)
-    frame = framed(rows, scores, "a", "b", "difference", "p_seeds", "p_questions")
+    frame = pd.DataFrame(rows, columns=[*sets, "a", "b", "difference", "p_seeds", "p_questions"])
     return frame.assign(p_seeds_holm=holm(frame.p_seeds), p_questions_holm=holm(frame.p_questions)).dropna(axis="columns", how="all")
 
 
@@ -498,30 +491,30 @@ def holm(p: pd.Series) -> pd.Series:
     return (known * np.arange(len(known), 0, -1)).cummax().clip(upper=1).reindex(p.index)
 
 
+def recorded(runs: pd.DataFrame, name: str) -> Iterator[tuple[Any, dict, dict]]:
+    """Each run, its place and seed, and each line of such a file of its folder; no line of a torn file, as a run that was killed may leave it."""
+    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs, "seed")]].to_dict("records")):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            yield from ((run, where, line) for line in lines_of(pathlib.Path(run.folder) / name))
+
+
 def curves(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each point of a learning curve: place, seed, `curve` (training, validation), `step`, `sequences` seen, `loss`."""
-    rows = []
-    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
-        per_step = run.wanted["options"]["batch"] * run.wanted["options"]["accumulate"]
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):  # of a run that was killed the last line may be torn
-            for line in lines_of(pathlib.Path(run.folder) / "metrics.jsonl"):
-                rows += [{**where, "curve": name, "step": line["step"], "sequences": line["step"] * per_step, "loss": line[field]}
-                         for field, name in (("loss", "training"), ("validation_score", "validation")) if line.get(field) is not None]
-    return framed(rows, runs, "seed", "curve", "step", "sequences", "loss")
+    rows = [{**where, "curve": curve, "step": line["step"], "loss": line[field],
+             "sequences": line["step"] * run.wanted["options"]["batch"] * run.wanted["options"]["accumulate"]}
+            for run, where, line in recorded(runs, "metrics.jsonl")
+            for field, curve in (("loss", "training"), ("validation_score", "validation")) if "step" in line and line.get(field) is not None]
+    return pd.DataFrame(rows, columns=[*place(runs, "seed"), "curve", "step", "sequences", "loss"])
 
 
 def causes(runs: pd.DataFrame) -> pd.DataFrame:
     """Why entries of gradients are zero over the training, in percent of those that the mask does not hide, over all layers and heads: a row for
     each run, quantity and step, where --set look-every=N kept them."""
-    rows = []
-    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl")
-                    if "." in line.get("quantity", "")]  # of the scheme
-    if not rows:
-        return pd.DataFrame()
-    counts = pd.DataFrame(rows).drop(columns=["layer", "head"]).groupby([*place(runs), "seed", "quantity", "step"], sort=False,
-            dropna=False).sum(numeric_only=True)
+    frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl") if "." in line.get("quantity", "")])  # of the scheme
+    if frame.empty:
+        return frame
+    by = [*place(runs, "seed"), "quantity", "step"]
+    counts = frame.drop(columns=["layer", "head"]).groupby(by, sort=False, dropna=False).sum(numeric_only=True)
     return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
 
 
@@ -625,12 +618,12 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
 def over(scores: pd.DataFrame, axis: str, measure: str | None = None, width: float = 7) -> Figure:
     """The measure over an axis of numbers, of the grid or "test_length"."""
     found = shown(scores, measure, math.inf if axis == "test_length" else READABLE).dropna(subset=[axis, "value"])
-    return lines(framed(found.assign(**{axis: pd.to_numeric(found[axis])}), scores), axis, "value", COMPARED[found.measure.iloc[0]], width)
+    return lines(found.assign(**{axis: pd.to_numeric(found[axis])}), axis, "value", COMPARED[found.measure.iloc[0]], width)
 
 
 def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) -> Figure:
     """Learning curves: over steps, or over sequences where runs differ in how many a step has."""
-    found = framed(curves[curves.curve == curve], curves)
+    found = curves[curves.curve == curve]
     return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats", width)
 
 
@@ -644,13 +637,11 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     known = ["seed", *place(scores)]
     if bad := [name for name in (down, across) if name and (name not in known or down == across)]:
         raise Refused(f"--rows, --columns: {bad[0]} given; two of {', '.join(known).replace('test_set', 'test-set')} required")
-    if "seed" in (down, across):
-        scores = framed(scores, scores)
-        scores.attrs["axes"] = [*scores.attrs["axes"], "seed"]
-    found = summary(scores, measure)
+    seed = ["seed"] * ("seed" in (down, across))
+    found = summary(scores, measure, *seed)
     down = down or ("test_set" if across == "scheme" or (found.task.nunique() > 1 and not across) else "scheme")
     across = across or ("scheme" if down != "scheme" else None)
-    others = [name for name in place(found) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
+    others = [name for name in place(found, *seed) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
     inside = [name for name in others if "." in name and down == "scheme"]  # options of schemes stand beside them
     index, heads = ["task"] * ("task" in others) + [down, *inside], [name for name in (across, *others) if name
             and name not in ("task", *inside)] or ["test_set"]
@@ -766,7 +757,7 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
                            functools.partial(dots, whole, measure))}
     for (task,), part in parts_by(found, ["task"]):
         more, end = (f"{task}: ", f"_{task}") if found.task.nunique() > 1 else ("", "")
-        for axis in ["test_length", *runs.attrs["axes"]]:
+        for axis in ["test_length", *place(runs)[2:]]:
             if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
                 pictures[f"over_{axis}{end}"] = (f"{more}over {axis.replace('_', ' ')}; a band is a standard deviation over seeds",
                         functools.partial(over, part, axis, measure))
