@@ -510,10 +510,10 @@ def curves(runs: pd.DataFrame) -> pd.DataFrame:
 def causes(runs: pd.DataFrame) -> pd.DataFrame:
     """Why entries of gradients are zero over the training, in percent of those that the mask does not hide, over all layers and heads: a row for
     each run, quantity and step, where --set look-every=N kept them."""
+    by = [*place(runs, "seed"), "quantity", "step"]
     frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl") if "." in line.get("quantity", "")])  # of the scheme
     if frame.empty:
-        return frame
-    by = [*place(runs, "seed"), "quantity", "step"]
+        return frame.reindex(columns=by)
     counts = frame.drop(columns=["layer", "head"]).groupby(by, sort=False, dropna=False).sum(numeric_only=True)
     return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
 
@@ -653,43 +653,46 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
 def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: str | None = None, columns: str | None = None) -> str:
     """crossed() for a paper or a page, the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html"."""
     table, means = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean")]
-    names, where = list(table.index.names), list(table.columns.names)
-    by_row = "scheme" in where
-    best = means.eq(means.min(axis=1), axis=0) if by_row else means.eq(means.groupby(level="task").transform("min") if "task" in names
-            else means.min())
-    escape, bold = {"latex": (lambda text: re.sub(r"([_%&#])", r"\\\1", text), r"\textbf{%s}"), "html": (html.escape, "<b>%s</b>"),
-                    "markdown": (lambda text: text.replace("|", "\\|"), "**%s**")}[form]
-    head = [escape(each) for each in [*(name.replace("_", " ") for name in names),
-            *(label(each if isinstance(each, tuple) else (each,), where) for each in table)]]
-    body = [[*(escape(str(each)) for each in (row if isinstance(row, tuple) else (row,))),
-             *(bold % escape(text) if best.iat[k, c] else escape(text) for c, text in enumerate(table.fillna("-").iloc[k]))]
-            for k, row in enumerate(table.index)]
-    if form == "latex":
-        lines = [" & ".join(row) + r" \\" for row in (head, *body)]
-        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(names)}{'r' * len(table.columns)}}}", r"\toprule", lines[0], r"\midrule",
-                *lines[1:],
-                          r"\bottomrule", r"\end{tabular}"])
+    index, heads = list(table.index.names), list(table.columns.names)
+    least = means.groupby(level="task").transform("min") if "task" in index else means.min()
+    best = means.eq(means.min(axis=1), axis=0) if "scheme" in heads else means.eq(least)
+    escape, bold, row = {
+        "latex": (lambda text: re.sub(r"([_%&#])", r"\\\1", text), r"\textbf{%s}", lambda cells: " & ".join(cells) + r" \\"),
+        "markdown": (lambda text: text.replace("|", "\\|"), "**%s**", lambda cells: f"| {' | '.join(cells)} |"),
+        "html": (html.escape, "<b>%s</b>", lambda cells: "")}[form]
+    names = [[each if isinstance(each, tuple) else (each,) for each in axis] for axis in table.axes]
+    head = [escape(each) for each in [*(name.replace("_", " ") for name in index), *(label(each, heads) for each in names[1])]]
+    body = [[*(escape(str(each)) for each in where), *(bold % escape(text) if is_best else escape(text) for text, is_best in zip(texts, bests))]
+            for where, texts, bests in zip(names[0], table.fillna("-").values, best.values)]
+    first, *others = map(row, (head, *body))
+    if form == "html":
+        return in_html(pd.DataFrame(body, columns=head), escape=False)
     if form == "markdown":
-        return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(names) + ["---:"] * len(table.columns), *body))
-    return in_html(pd.DataFrame(body, columns=head), escape=False)
+        return "\n".join([first, row(["---"] * len(index) + ["---:"] * len(names[1])), *others])
+    begin = rf"\begin{{tabular}}{{{'l' * len(index)}{'r' * len(names[1])}}}"
+    return "\n".join([begin, r"\toprule", first, r"\midrule", *others, r"\bottomrule", r"\end{tabular}"])
 
 
 def in_html(frame: pd.DataFrame, **more: Any) -> str:
-    return f"<div class='scroll'>{frame.dropna(axis='columns', how='all').to_html(index=False, na_rep='', border=0, float_format=lambda x: f'{x:.4g}', **more)}</div>" if len(frame) else ""
+    if frame.empty:
+        return ""
+    shown = frame.dropna(axis="columns", how="all").to_html(index=False, na_rep="", border=0, float_format=lambda x: f"{x:.4g}", **more)
+    return f"<div class='scroll'>{shown}</div>"
 
 
-THEMED = {**{colour: f"var(--c{k})" for k, colour in enumerate(COLOURS)}, INK: "var(--ink)", SOFT: "var(--soft)", RULE: "var(--rule)"}
-DAY, NIGHT = ["; ".join(f"{name}: {colour}" for name, colour in zip(("--page", "--ink", "--soft", "--rule", *(f"--c{k}" for k in range(7))), colours))
-              for colours in (("#ffffff", INK, SOFT, RULE, *COLOURS), ("#14171b", "#e8ebef", "#a3adb9", "#39414b", *BY_NIGHT))]
-STYLE = f""":root {{ color-scheme: light dark; {DAY} }} @media (prefers-color-scheme: dark) {{ :root {{ {NIGHT} }} }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem 1.2rem 4rem; color: var(--ink); background: var(--page) }}
-h1 {{ font-size: 1.6rem; margin: 0 }} p {{ margin: .3rem 0 .7rem }} a {{ color: var(--c0) }} .soft, figcaption {{ color: var(--soft) }}
-figure {{ margin: 1rem 0 }} svg {{ display: block; max-width: 100%; height: auto }} .narrow {{ display: none }} code {{ font-size: .88em; overflow-wrap: anywhere }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }} th, td {{ padding: .25rem 1.2rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule) }}
-th {{ font-weight: 600; border-bottom: 2px solid var(--ink); vertical-align: bottom }} details {{ margin: .6rem 0 }} summary {{ cursor: pointer; padding: .3rem 0 }}
-.scroll {{ overflow-x: auto; background: linear-gradient(90deg, var(--page) 30%, transparent) 0 0 / 40px 100% no-repeat local, linear-gradient(-90deg, var(--page) 30%, transparent)
- 100% 0 / 40px 100% no-repeat local, linear-gradient(90deg, var(--rule), transparent) 0 0 / 14px 100% no-repeat, linear-gradient(-90deg, var(--rule), transparent) 100% 0 / 14px 100% no-repeat }}
-@media (max-width: 640px) {{ .wide {{ display: none }} .narrow {{ display: block }} th, td {{ padding-right: .7rem }} }}"""
+NAMES = [*(f"--c{k}" for k in range(len(COLOURS))), "--ink", "--soft", "--rule", "--page"]
+DAY = dict(zip(NAMES, [*COLOURS, INK, SOFT, RULE, "#ffffff"]))
+NIGHT = dict(zip(NAMES, [*BY_NIGHT, "#e8ebef", "#a3adb9", "#39414b", "#14171b"]))
+THEMED = {colour: f"var({name})" for name, colour in DAY.items()}
+STYLE = """:root { color-scheme: light dark; DAY } @media (prefers-color-scheme: dark) { :root { NIGHT } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: auto; padding: 1rem; color: var(--ink); background: var(--page) }
+a { color: var(--c0) } .soft, figcaption { color: var(--soft) } code { overflow-wrap: anywhere } summary { cursor: pointer; padding: .3rem 0 }
+figure { margin: 1rem 0 } svg { max-width: 100%; height: auto } .scroll { overflow-x: auto } .narrow { display: none }
+table { border-collapse: collapse } th, td { padding: .25rem 1rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule) }
+@media (max-width: 640px) { .wide { display: none } .narrow { display: block } }"""
+for word, colours in (("DAY", DAY), ("NIGHT", NIGHT)):
+    STYLE = STYLE.replace(word, "; ".join(f"{name}: {colour}" for name, colour in colours.items()))
+FILES = ("scores.csv", "summary.csv", "differences.csv", "curves.csv", "runs.csv")
 
 
 def svg_of(figure: Figure, title: str) -> str:
@@ -704,36 +707,41 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str,
          **sides: str | None) -> str:
     """One HTML file: the result first, then curves; numbers, tests, maps, runs and commands are folded."""
     def folded(title: str, inside: str) -> str:
-        return f"<details><summary>{html.escape(title)}</summary>{inside}</details>" if inside else ""
+        return f"<details><summary>{title}</summary>{inside}</details>" if inside else ""
 
     def link(run: Any) -> str:
-        return f"<a href='{urllib.parse.quote(os.path.relpath(run.folder, runs.attrs['out']))}/'>{html.escape(run.folder)}</a>: {html.escape(run.state)}"
+        address = urllib.parse.quote(os.path.relpath(run.folder, runs.attrs["out"]))
+        return f"<a href='{address}/'>{html.escape(run.folder)}</a>: {html.escape(run.state)}"
 
-    tests, zeros, tasks = differences(found, measure), causes(runs[(runs.state == "done") & (runs.seed == 0)]), list(runs.task.unique())
-    count = {column: int(tests[column].notna().sum()) if column in tests else 0 for column in ("p_seeds", "p_questions")}
+    def drawn(what: str, picture: Callable) -> str:
+        wide, narrow = svg_of(picture(), what), svg_of(picture(width=3.6), what)
+        return f"<figure><figcaption>{html.escape(what)}</figcaption><div class='wide'>{wide}</div><div class='narrow'>{narrow}</div></figure>"
+
+    def code(words: list[str]) -> str:
+        return f"<code>{html.escape(shlex.join(['whence', *words]))}</code>"
+
+    done, tests, tasks = runs[runs.state == "done"], differences(found, measure), list(runs.task.unique())
+    zeros = causes(done[done.seed == 0])
+    zeros = zeros[zeros.step.isin([*sorted(zeros.step.unique())[:2], zeros.step.max()])]
+    seeds, same = (tests[name].count() if name in tests else 0 for name in ("p_seeds", "p_questions"))
     title = html.escape(", ".join(tasks) if len(tasks) < 4 else f"{len(tasks)} tasks")
     measures = ", ".join(dict.fromkeys(COMPARED[each] for each in shown(found, measure).measure))
-    commands = dict.fromkeys(shlex.join(["whence", "train", run.task, *run.words[:run.words.index("--scheme")]]) for run in runs.itertuples())
-    draw = lambda what, picture: (f"<figure><figcaption>{html.escape(what)}</figcaption><div class='wide'>{svg_of(picture(), what)}</div>"
-                                  f"<div class='narrow'>{svg_of(picture(width=3.6), what)}</div></figure>")
-    return "".join([
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}: {len(runs)} runs</title>"
-        f"<style>{STYLE}</style><h1>{title}</h1><p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. "
-        f"{len(runs)} runs, {int((runs.state == 'done').sum())} done; sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>",
-        *(f"<p><b>No result:</b> {link(run)}</p>" for run in runs[~runs.state.isin(["done", "begun", "not begun"])].itertuples()),
-        marked(found, "html", measure, **sides), *(draw(*each) for each in pictures.values()),
-        folded("Numbers by scheme and test set", in_html(summary(found, measure))),
-        folded(f"What makes a difference: {count['p_seeds']} tests over seeds (Welch), {count['p_questions']} over the same questions; columns _holm are "
-               "corrected for that many", in_html(tests)),
-        folded("Why are gradients zero? In percent of what the mask does not hide, first seeds",
-               in_html(zeros[zeros.step.isin([*sorted(zeros.step.unique())[:2], zeros.step.max()])] if len(zeros) else zeros)),
-        folded("Maps of the first seeds on one sequence", svg_of(maps, "maps of each scheme") if maps else ""),
-        folded("Runs", f"<ul>{''.join(f'<li>{link(run)} <code>whence look {html.escape(shlex.quote(run.folder))}</code></li>' for run in runs.itertuples())}</ul>"),
-        folded("How they were trained", "".join(f"<p><code>{html.escape(command)}</code></p>" for command in commands)),
-        "<p class='soft'>Files: ", ", ".join(f"<a href='{name}'>{name}</a>" for name in FILES), "</p></html>"])
-
-
-FILES = ("scores.csv", "summary.csv", "differences.csv", "curves.csv", "runs.csv")
+    commands = dict.fromkeys(code(["train", run.task, *run.words[:run.words.index("--scheme")]]) for run in runs.itertuples())
+    failed = runs[~runs.state.isin(["done", "begun", "not begun"])]
+    return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>
+<title>{title}: {len(runs)} runs</title><style>{STYLE}</style><h1>{title}</h1>
+<p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. {len(runs)} runs, {len(done)} done;
+sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>
+{"".join(f"<p><b>No result:</b> {link(run)}</p>" for run in failed.itertuples())}
+{marked(found, "html", measure, **sides)}{"".join(drawn(*each) for each in pictures.values())}
+{folded("Numbers by scheme and test set", in_html(summary(found, measure)))}
+{folded(f"What makes a difference: {seeds} tests over seeds (Welch), {same} over the same questions; columns _holm are corrected for that many",
+        in_html(tests))}
+{folded("Why are gradients zero? In percent of what the mask does not hide, first seeds", in_html(zeros))}
+{folded("Maps of the first seeds on one sequence", svg_of(maps, "maps of each scheme") if maps else "")}
+{folded("Runs", "".join(f"<p>{link(run)} {code(['look', run.folder])}</p>" for run in runs.itertuples()))}
+{folded("How they were trained", "<br>".join(commands))}
+<p class='soft'>Files: {", ".join(f"<a href='{name}'>{name}</a>" for name in FILES)}</p></html>"""
 
 
 def maps_of(runs: pd.DataFrame) -> Figure:
@@ -744,8 +752,7 @@ def maps_of(runs: pd.DataFrame) -> Figure:
     except ImportError as missing:
         raise Refused(f"--maps: {missing}; pip install .packaging") from None
     done = runs[(runs.seed == 0) & (runs.state == "done")]
-    return figures.side_by_side({os.path.relpath(run.folder, runs.attrs["out"]): whence.load(run.folder).trace(length=128)
-            for run in done.itertuples()})
+    return figures.side_by_side({os.path.relpath(each, runs.attrs["out"]): whence.load(each).trace(length=128) for each in done.folder})
 
 
 def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, formats: tuple[str, ...] = ("pdf", "svg"), maps: Figure | None = None,
@@ -760,9 +767,9 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
         for axis in ["test_length", *place(runs)[2:]]:
             if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
                 pictures[f"over_{axis}{end}"] = (f"{more}over {axis.replace('_', ' ')}; a band is a standard deviation over seeds",
-                        functools.partial(over, part, axis, measure))
-        for curve in points[points.task == task].curve.unique():
-            pictures[f"curves_{curve}{end}"] = (f"{more}{curve} loss", functools.partial(learning, points[points.task == task], curve))
+                                                 functools.partial(over, part, axis, measure))
+        for curve, its in parts_by(points[points.task == task], ["curve"]):
+            pictures[f"curves_{curve[0]}{end}"] = (f"{more}{curve[0]} loss", functools.partial(learning, its, curve[0]))
     tables = (found, summary(found, measure), differences(found, measure), points, runs[[*place(runs), "seed", "folder", "state"]])
     for name, frame in zip(FILES, tables):
         frame.drop(columns=["same_for_seeds", "data", "paper_average"], errors="ignore").to_csv(out / name, index=False)
