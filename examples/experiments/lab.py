@@ -36,7 +36,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -58,10 +57,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 READABLE = 4  # test sets; of more, tables and dots show the average
-OF_THE_TEXT = {"tokeniser", "data", "validation-data", "test-data", "field", "include", "exclude", "validation", "split-seed", "blank-lines",
-        "separate"}
-OURS = {"scheme", "seed", "preset", "device", "out", "threads", "resume", "from", "quiet", "json", "beside", "dump", "dump-set", "describe",
-        "graph", "help"}
+OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines separate".split())
+OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
 
 
 class Refused(ValueError):
@@ -140,7 +137,8 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     ("cope.p_max"). Every cell is read by the program, so that what it refuses is refused before anything trains."""
     given, settings, vary, rows = [task] if isinstance(task, str) else task, settings or {}, vary or {}, []
     if own := OURS.intersection([*vary, *settings]):
-        raise Refused(f"{own.pop()}: given as an option of train; others required: lab.py has --schemes, --seeds, --preset, --device and --out itself")
+        raise Refused(f"{own.pop()}: given as an option of train; others required: "
+                      "lab.py has --schemes, --seeds, --preset, --device and --out itself")
     if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # tokens are then those of the setting
         raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
     if equal_tokens and "batch" in vary:
@@ -275,10 +273,10 @@ def locked(folder: str) -> Iterator[int]:
                 break
             except BlockingIOError:
                 if time.time() > until:
-                    raise Refused(f"{folder}: another laboratory runs there: {path.read_text().strip()}; wait for it, or choose another folder") from None
+                    raise Refused(f"{folder}: another laboratory runs there: {path.read_text().strip()}; wait for it, or choose another") from None
                 time.sleep(0.1)
         file.truncate(0)
-        print(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %R %Z')}", file=file, flush=True)
+        print(f"process {os.getpid()} on {os.uname().nodename}, since {time.strftime('%F %R %Z')}", file=file, flush=True)
         yield file.fileno()
 
 
@@ -320,11 +318,9 @@ def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: boo
         return f"failed: killed by signal {-code}" if code < 0 else f"failed with exit code {code}: {last[0]}"
 
     def newest(run: Any) -> str:
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError), open(pathlib.Path(run.folder) / "metrics.jsonl", "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            line = json.loads(file.read().split(b"\n")[-2])  # behind the last line end a line may be half written
-            return f"; {run.scheme}.{run.seed} step {line['step']} loss {line['loss']:.3g}"
-        return ""
+        path = pathlib.Path(run.folder) / "metrics.jsonl"
+        points = re.findall(r'"step":(\d+),"loss":([-+.\de]+),', path.read_text(encoding="utf-8") if path.exists() else "")
+        return f"; {run.scheme}.{run.seed} step {points[-1][0]} loss {float(points[-1][1]):.3g}" if points else ""
 
     with locked(runs.attrs.get("out") or os.path.commonpath(list(runs.folder))) as lock, contextlib.ExitStack() as after:
         states = {run.Index: state(run) for run in runs.itertuples()}
@@ -356,8 +352,10 @@ def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator
     """A line for a shell for each run that is not done."""
     for run in runs.itertuples():
         found, line = state(run), shlex.join(train_words(run, threads, device))
-        if found.startswith("damaged") or not line.isprintable():
-            raise Refused(f"--plan: {run.folder}: {found if line.isprintable() else repr(line)}; a whole run, or none, and words without line ends required")
+        if found.startswith("damaged"):
+            raise Refused(f"--plan: {run.folder}: {found}; a whole run, or none, required")
+        if not line.isprintable():
+            raise Refused(f"--plan: {line!r} given; words without line ends required")
         if found != "done":
             yield line
 
@@ -530,7 +528,8 @@ INK, SOFT, RULE = "#1b1f24", "#59636e", "#d5dae1"
 matplotlib.rcParams.update({
     "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": SOFT, "ytick.color": SOFT, "axes.edgecolor": SOFT, "grid.color": RULE,
     "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left", "legend.frameon": False,
-    "svg.fonttype": "none", "svg.hashsalt": "whence", "pdf.fonttype": 42, "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
+    "grid.linewidth": 0.7, "axes.axisbelow": True, "svg.fonttype": "none", "svg.hashsalt": "whence", "pdf.fonttype": 42,
+    "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
 
 
 def looks_of(names: list[str]) -> dict[str, dict]:
@@ -547,8 +546,8 @@ def looks_of(names: list[str]) -> dict[str, dict]:
 
 
 def label(where: Any, names: list[str]) -> str:
-    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where)
-            if pd.notna(value))
+    there = [(name, value) for name, value in zip(names, where) if pd.notna(value)]
+    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in there)
 
 
 def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
@@ -580,16 +579,15 @@ def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> 
         axis.set_title(textwrap.fill(label(where, sets), 34))
         axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
         axis.tick_params(axis="y", length=0, labelcolor=INK)
-        axis.grid(axis="x", linewidth=0.7)
-        axis.set_axisbelow(True)
+        axis.grid(axis="x")
     axes[0][0].set_yticks(range(len(schemes)), [textwrap.shorten(scheme, 30, placeholder="...") for scheme in schemes])
     axes[0][0].set_ylim(len(schemes) - 0.4, -0.6)
     return figure
 
 
 def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figure:
-    """A curve of means over seeds for each scheme and what else differs, with a band of a standard deviation. The legend has the curves in the order in
-    which they end, and their last values."""
+    """A curve of means over seeds for each scheme and what else differs, with a band of a standard deviation. The legend has the curves in the
+    order in which they end, and their last values."""
     same = (x, "test_length", "test_set") if x == "test_length" else (x, "test_length")
     names = [name for name in place(found) if name == "scheme" or (name not in same and found[name].nunique() > 1)]
     parts = {label(where, names): part.groupby(x)[y].agg(["mean", "std"]) for where, part in parts_by(found, names)}
@@ -598,8 +596,8 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
     for name, curve in sorted(parts.items(), key=lambda part: -part[1]["mean"].iloc[-1]):
         plot.plot(curve["mean"], linewidth=1.6, marker="o" if len(curve) < 12 else None, markersize=3, **looks[name],
                   label=f"{textwrap.fill(name, 18 if width < 5 else 40)} {curve['mean'].iloc[-1]:.3g}")
-        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=looks[name]["color"], alpha=0.13,
-                linewidth=0)
+        band = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
+        plot.fill_between(curve.index, *band, color=looks[name]["color"], alpha=0.13, linewidth=0)
     if 0 < 8 * at[0] <= at[-1] and x not in ("step", "sequences"):
         plot.set_xscale("log", base=2)
         plot.set_xticks(at[-8:], [f"{each:g}" for each in at[-8:]])
@@ -610,7 +608,7 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
         plot.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         plot.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     plot.set(xlabel=x.replace("_", " "), ylabel=title)
-    plot.grid(axis="y", linewidth=0.7)
+    plot.grid(axis="y")
     plot.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), handlelength=2.6)
     return figure
 
@@ -643,8 +641,8 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     across = across or ("scheme" if down != "scheme" else None)
     others = [name for name in place(found, *seed) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
     inside = [name for name in others if "." in name and down == "scheme"]  # options of schemes stand beside them
-    index, heads = ["task"] * ("task" in others) + [down, *inside], [name for name in (across, *others) if name
-            and name not in ("task", *inside)] or ["test_set"]
+    index = ["task"] * ("task" in others) + [down, *inside]
+    heads = [name for name in (across, *others) if name and name not in ("task", *inside)] or ["test_set"]
     found = found.assign(**{name: found[name].where(found[name].notna(), "-") for name in (*index, *heads)},
                          text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
@@ -760,8 +758,8 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
     """Writes tidy tables as CSV, the pictures and report.html into the grid's folder, and returns their names."""
     out, points = pathlib.Path(runs.attrs["out"]), curves(runs)
     whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # a text's lengths have a curve
-    pictures = {"result": ("A dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model; a diamond: the paper's.",
-                           functools.partial(dots, whole, measure))}
+    caption = "A dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model; a diamond: the paper's."
+    pictures = {"result": (caption, functools.partial(dots, whole, measure))}
     for (task,), part in parts_by(found, ["task"]):
         more, end = (f"{task}: ", f"_{task}") if found.task.nunique() > 1 else ("", "")
         for axis in ["test_length", *place(runs)[2:]]:
@@ -808,7 +806,8 @@ def main(words: list[str] | None = None) -> int:
     add("--measure", choices=list(measures), help="what is compared; the task's own if left out")
     add("--rows", metavar="NAME", help="axis of the table's rows: one of --vary, scheme, seed or test-set")
     add("--columns", metavar="NAME", help="axis of its columns")
-    add("--maps", action="store_true", help="on the page also the first seeds side by side on one sequence; --set look-every=N adds why gradients are zero")
+    add("--maps", action="store_true",
+        help="on the page also the first seeds side by side on one sequence; --set look-every=N adds why gradients are zero")
     add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", help="folder; runs/lab_TASK if left out. The same command goes on with what is there")
@@ -841,27 +840,24 @@ def main(words: list[str] | None = None) -> int:
                 pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
                 print(f"written: {options.slurm}, {len(planned)} runs; when they are done, or before: the same command with --collect")
             return 0
-        runs = runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect else train(
-            runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
+        runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
+                else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
         for run in runs[runs.state != "done"].itertuples():
             print(f"{run.folder}: {run.state}", file=sys.stderr)
         found, measure, sides = scores(runs), measures.get(options.measure), {"rows": options.rows, "columns": options.columns}
         if found.empty or (measure and measure not in found):
             there = ", ".join(name for name, field in measures.items() if field in found)
             raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
-        files = write(runs, found, measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"), maps_of(runs) if options.maps else None,
-                **sides)
+        formats, maps = ("pdf", "svg", "png")[:2 + options.png], maps_of(runs) if options.maps else None
+        files = write(runs, found, measure, formats, maps, **sides)
+        form = "latex" if options.latex else "markdown" if options.markdown else None
         print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json
-              else crossed(found, measure, **sides).fillna("-").to_string() if not (options.latex or options.markdown)
-              else marked(found, "latex" if options.latex else "markdown", measure, **sides))
+              else marked(found, form, measure, **sides) if form else crossed(found, measure, **sides).fillna("-").to_string())
         print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
         return int(runs.state.str.startswith("failed").any())
-    except (Refused, OSError) as problem:
+    except (Refused, OSError, KeyboardInterrupt) as problem:
         print(f"lab.py: {problem}", file=sys.stderr)
-        return 2 if isinstance(problem, Refused) else 4
-    except KeyboardInterrupt as problem:
-        print(f"lab.py: {problem}", file=sys.stderr)
-        return 130
+        return {Refused: 2, KeyboardInterrupt: 130}.get(type(problem), 4)
 
 
 if __name__ == "__main__":

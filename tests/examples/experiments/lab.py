@@ -218,6 +218,33 @@ class Grid(unittest.TestCase):
         for form, words in (("latex", r"\toprule"), ("markdown", "| --- |"), ("html", "<b>")):
             self.assertIn(words, lab.marked(found, form))
 
+    def test_tables(self):
+        errors = {("rope", "easy"): (1.0, 2.0), ("rope", "hard"): (30.0, 34.0), ("a_b", "easy"): (3.0, 5.0), ("a_b", "hard"): (20.0, 20.0)}
+        found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": seed, "folder": f"{scheme}.{seed}", "test_set": test_set, "test_length": None,
+                               "token_error_percent": value, "measure": "token_error_percent", "same_for_seeds": False, "data": "one"}
+                              for (scheme, test_set), values in errors.items() for seed, value in enumerate(values)])
+        self.assertEqual(lab.place(found), ["task", "scheme", "test_set", "test_length"])
+        self.assertEqual(lab.marked(found, "latex").splitlines(), [
+            r"\begin{tabular}{lrr}", r"\toprule", r"scheme & easy & hard \\", r"\midrule", r"rope & \textbf{1.5 (0.71)} & 32 (2.8) \\",
+            r"a\_b & 4 (1.4) & \textbf{20 (0)} \\", r"\bottomrule", r"\end{tabular}"])
+        self.assertEqual(lab.marked(found, "markdown", rows="test-set", columns="scheme").splitlines(), [
+            "| test set | rope | a_b |", "| --- | ---: | ---: |", "| easy | **1.5 (0.71)** | 4 (1.4) |", "| hard | 32 (2.8) | **20 (0)** |"])
+        self.assertEqual(lab.crossed(found, rows="seed", columns="scheme", values="mean").loc[1].values.tolist(), [2, 34, 5, 20])
+
+    def test_what_runs_left(self):
+        runs = pd.DataFrame([{"task": "t", "scheme": "cope", "lr": 0.1, "seed": 0, "folder": str(self.folder), "wanted": {"options": {"batch": 4, "accumulate": 2}}}])
+        self.assertTrue(lab.curves(runs).empty and lab.causes(runs).empty)
+        (self.folder / "metrics.jsonl").write_text('{"step": 3, "loss": 0.5}\n{"step": 6, "loss": 0.25, "validation_score": 1.5}\n')
+        look = {"layer": 0, "head": 0, "quantity": "position.gates", "step": 3, "entries": 10, "masked": 2, "underflow": 1}
+        lines = [look, {**look, "head": 1, "underflow": 3}, {**look, "quantity": "scores"}]
+        (self.folder / "looks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(lab.curves(runs)[["lr", "curve", "step", "sequences", "loss"]].values.tolist(),
+                         [[0.1, "training", 3, 24, 0.5], [0.1, "training", 6, 48, 0.25], [0.1, "validation", 6, 48, 1.5]])
+        self.assertEqual(lab.causes(runs).to_dict("records"), [{"task": "t", "scheme": "cope", "lr": 0.1, "seed": 0, "quantity": "position.gates", "step": 3,
+                                                               "underflow": 25.0}])
+        (self.folder / "metrics.jsonl").write_text('{"step": 3, "loss": 0.5}\n{"step": 6, "lo')
+        self.assertTrue(lab.curves(runs).empty)
+
     def test_holm(self):
         # Holm 1979: 0.01 x 4, then 0.02 x 3, then 0.03 x 2, then 0.04, never falling.
         corrected = lab.holm(pd.Series([0.02, 0.01, np.nan, 0.04, 0.03]))
