@@ -157,7 +157,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
         first = [figure["scheme"] for figure in paper["test_sets"][0].get("paper", [])] if paper.get("test_sets") else []
         for scheme in schemes or first or ["absolute", "rope", "cope"]:
             text, where = scheme, dict(place)
-            for axis in set(place) - set(axes):
+            for axis in [axis for axis in place if axis not in axes]:
                 changed = with_option(text, *axis.split(".", 1), place[axis])
                 text, where[axis] = changed or text, place[axis] if changed else None
             row = {"task": task, "scheme": scheme, **where}
