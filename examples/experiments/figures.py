@@ -134,24 +134,25 @@ def network(trace: dict, layer: int | None = None, query: int = -1) -> plt.Figur
 def side_by_side(traces: dict[str, dict], side: float = 1.7) -> plt.Figure:
     """For each trace the head whose pattern has the largest gradient: what its scheme computes for pairs, and below each the size of its
     gradient. Colours run from the least to the most; of gradients by decades, from a ten-thousandth of the largest up."""
-    rows = []
+    rows = {}
     for label, trace in traces.items():
-        sizes = {layer: np.nansum(pairs(trace, layer, "pattern", True) ** 2, axis=(1, 2)) for layer in layers_of(trace)}
-        layer = max(sizes, key=lambda each: sizes[each].max())
-        there, head = of_layer(trace, layer), int(sizes[layer].argmax())
-        heads = there["pattern"].value.shape[1]
-        names = [name for name in there if there[name].value.shape[1] == heads and (name in ("scores", "pattern") or name.startswith("position."))]
-        rows.append((f"{label}\nlayer {layer}, head {head}", [(name, pairs(trace, layer, name)[head], there[name].gradient is not None
-                                                               and np.abs(pairs(trace, layer, name, True)[head])) for name in names]))
-    figure, axes = sheet(2 * len(rows), max(len(row) for _, row in rows), side, side + 0.3)
+        sizes = np.array([np.nansum(pairs(trace, layer, "pattern", True) ** 2, axis=(1, 2)) for layer in layers_of(trace)])
+        number, head = np.unravel_index(sizes.argmax(), sizes.shape)
+        layer = layers_of(trace)[number]
+        found = {name: each for name, each in of_layer(trace, layer).items() if each.value.shape[1] == sizes.shape[1]
+                 and (name in ("scores", "pattern") or name.startswith("position."))}
+        rows[f"{label}\nlayer {layer}, head {head}"] = [
+            (name.rsplit(".", 1)[-1], pairs(trace, layer, name)[head], each.gradient is not None and np.abs(pairs(trace, layer, name, True)[head]))
+            for name, each in found.items()]
+    figure, axes = sheet(2 * len(rows), max(map(len, rows.values())), side, side + 0.3)
     for axis in axes.flat:
         axis.set_visible(False)
-    for upper, lower, (label, row) in zip(axes[::2], axes[1::2], rows):
+    for upper, lower, (label, row) in zip(axes[::2], axes[1::2], rows.items()):
         upper[0].set_ylabel(label, fontsize=8)
         lower[0].set_ylabel("query i", fontsize=8)
         for above, below, (name, value, gradient) in zip(upper, lower, row):
             above.set_visible(True)
-            map_on(above, value, f"{name.rsplit('.', 1)[-1]}\n{np.nanmin(value):.3g} to {np.nanmax(value):.3g}")
+            map_on(above, value, f"{name}\n{np.nanmin(value):.3g} to {np.nanmax(value):.3g}")
             if gradient is not False and (most := np.nanmax(gradient)) > 0:
                 below.set_visible(True)
                 map_on(below, np.log10(np.maximum(gradient, 1e-4 * most)), f"|gradient| to {most:.2g}", cmap="magma")
@@ -164,8 +165,8 @@ def main(words: list[str] | None = None) -> int:
     add("runs", nargs="+", metavar="RUN", help="folder that `whence train` left, or a scheme; several: side by side")
     add("--show", default="pattern", help="pattern, gates, positions, ..., position_alone or network (pattern)")
     add("--gradient", action="store_true", help="of the loss by it")
-    for name, about in (("layer", "this one only"), ("head", "this one only"), ("sample", "which test sequence of a task"),
-            ("length", "tokens at most")):
+    of_numbers = {"layer": "this one only", "head": "this one only", "sample": "which test sequence of a task", "length": "tokens at most"}
+    for name, about in of_numbers.items():
         add(f"--{name}", type=int, help=about)
     add("--text", help="file to read, by a language model")
     add("--out", default="figure.pdf", help="PDF, SVG or PNG, as its name says (figure.pdf)")
@@ -175,20 +176,16 @@ def main(words: list[str] | None = None) -> int:
         where = {name: value for name in ("sample", "length", "text") if (value := getattr(options, name)) is not None}
         runs = {name: whence.load(name) for name in options.runs}
         traces = {name: run.trace(**where) for name, run in runs.items()}
-        trace = traces[options.runs[0]]
         if len(runs) > 1:
             figure = side_by_side(traces)
         elif options.show == "network":
-            figure = network(trace, options.layer)
+            figure = network(traces[options.runs[0]], options.layer)
         else:
-            figure = maps(trace, options.show, options.layer, options.head, gradient=options.gradient,
-                          marks=separators(runs[options.runs[0]].tokens(**where)))
+            marks = separators(runs[options.runs[0]].tokens(**where))
+            figure = maps(traces[options.runs[0]], options.show, options.layer, options.head, gradient=options.gradient, marks=marks)
         figure.savefig(options.out)
-    except ImportError:
-        print("figures.py: whence cannot be imported; pip install .packaging", file=sys.stderr)
-        return 2
-    except (ValueError, OSError) as problem:
-        print(f"figures.py: {problem}", file=sys.stderr)
+    except (ImportError, ValueError, OSError) as problem:
+        print(f"figures.py: {problem}{'; pip install .packaging' * isinstance(problem, ImportError)}", file=sys.stderr)
         return 2
     print(f"written: {options.out}")
     return 0

@@ -4,7 +4,7 @@
     examples/experiments/lab.py flip_flop --schemes cope,rope,absolute --seeds 3
     examples/experiments/lab.py counting --vary variables=1,3,5 --set "steps=300 dim=32"
     examples/experiments/lab.py lm --schemes "cdape(kerple)" --vary cdape.kernel=1,3,5 --set data=austen.txt
-    examples/experiments/lab.py chomsky --schemes rope,cope                     all fifteen of the hierarchy, as a matrix
+    examples/experiments/lab.py chomsky --schemes rope,alibi                    all fifteen of the hierarchy, as a matrix
     examples/experiments/lab.py flip_flop --schemes cope,rope --plan | parallel -j2
 
 In a notebook a grid is a DataFrame with a row for each run, and every step takes one:
@@ -36,7 +36,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -58,10 +57,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COMPARED = {"token_error_percent": "token error %", "sequence_error_percent": "sequence error %",
             "perplexity": "perplexity", "bits_per_byte": "bits per byte"}
 READABLE = 4  # test sets; of more, tables and dots show the average
-OF_THE_TEXT = {"tokeniser", "data", "validation-data", "test-data", "field", "include", "exclude", "validation", "split-seed", "blank-lines",
-        "separate"}
-OURS = {"scheme", "seed", "preset", "device", "out", "threads", "resume", "from", "quiet", "json", "beside", "dump", "dump-set", "describe",
-        "graph", "help"}
+OF_THE_TEXT = set("tokeniser data validation-data test-data field include exclude validation split-seed blank-lines separate".split())
+OURS = set("scheme seed preset device out threads resume from quiet json beside dump dump-set describe graph help".split())
 
 
 class Refused(ValueError):
@@ -99,14 +96,15 @@ def tasks_of(names: list[str]) -> list[str]:
 
 
 def with_option(scheme: str, name: str, option: str, value: Any) -> str | None:
-    """The scheme's text with an option set wherever `name` stands in it; None where it does not."""
-    text, found = "", False
-    for part in re.split(r"([A-Za-z_]\w*\(?)", scheme):
-        text += part
-        if part.rstrip("(") == name:
-            found = True
-            text += f"{option}={value}, " if part.endswith("(") else f"({option}={value})"
-    return text.replace(", )", ")") if found else None
+    """The scheme's text with an option set wherever `name` stands in it, behind its base; None where it does not."""
+    text, opened = "", []
+    for part in re.split(r"(\w*\(|\w+|\))", scheme):
+        if part == ")" and opened and opened.pop() == name:
+            text += f", {option}={value}"
+        text += f"{part}({option}={value})" if part == name else part
+        if part.endswith("("):
+            opened.append(part[:-1])
+    return text.replace("(, ", "(") if text != scheme else None
 
 
 def words_of(options: dict[str, Any]) -> list[str]:
@@ -139,7 +137,8 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     ("cope.p_max"). Every cell is read by the program, so that what it refuses is refused before anything trains."""
     given, settings, vary, rows = [task] if isinstance(task, str) else task, settings or {}, vary or {}, []
     if own := OURS.intersection([*vary, *settings]):
-        raise Refused(f"{own.pop()}: given as an option of train; others required: lab.py has --schemes, --seeds, --preset, --device and --out itself")
+        raise Refused(f"{own.pop()}: given as an option of train; others required: "
+                      "lab.py has --schemes, --seeds, --preset, --device and --out itself")
     if both := (settings.keys() & vary.keys()) - ({"length"} if equal_tokens else set()):  # tokens are then those of the setting
         raise Refused(f"{both.pop()}: given as a setting and as an axis; one of both required")
     if equal_tokens and "batch" in vary:
@@ -158,7 +157,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
         first = [figure["scheme"] for figure in paper["test_sets"][0].get("paper", [])] if paper.get("test_sets") else []
         for scheme in schemes or first or ["absolute", "rope", "cope"]:
             text, where = scheme, dict(place)
-            for axis in set(place) - set(axes):
+            for axis in [axis for axis in place if axis not in axes]:
                 changed = with_option(text, *axis.split(".", 1), place[axis])
                 text, where[axis] = changed or text, place[axis] if changed else None
             row = {"task": task, "scheme": scheme, **where}
@@ -180,7 +179,7 @@ def grid(task: str | list[str], schemes: list[str] | None = None, *, seeds: int 
     frame = pd.DataFrame(sorted(rows, key=lambda row: row["seed"]))  # the first seed of every scheme comes first
     if frame.folder.duplicated().any():
         raise Refused(f"{frame.folder[frame.folder.duplicated()].iloc[0]}: two runs would have this folder; each scheme and value once required")
-    frame.attrs = {"out": str(out), "axes": list(vary)}
+    frame.attrs["out"] = str(out)
     return frame
 
 
@@ -264,54 +263,40 @@ def train_words(run: Any, threads: int = 0, device: str = "auto") -> list[str]:
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[int]:
     """One laboratory at a time in a folder: the system holds the lock until this process and its runs have ended, whatever ends them."""
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    with open(pathlib.Path(folder) / "lab.lock", "a+", encoding="utf-8") as file:
-        for last in (*[False] * 100, True):  # the runs of one that was killed take a moment to end
+    path = pathlib.Path(folder) / "lab.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        until = time.time() + 10  # the runs of one that was killed take a moment to end
+        while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if last:
-                    file.seek(0)
-                    raise Refused(f"{folder}: another laboratory runs there: {file.read().strip()}; wait for it, or choose another folder") from None
+                if time.time() > until:
+                    raise Refused(f"{folder}: another laboratory runs there: {path.read_text().strip()}; wait for it, or choose another") from None
                 time.sleep(0.1)
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%F %R %Z')}\n")
-        file.flush()
+        print(f"process {os.getpid()} on {os.uname().nodename}, since {time.strftime('%F %R %Z')}", file=file, flush=True)
         yield file.fileno()
-
-
-def newest(run: Any) -> str:
-    """How far a run is, by the last line of its metrics; "" where there is none yet."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError), open(pathlib.Path(run.folder) / "metrics.jsonl", "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-        line = json.loads(file.read().split(b"\n")[-2])  # behind the last line end a line may be half written
-        return f"{run.scheme}.{run.seed} step {line['step']} loss {line['loss']:.3g}"
-    return ""
 
 
 def train(runs: pd.DataFrame, *, jobs: int = 0, device: str = "auto", quiet: bool = False) -> pd.DataFrame:
     """Trains what is not done, `jobs` at a time (as many as there are processors where it is 0), and returns the frame with a column `state`: "done",
     or why not. A run that fails does not stop the others. KeyboardInterrupt on Ctrl-C, once all runs have saved."""
-    say = (lambda *_, **__: None) if quiet else (lambda text, end="\n": print(text, end=end, file=sys.stderr, flush=True))
-    with locked(runs.attrs.get("out") or os.path.commonpath(list(runs.folder))) as lock:
-        return runs.assign(state=ended(runs, jobs, device, say, lock))
-
-
-def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) -> list[str]:
-    """How each run ended. `lock`: a file that they hold open."""
-    states = {run.Index: state(run) for run in runs.itertuples()}
-    waiting = [run for run in runs.itertuples() if states[run.Index] != "done"]
-    jobs = max(1, min(jobs or os.cpu_count(), len(waiting)))
-    # A run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
-    bound = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-    running: list[tuple[Any, subprocess.Popen]] = []
+    running: dict[subprocess.Popen, Any] = {}
     stopped, began, said = False, time.time(), 0.0
 
-    def stop(*_):
+    def say(text: str, end: str = "\n") -> None:
+        if not quiet:
+            print(f"\r{text}\033[K", end=end, file=sys.stderr, flush=True)
+
+    def done() -> str:
+        return f"{sum(each == 'done' for each in states.values())} of {len(runs)} runs"
+
+    def stop(*_: Any) -> None:
         nonlocal stopped
         stopped = True
-        for _, process in running:
+        for process in running:
             process.send_signal(signal.SIGUSR1)  # it saves, and ends
 
     def start(run: Any) -> subprocess.Popen:
@@ -321,48 +306,56 @@ def ended(runs: pd.DataFrame, jobs: int, device: str, say: Callable, lock: int) 
             folder.rename(aside)
             say(f"{folder}: {states[run.Index]}; moved to {aside.name}, and the run begins anew")
         folder.mkdir(parents=True, exist_ok=True)
+        # A run dies with this process, and is in no terminal's foreground: Ctrl-C comes to this process alone.
+        words = ["setpriv", "--pdeathsig", "TERM"] * bool(shutil.which("setpriv")) + train_words(run, max(1, os.cpu_count() // jobs), device)
         with open(folder / "train.log", "ab") as log:
-            return subprocess.Popen([*bound, *train_words(run, max(1, os.cpu_count() // jobs), device)], stdout=log, stderr=log,
-                                    start_new_session=True, pass_fds=[lock])
+            return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True, pass_fds=[lock])
 
-    done = lambda: f"{sum(each == 'done' for each in states.values())} of {len(runs)} runs"
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    def ended(run: Any, code: int) -> str:
+        if code == 0 or (stopped and code in (130, -signal.SIGUSR1)):
+            return state(run) if code == 0 else "begun"
+        last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
+        return f"failed: killed by signal {-code}" if code < 0 else f"failed with exit code {code}: {last[0]}"
+
+    def newest(run: Any) -> str:
+        path = pathlib.Path(run.folder) / "metrics.jsonl"
+        points = re.findall(r'"step":(\d+),"loss":([-+.\de]+),', path.read_text(encoding="utf-8") if path.exists() else "")
+        return f"; {run.scheme}.{run.seed} step {points[-1][0]} loss {float(points[-1][1]):.3g}" if points else ""
+
+    with locked(runs.attrs.get("out") or os.path.commonpath(list(runs.folder))) as lock, contextlib.ExitStack() as after:
+        states = {run.Index: state(run) for run in runs.itertuples()}
+        waiting = [run for run in runs.itertuples() if states[run.Index] != "done"]
+        jobs = max(1, min(jobs or os.cpu_count(), len(waiting)))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            after.callback(signal.signal, number, signal.signal(number, stop))
         while running or (waiting and not stopped):
             while waiting and not stopped and len(running) < jobs:
-                running.append((waiting[0], start(waiting.pop(0))))
+                process = start(run := waiting.pop(0))
+                running[process] = run
                 if stopped:  # by a signal that came while it was being started
-                    running[-1][1].send_signal(signal.SIGUSR1)
-            over = [each for each in running if each[1].poll() is not None]
-            running = [each for each in running if each not in over]
-            for run, process in over:
-                if stopped and process.returncode in (130, -signal.SIGUSR1):
-                    states[run.Index] = "begun"
-                    continue
-                last = (pathlib.Path(run.folder) / "train.log").read_text(errors="replace").strip().splitlines()[-1:] or ["without a word"]
-                states[run.Index] = (state(run) if process.returncode == 0
-                                     else f"failed: killed by signal {-process.returncode}" if process.returncode < 0
-                                     else f"failed with exit code {process.returncode}: {last[0]}")
-                say(f"\r{run.folder}: {states[run.Index]}; {done()}\033[K")
+                    process.send_signal(signal.SIGUSR1)
+            for process in [each for each in running if each.poll() is not None]:
+                run = running.pop(process)
+                states[run.Index] = ended(run, process.returncode)
+                say(f"{run.folder}: {states[run.Index]}; {done()}")
             if time.time() - said > 2 and running:
                 said = time.time()
-                say(f"\r{done()}, {said - began:.0f} s; {', '.join(filter(None, (newest(run) for run, _ in running)))[:120]}\033[K", end="")
+                say(f"{done()}, {said - began:.0f} s{''.join(newest(run) for run in running.values())[:120]}", end="")
             time.sleep(0.1)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    say("\r\033[K", end="")
+    say("", end="")
     if stopped:
         raise KeyboardInterrupt(f"stopped with {done()} done, the others saved; the same command goes on")
-    return [states[index] for index in runs.index]
+    return runs.assign(state=[states[index] for index in runs.index])
 
 
 def plan(runs: pd.DataFrame, device: str = "auto", threads: int = 0) -> Iterator[str]:
     """A line for a shell for each run that is not done."""
     for run in runs.itertuples():
         found, line = state(run), shlex.join(train_words(run, threads, device))
-        if found.startswith("damaged") or not line.isprintable():
-            raise Refused(f"--plan: {run.folder}: {found if line.isprintable() else repr(line)}; a whole run, or none, and words without line ends required")
+        if found.startswith("damaged"):
+            raise Refused(f"--plan: {run.folder}: {found}; a whole run, or none, required")
+        if not line.isprintable():
+            raise Refused(f"--plan: {line!r} given; words without line ends required")
         if found != "done":
             yield line
 
@@ -386,15 +379,10 @@ def parts_by(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple, pd.
         yield where if len(names) > 1 else (where,), part
 
 
-def place(runs: pd.DataFrame) -> list[str]:
-    """The columns that say what a run is, but for its seed, and on what it was tested."""
-    return [name for name in ["task", "scheme", *runs.attrs.get("axes", []), "test_set", "test_length"] if name in runs]
-
-
-def framed(rows: Any, runs: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    frame = pd.DataFrame(rows, columns=None if len(rows) else [*place(runs), *columns])
-    frame.attrs = dict(runs.attrs)
-    return frame
+def place(frame: pd.DataFrame, *more: str) -> list[str]:
+    """The columns that say what a run is, up to its seed or measure, and `more`, and on what it was tested."""
+    tested = [name for name in ("test_set", "test_length") if name in frame]
+    return [name for name in itertools.takewhile(lambda name: name not in ("seed", "measure", *tested), frame)] + [*more, *tested]
 
 
 def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
@@ -407,57 +395,55 @@ def shares(measure: str, graded: np.ndarray, cost: np.ndarray) -> np.ndarray:
 def scores(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each run and test set: its place, seed, `test_set`, `test_length`, the measures as numbers, `standard_error` of `measure` over
     questions, `best_guess`, what the paper prints, and `folder`. Runs that are not done have no row."""
-    rows, by_bytes = [], OF_THE_TEXT.intersection(runs.attrs.get("axes", []))  # perplexities of other tokens are not of the same thing
+    rows, by_bytes = [], OF_THE_TEXT.intersection(runs)  # perplexities of other tokens are not of the same thing
     for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed", "folder"]].to_dict("records")):
         if state(run) != "done":
             continue
         asked, subject = questions(run.folder), run.wanted["subject"]
         measure = "bits_per_byte" if subject == "lm" and by_bytes else run.about["measure"]
-        paper = {each["name"]: each.get("paper", []) for each in [*run.paper.get("test_sets", []), {"name": "average", **run.paper}]}
-        paper = {name: {figure["scheme"]: figure for figure in figures}.get(run.scheme, {}) for name, figures in paper.items()
-                if isinstance(figures, list)}
+        paper = {(each["name"], figure["scheme"]): figure
+                 for each in [*run.paper.get("test_sets", []), {"name": "average", **run.paper}] for figure in each.get("paper", [])}
         for found in measured(run):
             row = {**where, **found, "measure": measure, "same_for_seeds": subject in ("lm", "jsonl"), "data": run.wanted["data"]}
             if found["test_set"] in asked and measure in found:
                 each = shares(measure, *asked[found["test_set"]])
                 slope = {"perplexity": found[measure], "bits_per_byte": found[measure] / max(each.mean(), 1e-300)}.get(measure, 1)
                 row |= {"questions": len(each), "standard_error": slope * scipy.stats.sem(each) if len(each) > 1 else None}
-            own = paper.get(found["test_set"], {})
-            rows.append({**row, "paper": own.get("mean"), "paper_sd": own.get("sd"), "paper_average": paper.get("average", {}).get("mean")})
-    return framed(rows, runs).pipe(lambda frame: frame.drop(columns=[name for name in frame if frame[name].isna().all() and name != "test_length"]))
+            own, average = (paper.get((name, run.scheme), {}) for name in (found["test_set"], "average"))
+            rows.append({**row, "paper": own.get("mean"), "paper_sd": own.get("sd"), "paper_average": average.get("mean")})
+    frame = pd.DataFrame(rows)
+    return frame.drop(columns=[name for name in frame if frame[name].isna().all() and name != "test_length"])
 
 
 def shown(scores: pd.DataFrame, measure: str | None = None, most: float = READABLE) -> pd.DataFrame:
-    """What tables and dots show: a column `value`, of each row's own measure or of `measure`, and one average in the place of more test sets than `most`."""
+    """What tables and dots show: `value`, of each row's own measure or of `measure`, and one average in the place of more test sets than `most`."""
     scores = scores.assign(measure=measure or scores.measure)
     scores["value"] = [row.get(row["measure"]) for row in scores.to_dict("records")]
-    found = []
+    keys, found = [*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure", "same_for_seeds", "data"], []
+    how = {"standard_error": lambda each: math.sqrt((each**2).sum()) / len(each), "paper_average": "first"}
     for _, part in parts_by(scores, ["task"]):
-        keys = list(dict.fromkeys([*(name for name in place(scores) if not name.startswith("test_")), "seed", "folder", "measure",
-                "same_for_seeds", "data"]))
         grouped = part.groupby(keys, sort=False, dropna=False)
         if part.test_set.nunique() > most and "token_error_percent" in part and grouped.size().nunique() == 1:
-            means = {name: "mean" for name in ("value", "best_guess", *COMPARED) if name in part}
-            errors = {"standard_error": lambda each: math.sqrt((each**2).sum()) / len(each)} if "standard_error" in part else {}
-            part = grouped.agg({**means, **errors, **({"paper_average": "first"} if "paper_average" in part else {})}).reset_index()
-            part = part.rename(columns={"paper_average": "paper"}).assign(test_set=f"average of {grouped.size().iloc[0]} sets", test_length=None)
+            means = {name: how.get(name, "mean") for name in ("value", "best_guess", *COMPARED, *how) if name in part}
+            part = grouped.agg(means).reset_index().rename(columns={"paper_average": "paper"})
+            part = part.assign(test_set=f"average of {grouped.size().iloc[0]} sets", test_length=None)
         found.append(part)
-    return framed(pd.concat(found, ignore_index=True), scores)
+    return pd.concat(found, ignore_index=True)
 
 
-def summary(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFrame:
-    """A row for each place and test set: mean, `sd` over seeds, `standard_error` over questions of that mean, least, most, and how many seeds."""
+def summary(scores: pd.DataFrame, measure: str | None = None, *by: str) -> pd.DataFrame:
+    """A row for each place and test set, and each value of columns `by`: mean, `sd` over seeds, `standard_error` over questions of that mean, least,
+    most, and how many seeds."""
     found = shown(scores, measure)
-    grouped = found.groupby([*place(found), "measure"], sort=False, dropna=False)
+    grouped = found.groupby([*place(found, *by), "measure"], sort=False, dropna=False)
     frame = grouped["value"].agg(mean="mean", sd="std", least="min", most="max", seeds="count")
     if "standard_error" in found and measure in (None, scores.measure.iloc[0]):
         # Questions that are the same for all seeds give no more certainty for more seeds.
         frame["standard_error"] = grouped["standard_error"].agg(
             lambda errors: errors.mean() if found.same_for_seeds[errors.index[0]] else math.sqrt((errors**2).sum()) / len(errors))
-    for each in ("best_guess", "paper", "paper_sd"):
-        if each in found:
-            frame[each] = grouped[each].first()
-    return framed(frame.reset_index(), scores)
+    for each in [each for each in ("best_guess", "paper", "paper_sd") if each in found]:
+        frame[each] = grouped[each].first()
+    return frame.reset_index()
 
 
 def paired(one: dict, other: dict, test_set: str, measure: str) -> np.ndarray:
@@ -493,7 +479,7 @@ def differences(scores: pd.DataFrame, measure: str | None = None) -> pd.DataFram
             if each.any():
                 row["p_questions"] = 2 * scipy.stats.norm.sf(abs(each.mean()) / scipy.stats.sem(each))
             rows.append(row)
-    frame = framed(rows, scores, "a", "b", "difference", "p_seeds", "p_questions")
+    frame = pd.DataFrame(rows, columns=[*sets, "a", "b", "difference", "p_seeds", "p_questions"])
     return frame.assign(p_seeds_holm=holm(frame.p_seeds), p_questions_holm=holm(frame.p_questions)).dropna(axis="columns", how="all")
 
 
@@ -503,30 +489,30 @@ def holm(p: pd.Series) -> pd.Series:
     return (known * np.arange(len(known), 0, -1)).cummax().clip(upper=1).reindex(p.index)
 
 
+def recorded(runs: pd.DataFrame, name: str) -> Iterator[tuple[Any, dict, dict]]:
+    """Each run, its place and seed, and each line of such a file of its folder; no line of a torn file, as a run that was killed may leave it."""
+    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs, "seed")]].to_dict("records")):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            yield from ((run, where, line) for line in lines_of(pathlib.Path(run.folder) / name))
+
+
 def curves(runs: pd.DataFrame) -> pd.DataFrame:
     """A row for each point of a learning curve: place, seed, `curve` (training, validation), `step`, `sequences` seen, `loss`."""
-    rows = []
-    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
-        per_step = run.wanted["options"]["batch"] * run.wanted["options"]["accumulate"]
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):  # of a run that was killed the last line may be torn
-            for line in lines_of(pathlib.Path(run.folder) / "metrics.jsonl"):
-                rows += [{**where, "curve": name, "step": line["step"], "sequences": line["step"] * per_step, "loss": line[field]}
-                         for field, name in (("loss", "training"), ("validation_score", "validation")) if line.get(field) is not None]
-    return framed(rows, runs, "seed", "curve", "step", "sequences", "loss")
+    rows = [{**where, "curve": curve, "step": line["step"], "loss": line[field],
+             "sequences": line["step"] * run.wanted["options"]["batch"] * run.wanted["options"]["accumulate"]}
+            for run, where, line in recorded(runs, "metrics.jsonl")
+            for field, curve in (("loss", "training"), ("validation_score", "validation")) if "step" in line and line.get(field) is not None]
+    return pd.DataFrame(rows, columns=[*place(runs, "seed"), "curve", "step", "sequences", "loss"])
 
 
 def causes(runs: pd.DataFrame) -> pd.DataFrame:
     """Why entries of gradients are zero over the training, in percent of those that the mask does not hide, over all layers and heads: a row for
     each run, quantity and step, where --set look-every=N kept them."""
-    rows = []
-    for run, where in zip(runs.itertuples(index=False), runs[[*place(runs), "seed"]].to_dict("records")):
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            rows += [{**where, **line} for line in lines_of(pathlib.Path(run.folder) / "looks.jsonl")
-                    if "." in line.get("quantity", "")]  # of the scheme
-    if not rows:
-        return pd.DataFrame()
-    counts = pd.DataFrame(rows).drop(columns=["layer", "head"]).groupby([*place(runs), "seed", "quantity", "step"], sort=False,
-            dropna=False).sum(numeric_only=True)
+    by = [*place(runs, "seed"), "quantity", "step"]
+    frame = pd.DataFrame([{**where, **line} for _, where, line in recorded(runs, "looks.jsonl") if "." in line.get("quantity", "")])  # of the scheme
+    if frame.empty:
+        return frame.reindex(columns=by)
+    counts = frame.drop(columns=["layer", "head"]).groupby(by, sort=False, dropna=False).sum(numeric_only=True)
     return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
 
 
@@ -542,7 +528,8 @@ INK, SOFT, RULE = "#1b1f24", "#59636e", "#d5dae1"
 matplotlib.rcParams.update({
     "font.size": 9, "text.color": INK, "axes.labelcolor": INK, "xtick.color": SOFT, "ytick.color": SOFT, "axes.edgecolor": SOFT, "grid.color": RULE,
     "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 9, "axes.titlelocation": "left", "legend.frameon": False,
-    "svg.fonttype": "none", "svg.hashsalt": "whence", "pdf.fonttype": 42, "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
+    "grid.linewidth": 0.7, "axes.axisbelow": True, "svg.fonttype": "none", "svg.hashsalt": "whence", "pdf.fonttype": 42,
+    "figure.constrained_layout.use": True, "figure.constrained_layout.w_pad": 0.1})
 
 
 def looks_of(names: list[str]) -> dict[str, dict]:
@@ -559,8 +546,8 @@ def looks_of(names: list[str]) -> dict[str, dict]:
 
 
 def label(where: Any, names: list[str]) -> str:
-    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in zip(names, where)
-            if pd.notna(value))
+    there = [(name, value) for name, value in zip(names, where) if pd.notna(value)]
+    return ", ".join(str(value) if name in ("scheme", "task", "test_set") else f"{name} {value}" for name, value in there)
 
 
 def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> Figure:
@@ -592,16 +579,15 @@ def dots(scores: pd.DataFrame, measure: str | None = None, width: float = 9) -> 
         axis.set_title(textwrap.fill(label(where, sets), 34))
         axis.set_xlabel(COMPARED[part.measure.iloc[0]], fontsize=8)
         axis.tick_params(axis="y", length=0, labelcolor=INK)
-        axis.grid(axis="x", linewidth=0.7)
-        axis.set_axisbelow(True)
+        axis.grid(axis="x")
     axes[0][0].set_yticks(range(len(schemes)), [textwrap.shorten(scheme, 30, placeholder="...") for scheme in schemes])
     axes[0][0].set_ylim(len(schemes) - 0.4, -0.6)
     return figure
 
 
 def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figure:
-    """A curve of means over seeds for each scheme and what else differs, with a band of a standard deviation. The legend has the curves in the order in
-    which they end, and their last values."""
+    """A curve of means over seeds for each scheme and what else differs, with a band of a standard deviation. The legend has the curves in the
+    order in which they end, and their last values."""
     same = (x, "test_length", "test_set") if x == "test_length" else (x, "test_length")
     names = [name for name in place(found) if name == "scheme" or (name not in same and found[name].nunique() > 1)]
     parts = {label(where, names): part.groupby(x)[y].agg(["mean", "std"]) for where, part in parts_by(found, names)}
@@ -610,8 +596,8 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
     for name, curve in sorted(parts.items(), key=lambda part: -part[1]["mean"].iloc[-1]):
         plot.plot(curve["mean"], linewidth=1.6, marker="o" if len(curve) < 12 else None, markersize=3, **looks[name],
                   label=f"{textwrap.fill(name, 18 if width < 5 else 40)} {curve['mean'].iloc[-1]:.3g}")
-        plot.fill_between(curve.index, curve["mean"] - curve["std"], curve["mean"] + curve["std"], color=looks[name]["color"], alpha=0.13,
-                linewidth=0)
+        band = curve["mean"] - curve["std"], curve["mean"] + curve["std"]
+        plot.fill_between(curve.index, *band, color=looks[name]["color"], alpha=0.13, linewidth=0)
     if 0 < 8 * at[0] <= at[-1] and x not in ("step", "sequences"):
         plot.set_xscale("log", base=2)
         plot.set_xticks(at[-8:], [f"{each:g}" for each in at[-8:]])
@@ -622,7 +608,7 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
         plot.yaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
         plot.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     plot.set(xlabel=x.replace("_", " "), ylabel=title)
-    plot.grid(axis="y", linewidth=0.7)
+    plot.grid(axis="y")
     plot.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5), handlelength=2.6)
     return figure
 
@@ -630,12 +616,12 @@ def lines(found: pd.DataFrame, x: str, y: str, title: str, width: float) -> Figu
 def over(scores: pd.DataFrame, axis: str, measure: str | None = None, width: float = 7) -> Figure:
     """The measure over an axis of numbers, of the grid or "test_length"."""
     found = shown(scores, measure, math.inf if axis == "test_length" else READABLE).dropna(subset=[axis, "value"])
-    return lines(framed(found.assign(**{axis: pd.to_numeric(found[axis])}), scores), axis, "value", COMPARED[found.measure.iloc[0]], width)
+    return lines(found.assign(**{axis: pd.to_numeric(found[axis])}), axis, "value", COMPARED[found.measure.iloc[0]], width)
 
 
 def learning(curves: pd.DataFrame, curve: str = "training", width: float = 7) -> Figure:
     """Learning curves: over steps, or over sequences where runs differ in how many a step has."""
-    found = framed(curves[curves.curve == curve], curves)
+    found = curves[curves.curve == curve]
     return lines(found, "step" if (found.sequences / found.step).nunique() == 1 else "sequences", "loss", f"{curve} loss, nats", width)
 
 
@@ -649,16 +635,14 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
     known = ["seed", *place(scores)]
     if bad := [name for name in (down, across) if name and (name not in known or down == across)]:
         raise Refused(f"--rows, --columns: {bad[0]} given; two of {', '.join(known).replace('test_set', 'test-set')} required")
-    if "seed" in (down, across):
-        scores = framed(scores, scores)
-        scores.attrs["axes"] = [*scores.attrs["axes"], "seed"]
-    found = summary(scores, measure)
+    seed = ["seed"] * ("seed" in (down, across))
+    found = summary(scores, measure, *seed)
     down = down or ("test_set" if across == "scheme" or (found.task.nunique() > 1 and not across) else "scheme")
     across = across or ("scheme" if down != "scheme" else None)
-    others = [name for name in place(found) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
+    others = [name for name in place(found, *seed) if name not in (down, across, "test_length") and found[name].nunique(dropna=False) > 1]
     inside = [name for name in others if "." in name and down == "scheme"]  # options of schemes stand beside them
-    index, heads = ["task"] * ("task" in others) + [down, *inside], [name for name in (across, *others) if name
-            and name not in ("task", *inside)] or ["test_set"]
+    index = ["task"] * ("task" in others) + [down, *inside]
+    heads = [name for name in (across, *others) if name and name not in ("task", *inside)] or ["test_set"]
     found = found.assign(**{name: found[name].where(found[name].notna(), "-") for name in (*index, *heads)},
                          text=[f"{row['mean']:.3g}" + (f" ({row.sd:.2g})" if pd.notna(row.sd) else "") for _, row in found.iterrows()])
     return found.pivot_table(index=index, columns=heads, values=values, aggfunc="first", sort=False)
@@ -667,43 +651,46 @@ def crossed(scores: pd.DataFrame, measure: str | None = None, values: str = "tex
 def marked(scores: pd.DataFrame, form: str, measure: str | None = None, rows: str | None = None, columns: str | None = None) -> str:
     """crossed() for a paper or a page, the best scheme of each task and test set in bold. `form`: "latex" (with booktabs), "markdown" or "html"."""
     table, means = [crossed(scores, measure, values, rows, columns) for values in ("text", "mean")]
-    names, where = list(table.index.names), list(table.columns.names)
-    by_row = "scheme" in where
-    best = means.eq(means.min(axis=1), axis=0) if by_row else means.eq(means.groupby(level="task").transform("min") if "task" in names
-            else means.min())
-    escape, bold = {"latex": (lambda text: re.sub(r"([_%&#])", r"\\\1", text), r"\textbf{%s}"), "html": (html.escape, "<b>%s</b>"),
-                    "markdown": (lambda text: text.replace("|", "\\|"), "**%s**")}[form]
-    head = [escape(each) for each in [*(name.replace("_", " ") for name in names),
-            *(label(each if isinstance(each, tuple) else (each,), where) for each in table)]]
-    body = [[*(escape(str(each)) for each in (row if isinstance(row, tuple) else (row,))),
-             *(bold % escape(text) if best.iat[k, c] else escape(text) for c, text in enumerate(table.fillna("-").iloc[k]))]
-            for k, row in enumerate(table.index)]
-    if form == "latex":
-        lines = [" & ".join(row) + r" \\" for row in (head, *body)]
-        return "\n".join([rf"\begin{{tabular}}{{{'l' * len(names)}{'r' * len(table.columns)}}}", r"\toprule", lines[0], r"\midrule",
-                *lines[1:],
-                          r"\bottomrule", r"\end{tabular}"])
+    index, heads = list(table.index.names), list(table.columns.names)
+    least = means.groupby(level="task").transform("min") if "task" in index else means.min()
+    best = means.eq(means.min(axis=1), axis=0) if "scheme" in heads else means.eq(least)
+    escape, bold, row = {
+        "latex": (lambda text: re.sub(r"([_%&#])", r"\\\1", text), r"\textbf{%s}", lambda cells: " & ".join(cells) + r" \\"),
+        "markdown": (lambda text: text.replace("|", "\\|"), "**%s**", lambda cells: f"| {' | '.join(cells)} |"),
+        "html": (html.escape, "<b>%s</b>", lambda cells: "")}[form]
+    names = [[each if isinstance(each, tuple) else (each,) for each in axis] for axis in table.axes]
+    head = [escape(each) for each in [*(name.replace("_", " ") for name in index), *(label(each, heads) for each in names[1])]]
+    body = [[*(escape(str(each)) for each in where), *(bold % escape(text) if is_best else escape(text) for text, is_best in zip(texts, bests))]
+            for where, texts, bests in zip(names[0], table.fillna("-").values, best.values)]
+    first, *others = map(row, (head, *body))
+    if form == "html":
+        return in_html(pd.DataFrame(body, columns=head), escape=False)
     if form == "markdown":
-        return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(names) + ["---:"] * len(table.columns), *body))
-    return in_html(pd.DataFrame(body, columns=head), escape=False)
+        return "\n".join([first, row(["---"] * len(index) + ["---:"] * len(names[1])), *others])
+    begin = rf"\begin{{tabular}}{{{'l' * len(index)}{'r' * len(names[1])}}}"
+    return "\n".join([begin, r"\toprule", first, r"\midrule", *others, r"\bottomrule", r"\end{tabular}"])
 
 
 def in_html(frame: pd.DataFrame, **more: Any) -> str:
-    return f"<div class='scroll'>{frame.dropna(axis='columns', how='all').to_html(index=False, na_rep='', border=0, float_format=lambda x: f'{x:.4g}', **more)}</div>" if len(frame) else ""
+    if frame.empty:
+        return ""
+    shown = frame.dropna(axis="columns", how="all").to_html(index=False, na_rep="", border=0, float_format=lambda x: f"{x:.4g}", **more)
+    return f"<div class='scroll'>{shown}</div>"
 
 
-THEMED = {**{colour: f"var(--c{k})" for k, colour in enumerate(COLOURS)}, INK: "var(--ink)", SOFT: "var(--soft)", RULE: "var(--rule)"}
-DAY, NIGHT = ["; ".join(f"{name}: {colour}" for name, colour in zip(("--page", "--ink", "--soft", "--rule", *(f"--c{k}" for k in range(7))), colours))
-              for colours in (("#ffffff", INK, SOFT, RULE, *COLOURS), ("#14171b", "#e8ebef", "#a3adb9", "#39414b", *BY_NIGHT))]
-STYLE = f""":root {{ color-scheme: light dark; {DAY} }} @media (prefers-color-scheme: dark) {{ :root {{ {NIGHT} }} }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem 1.2rem 4rem; color: var(--ink); background: var(--page) }}
-h1 {{ font-size: 1.6rem; margin: 0 }} p {{ margin: .3rem 0 .7rem }} a {{ color: var(--c0) }} .soft, figcaption {{ color: var(--soft) }}
-figure {{ margin: 1rem 0 }} svg {{ display: block; max-width: 100%; height: auto }} .narrow {{ display: none }} code {{ font-size: .88em; overflow-wrap: anywhere }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }} th, td {{ padding: .25rem 1.2rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule) }}
-th {{ font-weight: 600; border-bottom: 2px solid var(--ink); vertical-align: bottom }} details {{ margin: .6rem 0 }} summary {{ cursor: pointer; padding: .3rem 0 }}
-.scroll {{ overflow-x: auto; background: linear-gradient(90deg, var(--page) 30%, transparent) 0 0 / 40px 100% no-repeat local, linear-gradient(-90deg, var(--page) 30%, transparent)
- 100% 0 / 40px 100% no-repeat local, linear-gradient(90deg, var(--rule), transparent) 0 0 / 14px 100% no-repeat, linear-gradient(-90deg, var(--rule), transparent) 100% 0 / 14px 100% no-repeat }}
-@media (max-width: 640px) {{ .wide {{ display: none }} .narrow {{ display: block }} th, td {{ padding-right: .7rem }} }}"""
+NAMES = [*(f"--c{k}" for k in range(len(COLOURS))), "--ink", "--soft", "--rule", "--page"]
+DAY = dict(zip(NAMES, [*COLOURS, INK, SOFT, RULE, "#ffffff"]))
+NIGHT = dict(zip(NAMES, [*BY_NIGHT, "#e8ebef", "#a3adb9", "#39414b", "#14171b"]))
+THEMED = {colour: f"var({name})" for name, colour in DAY.items()}
+STYLE = """:root { color-scheme: light dark; DAY } @media (prefers-color-scheme: dark) { :root { NIGHT } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: auto; padding: 1rem; color: var(--ink); background: var(--page) }
+a { color: var(--c0) } .soft, figcaption { color: var(--soft) } code { overflow-wrap: anywhere } summary { cursor: pointer; padding: .3rem 0 }
+figure { margin: 1rem 0 } svg { max-width: 100%; height: auto } .scroll { overflow-x: auto } .narrow { display: none }
+table { border-collapse: collapse } th, td { padding: .25rem 1rem .25rem 0; text-align: left; border-bottom: 1px solid var(--rule) }
+@media (max-width: 640px) { .wide { display: none } .narrow { display: block } }"""
+for word, colours in (("DAY", DAY), ("NIGHT", NIGHT)):
+    STYLE = STYLE.replace(word, "; ".join(f"{name}: {colour}" for name, colour in colours.items()))
+FILES = ("scores.csv", "summary.csv", "differences.csv", "curves.csv", "runs.csv")
 
 
 def svg_of(figure: Figure, title: str) -> str:
@@ -718,36 +705,41 @@ def page(runs: pd.DataFrame, found: pd.DataFrame, pictures: dict[str, tuple[str,
          **sides: str | None) -> str:
     """One HTML file: the result first, then curves; numbers, tests, maps, runs and commands are folded."""
     def folded(title: str, inside: str) -> str:
-        return f"<details><summary>{html.escape(title)}</summary>{inside}</details>" if inside else ""
+        return f"<details><summary>{title}</summary>{inside}</details>" if inside else ""
 
     def link(run: Any) -> str:
-        return f"<a href='{urllib.parse.quote(os.path.relpath(run.folder, runs.attrs['out']))}/'>{html.escape(run.folder)}</a>: {html.escape(run.state)}"
+        address = urllib.parse.quote(os.path.relpath(run.folder, runs.attrs["out"]))
+        return f"<a href='{address}/'>{html.escape(run.folder)}</a>: {html.escape(run.state)}"
 
-    tests, zeros, tasks = differences(found, measure), causes(runs[(runs.state == "done") & (runs.seed == 0)]), list(runs.task.unique())
-    count = {column: int(tests[column].notna().sum()) if column in tests else 0 for column in ("p_seeds", "p_questions")}
+    def drawn(what: str, picture: Callable) -> str:
+        wide, narrow = svg_of(picture(), what), svg_of(picture(width=3.6), what)
+        return f"<figure><figcaption>{html.escape(what)}</figcaption><div class='wide'>{wide}</div><div class='narrow'>{narrow}</div></figure>"
+
+    def code(words: list[str]) -> str:
+        return f"<code>{html.escape(shlex.join(['whence', *words]))}</code>"
+
+    done, tests, tasks = runs[runs.state == "done"], differences(found, measure), list(runs.task.unique())
+    zeros = causes(done[done.seed == 0])
+    zeros = zeros[zeros.step.isin([*sorted(zeros.step.unique())[:2], zeros.step.max()])]
+    seeds, same = (tests[name].count() if name in tests else 0 for name in ("p_seeds", "p_questions"))
     title = html.escape(", ".join(tasks) if len(tasks) < 4 else f"{len(tasks)} tasks")
     measures = ", ".join(dict.fromkeys(COMPARED[each] for each in shown(found, measure).measure))
-    commands = dict.fromkeys(shlex.join(["whence", "train", run.task, *run.words[:run.words.index("--scheme")]]) for run in runs.itertuples())
-    draw = lambda what, picture: (f"<figure><figcaption>{html.escape(what)}</figcaption><div class='wide'>{svg_of(picture(), what)}</div>"
-                                  f"<div class='narrow'>{svg_of(picture(width=3.6), what)}</div></figure>")
-    return "".join([
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{title}: {len(runs)} runs</title>"
-        f"<style>{STYLE}</style><h1>{title}</h1><p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. "
-        f"{len(runs)} runs, {int((runs.state == 'done').sum())} done; sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>",
-        *(f"<p><b>No result:</b> {link(run)}</p>" for run in runs[~runs.state.isin(["done", "begun", "not begun"])].itertuples()),
-        marked(found, "html", measure, **sides), *(draw(*each) for each in pictures.values()),
-        folded("Numbers by scheme and test set", in_html(summary(found, measure))),
-        folded(f"What makes a difference: {count['p_seeds']} tests over seeds (Welch), {count['p_questions']} over the same questions; columns _holm are "
-               "corrected for that many", in_html(tests)),
-        folded("Why are gradients zero? In percent of what the mask does not hide, first seeds",
-               in_html(zeros[zeros.step.isin([*sorted(zeros.step.unique())[:2], zeros.step.max()])] if len(zeros) else zeros)),
-        folded("Maps of the first seeds on one sequence", svg_of(maps, "maps of each scheme") if maps else ""),
-        folded("Runs", f"<ul>{''.join(f'<li>{link(run)} <code>whence look {html.escape(shlex.quote(run.folder))}</code></li>' for run in runs.itertuples())}</ul>"),
-        folded("How they were trained", "".join(f"<p><code>{html.escape(command)}</code></p>" for command in commands)),
-        "<p class='soft'>Files: ", ", ".join(f"<a href='{name}'>{name}</a>" for name in FILES), "</p></html>"])
-
-
-FILES = ("scores.csv", "summary.csv", "differences.csv", "curves.csv", "runs.csv")
+    commands = dict.fromkeys(code(["train", run.task, *run.words[:run.words.index("--scheme")]]) for run in runs.itertuples())
+    failed = runs[~runs.state.isin(["done", "begun", "not begun"])]
+    return f"""<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width'>
+<title>{title}: {len(runs)} runs</title><style>{STYLE}</style><h1>{title}</h1>
+<p class='soft'>{measures}, lower is better: mean (standard deviation over seeds), the best in bold. {len(runs)} runs, {len(done)} done;
+sizes of --preset {runs.words.iloc[0][1]}, and what is set at the foot of the page.</p>
+{"".join(f"<p><b>No result:</b> {link(run)}</p>" for run in failed.itertuples())}
+{marked(found, "html", measure, **sides)}{"".join(drawn(*each) for each in pictures.values())}
+{folded("Numbers by scheme and test set", in_html(summary(found, measure)))}
+{folded(f"What makes a difference: {seeds} tests over seeds (Welch), {same} over the same questions; columns _holm are corrected for that many",
+        in_html(tests))}
+{folded("Why are gradients zero? In percent of what the mask does not hide, first seeds", in_html(zeros))}
+{folded("Maps of the first seeds on one sequence", svg_of(maps, "maps of each scheme") if maps else "")}
+{folded("Runs", "".join(f"<p>{link(run)} {code(['look', run.folder])}</p>" for run in runs.itertuples()))}
+{folded("How they were trained", "<br>".join(commands))}
+<p class='soft'>Files: {", ".join(f"<a href='{name}'>{name}</a>" for name in FILES)}</p></html>"""
 
 
 def maps_of(runs: pd.DataFrame) -> Figure:
@@ -758,8 +750,7 @@ def maps_of(runs: pd.DataFrame) -> Figure:
     except ImportError as missing:
         raise Refused(f"--maps: {missing}; pip install .packaging") from None
     done = runs[(runs.seed == 0) & (runs.state == "done")]
-    return figures.side_by_side({os.path.relpath(run.folder, runs.attrs["out"]): whence.load(run.folder).trace(length=128)
-            for run in done.itertuples()})
+    return figures.side_by_side({os.path.relpath(each, runs.attrs["out"]): whence.load(each).trace(length=128) for each in done.folder})
 
 
 def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, formats: tuple[str, ...] = ("pdf", "svg"), maps: Figure | None = None,
@@ -767,16 +758,16 @@ def write(runs: pd.DataFrame, found: pd.DataFrame, measure: str | None = None, f
     """Writes tidy tables as CSV, the pictures and report.html into the grid's folder, and returns their names."""
     out, points = pathlib.Path(runs.attrs["out"]), curves(runs)
     whole = found[found.test_length.isna()] if "token_error_percent" not in found else found  # a text's lengths have a curve
-    pictures = {"result": ("A dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model; a diamond: the paper's.",
-                           functools.partial(dots, whole, measure))}
+    caption = "A dot is a run, a bar the 95 % interval of the mean over seeds; dotted: the best guess without a model; a diamond: the paper's."
+    pictures = {"result": (caption, functools.partial(dots, whole, measure))}
     for (task,), part in parts_by(found, ["task"]):
         more, end = (f"{task}: ", f"_{task}") if found.task.nunique() > 1 else ("", "")
-        for axis in ["test_length", *runs.attrs["axes"]]:
+        for axis in ["test_length", *place(runs)[2:]]:
             if pd.to_numeric(part[axis], errors="coerce").nunique() > 1:
                 pictures[f"over_{axis}{end}"] = (f"{more}over {axis.replace('_', ' ')}; a band is a standard deviation over seeds",
-                        functools.partial(over, part, axis, measure))
-        for curve in points[points.task == task].curve.unique():
-            pictures[f"curves_{curve}{end}"] = (f"{more}{curve} loss", functools.partial(learning, points[points.task == task], curve))
+                                                 functools.partial(over, part, axis, measure))
+        for curve, its in parts_by(points[points.task == task], ["curve"]):
+            pictures[f"curves_{curve[0]}{end}"] = (f"{more}{curve[0]} loss", functools.partial(learning, its, curve[0]))
     tables = (found, summary(found, measure), differences(found, measure), points, runs[[*place(runs), "seed", "folder", "state"]])
     for name, frame in zip(FILES, tables):
         frame.drop(columns=["same_for_seeds", "data", "paper_average"], errors="ignore").to_csv(out / name, index=False)
@@ -815,7 +806,8 @@ def main(words: list[str] | None = None) -> int:
     add("--measure", choices=list(measures), help="what is compared; the task's own if left out")
     add("--rows", metavar="NAME", help="axis of the table's rows: one of --vary, scheme, seed or test-set")
     add("--columns", metavar="NAME", help="axis of its columns")
-    add("--maps", action="store_true", help="on the page also the first seeds side by side on one sequence; --set look-every=N adds why gradients are zero")
+    add("--maps", action="store_true",
+        help="on the page also the first seeds side by side on one sequence; --set look-every=N adds why gradients are zero")
     add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", help="folder; runs/lab_TASK if left out. The same command goes on with what is there")
@@ -848,27 +840,24 @@ def main(words: list[str] | None = None) -> int:
                 pathlib.Path(options.slurm).write_text(text, encoding="utf-8")
                 print(f"written: {options.slurm}, {len(planned)} runs; when they are done, or before: the same command with --collect")
             return 0
-        runs = runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect else train(
-            runs, jobs=options.jobs, device=options.device, quiet=options.quiet)
+        runs = (runs.assign(state=[state(run) for run in runs.itertuples()]) if options.collect
+                else train(runs, jobs=options.jobs, device=options.device, quiet=options.quiet))
         for run in runs[runs.state != "done"].itertuples():
             print(f"{run.folder}: {run.state}", file=sys.stderr)
         found, measure, sides = scores(runs), measures.get(options.measure), {"rows": options.rows, "columns": options.columns}
         if found.empty or (measure and measure not in found):
             there = ", ".join(name for name, field in measures.items() if field in found)
             raise Refused(f"--measure: {options.measure} given; one of {there} required" if there else f"{runs.attrs['out']}: no run is done there")
-        files = write(runs, found, measure, ("pdf", "svg", "png") if options.png else ("pdf", "svg"), maps_of(runs) if options.maps else None,
-                **sides)
+        formats, maps = ("pdf", "svg", "png")[:2 + options.png], maps_of(runs) if options.maps else None
+        files = write(runs, found, measure, formats, maps, **sides)
+        form = "latex" if options.latex else "markdown" if options.markdown else None
         print(summary(found, measure).to_json(orient="records", lines=True).strip() if options.json
-              else crossed(found, measure, **sides).fillna("-").to_string() if not (options.latex or options.markdown)
-              else marked(found, "latex" if options.latex else "markdown", measure, **sides))
+              else marked(found, form, measure, **sides) if form else crossed(found, measure, **sides).fillna("-").to_string())
         print(f"written: {runs.attrs['out']}/{{{', '.join(files)}}}", file=sys.stderr)
         return int(runs.state.str.startswith("failed").any())
-    except (Refused, OSError) as problem:
+    except (Refused, OSError, KeyboardInterrupt) as problem:
         print(f"lab.py: {problem}", file=sys.stderr)
-        return 2 if isinstance(problem, Refused) else 4
-    except KeyboardInterrupt as problem:
-        print(f"lab.py: {problem}", file=sys.stderr)
-        return 130
+        return {Refused: 2, KeyboardInterrupt: 130}.get(type(problem), 4)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,9 @@ class Grid(unittest.TestCase):
         self.assertEqual(len(runs), 2 * (2 + 1) * 2)  # two lr; two CoPEs and one RoPE; two seeds
         self.assertEqual(set(runs.folder.map(lambda each: pathlib.Path(each).relative_to(self.folder).as_posix())),
                          {f"grid/lr={lr}/{scheme}.{seed}" for lr in ("1e-3", "1e-2") for scheme in ("cope-p_max=4", "cope-p_max=8", "rope") for seed in (0, 1)})
-        self.assertEqual(lab.with_option("window(cdape(kerple), n=3) + cdape", "cdape", "kernel", 5), "window(cdape(kernel=5, kerple), n=3) + cdape(kernel=5)")
+        self.assertEqual(lab.with_option("window(cdape(kerple), n=3) + cdape", "cdape", "kernel", 5), "window(cdape(kerple, kernel=5), n=3) + cdape(kernel=5)")
+        self.assertEqual(lab.with_option("window(cope(), n=3)", "cope", "p_max", 4), "window(cope(p_max=4), n=3)")
+        lab.described("flip_flop", ["--scheme", lab.with_option("window(cdape(kerple), n=3)", "cdape", "kernel", 5)])
         self.refused("no scheme has it", self.small, ["rope"], vary={"cope.p_max": [4]})
         self.refused("unknown option|--stepz", self.small, ["rope"], settings={"stepz": 3})
         self.refused("did you mean", self.small, ["ropee"])
@@ -162,7 +164,8 @@ class Grid(unittest.TestCase):
     def test_damage(self):
         runs = lab.train(self.small(["rope"]), quiet=True)
         whole = bytes_of(runs.folder[0])
-        damages = (("metrics.jsonl", ""), ("results.jsonl", '{"half'), ("run.json", "{"), ("run.json", "[]"), ("results.jsonl", "3\n"),
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)  # Ctrl-C is the notebook's again
+        damages = (("metrics.jsonl", ""), ("metrics.jsonl", '{"step": 6, "loss": 1}'), ("results.jsonl", '{"half'), ("run.json", "{"), ("run.json", "[]"), ("results.jsonl", "3\n"),
                    ("questions.jsonl", '{"test_set": "sparse", "graded": [1], "wrong": [1, 2]}\n'), ("results.jsonl", '{"test_set": "sparse", "token_error_percent": "x"}\n'))
         for name, content in damages:
             (pathlib.Path(runs.folder[0]) / name).write_text(content, encoding="utf-8")
@@ -215,6 +218,33 @@ class Grid(unittest.TestCase):
         self.assertIn("whence look", page)
         for form, words in (("latex", r"\toprule"), ("markdown", "| --- |"), ("html", "<b>")):
             self.assertIn(words, lab.marked(found, form))
+
+    def test_tables(self):
+        errors = {("rope", "easy"): (1.0, 2.0), ("rope", "hard"): (30.0, 34.0), ("a_b", "easy"): (3.0, 5.0), ("a_b", "hard"): (20.0, 20.0)}
+        found = pd.DataFrame([{"task": "t", "scheme": scheme, "seed": seed, "folder": f"{scheme}.{seed}", "test_set": test_set, "test_length": None,
+                               "token_error_percent": value, "measure": "token_error_percent", "same_for_seeds": False, "data": "one"}
+                              for (scheme, test_set), values in errors.items() for seed, value in enumerate(values)])
+        self.assertEqual(lab.place(found), ["task", "scheme", "test_set", "test_length"])
+        self.assertEqual(lab.marked(found, "latex").splitlines(), [
+            r"\begin{tabular}{lrr}", r"\toprule", r"scheme & easy & hard \\", r"\midrule", r"rope & \textbf{1.5 (0.71)} & 32 (2.8) \\",
+            r"a\_b & 4 (1.4) & \textbf{20 (0)} \\", r"\bottomrule", r"\end{tabular}"])
+        self.assertEqual(lab.marked(found, "markdown", rows="test-set", columns="scheme").splitlines(), [
+            "| test set | rope | a_b |", "| --- | ---: | ---: |", "| easy | **1.5 (0.71)** | 4 (1.4) |", "| hard | 32 (2.8) | **20 (0)** |"])
+        self.assertEqual(lab.crossed(found, rows="seed", columns="scheme", values="mean").loc[1].values.tolist(), [2, 34, 5, 20])
+
+    def test_what_runs_left(self):
+        runs = pd.DataFrame([{"task": "t", "scheme": "cope", "lr": 0.1, "seed": 0, "folder": str(self.folder), "wanted": {"options": {"batch": 4, "accumulate": 2}}}])
+        self.assertTrue(lab.curves(runs).empty and lab.causes(runs).empty)
+        (self.folder / "metrics.jsonl").write_text('{"step": 3, "loss": 0.5}\n{"step": 6, "loss": 0.25, "validation_score": 1.5}\n')
+        look = {"layer": 0, "head": 0, "quantity": "position.gates", "step": 3, "entries": 10, "masked": 2, "underflow": 1}
+        lines = [look, {**look, "head": 1, "underflow": 3}, {**look, "quantity": "scores"}]
+        (self.folder / "looks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual(lab.curves(runs)[["lr", "curve", "step", "sequences", "loss"]].values.tolist(),
+                         [[0.1, "training", 3, 24, 0.5], [0.1, "training", 6, 48, 0.25], [0.1, "validation", 6, 48, 1.5]])
+        self.assertEqual(lab.causes(runs).to_dict("records"), [{"task": "t", "scheme": "cope", "lr": 0.1, "seed": 0, "quantity": "position.gates", "step": 3,
+                                                               "underflow": 25.0}])
+        (self.folder / "metrics.jsonl").write_text('{"step": 3, "loss": 0.5}\n{"step": 6, "lo')
+        self.assertTrue(lab.curves(runs).empty)
 
     def test_holm(self):
         # Holm 1979: 0.01 x 4, then 0.02 x 3, then 0.03 x 2, then 0.04, never falling.
