@@ -144,7 +144,7 @@ std::vector<Damage> damages() {
       {record, option("out", "elsewhere"), repeat + record, 3, "given: \"out\" found"},
       {record, option("scheme", "--out=elsewhere"), repeat + record, 3, "scheme '--out=elsewhere': "},
       {record, json("/facts/file", "--out=elsewhere"), repeat + record, 3,
-          "facts: \"file\": \"--out=elsewhere\" found"},
+          "\"--out=elsewhere\": given without an option; options only required"},
       // data that are others now
       {"text", with_more("more"), "train --resume --out lm", 7, "...--resume: the data have SHA-256 "},
       {text, json("/options/scheme", "absolute(rows=300000000)"), "train --resume --out lm", 7,
