@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
+import unittest.mock
 
 if missing := [name for name in ("numpy", "safetensors", "tokenizers", "torch", "whence") if not importlib.util.find_spec(name)]:
     print(f"{'required' if os.environ.get('WHENCE_REQUIRED') == '1' else 'skipped'}: {missing[0]} is missing")
@@ -63,33 +64,24 @@ def drawn(*shape, around=0.0):
     return (around + 0.3 * torch.randn(*shape, dtype=torch.float64)).float().double()
 
 
-def model(kind="gpt2", rows=256, dim=32, heads=4, keys=2, tied=False, biases=None, **fields):
-    """config.json and weights of two layers. `biases`: which linears have one, as a pattern of their names."""
+def model(kind="gpt2", rows=256, dim=32, heads=4, keys=2, tied=False, biases=r"\d|ln_f|final", **fields):
+    """config.json and weights of two layers. `biases`: which modules have one, as a pattern of their names."""
     _, table, head, last, block, norms, linears = LAYOUTS[kind]
-    gpt2, llama, hidden, w = kind == "gpt2", LAYOUTS[kind] is LLAMA, 4 * dim if kind == "gpt2" else 48, {}
+    gpt2, llama, hidden = kind == "gpt2", LAYOUTS[kind] is LLAMA, 4 * dim if kind == "gpt2" else 48
     sizes = {"d": dim, "3d": 3 * dim, "k": dim // heads * keys, "h": hidden}
+    shapes = {table: [rows, dim], last: [dim], **({"wpe": [24, dim]} if gpt2 else {} if tied else {head: [rows, dim]})}
+    for at, (name, letters) in itertools.product(map(block.format, range(2)), [*linears.items(), *((name, "d") for name in norms)]):
+        shapes[at + name] = [sizes[letter] for letter in letters.split()]
+    w = {name + ".weight": drawn(*shape, around=float(len(shape) == 1)) for name, shape in shapes.items()}
+    w |= {name + ".bias": drawn(shape[-1 if gpt2 else 0]) for name, shape in shapes.items() if re.search(biases, name)}
+    return {"model_type": kind, "vocab_size": rows, **({"n_positions": 24, "n_embd": dim, "n_layer": 2, "n_head": heads} if gpt2 else {
+        "hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": heads, "intermediate_size": hidden, "max_position_embeddings": 16,
+        "hidden_act": "silu" if llama else "gelu", "tie_word_embeddings": tied}), **({"num_key_value_heads": keys} if llama else {}), **fields}, w
 
-    def add(name, *shape, bias=None, around=0.0):
-        w[name + ".weight"] = drawn(*shape, around=around)
-        if bias:
-            w[name + ".bias"] = drawn(bias)
-    add(table, rows, dim)
-    if gpt2:
-        add("wpe", 24, dim)
-    elif not tied:
-        add(head, rows, dim)
-    for at in map(block.format, range(2)):
-        for name in norms:
-            add(at + name, dim, bias=not llama and dim, around=1.0)
-        for name, letters in linears.items():
-            shape = [sizes[letter] for letter in letters.split()]
-            add(at + name, *shape, bias=re.search(biases or ("^$" if llama else ""), name) and shape[gpt2])
-    add(last, dim, bias=not llama and dim, around=1.0)
-    if gpt2:
-        return {"model_type": kind, "vocab_size": rows, "n_positions": 24, "n_embd": dim, "n_layer": 2, "n_head": heads, **fields}, w
-    return {"model_type": kind, "vocab_size": rows, "hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": heads,
-            "intermediate_size": hidden, "max_position_embeddings": 16, "hidden_act": "silu" if llama else "gelu", "tie_word_embeddings": tied,
-            **({"num_key_value_heads": keys} if llama else {}), **fields}, w
+
+def new():
+    """A name for a folder."""
+    return pathlib.Path(f"{next(fresh)}")
 
 
 def changed(model, weights={}, **fields):
@@ -110,25 +102,22 @@ def yarn(p, width, base, factor, original, beta_fast=32, beta_slow=1):
 
 def rotation(c, head_dim):
     """The formula that a configuration's rotation is."""
-    rope = c.get("rope_parameters", c.get("rope_scaling")) or {}
-    rope = {name: tuple(value) if isinstance(value, list) else value for name, value in rope.items()}
-    kind = rope.pop("rope_type", rope.pop("type", "default"))
+    rope, length = dict(c.get("rope_parameters", c.get("rope_scaling")) or {}), c["max_position_embeddings"]
+    kind, original = rope.pop("rope_type", rope.pop("type", "default")), rope.pop(ORIGINAL, length)
     base = rope.pop("rope_theta", c.get("rope_theta", c.get("rotary_emb_base", 10000.0)))
     share = rope.pop("partial_rotary_factor", c.get("rotary_pct", 0.25 if c["model_type"] == "gpt_neox" else 1.0))
-    if kind == "proportional":
-        return functools.partial(formulas.rope, keep=share, base=base, scaling="linear", factor=rope.get("factor", 1.0))
-    original = rope.pop(ORIGINAL, c["max_position_embeddings"])
-    options = dict(width=int(head_dim * share), base=base, original=original, factor=c["max_position_embeddings"] / original) | rope
-    return functools.partial(yarn, **options) if kind == "yarn" else functools.partial(
-        formulas.rope, scaling="none" if kind == "default" else kind, **options)
+    extent = {"keep": share} if kind == "proportional" else {"width": int(head_dim * share)}
+    options = dict(base=base, original=original, factor=length / original, **extent)
+    options |= {name: tuple(value) if isinstance(value, list) else value for name, value in rope.items()}
+    scaling = {"default": "none", "proportional": "linear"}.get(kind, kind)
+    return functools.partial(yarn, **options) if kind == "yarn" else functools.partial(formulas.rope, scaling=scaling, **options)
 
 
 def logits(model, tokens):
     c, w = model
     _, table, head, last, block, norms, linears = LAYOUTS[c["model_type"]]
     gpt2, llama = c["model_type"] == "gpt2", "embed_tokens.weight" in w
-    *inputs, output = (name for name in linears if "mlp" not in name)
-    *into, out = (name for name in linears if "mlp" in name)
+    (*inputs, output), (*into, out) = ([name for name in linears if ("mlp" in name) == mlp] for mlp in (False, True))
     heads = c["n_head" if gpt2 else "num_attention_heads"]
     epsilon = next((value for name, value in c.items() if "_eps" in name), 1e-6 if llama else 1e-5)
     act = {"gelu_new": lambda y: 0.5 * y * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))), "gelu": F.gelu, "relu": torch.relu,
@@ -138,9 +127,8 @@ def logits(model, tokens):
         return x @ (w[name + ".weight"] if gpt2 else w[name + ".weight"].T) + w.get(name + ".bias", 0)
 
     def norm(name, x):
-        if llama:
-            return x / torch.sqrt((x * x).mean(-1, keepdim=True) + epsilon) * w[name + ".weight"]
-        return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], epsilon)
+        return x / torch.sqrt((x * x).mean(-1, keepdim=True) + epsilon) * w[name + ".weight"] if llama else F.layer_norm(
+            x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], epsilon)
 
     def attention(at, y):
         parts = [linear(at + name, y) for name in inputs]
@@ -190,7 +178,7 @@ def require(holds, about):
 
 def refused(words, source, *more, out=None):
     """It says `words`, and leaves nothing. `source`: a folder, or a model."""
-    source = source if isinstance(source, pathlib.Path) else write(pathlib.Path(f"refused{next(fresh)}"), source)
+    source = source if isinstance(source, pathlib.Path) else write(new(), source)
     out = out or pathlib.Path("none")
     before = sorted(out.iterdir()) if out.is_dir() else out.exists()
     try:
@@ -271,7 +259,7 @@ def files_decide():
     both, own = (changed(gpt2, {"lm_head.weight": each}) for each in (table, other))
     wrong = dict(vocab_size=300, n_positions=99, n_inner=7, n_layer=1)
     small = model(n_inner=None, layer_norm_epsilon=1e-6, activation_function="relu")
-    for k, (given, wanted, how, says, has) in enumerate((
+    for given, wanted, how, says, has in (
             (changed(gpt2, masks), gpt2, {}, "note: 3 tensors of masks and frequencies left out\n", {}),
             (changed(gpt2, masks | value), gpt2, {}, "3 tensors of masks .* and 1 that gpt2 has no use for: value_head.weight", {}),
             (headed, gpt2, {}, "", {"tied": True}),
@@ -281,8 +269,8 @@ def files_decide():
             (gpt2, gpt2, {"bare": True, "mark": BOM}, "", {"hidden": 0}),
             *((gpt2, changed(gpt2, {name: x.to(kind).double() for name, x in gpt2[1].items()}), {"dtype": kind}, "", {})
               for kind in (torch.float16, torch.bfloat16)),
-            *((each, each, {}, "norms have epsilon 1e-06", {"activation": "relu"}) for each in (small, changed(small, {"lm_head.weight": other}))))):
-        taken(write(pathlib.Path(str(k)), given, **how), wanted, says, **has)
+            *((each, each, {}, "norms have epsilon 1e-06", {"activation": "relu"}) for each in (small, changed(small, {"lm_head.weight": other})))):
+        taken(write(new(), given, **how), wanted, says, **has)
     run = taken(write(pathlib.Path("own"), own), own, "a head of its own", tied=False)
     require(fields(there_and_back(pathlib.Path("own"), run))["tie_word_embeddings"] is False, "and stays one")
     for words, weights, more in (
@@ -336,7 +324,8 @@ def rotations():
     newer = lambda **rope: neox(rope_parameters=rope)
     untold = neox(rope_scaling={"rope_type": "longrope", ORIGINAL: 8, "short_factor": [1.0], "long_factor": [3.0]})
     del untold[0]["hidden_act"]
-    for k, (given, scheme, has) in enumerate((
+    runs = []
+    for given, scheme, has in (
             (half(), "rope(width=4)", {"norm_place": "parallel"}),
             (half(rope_scaling={"rope_type": "linear", "factor": 2.0}, use_parallel_residual=False), "interpolated(rope(width=4), factor=2)",
              {"norm_place": "before"}),
@@ -350,17 +339,17 @@ def rotations():
             (newer(rope_type="proportional", partial_rotary_factor=0.5, factor=3.0), "interpolated(rope(keep=0.5), factor=3)", {}),
             (untold, "rope(width=2, scaling=longrope, factor=2, original=8, short_factor=1, long_factor=3)", {"activation": "gelu_erf"}),
             (half(dim=24, heads=3, rotary_emb_base=500), "rope(base=500, width=4)", {"heads": 3}), (neox(tied=True), "rope(width=2)", {"tied": True}),
-            (neox(biases="mlp", attention_bias=False), "rope(width=2)", {"bias": True, "attention_bias": False}))):
-        theirs = write(pathlib.Path(str(k)), given)
-        run = taken(theirs, given, scheme=scheme, **has)
-        there_and_back(theirs, run)
+            (neox(biases="mlp|norm", attention_bias=False), "rope(width=2)", {"bias": True, "attention_bias": False})):
+        theirs = write(new(), given)
+        runs.append(taken(theirs, given, scheme=scheme, **has))
+        there_and_back(theirs, runs[-1])
     for words, rope in (
             ("rope_type default, linear", {"rope_type": "su"}), ("factor: nothing found", {"rope_type": "linear"}),
             ("alone for yarn", YARN | {"mscale": 1}), ("1 or more", YARN | {ORIGINAL: 0}), ("each of 2 pairs", LONGROPE | {"long_factor": [1.0]}),
             ("a number", {"rope_type": "linear", "factor": "2"}), ("an object", "linear")):
         refused(words, half(rope_scaling=rope))
     refused("rotary_pct: 0.4 found", neox(rotary_pct=0.4))
-    tied, run = pathlib.Path("11.run"), pathlib.Path("0.run")
+    run, tied = runs[0], runs[-2]
     kept = (run / "run.json").read_text()
     (tied / "run.json").write_text((tied / "run.json").read_text().replace('"model.tied": true', '"model.tied": false'))
     refused("and a head; those of the weights", tied)
@@ -383,14 +372,14 @@ def rotations():
 
 def llamas():
     """Llama, Mistral, SmolLM2 and Qwen2 as they come."""
-    llama, qwen2 = functools.partial(model, "llama"), functools.partial(model, "qwen2", biases="[qkv]_proj", rms_norm_eps=1e-6)
+    llama, qwen2 = functools.partial(model, "llama", biases="^$"), functools.partial(model, "qwen2", biases="[qkv]_proj", rms_norm_eps=1e-6)
     for name, given in {
             "llama": llama(rms_norm_eps=1e-5, rope_theta=500000.0, head_dim=8), "llama of 1e-6": llama(keys=4),
             "llama3": llama(rms_norm_eps=1e-5, rope_scaling=LLAMA3), "yarn": llama(rope_scaling=YARN),
             "biases everywhere": llama(biases="proj", attention_bias=True, mlp_bias=True), "biases of attention": llama(biases="self_attn"),
             "smollm2": llama(tied=True, rms_norm_eps=1e-5, rope_theta=100000.0, keys=1),
             "qwen2": qwen2(tied=True, rope_theta=1e6, use_sliding_window=False, sliding_window=4, layer_types=["full_attention"] * 2),
-            "mistral": model("mistral", rms_norm_eps=1e-5, sliding_window=None)}.items():
+            "mistral": model("mistral", biases="^$", rms_norm_eps=1e-5, sliding_window=None)}.items():
         frequencies = {"layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)} if name == "llama" else {}
         keys = given[0]["num_key_value_heads"]
         run = taken(write(pathlib.Path(name), changed(given, frequencies)), given, "1 tensors of masks" if frequencies else "",
@@ -398,7 +387,7 @@ def llamas():
         refused('norm: "rms" found; "layer", as GPT-2', run)
     biased = {name: x for name, x in safetensors.numpy.load_file("qwen2.run/weights.safetensors").items() if name.endswith("bias")}
     require(len(biased) == 14 and all(x.any() == bool(re.search("query|key|value", name)) for name, x in biased.items()), "biases of q, k, v alone")
-    mistral = model("mistral", sliding_window=None)
+    mistral = model("mistral", biases="^$", sliding_window=None)
     for words, more in (("16 or more", dict(sliding_window=4)), ("head_dim: 16 found; 8", dict(head_dim=16)),
                         ("silu or swish", dict(hidden_act="gelu")), ("keys of 16", dict(num_attention_heads=1)),
                         ("full_attention alone", dict(layer_types=["sliding_attention"])),
@@ -461,7 +450,7 @@ def tokenisers():
             (False, "'  in the' left out", dict(vocab={**vocab, "  in the": count - 1}), count - 1, ()),
             (True, "a number of their own from 0 to 289", {}, 290, ()),
             (False, "3 numbers below others have no token", dict(vocab={**vocab, "gap": count + 3}), 320, ())):
-        theirs = write(pathlib.Path(f"theirs{next(fresh)}"), given if rows == 320 else model(rows=rows))
+        theirs = write(new(), given if rows == 320 else model(rows=rows))
         inside = {name: change.pop(name) for name in ("ignore_merges", "vocab", "merges") if name in change}
         (theirs / "tokenizer.json").write_text(json.dumps({**whole, **change, "model": {**whole["model"], **inside}}))
         if refuse:
@@ -473,7 +462,7 @@ def tokenisers():
 
 def ways():
     """Training, and what a folder may be."""
-    text, none = pathlib.Path("text.txt"), pathlib.Path("none")
+    text = pathlib.Path("text.txt")
     text.write_text("".join(f"the cat number {i} sat on mat {i * 7 % 13}.\n" for i in range(300)))
     train = functools.partial(whence.train, "lm", quiet=True, data="text.txt", length=16, dim=16, layers=1, heads=2, batch=2, steps=4, warm_up=0,
                               evaluate_to=1)
@@ -494,30 +483,16 @@ def ways():
     empty.mkdir()
     converted(theirs, "--out", empty)
     require((empty / "run.json").exists() and fields(empty, "tokeniser.json")["kind"] == "bytes", "an empty folder; bytes, as they were")
-    refused("neither config.json nor run.json", none)
+    refused("neither config.json nor run.json", pathlib.Path("none"))
     refused("as a run has a tokeniser", run, "--tokeniser", "bytes")
-    kept = (run / "tokeniser.json").read_text()
-    (run / "tokeniser.json").write_text(kept + " ")
-    refused("another than in training", run)
-    (run / "tokeniser.json").write_text(kept)
-    weights = bytearray((run / "weights.safetensors").read_bytes())
-    weights[-3] ^= 1
-    (run / "weights.safetensors").write_bytes(weights)
-    refused("is damaged: its SHA-256", run)
-    converted(run, "--out", "accepted", "--accept-damaged")
-    real, written = pathlib.Path.write_bytes, []
-
-    def full(path, data):  # the second file finds no room
-        written.append(path)
-        if len(written) == 2:
-            raise OSError(28, "No space left on device")
-        return real(path, data)
-    pathlib.Path.write_bytes = full
-    try:
+    for name, words in (("tokeniser.json", "another than in training"), ("weights.safetensors", "is damaged: its SHA-256")):
+        damaged = pathlib.Path(shutil.copytree(run, "damaged." + name))
+        data = (run / name).read_bytes()
+        (damaged / name).write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
+        refused(words, damaged)
+    converted(damaged, "--out", "accepted", "--accept-damaged")
+    with unittest.mock.patch.object(pathlib.Path, "write_bytes", side_effect=OSError(28, "No space left on device")):
         refused("No space left", theirs)
-    finally:
-        pathlib.Path.write_bytes = real
-    require(len(written) == 2 and not written[0].exists(), "no room")
 
 
 def damages():
