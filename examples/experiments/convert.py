@@ -69,6 +69,17 @@ class Refused(ValueError):
     """An input that cannot be: the message says what was given and what is required."""
 
 
+def pairs(family: Family, layers: int) -> Iterator[tuple[str, str, bool, int]]:
+    """Our tensors and theirs, whether one is the other's transpose, and which of three in one tensor ours is, or -1."""
+    for ours, theirs in family.modules.items():
+        group, last = ("", *ours.split("."))[-2:]
+        for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
+            if leaf == "weight" or ours not in ("embedding", "position") and (family is not LLAMA or not last.startswith("norm")):
+                yield (f"{ours.replace('N', number)}.{'table' if ours == 'position' else leaf}", f"{theirs.replace('N', number)}.{leaf}",
+                       family is GPT2 and leaf == "weight" and group in ("attention", "mlp"),
+                       QKV.index(last) if theirs.endswith(("c_attn", "query_key_value")) else -1)
+
+
 # ---- Files
 
 def read_text(path: pathlib.Path) -> str:
@@ -162,10 +173,11 @@ def new_folder(out: pathlib.Path) -> Iterator[pathlib.Path]:
 # ---- Rotations: rope_type of a config.json, and our schemes
 
 ORIGINAL = "original_max_position_embeddings"
-ROPE_TYPES = {"default": [], "linear": ["factor"], "proportional": ["factor"], "dynamic": ["factor"],
-              "llama3": ["factor", ORIGINAL, "low_freq_factor", "high_freq_factor"],
-              "longrope": ["factor", ORIGINAL, "short_factor", "long_factor"], "yarn": ["factor", ORIGINAL, "beta_fast", "beta_slow"]}
-PRESETS = dict(factor="4", low_freq_factor="1", high_freq_factor="4", short_factor="1", long_factor="1", beta_fast="32", beta_slow="1")
+ROPE_TYPES = {  # their numbers, and what whence takes where none is given
+    "default": {}, "linear": {"factor": "4"}, "proportional": {"factor": "4"}, "dynamic": {"factor": "4"},
+    "llama3": {"factor": "4", ORIGINAL: "", "low_freq_factor": "1", "high_freq_factor": "4"},
+    "longrope": {"factor": "4", ORIGINAL: "", "short_factor": "1", "long_factor": "1"},
+    "yarn": {"factor": "4", ORIGINAL: "", "beta_fast": "32", "beta_slow": "1"}}
 
 
 def exact(number: float) -> str:
@@ -225,7 +237,7 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
         raise Refused(f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
 
     def value(field: str) -> Any:
-        numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, PRESETS.get(field, "")).split(":")]
+        numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, ROPE_TYPES[kind][field]).split(":")]
         return numbers[0] if field not in ("short_factor", "long_factor") else numbers * ((width or head_dim) // 2 if len(numbers) == 1 else 1)
     fields = {"rotary_pct": keep * (width / head_dim if width else 1.0), "rotary_emb_base": float(own.get("base", 10000))}
     scaled = {} if kind == "proportional" and not divided else {field: value(field) for field in ROPE_TYPES[kind]}
@@ -279,10 +291,9 @@ class Theirs:
         """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
         names = self.family.modules["embedding"] + ".weight", self.family.head
         there = [name for name in names if name in self.tensors]
-        if len(there) == 1 and (tied or there[0] in (self.twins.get(name) for name in names)):
-            return {"embedding.weight": self.read(there[0], vocabulary, dim)}
+        names = (there * 2)[:2] if tied and there else names
         table, head = (self.read(name, vocabulary, dim) for name in names)
-        if tied and np.array_equal(table, head):
+        if self.find(names[0]) is self.find(names[1]) or tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
             print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
@@ -291,23 +302,18 @@ class Theirs:
 
 def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, heads: int) -> dict[str, np.ndarray]:
     """Weights of positions, blocks and norms, by our names."""
-    family, weights = theirs.family, {}
-    for ours, name in family.modules.items():
-        *_, group, last = ("", *ours.split("."))
-        norm, fused = last.startswith("norm"), name.endswith(("c_attn", "query_key_value"))
-        for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
-            there = f"{name.replace('N', number)}.{leaf}"
-            if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else there not in theirs.tensors)):
-                continue
-            shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
-            turned = family is GPT2 and leaf == "weight" and group in ("attention", "mlp")  # [in, out]
-            whole = (3 * shape[0], *shape[1:]) if fused else shape
-            tensor = theirs.read(there, *(whole[::-1] if turned else whole))
-            tensor = tensor.T if turned else tensor
-            if fused:
-                apart = tensor.reshape(-1, 3, shape[0] // (1 if family is GPT2 else heads), *shape[1:])  # of all heads at once, or of each
-                tensor = apart[:, QKV.index(last)].reshape(shape)
-            weights["position.table" if ours == "position" else f"{ours.replace('N', number)}.{leaf}"] = np.ascontiguousarray(tensor)
+    weights = {}
+    for ours, there, turned, part in pairs(theirs.family, layers):
+        last, leaf = ours.split(".")[-2:]
+        if last == "embedding" or leaf == "bias" and there not in theirs.tensors:
+            continue
+        shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
+        whole = (3 * shape[0], *shape[1:]) if part >= 0 else shape
+        tensor = theirs.read(there, *(whole[::-1] if turned else whole))
+        tensor = tensor.T if turned else tensor
+        if part >= 0:  # of all heads at once, or of each
+            tensor = tensor.reshape(1 if theirs.family is GPT2 else heads, 3, -1, *shape[1:])[:, part].reshape(shape)
+        weights[ours] = np.ascontiguousarray(tensor)
     biased = {group: any(re.search(rf"\.{group}\..*bias", name) for name in weights) for group in ("attention", "mlp")}
     for name in [name for name in weights if any(biased.values()) and re.search(r"\.(mlp|attention)\..*weight", name)]:
         if ".mlp." in name or biased["attention"]:  # whence has all of them or none
@@ -512,27 +518,21 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
     for name, allowed in limits.items():
         facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(map(json.dumps, allowed))}, as GPT-2 and GPT-NeoX have it,")
     sizes["hidden"] = sizes["hidden"] or 4 * dim
-    head = {} if facts.all["tied"] else {"head": ""}
+    named = {ours: there for ours, *there in pairs(family, min(sizes["layers"], 1 + len(weights)))
+             if facts.all["attention_bias"] or not re.search(r"\.attention\..*bias", ours)}
+    named |= {} if facts.all["tied"] else {"head.weight": [family.head, False, -1]}
     shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim),
               "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
-    leaves = lambda ours: ["table"] if ours == "position" else ["weight"] + ["bias"] * (
-        ours not in ("embedding", "head") and (".attention." not in ours or facts.all["attention_bias"]))
-    paths = [(f"{ours}.{leaf}".replace("N", str(number)), f"{family.prefix}{name}.{leaf}".replace("N", str(number)) if name else family.head)
-             for ours, name in {**family.modules, **head}.items() for leaf in leaves(ours)
-             for number in range(min(sizes["layers"], 1 + len(weights)) if "N" in ours else 1)]
-    if dim % heads or {path for path, _ in paths} != weights.keys() or any(weights[name].shape != shape for name, shape in shapes.items()):
-        raise Refused(f"{facts.path}: sizes {sizes} found{', and a head' * len(head)}; those of the weights required")
+    if dim % heads or named.keys() != weights.keys() or any(weights[name].shape != shape for name, shape in shapes.items()):
+        raise Refused(f"{facts.path}: sizes {sizes} found{'' if facts.all['tied'] else ', and a head'}; those of the weights required")
     tensors = {}
-    for path, there in paths:
-        if re.search(r"\.attention\.(key|value)\.", path):
-            continue
-        tensor = weights[path]
-        if ".attention.query." in path:
-            parts = [weights[path.replace("query", part)] for part in QKV]
-            tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
-            tensor = tensor.reshape(-1, *parts[0].shape[1:])
-        turned = gpt2 and path.endswith("weight") and re.search(r"\.(attention|mlp)\.", path)
-        tensors[there.replace(".table", ".weight")] = np.ascontiguousarray(tensor.T if turned else tensor)
+    for ours, (there, turned, part) in named.items():
+        tensor = weights[ours]
+        if part == 0:  # of all heads at once, or of each
+            three = [weights[ours.replace("query", each)].reshape(1 if gpt2 else heads, -1, *tensor.shape[1:]) for each in QKV]
+            tensor = np.stack(three, 1).reshape(-1, *tensor.shape[1:])
+        if part <= 0:
+            tensors[there if there == family.head else family.prefix + there] = np.ascontiguousarray(tensor.T if turned else tensor)
     sizes["length"] = len(weights["position.table"]) if gpt2 else sizes["length"]
     dropout, pattern = facts.get("dropout", float, 0.0), facts.get("pattern_dropout", float, 0.0)
     config: dict[str, Any] = {
