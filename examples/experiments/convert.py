@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import decimal
 import hashlib
 import itertools
 import json
@@ -19,8 +18,8 @@ import math
 import os
 import pathlib
 import re
-import shutil
 import sys
+import tempfile
 from typing import Any, Iterator, NamedTuple
 
 try:
@@ -69,6 +68,11 @@ class Refused(ValueError):
     """An input that cannot be: the message says what was given and what is required."""
 
 
+def require(holds: Any, message: str) -> None:
+    if not holds:
+        raise Refused(message)
+
+
 def pairs(family: Family, layers: int) -> Iterator[tuple[str, str, bool, int]]:
     """Our tensors and theirs, whether one is the other's transpose, and which of three in one tensor ours is, or -1."""
     for ours, theirs in family.modules.items():
@@ -99,13 +103,11 @@ class Fields:
             found = json.loads(read_text(path)) if fields is None else fields
         except (json.JSONDecodeError, RecursionError) as problem:
             raise Refused(f"{path}: no JSON: {problem}; one object required") from None
-        if not isinstance(found, dict):
-            raise Refused(f"{path}: no object; a JSON object required")
+        require(isinstance(found, dict), f"{path}: no object; a JSON object required")
         self.path, self.all = path, {name: value for name, value in found.items() if value is not None}
 
     def require(self, name: str, holds: bool, required: str) -> None:
-        if not holds:
-            raise Refused(f"{self.path}: {name}: {json.dumps(self.all[name]) if name in self.all else 'nothing'} found; {required} required")
+        require(holds, f"{self.path}: {name}: {json.dumps(self.all[name]) if name in self.all else 'nothing'} found; {required} required")
 
     def get(self, name: str, kind: type, otherwise: Any = None) -> Any:
         """Its value. Without `otherwise` there has to be one."""
@@ -131,14 +133,12 @@ def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, 
 
 def as_f32(tensor: dict[str, Any]) -> np.ndarray:
     """A tensor's numbers. Refused where they are of no such dtype, or not finite."""
-    code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(tensor["dtype"])
-    if not code:
-        raise Refused(f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
-    raw = np.frombuffer(tensor["data"], code)
+    codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+    require(tensor["dtype"] in codes, f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
+    raw = np.frombuffer(tensor["data"], codes[tensor["dtype"]])
     with np.errstate(over="ignore"):
         found = ((raw.astype("<u4") << 16).view("<f4") if tensor["dtype"] == "BF16" else raw).astype(np.float32).reshape(tensor["shape"])
-    if not np.isfinite(found).all():
-        raise Refused(f"{tensor['where']} holds {found[~np.isfinite(found)][0]}; finite numbers required")
+    require(np.isfinite(found).all(), f"{tensor['where']} holds {', '.join(map(str, found[~np.isfinite(found)][:1]))}; finite numbers required")
     return found
 
 
@@ -157,17 +157,15 @@ def page(value: Any, indent: int = 2) -> bytes:
 @contextlib.contextmanager
 def new_folder(out: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder beside `out` that becomes it when all is written, and is gone where something fails."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Refused(f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
+    require(not out.exists() or out.is_dir() and not any(out.iterdir()),
+            f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.parent / f"{out.name}.tmp-{os.getpid()}"
-    temporary.mkdir()
-    try:
-        yield temporary
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.tmp-") as temporary:
+        new = pathlib.Path(temporary) / out.name  # readable for others, which the temporary one is not
+        new.mkdir()
+        yield new
         os.sync()
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        new.rename(out)
 
 
 # ---- Rotations: rope_type of a config.json, and our schemes
@@ -178,12 +176,7 @@ ROPE_TYPES = {  # their numbers, and what whence takes where none is given
     "llama3": {"factor": "4", ORIGINAL: "", "low_freq_factor": "1", "high_freq_factor": "4"},
     "longrope": {"factor": "4", ORIGINAL: "", "short_factor": "1", "long_factor": "1"},
     "yarn": {"factor": "4", ORIGINAL: "", "beta_fast": "32", "beta_slow": "1"}}
-
-
-def exact(number: float) -> str:
-    """The number as whence writes it: 0.0003, 500000, 1e-06."""
-    plain = number == 0 or 1e-5 <= abs(number) < 1e15
-    return (format(decimal.Decimal(repr(float(number))), "f") if plain else repr(float(number))).removesuffix(".0")
+exact = lambda number: repr(float(number)).removesuffix(".0")  # 0.0003, 500000
 
 
 def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
@@ -229,12 +222,13 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
     scaling, keep, width = own.get("scaling", "none"), float(own.get("keep", 1)), int(own.get("width", 0))
     kind = "yarn" if name == "yarn" else "proportional" if keep != 1 else "linear" if divided else scaling.replace("none", "default")
     plain = scaling == "none" and (keep == 1 or not width) and not (divided and name == "yarn")
-    if not form or kind not in ROPE_TYPES or not plain and kind != scaling or (own.get("layout", "half"), own.get("dynamic", "no")) != ("half", "no"):
-        raise Refused(f"scheme: {scheme} given; absolute, or rope (of layout=half, with keep over all dims of a head, or scaling=dynamic, llama3 or "
-                      "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
+    known = form and kind in ROPE_TYPES and (plain or kind == scaling)
+    require(known and (own.get("layout", "half"), own.get("dynamic", "no")) == ("half", "no"),
+            f"scheme: {scheme} given; absolute, or rope (of layout=half, with keep over all dims of a head, or scaling=dynamic, llama3 or "
+            "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
     original = int(own.get("original", 0)) or length
-    if kind == "dynamic" and original != length:
-        raise Refused(f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
+    require(kind != "dynamic" or original == length,
+            f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
 
     def value(field: str) -> Any:
         numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, ROPE_TYPES[kind][field]).split(":")]
@@ -263,28 +257,26 @@ class Theirs:
     def paths(self) -> list[pathlib.Path]:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
         whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
-        if not whole.exists() and not index.exists() and any(self.folder.glob("*.bin")):
-            raise Refused(f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
+        require(whole.exists() or index.exists() or not any(self.folder.glob("*.bin")),
+                f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
         if whole.exists() or not index.exists():
             return [whole]
         names = sorted({str(name) for name in Fields(index).get("weight_map", dict).values()})
-        if not names or not all(re.fullmatch(r"[^./\0][^/\0]*", name) for name in names):
-            raise Refused(f"{index}: weight_map names {names[:3]}; files of the same folder required")
+        fits = names and all(re.fullmatch(r"[^./\0][^/\0]*", name) for name in names)
+        require(fits, f"{index}: weight_map names {names[:3]}; files of the same folder required")
         return [self.folder / name for name in names]
 
     def find(self, name: str) -> dict[str, Any]:
         name = name if name in self.tensors else self.twins.get(name, name)
         found = self.tensors.get(name, [])
-        if len(found) != 1:
-            raise Refused(f"{self.folder}: " + (f"{' and '.join(each['where'] for each in found)} found; one of them required" if found else
-                                                f"no tensor {name!r}, with {self.family.prefix!r} before it or without; it required"))
+        require(found, f"{self.folder}: no tensor {name!r}, with {self.family.prefix!r} before it or without; it required")
+        require(len(found) == 1, f"{self.folder}: {' and '.join(each['where'] for each in found)} found; one of them required")
         self.used.add(name)
         return found[0]
 
     def read(self, name: str, *shape: int) -> np.ndarray:
         found = self.find(name)
-        if tuple(found["shape"]) != shape:
-            raise Refused(f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
+        require(tuple(found["shape"]) == shape, f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
         return as_f32(found)
 
     def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
@@ -355,8 +347,8 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
         config.require(name, holds, required)
     key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
     length = extent("position") if gpt2 else config.size(fields["length"])
-    if not key or key % head_dim or heads % (key // head_dim):
-        raise Refused(f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
+    require(key and key % head_dim == 0 and heads % (key // head_dim) == 0,
+            f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
     counted = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
     for name, number in {**counted, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
         if config.all.get(name, number) != number:
@@ -431,12 +423,11 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
         raise Refused(f"{folder}: no tokeniser of transformers: {problem}") from None
     said = json.loads(whole.to_str())
     model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]} | (Fields(more).all if more.exists() else {})
-    if model["type"] != "BPE" or not BYTES.keys() <= model["vocab"].keys():
-        raise Refused(f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
+    require(model["type"] == "BPE" and BYTES.keys() <= model["vocab"].keys(),
+            f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
     if other := other_cut(whole, model):
-        if not anyway:
-            raise Refused(f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
-                          "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
+        require(anyway, f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
+                "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
         print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
     if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
         print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
@@ -448,12 +439,12 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     head, there = {"format": "whence tokeniser", "version": 1}, (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists()
     if given not in ("", "gpt2", "bytes"):
         own = Fields(pathlib.Path(given)).all
-        if own.get("format") != head["format"] or own.get("vocabulary") != rows:
-            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens, the model {rows}; a tokeniser.json for it required")
+        require(own.get("format") == head["format"] and own.get("vocabulary") == rows,
+                f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens, the model {rows}; a tokeniser.json for it required")
         return own
-    if not there and given != "bytes" and (given or rows != 256):
-        raise Refused(f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
-                      "required: bytes, or a tokeniser.json of whence")
+    require(there or given == "bytes" or rows == 256 and not given,
+            f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
+            "required: bytes, or a tokeniser.json of whence")
     table, merges, added = vocabulary_of(folder, given == "gpt2") if there and given != "bytes" else (dict(BYTES), [], {})
     for content, number in added.items():
         text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # another text stands for itself
@@ -463,9 +454,8 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
         elif table.get(content) != number:
             table.setdefault(text, number)
     texts = {number: text for text, number in table.items() if type(number) is int and 0 <= number < rows}
-    if len(texts) != len(table):
-        raise Refused(f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; all required, as "
-                      f"the model has {rows} tokens")
+    require(len(texts) == len(table), f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; "
+            f"all required, as the model has {rows} tokens")
     if gaps := [number for number in range(max(texts)) if number not in texts]:
         print(f"note: {len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
         texts |= {number: f"<|no token {number}|>" for number in gaps}
@@ -492,16 +482,14 @@ def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> None:
 
 def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[str, np.ndarray], dict[str, Any]]:
     """The options of a run's model, its weights and its tokeniser."""
-    if not (folder / "run.json").exists():
-        raise Refused(f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
+    require((folder / "run.json").exists(), f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
     record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
     facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(path.read_bytes())
-    if hashlib.sha256(tokeniser.read_bytes()).hexdigest() != facts.get("tokeniser.sha256"):
-        raise Refused(f"{tokeniser}: another than in training; the one that {record.path} names required")
-    if found != metadata.get("whence.seal") and not accept_damaged:
-        raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a "
-                      "copy, or --accept-damaged")
+    require(hashlib.sha256(tokeniser.read_bytes()).hexdigest() == facts.get("tokeniser.sha256"),
+            f"{tokeniser}: another than in training; the one that {record.path} names required")
+    require(found == metadata.get("whence.seal") or accept_damaged, f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its "
+            "whence.seal, required; restore it from a copy, or --accept-damaged")
     options = {name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")}
     return Fields(record.path, options), {name: as_f32(tensor) for name, tensor in tensors.items()}, Fields(tokeniser).all
 
@@ -523,8 +511,8 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
     named |= {} if facts.all["tied"] else {"head.weight": [family.head, False, -1]}
     shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim),
               "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
-    if dim % heads or named.keys() != weights.keys() or any(weights[name].shape != shape for name, shape in shapes.items()):
-        raise Refused(f"{facts.path}: sizes {sizes} found{'' if facts.all['tied'] else ', and a head'}; those of the weights required")
+    fits = dim % heads == 0 and named.keys() == weights.keys() and all(weights[name].shape == shape for name, shape in shapes.items())
+    require(fits, f"{facts.path}: sizes {sizes} found{'' if facts.all['tied'] else ', and a head'}; those of the weights required")
     tensors = {}
     for ours, (there, turned, part) in named.items():
         tensor = weights[ours]
