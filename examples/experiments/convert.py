@@ -45,18 +45,18 @@ class Family(NamedTuple):
     modules: dict[str, str]
 
 
-SIZES_OF_GPT2 = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
-SIZES_OF_OTHERS = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_norm_epsilon", SIZES_OF_GPT2, {
+THEIR_SIZES = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_norm_epsilon", (
+    "vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"), {
     "embedding": "wte", "position": "wpe", "norm": "ln_f", "blocks.N.norm1": "h.N.ln_1", "blocks.N.norm2": "h.N.ln_2",
     **{f"blocks.N.attention.{part}": "h.N.attn.c_attn" for part in QKV}, "blocks.N.attention.output": "h.N.attn.c_proj",
     "blocks.N.mlp.in": "h.N.mlp.c_fc", "blocks.N.mlp.out": "h.N.mlp.c_proj"})
-NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", SIZES_OF_OTHERS, {
+NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", THEIR_SIZES, {
     "embedding": "embed_in", "norm": "final_layer_norm",
     "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": "layers.N.attention.query_key_value" for part in QKV}, "blocks.N.attention.output": "layers.N.attention.dense",
     "blocks.N.mlp.in": "layers.N.mlp.dense_h_to_4h", "blocks.N.mlp.out": "layers.N.mlp.dense_4h_to_h"})
-LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", SIZES_OF_OTHERS, {
+LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", THEIR_SIZES, {
     "embedding": "embed_tokens", "norm": "norm",
     "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": f"layers.N.self_attn.{part[0]}_proj" for part in (*QKV, "output")},
@@ -241,18 +241,20 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
 # ---- Theirs as ours
 
 class Theirs:
-    """The tensors of a folder of Hugging Face, by names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
+    """The tensors of a folder of Hugging Face, by names without the family's prefix."""
 
     def __init__(self, folder: pathlib.Path, family: Family):
         self.folder, self.family = folder, family
-        self.tensors: dict[str, list[dict[str, Any]]] = {}
-        self.used: set[str] = set()
-        self.twins: dict[str, str] = {}
-        short = lambda name: str(name).removeprefix(family.prefix)
+        self.tensors: dict[str, dict[str, Any]] = {}
+        twins: dict[str, str] = {}  # names that a file's metadata say to be others'
         for metadata, tensors in map(tensors_in, self.paths()):
-            self.twins |= {short(name): short(other) for name, other in metadata.items()}
+            twins |= metadata
             for name, tensor in tensors.items():
-                self.tensors.setdefault(short(name), []).append(tensor)
+                first = self.tensors.setdefault(name.removeprefix(family.prefix), tensor)
+                require(first is tensor, f"{folder}: {first['where']} and {tensor['where']} found; one of them required")
+        for name, other in ((name.removeprefix(family.prefix), other.removeprefix(family.prefix)) for name, other in twins.items()):
+            if other in self.tensors:
+                self.tensors.setdefault(name, self.tensors[other])
 
     def paths(self) -> list[pathlib.Path]:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
@@ -266,26 +268,19 @@ class Theirs:
         require(fits, f"{index}: weight_map names {names[:3]}; files of the same folder required")
         return [self.folder / name for name in names]
 
-    def find(self, name: str) -> dict[str, Any]:
-        name = name if name in self.tensors else self.twins.get(name, name)
-        found = self.tensors.get(name, [])
-        require(found, f"{self.folder}: no tensor {name!r}, with {self.family.prefix!r} before it or without; it required")
-        require(len(found) == 1, f"{self.folder}: {' and '.join(each['where'] for each in found)} found; one of them required")
-        self.used.add(name)
-        return found[0]
-
-    def read(self, name: str, *shape: int) -> np.ndarray:
-        found = self.find(name)
-        require(tuple(found["shape"]) == shape, f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
-        return as_f32(found)
+    def find(self, name: str, *shape: int) -> dict[str, Any]:
+        require(name in self.tensors, f"{self.folder}: no tensor {name!r}, with {self.family.prefix!r} before it or without; it required")
+        found = self.tensors[name]
+        require(shape in ((), tuple(found["shape"])), f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
+        return found
 
     def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
         """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
         names = self.family.modules["embedding"] + ".weight", self.family.head
         there = [name for name in names if name in self.tensors]
-        names = (there * 2)[:2] if tied and there else names
-        table, head = (self.read(name, vocabulary, dim) for name in names)
-        if self.find(names[0]) is self.find(names[1]) or tied and np.array_equal(table, head):
+        first, second = (self.find(name, vocabulary, dim) for name in ((there * 2)[:2] if tied and there else names))
+        table, head = as_f32(first), as_f32(second)
+        if first is second or tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
             print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
@@ -301,28 +296,15 @@ def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, 
             continue
         shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
         whole = (3 * shape[0], *shape[1:]) if part >= 0 else shape
-        tensor = theirs.read(there, *(whole[::-1] if turned else whole))
+        tensor = as_f32(theirs.find(there, *(whole[::-1] if turned else whole)))
         tensor = tensor.T if turned else tensor
         if part >= 0:  # of all heads at once, or of each
             tensor = tensor.reshape(1 if theirs.family is GPT2 else heads, 3, -1, *shape[1:])[:, part].reshape(shape)
         weights[ours] = np.ascontiguousarray(tensor)
-    biased = {group: any(re.search(rf"\.{group}\..*bias", name) for name in weights) for group in ("attention", "mlp")}
-    for name in [name for name in weights if any(biased.values()) and re.search(r"\.(mlp|attention)\..*weight", name)]:
-        if ".mlp." in name or biased["attention"]:  # whence has all of them or none
-            weights.setdefault(name.replace("weight", "bias"), np.zeros(len(weights[name]), np.float32))
+    biased = [group for group in ("attention", "mlp") if any(re.search(rf"\.{group}\..*bias", name) for name in weights)]
+    for name in [name for name in weights if biased and re.search(rf"\.(mlp|{biased[0]})\..*weight", name)]:  # whence has all of them or none
+        weights.setdefault(name.replace("weight", "bias"), np.zeros(len(weights[name]), np.float32))
     return weights
-
-
-def scale_residuals(weights: dict[str, np.ndarray], epsilon: float) -> None:
-    """Makes norms of our epsilon give what those of `epsilon` gave: norm(s x; s^2 e) = norm(x; e), so that all that adds to the residual stream is
-    multiplied by s. Where the head is tied, the last norm is divided by it."""
-    scale = math.sqrt(EPSILON / epsilon)
-    for name, tensor in weights.items():
-        if re.match(r"(embedding|position)\.|.*\.(attention\.output|mlp\.out)\.", name):
-            weights[name] = (tensor * np.float64(scale)).astype(np.float32)
-        elif "head.weight" not in weights and name.startswith("norm."):
-            weights[name] = (tensor / np.float64(scale)).astype(np.float32)
-    print(f"note: norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
 
 
 def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -339,18 +321,16 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     layers = 1 + max((int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))), default=-1)
     heads = config.size(fields["heads"])
     head_dim = max(dim // heads, 1)
-    for name, holds, required in (
-            (fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,"),
-            (fields["heads"], dim % heads == 0, f"a divisor of the {dim} dimensions"),
-            (fields["layers"], 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,"),
-            ("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")):
-        config.require(name, holds, required)
+    config.require(fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,")
+    config.require(fields["heads"], dim % heads == 0, f"a divisor of the {dim} dimensions")
+    config.require(fields["layers"], 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,")
+    config.require("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")
     key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
     length = extent("position") if gpt2 else config.size(fields["length"])
     require(key and key % head_dim == 0 and heads % (key // head_dim) == 0,
             f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
-    counted = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
-    for name, number in {**counted, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
+    names = *(fields[name] for name in ("vocabulary", "length", "layers", "hidden")), "num_key_value_heads"
+    for name, number in zip(names, (vocabulary, length, layers, hidden, key // head_dim)):
         if config.all.get(name, number) != number:
             print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
@@ -367,9 +347,14 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     epsilon = config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
     config.require(family.activation, activation in known, " or ".join(known))
     config.require(family.epsilon, 1e-12 <= epsilon <= 1, "1e-12 to 1")
-    if epsilon != EPSILON:
-        scale_residuals(weights, epsilon)
-    left = sorted(theirs.tensors.keys() - theirs.used)
+    if epsilon != EPSILON:  # norm(s x; s^2 e) = norm(x; e): all that adds to the residual stream times s, and the last norm of a tied head by it
+        scale = math.sqrt(EPSILON / epsilon)
+        for name, tensor in weights.items():
+            added = re.match(r"(embedding|position)\.|.*\.(attention\.output|mlp\.out)\.", name)
+            if added or name.startswith("norm.") and "head.weight" not in weights:
+                weights[name] = (tensor * np.float64(scale if added else 1 / scale)).astype(np.float32)
+        print(f"note: norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
+    left = sorted(theirs.tensors.keys() - {family.head, *(there for _, there, *_ in pairs(family, layers))})
     others = [name for name in left if not re.fullmatch(r".*\.(attn|attention)\.(masked_)?bias|.*rotary_emb\.inv_freq", name)]
     if left:
         print(f"note: {len(left) - len(others)} tensors of masks and frequencies left out" + (
@@ -546,8 +531,8 @@ def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept
                   "data": hashlib.sha256().hexdigest(), "facts": facts}
         with new_folder(out) as new:
             safetensors.numpy.save_file(weights, new / "weights.safetensors", {"whence.seal": "0" * 64})
-            data = (new / "weights.safetensors").read_bytes()
             with open(new / "weights.safetensors", "r+b") as file:
+                data = file.read()
                 file.seek(data.index(b"0" * 64))
                 file.write(seal_of(data).encode())
             (new / "tokeniser.json").write_bytes(page(own, 1))
