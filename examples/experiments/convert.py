@@ -10,7 +10,6 @@ there are, and whether the head is tied. config.json says what no tensor does: h
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import itertools
 import json
@@ -154,16 +153,16 @@ def page(value: Any, indent: int = 2) -> bytes:
     return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()
 
 
-@contextlib.contextmanager
-def new_folder(out: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder beside `out` that becomes it when all is written, and is gone where something fails."""
+def write(out: pathlib.Path, files: dict[str, bytes]) -> None:
+    """Makes the folder when all of it is written, and leaves nothing where something fails."""
     require(not out.exists() or out.is_dir() and not any(out.iterdir()),
             f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.tmp-") as temporary:
         new = pathlib.Path(temporary) / out.name  # readable for others, which the temporary one is not
         new.mkdir()
-        yield new
+        for name, data in files.items():
+            (new / name).write_bytes(data)
         os.sync()
         new.rename(out)
 
@@ -314,10 +313,10 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     config.require("model_type", kind in FAMILIES, " or ".join(FAMILIES))
     family = FAMILIES[kind]
     gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
-    table, block = family.modules["embedding"] + ".weight", family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight"
+    table, block = family.modules["embedding"] + ".weight", re.escape(family.modules["blocks.N.norm1"]).replace("N", r"(\d+)") + r"\.weight"
     extents = lambda name: (*theirs.find(name)["shape"], 0, 0)
     extent = lambda ours, axis=0: extents(family.modules[ours].replace("N", "0") + ".weight")[axis]
-    vocabulary, dim = extents(table if table in theirs.tensors else family.head)[:2]
+    vocabulary, dim, *_ = extents(table if table in theirs.tensors else family.head)
     layers = 1 + max((int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))), default=-1)
     heads = config.size(fields["heads"])
     head_dim = max(dim // heads, 1)
@@ -451,16 +450,16 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     return {**head, "kind": "bpe", "vocabulary": rows, "vocab": {texts[number]: number for number in sorted(texts)}, "merges": merges}
 
 
-def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> None:
-    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files."""
+def tokenizer_files(own: dict[str, Any]) -> dict[str, bytes]:
+    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files; none for another."""
     if own.get("kind") not in ("bpe", "bytes"):
-        return
-    table, merges = own.get("vocab", BYTES), [tuple(line.split(" ")) for line in own.get("merges", [])]
-    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=merges))
+        return {}
+    table, lines = own.get("vocab", BYTES), own.get("merges", [])
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=[tuple(line.split(" ")) for line in lines]))
     whole.pre_tokenizer, whole.decoder = CUT, tokenizers.decoders.ByteLevel()
     whole.add_special_tokens([text for text in table if re.fullmatch(r"<\|.+\|>", text)])
-    whole.save(str(folder / "tokenizer.json"))
-    whole.model.save(str(folder))
+    merges = "\n".join(["#version: 0.2", *lines, ""])
+    return {"tokenizer.json": whole.to_str(pretty=True).encode(), "vocab.json": page(table), "merges.txt": merges.encode()}
 
 
 # ---- Ours as theirs
@@ -522,30 +521,22 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
 
 def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept_damaged: bool = False) -> None:
     """Writes the other form of the model in `folder` to `out`."""
-    if (folder / "config.json").exists():
-        options, weights = read_theirs(folder)
-        own = tokeniser_of(folder, tokeniser, options["vocabulary"])
-        facts = {**{f"model.{name}": value for name, value in options.items()}, "tokeniser.kind": own["kind"],
-                 "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
-        record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
-                  "data": hashlib.sha256().hexdigest(), "facts": facts}
-        with new_folder(out) as new:
-            safetensors.numpy.save_file(weights, new / "weights.safetensors", {"whence.seal": "0" * 64})
-            with open(new / "weights.safetensors", "r+b") as file:
-                data = file.read()
-                file.seek(data.index(b"0" * 64))
-                file.write(seal_of(data).encode())
-            (new / "tokeniser.json").write_bytes(page(own, 1))
-            (new / "run.json").write_bytes(page(record))
-    elif tokeniser:
-        raise Refused(f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a tokeniser")
-    else:
-        facts_there, weights, own = read_ours(folder, accept_damaged)
-        config, tensors = as_theirs(facts_there, weights)
-        with new_folder(out) as new:
-            safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
-            (new / "config.json").write_bytes(page(config))
-            write_tokenizer(new, own)
+    if not (folder / "config.json").exists():
+        require(not tokeniser, f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a "
+                "tokeniser")
+        run, weights, own = read_ours(folder, accept_damaged)
+        config, tensors = as_theirs(run, weights)
+        data = safetensors.numpy.save(tensors, {"format": "pt"})
+        return write(out, {"model.safetensors": data, "config.json": page(config), **tokenizer_files(own)})
+    options, weights = read_theirs(folder)
+    own = tokeniser_of(folder, tokeniser, options["vocabulary"])
+    facts = {f"model.{name}": value for name, value in options.items()}
+    facts |= {"tokeniser.kind": own["kind"], "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
+    record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
+              "data": hashlib.sha256().hexdigest(), "facts": facts}
+    data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
+    data = data.replace(b"0" * 64, seal_of(data).encode(), 1)
+    write(out, {"weights.safetensors": data, "tokeniser.json": page(own, 1), "run.json": page(record)})
 
 
 def main(words: list[str] | None = None) -> int:
