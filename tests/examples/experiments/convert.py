@@ -80,9 +80,11 @@ def model(kind="gpt2", rows=256, dim=32, heads=4, keys=2, tied=False, biases=r"\
         "hidden_act": "silu" if llama else "gelu", "tie_word_embeddings": tied}), **({"num_key_value_heads": keys} if llama else {}), **fields}, w
 
 
-def changed(model, weights={}, **fields):
-    """The model with other weights and fields of config.json. A weight None is left out."""
-    return {**model[0], **fields}, {name: x for name, x in {**model[1], **weights}.items() if x is not None}
+def changed(model, *changes, **fields):
+    """The model with other fields of config.json and other weights, whose names have a point. None is left out."""
+    whole = {name: x for each in (*model, *changes, fields) for name, x in each.items()}
+    whole = {name: x for name, x in whole.items() if x is not None}
+    return tuple({name: x for name, x in whole.items() if ("." in name) == weights} for weights in (False, True))
 
 
 def yarn(p, width, base, factor, original, beta_fast=32, beta_slow=1):
@@ -246,34 +248,30 @@ def files_decide():
     masks = {f"h.{n}.attn.bias": torch.ones(1, 1, 24, 24, dtype=torch.uint8) for n in range(2)} | {"h.0.attn.masked_bias": torch.tensor(math.nan)}
     value, headed = {"value_head.weight": torch.ones(3, dtype=torch.int8)}, changed(gpt2, {"wte.weight": None, "lm_head.weight": table})
     both, own = (changed(gpt2, {"lm_head.weight": each}) for each in (table, other))
-    wrong = dict(vocab_size=300, n_positions=99, n_inner=7, n_layer=1)
-    small = model(n_inner=None, layer_norm_epsilon=1e-6, activation_function="relu")
+    small, halves = model(n_inner=None, layer_norm_epsilon=1e-6, activation_function="relu"), (torch.float16, torch.bfloat16)
     for given, wanted, how, says, has in (
             (changed(gpt2, masks), gpt2, {}, "note: 3 tensors of masks and frequencies left out\n", {}),
             (changed(gpt2, masks | value), gpt2, {}, "3 tensors of masks .* and 1 that gpt2 has no use for: value_head.weight", {}),
             (headed, gpt2, {}, "", {"tied": True}),
             (changed(headed, tie_word_embeddings=False), gpt2, {"metadata": {"transformer.wte.weight": "lm_head.weight"}}, "", {"tied": True}),
             (both, gpt2, {}, "", {"tied": True}), (changed(both, tie_word_embeddings=False), gpt2, {}, "", {"tied": False}),
-            (changed(gpt2, **wrong), gpt2, {}, "n_layer is 1, and 2 in the weights", dict(vocabulary=256, length=24, hidden=128, layers=2)),
-            (gpt2, gpt2, {"bare": True, "mark": BOM}, "", {"hidden": 0}),
-            *((gpt2, changed(gpt2, {name: x.to(kind).double() for name, x in gpt2[1].items()}), {"dtype": kind}, "", {})
-              for kind in (torch.float16, torch.bfloat16)),
+            (changed(gpt2, vocab_size=300, n_positions=99, n_inner=7, n_layer=1), gpt2, {}, "n_layer is 1, and 2 in the weights",
+             dict(vocabulary=256, length=24, hidden=128, layers=2)), (gpt2, gpt2, {"bare": True, "mark": BOM}, "", {"hidden": 0}),
+            *((gpt2, changed(gpt2, {name: x.to(half).double() for name, x in gpt2[1].items()}), {"dtype": half}, "", {}) for half in halves),
             *((each, each, {}, "norms have epsilon 1e-06", {"activation": "relu"}) for each in (small, changed(small, {"lm_head.weight": other})))):
         taken(write(new(), given, **how), wanted, says, **has)
     run = taken(write(Path("own"), own), own, "a head of its own", tied=False)
     require(fields(there_and_back(Path("own"), run))["tie_word_embeddings"] is False, "and stays one")
-    for words, weights, more in (
-            ("no tensor 'wte.weight'", headed[1] | {"wte.weight": None}, {"tie_word_embeddings": False}),
-            ("no tensor 'lm_head.weight'", {}, {"tie_word_embeddings": False}),
-            ("'lm_head.weight' is \\[255, 32\\]", {"lm_head.weight": drawn(255, 32)}, {}),
-            ("is \\[32, 95\\]; \\[32, 96\\] required", {"h.1.attn.c_attn.weight": drawn(32, 95)}, {}),
-            ("is I8", {"h.1.ln_1.weight": torch.ones(32, dtype=torch.int8)}, {}),
-            ("holds nan", {"h.1.ln_1.weight": torch.full((32,), math.nan)}, {}),
-            ("n_layer: 3 found; 1 to 2", {}, {"n_layer": 3}), ("n_embd: 34 found; 32", {}, {"n_embd": 34}),
-            ("a divisor of the 32", {}, {"n_head": 5}), ("n_head: nothing found", {}, {"n_head": None}), ("a whole number", {}, {"n_head": True}),
-            ("gelu_new or", {}, {"activation_function": "quick"}), ("true required", {}, {"scale_attn_weights": False}),
-            ("gpt2 or gpt_neox or llama", {}, {"model_type": "bert"}), ("1e-12 to 1", {}, {"layer_norm_epsilon": -1.0})):
-        refused(words, changed(gpt2, weights, **more))
+    untied, ln_1 = {"tie_word_embeddings": False}, "h.1.ln_1.weight"
+    for words, *changes in (
+            ("no tensor 'wte.weight'", {"lm_head.weight": table, "wte.weight": None}, untied), ("no tensor 'lm_head.weight'", untied),
+            ("'lm_head.weight' is \\[255, 32\\]", {"lm_head.weight": drawn(255, 32)}), ("a whole number", {"n_head": True}),
+            ("is \\[32, 95\\]; \\[32, 96\\] required", {"h.1.attn.c_attn.weight": drawn(32, 95)}), ("n_head: nothing found", {"n_head": None}),
+            ("is I8", {ln_1: torch.ones(32, dtype=torch.int8)}), ("holds nan", {ln_1: torch.full((32,), math.nan)}), ("of the 32", {"n_head": 5}),
+            ("n_layer: 3 found; 1 to 2", {"n_layer": 3}), ("n_embd: 34 found; 32", {"n_embd": 34}), ("true required", {"scale_attn_weights": False}),
+            ("gelu_new or", {"activation_function": "quick"}), ("gpt2 or gpt_neox or llama", {"model_type": "bert"}),
+            ("1e-12 to 1", {"layer_norm_epsilon": -1.0})):
+        refused(words, changed(gpt2, *changes))
 
 
 def shards():
@@ -392,8 +390,7 @@ def tokenisers():
     count, whole = pieces.get_vocab_size(), json.loads(pieces.to_str())
     alone = tokenizers.Tokenizer.from_str(json.dumps({**whole, "added_tokens": []}))
     given = model(rows=320)
-    given[1]["wte.weight"][count:] *= 40  # greedy would draw nothing else
-    given[1]["wte.weight"][count:] += 30 * given[1]["ln_f.bias"]
+    given[1]["wte.weight"][count:] += 40 * given[1]["ln_f.bias"]  # greedy would draw nothing else
 
     theirs, run = write(Path("whole"), given), Path("whole.run")
     (theirs / "tokenizer.json").write_bytes(BOM + pieces.to_str().encode())
