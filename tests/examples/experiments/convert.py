@@ -119,7 +119,7 @@ def logits(model, tokens):
     heads = c["n_head" if gpt2 else "num_attention_heads"]
     epsilon = next((value for name, value in c.items() if "_eps" in name), 1e-6 if llama else 1e-5)
     act = {"gelu_new": functools.partial(F.gelu, approximate="tanh"), "gelu": F.gelu, "relu": torch.relu, "silu": F.silu}[
-        c.get("activation_function", "gelu_new") if gpt2 else c.get("hidden_act", "gelu")]
+        c.get("activation_function", "gelu_new") if gpt2 else c["hidden_act"] or "gelu"]
     linear = lambda name, x: x @ (w[name + ".weight"] if gpt2 else w[name + ".weight"].T) + w.get(name + ".bias", 0)
     norm = lambda name, x: x / torch.sqrt((x * x).mean(-1, keepdim=True) + epsilon) * w[name + ".weight"] if llama else F.layer_norm(
         x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], epsilon)
@@ -307,15 +307,14 @@ def rotations():
     """GPT-NeoX with every rope_type: the scheme, the logits, and both again after the way back; and what has no form there."""
     neox, half = functools.partial(model, "gpt_neox"), functools.partial(model, "gpt_neox", rotary_pct=0.5)
     newer = lambda **rope: neox(rope_parameters=rope)
-    untold = neox(rope_scaling={"rope_type": "longrope", ORIGINAL: 8, "short_factor": [1.0], "long_factor": [3.0]})
-    del untold[0]["hidden_act"]
+    untold = neox(hidden_act=None, rope_scaling={"rope_type": "longrope", ORIGINAL: 8, "short_factor": [1.0], "long_factor": [3.0]})
     runs = []
     for given, scheme, has in (
             (half(), "rope(width=4)", {"norm_place": "parallel"}),
             (half(rope_scaling={"rope_type": "linear", "factor": 2.0}, use_parallel_residual=False), "interpolated(rope(width=4), factor=2)",
              {"norm_place": "before"}),
-            (half(rope_scaling={"type": "dynamic", "factor": 3.0, "rope_theta": 500.0}),
-             "rope(base=500, width=4, scaling=dynamic, factor=3, original=16)", {}),
+            (neox(rope_scaling={"type": "dynamic", "factor": 3.0, "rope_theta": 500.0}, rotary_pct=1),
+             "rope(base=500, scaling=dynamic, factor=3, original=16)", {}),
             (half(rope_scaling=LLAMA3), "rope(width=4, scaling=llama3, factor=8, original=8, low_freq_factor=1, high_freq_factor=4)", {}),
             (half(rope_scaling=LONGROPE), "rope(width=4, scaling=longrope, factor=4, original=8, short_factor=1:2.5, long_factor=3:7)", {}),
             (half(rope_scaling=YARN), "yarn(width=4, factor=4, original=8, beta_fast=32, beta_slow=1)", {}),
@@ -340,7 +339,7 @@ def rotations():
     refused("and a head; those of the weights", tied)
     own = "absolute, or rope"
     schemes = {"rope(scaling=ntk)": own, "interpolated(rope(scaling=dynamic), factor=2)": own, "window(rope, n=3)": own, "rope + alibi": own,
-               "alibi": own, "rope(keep=0.5, width=4)": own, "yarn(dynamic=yes)": "dynamic=no", "rope(layout=interleaved)": "layout=half",
+               "rope(keep=0.5, width=4)": own, "yarn(dynamic=yes)": "dynamic=no", "rope(layout=interleaved)": "layout=half",
                "rope(scaling=dynamic, original=7)": "original 7 in a model of 16"}
     options = [("norm", '"rms"'), ("activation", '"swiglu"'), ("norm_place", '"after"'), ("causal", "false"), ("bias", "false"), ("heads", "3"),
                ("layers", "1"), ("layers", "3"), ("layers", "9000000"), ("vocabulary", "255"), ("hidden", "23"), ("tied", "true"), ("dim", '"x"')]
