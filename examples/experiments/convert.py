@@ -159,7 +159,7 @@ def write(out: pathlib.Path, files: dict[str, bytes]) -> None:
             f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.tmp-") as temporary:
-        new = pathlib.Path(temporary) / out.name  # readable for others, which the temporary one is not
+        new = pathlib.Path(temporary) / "new"  # readable for others, which the temporary one is not
         new.mkdir()
         for name, data in files.items():
             (new / name).write_bytes(data)
@@ -251,9 +251,9 @@ class Theirs:
             for name, tensor in tensors.items():
                 first = self.tensors.setdefault(name.removeprefix(family.prefix), tensor)
                 require(first is tensor, f"{folder}: {first['where']} and {tensor['where']} found; one of them required")
-        for name, other in ((name.removeprefix(family.prefix), other.removeprefix(family.prefix)) for name, other in twins.items()):
-            if other in self.tensors:
-                self.tensors.setdefault(name, self.tensors[other])
+        for name, other in twins.items():
+            if found := self.tensors.get(other.removeprefix(family.prefix)):
+                self.tensors.setdefault(name.removeprefix(family.prefix), found)
 
     def paths(self) -> list[pathlib.Path]:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
