@@ -10,8 +10,6 @@ there are, and whether the head is tied. config.json says what no tensor does: h
 from __future__ import annotations
 
 import argparse
-import contextlib
-import decimal
 import hashlib
 import itertools
 import json
@@ -19,8 +17,8 @@ import math
 import os
 import pathlib
 import re
-import shutil
 import sys
+import tempfile
 from typing import Any, Iterator, NamedTuple
 
 try:
@@ -46,18 +44,18 @@ class Family(NamedTuple):
     modules: dict[str, str]
 
 
-SIZES_OF_GPT2 = ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner")
-SIZES_OF_OTHERS = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_norm_epsilon", SIZES_OF_GPT2, {
+THEIR_SIZES = ("vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+GPT2 = Family("transformer.", "lm_head.weight", "activation_function", "layer_norm_epsilon", (
+    "vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"), {
     "embedding": "wte", "position": "wpe", "norm": "ln_f", "blocks.N.norm1": "h.N.ln_1", "blocks.N.norm2": "h.N.ln_2",
     **{f"blocks.N.attention.{part}": "h.N.attn.c_attn" for part in QKV}, "blocks.N.attention.output": "h.N.attn.c_proj",
     "blocks.N.mlp.in": "h.N.mlp.c_fc", "blocks.N.mlp.out": "h.N.mlp.c_proj"})
-NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", SIZES_OF_OTHERS, {
+NEOX = Family("gpt_neox.", "embed_out.weight", "hidden_act", "layer_norm_eps", THEIR_SIZES, {
     "embedding": "embed_in", "norm": "final_layer_norm",
     "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": "layers.N.attention.query_key_value" for part in QKV}, "blocks.N.attention.output": "layers.N.attention.dense",
     "blocks.N.mlp.in": "layers.N.mlp.dense_h_to_4h", "blocks.N.mlp.out": "layers.N.mlp.dense_4h_to_h"})
-LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", SIZES_OF_OTHERS, {
+LLAMA = Family("model.", "lm_head.weight", "hidden_act", "rms_norm_eps", THEIR_SIZES, {
     "embedding": "embed_tokens", "norm": "norm",
     "blocks.N.norm1": "layers.N.input_layernorm", "blocks.N.norm2": "layers.N.post_attention_layernorm",
     **{f"blocks.N.attention.{part}": f"layers.N.self_attn.{part[0]}_proj" for part in (*QKV, "output")},
@@ -67,6 +65,22 @@ FAMILIES = {"gpt2": GPT2, "gpt_neox": NEOX, "llama": LLAMA, "mistral": LLAMA, "q
 
 class Refused(ValueError):
     """An input that cannot be: the message says what was given and what is required."""
+
+
+def require(holds: Any, message: str) -> None:
+    if not holds:
+        raise Refused(message)
+
+
+def pairs(family: Family, layers: int) -> Iterator[tuple[str, str, bool, int]]:
+    """Our tensors and theirs, whether one is the other's transpose, and which of three in one tensor ours is, or -1."""
+    for ours, theirs in family.modules.items():
+        group, last = ("", *ours.split("."))[-2:]
+        for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
+            if leaf == "weight" or ours not in ("embedding", "position") and (family is not LLAMA or not last.startswith("norm")):
+                yield (f"{ours.replace('N', number)}.{'table' if ours == 'position' else leaf}", f"{theirs.replace('N', number)}.{leaf}",
+                       family is GPT2 and leaf == "weight" and group in ("attention", "mlp"),
+                       QKV.index(last) if theirs.endswith(("c_attn", "query_key_value")) else -1)
 
 
 # ---- Files
@@ -88,13 +102,11 @@ class Fields:
             found = json.loads(read_text(path)) if fields is None else fields
         except (json.JSONDecodeError, RecursionError) as problem:
             raise Refused(f"{path}: no JSON: {problem}; one object required") from None
-        if not isinstance(found, dict):
-            raise Refused(f"{path}: no object; a JSON object required")
+        require(isinstance(found, dict), f"{path}: no object; a JSON object required")
         self.path, self.all = path, {name: value for name, value in found.items() if value is not None}
 
     def require(self, name: str, holds: bool, required: str) -> None:
-        if not holds:
-            raise Refused(f"{self.path}: {name}: {json.dumps(self.all[name]) if name in self.all else 'nothing'} found; {required} required")
+        require(holds, f"{self.path}: {name}: {json.dumps(self.all[name]) if name in self.all else 'nothing'} found; {required} required")
 
     def get(self, name: str, kind: type, otherwise: Any = None) -> Any:
         """Its value. Without `otherwise` there has to be one."""
@@ -120,14 +132,12 @@ def tensors_in(path: pathlib.Path) -> tuple[dict[str, str], dict[str, dict[str, 
 
 def as_f32(tensor: dict[str, Any]) -> np.ndarray:
     """A tensor's numbers. Refused where they are of no such dtype, or not finite."""
-    code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}.get(tensor["dtype"])
-    if not code:
-        raise Refused(f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
-    raw = np.frombuffer(tensor["data"], code)
+    codes = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+    require(tensor["dtype"] in codes, f"{tensor['where']} is {tensor['dtype']}; F64, F32, F16 or BF16 required")
+    raw = np.frombuffer(tensor["data"], codes[tensor["dtype"]])
     with np.errstate(over="ignore"):
         found = ((raw.astype("<u4") << 16).view("<f4") if tensor["dtype"] == "BF16" else raw).astype(np.float32).reshape(tensor["shape"])
-    if not np.isfinite(found).all():
-        raise Refused(f"{tensor['where']} holds {found[~np.isfinite(found)][0]}; finite numbers required")
+    require(np.isfinite(found).all(), f"{tensor['where']} holds {', '.join(map(str, found[~np.isfinite(found)][:1]))}; finite numbers required")
     return found
 
 
@@ -143,35 +153,29 @@ def page(value: Any, indent: int = 2) -> bytes:
     return (json.dumps(value, indent=indent, ensure_ascii=False) + "\n").encode()
 
 
-@contextlib.contextmanager
-def new_folder(out: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder beside `out` that becomes it when all is written, and is gone where something fails."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Refused(f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
+def write(out: pathlib.Path, files: dict[str, bytes]) -> None:
+    """Makes the folder when all of it is written, and leaves nothing where something fails."""
+    require(not out.exists() or out.is_dir() and not any(out.iterdir()),
+            f"--out: {out} {'holds files' if out.is_dir() else 'is a file'}; a new or an empty folder required")
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.parent / f"{out.name}.tmp-{os.getpid()}"
-    temporary.mkdir()
-    try:
-        yield temporary
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.tmp-") as temporary:
+        new = pathlib.Path(temporary) / "new"  # readable for others, which the temporary one is not
+        new.mkdir()
+        for name, data in files.items():
+            (new / name).write_bytes(data)
         os.sync()
-        temporary.rename(out)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        new.rename(out)
 
 
 # ---- Rotations: rope_type of a config.json, and our schemes
 
 ORIGINAL = "original_max_position_embeddings"
-ROPE_TYPES = {"default": [], "linear": ["factor"], "proportional": ["factor"], "dynamic": ["factor"],
-              "llama3": ["factor", ORIGINAL, "low_freq_factor", "high_freq_factor"],
-              "longrope": ["factor", ORIGINAL, "short_factor", "long_factor"], "yarn": ["factor", ORIGINAL, "beta_fast", "beta_slow"]}
-PRESETS = dict(factor="4", low_freq_factor="1", high_freq_factor="4", short_factor="1", long_factor="1", beta_fast="32", beta_slow="1")
-
-
-def exact(number: float) -> str:
-    """The number as whence writes it: 0.0003, 500000, 1e-06."""
-    plain = number == 0 or 1e-5 <= abs(number) < 1e15
-    return (format(decimal.Decimal(repr(float(number))), "f") if plain else repr(float(number))).removesuffix(".0")
+ROPE_TYPES = {  # their numbers, and what whence takes where none is given
+    "default": {}, "linear": {"factor": "4"}, "proportional": {"factor": "4"}, "dynamic": {"factor": "4"},
+    "llama3": {"factor": "4", ORIGINAL: "", "low_freq_factor": "1", "high_freq_factor": "4"},
+    "longrope": {"factor": "4", ORIGINAL: "", "short_factor": "1", "long_factor": "1"},
+    "yarn": {"factor": "4", ORIGINAL: "", "beta_fast": "32", "beta_slow": "1"}}
+exact = lambda number: repr(float(number)).removesuffix(".0")  # 0.0003, 500000
 
 
 def scheme_of(config: Fields, head_dim: int, length: int, share: float) -> str:
@@ -217,15 +221,16 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
     scaling, keep, width = own.get("scaling", "none"), float(own.get("keep", 1)), int(own.get("width", 0))
     kind = "yarn" if name == "yarn" else "proportional" if keep != 1 else "linear" if divided else scaling.replace("none", "default")
     plain = scaling == "none" and (keep == 1 or not width) and not (divided and name == "yarn")
-    if not form or kind not in ROPE_TYPES or not plain and kind != scaling or (own.get("layout", "half"), own.get("dynamic", "no")) != ("half", "no"):
-        raise Refused(f"scheme: {scheme} given; absolute, or rope (of layout=half, with keep over all dims of a head, or scaling=dynamic, llama3 or "
-                      "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
+    known = form and kind in ROPE_TYPES and (plain or kind == scaling)
+    require(known and (own.get("layout", "half"), own.get("dynamic", "no")) == ("half", "no"),
+            f"scheme: {scheme} given; absolute, or rope (of layout=half, with keep over all dims of a head, or scaling=dynamic, llama3 or "
+            "longrope), interpolated(rope) or yarn (of dynamic=no) required, as GPT-2 and GPT-NeoX have it")
     original = int(own.get("original", 0)) or length
-    if kind == "dynamic" and original != length:
-        raise Refused(f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
+    require(kind != "dynamic" or original == length,
+            f"scheme: original {original} in a model of {length} tokens given; one number for both required, as transformers has one")
 
     def value(field: str) -> Any:
-        numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, PRESETS.get(field, "")).split(":")]
+        numbers = [original] if field == ORIGINAL else [float(each) for each in own.get(field, ROPE_TYPES[kind][field]).split(":")]
         return numbers[0] if field not in ("short_factor", "long_factor") else numbers * ((width or head_dim) // 2 if len(numbers) == 1 else 1)
     fields = {"rotary_pct": keep * (width / head_dim if width else 1.0), "rotary_emb_base": float(own.get("base", 10000))}
     scaled = {} if kind == "proportional" and not divided else {field: value(field) for field in ROPE_TYPES[kind]}
@@ -235,54 +240,46 @@ def rope_of(scheme: str, head_dim: int, length: int) -> dict[str, Any]:
 # ---- Theirs as ours
 
 class Theirs:
-    """The tensors of a folder of Hugging Face, by names without the family's prefix. `twins`: names that a file's metadata say to be others'."""
+    """The tensors of a folder of Hugging Face, by names without the family's prefix."""
 
     def __init__(self, folder: pathlib.Path, family: Family):
         self.folder, self.family = folder, family
-        self.tensors: dict[str, list[dict[str, Any]]] = {}
-        self.used: set[str] = set()
-        self.twins: dict[str, str] = {}
-        short = lambda name: str(name).removeprefix(family.prefix)
+        self.tensors: dict[str, dict[str, Any]] = {}
+        twins: dict[str, str] = {}  # names that a file's metadata say to be others'
         for metadata, tensors in map(tensors_in, self.paths()):
-            self.twins |= {short(name): short(other) for name, other in metadata.items()}
+            twins |= metadata
             for name, tensor in tensors.items():
-                self.tensors.setdefault(short(name), []).append(tensor)
+                first = self.tensors.setdefault(name.removeprefix(family.prefix), tensor)
+                require(first is tensor, f"{folder}: {first['where']} and {tensor['where']} found; one of them required")
+        for name, other in twins.items():
+            if found := self.tensors.get(other.removeprefix(family.prefix)):
+                self.tensors.setdefault(name.removeprefix(family.prefix), found)
 
     def paths(self) -> list[pathlib.Path]:
         """model.safetensors where it is, whatever an index beside it says, as transformers does; else the files that the index lists."""
         whole, index = self.folder / "model.safetensors", self.folder / "model.safetensors.index.json"
-        if not whole.exists() and not index.exists() and any(self.folder.glob("*.bin")):
-            raise Refused(f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
+        require(whole.exists() or index.exists() or not any(self.folder.glob("*.bin")),
+                f"{self.folder}: weights of torch.save found; model.safetensors required, as save_pretrained of transformers writes it")
         if whole.exists() or not index.exists():
             return [whole]
         names = sorted({str(name) for name in Fields(index).get("weight_map", dict).values()})
-        if not names or not all(re.fullmatch(r"[^./\0][^/\0]*", name) for name in names):
-            raise Refused(f"{index}: weight_map names {names[:3]}; files of the same folder required")
+        fits = names and all(re.fullmatch(r"[^./\0][^/\0]*", name) for name in names)
+        require(fits, f"{index}: weight_map names {names[:3]}; files of the same folder required")
         return [self.folder / name for name in names]
 
-    def find(self, name: str) -> dict[str, Any]:
-        name = name if name in self.tensors else self.twins.get(name, name)
-        found = self.tensors.get(name, [])
-        if len(found) != 1:
-            raise Refused(f"{self.folder}: " + (f"{' and '.join(each['where'] for each in found)} found; one of them required" if found else
-                                                f"no tensor {name!r}, with {self.family.prefix!r} before it or without; it required"))
-        self.used.add(name)
-        return found[0]
-
-    def read(self, name: str, *shape: int) -> np.ndarray:
-        found = self.find(name)
-        if tuple(found["shape"]) != shape:
-            raise Refused(f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
-        return as_f32(found)
+    def find(self, name: str, *shape: int) -> dict[str, Any]:
+        require(name in self.tensors, f"{self.folder}: no tensor {name!r}, with {self.family.prefix!r} before it or without; it required")
+        found = self.tensors[name]
+        require(shape in ((), tuple(found["shape"])), f"{found['where']} is {list(found['shape'])}; {list(shape)} required")
+        return found
 
     def tables(self, vocabulary: int, dim: int, tied: bool) -> dict[str, np.ndarray]:
         """The table of tokens, and that of the head if it is another. `tied`: what config.json says; the file knows better."""
         names = self.family.modules["embedding"] + ".weight", self.family.head
         there = [name for name in names if name in self.tensors]
-        if len(there) == 1 and (tied or there[0] in (self.twins.get(name) for name in names)):
-            return {"embedding.weight": self.read(there[0], vocabulary, dim)}
-        table, head = (self.read(name, vocabulary, dim) for name in names)
-        if tied and np.array_equal(table, head):
+        first, second = (self.find(name, vocabulary, dim) for name in ((there * 2)[:2] if tied and there else names))
+        table, head = as_f32(first), as_f32(second)
+        if first is second or tied and np.array_equal(table, head):
             return {"embedding.weight": table}
         if tied:
             print(f"note: {names[1]} is not {names[0]}, although config.json says that they are tied: the model has a head of its own")
@@ -291,40 +288,22 @@ class Theirs:
 
 def weights_of(theirs: Theirs, shapes: dict[str, tuple[int, ...]], layers: int, heads: int) -> dict[str, np.ndarray]:
     """Weights of positions, blocks and norms, by our names."""
-    family, weights = theirs.family, {}
-    for ours, name in family.modules.items():
-        *_, group, last = ("", *ours.split("."))
-        norm, fused = last.startswith("norm"), name.endswith(("c_attn", "query_key_value"))
-        for number, leaf in itertools.product(map(str, range(layers if "N" in ours else 1)), ("weight", "bias")):
-            there = f"{name.replace('N', number)}.{leaf}"
-            if ours == "embedding" or leaf == "bias" and (ours == "position" or (family is LLAMA if norm else there not in theirs.tensors)):
-                continue
-            shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
-            turned = family is GPT2 and leaf == "weight" and group in ("attention", "mlp")  # [in, out]
-            whole = (3 * shape[0], *shape[1:]) if fused else shape
-            tensor = theirs.read(there, *(whole[::-1] if turned else whole))
-            tensor = tensor.T if turned else tensor
-            if fused:
-                apart = tensor.reshape(-1, 3, shape[0] // (1 if family is GPT2 else heads), *shape[1:])  # of all heads at once, or of each
-                tensor = apart[:, QKV.index(last)].reshape(shape)
-            weights["position.table" if ours == "position" else f"{ours.replace('N', number)}.{leaf}"] = np.ascontiguousarray(tensor)
-    biased = {group: any(re.search(rf"\.{group}\..*bias", name) for name in weights) for group in ("attention", "mlp")}
-    for name in [name for name in weights if any(biased.values()) and re.search(r"\.(mlp|attention)\..*weight", name)]:
-        if ".mlp." in name or biased["attention"]:  # whence has all of them or none
-            weights.setdefault(name.replace("weight", "bias"), np.zeros(len(weights[name]), np.float32))
+    weights = {}
+    for ours, there, turned, part in pairs(theirs.family, layers):
+        last, leaf = ours.split(".")[-2:]
+        if last == "embedding" or leaf == "bias" and there not in theirs.tensors:
+            continue
+        shape = shapes.get(last, shapes["norm"])[:1 if leaf == "bias" else 2]
+        whole = (3 * shape[0], *shape[1:]) if part >= 0 else shape
+        tensor = as_f32(theirs.find(there, *(whole[::-1] if turned else whole)))
+        tensor = tensor.T if turned else tensor
+        if part >= 0:  # of all heads at once, or of each
+            tensor = tensor.reshape(1 if theirs.family is GPT2 else heads, 3, -1, *shape[1:])[:, part].reshape(shape)
+        weights[ours] = np.ascontiguousarray(tensor)
+    biased = [group for group in ("attention", "mlp") if any(re.search(rf"\.{group}\..*bias", name) for name in weights)]
+    for name in [name for name in weights if biased and re.search(rf"\.(mlp|{biased[0]})\..*weight", name)]:  # whence has all of them or none
+        weights.setdefault(name.replace("weight", "bias"), np.zeros(len(weights[name]), np.float32))
     return weights
-
-
-def scale_residuals(weights: dict[str, np.ndarray], epsilon: float) -> None:
-    """Makes norms of our epsilon give what those of `epsilon` gave: norm(s x; s^2 e) = norm(x; e), so that all that adds to the residual stream is
-    multiplied by s. Where the head is tied, the last norm is divided by it."""
-    scale = math.sqrt(EPSILON / epsilon)
-    for name, tensor in weights.items():
-        if re.match(r"(embedding|position)\.|.*\.(attention\.output|mlp\.out)\.", name):
-            weights[name] = (tensor * np.float64(scale)).astype(np.float32)
-        elif "head.weight" not in weights and name.startswith("norm."):
-            weights[name] = (tensor / np.float64(scale)).astype(np.float32)
-    print(f"note: norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
 
 
 def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -334,25 +313,23 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     config.require("model_type", kind in FAMILIES, " or ".join(FAMILIES))
     family = FAMILIES[kind]
     gpt2, llama, theirs, fields = family is GPT2, family is LLAMA, Theirs(folder, family), dict(zip(SIZES, family.sizes))
-    table, block = family.modules["embedding"] + ".weight", family.modules["blocks.N.norm1"].replace(".", r"\.").replace("N", r"(\d+)") + r"\.weight"
+    table, block = family.modules["embedding"] + ".weight", re.escape(family.modules["blocks.N.norm1"]).replace("N", r"(\d+)") + r"\.weight"
     extents = lambda name: (*theirs.find(name)["shape"], 0, 0)
     extent = lambda ours, axis=0: extents(family.modules[ours].replace("N", "0") + ".weight")[axis]
-    vocabulary, dim = extents(table if table in theirs.tensors else family.head)[:2]
+    vocabulary, dim, *_ = extents(table if table in theirs.tensors else family.head)
     layers = 1 + max((int(found[1]) for name in theirs.tensors if (found := re.fullmatch(block, name))), default=-1)
     heads = config.size(fields["heads"])
     head_dim = max(dim // heads, 1)
-    for name, holds, required in (
-            (fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,"),
-            (fields["heads"], dim % heads == 0, f"a divisor of the {dim} dimensions"),
-            (fields["layers"], 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,"),
-            ("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")):
-        config.require(name, holds, required)
+    config.require(fields["dim"], 0 < dim == config.get(fields["dim"], int, dim), f"{dim}, the columns of the embedding,")
+    config.require(fields["heads"], dim % heads == 0, f"a divisor of the {dim} dimensions")
+    config.require(fields["layers"], 1 <= config.get(fields["layers"], int, layers) <= layers, f"1 to {layers}, the layers of the weights,")
+    config.require("head_dim", config.get("head_dim", int, head_dim) == head_dim, f"{head_dim}, as {heads} heads share {dim} dimensions,")
     key, hidden = extent("blocks.N.attention.key") if llama else dim, extent("blocks.N.mlp.in", 1 if gpt2 else 0)
     length = extent("position") if gpt2 else config.size(fields["length"])
-    if not key or key % head_dim or heads % (key // head_dim):
-        raise Refused(f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
-    counted = {fields["vocabulary"]: vocabulary, fields["length"]: length, fields["layers"]: layers, fields["hidden"]: hidden}
-    for name, number in {**counted, **({"num_key_value_heads": key // head_dim} if llama else {})}.items():
+    require(key and key % head_dim == 0 and heads % (key // head_dim) == 0,
+            f"{folder}: keys of {key} dimensions; heads of {head_dim} required, as many as divide {heads}")
+    names = *(fields[name] for name in ("vocabulary", "length", "layers", "hidden")), "num_key_value_heads"
+    for name, number in zip(names, (vocabulary, length, layers, hidden, key // head_dim)):
         if config.all.get(name, number) != number:
             print(f"note: {config.path}: {name} is {config.all[name]}, and {number} in the weights, which count")
     weights = theirs.tables(vocabulary, dim, config.get("tie_word_embeddings", bool, gpt2)) | weights_of(theirs, {
@@ -369,9 +346,14 @@ def read_theirs(folder: pathlib.Path) -> tuple[dict[str, Any], dict[str, np.ndar
     epsilon = config.get(family.epsilon, float, 1e-6 if llama else EPSILON)
     config.require(family.activation, activation in known, " or ".join(known))
     config.require(family.epsilon, 1e-12 <= epsilon <= 1, "1e-12 to 1")
-    if epsilon != EPSILON:
-        scale_residuals(weights, epsilon)
-    left = sorted(theirs.tensors.keys() - theirs.used)
+    if epsilon != EPSILON:  # norm(s x; s^2 e) = norm(x; e): all that adds to the residual stream times s, and the last norm of a tied head by it
+        scale = math.sqrt(EPSILON / epsilon)
+        for name, tensor in weights.items():
+            added = re.match(r"(embedding|position)\.|.*\.(attention\.output|mlp\.out)\.", name)
+            if added or name.startswith("norm.") and "head.weight" not in weights:
+                weights[name] = (tensor * np.float64(scale if added else 1 / scale)).astype(np.float32)
+        print(f"note: norms have epsilon {epsilon:g} there and {EPSILON:g} here: for the same logits the residual stream is {scale:.4g} times theirs")
+    left = sorted(theirs.tensors.keys() - {family.head, *(there for _, there, *_ in pairs(family, layers))})
     others = [name for name in left if not re.fullmatch(r".*\.(attn|attention)\.(masked_)?bias|.*rotary_emb\.inv_freq", name)]
     if left:
         print(f"note: {len(left) - len(others)} tensors of masks and frequencies left out" + (
@@ -425,12 +407,11 @@ def vocabulary_of(folder: pathlib.Path, anyway: bool) -> tuple[dict[str, int], l
         raise Refused(f"{folder}: no tokeniser of transformers: {problem}") from None
     said = json.loads(whole.to_str())
     model, added = said["model"], {token["content"]: token["id"] for token in said["added_tokens"]} | (Fields(more).all if more.exists() else {})
-    if model["type"] != "BPE" or not BYTES.keys() <= model["vocab"].keys():
-        raise Refused(f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
+    require(model["type"] == "BPE" and BYTES.keys() <= model["vocab"].keys(),
+            f"{folder}: a tokeniser {model['type']} found, or one without a token for each byte; byte-level BPE or --tokeniser required")
     if other := other_cut(whole, model):
-        if not anyway:
-            raise Refused(f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
-                          "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
+        require(anyway, f"{folder}: tokenizer.json cuts text otherwise than GPT-2: {other}; --tokeniser gpt2 takes its tokens all the same. Text "
+                "is then read otherwise than in training, so that numbers of tokens are to come from `tokenizers`")
         print(f"note: text is cut as GPT-2 does, otherwise than in training ({other}); forward() takes numbers of tokens from `tokenizers`")
     if read := [token["content"] for token in said["added_tokens"] if not token["special"]]:
         print(f"note: {len(read)} added tokens are not read out of text here, but there: {', '.join(map(repr, read[:4]))}")
@@ -442,12 +423,12 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     head, there = {"format": "whence tokeniser", "version": 1}, (folder / "tokenizer.json").exists() or (folder / "vocab.json").exists()
     if given not in ("", "gpt2", "bytes"):
         own = Fields(pathlib.Path(given)).all
-        if own.get("format") != head["format"] or own.get("vocabulary") != rows:
-            raise Refused(f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens, the model {rows}; a tokeniser.json for it required")
+        require(own.get("format") == head["format"] and own.get("vocabulary") == rows,
+                f"--tokeniser: {given} has {own.get('vocabulary', 'no')} tokens, the model {rows}; a tokeniser.json for it required")
         return own
-    if not there and given != "bytes" and (given or rows != 256):
-        raise Refused(f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
-                      "required: bytes, or a tokeniser.json of whence")
+    require(there or given == "bytes" or rows == 256 and not given,
+            f"--tokeniser: {given or 'none'} given, and {folder} has neither tokenizer.json nor vocab.json; a tokeniser of {rows} tokens "
+            "required: bytes, or a tokeniser.json of whence")
     table, merges, added = vocabulary_of(folder, given == "gpt2") if there and given != "bytes" else (dict(BYTES), [], {})
     for content, number in added.items():
         text = "".join(SPELLING[byte] for byte in content.encode()) if {*content} <= {*BYTES} else content  # another text stands for itself
@@ -457,9 +438,8 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
         elif table.get(content) != number:
             table.setdefault(text, number)
     texts = {number: text for text, number in table.items() if type(number) is int and 0 <= number < rows}
-    if len(texts) != len(table):
-        raise Refused(f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; all required, as "
-                      f"the model has {rows} tokens")
+    require(len(texts) == len(table), f"{folder}: {len(table)} tokens found, of which {len(texts)} have a number of their own from 0 to {rows - 1}; "
+            f"all required, as the model has {rows} tokens")
     if gaps := [number for number in range(max(texts)) if number not in texts]:
         print(f"note: {len(gaps)} numbers below others have no token: they are called <|no token {gaps[0]}|> and so on")
         texts |= {number: f"<|no token {number}|>" for number in gaps}
@@ -470,32 +450,30 @@ def tokeniser_of(folder: pathlib.Path, given: str, rows: int) -> dict[str, Any]:
     return {**head, "kind": "bpe", "vocabulary": rows, "vocab": {texts[number]: number for number in sorted(texts)}, "merges": merges}
 
 
-def write_tokenizer(folder: pathlib.Path, own: dict[str, Any]) -> None:
-    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files."""
+def tokenizer_files(own: dict[str, Any]) -> dict[str, bytes]:
+    """A tokeniser over bytes as tokenizer.json, and as GPT-2's two files; none for another."""
     if own.get("kind") not in ("bpe", "bytes"):
-        return
-    table, merges = own.get("vocab", BYTES), [tuple(line.split(" ")) for line in own.get("merges", [])]
-    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=merges))
+        return {}
+    table, lines = own.get("vocab", BYTES), own.get("merges", [])
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=table, merges=[tuple(line.split(" ")) for line in lines]))
     whole.pre_tokenizer, whole.decoder = CUT, tokenizers.decoders.ByteLevel()
     whole.add_special_tokens([text for text in table if re.fullmatch(r"<\|.+\|>", text)])
-    whole.save(str(folder / "tokenizer.json"))
-    whole.model.save(str(folder))
+    merges = "\n".join(["#version: 0.2", *lines, ""])
+    return {"tokenizer.json": whole.to_str(pretty=True).encode(), "vocab.json": page(table), "merges.txt": merges.encode()}
 
 
 # ---- Ours as theirs
 
 def read_ours(folder: pathlib.Path, accept_damaged: bool) -> tuple[Fields, dict[str, np.ndarray], dict[str, Any]]:
     """The options of a run's model, its weights and its tokeniser."""
-    if not (folder / "run.json").exists():
-        raise Refused(f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
+    require((folder / "run.json").exists(), f"{folder}: neither config.json nor run.json; a model of Hugging Face or a run of train lm required")
     record, path, tokeniser = Fields(folder / "run.json"), folder / "weights.safetensors", folder / "tokeniser.json"
     record.require("subject", record.all.get("subject") == "lm", '"lm", a run of train lm,')
     facts, (metadata, tensors), found = record.get("facts", dict), tensors_in(path), seal_of(path.read_bytes())
-    if hashlib.sha256(tokeniser.read_bytes()).hexdigest() != facts.get("tokeniser.sha256"):
-        raise Refused(f"{tokeniser}: another than in training; the one that {record.path} names required")
-    if found != metadata.get("whence.seal") and not accept_damaged:
-        raise Refused(f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its whence.seal, required; restore it from a "
-                      "copy, or --accept-damaged")
+    require(hashlib.sha256(tokeniser.read_bytes()).hexdigest() == facts.get("tokeniser.sha256"),
+            f"{tokeniser}: another than in training; the one that {record.path} names required")
+    require(found == metadata.get("whence.seal") or accept_damaged, f"{path}: is damaged: its SHA-256 is {found}; {metadata.get('whence.seal')}, its "
+            "whence.seal, required; restore it from a copy, or --accept-damaged")
     options = {name.removeprefix("model."): value for name, value in facts.items() if name.startswith("model.")}
     return Fields(record.path, options), {name: as_f32(tensor) for name, tensor in tensors.items()}, Fields(tokeniser).all
 
@@ -512,27 +490,21 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
     for name, allowed in limits.items():
         facts.require(name, facts.all.get(name) in allowed, f"{' or '.join(map(json.dumps, allowed))}, as GPT-2 and GPT-NeoX have it,")
     sizes["hidden"] = sizes["hidden"] or 4 * dim
-    head = {} if facts.all["tied"] else {"head": ""}
+    named = {ours: there for ours, *there in pairs(family, min(sizes["layers"], 1 + len(weights)))
+             if facts.all["attention_bias"] or not re.search(r"\.attention\..*bias", ours)}
+    named |= {} if facts.all["tied"] else {"head.weight": [family.head, False, -1]}
     shapes = {"embedding.weight": (sizes["vocabulary"], dim), "blocks.0.attention.query.weight": (dim, dim),
               "blocks.0.mlp.in.weight": (sizes["hidden"], dim)}
-    leaves = lambda ours: ["table"] if ours == "position" else ["weight"] + ["bias"] * (
-        ours not in ("embedding", "head") and (".attention." not in ours or facts.all["attention_bias"]))
-    paths = [(f"{ours}.{leaf}".replace("N", str(number)), f"{family.prefix}{name}.{leaf}".replace("N", str(number)) if name else family.head)
-             for ours, name in {**family.modules, **head}.items() for leaf in leaves(ours)
-             for number in range(min(sizes["layers"], 1 + len(weights)) if "N" in ours else 1)]
-    if dim % heads or {path for path, _ in paths} != weights.keys() or any(weights[name].shape != shape for name, shape in shapes.items()):
-        raise Refused(f"{facts.path}: sizes {sizes} found{', and a head' * len(head)}; those of the weights required")
+    fits = dim % heads == 0 and named.keys() == weights.keys() and all(weights[name].shape == shape for name, shape in shapes.items())
+    require(fits, f"{facts.path}: sizes {sizes} found{'' if facts.all['tied'] else ', and a head'}; those of the weights required")
     tensors = {}
-    for path, there in paths:
-        if re.search(r"\.attention\.(key|value)\.", path):
-            continue
-        tensor = weights[path]
-        if ".attention.query." in path:
-            parts = [weights[path.replace("query", part)] for part in QKV]
-            tensor = np.concatenate(parts) if gpt2 else np.stack([part.reshape(heads, -1, *part.shape[1:]) for part in parts], 1)
-            tensor = tensor.reshape(-1, *parts[0].shape[1:])
-        turned = gpt2 and path.endswith("weight") and re.search(r"\.(attention|mlp)\.", path)
-        tensors[there.replace(".table", ".weight")] = np.ascontiguousarray(tensor.T if turned else tensor)
+    for ours, (there, turned, part) in named.items():
+        tensor = weights[ours]
+        if part == 0:  # of all heads at once, or of each
+            three = [weights[ours.replace("query", each)].reshape(1 if gpt2 else heads, -1, *tensor.shape[1:]) for each in QKV]
+            tensor = np.stack(three, 1).reshape(-1, *tensor.shape[1:])
+        if part <= 0:
+            tensors[there if there == family.head else family.prefix + there] = np.ascontiguousarray(tensor.T if turned else tensor)
     sizes["length"] = len(weights["position.table"]) if gpt2 else sizes["length"]
     dropout, pattern = facts.get("dropout", float, 0.0), facts.get("pattern_dropout", float, 0.0)
     config: dict[str, Any] = {
@@ -549,30 +521,22 @@ def as_theirs(facts: Fields, weights: dict[str, np.ndarray]) -> tuple[dict[str, 
 
 def convert(folder: pathlib.Path, out: pathlib.Path, tokeniser: str = "", accept_damaged: bool = False) -> None:
     """Writes the other form of the model in `folder` to `out`."""
-    if (folder / "config.json").exists():
-        options, weights = read_theirs(folder)
-        own = tokeniser_of(folder, tokeniser, options["vocabulary"])
-        facts = {**{f"model.{name}": value for name, value in options.items()}, "tokeniser.kind": own["kind"],
-                 "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
-        record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
-                  "data": hashlib.sha256().hexdigest(), "facts": facts}
-        with new_folder(out) as new:
-            safetensors.numpy.save_file(weights, new / "weights.safetensors", {"whence.seal": "0" * 64})
-            data = (new / "weights.safetensors").read_bytes()
-            with open(new / "weights.safetensors", "r+b") as file:
-                file.seek(data.index(b"0" * 64))
-                file.write(seal_of(data).encode())
-            (new / "tokeniser.json").write_bytes(page(own, 1))
-            (new / "run.json").write_bytes(page(record))
-    elif tokeniser:
-        raise Refused(f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a tokeniser")
-    else:
-        facts_there, weights, own = read_ours(folder, accept_damaged)
-        config, tensors = as_theirs(facts_there, weights)
-        with new_folder(out) as new:
-            safetensors.numpy.save_file(tensors, new / "model.safetensors", {"format": "pt"})
-            (new / "config.json").write_bytes(page(config))
-            write_tokenizer(new, own)
+    if not (folder / "config.json").exists():
+        require(not tokeniser, f"--tokeniser: {tokeniser} given, and {folder} has no config.json; a model of Hugging Face required, as a run has a "
+                "tokeniser")
+        run, weights, own = read_ours(folder, accept_damaged)
+        config, tensors = as_theirs(run, weights)
+        data = safetensors.numpy.save(tensors, {"format": "pt"})
+        return write(out, {"model.safetensors": data, "config.json": page(config), **tokenizer_files(own)})
+    options, weights = read_theirs(folder)
+    own = tokeniser_of(folder, tokeniser, options["vocabulary"])
+    facts = {f"model.{name}": value for name, value in options.items()}
+    facts |= {"tokeniser.kind": own["kind"], "tokeniser.sha256": hashlib.sha256(page(own, 1)).hexdigest()}
+    record = {"program": "convert", "version": VERSION, "subject": "lm", "schemes": 2, "options": {}, "given": [],
+              "data": hashlib.sha256().hexdigest(), "facts": facts}
+    data = safetensors.numpy.save(weights, {"whence.seal": "0" * 64})
+    data = data.replace(b"0" * 64, seal_of(data).encode(), 1)
+    write(out, {"weights.safetensors": data, "tokeniser.json": page(own, 1), "run.json": page(record)})
 
 
 def main(words: list[str] | None = None) -> int:
