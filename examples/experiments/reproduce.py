@@ -537,15 +537,14 @@ def trained(table: Table, runs: pd.DataFrame, options: argparse.Namespace, more:
     return record
 
 
-def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> dict:
-    """Runs a command of a table, words behind `whence`, or behind a script of this folder. RUN, TEXT, CODE and OUT/NAME stand for files."""
+def run_command(command: str, places: dict[str, str], out: pathlib.Path) -> tuple[str, int]:
+    """What a command of a table says, and its exit code. It is words behind `whence`, or behind a script of this folder. RUN, TEXT, CODE and OUT/NAME
+    stand for files."""
     words = [places.get(word, str(out / word[4:]) if word.startswith("OUT/") else word) for word in shlex.split(command)]
-    script, began = words[0].endswith(".py"), time.time()
+    script = words[0].endswith(".py")
     program = [sys.executable, str(pathlib.Path(__file__).with_name(words[0])), *words[1:]] if script else [lab.program(), *words]
     said = subprocess.run(program, stdout=subprocess.PIPE, text=True, errors="replace", env={**os.environ, "WHENCE": lab.program()})
-    figures = [word[4:] for word in shlex.split(command) if re.fullmatch(r"OUT/.*\.(svg|png|pdf)", word) and (out / word[4:]).is_file()]
-    return {"command": shlex.join(["whence"] * (not script) + words), "output": said.stdout, "code": said.returncode, "seconds": time.time() - began,
-            "figures": figures}
+    return f"\n$ {shlex.join(['whence'] * (not script) + words)}\n{said.stdout}", said.returncode
 
 
 # ---- Would this program make what is recorded?
@@ -607,14 +606,11 @@ def checked(now: Record, then: Record, rows: list[str]) -> int:
     differ = [cell for cell in cells if said(now, cell) != said(then, cell)]
     for cell in differ:
         print(f"differs: {', '.join(cell)}: {said(now, cell)}; recorded: {said(then, cell)}")
-    here, there = ([record.facts.get(name, "") for name in ("vectors", "text")] for record in (now, then))
-    if not differ:
-        print(f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit")
-    elif here == there:
-        print(f"reproduce.py: {now.table}: other numbers than recorded, of the same vectors, {here[0]}", file=sys.stderr)
-    else:
-        print(f"recorded with {' '.join(there)}; now {' '.join(here)}: nothing can be told")
-    return int(bool(differ) and here == there)
+    comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
+    print(f"{now.table}: " + (f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit" if not differ else
+                              "other numbers than recorded, of the same vectors" if comparable else
+                              "recorded with other vectors or of another text: nothing can be told"))
+    return int(bool(differ) and comparable)
 
 
 # ---- Records are kept
@@ -628,21 +624,15 @@ def write_page(folder: pathlib.Path, papers: SimpleNamespace, records: Records) 
     (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
 
 
-def keep(folder: pathlib.Path, papers: SimpleNamespace, record: Record, said: list[dict], drawn: pathlib.Path) -> None:
+def keep(folder: pathlib.Path, papers: SimpleNamespace, record: Record, said: str, drawn: pathlib.Path) -> None:
     """In the place of what was there of the same table and preset."""
     table, name = papers.tables[record.table], f"{record.table}-{record.preset}".replace("/", "-")
     text = f"# {table.name}: {table.what}\n\n{table.place}.\n\n{table.note}\n"
     if table.presets:
         text += f"\nWhy these sizes: {table.presets[record.preset]['why']}\n\n    {record.facts['lab']}\n"
-    if table.kind == "compared":
-        text += f"\n```\n{shown(table, record)}```\n"
-    for each in said:
-        text += f"\n```\n$ {each['command']}\n{each['output']}```\n"
-        for figure in each["figures"]:
-            text += f"\n![{figure}](figures/{name}/{figure})\n"
-            (folder / "figures" / name).mkdir(parents=True, exist_ok=True)
-            shutil.copy(drawn / figure, folder / "figures" / name / figure)
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(drawn, folder / "figures" / name, dirs_exist_ok=True)
+    figures = sorted(file.name for file in drawn.iterdir() if file.suffix in (".svg", ".png", ".pdf"))
+    text += f"\n```\n{said}```\n" + "".join(f"\n![{figure}](figures/{name}/{figure})\n" for figure in figures)
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     there = read_records(folder / "recorded.csv") if (folder / "recorded.csv").exists() else {}
     write_page(folder, papers, {**there, (record.table, record.preset): record})
@@ -654,18 +644,19 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
     """Trains one table, says what came out and what its commands say; checks it, keeps it. The exit code."""
     out = pathlib.Path(options.out) / f"{table.name}-{options.preset}"
     out.mkdir(parents=True, exist_ok=True)
-    record, kept = trained(table, runs, options, more), table.with_rows(options.row)
+    record, kept, text, code, began = trained(table, runs, options, more), table.with_rows(options.row), "", 0, time.time()
     if table.kind == "compared":
-        print(f"\n{shown(kept, record)}", flush=True)
+        text = shown(kept, record)
+        print(f"\n{text}", flush=True)
         beside_paper(kept, record).to_csv(out / "beside_paper.csv", index=False)
         judged(kept, record).to_csv(out / "verdicts.csv", index=False)
-    said, failed = [], "failed" in record.facts
     for command in table.run:
-        said.append(run_command(command, {"RUN": runs.folder.iloc[0] if len(runs) else "", "TEXT": options.data, "CODE": options.code}, out))
-        print(f"\n$ {said[-1]['command']}\n{said[-1]['output']}", end="", flush=True)
-    record.facts["core-seconds"] = f"{2 * (record.seconds + sum(each['seconds'] for each in said)):.1f}"
-    code = max(int(failed), *(int(each["code"] != 0) for each in said), checked(record, then, options.row) if then else 0)
-    if options.record and failed:
+        said, failed = run_command(command, {"RUN": runs.folder.iloc[0] if len(runs) else "", "TEXT": options.data, "CODE": options.code}, out)
+        print(said, end="", flush=True)
+        text, code = text + said, code or int(failed != 0)
+    record.facts["core-seconds"] = f"{2 * (record.seconds + (time.time() - began) * bool(table.run)):.1f}"
+    code = max(code, int("failed" in record.facts), checked(record, then, options.row) if then else 0)
+    if options.record and "failed" in record.facts:
         print("not recorded: runs failed")
     elif options.record:
         for preset in sorted(table.presets):
@@ -675,72 +666,60 @@ def one(papers: SimpleNamespace, table: Table, runs: pd.DataFrame, options: argp
                 record.facts[f"operations {preset}"] = exact(sum(map(count, there.itertuples())))
         bits = short_trainings([(table, record)], options.jobs)[0]
         record.facts |= {f"bits {name}": bits[name] for name in sorted(bits)}
-        keep(options.record, papers, record, said, out)
+        keep(options.record, papers, record, text, out)
     return code
 
 
 def reproduce(options: argparse.Namespace) -> int:
     papers, set_by_user, records = read_papers(), user_settings(options.set), read_records(options.records)
-    for name in ("seeds", "jobs"):
-        if getattr(options, name) < 0:
-            raise Refused(f"--{name}: {getattr(options, name)} given; 0 or more required")
+    if options.seeds < 0 or options.jobs < 0:
+        raise Refused(f"--seeds, --jobs: {options.seeds}, {options.jobs} given; 0 or more required")
     page = options.record / "README.md" if options.record else None
     if page and page.exists() and not page.read_text(encoding="utf-8", errors="replace").startswith(page_head().split("\n")[0]):
         raise Refused(f"--record: {page} is there and is no page of records; another folder required")
-    if page and not options.names:
-        return write_page(options.record, papers, read_records(options.record / "recorded.csv")) or 0
-    if options.list or options.stale:
-        print(listing(papers, records).rstrip() if options.list else staleness(papers, records, options.jobs))
+    if options.list or options.stale or (page and not options.names):
+        print(listing(papers, records).rstrip() if options.list else staleness(papers, records, options.jobs) if options.stale else
+              write_page(options.record, papers, read_records(options.record / "recorded.csv")) or page)
         return 0
     if not options.names:
         raise Refused("no name given; a table or figure of the papers required; --list shows them")
     every = [table for table in papers.tables.values() if options.preset in table.presets or (table.run and not table.presets)]
     tables = list({table.name: table for name in options.names for table in (every if name == "all" else [find_table(papers, name)])}.values())
-    then = {name: record for (name, preset), record in records.items() if preset == options.preset}
+    then, planned, code = {name: record for (name, preset), record in records.items() if preset == options.preset}, [], 0
     for table in tables:
         if table.kind == "not ours":
             raise Refused(f"{table.name}: {table.what}; it cannot be run here: {table.note}")
-        table.with_rows(options.row)
         if (options.check or options.recorded) and table.name not in then:
             raise Refused(f"{table.name} at preset {options.preset} is not recorded; another table required")
     if options.recorded:
         for table in tables:
             print(f"{table.name}: {table.what} ({table.place})\n{shown(table.with_rows(options.row), then[table.name])}")
         return 0
-    if given := [name for name in ("seeds", "set", "row", "check") if getattr(options, name) and not any(table.presets for table in tables)]:
-        raise Refused(f"--{given[0]}: given; a table for which something is trained required")
     if options.row and options.record:
         raise Refused("--row: given; a table that is printed required; --record keeps whole ones")
-    for name, word, what in (("data", "TEXT", "a text file"), ("code", "CODE", "a folder of source code")):
-        needing = [table for table in tables if table.reads == word.lower() or any(word in command.split() for command in table.run)]
-        if bool(needing) != bool(getattr(options, name)):
-            raise Refused(f"--{name}: nothing given; {what} of yours required; {needing[0].name} reads it, and the papers' texts are not ours to give"
-                          if needing else f"--{name}: given; a table that reads it required")
-    if "data" in set_by_user and any(table.reads for table in tables):
-        raise Refused("--set: data given; --data or --code required")
-    planned, code = [], 0
     for table in tables:
+        for word, given, what in (("TEXT", options.data, "--data"), ("CODE", options.code, "--code")):
+            if not given and (table.reads == word.lower() or any(word in command.split() for command in table.run)):
+                raise Refused(f"{what}: nothing given; a file of yours required; {table.name} reads it, and the papers' texts are not ours to give")
         more = {**set_by_user, **({"data": options.data if table.reads == "text" else options.code} if table.reads else {})}
-        runs = runs_of(table, options.preset, more, options.seeds, options.out, options.device) if table.presets else pd.DataFrame()
-        if options.row:
-            attrs, runs = runs.attrs, runs[[any(stands_at(run, table, row) for row in options.row) for run in runs.to_dict("records")]]
-            runs.attrs = attrs
-            if runs.empty:
+        runs, rows = pd.DataFrame(), table.with_rows(options.row).methods
+        if table.presets:
+            runs = runs_of(table, options.preset, more, options.seeds, options.out, options.device)
+            here = [not options.row or any(stands_at(run, table, row) for row in rows) for run in runs.to_dict("records")]
+            if not any(here):
                 raise Refused(f'--row: "{options.row[0]}" given; a row of preset {options.preset} required')
-        if options.check and table.presets:
-            now, recorded = shlex.join(["lab.py", *lab_words(table, options.preset, more, options.seeds)]), then[table.name].facts.get("lab")
-            if now != recorded:
-                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{recorded}'; "
-                              "the recorded options, seeds and file's name required")
+            runs.drop(runs.index[np.invert(here)], inplace=True)
+            now = shlex.join(["lab.py", *lab_words(table, options.preset, more, options.seeds)])
+            if options.check and now != (recorded := then[table.name].facts.get("lab")):
+                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{recorded}'; the recorded options, seeds and file's "
+                              "name required")
         planned.append((table, runs, more))
     for table, runs, more in planned:
         print(f"{table.name}: {table.what} ({table.place})")
         if len(runs):
-            words = lab_words(table, options.preset, more, options.seeds)
-            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *words])}")
-        print("".join(f"  {command}\n" for command in table.run) + table.note, flush=True)
-        if not options.plan:
-            code = max(code, one(papers, table, runs, options, more, then[table.name] if options.check else None))
+            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *lab_words(table, options.preset, more, options.seeds)])}")
+        print(table.note, flush=True)
+        code = max(code, one(papers, table, runs, options, more, then[table.name] if options.check else None))
     return code
 
 
@@ -756,7 +735,6 @@ def main(words: list[str] | None = None) -> int:
     add("--data", default="", help="of language models: the text to train on")
     add("--code", default="", help="of language models of code: a folder or a file to train on")
     add("--set", default="", help='options of train in place of the preset\'s: "steps=300 dim=32"')
-    add("--plan", action="store_true", help="check everything, say what would run, and train nothing")
     add("--jobs", type=int, default=0, help="runs at the same time; as many as there are processors if left out")
     add("--device", default="auto", choices=["auto", "cpu", "cuda"])
     add("--out", default="runs/reproduce", help="folder of all runs and results; the same command goes on with what is there (runs/reproduce)")
