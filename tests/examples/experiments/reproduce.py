@@ -42,9 +42,9 @@ def refused(words, call, *arguments):
 
 
 def tables_of(text):
-    found = reproduce.SimpleNamespace(titles={}, tables={}, texts={}, sizes={})
-    reproduce.read_tables("x.table", text, found)
-    return found.tables
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "x.table").write_text(text)
+        return reproduce.read_papers(pathlib.Path(folder), ["x.table"]).tables
 
 
 def ran(*words):
@@ -61,21 +61,13 @@ def test_tables_are_read_strictly():
     turned = tables_of(BEGIN + "  | | set | A | B |\n  | scheme | | rope | cope |\n  | In | sparse | 6.8 | - |\n")["a/b"]
     assert turned.printed["A", "In"][0] == 6.8 and turned.columns["In"]["set"] == "sparse"
     assert tables_of("let x one\nsizes s\n  mini.why a\n" + BEGIN + "  sizes s\n  mini.why+ $x\n")["a/b"].presets["mini"]["why"] == "a one"
-    bad = [(BEGIN + "  whit x\n", 'line 6: "whit" found; a field'), ("tabel a\n", 'line 1: "tabel" found; paper, let, sizes or table'),
-           ("  what w\n", "without indentation"), (BEGIN + "  note $none\n", '"none" found; a name of `let`'),
-           (BEGIN + "  sizes none\n", "a name of `sizes`"),
-           (BEGIN + "  mini.sets x\n", "of a preset required"), (BEGIN + "  mini.seeds x\n", "a whole number"),
-           ("let a b\n  c d\n", "without indentation"),
-           (BEGIN + ROWS + "  better A > C | In\n", 'line 10: "C" found; a method of the table'),
-           (BEGIN + ROWS + "  better A > B | Out\n", "a column of"),
-           (BEGIN + ROWS + "  better A\n", "METHOD > METHOD"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "2 figures"),
-           (BEGIN + "  reads x\n", "text or code"),
-           (BEGIN + ROWS + "  | C | t5 | six |\n", "a figure, as 6.8 (6.9)"), (BEGIN + "  | | scheme | In\n", "a | at the end"),
-           (BEGIN + ROWS + "  | C | t5 | of X in a/b |\n", "a method of that table"), (BEGIN + ROWS + "  | C | t5; x |\n", "AXIS=VALUE"),
-           (BEGIN + ROWS + "      more\n", "one before it that can"), ("table a\n  what w\n", "what and place"),
-           (BEGIN + "  | | scheme | In |\n", "set, times or step"),
-           (BEGIN + ROWS + "  | set | | - | x |\n", "a column above it"), (BEGIN + ROWS + BEGIN, "a second table"), ("table\n", "a name behind it"),
-           ("table a\n  what w\n  place p\n  task t\n", "a task and presets, or neither"), (BEGIN + "  columns none\n", "the name of another table")]
+    bad = [(BEGIN + "  whit x\n", "line 6: whit x given; a field of a table"), ("tabel a\n", "line 1: tabel a given"),
+           (BEGIN + "  note $none\n", "a field of a table"), (BEGIN + "  sizes none\n", "the name of `sizes`"), (BEGIN + "  mini.sets x\n", "of a preset"),
+           (BEGIN + "  mini.seeds x\n", "mini.seeds x given"), (BEGIN + "  reads x\n", "text or code"), (BEGIN + "  columns none\n", "a table before it"),
+           (BEGIN + ROWS + "  better A > C | In\n", "line 10: better A > C | In given; METHOD > METHOD"), (BEGIN + ROWS + "  better A\n", "METHOD >"),
+           (BEGIN + ROWS + "  better A > B | Out\n", "COLUMN"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "| C | t5 | 1 | 2 | given"),
+           (BEGIN + ROWS + "  | C | t5 | six |\n", "6.8 (6.9)"), (BEGIN + ROWS + "  | C | t5 | of X in a/c |\n", "of a METHOD in another"),
+           (BEGIN + ROWS + "  | C | t5; x |\n", "AXIS=VALUE"), (BEGIN + ROWS + "  | set | | - | x |\n", "VALUE")]
     for text, words in bad:
         assert refused(words, tables_of, text).startswith("x.table: line "), text
     print(f"  {len(bad)} broken tables are refused")
@@ -84,7 +76,9 @@ def test_tables_are_read_strictly():
 def test_the_papers():
     assert len(papers.tables) == 55
     assert [table.name for table in papers.tables.values() if table.kind == "not ours"] == ["cope/table1", "dape-v2/table5"]
-    assert reproduce.find_table(papers, "dape/figure9").name == "dape/figure7-21"
+    for table in papers.tables.values():
+        assert table.what and table.place and bool(table.presets) == bool(table.task), table.name
+        assert not table.presets or all(at["set"] or at["times"] or at["step"] for at in table.columns.values()), table.name
     refused("near: cope/table3", reproduce.find_table, papers, "cope/tabel3")
     refused("near: cope/table2-flip_flop, cope/table2-selective_copy", reproduce.find_table, papers, "cope/table2")
     commands = [command.split()[0] for table in papers.tables.values() for command in table.run]
@@ -101,6 +95,8 @@ def test_every_table_is_accepted():
             if table.presets:
                 runs = reproduce.runs_of(table, "mini", {"data": str(text)} if table.reads else {}, 1, folder)
                 assert all(run.wanted["options"]["scheme"] == run.scheme for run in runs.itertuples()), table.name  # as the program writes them
+                cells = [(method, column) for method in table.methods for column in table.columns if table.has("mini", method, column)]
+                assert all(any(reproduce.stands_at(run, table, *cell) for run in runs.to_dict("records")) for cell in cells), table.name
                 count += len(runs)
         assert [path.name for path in pathlib.Path(folder).iterdir()] == ["text.txt"]
     print(f"  {count} runs of one seed")
@@ -112,14 +108,12 @@ def test_recorded():
         reproduce.write_records(again, records)
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
         lines = again.read_text().splitlines()
-        for number, row, words in ((0, "table,preset", "line 1: "), (0, "", "line 1: "), (5, "a,b", "line 6: "),
-            (1, ",,CoPE,x,0,1", "line 2: "), (25, ",,,,0,x", 'line 26: "0,x" found; a seed and a number'), (6, ",,,seeds,,five", 'line 7: "five" found; a number of seeds'),
-                                   (9, ",,,seeds,,\0", "a number of seeds"),
-                                   (25, ",,,,,3", "a seed and a number")):
+        for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "), (1, ",,CoPE,x,0,1", "line 2: "),
+                                   (25, ",,,,0,x", "line 26: "), (6, ",,,seeds,,five", "line 7: "), (25, ",,,,,3", "a seed and a number")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
     assert len(records) == 53 and reproduce.summary_page(papers, records) == (reproduce.PAPERS / "README.md").read_text()
-    found = pd.concat([reproduce.judged(papers.tables[record.table], record) for record in records])
+    found = pd.concat([reproduce.judged(papers.tables[record.table], record) for record in records.values()])
     assert len(found) == 272 and [int((found.verdict == verdict).sum()) for verdict in reproduce.VERDICTS] == [166, 1, 105]
 
 
@@ -152,7 +146,7 @@ def test_a_table_is_trained_kept_and_checked():
         code, said, error = ran(*command, "--record", kept)
         assert code == 0 and "CoPE better than RoPE" in said and "tests were made" in said, (said, error)
         csv = kept / "recorded.csv"
-        record = reproduce.read_records(csv)[0]
+        record = reproduce.read_records(csv)["cope/table2-flip_flop", "mini"]
         assert record.facts["set"] == SMALL and record.facts["runs"] == "15" and len(record.numbers) == 8
         assert {name.split()[0] for name in record.facts} >= {"bits", "operations", "core-seconds"}, record.facts
         runs = list((out / "runs/flip_flop").glob("cope.0-*"))
@@ -162,11 +156,11 @@ def test_a_table_is_trained_kept_and_checked():
         assert (kept / "cope-table2-flip_flop-mini.md").exists()
         times = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}
         check = [*command, "--check", "--records", csv]
-        assert "30 numbers" not in ran(*check)[1] and " 32 numbers are as recorded on " in " " + ran(*check)[1].splitlines()[-1]
-        assert ran(*check, "--row", "CoPE")[1].splitlines()[-1].startswith("12 numbers are as recorded")
+        assert "30 numbers" not in ran(*check)[1] and " 32 numbers are as recorded on " in ran(*check)[1].splitlines()[-1]
+        assert ran(*check, "--row", "CoPE")[1].splitlines()[-1].startswith("cope/table2-flip_flop: 12 numbers are as recorded")
         assert times == {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("weights.safetensors")}  # nothing is trained twice
         stale = lambda: ran("--stale", "--records", csv, "--out", out)[1]
-        assert stale() == "1 results recorded, 0 that this program would not give\n" and not (out / "short_trainings").exists()
+        assert stale() == "1 results recorded, 0 that this program would not give\n"
         whole = csv.read_text()
 
         def changed(what, other):
@@ -174,11 +168,11 @@ def test_a_table_is_trained_kept_and_checked():
             csv.write_text(re.sub(what, other, whole, count=1))
         changed(r"(Absolute PE,In-dist,0,)", r"\g<1>1")
         code, said, error = ran(*check)
-        assert code == 1 and "differs: Absolute PE, In-dist: " in said and "of the same vectors" in error
+        assert code == 1 and "differs: Absolute PE, In-dist: " in said and "of the same vectors" in said
         changed("vectors,,.*", "vectors,,of another kind \x1b[2J")
         assert ran(*check)[0] == 0 and "1 of which it cannot tell" in stale() and "\x1b" not in stale()
         changed(r"(bits flip_flop cope,,).*", r"\g<1>0123456789abcdef")
-        assert stale().startswith("STALE: cope/table2-flip_flop, mini, of 20") and "flip_flop cope; recorded 0123456789abcdef" in stale()
+        assert stale().startswith("STALE: cope/table2-flip_flop, mini: ") and "flip_flop cope; recorded 0123456789abcdef" in stale()
         changed("--seeds 5", "--seeds 6")
         assert "its preset has other options now" in stale()
         code, _, error = ran(*check)
@@ -198,14 +192,14 @@ def test_a_text_of_the_users_and_commands():
             folder / "out", "--set",
                                 "dim=8 layers=1 heads=2 length=16 batch=2 steps=2 last=16 evaluate-to=2 evaluation-windows=2 validation-windows=2")
         assert code == 0 and "1 seeds; 3 required" in said, (said, error)
-        assert reproduce.read_records(folder / "kept/recorded.csv")[0].facts["text"].startswith("code.txt, SHA-256 ")
+        assert reproduce.read_records(folder / "kept/recorded.csv")["cope/table5-code", "mini"].facts["text"].startswith("code.txt, SHA-256 ")
         text.unlink()
         said = ran("--stale", "--records", folder / "kept/recorded.csv", "--out", folder / "out")[1]
         assert said == "1 results recorded, 0 that this program would not give\n", said
         code, said, error = ran("cope/counting-data", "--record", folder / "kept", "--out", folder / "out")
         assert code == 0 and "\n$ whence train counting --dump 3\n" in said, error
         assert "$ whence train counting --dump 3\n" in (folder / "kept/cope-counting-data-mini.md").read_text()
-        assert [record.table for record in reproduce.read_records(folder / "kept/recorded.csv")] == ["cope/table5-code", "cope/counting-data"]
+        assert [name for name, _ in reproduce.read_records(folder / "kept/recorded.csv")] == ["cope/table5-code", "cope/counting-data"]
 
 
 def test_what_cannot_be_is_refused():
@@ -213,16 +207,14 @@ def test_what_cannot_be_is_refused():
         own = pathlib.Path(folder) / "own"
         own.mkdir()
         (own / "README.md").write_text("# Mine\n")
-        for words, expected in ((["cope/table1"], "it cannot be run here"), (["cope/table8"], "--data: nothing given; a text file of yours required"),
-                                (["cope/table3", "--data", "x"], "--data: given; a table that reads it"), ([], "no name given"),
-                                (["nothing at all"], "--list shows them"),
+        for words, expected in ((["cope/table1"], "it cannot be run here"), (["cope/table8"], "--data: nothing given; a file of yours required"),
+([], "no name given"),                                (["nothing at all"], "--list shows them"),
                                 (["cope/table3", "--row", "CoPEE"], '--row: "CoPEE" given; one of those of cope/table3 required'),
                                 (["dape/table2", "--row", "Learned"], '--row: "Learned" given; a row of preset mini required'),
                                 (["cope/table3", "--row", "CoPE", "--record", own.parent / "kept"], "--record keeps whole ones"),
                                 (["cope/table3", "--record", own], "is no page of records"),
                                 (["cope/table3", "--preset", "small", "--check"], "is not recorded"),
                                 (["cope/table3", "--seeds", "2", "--check"], "the recorded options"),
-                                (["dape/table3", "--seeds", "4"], "--seeds: given; a table for which something is trained"),
                                 (["cope/table3", "--seeds", "-1"], "0 or more"),
                                 (["cope/table3", "--set", "stepz=2"], "--stepz"), (["cope/table3", "--set", "variables=2"], "variables"),
                                 (["--list", "--records", own / "none"], "none")):
