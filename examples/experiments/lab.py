@@ -516,7 +516,7 @@ def causes(runs: pd.DataFrame) -> pd.DataFrame:
     return counts.drop(columns=["entries", "masked"]).mul(100 / (counts.entries - counts.masked), axis="index").round(2).reset_index()
 
 
-# ---- Pictures. A scheme looks alike on every page, here and on those of the program: examples/whence/report/plot.cpp has the same rule.
+# ---- Pictures. A scheme looks alike on every page, here and on those of the program: examples/whence/report/plot.js has the same rule.
 
 COLOURS = ["#0060a8", "#b84a00", "#00785a", "#a3357f", "#5b4db8", "#7a6200", "#1b1f24"]
 BY_NIGHT = ["#6cb6ff", "#ff9d5c", "#4fd1a5", "#f08bcb", "#b3a6ff", "#e3c64a", "#e8ebef"]
