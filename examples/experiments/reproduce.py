@@ -388,7 +388,8 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     """What the papers claim, and what of it holds here. The text above that is the page's own."""
     kept = {name: next((records[name, preset] for preset in table.presets or ["mini"] if (name, preset) in records), None)
             for name, table in papers.tables.items()}
-    found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True)
+    each = [judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record]
+    found = pd.concat([judged(Table(""), Record("", "")).assign(table=""), *each], ignore_index=True)
     found["mark"] = ["†" if p >= 0.05 and verdict != OPEN else "" for p, verdict in zip(corrected(found.p), found.verdict)]
     counts = pd.crosstab(found.table, found.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
     counts.insert(0, "comparisons", counts.sum(axis=1))

@@ -62,8 +62,10 @@ def test_tables_are_read_strictly():
     assert turned.printed["A", "In"][0] == 6.8 and turned.columns["In"]["set"] == "sparse"
     assert tables_of("let x one\nsizes s\n  mini.why a\n" + BEGIN + "  sizes s\n  mini.why+ $x\n")["a/b"].presets["mini"]["why"] == "a one"
     bad = [(BEGIN + "  whit x\n", "line 6: whit x given; a field of a table"), ("tabel a\n", "line 1: tabel a given"),
-           (BEGIN + "  note $none\n", "a field of a table"), (BEGIN + "  sizes none\n", "the name of `sizes`"), (BEGIN + "  mini.sets x\n", "of a preset"),
-           (BEGIN + "  mini.seeds x\n", "mini.seeds x given"), (BEGIN + "  reads x\n", "text or code"), (BEGIN + "  columns none\n", "a table before it"),
+           (BEGIN + "  note $none\n", "a field of a table"), (BEGIN + "  sizes none\n", "the name of `sizes`"),
+           (BEGIN + "  mini.sets x\n", "of a preset"),
+           (BEGIN + "  mini.seeds x\n", "mini.seeds x given"), (BEGIN + "  reads x\n", "text or code"),
+           (BEGIN + "  columns none\n", "a table before it"),
            (BEGIN + ROWS + "  better A > C | In\n", "line 10: better A > C | In given; METHOD > METHOD"), (BEGIN + ROWS + "  better A\n", "METHOD >"),
            (BEGIN + ROWS + "  better A > B | Out\n", "COLUMN"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "| C | t5 | 1 | 2 | given"),
            (BEGIN + ROWS + "  | C | t5 | six |\n", "6.8 (6.9)"), (BEGIN + ROWS + "  | C | t5 | of X in a/c |\n", "of a METHOD in another"),
@@ -108,7 +110,8 @@ def test_recorded():
         reproduce.write_records(again, records)
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
         lines = again.read_text().splitlines()
-        for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "), (1, ",,CoPE,x,0,1", "line 2: "),
+        for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "),
+                                   (1, ",,CoPE,x,0,1", "line 2: "),
                                    (25, ",,,,0,x", "line 26: "), (6, ",,,seeds,,five", "line 7: "), (25, ",,,,,3", "a seed and a number")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
