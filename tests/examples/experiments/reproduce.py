@@ -109,6 +109,8 @@ def test_recorded():
         again = pathlib.Path(folder) / "recorded.csv"
         reproduce.write_records(again, records)
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
+        reproduce.write_page(pathlib.Path(folder), papers, dict(reversed(records.items())))
+        assert again.read_bytes() == reproduce.RECORDED.read_bytes()  # in the papers' order
         lines = again.read_text().splitlines()
         for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "),
                                    (1, ",,CoPE,x,0,1", "line 2: "),
