@@ -140,6 +140,7 @@ def test_verdicts():
         assert reproduce.judged(papers.tables[name], record).verdict[0] == verdict
     # Benjamini and Hochberg 1995, section 3.1: of 15 p values, four are below 0.05 when corrected.
     p = pd.Series([0.0459, 0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, np.nan, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0])
+    assert list(reproduce.corrected(pd.Series([0.03, 0.031]))) == [0.031, 0.031]  # never falling
     fixed = reproduce.corrected(p)
     assert list(p[fixed < 0.05]) == [0.0001, 0.0004, 0.0019, 0.0095] and np.isnan(fixed[9]) and abs(fixed[4] - 0.0095 * 15 / 4) < 1e-12
 
