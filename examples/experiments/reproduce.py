@@ -51,8 +51,11 @@ GUESS = "best guess"  # stands as a method behind the others: it needs no model
 
 # ---- The papers' tables as text: lines "key value"; what is indented by more than two goes on with the line before it
 
-FORMS = {"sizes": "the name of `sizes` before it, then some of its presets",
-         "columns": "a table before it", "reads": "text or code", "same-tokens": "yes", "higher-is-better": "yes", "figures": "accuracy",
+FIELDS = {"what": str, "place": str, "note": str, "measure": str, "set": str, "task": str.split, "vary": str.split, "schemes": lab.parts,
+          "reads": {"text": "text", "code": "code"}.__getitem__, "figures": {"accuracy": "accuracy"}.__getitem__,
+          "same-tokens": {"yes": True}.__getitem__, "higher-is-better": {"yes": True}.__getitem__}
+FORMS = {"sizes": "the name of `sizes` before it, then some of its presets", "columns": "a table before it", "reads": "text or code",
+         "same-tokens": "yes", "higher-is-better": "yes", "figures": "accuracy",
          "better": "METHOD > METHOD & METHOD | COLUMN | COLUMN, or | * for all columns, of the table's",
          "|": "| | scheme | COLUMN |, then | task, set, times, step or an axis | | VALUE |, then | METHOD | SCHEME; AXIS=VALUE | 6.8 (6.9) or - |, "
               "or of a METHOD in another TABLE,"}
@@ -64,8 +67,8 @@ class Table(SimpleNamespace):
     step, values of axes. printed: by method and column the mean and the deviation, or NaN. claims: better, worse, column."""
 
     def __init__(self, name: str, **more: Any):
-        blank = dict(what="", place="", note="", measure="", set="", reads="", figures="", same_tokens="", higher_is_better="", task=[], vary=[],
-                     schemes=[], run=[], presets={}, methods={}, columns={}, printed={}, claims=[])
+        blank = dict(what="", place="", note="", measure="", set="", reads="", figures="", same_tokens=False, higher_is_better=False, task=[],
+                     vary=[], schemes=[], run=[], presets={}, methods={}, columns={}, printed={}, claims=[])
         super().__init__(**{**blank, **more, "name": name})
 
     @property
@@ -128,9 +131,10 @@ def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> 
                 if key == "better":
                     sides, *columns = value.split(" | ")
                     better, worse = sides.split(" > ")
-                    table.claims += [(better, {each: each for each in table.methods}[other], {each: each for each in table.columns}[column])
-                                     for column in (table.columns if columns == ["*"] else columns) for other in worse.split(" & ")
-                                     if table.methods[better]]
+                    claims = [(better, other, column) for column in (table.columns if columns == ["*"] else columns) for other in worse.split(" & ")]
+                    if not all({better, other} <= {*table.methods} and column in table.columns for _, other, column in claims):
+                        raise KeyError
+                    table.claims += claims
                 elif " | of " in value:
                     method, (other, source) = value.split("|")[0].strip(), value.rstrip("| ").split(" | of ")[1].split(" in ")
                     figures = papers.tables[source].printed
@@ -140,14 +144,8 @@ def read_papers(folder: pathlib.Path = PAPERS, files: Iterable[str] = FILES) -> 
 
 def read_field(papers: SimpleNamespace, table: Table, presets: dict[str, dict], key: str, value: str) -> None:
     """A line of a table or of `sizes`. "mini.set steps=300" is of a preset; with "+" behind the key, it is more of what was there."""
-    if key in ("what", "place", "note", "measure", "set"):
-        setattr(table, key, value)
-    elif key in ("reads", "same-tokens", "higher-is-better", "figures"):
-        setattr(table, key.replace("-", "_"), {each: each for each in FORMS[key].split(" or ")}[value])
-    elif key in ("task", "vary"):
-        setattr(table, key, value.split())
-    elif key == "schemes":
-        table.schemes = lab.parts(value)
+    if key in FIELDS:
+        setattr(table, key.replace("-", "_"), FIELDS[key](value))
     elif key == "run":
         table.run.append(value)
     elif key == "sizes":
@@ -390,13 +388,11 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     """What the papers claim, and what of it holds here. The text above that is the page's own."""
     kept = {name: next((records[name, preset] for preset in table.presets or ["mini"] if (name, preset) in records), None)
             for name, table in papers.tables.items()}
-    found = pd.concat([judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record], ignore_index=True)
+    each = [judged(papers.tables[name], record).assign(table=name) for name, record in kept.items() if record]
+    found = pd.concat([judged(Table(""), Record("", "")).assign(table=""), *each], ignore_index=True)
     found["mark"] = ["†" if p >= 0.05 and verdict != OPEN else "" for p, verdict in zip(corrected(found.p), found.verdict)]
-
-    def counted(names: list[str]) -> list:
-        there = found.verdict[found.table.isin(names)]
-        return [len(there), *((there == verdict).sum() for verdict in VERDICTS)]
-
+    counts = pd.crosstab(found.table, found.verdict).reindex(index=papers.tables, columns=VERDICTS, fill_value=0)
+    counts.insert(0, "comparisons", counts.sum(axis=1))
     seconds = lambda names: time_text(sum(kept[name].seconds for name in names if kept[name]))
     own = {paper: [name for name in papers.tables if name.startswith(f"{paper}/")] for paper in papers.titles}
     facts = pd.DataFrame([record.facts for record in records.values()], columns=["machine", "vectors", "date", "program", "text"]).fillna("")
@@ -405,14 +401,14 @@ def summary_page(papers: SimpleNamespace, records: Records) -> str:
     page = (f"{page_head()}Machine: {machines}. Date: {dates}. Program: {programs}. Texts: {texts}. Times are those of all runs of a table on two "
             "cores that do nothing else; runs that two tables share are in both, but were trained once.\n\n")
     page += markdown("paper | tables and figures | recorded | comparisons | hold | do not | not decided at this size | two cores", [
-        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counted(names), seconds(names)]
+        [papers.titles[paper], len(names), sum(kept[name] is not None for name in names), *counts.loc[names].sum(), seconds(names)]
         for paper, names in own.items()])
     page += f"\n{by_chance(found)}\n"
     for paper, names in own.items():
         lacks = {name: f"; lacks: {table.note}" for name, table in papers.tables.items() if table.kind == "not ours" and not kept[name]}
         page += f"\n## {papers.titles[paper]}\n\n"
         page += markdown("table or figure | what it asks | comparisons | hold | do not | not decided | two cores", [
-            [name, papers.tables[name].what + lacks.get(name, ""), *(counted([name]) if (found.table == name).any() else "----"),
+            [name, papers.tables[name].what + lacks.get(name, ""), *(counts.loc[name] if counts.comparisons[name] else "----"),
              seconds([name]) if kept[name] else "-"] for name in names])
         for name, part in found[found.table.isin(names)].groupby("table", sort=False):
             said = []
@@ -443,7 +439,7 @@ def lab_words(table: Table, preset: str, more: dict[str, Any], seeds: int) -> li
         settings["data"] = pathlib.Path(settings["data"]).name
     words = [name if value is True else f'{name}="{value}"' if " " in str(value) else f"{name}={value}" for name, value in settings.items()]
     return [*(at["tasks"] or table.task), "--schemes", ",".join(at["schemes"] or table.schemes), "--preset", at["lab"],
-            *(word for axis in table.vary for word in ("--vary", axis)), *["--same-tokens"] * bool(table.same_tokens),
+            *(word for axis in table.vary for word in ("--vary", axis)), *["--same-tokens"] * table.same_tokens,
             *(["--set", " ".join(words)] if words else []), "--seeds", str(seeds or at["seeds"])]
 
 
@@ -455,8 +451,8 @@ def settings_of(table: Table, preset: str, more: dict[str, Any]) -> dict[str, An
 
 def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out: str = "runs/reproduce", device: str = "auto",
             short: bool = False) -> pd.DataFrame:
-    """The grid of a table, with `more` in place of the preset's options; short: two steps of a small model for each task and scheme. Folders are named
-    by all options: two tables that ask for the same run train it once."""
+    """The grid of a table, with `more` in place of the preset's options; short: two steps of a small model for each task and scheme. Folders are
+    named by all options: two tables that ask for the same run train it once."""
     settings, vary = settings_of(table, preset, more), {name: lab.parts(values) for name, values in lab.pairs(table.vary, "vary").items()}
     at = table.presets[preset]
     if short:
@@ -464,7 +460,7 @@ def runs_of(table: Table, preset: str, more: dict[str, Any], seeds: int = 0, out
         settings |= {**SHORT, **(SHORT_TEXT if table.reads else {"test-sequences": 2})}
         settings, vary = {name: value for name, value in settings.items() if name not in LONG}, {}
     runs = lab.grid(at["tasks"] or table.task, at["schemes"] or table.schemes, seeds=1 if short else seeds or at["seeds"], vary=vary,
-                    settings=settings, preset=at["lab"], out=f"{out}/runs", equal_tokens=bool(table.same_tokens) and not short)
+                    settings=settings, preset=at["lab"], out=f"{out}/runs", equal_tokens=table.same_tokens and not short)
     facts = [json.dumps([run.wanted["subject"], run.wanted["options"], run.wanted["data"], device]).encode() for run in runs.itertuples()]
     runs["folder"] = [f"{out}/runs/{run.task}/{pathlib.Path(run.folder).name}-{hashlib.sha256(fact).hexdigest()[:12]}"
                       for run, fact in zip(runs.itertuples(), facts)]
@@ -607,8 +603,8 @@ def checked(now: Record, then: Record, rows: list[str]) -> int:
     for cell in differ:
         print(f"differs: {', '.join(cell)}: {said(now, cell)}; recorded: {said(then, cell)}")
     comparable = all(now.facts.get(name) == then.facts.get(name) for name in ("vectors", "text"))
-    print(f"{now.table}: " + (f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit" if not differ else
-                              "other numbers than recorded, of the same vectors" if comparable else
+    same = f"{sum(map(len, now.numbers.values()))} numbers are as recorded on {then.facts.get('date')}, bit for bit"
+    print(f"{now.table}: " + (same if not differ else "other numbers than recorded, of the same vectors" if comparable else
                               "recorded with other vectors or of another text: nothing can be told"))
     return int(bool(differ) and comparable)
 
@@ -617,9 +613,8 @@ def checked(now: Record, then: Record, rows: list[str]) -> int:
 
 def write_page(folder: pathlib.Path, papers: SimpleNamespace, records: Records) -> None:
     """recorded.csv in the papers' order, and README.md from it."""
-    order = {(table.name, preset): k for k, (table, preset) in enumerate((table, preset) for table in papers.tables.values()
-                                                                         for preset in table.presets or ["mini"])}
-    records = dict(sorted(records.items(), key=lambda each: order.get(each[0], len(order))))
+    order = [(table.name, preset) for table in papers.tables.values() for preset in table.presets or ["mini"]]
+    records = {place: records[place] for place in [*order, *records] if place in records}
     write_records(folder / "recorded.csv", records)
     (folder / "README.md").write_text(summary_page(papers, records), encoding="utf-8")
 
@@ -711,13 +706,14 @@ def reproduce(options: argparse.Namespace) -> int:
             runs.drop(runs.index[np.invert(here)], inplace=True)
             now = shlex.join(["lab.py", *lab_words(table, options.preset, more, options.seeds)])
             if options.check and now != (recorded := then[table.name].facts.get("lab")):
-                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{recorded}'; the recorded options, seeds and file's "
-                              "name required")
+                raise Refused(f"--check: the runs would be those of '{now}', recorded are those of '{recorded}'; the recorded options, seeds and "
+                              "file's name required")
         planned.append((table, runs, more))
     for table, runs, more in planned:
         print(f"{table.name}: {table.what} ({table.place})")
         if len(runs):
-            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *lab_words(table, options.preset, more, options.seeds)])}")
+            words = lab_words(table, options.preset, more, options.seeds)
+            print(f"{len(runs)} runs, preset {options.preset}; as\n  {shlex.join(['lab.py', *words])}")
         print(table.note, flush=True)
         code = max(code, one(papers, table, runs, options, more, then[table.name] if options.check else None))
     return code

@@ -62,8 +62,10 @@ def test_tables_are_read_strictly():
     assert turned.printed["A", "In"][0] == 6.8 and turned.columns["In"]["set"] == "sparse"
     assert tables_of("let x one\nsizes s\n  mini.why a\n" + BEGIN + "  sizes s\n  mini.why+ $x\n")["a/b"].presets["mini"]["why"] == "a one"
     bad = [(BEGIN + "  whit x\n", "line 6: whit x given; a field of a table"), ("tabel a\n", "line 1: tabel a given"),
-           (BEGIN + "  note $none\n", "a field of a table"), (BEGIN + "  sizes none\n", "the name of `sizes`"), (BEGIN + "  mini.sets x\n", "of a preset"),
-           (BEGIN + "  mini.seeds x\n", "mini.seeds x given"), (BEGIN + "  reads x\n", "text or code"), (BEGIN + "  columns none\n", "a table before it"),
+           (BEGIN + "  note $none\n", "a field of a table"), (BEGIN + "  sizes none\n", "the name of `sizes`"),
+           (BEGIN + "  mini.sets x\n", "of a preset"),
+           (BEGIN + "  mini.seeds x\n", "mini.seeds x given"), (BEGIN + "  reads x\n", "text or code"),
+           (BEGIN + "  columns none\n", "a table before it"),
            (BEGIN + ROWS + "  better A > C | In\n", "line 10: better A > C | In given; METHOD > METHOD"), (BEGIN + ROWS + "  better A\n", "METHOD >"),
            (BEGIN + ROWS + "  better A > B | Out\n", "COLUMN"), (BEGIN + ROWS + "  | C | t5 | 1 | 2 |\n", "| C | t5 | 1 | 2 | given"),
            (BEGIN + ROWS + "  | C | t5 | six |\n", "6.8 (6.9)"), (BEGIN + ROWS + "  | C | t5 | of X in a/c |\n", "of a METHOD in another"),
@@ -107,8 +109,11 @@ def test_recorded():
         again = pathlib.Path(folder) / "recorded.csv"
         reproduce.write_records(again, records)
         assert again.read_bytes() == reproduce.RECORDED.read_bytes() and again.stat().st_size <= 200_000
+        reproduce.write_page(pathlib.Path(folder), papers, dict(reversed(records.items())))
+        assert again.read_bytes() == reproduce.RECORDED.read_bytes()  # in the papers' order
         lines = again.read_text().splitlines()
-        for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "), (1, ",,CoPE,x,0,1", "line 2: "),
+        for number, row, words in ((0, "table,preset", "line 1: "), (5, "a,b,c,d,e,f,g", "line 6: "), (5, "a,b", "line 6: "),
+                                   (1, ",,CoPE,x,0,1", "line 2: "),
                                    (25, ",,,,0,x", "line 26: "), (6, ",,,seeds,,five", "line 7: "), (25, ",,,,,3", "a seed and a number")):
             again.write_text("\n".join([*lines[:number], row, *lines[number + 1:]]) + "\n")
             refused(words, reproduce.read_records, again)
@@ -135,6 +140,7 @@ def test_verdicts():
         assert reproduce.judged(papers.tables[name], record).verdict[0] == verdict
     # Benjamini and Hochberg 1995, section 3.1: of 15 p values, four are below 0.05 when corrected.
     p = pd.Series([0.0459, 0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, np.nan, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0])
+    assert list(reproduce.corrected(pd.Series([0.03, 0.031]))) == [0.031, 0.031]  # never falling
     fixed = reproduce.corrected(p)
     assert list(p[fixed < 0.05]) == [0.0001, 0.0004, 0.0019, 0.0095] and np.isnan(fixed[9]) and abs(fixed[4] - 0.0095 * 15 / 4) < 1e-12
 
