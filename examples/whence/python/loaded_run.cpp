@@ -9,6 +9,7 @@
 #include "autograd/inspect/curvature.h"
 #include "autograd/ops.h"
 #include "autograd/recording.h"
+#include "examples/whence/language/saved_model.h"
 #include "examples/whence/look/explained.h"
 #include "examples/whence/look/page.h"
 #include "examples/whence/look/tables.h"
