@@ -131,7 +131,7 @@ def test_refusals():
 def test_the_tokeniser_of_the_readme():
     """The block as it stands, a model trained on what it wrote, and the same numbers as `tokenizers`, with and without the program."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "examples/experiments/README.md").read_text(encoding="utf-8"), re.S)
-    block, = [each for each in blocks if "tokenizers" in each]
+    block, = [each for each in blocks if "train_from_iterator" in each]
     pathlib.Path("austen.txt").write_text(TEXT + "\n".join(AWKWARD), encoding="utf-8")
     names: dict = {}
     exec(block, names)
