@@ -98,7 +98,7 @@ void print_edits(const look::Inspection& inspection, const std::string& texts) {
     std::cout << "A gradient tells the change of a small step. These are large ones, from where the loss is flat.\n";
 }
 
-// What would do nothing is refused: some options are of a page, some of a run or a scheme.
+// Refuses options that would do nothing: some options are of a page, some of a run or a scheme.
 void refuse_idle_options(const CommandLine& line, const look::PageRequest& page, bool prints, bool playground) {
   const bool drawn = !look::is_folder(page.subject.run);
   const struct {

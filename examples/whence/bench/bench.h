@@ -36,10 +36,10 @@ void declare(CommandLine& line, Settings& settings);
 
 [[nodiscard]] Tensor named(const NamedTensors& tensors, const std::string& name);  // undefined where there is none
 
-// Numbers of parameters that begin at zero are drawn instead, so that every gradient tells something.
+// Draws the numbers of parameters that begin at zero, so that every gradient tells something.
 void draw_zeros(const Module& model, double deviation);
 
-// Of repetitions, some of which other programs disturb.
+// The middle of repetitions, as other programs disturb some of them.
 struct Median {
   double value = 0;
   double spread = 0;  // half of what lies between the quartiles

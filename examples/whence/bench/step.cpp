@@ -203,7 +203,7 @@ class Training {
     return found;
   }
 
-  // What a peer needs to take the same steps. All are copies: steps write over weights.
+  // Returns what a peer needs to take the same steps, as copies: steps write over weights.
   NamedTensors given() const {
     const TrainingBatch batch = random_batch(what_, 0);
     NamedTensors found{{"tokens", batch.tensors[0]}, {"targets", batch.tensors[1]}};

@@ -14,7 +14,7 @@
 
 namespace whence {
 
-// What an option may be. The ends belong to the range unless the flags say otherwise.
+// The numbers that an option may be. The ends belong to the range unless the flags say otherwise.
 template <class Number> struct Range {
   Number low = std::numeric_limits<Number>::lowest();
   Number high = std::numeric_limits<Number>::max();
@@ -22,7 +22,7 @@ template <class Number> struct Range {
   bool below_high = false;  // high itself is refused
 };
 
-// What an option says about itself.
+// The words of an option about itself.
 struct OptionText {
   std::string help;                     // what it is, in a few words
   std::string unit = {};                // "tokens", "seconds"; empty: a bare number
@@ -50,7 +50,7 @@ class Fields {
   Fields& names(
       std::string word, std::vector<std::string>* values, std::string help, std::vector<std::string> known = {});
 
-  // What to say about an option that people expect here and that is elsewhere: "write --set \"steps=...\"".
+  // Says of an option that people expect here where it is: "write --set \"steps=...\"".
   Fields& elsewhere(std::string name, std::string advice);
   // A command to show under "Examples", with what it does.
   Fields& example(std::string command, std::string meaning);

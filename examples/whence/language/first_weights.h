@@ -11,7 +11,7 @@ struct FirstWeights {
   std::string sha256;    // of names, kinds, shapes and numbers
 };
 
-// Of a run's folder. FileError and SystemError as those files' readers have it.
+// Returns the weights of a run's folder. FileError and SystemError as those files' readers have it.
 [[nodiscard]] FirstWeights read_first_weights(const std::string& folder);
 
 // Puts what has the same name and shape into the parameters of a model that may have another scheme. Positional

@@ -19,7 +19,7 @@ namespace {
 
 using bench::Measured;
 
-// Of PyTorch's kind and on the CPU, numbers in f32.
+// Returns tensors of PyTorch on the CPU, numbers in f32.
 nb::dict handed(const NamedTensors& tensors) {
   Results results(true);
   nb::dict all;

@@ -289,7 +289,9 @@ bool TaskStudyOptions::shows_data(std::uint64_t seed) const {
   return dump_.count > 0;
 }
 
-std::unique_ptr<Study> TaskStudyOptions::make(const Fields&, const TrainingOptions&) const { return make(); }
+std::unique_ptr<Study> TaskStudyOptions::make(const Fields&, const TrainingOptions&) const {
+  return std::make_unique<TaskStudy>(task_, sizes_);
+}
 
 std::string data_fingerprint(const Task& task, std::uint64_t seed) {
   std::string bytes;

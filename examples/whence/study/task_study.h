@@ -32,7 +32,7 @@ class TaskStudy final : public Study {
   TaskStudy(std::shared_ptr<const tasks::Task> task, const RunSizes& sizes) : task_(std::move(task)), sizes_(sizes) {}
   // REQUIRES: the task outlives the study.
   TaskStudy(const tasks::Task& task, const RunSizes& sizes)
-      : TaskStudy(std::shared_ptr<const tasks::Task>(std::shared_ptr<const tasks::Task>(), &task), sizes) {}
+      : TaskStudy({std::shared_ptr<const tasks::Task>(), &task}, sizes) {}
 
   [[nodiscard]] const tasks::Task& task() const { return *task_; }
   [[nodiscard]] const RunSizes& run_sizes() const { return sizes_; }
@@ -77,7 +77,6 @@ class TaskStudyOptions final : public StudyOptions {
   [[nodiscard]] TrainingOptions training() const override;
   [[nodiscard]] bool shows_data(std::uint64_t seed) const override;
   [[nodiscard]] std::unique_ptr<Study> make(const Fields& fields, const TrainingOptions& training) const override;
-  [[nodiscard]] std::unique_ptr<TaskStudy> make() const { return std::make_unique<TaskStudy>(task_, sizes_); }
 
  private:
   tasks::TaskInfo info_;
