@@ -58,17 +58,19 @@ struct Printed {
 Printed printed_table(const std::string& name) {
   Printed found;
   std::vector<Cells> rows;
-  std::istringstream lines(paper_tables);
-  bool inside = false;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty() && line[0] != ' ' && line[0] != '#') inside = line == "table " + name;
-    std::istringstream words(line);
-    std::string key, value;
-    words >> key >> value;
-    if (!inside || key.empty()) continue;
-    if (line.starts_with("  |")) rows.push_back(cells_of(line));
-    if (key == "figures") found.accuracy = value == "accuracy";
-    if (key == "columns") found.columns = printed_table(value).columns;
+  for (const std::string_view text : paper_tables) {
+    std::istringstream lines{std::string(text)};
+    bool inside = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty() && line[0] != ' ' && line[0] != '#') inside = line == "table " + name;
+      std::istringstream words(line);
+      std::string key, value;
+      words >> key >> value;
+      if (!inside || key.empty()) continue;
+      if (line.starts_with("  |")) rows.push_back(cells_of(line));
+      if (key == "figures") found.accuracy = value == "accuracy";
+      if (key == "columns") found.columns = printed_table(value).columns;
+    }
   }
   if (rows.empty()) throw Error("papers: no table ", name);
   if (rows.size() > 1 && rows[1][0] == "scheme") {  // papers print some with a column for each method

@@ -1,14 +1,16 @@
 // What the papers print for a task, out of their tables (examples/whence/papers).
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "examples/whence/tasks/task.h"
 
 namespace whence::tasks {
 
-extern const char* const paper_tables;  // papers/*.table, one behind the other; CMake makes a string of them
+extern const std::span<const std::string_view> paper_tables;  // the text of each papers/*.table, put here by CMake
 
 // What a paper's table ("cope/table3") prints in a column, by its name or its task's: a figure for each scheme, whose
 // options are left out.
