@@ -1,5 +1,5 @@
-// Adam's step (Kingma and Ba 2014, Algorithm 1; AdamW: Loshchilov and Hutter 2017, Algorithm 2) as numbers and entries:
-// what an optimiser (nn/training/optim.h) gives to the kernels of a device.
+// Adam's step (Kingma and Ba 2014, Algorithm 1; AdamW: Loshchilov and Hutter 2017, Algorithm 2): the numbers and
+// entries that an optimiser (nn/training/optim.h) passes to the kernels of a device.
 #pragma once
 
 #include <array>
@@ -11,30 +11,30 @@
 
 namespace whence {
 
-// One optimiser step. The decays apply to the entries that decay.
+// One optimiser step. The decays apply only to entries with `decays`.
 struct AdamStep {
   double learning_rate, beta1, beta2, epsilon;
   double decoupled_decay;  // AdamW: w -= learning_rate * decay * w
   double coupled_decay;    // Adam with L2: the gradient gains decay * w
   double gradient_scale;   // clipping: every gradient is multiplied by this first
-  index_t step;            // 1 for the first step: bias corrections are 1 - beta^step
+  index_t step;            // 1 for the first step: the bias corrections are 1 - beta^step
 };
 
-// What changes from one optimiser step to the next, as f64 numbers in the device's memory. So the launches of a step
-// can be captured in a graph and replayed with new numbers. step_controls works out shrink, rate and root on the CPU,
-// so that all devices have the same.
+// Control names the f64 numbers in the device's memory that change from one optimiser step to the next. A captured
+// graph of the step's launches can so be replayed with new numbers. step_controls computes shrink, rate and root on the
+// CPU, so that they are equal on all devices.
 enum class Control : unsigned char {
-  gradient_scale,  // every gradient is multiplied by this first; not finite: the step changes nothing
+  gradient_scale,  // every gradient is multiplied by this first; if it is not finite, the step changes nothing
   shrink,          // 1 - learning_rate * decoupled_decay
   rate,            // learning_rate / (1 - beta1^step)
   root,            // sqrt(1 - beta2^step)
-  loss_scale,      // the gradients are those of the loss times this
-  max_norm,        // gradients are clipped to it; infinity clips nothing
-  terms,           // gradients are sums of so many, and are divided by it once they are clipped
-  norm             // of all gradients, divided by the loss scale; clip_scale writes it
+  loss_scale,      // the gradients are those of loss_scale * loss
+  max_norm,        // gradients are clipped to this norm; infinity clips nothing
+  terms,           // gradients are sums over this many targets, and are divided by it after clipping
+  norm             // norm of all gradients, divided by loss_scale; clip_scale writes it
 };
 inline constexpr index_t control_count = 8;
-// In the order of Control; norm is NaN until clip_scale writes it.
+// step_controls returns the numbers in the order of Control. `norm` is NaN until clip_scale writes it.
 inline std::array<double, control_count> step_controls(
     const AdamStep& step, double max_norm, double loss_scale, double terms = 1) {
   const double steps = static_cast<double>(step.step);
@@ -43,15 +43,16 @@ inline std::array<double, control_count> step_controls(
       max_norm, terms, std::numeric_limits<double>::quiet_NaN()};
 }
 
-// One parameter of a step: contiguous, of equal extents, on one device.
+// AdamEntry is one parameter of a step. Its tensors are contiguous, have equal extents and are on one device.
 struct AdamEntry {
   Tensor gradient;               // f16, bf16 or f32; f64 where the weight is
   Tensor weight, first, second;  // f32 or f64; written in place
-  Tensor shadow;                 // undefined, or f16 or bf16: the f32 weight, rounded, written by the same step
+  Tensor shadow;                 // undefined, or f16 or bf16: the rounded f32 weight, written by the same step
   bool decays;
 };
 
-// f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Error when AdamEntry does not allow them.
+// Calls f(Type<G>{}, Type<T>{}) with the types of the entry's gradient and weight. Throws Error if AdamEntry does not
+// allow them.
 template <class F> void visit_adam_entry(const AdamEntry& entry, F&& f) {
   const DType weight = entry.weight.dtype(), gradient = entry.gradient.dtype();
   if (entry.shadow.defined() && (weight != DType::f32 || compute_dtype(entry.shadow.dtype()) == entry.shadow.dtype()))
@@ -64,8 +65,7 @@ template <class F> void visit_adam_entry(const AdamEntry& entry, F&& f) {
   wrong_dtype("adam", gradient, "a gradient in f16, bf16 or f32");
 }
 
-// What a step multiplies with, worked out in double and rounded once: what changes by step
-// or by entry, and what does not.
+// AdamFactors change with the step and the entry, AdamRule does not. Both are computed in double and rounded once.
 template <class T> struct AdamFactors {
   T scale, coupled, shrink, rate, root;
 
@@ -85,7 +85,7 @@ template <class T> struct AdamRule {
         static_cast<T>(1 - step.beta2), static_cast<T>(step.epsilon)};
   }
   // g = s g (+ l2 w);  w -= lr decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
-  // w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        C: T, or what a kernel computes T with
+  // w -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)        C: T, or the type that a kernel computes in
   template <class C> WHENCE_HD void update(const AdamFactors<T>& by, C gradient, C& w, C& m, C& v) const {
     const C g = gradient * C(by.scale) + C(by.coupled) * w;
     m = C(beta1) * m + C(rest1) * g;
@@ -94,14 +94,14 @@ template <class T> struct AdamRule {
   }
 };
 
-// Returns the factor of gradients, which are those of the loss times `loss_scale`, that clips their `norm`. The norm is
-// that of the loss's own gradients; where it is not finite the factor is NaN.
+// Returns the factor that clips gradients of loss_scale * loss. `norm` is the norm of the unscaled loss's gradients; if
+// it is not finite, the factor is NaN.
 WHENCE_HD inline double clip_factor(double norm, double max_norm, double loss_scale) {
   const double clip = norm > max_norm ? max_norm / norm : 1.0;
   return math::isfinite(norm) ? clip / loss_scale : std::numeric_limits<double>::quiet_NaN();
 }
 
-// Writes controls[norm] and controls[gradient_scale] from the norm of all gradients as they are.
+// Writes controls[norm] and controls[gradient_scale]. `given` is the norm of all gradients as they are stored.
 WHENCE_HD inline void clip_to_norm(double given, double* controls) {
   const auto number = [&](Control control) { return controls[static_cast<int>(control)]; };
   const double norm = given / number(Control::loss_scale);

@@ -1,4 +1,4 @@
-// Numbers from one dtype's type to another's, the same on every device.
+// Conversion of numbers between the types of dtypes, the same on every device.
 #pragma once
 
 #include <bit>
@@ -10,8 +10,8 @@
 
 namespace whence {
 
-// The float that rounds to the same 16-bit number as the double itself. It is cut off, with the last bit set where
-// anything was lost ("round to odd"), so that the second rounding meets no false tie.
+// odd_float returns the float that rounds to the same 16-bit number as the double does. It truncates, and sets the last
+// bit if anything was lost ("round to odd"), so that the second rounding meets no false tie.
 WHENCE_HD inline float odd_float(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;
@@ -20,9 +20,8 @@ WHENCE_HD inline float odd_float(double value) {
   return std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - (away ? 1u : 0u)) | 1u);
 }
 
-// One number from one type to another with one rounding; with two from i64 beyond 2^53 to 16 bits. To integers: towards
-// zero, held inside the type's range, NaN becomes 0; from i64 to i32 the lower 32 bits. To bool: whether it is not 0. A
-// dual gives its value.
+// convert() rounds once; only i64 beyond 2^53 to 16 bits rounds twice. To integers it rounds towards zero and clamps to
+// the type's range; NaN becomes 0; i64 to i32 keeps the lower 32 bits. To bool it gives x != 0. A dual gives its value.
 template <class To, class From> WHENCE_HD inline To convert(From value) {
   constexpr bool narrow_to = std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>;
   if constexpr (std::is_same_v<To, From>) {

@@ -1,4 +1,4 @@
-// Where a tensor's numbers live, and the one qualifier that lets a function run in both places.
+// Device: where a tensor's numbers are stored. WHENCE_HD: the qualifier of functions that run on both host and device.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace whence {
 
 struct Device {
-  // planned: a device that has no numbers, where work leaves nothing but counted bytes (tensor/device/planned.cpp)
+  // planned: a device without numbers, which only counts bytes and operations (tensor/device/planned.cpp)
   enum class Kind : unsigned char { cpu, cuda, planned };
   Kind kind = Kind::cpu;
   int index = 0;
@@ -22,7 +22,7 @@ struct Device {
   static constexpr Device planned(Device in_place_of) { return {Kind::planned, in_place_of.is_cpu() ? 0 : 1}; }
   constexpr bool is_cpu() const { return kind == Kind::cpu; }
   constexpr bool is_planned() const { return kind == Kind::planned; }
-  // One that is planned counts.
+  // True for a planned GPU too.
   constexpr bool is_gpu() const { return kind == Kind::cuda || (is_planned() && index == 1); }
   friend constexpr bool operator==(Device a, Device b) { return a.kind == b.kind && a.index == b.index; }
 };

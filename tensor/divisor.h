@@ -1,9 +1,8 @@
-// Division by a number that is known before a kernel starts. A GPU has no instruction for it: a quotient of 32 bits is
-// many of them, one of 64 bits a call. The CPU finds a factor once, and each index then takes one multiplication and
-// one shift.
-//   i / d = floor(2i m / 2^(w + s))    s = ceil(log2 d),  m = ceil(2^(w - 1 + s) / d),  w = 32 or 64 bits
-// Exact for 0 <= i < 2^(w - 1): m d exceeds 2^(w - 1 + s) by e < d <= 2^s, so the product is too large by
-// i e / 2^(w - 1 + s) / d < 1 / d, which no floor sees.  (Granlund and Montgomery 1994)
+// Division by a number that is known before a kernel starts. A GPU has no divide instruction: a 32-bit quotient takes
+// many instructions, a 64-bit one a call. The CPU finds a factor once, and each index then takes one multiplication and
+// one shift.   i / d = floor(2i m / 2^(w + s))    s = ceil(log2 d),  m = ceil(2^(w - 1 + s) / d),  w = 32 or 64 bits
+// Exact for 0 <= i < 2^(w - 1): m d exceeds 2^(w - 1 + s) by e < d <= 2^s, so the product is too large by i e / 2^(w -
+// 1 + s) / d < 1 / d, which no floor sees.  (Granlund and Montgomery 1994)
 #pragma once
 
 #include <bit>
@@ -18,7 +17,7 @@ namespace whence {
 class Divisor {
  public:
   Divisor() : Divisor(1, 0) {}
-  // For indices in [0, below]. One below 2^31 means that 32 bits do. Where `by` is 0 there is no index to divide.
+  // For indices in [0, below]. 32 bits are used if `below` < 2^31. by = 0: there is no index to divide.
   Divisor(index_t by, index_t below) : by_(by > 0 ? by : 1), narrow_(fits_narrow(below)) {
     const auto d = static_cast<std::uint64_t>(by_);
     shift_ = 64 - std::countl_zero(d - 1);
@@ -46,14 +45,14 @@ class Divisor {
     const auto wide = parts(static_cast<std::uint64_t>(i));
     return {static_cast<index_t>(wide.quotient), static_cast<index_t>(wide.rest)};
   }
-  // The same where the caller knows which I is right: 32 bits where `below` fits, else 64.
+  // The same, if the caller knows the type: a 32-bit I if `below` fits, else a 64-bit one.
   template <class I> WHENCE_HD PartsOf<I> parts(I i) const {
     const I quotient = high_half(i << 1, static_cast<I>(factor_)) >> shift_;
     return {quotient, i - quotient * static_cast<I>(by_)};
   }
 
  private:
-  __extension__ typedef unsigned __int128 Wide;  // `using` would be one too many extensions for nvcc
+  __extension__ typedef unsigned __int128 Wide;  // `using` triggers an nvcc warning about extensions
   template <class I> WHENCE_HD static I high_half(I a, I b) {
     using Product = std::conditional_t<sizeof(I) == 4, std::uint64_t, Wide>;
     return static_cast<I>(static_cast<Product>(a) * b >> 8 * sizeof(I));

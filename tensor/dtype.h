@@ -1,4 +1,4 @@
-// The types a tensor can hold, and `visit`: the one place where a runtime dtype becomes a C++ type.
+// The types a tensor can hold, and `visit`: the only place where a runtime dtype becomes a C++ type.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ template <class T> struct Type {
   using type = T;
 };
 
-// f(Type<T>{}) for the T that `dtype` names. This and the switches below list every dtype and have no default: a new
-// dtype does not compile until each of them knows it.
+// Calls f(Type<T>{}) for the T that `dtype` names. This and the switches below list every dtype and have no default, so
+// that a new dtype does not compile until all of them handle it.
 template <class F> WHENCE_HD constexpr decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: return f(Type<Float16>{});
@@ -47,35 +47,36 @@ template <class T> constexpr DType find_dtype() {
 
 }  // namespace detail
 
-// No lambda in here: nvcc 13 breaks off when it meets one while it reads another template's body.
+// Not a lambda: nvcc 13 fails on a lambda here when it parses another template's body.
 template <class T> inline constexpr DType dtype_of = detail::find_dtype<T>();
 
-// What arithmetic on T is done in. One rounding, at the store.
+// compute_t is the type of arithmetic on T. The store rounds once.
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>, float, T>;
 
-// The same of a dtype: f32 for 16 bits.
+// The same for a dtype: f32 for 16 bits.
 constexpr DType compute_dtype(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype; }
 
-constexpr bool is_floating(DType dtype) {  // dual too
+constexpr bool is_floating(DType dtype) {  // true for dual
   return visit(dtype, []<class T>(Type<T>) { return !std::is_integral_v<T>; });
 }
 constexpr bool is_index(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
 constexpr std::size_t size_of(DType dtype) {  // bytes
   return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
 }
-// Whether a float can be every number of the dtype.
+// True if a float can represent every number of the dtype.
 constexpr bool fits_float(DType dtype) { return is_floating(dtype) && size_of(dtype) <= sizeof(float); }
 
 const char* to_string(DType dtype);  // "f32"
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
 
-// The distance between 1 and the next number of the dtype. Tolerances are built from it. Error for integers, bool.
+// Returns the distance between 1 and the next number of the dtype, the unit of tolerances. Throws Error for integers
+// and bool.
 double epsilon_of(DType dtype);
 
 [[noreturn]] void wrong_dtype(const char* op, DType given, const char* required);  // throws Error
 
-// visit for floating types but duals; throws Error naming `op` for the others.
+// visit for floating types except duals; throws Error naming `op` for the others.
 template <class F> decltype(auto) visit_real(const char* op, DType dtype, F&& f) {
   switch (dtype) {
     case DType::f16: return f(Type<Float16>{});
@@ -89,13 +90,13 @@ template <class F> decltype(auto) visit_real(const char* op, DType dtype, F&& f)
   }
   wrong_dtype(op, dtype, "a floating dtype");
 }
-// The same for duals too.
+// The same, with duals.
 template <class F> decltype(auto) visit_floating(const char* op, DType dtype, F&& f) {
   if (dtype == DType::dual) return f(Type<Dual>{});
   return visit_real(op, dtype, f);
 }
 
-// f(Type<A>{}, Type<B>{}) for two floating dtypes that are equal, or of which one is what the other is computed in.
+// Calls f(Type<A>{}, Type<B>{}) for two floating dtypes that are equal, or one of which is the other's compute type.
 template <class F> void visit_real(const char* op, DType a, DType b, F&& f) {
   visit_real(op, a, [&]<class A>(Type<A> of_a) {
     visit_real(op, b, [&]<class B>(Type<B> of_b) {

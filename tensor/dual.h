@@ -1,5 +1,5 @@
-// A number with its derivative along one direction: (a + a'e)(b + b'e) = ab + (a'b + ab')e, e*e = 0.
-// As a dtype it runs the ordinary forward code and gives J u exactly. Gradients are checked against that.
+// A number with its derivative along one direction: (a + a'e)(b + b'e) = ab + (a'b + ab')e, e*e = 0. As a dtype it runs
+// the ordinary forward code and gives J u exactly. Gradient checks compare against J u.
 #pragma once
 
 #include <cmath>
@@ -36,7 +36,7 @@ struct Dual {
     const double q = a.value / b.value;
     return {q, (a.tangent - q * b.tangent) / b.value};
   }
-  // Comparisons look at the value: a branch taken is the branch that is differentiated.
+  // Comparisons use the value: the branch taken is the branch that is differentiated.
   WHENCE_HD friend constexpr bool operator==(Dual a, Dual b) { return a.value == b.value; }
   WHENCE_HD friend constexpr bool operator<(Dual a, Dual b) { return a.value < b.value; }
   WHENCE_HD friend constexpr bool operator>(Dual a, Dual b) { return a.value > b.value; }

@@ -1,4 +1,4 @@
-// Errors that name place, op, what was given, what is required, and what to do.
+// Errors that name the place and the op, and say what was given, what is required and what to do.
 //   "train.cpp:84: matmul: a is [2,3,4], b is [2,5,4]; inner extents 4 and 5 differ; transpose b?"
 #pragma once
 
@@ -14,15 +14,16 @@ namespace whence {
 
 using Site = std::source_location;  // where a public function was called
 
-// The arguments, one after another, as text.
+// Returns the arguments as text, one after another.
 template <class... Parts> std::string to_text(const Parts&... parts) {
   std::ostringstream out;
   (out << ... << parts);
-  if (out.bad()) throw std::bad_alloc();  // streams swallow it, and what was said would be cut
+  if (out.bad()) throw std::bad_alloc();  // streams swallow bad_alloc, and the text would be cut
   return out.str();
 }
 
-// The engine refused to go on. It changed nothing before it threw this, unless who throws it says so.
+// Thrown when the engine refuses to go on. Strong guarantee: state is unchanged, unless the function's comment says
+// otherwise.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -31,7 +32,7 @@ class Error : public std::runtime_error {
   explicit Error(const Parts&... parts) : std::runtime_error(to_text(parts...)) {}
 };
 
-// What was given cannot be: an option, a name, a size.
+// An argument from outside is not allowed: an option, a name, a size.
 class InputError : public Error {
  public:
   using Error::Error;
@@ -49,11 +50,11 @@ class NotFinite : public Error {
   using Error::Error;
 };
 
-// A device has no more memory, even after every cached block was given back. The engine is still usable: free some
-// tensors, or ask for smaller ones.
+// A device has no more memory, even after every cached block was given back. The engine stays usable: free some
+// tensors, or allocate smaller ones.
 class OutOfMemory : public Error {
  public:
-  // Bytes. `free` and `capacity` are the whole device's, or 0 where unknown; `live` is what tensors hold.
+  // In bytes. `free` and `capacity` describe the whole device, 0 if unknown; `live` is held by tensors.
   struct Numbers {
     std::size_t asked = 0, free = 0, live = 0, capacity = 0;
   };
@@ -67,9 +68,9 @@ std::string to_string(const Site& site);
 // "1.5 GiB", "640 KiB", "12 bytes"
 std::string bytes_text(std::size_t bytes);
 
-// "place: op: message", the text of an Error. The place is that of the innermost CallSite on this thread.
+// Returns "place: op: message", the text of an Error. The place is that of the innermost CallSite on this thread.
 std::string error_at_call_site(std::string_view op, const std::string& message);
-// Throws Error with that text. Several arguments are one message: to_text.
+// Throws Error with that text. Several arguments are joined by to_text.
 [[noreturn]] void fail(std::string_view op, const std::string& message);
 template <class... Parts>
   requires(sizeof...(Parts) > 1)
@@ -77,8 +78,8 @@ template <class... Parts>
   fail(op, to_text(parts...));
 }
 
-// While alive, errors of this thread name `site`, and memory that it asks for counts for `op` (text that outlives the
-// program's tensors; null: no op). Costs two thread-local stores and nothing else.
+// While a CallSite is alive, errors of this thread name `site`, and its allocations count for `op` (text that outlives
+// the program's tensors; null: no op). Costs two thread-local stores.
 class CallSite {
  public:
   explicit CallSite(const Site& site, const char* op = nullptr) : previous_(current_), previous_op_(op_) {
@@ -88,7 +89,7 @@ class CallSite {
   CallSite(const CallSite&) = delete;
   CallSite& operator=(const CallSite&) = delete;
   static const Site* current() { return current_; }
-  // The user's line, wherever a public function was entered.
+  // Returns the user's line, at which the outermost public function was entered.
   static Site here(const Site& site = Site::current()) { return current_ ? *current_ : site; }
   static const char* op() { return op_; }
 

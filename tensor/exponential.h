@@ -1,5 +1,5 @@
-// e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2, e^r = 1 + r + r^2 p(r): the numbers that all code on the CPU
-// computes it with (tensor/math.h, tensor/cpu/tiles/vector.h). Data alone: code for newer instruction sets includes it.
+// e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2, e^r = 1 + r + r^2 p(r): the constants that all CPU code uses
+// (tensor/math.h, tensor/cpu/tiles/vector.h). Data only, because code for newer instruction sets includes it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ template <> struct ExponentialOf<float> {
   static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
   static constexpr float magic = 12582912;  // 1.5 * 2^23: adding it rounds to an integer
   static constexpr std::int32_t magic_bits = 0x4B400000, bias = 127, fraction_bits = 23;
-  static constexpr float leading = 1.9875691500e-4f;  // of p, and what follows from the highest power down
+  static constexpr float leading = 1.9875691500e-4f;  // coefficient of p's highest power; the lower ones follow in
+                                                      // order
   static constexpr float polynomial[] = {
       1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
 };

@@ -1,7 +1,6 @@
-// f16 and bf16 as two bytes, bit-compatible with IEEE binary16 and with CUDA's types. They only
-// store: arithmetic is in float.
-// A GPU converts in hardware, to the same bits, except that a NaN loses its sign and payload (0x7FFF;
-// f16 to float: 0x7FFFFFFF).
+// f16 and bf16 as two bytes, bit-compatible with IEEE binary16 and with CUDA's types. They only store: arithmetic is in
+// float. A GPU converts in hardware to the same bits, except that a NaN loses its sign and payload (0x7FFF; f16 to
+// float: 0x7FFFFFFF).
 #pragma once
 
 #include <bit>

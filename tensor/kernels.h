@@ -1,10 +1,10 @@
-// The kernels of a device. Each has a body here, the plain one (tensor/plain/): loops as one writes them on a
-// blackboard, for any strides and dtype, on one thread; on a GPU's tensors by copies on the CPU. A device overrides what
-// it does faster, and must override fill and copy where its numbers are not in the CPU's memory. What several kernels in
-// one may do besides is in tensor/device/joined_kernels.h.
+// The kernels of a device. Each has a plain body in tensor/plain/: the loops one would write on a blackboard, for any
+// strides and dtype, on one thread; tensors of a GPU are copied to the CPU and back. A device overrides what it does
+// faster, and must override fill and copy if its memory is not the CPU's. Optional fused kernels are in
+// tensor/device/joined_kernels.h.
 // Callers are raw.h, the ops in autograd/ops/, optimiser and initialisation. They have checked shapes, dtypes and
-// devices and made the outputs: kernels only compute. Every result is the same for any number of threads. The layouts
-// below are what callers give, and what an override may count on.
+// devices and made the outputs: kernels only compute. Every result is the same for any number of threads. An override
+// may rely on the layouts stated below.
 #pragma once
 
 #include <span>
@@ -29,8 +29,8 @@ class Kernels : public MatrixLayout {
   // Any strides on both sides; dtypes may differ (one rounding).
   virtual void fill(const Tensor& out, double value);
   virtual void copy(const Tensor& from, const Tensor& to);
-  // from[k] into to[k], for each k, where the shorter of both, along `axis` (below 0: from the last), are the rows of the
-  // longer one from row[0] on, i64 [1] beside them. REQUIRES: they lie inside it
+  // For each k copies from[k] into to[k]. Along `axis` (negative: from the last) the shorter tensor is rows row[0],
+  // row[0] + 1, ... of the longer one; row is i64 [1] on the same device. REQUIRES: those rows exist
   virtual void copy_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis, const Tensor& row);
 
   // Inputs of any strides, already expanded to out's shape; out contiguous. Floating dtypes, all equal.
@@ -48,8 +48,8 @@ class Kernels : public MatrixLayout {
   // Along the last axis of a contiguous x: index of the first maximum, i64.
   virtual void argmax(const Tensor& x, const Tensor& out);
 
-  // out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides, out contiguous, or as
-  // product_rows() makes it (tensor/device/product_layout.h).
+  // out [... m n] = alpha a [... m k] b [... k n] (+ bias [n]); equal batches; a and b of any strides; out contiguous,
+  // or as product_rows() makes it (tensor/device/product_layout.h).
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out);
 
   // Along the last axis, contiguous. mask (may be undefined): bool of any strides, expanded to x's shape; a masked
@@ -62,49 +62,51 @@ class Kernels : public MatrixLayout {
   // [rows], in the compute type. Where `added` is defined, sum = x + added is stored, and normed in place of x.
   virtual void norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
       const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd);
-  // x: what was normed. dx = what comes through the norm + dsum (may be undefined). Undefined outputs are not made.
+  // x: the tensor that was normed. dx = the gradient through the norm + dsum (may be undefined). Undefined outputs are
+  // not computed.
   virtual void norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd,
       const Tensor& dsum, const Tensor& dy, const Tensor& dx, const Tensor& dweight, const Tensor& dbias);
 
-  // Rows x of logits [... v] (contiguous, or as product_rows() makes them; dx lies as they do), each with its target in
-  // [0, v), i64:
+  // Rows x of logits [... v] (contiguous, or as product_rows() makes them; dx has their strides), each with its target
+  // in [0, v), i64:
   //   norm = log sum_v e^{x_v}, loss = norm - x_target        both [rows] in the compute type, 0 in ignored rows
-  //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows; dy has one element, in the compute
-  // type; dx may be the logits
+  //   dx_v = dy share (e^{x_v - norm} - [v = target])         0 in ignored rows
+  // dy has one element, in the compute type; dx may be the logits.
   virtual void cross_entropy(
       const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm, const Tensor& loss);
   virtual void cross_entropy_backward(const Tensor& logits, const Tensor& target, index_t ignored, const Tensor& norm,
       const Tensor& dy, double share, const Tensor& dx);
 
-  // Running sums along the last axis, contiguous: y_j = sum_{l<=j} x_l, or sum_{l>=j} x_l when reverse. Either of x and y
-  // may be f32 beside 16 bits.
+  // Running sums along the last axis, contiguous: y_j = sum_{l<=j} x_l, or sum_{l>=j} x_l when reverse. x or y may be
+  // f32 while the other is of 16 bits.
   virtual void cumulative_sum(const Tensor& x, bool reverse, const Tensor& y);
 
   // into[index[i], :] += from[i, :], in order of i. index [count], from [count, width], into [rows, width]; contiguous.
   virtual void scatter_add_rows(const Tensor& index, const Tensor& from, const Tensor& into);
 
   // ---- Reading and adding at indices and positions. All arguments contiguous; index i64, from checked_index.
-  // y[..., j, ...] = x[..., index[..., j, ...], ...] along `axis`. Before it index may have extent 1 where x has not.
+  // y[..., j, ...] = x[..., index[..., j, ...], ...] along `axis`. Before that axis, index may have extent 1 where x
+  // does not.
   virtual void gather(const Tensor& x, const Tensor& index, int axis, const Tensor& y);
   // The adjoint: y[..., n, ...] = sum over j with index[..., j, ...] = n of x[..., j, ...], rounded once.
   virtual void sum_by_index(const Tensor& x, const Tensor& index, int axis, const Tensor& y);
   // y_j = (1-w) t[a] + w t[c] for p_j in position [... m], t a row of table [... n]; a, c and w as in tensor/lerp.h.
-  // position and dposition may be f32 where all else is of 16 bits.
+  // position and dposition may be f32 where the others are of 16 bits.
   virtual void lerp_at(const Tensor& table, const Tensor& position, const Tensor& y);
   // dt[a] += (1-w) dy_j,  dt[c] += w dy_j,  dp_j = (t[c] - t[a]) dy_j
   virtual void lerp_at_backward(
       const Tensor& table, const Tensor& position, const Tensor& dy, const Tensor& dtable, const Tensor& dposition);
 
-  // ---- What all pairs of a query and a key read from one row of each (tensor/pairs.h). All arguments contiguous.
-  // y[b, h, i, j] = table[h, steps(b, i, j) - lowest], [h n] -> [b h i j], any dtype
+  // ---- Values of query-key pairs, read from one row each (tensor/pairs.h). All arguments contiguous.
   virtual void read_by_distance(const Steps& steps, const Tensor& table, const Tensor& y);
   // The adjoint: dtable[h, n] = the sum of dy over all pairs of that step, rounded once
   virtual void sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable);
-  // mask[b, 0, i, j], bool: whether key j lies in the band of query i and present[b, 0, 0, j] (may be undefined)
+  // mask[b, 0, i, j], bool: true if key j is in the band of query i and present[b, 0, 0, j] (may be undefined)
   virtual void band_mask(const Band& band, const Tensor& present, const Tensor& mask);
 
-  // Rows along their keys (tensor/convolution.h): x [b c i j] -> y [b o i j'], contiguous; bias [o] may be undefined.
-  // `adjoint`: the adjoint of the convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels its o.
+  // Convolves rows along their keys (tensor/convolution.h): x [b c i j] -> y [b o i j'], contiguous; bias [o] may be
+  // undefined. `adjoint`: the adjoint of the convolution by weight [o c 1 k]; at.outputs is the weight's c, at.channels
+  // its o.
   virtual void convolve_keys(
       const Convolution& at, const Tensor& x, const Tensor& weight, bool adjoint, const Tensor& bias, const Tensor& y);
   virtual void convolve_keys_weight(const Convolution& at, const Tensor& x, const Tensor& dy, const Tensor& dweight);
@@ -113,22 +115,22 @@ class Kernels : public MatrixLayout {
   virtual void random_uniform(const Tensor& out, const Stream& stream, double low, double high);
   virtual void random_normal(const Tensor& out, const Stream& stream, double mean, double deviation);
 
-  // One step for all entries, in place. controls: undefined, or [control_count] f64 on the entries' device; then
-  // gradient scale, shrink, rate and root come from there. Error when AdamEntry does not allow a dtype.
+  // One optimiser step for all entries, in place. controls: undefined, or [control_count] f64 on the entries' device,
+  // which then replaces gradient scale, shrink, rate and root. Throws Error if AdamEntry does not allow a dtype.
   virtual void adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries);
 
-  // total[0] = the sum of (x_i / unit)^2 over all elements of all x, summed in f64; infinite or NaN once an element is.
-  // x contiguous, of any dtypes from f16 to f64; total is [1] f64.
+  // total[0] = the sum of (x_i / unit)^2 over all elements of all x, summed in f64; infinite or NaN if an element is. x
+  // contiguous, of any dtypes from f16 to f64; total is [1] f64.
   virtual void sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total);
-  // In controls: norm = sqrt(total) / loss_scale, gradient_scale = min(1, max_norm / norm) / loss_scale, which is
-  // NaN where the norm is not finite.
+  // Writes controls: norm = sqrt(total) / loss_scale, gradient_scale = min(1, max_norm / norm) / loss_scale, or NaN if
+  // the norm is not finite.
   virtual void clip_scale(const Tensor& total, const Tensor& controls);
 
-  // A contiguous i64 index with only allowed numbers. On the CPU that is `index` itself, or an Error at once. A device
-  // does not wait: 0 stands where a number is not allowed, and report_faults throws the Error later.
+  // Returns a contiguous i64 index of allowed numbers. On the CPU that is `index` itself, or an Error at once. A device
+  // does not wait: it writes 0 for a number that is not allowed, and report_faults throws the Error later.
   virtual Tensor checked_index(const IndexCheck& check, const Tensor& index);
-  // Throws the Error about an index that the device found not allowed, any one of them if there are several. Called
-  // whenever numbers are copied from the device to the CPU.
+  // Throws the Error about an index that the device found not allowed; any one of several. Called at every copy of
+  // numbers from the device to the CPU.
   virtual void report_faults() {}
 
   // out [m n] = a [m k] b [k n], contiguous, sums [m] = the sums of a's rows: the gradients of a layer's weight and bias.
@@ -136,8 +138,8 @@ class Kernels : public MatrixLayout {
 };
 
 Kernels& plain_kernels();
-Kernels& kernels(Device device);  // Error when this build has no such device
-// The kernels of the device of x, and for duals the plain ones, which alone know them.
+Kernels& kernels(Device device);  // throws Error if this build has no such device
+// The kernels of x's device; for duals the plain ones, the only kernels that handle duals.
 Kernels& kernels(const Tensor& x);
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// One loop for two machines: body(i) for every i in [0, count), by threads on the CPU or by a grid on a GPU. An op
+// One loop for host and device: body(i) for every i in [0, count), by threads on the CPU or by a grid on a GPU. An op
 // whose result is "for each index, compute" is a struct with operator()(index_t) const, written once. Compiled by nvcc
 // it runs on both; compiled for the host alone, on the CPU and on the emulated GPU (cuda/emulator/).
 #pragma once
@@ -15,15 +15,15 @@ namespace whence {
 namespace device_code {
 template <class Body> __global__ void for_each_index(index_t count, Body body) {
   const index_t step = static_cast<index_t>(gridDim.x) * blockDim.x;
-#pragma unroll 1  // most threads have one index: to unroll would divide, once per thread, to find out how many
+#pragma unroll 1  // most threads have one index; unrolled code would divide to count the iterations
   for (index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) body(i);
 }
 }  // namespace device_code
 #endif
 
-// `cost` is a rough number of elements that one index touches. It sets how many indices make a chunk of work.
-// static: nvcc and the host compiler make different functions of it. Where both compile a Body of one name
-// (tensor/lookup.h), a linker may keep only the host's, which a GPU refuses.
+// `cost` is the rough number of elements that one index touches. It sets how many indices make a chunk of work.
+// `static` on purpose: nvcc and the host compiler compile this template differently. With external linkage, the linker
+// would merge instances for the same Body (tensor/lookup.h) and might keep the host's, which a GPU refuses.
 template <class Body>
 static void launch(const char* op, Device device, index_t count, const Body& body, index_t cost = 1) {
   if (device.is_cpu()) {
@@ -35,7 +35,7 @@ static void launch(const char* op, Device device, index_t count, const Body& bod
   }
   if (count == 0) return;
   IndexLauncher& launcher = *backend_of(device).launcher;
-  if (device.is_planned()) return launcher.run(op, count, {});  // counted there
+  if (device.is_planned()) return launcher.run(op, count, {});  // counted by the planned device
 #ifdef __CUDACC__
   constexpr int block = 256;
   const index_t needed = (count + block - 1) / block, blocks = needed < 65536 ? needed : 65536;

@@ -1,4 +1,4 @@
-// MatrixLayout: the storage of matrices that products on a device prefer. Here there is no preference; GPUs have one
+// MatrixLayout: how a device prefers to store matrices for products. The default has no preference; GPUs have one
 // (tensor/device/product_layout.cpp).
 #pragma once
 
@@ -9,10 +9,10 @@ namespace whence {
 class MatrixLayout {
  public:
   virtual ~MatrixLayout() = default;
-  // A new matrix [rows, width] with x's dtype and device, numbers unspecified; contiguous, or a view of wider rows. Then
-  // the kernel that writes it, a product or cross-entropy's backward, writes zeros between its rows.
+  // Returns a new matrix [rows, width] with x's dtype and device, numbers unspecified. It is contiguous, or a view of
+  // wider rows. Then the kernel that writes it, a product or cross-entropy's backward, writes zeros between its rows.
   virtual Tensor product_rows(const Tensor& x, index_t rows, index_t width) { return Tensor::like(x, {rows, width}); }
-  // True for a transposed view whose gradient is to be made as what it is a view of, so that nothing is copied.
+  // True for a transposed view whose gradient should be made with the strides of x, so that nothing is copied.
   virtual bool lies_turned(const Tensor&) { return false; }
   // True if each product would copy these matrices first.
   virtual bool is_copied_by_products(const Tensor&) { return false; }

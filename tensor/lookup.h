@@ -1,6 +1,6 @@
-// Picking numbers along an axis by an index: what all devices share of it. x is seen as [outer, rows, inner] with the
-// axis in the middle, and the index as [lines, count, inner]; where the index has extent 1 on an axis before it, a line
-// serves several outers.
+// Lookup along an axis by an index, shared by all devices. x is seen as [outer, rows, inner] with the axis in the
+// middle, and the index as [lines, count, inner]; if the index has extent 1 on an axis before it, a line serves several
+// outers.
 #pragma once
 
 #include "tensor/convert.h"
@@ -10,11 +10,11 @@ namespace whence {
 
 // REQUIRES: there are numbers to look up.
 struct Lookup {
-  StridedIndex<1> line;  // from the number of an outer to that of its line
+  StridedIndex<1> line;  // maps the number of an outer to that of its line
   index_t outer, rows, count;
   Divisor inner, line_length;  // count inner
 
-  // `with_index` has the index's extents but for those before the axis, where it has x's.
+  // `with_index` has the index's extents, except before the axis, where it has x's.
   static Lookup of(const Shape& with_index, const Shape& index, int axis, index_t rows) {
     const Shape leading = with_index.leading(axis);
     Strides steps = contiguous_strides(index.leading(axis));
@@ -28,7 +28,7 @@ struct Lookup {
   }
 };
 
-// The sums of one column (outer, inner), its terms one after another.
+// Sums one column (outer, inner), its terms one after another.
 template <class T> struct SumColumns {
   const T* x;
   const index_t* index;

@@ -1,6 +1,6 @@
 // exp, sigmoid and tanh that a compiler can vectorise in float (no branches, no library call). Double and dual use the
-// library's own. Float versions: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5 over the whole range;
-// right at 0, at the infinities and for NaN.
+// library's. Errors in float, over the whole range: exp at most 1 unit in the last place, tanh 1.5, sigmoid 2.5; exact
+// at 0, at the infinities and for NaN.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ using std::abs, std::ceil, std::cos, std::erf, std::floor, std::isfinite, std::l
 using whence::abs, whence::ceil, whence::cos, whence::erf, whence::floor, whence::isfinite, whence::log, whence::log1p,
     whence::sin, whence::sqrt;
 
-// The larger of two; NaN if either is.
+// Returns the larger one; NaN if either is.
 template <class T> WHENCE_HD inline T larger(T a, T b) { return b > a || !(b == b) ? b : a; }
 
 WHENCE_HD inline double exp(double x) { return std::exp(x); }
@@ -26,12 +26,12 @@ WHENCE_HD inline double tanh(double x) { return std::tanh(x); }
 WHENCE_HD inline Dual exp(Dual x) { return whence::exp(x); }
 WHENCE_HD inline Dual tanh(Dual x) { return whence::tanh(x); }
 
-// e^x by the numbers of tensor/exponential.h, 2^n in two factors so that subnormals come out right.
+// e^x with the constants of tensor/exponential.h; 2^n in two factors, so that subnormals come out right.
 WHENCE_HD inline float exp(float x) {
 #ifdef __CUDA_ARCH__
   return ::expf(x);
 #else
-  const float low = -104.0f, high = 89.0f;  // beyond these the result is 0 or infinity whatever x is
+  const float low = -104.0f, high = 89.0f;  // beyond these the result is 0 or infinity for any x
   const float clamped = x < low ? low : (x > high ? high : x);
   using Of = ExponentialOf<float>;
   const float shifted = clamped * 1.44269504088896341f + Of::magic, n = shifted - Of::magic;
@@ -51,12 +51,12 @@ WHENCE_HD inline float exp(float x) {
 #endif
 }
 
-// 1 / (1 + e^-x); exactly 1 from x = 17.4 in float, 37 in double on.
+// 1 / (1 + e^-x); exactly 1 from x = 17.4 on in float, 37 in double.
 template <class T> WHENCE_HD inline T sigmoid(T x) {
   return T(1) / (T(1) + math::exp(-x));  // qualified: a Dual would find whence::exp as well
 }
 
-// By its own derivative: through e^-x the tangent would be 0 * inf where e^-x overflows.
+// Uses the derivative y (1 - y): through e^-x the tangent would be 0 * inf where e^-x overflows.
 WHENCE_HD inline Dual sigmoid(Dual x) {
   const double y = sigmoid(x.value);
   return {y, y * (1 - y) * x.tangent};

@@ -1,4 +1,4 @@
-// Axes that every operand steps through evenly become one: what is contiguous or broadcast ends up with one or two.
+// Merges axes that every operand steps through evenly: contiguous or broadcast operands end up with one or two.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ template <std::size_t N> struct Axes {
   std::array<Strides, N> strides;
 };
 
-// The same elements in the same order. Axes of extent 1 are dropped, and neighbours become one where each operand steps
-// along the outer axis by as much as the inner axis is long.
+// Returns the same elements in the same order. Axes of extent 1 are dropped. Two neighbouring axes become one if each
+// operand's outer stride equals the inner stride times the inner extent.
 template <std::size_t N> Axes<N> merged(const Shape& shape, const std::array<Strides, N>& strides) {
   Axes<N> result;
   for (int axis = 0; axis < shape.rank(); ++axis) {
@@ -33,7 +33,7 @@ template <std::size_t N> Axes<N> merged(const Shape& shape, const std::array<Str
   return result;
 }
 
-// The one step that leads from each element to the next, 0 for a single one; nothing where there are several.
+// Returns the step from each element to the next, 0 for a single one; nothing if there is more than one step.
 inline std::optional<index_t> even_step(const Shape& shape, const Strides& strides) {
   const Axes<1> axes = merged<1>(shape, {strides});
   if (axes.shape.rank() > 1) return std::nullopt;

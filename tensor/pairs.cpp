@@ -9,7 +9,7 @@
 namespace whence {
 namespace {
 
-// Whether each row of i64 [1|b t] counts on by ones.
+// True if each row of i64 [1|b t] counts up by ones.
 bool counts_on(const Tensor& x) {
   const index_t length = x.size(1), *at = x.data<index_t>();
   for (index_t n = 1; n < x.numel(); ++n)

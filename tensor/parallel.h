@@ -1,5 +1,5 @@
-// Loops in chunks. Work is cut into chunks whose borders depend on the size alone, or change no bits. So every result has the
-// same bits for any thread count.
+// Loops in chunks. Either the borders of chunks depend on the size alone, or they do not affect bits. So every result
+// has the same bits for any thread count.
 #pragma once
 
 #include "tensor/shape.h"
@@ -11,15 +11,15 @@ using RunChunk = void (*)(const void* body, index_t chunk);
 inline void run_in_order(index_t chunks, RunChunk run_chunk, const void* body) {
   for (index_t chunk = 0; chunk < chunks; ++chunk) run_chunk(body, chunk);
 }
-// run_chunk(body, k) for every k in [0, chunks): one after another, or, where tensor/cpu/threads.cpp is part of the program,
-// on this thread and helpers. Then the first exception of one goes to the caller when all have ended; of the chunks not
-// yet begun by then some are left out.
+// Calls run_chunk(body, k) for every k in [0, chunks): in order, or on this thread and helpers if
+// tensor/cpu/threads.cpp is linked. With helpers, the first exception reaches the caller after all have stopped; chunks
+// that have not begun by then may be skipped.
 inline void (*run_chunks)(index_t chunks, RunChunk run_chunk, const void* body) = run_in_order;
 }  // namespace detail
 
-// f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). What f throws goes to the caller, from
-// the serial loop at once, from helpers when all have ended; the rest of the work is left out.
-// A loop inside a loop runs on the thread that comes to it. Note [Threads that wait] is in threads.cpp.
+// Calls f(begin, end) for consecutive chunks of `grain` indices that cover [0, count). Exceptions of f reach the
+// caller, from the serial loop at once, from helpers after all have stopped; the remaining work is skipped. A nested
+// loop runs on the thread that reaches it. Note [Threads that wait] is in threads.cpp.
 template <class F> void parallel_for(index_t count, index_t grain, const F& f) {
   const index_t chunks = (count + grain - 1) / grain;
   const auto run_chunk = [count, grain, chunks, &f](

@@ -1,5 +1,5 @@
-// Every function of one number or two, with its derivative, once. CPU, CUDA, autograd and tests all read these lists. A
-// function added here and declared in autograd/ops.h has its kernels, its gradient and every test.
+// Every function of one number or two, with its derivative, once. CPU, CUDA, autograd and tests read these lists. A
+// function that is added here and declared in autograd/ops.h gets kernels, gradient and every test.
 #pragma once
 
 #include <array>
@@ -10,10 +10,10 @@
 
 namespace whence {
 
-// What a derivative is computed from, and so what backward needs.
+// The argument of the derivative, which backward must save.
 enum class Saves : unsigned char { nothing, input, output };
 
-// What f does where its derivative is next to 0, if one has a word for it.
+// The name of the region where f's derivative is near 0, if there is a usual one.
 enum class Flat : unsigned char { nowhere, saturated, clamped, dead, leaking };
 
 // Attributes of a function: affine is a x + b, clamp is [a, b], leaky_relu has slope a.
@@ -21,7 +21,7 @@ struct UnaryAttributes {
   double a = 0, b = 0;
 };
 
-// What a function of one number states beside its formula.
+// What is stated about a function of one number, next to its formula.
 struct UnaryFacts {
   struct Known {
     double x, y;
@@ -30,45 +30,47 @@ struct UnaryFacts {
     double x = std::numeric_limits<double>::quiet_NaN(), derivative = 0;
   };
   struct Samples {
-    double low = -2, high = 2;     // where numbers are drawn from: f is defined there and not steep
-    UnaryAttributes attributes{};  // of all samples, and of `known`
-    Kink kinks[2] = {};            // where there is no derivative, and what is returned in its place
+    double low = -2, high = 2;     // numbers are drawn from this range: f is defined there and not steep
+    UnaryAttributes attributes{};  // for all samples, and for `known`
+    Kink kinks[2] = {};            // points without a derivative, and the value returned there
   };
   const char* name;
   Saves saves;
   Flat flat;
-  Known known[3];  // y = f(x) as found elsewhere, not by the code below: in ascending order of x
+  Known known[3];  // y = f(x) from an independent source, in ascending order of x
   Samples samples{};
 };
 
-// Each has  value(x) = y  and  derivative(v) = dy/dx, where v is what facts.saves names. T is a compute type: float,
-// double, Dual. A branch at x must let NaN through, and must not multiply an infinity by 0.
-// One line per formula, so that the table reads as one.
-// clang-format off
+// Each has  value(x) = y  and  derivative(v) = dy/dx, where v is the value that facts.saves names. T is a compute type:
+// float, double, Dual. A branch at x must let NaN through, and must not multiply an infinity by 0. One line per
+// formula, so that the table reads as one. clang-format off
 namespace functions {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 struct Affine {  // y = a x + b
-  static constexpr UnaryFacts facts{"affine", Saves::nothing, Flat::nowhere, {{-2, 3.25}, {0, 0.25}, {1, -1.25}},
-      {.attributes = {-1.5, 0.25}}};
+  static constexpr UnaryFacts facts{
+      "affine", Saves::nothing, Flat::nowhere, {{-2, 3.25}, {0, 0.25}, {1, -1.25}}, {.attributes = {-1.5, 0.25}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return T(p.a) * x + T(p.b); }
   template <class T> WHENCE_HD static T derivative(T, UnaryAttributes p) { return T(p.a); }
 };
 struct Abs {
-  static constexpr UnaryFacts facts{"abs", Saves::input, Flat::nowhere, {{-infinity, infinity}, {-2, 2}, {1.5, 1.5}},
-      {.kinks = {{0, 0}}}};
+  static constexpr UnaryFacts facts{
+      "abs", Saves::input, Flat::nowhere, {{-infinity, infinity}, {-2, 2}, {1.5, 1.5}}, {.kinks = {{0, 0}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x == T(0) ? T(0) : (x < T(0) ? -x : x); }
-  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0)); }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
+    return x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0));
+  }
 };
 struct Exp {  // y' = y
-  static constexpr UnaryFacts facts{"exp", Saves::output, Flat::nowhere, {{-2, 0.1353352832366127}, {0, 1}, {1, 2.718281828459045}}};
+  static constexpr UnaryFacts facts{
+      "exp", Saves::output, Flat::nowhere, {{-2, 0.1353352832366127}, {0, 1}, {1, 2.718281828459045}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::exp(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y; }
 };
 struct Log {
-  static constexpr UnaryFacts facts{"log", Saves::input, Flat::nowhere, {{0.5, -0.6931471805599453}, {1, 0}, {3, 1.0986122886681098}},
-      {.low = 0.5}};
+  static constexpr UnaryFacts facts{
+      "log", Saves::input, Flat::nowhere, {{0.5, -0.6931471805599453}, {1, 0}, {3, 1.0986122886681098}}, {.low = 0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::log(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / x; }
 };
@@ -79,8 +81,8 @@ struct Log1p {  // log(1 + x)
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(1) / (T(1) + x); }
 };
 struct Sqrt {
-  static constexpr UnaryFacts facts{"sqrt", Saves::output, Flat::nowhere, {{0.25, 0.5}, {2, 1.4142135623730951}, {9, 3}},
-      {.low = 0.5}};
+  static constexpr UnaryFacts facts{
+      "sqrt", Saves::output, Flat::nowhere, {{0.25, 0.5}, {2, 1.4142135623730951}, {9, 3}}, {.low = 0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sqrt(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(0.5) / y; }
 };
@@ -90,40 +92,46 @@ struct Square {
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return T(2) * x; }
 };
 struct Reciprocal {
-  static constexpr UnaryFacts facts{"reciprocal", Saves::output, Flat::nowhere, {{-4, -0.25}, {0.5, 2}, {8, 0.125}}, {.low = 0.5}};
+  static constexpr UnaryFacts facts{
+      "reciprocal", Saves::output, Flat::nowhere, {{-4, -0.25}, {0.5, 2}, {8, 0.125}}, {.low = 0.5}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return T(1) / x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return -y * y; }
 };
 struct Sin {
-  static constexpr UnaryFacts facts{"sin", Saves::input, Flat::nowhere, {{-1.5707963267948966, -1}, {0, 0}, {1, 0.8414709848078965}}};
+  static constexpr UnaryFacts facts{
+      "sin", Saves::input, Flat::nowhere, {{-1.5707963267948966, -1}, {0, 0}, {1, 0.8414709848078965}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sin(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::cos(x); }
 };
 struct Cos {
-  static constexpr UnaryFacts facts{"cos", Saves::input, Flat::nowhere, {{-1, 0.5403023058681398}, {0, 1}, {3.141592653589793, -1}}};
+  static constexpr UnaryFacts facts{
+      "cos", Saves::input, Flat::nowhere, {{-1, 0.5403023058681398}, {0, 1}, {3.141592653589793, -1}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::cos(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return -math::sin(x); }
 };
 struct Tanh {  // y' = 1 - y^2
-  static constexpr UnaryFacts facts{"tanh", Saves::output, Flat::saturated, {{-infinity, -1}, {0, 0}, {1, 0.7615941559557649}}};
+  static constexpr UnaryFacts facts{
+      "tanh", Saves::output, Flat::saturated, {{-infinity, -1}, {0, 0}, {1, 0.7615941559557649}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::tanh(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return T(1) - y * y; }
 };
 struct Sigmoid {  // y' = y (1 - y); exactly 0 where y has rounded to 0 or 1
-  static constexpr UnaryFacts facts{"sigmoid", Saves::output, Flat::saturated,
-      {{-2, 0.11920292202211756}, {0, 0.5}, {1, 0.7310585786300049}}};
+  static constexpr UnaryFacts facts{
+      "sigmoid", Saves::output, Flat::saturated, {{-2, 0.11920292202211756}, {0, 0.5}, {1, 0.7310585786300049}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y * (T(1) - y); }
 };
 struct Softplus {  // log(1 + e^x) = max(x, 0) + log(1 + e^-|x|), where e never overflows; y' = s, the sigmoid
-  static constexpr UnaryFacts facts{"softplus", Saves::input, Flat::saturated, {{-800, 0}, {0, 0.6931471805599453}, {800, 800}}};
+  static constexpr UnaryFacts facts{
+      "softplus", Saves::input, Flat::saturated, {{-800, 0}, {0, 0.6931471805599453}, {800, 800}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return (x > T(0) ? x : T(0)) + math::log1p(math::exp(x > T(0) ? -x : x));
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) { return math::sigmoid(x); }
 };
 struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et al. 2017)
-  static constexpr UnaryFacts facts{"silu", Saves::input, Flat::saturated, {{-2, -0.23840584404423512}, {0, 0}, {1, 0.7310585786300049}}};
+  static constexpr UnaryFacts facts{
+      "silu", Saves::input, Flat::saturated, {{-2, -0.23840584404423512}, {0, 0}, {1, 0.7310585786300049}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x * math::sigmoid(x); }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
     const T s = math::sigmoid(x);
@@ -131,20 +139,22 @@ struct Silu {  // x s, s the sigmoid of x; y' = s (1 + x (1 - s))  (Elfwing et a
   }
 };
 struct Relu {  // Nair and Hinton 2010
-  static constexpr UnaryFacts facts{"relu", Saves::output, Flat::dead, {{-infinity, 0}, {-2, 0}, {3, 3}}, {.kinks = {{0, 0}}}};
+  static constexpr UnaryFacts facts{
+      "relu", Saves::output, Flat::dead, {{-infinity, 0}, {-2, 0}, {3, 3}}, {.kinks = {{0, 0}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) { return x <= T(0) ? T(0) : x; }
   template <class T> WHENCE_HD static T derivative(T y, UnaryAttributes) { return y > T(0) ? T(1) : T(0); }
 };
 struct LeakyRelu {  // slope 0 is relu, also at -infinity  (Maas et al. 2013)
-  static constexpr UnaryFacts facts{"leaky_relu", Saves::input, Flat::leaking, {{-infinity, -infinity}, {-2, -0.02}, {3, 3}},
-      {.attributes = {0.01, 0}, .kinks = {{0, 0.01}}}};
+  static constexpr UnaryFacts facts{"leaky_relu", Saves::input, Flat::leaking,
+      {{-infinity, -infinity}, {-2, -0.02}, {3, 3}}, {.attributes = {0.01, 0}, .kinks = {{0, 0.01}}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) {
     return x > T(0) ? x : (p.a == 0 && x <= T(0) ? T(0) : T(p.a) * x);
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x > T(0) ? T(1) : T(p.a); }
 };
 struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the sigmoid  (Hendrycks and Gimpel 2016)
-  static constexpr UnaryFacts facts{"gelu", Saves::input, Flat::saturated, {{-2, -0.04540230591222498}, {0, 0}, {1, 0.8411919906082767}}};
+  static constexpr UnaryFacts facts{
+      "gelu", Saves::input, Flat::saturated, {{-2, -0.04540230591222498}, {0, 0}, {1, 0.8411919906082767}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * math::sigmoid(T(1.5957691216057308) * (x + T(0.044715) * x * x * x));
   }
@@ -155,23 +165,28 @@ struct Gelu {  // GPT-2's form: x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s th
   }
 };
 struct GeluErf {  // x Phi(x), Phi the normal distribution function  (Hendrycks and Gimpel 2016)
-  static constexpr UnaryFacts facts{"gelu_erf", Saves::input, Flat::saturated,
-      {{-2, -0.04550026389635842}, {0, 0}, {1, 0.8413447460685429}}};
+  static constexpr UnaryFacts facts{
+      "gelu_erf", Saves::input, Flat::saturated, {{-2, -0.04550026389635842}, {0, 0}, {1, 0.8413447460685429}}};
   template <class T> WHENCE_HD static T value(T x, UnaryAttributes) {
     return x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752)));
   }
   template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes) {
-    return T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752))) + x * T(0.39894228040143268) * math::exp(T(-0.5) * x * x);
+    return T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752))) +
+           x * T(0.39894228040143268) * math::exp(T(-0.5) * x * x);
   }
 };
 struct Clamp {  // the derivative at the bounds is PyTorch's
   static constexpr UnaryFacts facts{"clamp", Saves::input, Flat::clamped, {{-infinity, -0.5}, {0.25, 0.25}, {3, 0.7}},
       {.attributes = {-0.5, 0.7}, .kinks = {{-0.5, 1}, {0.7, 1}}}};
-  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) { return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x); }
-  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) { return x < T(p.a) || x > T(p.b) ? T(0) : T(1); }
+  template <class T> WHENCE_HD static T value(T x, UnaryAttributes p) {
+    return x < T(p.a) ? T(p.a) : (x > T(p.b) ? T(p.b) : x);
+  }
+  template <class T> WHENCE_HD static T derivative(T x, UnaryAttributes p) {
+    return x < T(p.a) || x > T(p.b) ? T(0) : T(1);
+  }
 };
 
-// Known values of a function of two numbers, not from the code below.
+// Known values of a function of two numbers, from an independent source.
 struct BinaryFacts {
   const char* name;
   struct {
@@ -179,12 +194,12 @@ struct BinaryFacts {
   } known[3];
 };
 
-// max and min of equal numbers are that number. Each argument has half of the gradient, so a dual
-// has the mean of both tangents.
+// Of two equal numbers max and min return the first. Each argument gets half of the gradient, so a dual gets the mean
+// of both tangents.
 template <class T> WHENCE_HD T at_tie(T a, T) { return a; }
 WHENCE_HD inline Dual at_tie(Dual a, Dual b) { return {a.value, 0.5 * (a.tangent + b.tangent)}; }
 
-// y = f(a, b). autograd/ops/binary.cpp has the derivatives, composed of these.
+// y = f(a, b). Their derivatives are in autograd/ops/binary.cpp, composed of these functions.
 struct Add {
   static constexpr BinaryFacts facts{"add", {{1.5, -2, -0.5}, {-3, 4, 1}, {2, 2, 4}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a + b; }
@@ -201,11 +216,11 @@ struct Divide {
   static constexpr BinaryFacts facts{"divide", {{1.5, -2, -0.75}, {-3, 4, -0.75}, {2, 2, 1}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a / b; }
 };
-struct Maximum {  // NaN if either is, as in PyTorch
+struct Maximum {  // NaN if either is NaN, as in PyTorch
   static constexpr BinaryFacts facts{"maximum", {{1.5, -2, 1.5}, {-3, 4, 4}, {2, 2, 2}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (a > b || !(a == a) ? a : b); }
 };
-struct Minimum {  // likewise
+struct Minimum {  // NaN as in Maximum
   static constexpr BinaryFacts facts{"minimum", {{1.5, -2, -2}, {-3, 4, -3}, {2, 2, 2}}};
   template <class T> WHENCE_HD static T value(T a, T b) { return a == b ? at_tie(a, b) : (b > a || !(a == a) ? a : b); }
 };
@@ -226,7 +241,7 @@ using UnaryFunctions = List<functions::Affine, functions::Abs, functions::Exp, f
 using BinaryFunctions = List<functions::Add, functions::Subtract, functions::Multiply, functions::Divide,
     functions::Maximum, functions::Minimum, functions::GreaterEqual>;
 
-// One type of a list, chosen at run time: Unary(functions::Relu{}). It can hold nothing but the list's types.
+// One type of a list, chosen at run time: Unary(functions::Relu{}). It can only hold types of the list.
 template <class L> class OneOf;
 template <class... Fs> class OneOf<List<Fs...>> {
  public:
@@ -257,7 +272,7 @@ WHENCE_HD constexpr decltype(auto) visit_at(int index, List<First, Rest...>, G&&
 }
 }  // namespace detail
 
-// g(functions::Affine{}), or whichever function it is.
+// Calls g(functions::Affine{}), or with whichever function it holds.
 template <class... Fs, class G> WHENCE_HD constexpr decltype(auto) visit(OneOf<List<Fs...>> function, G&& g) {
   return detail::visit_at(function.index(), List<Fs...>{}, g);
 }
@@ -266,7 +281,7 @@ template <class L> constexpr const auto& facts_of(OneOf<L> function) {
   return visit(function, []<class F>(F) -> const auto& { return F::facts; });
 }
 
-// Three points that were filled in: a function without them does not compile.
+// Every function must give its three known points: without them it does not compile.
 static_assert([] {
   for (const Unary f : Unary::all()) {
     const auto& known = facts_of(f).known;

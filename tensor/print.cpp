@@ -1,4 +1,4 @@
-// How tensors are printed.
+// Tensors as text.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -23,7 +23,7 @@ std::string number_text(double value, DType dtype) {
   return text;
 }
 
-// An element, which is a tensor without axes. A dual has its tangent behind it, "+2e" or "-0.5e": e's square is 0.
+// The text of an element, which is a tensor without axes. A dual's tangent follows, as in "1+2e" or "1-0.5e".
 std::string element_text(const Tensor& x) {
   const std::string value = number_text(x.item(), x.dtype());
   if (x.dtype() != DType::dual) return value;
@@ -31,8 +31,8 @@ std::string element_text(const Tensor& x) {
   return to_text(value, std::signbit(tangent) ? "" : "+", number_text(tangent, DType::f64), 'e');
 }
 
-// The nested brackets from `axis` on, and in them numbers that are `width` long. It becomes the length of the longest;
-// so a first call finds it, and a second one is aligned. Only what is shown is read: a printed view may be larger than
+// Returns the nested brackets from `axis` on, numbers padded to `width`. Sets `width` to the longest number's length: a
+// first call measures, and a second one is aligned. Reads only what is shown, because a printed view may be larger than
 // memory.
 std::string rows(const Tensor& x, int axis, index_t offset, std::size_t& width) {
   if (axis == x.rank()) {

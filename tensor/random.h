@@ -1,5 +1,6 @@
-// Counter-based randomness (Philox4x32-10, Salmon et al. 2011): number i of a stream is a pure function of (key, i).
-// A draw does not depend on threads, chunks or order. A mask can be drawn again instead of stored. A run can resume.
+// Counter-based randomness (Philox4x32-10, Salmon et al. 2011): number i of a stream is a pure function of (key, i). A
+// draw does not depend on threads, chunks or order; so a mask can be drawn again instead of stored, and a run can
+// resume.
 #pragma once
 
 #include <array>
@@ -34,7 +35,7 @@ struct Stream {
   std::uint64_t step = 0;  // the high half of the counter
 
   constexpr Stream() = default;
-  // `purpose` is a word such as "dropout" or a parameter's path; `step` is whatever the caller counts.
+  // `purpose` is a word such as "dropout" or a parameter's path; the caller chooses what `step` counts.
   constexpr Stream(std::uint64_t seed, std::string_view purpose, std::uint64_t at_step = 0) : step(at_step) {
     std::uint64_t hash = 0xCBF29CE484222325ull;  // FNV-1a of the purpose, then mixed with the seed
     for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
@@ -44,7 +45,7 @@ struct Stream {
 
   WHENCE_HD constexpr std::uint32_t bits(std::uint64_t i) const { return philox(key, i / 4, step)[i % 4]; }
 
-  // Uniform on [0, 1), 24 bits: exact in f32. From a word, and number i.
+  // Uniform on [0, 1), 24 bits, exact in f32: from a word, and number i of the stream.
   WHENCE_HD static constexpr float uniform_of(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
   WHENCE_HD constexpr float uniform(std::uint64_t i) const { return uniform_of(bits(i)); }
 
@@ -55,8 +56,8 @@ struct Stream {
     return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
   }
 
-  // Standard normals number 2n and 2n + 1, the coordinates of one point (Box and Muller 1958, in double, so that each
-  // device rounds the same numbers).
+  // Standard normals number 2n and 2n + 1, the coordinates of one point (Box and Muller 1958). Computed in double, so
+  // that all devices round to the same numbers.
   WHENCE_HD std::array<double, 2> two_normals(std::uint64_t n) const {
     const auto w = philox(key, n, step);
     const double u1 = (static_cast<double>(w[0]) + 0.5) * 0x1p-32, u2 = (static_cast<double>(w[1]) + 0.5) * 0x1p-32;
@@ -65,13 +66,13 @@ struct Stream {
   }
   WHENCE_HD double normal(std::uint64_t i) const { return two_normals(i / 2)[i % 2]; }
 
-  // An integer in [0, n), n < 2^32, without bias worth naming (multiply and shift; error below n / 2^32).
+  // An integer in [0, n), n < 2^32, nearly unbiased (multiply and shift; error below n / 2^32).
   WHENCE_HD constexpr std::uint32_t below(std::uint64_t i, std::uint32_t n) const {
     return static_cast<std::uint32_t>(static_cast<std::uint64_t>(bits(i)) * n >> 32);
   }
 };
 
-// Dropout keeps a number whose word's upper 24 bits, a uniform number, are at least the probability. Integers are
+// Dropout keeps a number if the upper 24 bits of its word, a uniform number, are at least the probability. Integers are
 // compared, so that every device makes the same choice.
 inline std::uint32_t dropout_threshold(double probability) {
   return static_cast<std::uint32_t>(std::ceil(probability * 0x1p24));

@@ -7,7 +7,7 @@
 namespace whence::raw {
 namespace {
 
-// The axes before the last two, broadcast.
+// Returns the axes before the last two, broadcast.
 Shape common_batch(const Tensor& a, const Tensor& b) {
   const int rank = std::max(a.rank(), b.rank());
   Shape batch = Shape::filled(rank - 2, 1);
@@ -23,7 +23,7 @@ Shape common_batch(const Tensor& a, const Tensor& b) {
   return batch;
 }
 
-// x with its batch stretched: the kernel sees equal batches, and stride 0 where one matrix serves several.
+// Returns x with its batch expanded: the kernel sees equal batches, and stride 0 where one matrix serves several.
 Tensor with_batch(const Tensor& x, Shape batch) {
   batch.push_back(x.size(-2));
   batch.push_back(x.size(-1));
@@ -75,7 +75,7 @@ Tensor unary(Unary f, const Tensor& x, UnaryAttributes p) {
   return y;
 }
 
-// Broadcasting is an expand on both sides: strides of 0 tell the kernel what to repeat.
+// Broadcasting expands both sides: strides of 0 tell the kernel what to repeat.
 Tensor binary(const char* op, Binary f, const Tensor& a, const Tensor& b) {
   require_floating(op, "a", a);
   require_alike(op, "a", a, "b", b);
@@ -91,7 +91,7 @@ void add_into(const Tensor& x, const Tensor& total) {
   require_floating("add_into", "x", x);
   require_alike("add_into", "x", x, "total", total);
   require_shape("add_into", "x", x, total.shape());
-  // The kernel may write where it reads, element by element; a view with gaps goes through a new sum.
+  // The kernel may run in place, element by element; a view with gaps goes through a new sum.
   if (total.is_contiguous())
     kernels(x).binary(functions::Add{}, total, x, total);
   else
@@ -99,7 +99,7 @@ void add_into(const Tensor& x, const Tensor& total) {
   total.storage().written(CallSite::here());
 }
 
-// The kernel keeps reduced axes with extent 1; dropping them afterwards is a view.
+// The kernel keeps reduced axes with extent 1; they are dropped afterwards, by a view.
 Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes) {
   const char* op = f == Reduction::sum ? "sum" : "maximum";
   require_floating(op, "x", x);
@@ -125,7 +125,7 @@ Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool k
   return keep_axes ? out : out.view(without_axes, contiguous_strides(without_axes));
 }
 
-// The last axis is what is searched: the result has the axes before it.
+// The search is along the last axis: the result has the axes before it.
 Tensor argmax(const Tensor& x) {
   require_floating("argmax", "x", x);
   if (x.rank() == 0) fail("argmax", "x is []; one axis or more is required; use unsqueeze");
@@ -137,8 +137,8 @@ Tensor argmax(const Tensor& x) {
   return out;
 }
 
-// Neither operand is copied: transposed and broadcast matrices are the kernel's business. Where all matrices of a batch
-// share b and the rows of a follow each other evenly, the batch is one tall matrix here.
+// Neither operand is copied: the kernel handles transposed and broadcast matrices. If all matrices of a batch share b
+// and the rows of a are evenly spaced, the batch becomes one tall matrix here.
 Tensor matmul(const Tensor& a, const Tensor& b, double alpha, const Tensor* bias) {
   require_matrix("a", a);
   require_matrix("b", b);

@@ -1,7 +1,7 @@
 // Functions from values to values that several ops need. They check arguments (Error that names the op), make the
-// output and run a kernel. They have no gradients: models use the functions of the same name in autograd/ops.h. All
-// outputs are new and contiguous unless they are called views. What only moves numbers takes any dtype, arithmetic
-// floating tensors of one dtype and device. Negative axes count from the end.
+// output and run a kernel. They have no gradients: models use the functions of the same name in autograd/ops.h. Outputs
+// are new and contiguous, except of functions listed as views. Functions that only move numbers take any dtype;
+// arithmetic needs floating tensors of one dtype and device. Negative axes count from the end.
 #pragma once
 
 #include <vector>
@@ -15,17 +15,18 @@ namespace whence::raw {
 // Axis k of the result is axis axes[k] of x.
 [[nodiscard]] Tensor permute(const Tensor& x, const std::vector<int>& axes);
 [[nodiscard]] Tensor transpose(const Tensor& x, int axis_a = -2, int axis_b = -1);
-// Elements begin, begin + step, ... below end. Error unless 0 <= begin <= end <= extent and step >= 1.
+// Returns elements begin, begin + step, ... below end. Throws Error unless 0 <= begin <= end <= extent and step >= 1.
 [[nodiscard]] Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step = 1);
 [[nodiscard]] Tensor select(const Tensor& x, int axis, index_t index);  // without the axis; index >= 0
 [[nodiscard]] Tensor unsqueeze(const Tensor& x, int axis);         // a new axis of extent 1; axis in [-rank-1, rank]
 [[nodiscard]] Tensor expand(const Tensor& x, const Shape& shape);  // stretches extents of 1, adds leading axes
-// A view where the strides allow, else a copy. One extent may be -1: it is worked out.
+// A view if the strides allow, else a copy. One extent may be -1: it is computed.
 [[nodiscard]] Tensor reshape(const Tensor& x, const Shape& shape);
-// Fills in the -1. Error when the numbers of elements differ.
+// Fills in the -1. Throws Error if the numbers of elements differ.
 Shape resolve_reshape(const Shape& from, const Shape& to);
 
-// x [... c] as [rows, c]: contiguous, or as MatrixLayout::product_rows() made them; and a new matrix that is stored as rows are.
+// rows_of returns x [... c] as [rows, c]: contiguous, or as MatrixLayout::product_rows() made them. like_rows returns a
+// new matrix with the strides of `rows`.
 [[nodiscard]] Tensor rows_of(const Tensor& x);
 [[nodiscard]] Tensor like_rows(const Tensor& rows);
 // True for a view of the wider rows that MatrixLayout::product_rows() may make.
@@ -34,7 +35,7 @@ Shape resolve_reshape(const Shape& from, const Shape& to);
 [[nodiscard]] Tensor contiguous(const Tensor& x);  // x itself when it already is
 [[nodiscard]] Tensor copy(const Tensor& x);        // always new
 [[nodiscard]] Tensor cast(const Tensor& x, DType dtype);
-[[nodiscard]] Tensor to_device(const Tensor& x, Device device);  // x itself when it is there
+[[nodiscard]] Tensor to_device(const Tensor& x, Device device);  // x itself if it is there
 void copy_into(const Tensor& from, const Tensor& to);            // equal shapes and devices; bumps to's version
 
 [[nodiscard]] Tensor unary(Unary f, const Tensor& x, UnaryAttributes p = {});
@@ -42,13 +43,13 @@ void copy_into(const Tensor& from, const Tensor& to);            // equal shapes
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
 void add_into(const Tensor& x, const Tensor& total);  // total += x in place, same shape
 
-// No axes given: all of them. keep_axes: they stay with extent 1. Error for a maximum of nothing.
+// No axes given: all axes. keep_axes: reduced axes stay with extent 1. Throws Error for the maximum of an empty axis.
 [[nodiscard]] Tensor reduce(Reduction f, const Tensor& x, const std::vector<int>& axes, bool keep_axes);
 [[nodiscard]] Tensor argmax(const Tensor& x);  // [... n] -> i64 [...], first of equals
 // alpha a b (+ bias), [... m k] [... k n] -> [... m n]; batches broadcast.
 [[nodiscard]] Tensor matmul(const Tensor& a, const Tensor& b, double alpha = 1, const Tensor* bias = nullptr);
 
-// Checks that throw Error before anything happens. Arguments are called by their names in the public declaration.
+// Checks that throw Error before anything happens. Arguments have the names of the public declaration.
 void require_floating(const char* op, const char* argument, const Tensor& x);
 void require_same_dtype(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b);
 void require_same_device(const char* op, const char* name_a, const Tensor& a, const char* name_b, const Tensor& b);

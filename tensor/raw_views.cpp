@@ -1,4 +1,4 @@
-// Views: new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
+// Views, which are new shapes and strides over the same numbers; and copies between layouts, dtypes and devices.
 #include "tensor/backend.h"
 #include "tensor/merged_axes.h"
 #include "tensor/raw.h"
@@ -6,12 +6,13 @@
 namespace whence::raw {
 namespace {
 
-// The strides with which `shape` (same number of elements) can be read from x's storage; false when it cannot.
-// Each axis of x, once merged, must be a whole group of new axes.
+// Sets the strides that read x's storage as `shape` (same number of elements); returns false if there are none. Each
+// axis of x, once merged, must be a whole group of new axes.
 bool view_strides(const Tensor& x, const Shape& shape, Strides& strides) {
   const Axes<1> from = merged<1>(x.shape(), {x.strides()});
   int axis = from.shape.rank() - 1;
-  index_t left = from.shape[axis], step = from.strides[0][axis];  // of that axis: elements, each `step` from the next
+  index_t left = from.shape[axis], step = from.strides[0][axis];  // elements left of that axis, each `step` from the
+                                                                  // next
   for (int to = shape.rank() - 1; to >= 0; --to) {
     if (left == 1 && axis > 0) --axis, left = from.shape[axis], step = from.strides[0][axis];
     strides[to] = step;
@@ -75,7 +76,7 @@ Tensor select(const Tensor& x, int axis, index_t index) {
   return x.view(x.shape().without(at), x.strides().without(at), index * x.strides()[at]);
 }
 
-// The new axis gets the stride that keeps a contiguous tensor contiguous, although nothing ever steps along it.
+// The new axis gets the stride that keeps a contiguous tensor contiguous, although no index along it exceeds 0.
 Tensor unsqueeze(const Tensor& x, int axis) {
   const int at = normal_axis("unsqueeze", axis, x.rank() + 1);
   Shape shape;
@@ -87,7 +88,7 @@ Tensor unsqueeze(const Tensor& x, int axis) {
   return x.view(shape, strides);
 }
 
-// A stretched axis has stride 0: every index along it finds the same numbers.
+// A stretched axis has stride 0: every index along it reads the same numbers.
 Tensor expand(const Tensor& x, const Shape& shape) {
   if (shape == x.shape()) return x.view(x.shape(), x.strides());
   const int added = shape.rank() - x.rank();
@@ -106,7 +107,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   return x.view(shape, strides);
 }
 
-// -1 cannot be worked out where another extent is 0: any number would do.
+// -1 cannot be computed if another extent is 0: any number would do.
 Shape resolve_reshape(const Shape& from, const Shape& to) {
   index_t known = 1;
   int open = -1, count_open = 0;
@@ -160,7 +161,7 @@ Tensor cast(const Tensor& x, DType dtype) {
   return result;
 }
 
-// Between two GPUs by way of the CPU: rare, and every pair of devices can do it.
+// A copy between two GPUs goes through the CPU: it is rare, and this works for every pair of devices.
 Tensor to_device(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   const Tensor from = contiguous(x);

@@ -1,4 +1,5 @@
-// An intrusive counted pointer: one word, one allocation per object. The object decides how it dies (T::dispose).
+// An intrusive counted pointer: one word, one allocation per object. The object decides how it is destroyed
+// (T::dispose).
 #pragma once
 
 #include <atomic>

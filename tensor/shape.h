@@ -16,8 +16,8 @@ namespace whence {
 using index_t = std::int64_t;
 inline constexpr int max_rank = 6;
 
-// `rank` numbers, one per axis. Negative axes count from the end: shape[-1] is the last extent. Throws Error beyond
-// max_rank axes; [], leading() and without() check nothing.
+// PerAxis holds `rank` numbers, one per axis. Negative axes count from the end: shape[-1] is the last extent. Throws
+// Error beyond max_rank axes; [], leading() and without() do not check.
 template <class Tag> class PerAxis {
  public:
   constexpr PerAxis() = default;
@@ -39,7 +39,7 @@ template <class Tag> class PerAxis {
     if (rank_ == max_rank) too_many_axes();
     values_[rank_++] = value;
   }
-  // The first `count` axes; a negative count leaves out as many of the last.
+  // Returns the first `count` axes, or all but the last -count.
   constexpr PerAxis leading(int count) const {
     return {values_, static_cast<std::size_t>(count < 0 ? rank_ + count : count)};
   }
@@ -77,10 +77,10 @@ WHENCE_HD constexpr index_t numel(const Shape& shape) {
   return count;
 }
 
-// [rows, last extent]: all axes before the last folded into one.
+// Returns [rows, last extent]: all axes before the last folded into one.
 constexpr Shape as_rows(const Shape& shape) { return {numel(shape.leading(-1)), shape[-1]}; }
 
-// Where element number `element` stands, counted row-major. REQUIRES: there is one.
+// Returns the indices of element number `element` in row-major order. REQUIRES: it exists.
 constexpr Shape position_of(index_t element, const Shape& shape) {
   Shape position = shape;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) position[axis] = element % shape[axis], element /= shape[axis];
@@ -95,8 +95,7 @@ constexpr Strides contiguous_strides(const Shape& shape) {
   return strides;
 }
 
-// True when elements in row-major order lie next to each other. Axes of extent 1 do not
-// matter; empty tensors are contiguous.
+// True if elements in row-major order are adjacent. Axes of extent 1 do not matter; empty tensors are contiguous.
 constexpr bool is_contiguous(const Shape& shape, const Strides& strides) {
   if (numel(shape) == 0) return true;
   index_t expected = 1;
@@ -107,10 +106,11 @@ constexpr bool is_contiguous(const Shape& shape, const Strides& strides) {
   return true;
 }
 
-// The shape both broadcast to (axes aligned at the end, extent 1 stretches). Throws Error naming `op` where they clash.
+// Returns the shape that both broadcast to (axes aligned at the end, extent 1 stretches). Throws Error naming `op` if
+// they do not fit.
 Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 
-// `axis` in [-rank, rank) as an axis in [0, rank). Throws Error naming `op` otherwise.
+// Returns `axis` in [-rank, rank) as an axis in [0, rank). Throws Error naming `op` otherwise.
 int normal_axis(const char* op, int axis, int rank);
 
 std::string to_string(const Shape& shape);  // "[2,3,4]"

@@ -12,13 +12,13 @@ namespace {
 constexpr std::size_t guard_bytes = 64;
 constexpr unsigned char guard_pattern = 0xA5;
 thread_local bool guards_on = false;
-alignas(64) std::byte
-    nothing[64];  // where an empty storage points: views compute addresses from it, and from null they must not
+alignas(
+    64) std::byte nothing[64];  // data of empty storages: views compute addresses from it, which null would not allow
 
 }  // namespace
 
-// Tests put sentinels around storages that this thread makes on the CPU while guards are on, and then ask whether a
-// kernel wrote past its output.
+// Adds sentinels around the storages that this thread makes on the CPU from now on. Tests use them to see if a kernel
+// wrote past its output.
 void Storage::set_guards(bool on) { guards_on = on; }
 
 Ref<Storage> Storage::create(std::size_t bytes, Device device) {
@@ -40,8 +40,8 @@ Ref<Storage> Storage::create(std::size_t bytes, Device device) {
   return storage;
 }
 
-// From now on the storage names `size` bytes of somebody else's on the CPU, which are read and never written. `owner`
-// goes when the storage does.
+// Makes the storage refer to `size` bytes on the CPU that it does not own; they are read and never written. `owner` is
+// released with the storage.
 void Storage::borrow(std::byte* data, std::size_t size, std::shared_ptr<const void> owner) {
   if (size_ > 0 || guarded_) fail("borrow", "a storage of ", size_, " bytes given; one of none required");
   data_ = size > 0 ? data : nothing;

@@ -14,7 +14,7 @@ namespace whence {
 
 class Storage final : public RefCounted {
  public:
-  // Throws OutOfMemory when memory is out, Error when this build has no such `device`.
+  // Throws OutOfMemory if memory is out, Error if this build has no such `device`.
   static Ref<Storage> create(std::size_t bytes, Device device);
 
   // Throws Error unless made for 0 bytes, without guards.
@@ -25,8 +25,8 @@ class Storage final : public RefCounted {
   std::size_t size() const { return size_; }  // bytes
   Device device() const { return device_; }
 
-  // Every in-place write bumps the version and notes its site. So a saved tensor can tell that
-  // it was overwritten, and where.
+  // Every in-place write bumps the version and notes its site, so that a saved tensor can report that it was
+  // overwritten, and where.
   std::uint64_t version() const { return version_; }
   const Site& last_write() const { return last_write_; }
   void written(const Site& site) {
@@ -49,7 +49,7 @@ class Storage final : public RefCounted {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   std::uint64_t version_ = 0;
-  index_t row_width_ = 0;  // numbers of each row in use, where zeros lie between rows (product_layout.h); else 0
+  index_t row_width_ = 0;  // numbers in use of each row, if zeros are stored between rows (product_layout.h); else 0
   Site last_write_;
   Device device_;
   bool guarded_ = false;

@@ -1,4 +1,4 @@
-// From the number of an element to its offsets in several tensors of one shape and different strides, for threads that
+// Maps the number of an element to its offsets in several tensors of one shape and different strides, for threads that
 // each do one element. (strided_loop.h is for threads that walk over many.)
 #pragma once
 
@@ -31,8 +31,8 @@ template <int N> class StridedIndex {
 
   WHENCE_HD index_t count() const { return count_; }
 
-  // Whether the innermost axis can be walked in packs of `size` neighbours. Each operand is contiguous along it with
-  // every row at a multiple of `size` elements, or has one number for all of it.
+  // True if the innermost axis can be read in packs of `size` neighbours: each operand is contiguous along it with
+  // every row at a multiple of `size` elements, or has stride 0.
   bool has_packs(index_t size) const {
     if (rank_ == 0 || extent_[0].by() % size != 0) return false;
     for (int k = 0; k < N; ++k) {
@@ -43,7 +43,7 @@ template <int N> class StridedIndex {
     }
     return true;
   }
-  // The index of packs instead of elements; offsets stay in elements. REQUIRES: has_packs(size).
+  // Returns the index of packs instead of elements; offsets stay in elements. REQUIRES: has_packs(size).
   StridedIndex in_packs(index_t size) const {
     StridedIndex result = *this;
     result.count_ /= size;
@@ -54,7 +54,7 @@ template <int N> class StridedIndex {
   }
   // 1 or 0: see has_packs.
   index_t inner_step(int k) const { return step_[0].of[k]; }
-  // Each operand is contiguous, or one number for all elements.
+  // True if each operand is contiguous, or one number for all elements.
   bool is_one_run() const { return rank_ == 0 || (rank_ == 1 && has_packs(1)); }
 
   WHENCE_HD Offsets operator()(index_t i) const {
@@ -72,8 +72,8 @@ template <int N> class StridedIndex {
     for (int k = 0; k < N; ++k) at.of[k] = static_cast<std::make_signed_t<I>>(sums.of[k]);
     return at;
   }
-  // Axis by axis, each by its own number: so no array is indexed while a kernel runs. Modulo 2^32 or 2^64, which
-  // strides below 0 need.
+  // Unrolled over axes, so that a kernel indexes no array at run time. Sums are modulo 2^32 or 2^64, which negative
+  // strides need.
   template <int axis, class I> WHENCE_HD void add_from(I i, Sums<I>& sums) const {
     if (axis >= rank_) return;
     const auto parts = extent_[axis].parts(i);

@@ -1,4 +1,4 @@
-// Walks the elements of one shape through several tensors of different strides, in as few and as long runs as possible.
+// Walks the elements of one shape through several tensors of different strides, in runs that are few and long.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +24,10 @@ template <int N> class StridedLoop {
   }
 
   index_t count() const { return count_; }
-  // How operand k moves along a run, which is the last axis after merging.
+  // Returns operand k's stride within a run. A run is the last axis after merging.
   index_t inner_stride(int k) const { return axes_[at(rank_ - 1)].step[at(k)]; }
 
-  // body(offsets, n) for consecutive runs along the last axis that together cover the elements [begin, end).
+  // Calls body(offsets, n) for consecutive runs along the last axis that together cover the elements [begin, end).
   template <class Body> void run(index_t begin, index_t end, const Body& body) const {
     if (begin >= end) return;
     const Axis& inner = axes_[at(rank_ - 1)];
@@ -58,7 +58,7 @@ template <int N> class StridedLoop {
   };
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-  // Offsets of the first element of row `row`; position[axis] is filled for the outer axes.
+  // Returns the offsets of the first element of row `row`, and sets position[axis] for the outer axes.
   Offsets seek(index_t row, std::array<index_t, max_rank>& position) const {
     Offsets offsets{};
     for (int axis = rank_ - 2; axis >= 0; --axis) {

@@ -37,10 +37,10 @@ std::optional<std::string> nearest_name(std::string_view typed, const std::vecto
   if (typed.empty() || typed.size() > longest_compared) return std::nullopt;
   const std::string name = lower(typed);
   std::optional<std::string> best;
-  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;  // farther than this is no misprint
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;  // a larger distance is no misprint
   for (const std::string& original : candidates) {
     const std::string candidate = lower(original);
-    // The beginning of a name is a stronger hint than any misprint.
+    // A common beginning is a stronger hint than a small distance.
     const bool begins = name.size() >= 3 && candidate.starts_with(name);
     const std::size_t distance = begins ? 0 : edit_distance(name, candidate);
     if (distance < best_distance && distance < std::max(name.size(), candidate.size())) {

@@ -1,4 +1,4 @@
-// Names in errors: those that are known, and the one nearest to an unknown one ("did you mean").
+// Names in errors: lists of known names, and the one nearest to an unknown one ("did you mean").
 #pragma once
 
 #include <functional>
@@ -12,15 +12,15 @@
 
 namespace whence {
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn one name into the other.
+// Counts the insertions, deletions, substitutions and swaps of neighbours that turn one name into the other.
 [[nodiscard]] std::size_t edit_distance(std::string_view from, std::string_view to);
 
-// The candidate that `name` was probably meant to be: one that begins with it, or one within two edits or a third of
-// its length. Case does not count: "CoPE" means "cope".
+// Returns the candidate that `name` was probably meant to be: one that begins with it, or one within two edits or a
+// third of its length. Case does not count: "CoPE" means "cope".
 [[nodiscard]] std::optional<std::string> nearest_name(
     std::string_view name, const std::vector<std::string>& candidates);
 
-// "rope, cope": what `part` gives of each item, a member of it or a function.
+// Returns "rope, cope": part(item) of each item, where `part` is a member or a function.
 template <class Items, class Part = std::identity>
 [[nodiscard]] std::string joined(const Items& items, const Part& part = {}, std::string_view separator = ", ") {
   std::string text;
@@ -28,14 +28,14 @@ template <class Items, class Part = std::identity>
   return text;
 }
 
-// The first five, and how many more there are.
+// Returns the first five, and how many more there are.
 [[nodiscard]] std::string first_few(const std::vector<std::string>& texts, const char* separator);
 
-// InputError "model: 'gpt2-124' given; one of gpt2-124m, neox-350m required; did you mean 'gpt2-124m'?"
+// Throws InputError "model: 'gpt2-124' given; one of gpt2-124m, neox-350m required; did you mean 'gpt2-124m'?"
 [[noreturn]] void refuse_name(const char* what, const std::string& given, const std::vector<std::string>& known);
 
-// That of `choices` whose to_string is `given`. Else InputError "schedule: 'cosin' given; constant, linear or cosine
-// required".
+// Returns the choice whose to_string is `given`. Else throws InputError "schedule: 'cosin' given; constant, linear or
+// cosine required".
 template <class Choice>
 Choice chosen(const char* what, const std::string& given, std::initializer_list<Choice> choices) {
   std::string known;
@@ -47,7 +47,7 @@ Choice chosen(const char* what, const std::string& given, std::initializer_list<
   throw InputError(what, ": '", given, "' given; ", known, " required");
 }
 
-// True if `name` is of the pattern, in which '*' is any run of characters and everything else itself.
+// True if `name` matches the pattern, in which '*' is any run of characters.
 bool matches(const std::string& pattern, const std::string& name);
 
 }  // namespace whence

@@ -1,5 +1,5 @@
-// The operands of attention in tiles, one row each: names in errors, checks of shapes, addresses and the layout of
-// gradients follow from it, in the op and on every device. Plain data: vector code includes it (tensor/cpu/tiles/).
+// The operands of tiled attention, one row each. Names in errors, checks of shapes, addresses and the layout of
+// gradients follow from this table. Plain data only: vector code includes it (tensor/cpu/tiles/).
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,15 @@
 namespace whence {
 
 struct OperandInfo {
-  const char *name, *axes;  // a letter stands for one extent wherever it occurs; "1|h" is h or 1
-  bool by_rows;             // a row is together, and rows lie as they like; the others are contiguous
-  std::uint8_t ops;         // that read it, and whether it adds to the logits
+  const char *name, *axes;  // each letter is one extent wherever it occurs; "1|h" is h or 1
+  bool by_rows;             // only its rows must be contiguous; the others are contiguous as a whole
+  std::uint8_t ops;         // the ops that read it, and whether it adds to the logits
 };
 
-// position_keys: z_i = position_scale q_i.e. Letters: b batch, h head of queries, g head of keys and values, i query,
-// j key, d and c dims of keys and values, f dims of what gates of pairs are made of, n distance, s piece, p position; of the mix w hidden, x channel, k tap, e and m
-// as u has them there. g divides h, and query head n reads key head n / (h / g).
+// The order matters: code uses its ranges query to value, piece_distance to piece_offsets, position_logits to
+// position_slopes. position_keys: z_i = position_scale q_i.e. Letters: b batch, h query head, g key and value head,
+// i query, j key, d and c dims of keys and values, f dims of gates of pairs, n distance, s piece, p position; of the mix
+// w hidden, x channel, k tap, e and m as in u. g divides h, and query head n reads key head n / (h / g).
 struct TiledOperands {
   enum Operand : std::size_t {
     query,

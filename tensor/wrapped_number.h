@@ -1,4 +1,4 @@
-// Functions of a number that wraps another, as the emulator's counted ones do: those of what it wraps.
+// Functions of a number that wraps another, as the emulator's do: each is applied to the wrapped number.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@ namespace whence::math {
 template <class N>
 concept WrappedNumber = requires { typename N::plain_number; };
 
-WHENCE_HD inline float exp(float x);  // these four in tensor/math.h
+WHENCE_HD inline float exp(float x);  // these four are defined in tensor/math.h
 WHENCE_HD inline double exp(double x);
 WHENCE_HD inline float tanh(float x);
 WHENCE_HD inline double tanh(double x);

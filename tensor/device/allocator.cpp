@@ -22,10 +22,10 @@
 namespace whence {
 namespace {
 
-constexpr std::size_t remembered = std::size_t{64} << 10;  // smaller blocks are no line in a list of the largest
+constexpr std::size_t remembered = std::size_t{64} << 10;  // smaller blocks are not listed among the largest
 
-// 1 KiB and below: one class per 64 bytes. Above: four per doubling; from 64 MiB on sixteen, since a quarter of such a
-// block is more than what it saves to use it for other sizes. This is the class of the smallest block that has room.
+// class_of returns the class of the smallest block that fits. Up to 1 KiB: one class per 64 bytes. Above: four per
+// doubling, and sixteen from 64 MiB on: a quarter of such a block would waste more than reuse saves.
 constexpr std::size_t log2_of_wide = 26, first_wide = 16 + (log2_of_wide - 10) * 4;
 std::size_t class_of(std::size_t bytes) {
   if (bytes <= 1024) return std::max<std::size_t>((bytes + 63) / 64, 1);
@@ -40,7 +40,7 @@ std::size_t size_of_class(std::size_t c) {
   return (4 + (c - 16) % 4) << ((c - 16) / 4 + 8);
 }
 
-// Under AddressSanitizer cached blocks and the slack behind a request are poisoned, so that reuse hides no error.
+// poison marks cached blocks and the slack after a request for AddressSanitizer, so that reuse hides no error.
 void poison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
 #ifdef WHENCE_ASAN
   ASAN_POISON_MEMORY_REGION(memory, bytes);
@@ -89,8 +89,8 @@ void Allocator::give_back(std::size_t size_class) {
   --taken_[size_class];
 }
 
-// A block of this size after cached ones went back, the largest first, and no more of them than it takes. Null where
-// all of them are not enough.
+// Gives cached blocks back, the largest first and no more than needed, then takes a block of this size. Returns null if
+// giving back all of them is not enough.
 void* Allocator::take_in_exchange(std::size_t block) {
   for (std::size_t c = class_count; c-- > 0;) {
     while (!cached_[c].empty()) {
@@ -101,14 +101,14 @@ void* Allocator::take_in_exchange(std::size_t block) {
   return nullptr;
 }
 
-// A block of this size that no one uses: cached, or fresh. Null when there is none.
+// Returns an unused block of this size, cached or fresh, or null.
 void* Allocator::find(std::size_t block) {
   const std::size_t c = class_of(block);
   if (void* memory = pop(open_ == no_pool ? cached_[c] : pools_.at(open_).own[c])) return memory;
   make_room(cached_[c], taken_[c] + 1);
   if (open_ != no_pool) make_room(pools_.at(open_).own[c], taken_[c] + 1);
   void* memory = source_.take(block);
-  // While a graph is being recorded the device must not be waited for, which giving blocks back does.
+  // Giving blocks back waits for the device, which is not allowed while a graph is recorded.
   if (!memory && open_ == no_pool) memory = take_in_exchange(block);
   if (!memory) return nullptr;
   if (open_ != no_pool) {
@@ -124,7 +124,7 @@ void* Allocator::find(std::size_t block) {
   return memory;
 }
 
-// For its next use: in its pool, or where the open pool holds what is freed meanwhile, or in the common cache.
+// Keeps a freed block for reuse: in its own pool, in the open pool's `held` list, or in the common cache.
 void Allocator::keep(void* memory, std::size_t block) noexcept {
   if (source_.host_may_read()) poison(memory, block);
   Cache& outside = open_ != no_pool ? pools_.at(open_).held : cached_;

@@ -1,4 +1,4 @@
-// The devices of a whole build, whose backends have more than the core asks for.
+// The devices of a whole build. Their backends have fused kernels, which the core does not need.
 #include "tensor/backend.h"
 #include "tensor/device/allocator.h"
 #include "tensor/device/device_runtime.h"

@@ -66,7 +66,7 @@ void JoinedKernels::causal_softmax(const Tensor& x, index_t first_row, const Ten
   softmax(x, raw::expand(raw::reshape(seen, pairs), x.shape()), y);
 }
 void JoinedKernels::causal_softmax_backward(const Tensor& y, const Tensor& dy, index_t, const Tensor& dx) {
-  softmax_backward(y, dy, dx);  // y is 0 where nothing is seen
+  softmax_backward(y, dy, dx);  // y is 0 at hidden entries
 }
 
 }  // namespace whence

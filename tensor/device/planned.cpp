@@ -1,6 +1,6 @@
-// A device without numbers. Its tensors have shapes and addresses, and their bytes are counted by the allocator that
-// all devices have; its kernels return at once. What runs here allocates and frees what it would on a GPU, and so says
-// what it will take: a whole training step in the time that its calls take. Whoever reads a number gets 0.
+// A device without numbers. Its tensors have shapes and addresses, and the common allocator counts their bytes; its
+// kernels return at once. Code here allocates and frees what it would on a GPU, so the memory of a whole training step
+// is known in the time of its calls. Reading a number gives 0.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -22,7 +22,7 @@ namespace {
 
 thread_local PlannedOperations operations;
 
-// Numbers that each take one operation: those that a kernel reads or makes, whichever are more.
+// Counts one operation per number that a kernel reads or writes, whichever are more.
 void count(const Tensor& numbers) {
   if (numbers.defined()) operations.others += static_cast<double>(numbers.numel());
 }
@@ -30,7 +30,7 @@ void count_products(index_t sums, index_t terms) {
   operations.products += 2 * static_cast<double>(sums) * static_cast<double>(terms);
 }
 
-// What takes operations says how many. The rest moves numbers, and returns at once.
+// Kernels that compute count their operations. The others move numbers, and return at once.
 class PlannedKernels final : public JoinedKernels {
  public:
   explicit PlannedKernels(bool of_cpu) : of_cpu_(of_cpu) {}
@@ -40,12 +40,12 @@ class PlannedKernels final : public JoinedKernels {
   void unary_second(Unary, UnaryAttributes, const Tensor&, const Tensor&, const Tensor& dx) override { count(dx); }
   void binary(Binary, const Tensor&, const Tensor&, const Tensor& y) override { count(y); }
   void reduce(Reduction, const Tensor& x, const Tensor&) override { count(x); }
-  // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). The rest of its scratch is small or short.
+  // The CPU widens 16-bit products (tensor/cpu/matmul.cpp). Its other scratch is small or short-lived.
   void matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double, const Tensor& out) override {
     count_products(out.numel(), a.size(-1));
     if (bias) count(out);
     if (const auto extents = of_cpu_ ? std::nullopt : aligned_extents(a, b, out))
-      (void)aligned_product(*extents, a, b, bias, out);  // what a GPU copies
+      (void)aligned_product(*extents, a, b, bias, out);  // the copies that a GPU makes
     if (!of_cpu_ || size_of(out.dtype()) != 2) return;
     const auto wide = [&out](const Tensor& x) { return Tensor::empty(x.shape(), DType::f32, out.device()); };
     const Tensor product = wide(out), left = wide(a), right = wide(b);
@@ -102,8 +102,8 @@ class PlannedKernels final : public JoinedKernels {
   void clip_scale(const Tensor&, const Tensor&) override {}
   Tensor checked_index(const IndexCheck&, const Tensor& index) override { return index; }
 
-  // On a GPU: two products of each pair in forward, seven in backward, one and ten more where gates are of others, one and fourteen where
-  // keys are relative, and the scratch of cuda/kernels/tiles/attention.cu.
+  // On a GPU, for each pair: two products in forward and seven in backward; one and ten more if gates have operands of
+  // their own; one and fourteen more if keys are relative. Then the scratch of cuda/kernels/tiles/attention.cu.
   void attention(
       const TiledAttention&, std::span<const Tensor> x, const Tensor& output, const Tensor&, const Tensor&) override {
     count_products((gates_of_others(x) || relative(x) ? 3 : 2) * output.numel(), x[TiledAttention::key].size(2));
@@ -124,7 +124,7 @@ class PlannedKernels final : public JoinedKernels {
     const std::vector<Tensor> laid_out = laid_out_for_tiles(x);
     const Tensor of_output = in_packs(d_output), output_in_packs = in_packs(output),
                  of_rows = floats(output, {heads, blocks, 2, 32});
-    std::vector<Tensor> scan;  // of some heads at a time
+    std::vector<Tensor> scan;  // of several heads at a time
     if (reads_gates(x)) {
       const index_t of_head = (keys + 31) / 32 * 2 * blocks * 32, at_once = heads_at_once(heads, 2 * of_head);
       scan = {floats(output, {2, at_once, of_head}), floats(output, {at_once, blocks * 4})};
@@ -151,7 +151,7 @@ class PlannedKernels final : public JoinedKernels {
     if (of_relative.defined()) (void)floats(output, d_relative.shape());
   }
 
-  // Beside products of heads, the network's of each pair; and the scratch of cuda/kernels/tiles/mix.cu.
+  // Counts the products of heads and the network's of each pair, and takes the scratch of cuda/kernels/tiles/mix.cu.
   void mix(const TiledMix& at, std::span<const Tensor> x, const Tensor& output, const Tensor&) override {
     count_mix(x, output, 2, 1);
     const std::vector<Tensor> laid_out = laid_out_for_mix(x);
@@ -176,7 +176,7 @@ class PlannedKernels final : public JoinedKernels {
     const bool asked = d[At::mix_table].defined();
     if (asked && at.left > 0) held.push_back(floats(output, {output.size(0), at.left, queries, most_mix_hidden}));
     const index_t warps = scratch.sequences * (scratch.rows / 64) * mix_walks(keys) * mix_walk_warps;
-    index_t numbers = 0;  // of a warp's slices
+    index_t numbers = 0;  // numbers of one warp's slices
     for (const std::size_t k : {At::mix_input, At::mix_output})
       if (d[k].defined()) numbers += (k == At::mix_input ? parts : 1) * taps * most_mix_heads * most_mix_hidden;
     if (d[At::distance_table].defined()) numbers += mix_slice_rows * most_mix_heads;
@@ -195,19 +195,19 @@ class PlannedKernels final : public JoinedKernels {
     const Tensor &keys = x[TiledAttention::position_keys], &logits = x[TiledAttention::position_logits];
     return keys.defined() ? keys.size(0) : logits.defined() ? logits.size(3) : 0;
   }
-  // Heads as tiles read them: where their rows are no whole packs, or lie beside sums over bins, copies that are.
+  // Heads as tiles read them: a copy with rows of whole packs, if the rows are not, or if sums over bins follow them.
   static Tensor in_packs(const Tensor& x) {
     const index_t pack = product_pack(x.dtype()), width = (x.size(3) + pack - 1) / pack * pack;
     return width == x.size(3) && x.strides()[2] % pack == 0 ? x
                                                             : Tensor::like(x, {x.size(0), x.size(1), x.size(2), width});
   }
-  // Operands of tiles likewise, and terms in f32, which are read where they lie.
+  // Operands as tiles read them: in_packs for heads; terms become f32 unless they are already.
   static std::vector<Tensor> laid_out_for_tiles(std::span<const Tensor> x) {
     using At = TiledAttention;
     std::vector<Tensor> all;
     for (std::size_t k = 0; k < x.size(); ++k) {
       if (!x[k].defined() || k == At::position_keys || k == At::position_logits || k == At::column_rest) continue;
-      if (k == At::column_term && size_of(x[At::query].dtype()) > 2) {  // and its rest behind it
+      if (k == At::column_term && size_of(x[At::query].dtype()) > 2) {  // with its rest after it
         all.push_back(floats(x[k], {x[k].size(0), x[k].size(1), 2, (x[k].size(2) + 3) / 4 * 4}));
         continue;
       }
@@ -232,7 +232,7 @@ class PlannedKernels final : public JoinedKernels {
     return mix_scratch(
         at.scratch_bytes, output.size(0), output.size(2), keys_of_mix(x) * output.size(1) * quarters / 2);
   }
-  // Numbers of all pairs of a group, quarters of a 16-bit one each.
+  // Numbers for all pairs of a group. `quarters`: their size, in quarters of a 16-bit number.
   static Tensor pairs_of_mix(std::span<const Tensor> x, const Tensor& output, const MixScratch& of, index_t quarters) {
     return Tensor::like(output, {of.sequences * of.rows * output.size(1) * keys_of_mix(x) * quarters / 4});
   }
@@ -241,13 +241,13 @@ class PlannedKernels final : public JoinedKernels {
     count_products(products * output.numel(), x[TiledMix::key].size(2));
     count_products(2 * networks * output.size(0) * output.size(2) * x[TiledMix::key].size(2), weights.numel());
   }
-  // Pairs of a head's positions, two numbers each, and a number of each row beside them.
+  // Positions of a head's pairs, two numbers each, and one number more per row.
   static Tensor pairs(const Tensor& output, index_t heads, index_t positions) {
     const index_t of_row = pitch_of_positions(positions) * (output.dtype() == DType::f32 ? 2 : 1) + 1;
     return floats(output, {heads, (output.size(2) + 31) / 32 * 32, of_row});
   }
 
-  // The keys that each tap reads, as a GPU lays them out.
+  // The keys that each tap reads, in a GPU's layout.
   static Tensor spread(const Convolution& at, const Tensor& x) {
     const index_t sequences = at.spreads() ? at.sequences_at_once(size_of(x.dtype())) : 0;
     return Tensor::like(x, {sequences, at.terms(), at.rows, at.keys_out});
@@ -256,7 +256,7 @@ class PlannedKernels final : public JoinedKernels {
   bool of_cpu_;
 };
 
-// Addresses that nobody follows.
+// Addresses that are never dereferenced.
 class Addresses final : public BlockSource {
  public:
   void* take(std::size_t bytes) override {
@@ -286,7 +286,7 @@ class PlannedLauncher final : public IndexLauncher {
  public:
   CUstream_st* stream() override { return nullptr; }
   void launched(const char*, index_t, int) override {}
-  // Taking rows moves numbers; the other ops compute.
+  // take_rows only moves numbers; the other index-style ops compute.
   void run(const char* op, index_t count, const IndexBody&) override {
     if (op != std::string_view("take_rows")) operations.others += static_cast<double>(count);
   }

@@ -9,20 +9,20 @@
 namespace whence {
 namespace {
 
-// A copy takes a launch, and reads and writes its matrix. With fewer multiplications a faster kernel gains less than that.
+// A copy costs a launch, and reads and writes its matrix. With fewer multiplications a faster kernel gains less.
 constexpr double fewest_multiplications = 1 << 26;
-constexpr double most_added = 1.25;  // of all multiplications: a narrow product would be mostly zeros
+constexpr double most_added = 1.25;  // factor on all multiplications: a padded narrow product would be mostly zeros
 
-// Columns of neighbours: what a GPU's library reads as a transposed matrix.
+// True if neighbours along a column are adjacent. A GPU's library reads such a matrix as transposed.
 bool is_turned(const Tensor& x) { return x.strides()[-2] == 1 && x.strides()[-1] > 1; }
 
-// x [... r c] with zeros behind the last row and column.
+// Returns x [... r c] with zeros after the last row and column.
 Tensor padded(const Tensor& x, index_t rows, index_t columns) {
   const index_t given_rows = x.size(-2), given_columns = x.size(-1);
   if (rows == given_rows && columns == given_columns) return x;
   if (is_turned(x)) return raw::transpose(padded(raw::transpose(x), columns, rows));
   if (rows == given_rows && raw::has_zeros_between_rows(x)) return x.view({rows, columns}, x.strides());
-  Shape each = x.shape();  // one matrix that serves a whole batch is copied once
+  Shape each = x.shape();  // a matrix broadcast over the batch is copied once
   for (int axis = 0; axis < x.rank() - 2; ++axis)
     if (x.strides()[axis] == 0) each[axis] = 1;
   Shape shape = each;
@@ -39,7 +39,7 @@ Tensor padded(const Tensor& x, index_t rows, index_t columns) {
 
 }  // namespace
 
-// The rows of a wide matrix begin aligned_extent(width) apart on a GPU.
+// On a GPU the rows of a wide matrix begin aligned_extent(width) apart.
 Tensor JoinedKernels::product_rows(const Tensor& x, index_t rows, index_t width) {
   constexpr index_t narrow = 128;  // such rows would be mostly zeros, and other ops copy what is not contiguous
   const index_t apart = x.device().is_gpu() && width >= narrow ? aligned_extent(width, x.dtype()) : width;
@@ -51,7 +51,7 @@ Tensor JoinedKernels::product_rows(const Tensor& x, index_t rows, index_t width)
 
 bool JoinedKernels::lies_turned(const Tensor& x) { return x.device().is_gpu() && x.rank() > 1 && is_turned(x); }
 
-// Matrices that do not lie evenly apart.
+// True for a batch whose matrices are not evenly spaced.
 bool JoinedKernels::is_copied_by_products(const Tensor& x) {
   const bool evenly =
       even_step(x.shape().leading(-2), x.strides().leading(-2)) && (x.strides()[-1] == 1 || x.strides()[-2] == 1);
@@ -63,7 +63,7 @@ std::optional<ProductExtents> aligned_extents(const Tensor& a, const Tensor& b, 
     return static_cast<double>(of.m) * static_cast<double>(of.n) * static_cast<double>(of.k);
   };
   const ProductExtents given{out.size(-2), out.size(-1), a.size(-1)};
-  ProductExtents made = given;  // those grow along which numbers of a matrix are neighbours
+  ProductExtents made = given;  // the extents that grow are those along which a matrix is contiguous
   if (is_turned(a)) made.m = aligned_extent(given.m, a.dtype());
   if (!is_turned(a) || is_turned(b)) made.k = aligned_extent(given.k, a.dtype());
   made.n = aligned_extent(given.n, a.dtype());

@@ -1,8 +1,8 @@
-// A step that runs many times with the same shapes. On a GPU it is recorded once and then launched as one graph: a
-// small step is mostly launches, and a graph has one.
+// A step that runs many times with the same shapes. On a GPU it is recorded once and then launched as one graph: the
+// time of a small step is mostly launches, and a graph is one launch.
 //   RecordedStep step(device, [&] { ...; return std::vector<Tensor>{loss}; });
 //   for (...) {
-//     raw::copy_into(batch, input);                 // new numbers go into tensors that exist
+//     raw::copy_into(batch, input);                 // write new numbers into existing tensors
 //     const double loss = step.run()[0].item();
 //   }
 #pragma once
@@ -16,22 +16,22 @@
 
 namespace whence {
 
-// run() n times does the work n times. On a GPU the first run is an ordinary one, so that libraries are loaded and
-// buffers made. The second is recorded and launched. From the third on it is only launched. On the CPU the work is
-// called every time: same results, no graph.
+// run() n times does the work n times. On a GPU the first run is an ordinary one, which loads libraries and allocates
+// buffers. The second is recorded and launched; later runs only launch. On the CPU the work is called every time: same
+// results, no graph.
 //
-// What must hold on a GPU. The host's side of the work happens twice only. Numbers that the host decides (a learning
-// rate, the number of the step, what is copied from the CPU) are those of the second time; dropout is refused.
-// Tensors that it reads from outside must stay alive; they are read anew at every run. Nothing inside may read
-// numbers back or depend on them.
+// REQUIRES, on a GPU: the host's side of the work runs only twice. Numbers that the host decides (a learning rate, the
+// number of the step, copies from the CPU) stay those of the second run; dropout is refused. Tensors that the work
+// reads from outside must stay alive; they are read anew at every run. Nothing inside may read numbers back or depend
+// on them.
 class RecordedStep {
  public:
   using Work = std::function<std::vector<Tensor>()>;
   RecordedStep(Device device, Work work);
 
-  // What the work returned. From the second time on it is always the same memory, with new numbers.
+  // Returns the work's results. From the second run on they are always the same memory, with new numbers.
   const std::vector<Tensor>& run();
-  // Records where the next run would: what throws here has done nothing.
+  // Records if the next run would. If this throws, nothing was done.
   void record_if_due();
   bool recorded() const { return graph_ != nullptr; }
 
@@ -39,8 +39,7 @@ class RecordedStep {
   Device device_;
   Work work_;
   bool warm_ = false;
-  std::unique_ptr<RecordedWork>
-      graph_;  // before results_: they are freed first, and the graph with its memory after them
+  std::unique_ptr<RecordedWork> graph_;  // declared before results_, so that it outlives them
   std::vector<Tensor> results_;
 };
 

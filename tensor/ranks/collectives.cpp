@@ -16,8 +16,8 @@ Tensor part(const Tensor& x, Interval at) { return raw::slice(x, 0, at.begin, at
 
 }  // namespace
 
-// Recursive halving, then doubling (Rabenseifner 2004). The neighbour comes first, so that the sum of a number is the
-// balanced tree over ranks; a + b has the bits of b + a.
+// Recursive halving, then doubling (Rabenseifner 2004). The nearest rank comes first, so that each sum is the balanced
+// tree over ranks; a + b has the same bits as b + a.
 void sum_over_ranks(Communicator& ranks, const Tensor& given) {
   if (ranks.size() == 1) return;
   if (given.shape().rank() != 1 || !given.is_contiguous() ||
@@ -25,7 +25,7 @@ void sum_over_ranks(Communicator& ranks, const Tensor& given) {
     fail(
         "sum_over_ranks", given.shape(), " of ", given.dtype(), " given; one axis of f32 or f64, contiguous, required");
   const Tensor total = ranks.reaches(given.device()) ? given : raw::to_device(given, Device::cpu());
-  // What can be halved to the end is; the few numbers behind are summed by all.
+  // The largest multiple of size() is halved; all ranks sum the few remaining numbers.
   const index_t rest = total.numel() % ranks.size(), even = total.numel() - rest;
   const Tensor theirs = Tensor::like(total, {std::max(even / 2, rest)});
   if (rest > 0) {
@@ -96,7 +96,7 @@ bool any_of_ranks(Communicator& ranks, bool mine) {
   return any;
 }
 
-// A binomial tree would send less; exchange() is of both sides, so others send what they have so far.
+// A binomial tree would send less. But exchange() sends both ways, so every rank sends what it has so far.
 void broadcast(Communicator& ranks, std::span<std::byte> bytes) {
   std::vector<std::byte> theirs(bytes.size());
   for (int distance = 1; distance < ranks.size(); distance *= 2) {

@@ -1,5 +1,5 @@
-// The mapping has a board and, for each rank and each peer of it, a mailbox of two places. A rank writes into its own
-// mailboxes and reads from those of its peers. Whoever changes what a rank may wait for rings the bell of its seat.
+// The mapping has a board and, for each rank and each of its peers, a mailbox of two slots. A rank writes into its own
+// mailboxes and reads its peers'. A rank that changes what another may wait for rings the bell of that rank's seat.
 #include "tensor/ranks/fork.h"
 
 #include <linux/futex.h>
@@ -31,7 +31,7 @@ using Counter = std::atomic<std::uint32_t>;  // a word that a futex can wait for
 static_assert(Counter::is_always_lock_free && sizeof(Counter) == 4);
 
 struct Mailbox {
-  Counter written, read;  // places, since the beginning
+  Counter written, read;  // slots, since the beginning
   std::byte place[places][place_bytes];
 };
 
@@ -39,14 +39,14 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-// All zero at first, as the system gives it.
+// All zero at first: the system clears new pages.
 struct ForkedRanks::Board {
   int size;
   std::atomic<bool> claimed, lost;
-  char why[512];  // when `lost`: the first that died or gave up, and how; the rest follows from it
+  char why[512];  // when `lost`: the first rank that died or gave up, and how; later losses follow from it
   struct Seat {
-    Counter bell;       // how often it rang
-    Counter waits_for;  // a rank and 1; 0: for none
+    Counter bell;       // counts its rings
+    Counter waits_for;  // a rank plus 1; 0: none
   } seats[most];
 
   static std::size_t bytes(int size) {
@@ -61,7 +61,7 @@ struct ForkedRanks::Board {
     ++seats[rank].bell;
     syscall(SYS_futex, &seats[rank].bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
   }
-  // True for the first alone. Takes no memory.
+  // True for the first caller only. Takes no memory.
   bool lose(int rank, const char* how, const char* reason) noexcept {
     if (claimed.exchange(true)) return false;
     std::snprintf(why, sizeof why, "rank %d of %d %s%s", rank, size, how, reason);
@@ -83,7 +83,7 @@ class ForkedRanks::SharedMemory final : public Communicator {
   bool give_up(const std::string& why) noexcept override { return board_->lose(rank(), "gave up: ", why.c_str()); }
 
  private:
-  // The chain of waits is followed, so that the error names the rank that all are waiting for.
+  // Follows the chain of waits, so that the error names the rank that all are waiting for.
   std::string held_up(int waited_for) const {
     int waiting = rank();
     for (int links = 0; links < size(); ++links) {
@@ -119,7 +119,7 @@ class ForkedRanks::SharedMemory final : public Communicator {
     const auto has_room = [&] { return out.written - out.read < places; };
     const auto has_come = [&] { return in.written != in.read; };
     while (!mine.empty() || !theirs.empty()) {
-      // As much as there is room for, and then what has come.
+      // Send until the mailbox is full, then receive what has come.
       while (!mine.empty() && has_room()) {
         const std::size_t size = std::min(place_bytes, mine.size());
         std::memcpy(out.place[out.written % places], mine.data(), size);
@@ -169,7 +169,7 @@ std::unique_ptr<Communicator> ForkedRanks::fork() {
     if (child < 0)
       throw SystemError("ranks: rank ", rank, " could not be started: ", std::generic_category().message(errno));
     if (child == 0) {
-      processes_.clear();  // which are its siblings
+      processes_.clear();  // these are its siblings
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) ::_exit(1);
       ::setpgid(0, 0);

@@ -1,5 +1,5 @@
-// Ranks of one machine: children of this process over one anonymous mapping. There are no names and no files, so that
-// nothing is left behind; and the parent, which the system tells who ended and how, tells the others.
+// Ranks of one machine: children of this process that share one anonymous mapping. Nothing has a name or a file, so
+// nothing is left over. The system tells the parent which child ended and how, and the parent tells the others.
 #pragma once
 
 #include <sys/types.h>
@@ -17,23 +17,23 @@ class ForkedRanks {
  public:
   static constexpr int most = 64;
 
-  // Takes the memory for `count` ranks, a power of two and at most 64. `limit`: seconds that a rank waits for another
-  // which neither dies nor answers. SystemError when there is no such room.
+  // Allocates the memory for `count` ranks, a power of two and at most 64. `limit`: seconds that a rank waits for
+  // another that neither dies nor answers. Throws SystemError if there is no memory.
   ForkedRanks(int count, double limit);
-  ~ForkedRanks();  // kills who still runs
+  ~ForkedRanks();  // kills the children that still run
   ForkedRanks(const ForkedRanks&) = delete;
   ForkedRanks& operator=(const ForkedRanks&) = delete;
 
-  // A rank's end, for a child or a thread of this process. May outlive this object.
+  // Returns a rank's end, for a child or a thread of this process. It may outlive this object.
   [[nodiscard]] std::unique_ptr<Communicator> seat(int rank) const;
 
-  // Its seat in each child, nothing in the parent. Children are each in a group of their own, so that Ctrl-C comes from
-  // this process alone, and die with it, whatever ends it. SystemError when the system forks no more.
-  // REQUIRES: no thread that children need, nothing asked of CUDA yet; called by the thread that lives longest.
+  // Returns its seat in each child, and null in the parent. Each child is in its own process group, so that only this
+  // process receives Ctrl-C, and dies with this process in any case. Throws SystemError if the system cannot fork.
+  // REQUIRES: no thread that children need, no CUDA call yet; called by the thread that lives longest.
   [[nodiscard]] std::unique_ptr<Communicator> fork();
 
-  // One that has ended since, as waitpid() says it. Where that was no end that the others know of, they have been woken
-  // to throw LostRank, and `news` is who it was and how: "rank 1 of 4 died: it was ended by signal 9 ...".
+  // A child that has ended, as waitpid() reports it. If the others did not expect it, they are woken to throw LostRank,
+  // and `news` says which rank and how: "rank 1 of 4 died: it was ended by signal 9 ...".
   struct Ended {
     int rank, status;
     std::string news;
@@ -41,7 +41,7 @@ class ForkedRanks {
   [[nodiscard]] std::optional<Ended> ended();
 
   [[nodiscard]] bool running() const;
-  void signal(int number) const;  // to all that run
+  void signal(int number) const;  // to all running children
 
  private:
   struct Board;

@@ -1,9 +1,9 @@
 // Ranks that mpirun or srun started, over MPI; in a build with -DWHENCE_MPI=ON.
 //
-// Only exchange() is asked of MPI: no sums, whose order is each library's own. All waiting is by polls with a deadline,
-// as MPI itself waits for ever, and by sleeping between them: ranks may be more than cores. What fails inside MPI ends
-// all ranks at once, as buffers of what is under way must not be freed: the message, then MPI_Abort, which is also what
-// MPI does with its own errors.
+// Only exchange() uses MPI: each library adds in its own order, so its sums are not used. Waits poll up to a deadline,
+// since MPI would wait for ever, and sleep in between, since there may be more ranks than cores. A failure inside MPI
+// ends all ranks at once, because buffers in use must not be freed: first the message, then MPI_Abort, as MPI does with
+// its own errors.
 #include "tensor/ranks/communicator.h"
 
 #ifdef WHENCE_MPI
@@ -45,7 +45,7 @@ class Mpi final : public Communicator {
   ~Mpi() override {
     if (std::uncaught_exceptions() > 0) give_up("");
     if (gave_up_) return;
-    // MPI_Finalize waits for all, for ever: they are asked before.
+    // MPI_Finalize waits for all ranks without limit, so this barrier with a limit comes first.
     MPI_Request all_are_done = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &all_are_done);
     wait_for({&all_are_done, 1}, [&] { return to_text("rank ", rank(), " is done, others have not ended"); });
@@ -63,8 +63,8 @@ class Mpi final : public Communicator {
     return to_text("MPI (", first, ")");
   }
 
-  // At the exit, when this process has said what went wrong, all are ended. What all ranks found rank 0 says, who has
-  // ended the others before their patience is over.
+  // Ends all ranks at the exit of this process, which has reported what went wrong. Rank 0 reports what all ranks
+  // found, and ends the others before they have waited long enough.
   bool give_up(const std::string&) noexcept override {
     if (rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     gave_up_ = true;
@@ -83,7 +83,7 @@ class Mpi final : public Communicator {
     }
   }
 
-  // Who waits for long sleeps for longer.
+  // Sleeps longer the longer it waits.
   template <class Text> void wait_for(std::span<MPI_Request> requests, const Text& otherwise) const {
     const auto began = std::chrono::steady_clock::now();
     int done = 0;
@@ -108,7 +108,7 @@ class Mpi final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> join_mpi(Launch& launch, double limit) {
-  // MPI's start waits for ever for a rank that does not come, and cannot be told to stop.
+  // MPI_Init waits without limit for a missing rank, and cannot be stopped.
   const auto before = std::signal(SIGALRM, [](int) {
     constexpr std::string_view why = "ranks: MPI has not started within --rank-limit; did every rank start?\n";
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, why.data(), why.size());

@@ -1,27 +1,26 @@
-// Attention in tiles: what a device is asked for, and nothing of how it does it.
+// Tiled attention: the equations that a device must compute. How it does so is its own.
 //   S_ij  = scale q_i.k_j                                                            content scores
 //   A_ij  = S_ij + table[h, i-j] + r_i[i-j] + piece_ij + slope_i (column_j + rest_j) + scan_ij
 //   P     = softmax over the keys that row i sees = e^{A_ij - m_i} / Z_i,  m_i = max_j A_ij
 //   o_i   = sum_j drop(P_ij) v_j,  bins_i[n] = sum_{j: bin(i-j) = n} drop(P_ij)
 // drop(P) is 0 with probability `dropout`, else P / (1 - dropout). The softmax keeps a running maximum (Milakov and
-// Gimelshein 2018; Dao et al. 2022). A row that sees no key has o = 0. One whose logits are all -inf has NaN, as
+// Gimelshein 2018; Dao et al. 2022). A row that sees no key has o = 0. A row whose logits are all -inf has NaN, as
 // softmax has.
-// Or a stick is broken in place of the softmax (stick-breaking attention), under a causal mask:
+// Stick-breaking attention replaces the softmax, under a causal mask:
 //   P_ij  = beta_ij prod_{j<l<i} (1 - beta_il),  beta_ij = sigmoid(S_ij) where i sees j and j < i
 //   P_ii  = prod_{l<i} (1 - beta_il) where rest_to_self and i sees i, else 0
-// No tensor of [i j] is made: what the pairs read has O(i + j) numbers, and backward computes the pairs anew, from m
-// and Z.
-// Each term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient to its own
-// operands. An operand that is undefined leaves its program out.
+// No tensor of [i j] is made: pairs read O(i + j) numbers, and backward computes the pairs again from m and Z. Each
+// term is a tile program: it adds to the tile in forward, and in backward sums the tile's gradient into its own
+// operands. A program whose operand is undefined is skipped.
 //
 //   by distance          table [h n]: distance m steps reads row m - lowest, 0 beyond the table
 //   by row and distance  r_i[m] = relative_scale p_i.r[m], p [b h i d], r [1|h n d]
 //   piecewise (FIRE, Li et al. 2024)
 //                        slope_h[n] a + offset_h[n], a = row_i distance[i-j] in piece n: begin[n] < a <= begin[n+1],
 //                        distance [n], row [b h i], begin [s] without a gradient, slopes and offsets [h s]
-//   column               [b h j]; a number for each row would do nothing: softmax ignores it
-//                        rest [b h j]: what f32 lost of a column in f64, a sum over many tokens. Each is taken off by
-//                        itself where a row takes off what it may. slope [b h i], 1 where there is none.
+//   column               [b h j]; a number for each row would have no effect, since softmax ignores it
+//                        rest [b h j]: what f32 lost of a column in f64, a sum over many tokens. A row subtracts
+//                        column and rest separately. slope [b h i], 1 if undefined.
 //                        The gradients of column and rest together are that of the column
 //   row scan (CoPE, Golovneva et al. 2024, Eq. 3 and 4)
 //                        g_ij = sigmoid(S_ij), or of gate_scale gq_i.gk_j; 0 where i does not see j
@@ -29,7 +28,7 @@
 //                        scan_ij = (1-w) z_i[floor p'] + w z_i[ceil p'], p' = min(p, n - 1), z [b h i n]
 //                        or slope_h p_ij, slopes [h]
 //
-// A sink [h] is one more logit in every row, of no key and no value: e^{sink_h - m_i} is a part of Z_i.
+// A sink [h] is one more logit in every row, without key or value: e^{sink_h - m_i} is a part of Z_i.
 #pragma once
 
 #include <array>
@@ -40,25 +39,25 @@
 
 namespace whence {
 
-// What all tiles are told. Of a head mix (tensor/tiles/mix_kernel.h) steps, stick and bins are refused.
+// The facts of both ops. A head mix (tensor/tiles/mix_kernel.h) refuses steps, stick and bins.
 struct TiledFacts : TiledOperands {
   using Operands = std::array<Tensor, operand_count>;  // one dtype: f32, f64 or dual
 
   double scale = 1;
   bool causal = true;
   index_t first_row = 0;  // query i is token first_row + i of the keys
-  // i64 [1]: first_row, where the device alone knows it; then first_row is the largest that it may be. Forward on a GPU.
+  // i64 [1]: first_row, if only the device knows it; `first_row` is then its upper bound. Forward on a GPU.
   Tensor row = {};
-  index_t window = 0;   // query i sees no key that lies so far away or farther; tiles of none are not visited; 0: any
-  Tensor present = {};  // bool [b j], contiguous; undefined: no padding. What is present lies together.
+  index_t window = 0;   // query i sees only keys closer than `window`; tiles without any are skipped; 0: no limit
+  Tensor present = {};  // bool [b j], contiguous; undefined: no padding. The keys that are present must be contiguous.
   // Query i and key j are query_step[i] - key_step[j] steps apart, i64 [1|b i], [1|b j]; undefined: first_row + i - j.
   Tensor query_step = {}, key_step = {};
-  index_t lowest = 0;  // the steps of row 0 of what is read by distance
+  index_t lowest = 0;  // the step that row 0 of a table by distance holds
   bool stick = false, rest_to_self = false;
-  Tensor bin_of = {};  // i64 [n]: the bin, below `bins`, of m steps is bin_of[m - lowest]
+  Tensor bin_of = {};  // i64 [n]: m steps are in bin bin_of[m - lowest], which is below `bins`
   index_t bins = 0;
 
-  // Number ((b h' + h) total_rows + first_row + i) j' + j of the stream decides whether P_ij stays, h' heads, j' keys.
+  // Number ((b h' + h) total_rows + first_row + i) j' + j of the stream decides if P_ij is kept; h' heads, j' keys.
   double dropout = 0;  // in [0, 1)
   Stream stream = {};
   index_t total_rows = 0;
@@ -67,11 +66,11 @@ struct TiledFacts : TiledOperands {
 struct TiledAttention : TiledFacts {
   double relative_scale = 1, gate_scale = 1, position_scale = 1;
 
-  // On the CPU, and on a GPU what it has programs for (gpu_refusal, tensor/tiles/gpu_programs.h); on the planned one
-  // (tensor/device/planned.cpp) memory is taken as on the CPU, and nothing is computed. Rows of all are contiguous:
-  // output [b h i c], bin_sums [b h i n] or undefined, norms [b h i 2]: of each row what backward needs.
+  // Runs on the CPU, and on a GPU if gpu_refusal (tensor/tiles/gpu_programs.h) is empty; the planned CPU
+  // (tensor/device/planned.cpp) takes the same memory and computes nothing. Rows are contiguous: output [b h i c],
+  // bin_sums [b h i n] or undefined, norms [b h i 2]: what backward needs of each row.
   void forward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms) const;
-  // d: where the gradient of each operand goes; undefined where nobody asks.
+  // d: where each operand's gradient is written; undefined if it is not wanted.
   void backward(const Operands& x, const Tensor& output, const Tensor& bin_sums, const Tensor& norms,
       const Tensor& d_output, const Tensor& d_bins, const Operands& d) const;
 };

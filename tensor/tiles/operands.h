@@ -1,4 +1,4 @@
-// Shapes of operands by letters (tensor/tiled_operands.h).
+// Checks of operand shapes by letters (tensor/tiled_operands.h).
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace whence {
 
-// The axes of "b h i d" one by one: f(letter, axis, whether it may be 1).
+// Calls f(letter, axis, may_be_1) for the axes of "b h i d" one by one.
 template <class F> void each_axis(const char* axes, const F& f) {
   int axis = 0;
   for (const char* at = axes; *at; ++at) {
@@ -17,7 +17,7 @@ template <class F> void each_axis(const char* axes, const F& f) {
   }
 }
 
-// What letters stand for; -1: no operand has that axis.
+// The extents of letters; -1: no operand has that axis.
 class Extents {
  public:
   index_t& operator[](char letter) { return of_[static_cast<std::size_t>(letter - 'a')]; }
@@ -31,8 +31,8 @@ class Extents {
   }();
 };
 
-// The first operand that has a letter says what it stands for, unless `known` does. Undefined operands say nothing.
-// Error where another one has something else, in the name of `op`.
+// Returns `known`, completed by the first operand that has each letter. Undefined operands are skipped. Throws Error in
+// the name of `op` if another operand has a different extent.
 [[nodiscard]] Extents extents_of(
     const char* op, std::span<const OperandInfo> info, std::span<const Tensor> operands, Extents known = {});
 
