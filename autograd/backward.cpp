@@ -9,7 +9,7 @@ namespace {
 
 using Pass = detail::Walk<detail::Arrived>;
 
-// What has arrived at the results of a node, taken on to its inputs.
+// Sends the gradients at a node's results on to its inputs.
 void send(Pass& pass, Node& node, std::span<detail::Arrived> arrived, const detail::Wanted* wanted, bool release) {
   std::vector<Tensor> dy;
   for (detail::Arrived& each : arrived) dy.push_back(each.take());

@@ -1,4 +1,4 @@
-// gradients_of(): the gradients of a function of functions, as functions themselves (autograd/backward.h).
+// gradients_of(): the gradients of a composed function, as functions themselves (autograd/backward.h).
 #include "autograd/backward.h"
 #include "autograd/pass.h"
 #include "autograd/recording.h"
@@ -6,8 +6,8 @@
 namespace whence {
 namespace {
 
-// Stands for an input while f is differentiated. A walk back ends here; afterwards it is led on to what made the input,
-// so that the gradients, which are functions of the input, have its history.
+// Replaces an input while f is differentiated, so that the backward walk ends here. Afterwards it is linked to the node
+// that made the input. The gradients are functions of the input and so get its history.
 class Threshold final : public Node {
  public:
   Threshold() : Node(Site::current()) {}
@@ -48,7 +48,7 @@ std::vector<Tensor> gradients_of(const std::function<Tensor(const std::vector<Te
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].defined() || !tracked(inputs[k])) continue;
     if (thresholds[k]) thresholds[k]->lead_on(edge_of(inputs[k]));
-    const auto own_gradient = found.extract(edge_of(own[k]).id());  // a leaf that is given twice has it once
+    const auto own_gradient = found.extract(edge_of(own[k]).id());  // a leaf that is given twice has one gradient
     gradients[k] =
         own_gradient ? own_gradient.mapped() : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());
   }

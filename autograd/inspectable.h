@@ -1,4 +1,4 @@
-// Inspectable: what an op can say of itself to whoever looks into a graph (autograd/inspect/). Nothing here changes a
+// Inspectable: what an op can report to the tools that look into a graph (autograd/inspect/). Nothing here changes a
 // value or a gradient.
 #pragma once
 
@@ -13,20 +13,21 @@ namespace whence {
 
 class Inspectable : public GraphLink {
  public:
-  // The meaning of a derivative by this input that is 0 or next to it: for each of its elements, or once for all of
-  // them; empty: the op has no word for it. (autograd/inspect/zeros.h)
+  // Returns why the derivative with respect to this input is 0 or almost 0: one Stop for each of its elements, or one
+  // for all; empty: the op has no reason to give. (autograd/inspect/zeros.h)
   virtual std::vector<Stop> stops(std::size_t) const { return {}; }
-  // True if element e of this input goes into element e of the output alone.
+  // True if element e of this input affects only element e of the output.
   virtual bool by_element(std::size_t) const { return false; }
-  // True if each number of the result is made of one of each input: that at its place, stretched as numpy does.
+  // True if each number of the result is made of one number of each input, at the same position after broadcasting.
   virtual bool broadcasts() const { return false; }
-  // The input that multiplies: the result is a sum of terms, derivative times number, of the other inputs.
+  // Returns the input that is a multiplier: the result is a sum of derivative times number over the other inputs.
   virtual std::optional<std::size_t> factor() const { return std::nullopt; }
-  // The op's results on other inputs, of which some may be duals; empty where it cannot. (autograd/inspect/explain.h)
+  // Returns the op's results on other inputs, some of which may be duals; empty if it cannot.
+  // (autograd/inspect/explain.h)
   virtual std::vector<Tensor> again(const std::vector<Tensor>&) const { return {}; }
 };
 
-// An op in a node, which answers with the members of these names where the op has them: stops(saved, input) and
+// The node of an op. Its answers come from the op's members of the same names, if it has them: stops(saved, input) and
 // by_element(input), `static constexpr bool broadcasts`, `static constexpr std::size_t factor`.
 template <class Node, class Op> class Inspected : public Node {
  public:

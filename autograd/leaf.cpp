@@ -1,4 +1,4 @@
-// Leaves: what is differentiated by, and how the terms of its gradient are added up.
+// Leaves: the tensors to differentiate with respect to, and the sums of their gradients' terms.
 #include "autograd/backward.h"
 #include "autograd/node.h"
 #include "autograd/recording.h"

@@ -28,7 +28,7 @@ template <class Map, class Adjoint, class... Attributes> struct LinearMap {
 
 }  // namespace detail
 
-// An op without a struct, where y is linear in x alone: y = map(x, attributes...), and dx = adjoint(dy, shape of x,
+// An op without a struct, for y linear in x alone: y = map(x, attributes...) and dx = adjoint(dy, shape of x,
 // attributes...), made of differentiable functions.
 template <class Map, class Adjoint, class... Attributes>
 [[nodiscard]] Tensor linear_map(

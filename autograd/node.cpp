@@ -23,8 +23,8 @@ void Node::made(const Tensor& y, std::uint8_t k) {
   y.set_link(Ref<GraphLink>(this), k);
 }
 
-// Deleting a node releases its inputs, which may be the last owners of theirs, and so on. A
-// worklist replaces the recursion.
+// Deleting a node releases its inputs, which may be the last owners of theirs, and so on. A worklist replaces the
+// recursion.
 void Node::dispose() {
   static thread_local Node* pending = nullptr;
   static thread_local bool draining = false;

@@ -1,6 +1,6 @@
-// Observers: who is told what the ops of this thread do, while it is alive. A clock, a tape, the check for numbers that
-// are not finite and a capture of intermediates (autograd/inspect/) are observers. Without one an op costs a
-// thread-local load more.
+// Observers are called for every op that this thread runs while they live. The clock, the tape, the check for numbers
+// that are not finite and the capture of intermediates (autograd/inspect/) are observers. Without an observer an op
+// costs one more load of a thread-local variable.
 #pragma once
 
 #include <chrono>
@@ -14,30 +14,30 @@
 
 namespace whence {
 
-// One run of an op, forward or backward, when it has ended.
+// One run of an op, forward or backward, reported when it has ended.
 struct OpRun {
   const char* op;
-  Node* node;  // that forward made, or null; in backward the node whose backward ran
+  Node* node;  // forward: the node it made, or null; backward: the node whose backward ran
   bool backward;
-  const OpRun* within;  // the run that called this one; null: the program did
+  const OpRun* within;  // the run that called this one; null if the program did
   std::chrono::steady_clock::time_point began;
   std::span<const Tensor> read, made;  // forward: inputs and results; backward: dy and dx. Some may be undefined
 };
 
-// The observers of a thread are a stack, from which any may stop(). All are told, the innermost first.
+// The observers of a thread are a stack; any of them may stop(). All are called, the innermost first.
 class Observer {
  public:
   Observer();
   virtual ~Observer() { stop(); }
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
-  void stop();  // what it has seen stays
+  void stop();  // what it has seen is kept
 
-  // An exception of it goes to whoever called the op.
+  // Called after each run of an op. An exception propagates to the caller of the op.
   virtual void saw(const OpRun&) {}
-  // Returns x, or what the program is to go on with in place of x, which passed the probe of this full name.
+  // Called when x passes the probe of this full name. Returns x, or a tensor that the program uses instead of x.
   virtual Tensor passed(const std::string& /*name*/, const Tensor& x, const Site&) { return x; }
-  // True if it asks for a probe whose name begins with `path`, other than those of `but` spelled out.
+  // True if it wants probes whose names begin with `path`, other than the names in `but`.
   virtual bool wants_under(const std::string& /*path*/, const std::vector<std::string>& /*but*/) const { return false; }
 
   Observer* outer() const { return outer_; }
@@ -52,14 +52,14 @@ inline thread_local Observer* observer = nullptr;  // the innermost
 inline thread_local const OpRun* innermost_run = nullptr;
 inline thread_local const std::string* scope_path = nullptr;  // of the innermost Scope
 
-// A run of an op from its construction on.
+// A run of an op; begins when this is constructed.
 class Watched {
  public:
   Watched(const char* op, bool backward) : run_{op, nullptr, backward, innermost_run, {}, {}, {}} {
     if (observer) run_.began = std::chrono::steady_clock::now();
   }
   explicit operator bool() const { return observer != nullptr; }
-  void ended(Node* node, std::span<const Tensor> read, std::span<const Tensor> made);  // tells the observers
+  void ended(Node* node, std::span<const Tensor> read, std::span<const Tensor> made);  // calls the observers
 
  private:
   OpRun run_;
@@ -69,7 +69,7 @@ class Watched {
 Tensor pass_probe(const char* name, const Tensor& x, const Site& site);
 }  // namespace detail
 
-// Names of probes are relative to the innermost Scope of this thread. A module opens one with its path.
+// Names of probes are relative to the innermost Scope of this thread. A module opens a Scope with its path.
 struct Scope : Exchange<const std::string*> {
   explicit Scope(const std::string& path) : Exchange(detail::scope_path, &path) {}  // REQUIRES: `path` outlives it
 };
@@ -79,7 +79,7 @@ inline Tensor probe(const char* name, const Tensor& x, Site site = Site::current
   return detail::observer ? detail::pass_probe(name, x, site) : x;
 }
 
-// True if an observer of this thread asks for probes under `path`, other than those of `but` spelled out.
+// True if an observer of this thread wants probes under `path`, other than the names in `but`.
 bool is_watched_under(const std::string& path, const std::vector<std::string>& but = {});
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// What an op is, and apply(), which runs and records one.
+// The definition of an op, and apply(), which runs and records one.
 //
 //   struct Square {
 //     static constexpr const char* name = "square";
@@ -10,21 +10,21 @@
 //   Tensor square(const Tensor& x, Site site) { return apply(Square{}, site, x); }
 //   static const Checked<Square> checked;  // and every generic test follows
 //
-// forward checks its arguments under the names that the public function gives them. It works on values: ops in this
-// tree make the output and call its kernel, kernels(device); any function of autograd/ops.h or tensor/raw.h may be used
-// too, and nothing is recorded in there. backward is made of functions of autograd/ops.h, so that it can itself be
-// differentiated. It checks nothing that forward has checked. An op whose backward is the op itself checks in the
-// public function instead.
+// forward checks its arguments under the names that the public function gives them. It works on values: it allocates
+// the output and calls the op's kernel, kernels(device). It may also use any function of autograd/ops.h or
+// tensor/raw.h; inside forward nothing is recorded. backward is made of functions of autograd/ops.h, so that it can
+// itself be differentiated. It does not repeat the checks of forward. If backward applies the same op, put the checks
+// into the public function, so that backward does not repeat them.
 //
-// Attributes are members, with the meaning that the public function documents. `static constexpr bool once = true;`
-// says that backward has no derivative of its own: create_graph through it is refused. A backward that is a kernel has
-// one where it returns gradients_of(the op of other ops, ...) while recording() (autograd/backward.h). Optional:
-// `static std::vector<BadInput> bad_inputs()`, the calls that it refuses (autograd/check/samples.h); for a family of
-// functions in one op `const char* label() const`, which graphs and errors show instead of the name; `stops(saved,
-// input)` and the other members that autograd/inspectable.h explains.
+// Attributes are members, documented at the public function. `static constexpr bool once = true;` declares that
+// backward has no derivative of its own: create_graph through the op is refused. A backward that is a kernel gets one
+// if it returns gradients_of(the op composed of other ops, ...) while recording() (autograd/backward.h). Optional
+// members: `static std::vector<BadInput> bad_inputs()`, the calls that the op refuses (autograd/check/samples.h); for a
+// family of functions in one op `const char* label() const`, which graphs and errors show instead of the name;
+// `stops(saved, input)` and the others that autograd/inspectable.h explains.
 //
-// An op with several results returns them from forward, and so from apply(), as a std::array<Tensor, K>. Its backward
-// has `std::span<const Tensor, K> dy`, with dy[k] undefined where nobody read result k.
+// An op with several results returns them from forward as a std::array<Tensor, K>, and so does apply(). Its backward
+// takes `std::span<const Tensor, K> dy`, with dy[k] undefined if result k was not used.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,8 @@ concept Once = requires { requires Op::once; };
 
 namespace detail {
 
-// Beside duals (autograd/check/gradcheck.h) every other floating input is a constant: a dual whose tangent is 0.
+// Support for duals (autograd/check/gradcheck.h). If one input is dual, each other floating input becomes a dual with
+// tangent 0.
 bool mixes_duals(std::span<const Tensor* const> inputs);
 Tensor beside_duals(const Tensor& x);
 
@@ -59,7 +60,7 @@ template <class Op> const char* label_of(const Op& op) {
     return Op::name;
 }
 
-// What Op's forward returns: a Tensor, or several in an array.
+// The type that Op's forward returns: a Tensor, or several in an array.
 template <class Op, class... In>
 using ResultsOf =
     decltype(std::declval<const Op&>().forward(std::declval<typename Op::Saved&>(), std::declval<const In&>()...));
@@ -97,7 +98,7 @@ template <class Op, class... In> class OpNode final : public Inspected<Node, Op>
   std::array<Edge, count> edges;
 };
 
-// The op's forward on values; what it saves becomes `node`'s (may be null).
+// Runs the op's forward on values; what it saves belongs to `node` (may be null).
 template <class Op, class... In>
 ResultsOf<Op, In...> forward(const Op& op, typename Op::Saved& saved, Node* node, const In&... in) {
   const RecordingScope values_only(false);
@@ -105,13 +106,13 @@ ResultsOf<Op, In...> forward(const Op& op, typename Op::Saved& saved, Node* node
   ResultsOf<Op, In...> y = op.forward(saved, in...);
   for (Tensor& each : each_of(y))
     if ((... || (each.identity() == in.identity())))
-      each = each.detach();  // raw::contiguous and its like may give their argument back
+      each = each.detach();  // raw::contiguous and similar functions may return their argument
   return y;
 }
 
 }  // namespace detail
 
-// y = op(in...), recorded when recording() and any input has history. Integer and boolean inputs never have.
+// Returns y = op(in...), recorded if recording() and any input has history. Integer and boolean inputs never have.
 template <class Op, class... In>
 [[nodiscard]] detail::ResultsOf<Op, In...> apply(Op op, const Site& site, const In&... in) {
   const char* const label = detail::label_of(op);

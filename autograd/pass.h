@@ -1,4 +1,4 @@
-// Walks over a graph, and the step that backward.cpp and the inspector's walks have in common.
+// Walks over a graph, and the backward step shared by backward.cpp and the inspector's walks.
 #pragma once
 
 #include <queue>
@@ -12,12 +12,12 @@
 
 namespace whence::detail {
 
-// The gradient that has arrived at a result so far. The first term is moved in; the second makes a sum; later terms add
-// in place.
+// The gradient that has arrived at a result so far. The first term is moved in; the second makes a sum; later terms are
+// added in place.
 class Arrived {
  public:
   void add(Tensor term, const Edge& edge);
-  const Tensor& gradient() const { return gradient_; }  // undefined: nothing has arrived
+  const Tensor& gradient() const { return gradient_; }  // undefined if nothing has arrived
   Tensor take() { return std::move(gradient_); }
 
  private:
@@ -25,14 +25,14 @@ class Arrived {
   int terms_ = 0;
 };
 
-// Every node that `root` was computed from, and itself, in order of creation.
+// Returns `root` and every node that it was computed from, in order of creation.
 std::vector<const Node*> nodes_behind(const Node* root);
-// Those of y. Throws Error when it has no history.
+// Returns the nodes behind y. Error if y has no history.
 std::vector<const Node*> nodes_behind(const char* op, const Tensor& y);
 
 using Ids = std::unordered_set<std::uint64_t>;  // of results
 
-// The results that a walk from `root` must come by to reach `targets`, and these.
+// The results that a walk from `root` must visit to reach `targets`, targets included.
 class Wanted {
  public:
   Wanted(const Node* root, Ids targets);
@@ -41,35 +41,35 @@ class Wanted {
 
  private:
   Ids targets_;
-  std::unordered_set<const Node*> leading_;  // some input of theirs is wanted
+  std::unordered_set<const Node*> leading_;  // nodes with an input that is wanted
 };
 
-// The terms that `node` sends to its inputs where dy has arrived at its results; undefined where an input is not wanted
-// (null: all are). Nothing where none is. `release`: what the op saved is forgotten afterwards.
+// Returns the terms that `node` sends to its inputs, given the gradients dy of its results. A term is undefined if its
+// input is not wanted (null: all are). Returns no terms if no input is wanted. `release`: frees what the op saved.
 std::vector<Tensor> terms_for_inputs(Node& node, std::span<const Tensor> dy, const Wanted* wanted, bool release);
-// The same where dy has arrived at one result alone.
+// The same for a gradient at one result only.
 std::vector<Tensor> terms_for_inputs(const Edge& result, const Tensor& dy, const Wanted& wanted);
 
-// The numbers to start from: `seed`, or 1 for a scalar. Throws Error when y has no history, or seed is not of its kind.
+// Returns the seed: `seed`, or 1 for a scalar. Error if y has no history, or the seed does not fit y.
 Tensor checked_seed(const char* op, const Tensor& y, const Tensor& seed);
 
-// The gradients of y at the results of these ids that it depends on, where `start` arrives at y. `release`: what ops
-// saved is forgotten on the way.
+// Returns the gradients of y at the results with these ids that it depends on, starting with `start` at y. `release`:
+// frees what ops saved on the way.
 std::unordered_map<std::uint64_t, Tensor> gradients_at(
     const Tensor& y, const Tensor& start, Ids targets, bool create_graph, bool release = false);
 
-// A walk from a result back to what it was computed from: nodes in descending order of creation, each once, when all
-// has arrived that will. Walks differ in what arrives, a Slot for each result.
+// A walk from a result back to the nodes it was computed from. It visits each node once, in descending order of
+// creation, when everything has arrived there. Walks differ in what arrives: one Slot for each result.
 template <class Slot> class Walk {
  public:
-  // What has arrived at a result so far; Slot() at first. REQUIRES: the walk has not come by its node yet.
+  // Returns what has arrived at a result so far; Slot() at first. REQUIRES: the walk has not visited its node yet.
   Slot& arrive(const Edge& edge) {
     const auto [entry, is_new] = arrived_.try_emplace(edge.node.get(), edge.node->results());
     if (is_new) ready_.push(edge.node.get());
     return entry->second[edge.result];
   }
 
-  // visit(node, slots) lets arrive what goes on from a node to its inputs.
+  // Calls visit(node, slots), which passes what a node sends to its inputs to arrive().
   template <class Visit> void run(const Visit& visit) {
     while (!ready_.empty()) {
       Node& node = *ready_.top();
@@ -79,7 +79,7 @@ template <class Slot> class Walk {
     }
   }
 
-  // visit(edge, slot): the results of a node one by one, the last first, as if each were all that its op made.
+  // Calls visit(edge, slot) for the results of a node one by one, the last first, as if each were its op's only result.
   template <class Visit> void run_by_result(const Visit& visit) {
     run([&](Node& node, std::span<Slot> slots) {
       for (std::size_t k = slots.size(); k-- > 0;)

@@ -11,7 +11,7 @@ namespace {
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// One op whose forward is a whole function and whose backward runs that function again, recorded this time.
+// One op whose forward is a whole function. Its backward runs that function again, recorded this time.
 class RecomputedNode final : public Node {
  public:
   RecomputedNode(Function function, const std::vector<Tensor>& inputs, const Site& made_at)
@@ -29,7 +29,7 @@ class RecomputedNode final : public Node {
   std::span<const Edge> inputs() const override { return edges_; }
   void release_saved() override {
     for (std::size_t k = 0; k < edges_.size(); ++k)
-      saved_[k].release();  // the array stays: first_saved() still names its elements
+      saved_[k].release();  // the array stays, because first_saved() still points to its elements
     leaves_.clear();
     function_ = nullptr;
     released_ = true;
@@ -39,7 +39,7 @@ class RecomputedNode final : public Node {
     if (released_) detail::refuse_released(*this);
     std::vector<Tensor> inputs;
     for (std::size_t k = 0; k < edges_.size(); ++k) {
-      const Tensor numbers = saved_[k].get();  // refuses when overwritten
+      const Tensor numbers = saved_[k].get();  // throws if overwritten
       if (leaves_[k].defined())
         inputs.push_back(leaves_[k]);
       else if (recording())

@@ -1,4 +1,5 @@
-// Less memory for more time: backward computes a function's intermediate results again.  (Chen et al. 2016)
+// recompute(): less memory for more time: backward computes a function's intermediate results again.  (Chen et al.
+// 2016)
 #pragma once
 
 #include <functional>
@@ -8,8 +9,8 @@
 
 namespace whence {
 
-// y = f(inputs), without what f's ops save: backward runs f again. `inputs` must name every tensor that f reads and
-// that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
+// Returns y = f(inputs) without saving what f's ops save; backward runs f again. `inputs` must contain every tensor
+// that f reads and that needs a gradient, parameters too. f must be a pure function of them (randomness by Stream is).
 [[nodiscard]] Tensor recompute(std::function<Tensor(const std::vector<Tensor>&)> f, const std::vector<Tensor>& inputs,
     Site site = Site::current());
 

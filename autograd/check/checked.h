@@ -1,4 +1,4 @@
-// Checked<Ops...>: one line in a file of ops that gives them, with their samples, to every generic test.
+// Checked<Ops...>: one line in a file of ops that registers them, with their samples, for every generic test.
 #pragma once
 
 #include "autograd/check/samples.h"
@@ -18,7 +18,7 @@ constexpr std::size_t input_count(Result (Op::*)(typename Op::Saved&, In...) con
 }
 }  // namespace detail
 
-// For what is no struct with forward and backward: linear maps, functions made of several ops, any number of inputs.
+// An entry for ops without a struct: linear maps, functions of several ops, any number of inputs.
 struct CheckedEntry {
   CheckedEntry(CheckedOp entry) {
     if (entry.samples) {

@@ -24,7 +24,7 @@ double dot(const Numbers& a, const Numbers& b) {
 
 double norm(const Numbers& a) { return std::sqrt(dot(a, a)); }
 
-// The largest absolute value.
+// Returns the largest absolute value.
 double largest(const Numbers& a) {
   double result = 0;
   for (const double x : a) result = std::max(result, std::abs(x));
@@ -38,7 +38,7 @@ Numbers random_numbers(index_t count, std::uint64_t seed, std::uint64_t index) {
   return result;
 }
 
-// Zeros unless x is dual.
+// Returns the tangents of x, or zeros unless x is dual.
 Numbers tangents_of(const Tensor& x) {
   Numbers result(static_cast<std::size_t>(x.numel()));
   if (x.dtype() != DType::dual) return result;
@@ -51,14 +51,14 @@ bool same_bits(const Numbers& a, const Numbers& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
 }
 
-// `x` with these numbers. The strides stay, unless they make two elements one.
+// Returns `values` with the strides of x. Strides that would put two elements at one address are not kept.
 Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const Numbers* tangents) {
   Tensor numbers = Tensor::of(values, x.shape(), dtype);
   if (dtype == DType::dual && tangents)
     for (std::size_t i = 0; i < values.size(); ++i) numbers.data<Dual>()[i].tangent = (*tangents)[i];
   numbers = raw::to_device(numbers, x.device());
   if (x.is_contiguous() || x.numel() == 0) return numbers;
-  // An axis of stride 0 would tie elements together that are checked one by one: such inputs become contiguous.
+  // An axis of stride 0 would tie elements together that are checked one by one. Such inputs become contiguous.
   index_t span = 1;
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (x.size(axis) > 1 && x.strides()[axis] == 0) return numbers;
@@ -69,7 +69,7 @@ Tensor laid_out_like(const Tensor& x, DType dtype, const Numbers& values, const 
   return result;
 }
 
-// The inputs of a function under gradcheck. Exchanges their numbers, and always puts the old ones back.
+// The inputs of a function under gradcheck. Exchanges their numbers, and always restores the old ones.
 class CheckedInputs {
  public:
   CheckedInputs(const char* op, const std::vector<Named>& named, bool any_dtype) {
@@ -109,7 +109,7 @@ class CheckedInputs {
     }
   }
 
-  // Input k becomes values + h u in its own dtype; the others are as they were.
+  // Sets input k to values + h u in its own dtype and restores the others.
   void shift(std::size_t k, const Numbers& u, double h) {
     restore();
     Numbers moved = entries_[k].values;
@@ -117,8 +117,8 @@ class CheckedInputs {
     entries_[k].handle.replace(laid_out_like(entries_[k].original, entries_[k].original.dtype(), moved, nullptr));
   }
 
-  // All inputs become duals; u is the tangent of input k, that of the others is 0. Links are dropped first: a dual must
-  // not look like a leaf of the caller's dtype.
+  // Makes all inputs dual; u is the tangent of input k, the other tangents are 0. Links are dropped first, because a
+  // dual must not look like a leaf of the caller's dtype.
   void make_dual(std::size_t k, const Numbers& u) {
     for (std::size_t other = 0; other < entries_.size(); ++other) {
       const Entry& entry = entries_[other];
@@ -127,7 +127,7 @@ class CheckedInputs {
     }
   }
 
-  // Of the present dtype, so that nothing is added to the caller's.
+  // Makes leaves of the present dtype, so that nothing is added to the caller's gradients.
   void make_leaves() {
     for (const Entry& entry : entries_) {
       entry.handle.set_link({});
@@ -144,7 +144,7 @@ class CheckedInputs {
   std::vector<Entry> entries_;
 };
 
-// One comparison along one direction u of one input.
+// Compares two derivatives along one direction u of one input.
 struct Comparison {
   double expected, got, scale;
   double left = 0, right = 0;  // one-sided derivatives, from differences only
@@ -156,7 +156,7 @@ struct Comparison {
 
 class Checker {
  public:
-  // `inner_size`: the size of numbers inside f whose rounding reaches the result even where the result is small.
+  // `inner_size`: the size of numbers inside f whose rounding reaches the result even if the result is small.
   Checker(const char* op, const std::function<Tensor()>& f, const std::vector<Named>& named,
       const GradcheckOptions& options, double inner_size = 0)
       : op_(op), f_(f), options_(options), inputs_(op, named, options.any_dtype), inner_size_(inner_size) {
@@ -178,7 +178,7 @@ class Checker {
   }
 
  private:
-  // v'J for every input, from two recorded runs that must give the same bits.
+  // Computes v'J for every input in two recorded runs, which must give the same bits.
   void differentiate() {
     for (int run = 0; run < 2; ++run) {
       inputs_.restore();
@@ -186,7 +186,7 @@ class Checker {
       const RecordingScope record(true);
       const Tensor y = f_();
       if (!is_floating(y.dtype())) fail(op_, "f returned ", y.dtype(), "; a floating result required");
-      // never ones: under a plain sum a softmax backward of any scale passes, see tests/autograd/check/mutation.cpp
+      // Never ones: a plain sum lets a softmax backward of any scale pass (tests/autograd/check/mutation.cpp).
       v_ = random_numbers(y.numel(), options_.seed, 0);
       const Tensor v = raw::cast(raw::to_device(Tensor::of(v_, y.shape(), DType::f64), y.device()), y.dtype());
       const std::vector<Tensor> found =
@@ -204,8 +204,8 @@ class Checker {
     }
   }
 
-  // What an error is measured against: the size of the terms that were summed, and a little of the natural size of a
-  // derivative, y / x.
+  // Returns the size that an error is relative to: that of the terms that were summed, plus a little of the natural
+  // size of a derivative, y / x.
   double scale(std::size_t k, const Numbers& u, const Numbers& moved) const {
     Numbers touched = gradients_[k];
     for (std::size_t i = 0; i < u.size(); ++i) touched[i] *= u[i] == 0 ? 0 : 1;
@@ -215,7 +215,7 @@ class Checker {
            1e-300;
   }
 
-  // J u exactly: the ordinary forward code on x + u e.
+  // Computes J u exactly: the ordinary forward code on x + u e.
   Comparison by_duals(std::size_t k, const Numbers& u) {
     const NoGrad values_only;
     inputs_.make_dual(k, u);
@@ -223,7 +223,7 @@ class Checker {
     return {dot(v_, moved), dot(gradients_[k], u), scale(k, u, moved)};
   }
 
-  // (f(x + h u) - f(x - h u)) / 2h, and the two one-sided quotients for kinks.
+  // Computes (f(x + h u) - f(x - h u)) / 2h, and the two one-sided quotients that reveal kinks.
   Comparison by_differences(std::size_t k, const Numbers& u) {
     const NoGrad values_only;
     const double x = largest(inputs_.values(k)), h = options_.step * (x > 0 ? x : 1) / largest(u);
@@ -240,8 +240,8 @@ class Checker {
     return {dot(v_, central), dot(gradients_[k], u), scale(k, u, central), dot(v_, left), dot(v_, right)};
   }
 
-  // Compares along a random direction, and along each element of a small input;
-  // looks for the worst element of a large one that fails.
+  // Compares along a random direction, and along each element of a small input. In a large input that fails, looks for
+  // the worst element.
   template <class Compare>
   void walk(std::size_t k, GradcheckError& worst, const char* method, double tolerance, const Compare& compare) {
     const index_t count = static_cast<index_t>(inputs_.values(k).size());
@@ -261,7 +261,7 @@ class Checker {
     if (!passed) problem(k, to_text(method, " at ", worst.where, ": expected ", worst.expected, ", got ", worst.got));
   }
 
-  // Halves the direction again and again, and follows the half that is further off.
+  // Halves the direction repeatedly and follows the half with the larger error.
   template <class Compare> index_t worst_element(const Numbers& u, const Compare& compare) {
     std::size_t begin = 0, end = u.size();
     while (end - begin > 1) {
@@ -279,7 +279,7 @@ class Checker {
     return static_cast<index_t>(begin);
   }
 
-  // True when within tolerance, or at a kink where we return one of the derivatives that there are.
+  // True if within tolerance, or at a kink where backward returns one of the possible derivatives.
   bool judge(std::size_t k, GradcheckError& worst, const std::string& where, double tolerance, const Comparison& c,
       const Numbers& u) {
     const double slack = tolerance * c.scale;
@@ -295,11 +295,11 @@ class Checker {
 
   bool is_kink(std::size_t k, const Comparison& c, const Numbers& u, double slack) {
     if (std::abs(c.left - c.right) <= slack) return false;
-    // At a corner any value between the two sides is a derivative; which of them is a convention.
+    // At a corner any value between the two sides is a derivative; the choice is a convention.
     const auto [low, high] = std::minmax(c.left, c.right);
     if (c.got >= low - slack && c.got <= high + slack) return true;
     if (std::abs(c.left - c.right) <= 1e-4 * c.scale) return false;
-    const Comparison branch = by_duals(k, u);  // a jump: the branch that the code took is what we can return
+    const Comparison branch = by_duals(k, u);  // a jump: only the derivative of the branch taken can be returned
     return branch.relative() <= options_.dual_tolerance;
   }
 
@@ -325,8 +325,8 @@ GradcheckReport gradcheck(
   return Checker("gradcheck", f, with_respect_to, options).run();
 }
 
-// The function x, v -> (J'v, contracted with fixed random c) is a function like any other: its gradient comes from
-// create_graph, and duals run through its forward, which is our forward and backward. So gradcheck itself can check it.
+// The function x, v -> (J'v, contracted with fixed random c) is checked like any other. Its gradient comes from
+// create_graph. Duals run through its forward, which consists of our forward and backward.
 GradcheckReport gradgradcheck(
     const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to, GradcheckOptions options, Site site) {
   const CallSite place(site);
@@ -338,7 +338,7 @@ GradcheckReport gradgradcheck(
   std::vector<Named> named = with_respect_to;
   const Numbers cotangent = random_numbers(y.numel(), options.seed, 1000);
   named.push_back({"cotangent", raw::to_device(Tensor::of(cotangent, y.shape(), DType::f64), y.device())});
-  // Recorded when gradcheck differentiates it; under duals and differences only its value is asked for.
+  // Recorded when gradcheck differentiates it. Duals and differences need only its value.
   const auto first_derivative = [&]() -> Tensor {
     const bool outer = recording();
     const RecordingScope record(true);
@@ -352,7 +352,7 @@ GradcheckReport gradgradcheck(
     Tensor total;
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       if (!gradients[k].defined()) continue;
-      // a number of its own per element, so that no two wrong second derivatives cancel
+      // Each element gets its own number, so that no two wrong second derivatives cancel.
       const Tensor drawn =
           Tensor::of(random_numbers(inputs[k].numel(), options.seed, 2000 + k), inputs[k].shape(), DType::f64);
       const Tensor c = raw::to_device(drawn, inputs[k].device());

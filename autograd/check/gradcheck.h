@@ -1,13 +1,13 @@
-// gradcheck: are the gradients of a function right? For an op, a layer or a whole model.
+// gradcheck: checks the gradients of a function: an op, a layer or a whole model.
 //
 //   const Tensor w = requires_grad(Tensor::normal({3, 4}, 0, 1, Stream(1, "w"), DType::f64));
 //   const GradcheckReport report = gradcheck([&] { return softmax(matmul(x, w)); }, {{"w", w}});
 //   if (!report.ok()) std::cout << report.text();
 //
-// It asks twice, each time with a random cotangent v. Dual numbers run the ordinary forward code and give J u exactly:
-// <v, J u> must equal <J'v, u> to rounding (1e-12). Central differences use neither backward nor duals. Small inputs
-// are checked element by element. A cotangent of ones (".sum()") is never used: it would pass a softmax backward of any
-// scale or sign, and a transpose that is not inverted.
+// It makes two comparisons, each with a random cotangent v. Dual numbers run the ordinary forward code and give J u
+// exactly: <v, J u> must equal <J'v, u> to rounding (1e-12). Central differences use neither backward nor duals. Small
+// inputs are checked element by element. A cotangent of ones (".sum()") is never used: it would accept a softmax
+// backward of any scale or sign, and a transpose that is not inverted.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,10 @@ struct GradcheckOptions {
   double dual_tolerance = 1e-12;  // relative, see GradcheckError
   double difference_tolerance = 1e-6;
   double step = 1e-6;  // of the differences, relative to the input's largest number
-  // Inputs of at most so many elements are checked along every element, larger ones along random directions.
+  // Inputs of at most this many elements are checked along every element, larger ones along random directions.
   index_t one_by_one = 64;
-  bool any_dtype = false;  // takes f32 and 16-bit inputs too: then choose tolerances to match
-  std::uint64_t seed = 1;  // of cotangent and directions
+  bool any_dtype = false;  // also takes f32 and 16-bit inputs; choose tolerances to match
+  std::uint64_t seed = 1;  // for cotangent and directions
 };
 
 // The largest disagreement found. `relative` is |expected - got| over the size of the terms that were summed.
@@ -52,18 +52,18 @@ struct GradcheckInput {
 
 struct GradcheckReport {
   std::vector<GradcheckInput> inputs;
-  std::vector<std::string> problems;  // why this is not ok; empty when it is
+  std::vector<std::string> problems;  // the reasons why this is not ok; empty if it is
   bool ok() const { return problems.empty(); }
   std::string text() const;
 };
 
-// f reads the tensors of `with_respect_to` through its own handles. Their numbers are exchanged while this runs, and
-// put back when it returns or throws. f must be a function of them alone. Throws Error for inputs that are not f64
-// (unless any_dtype), are results of an op, or are named twice.
+// f reads the tensors of `with_respect_to` through its own handles and must be a function of them alone. Their numbers
+// are exchanged during the check, and restored when it returns or throws. Error for inputs that are not f64 (unless
+// any_dtype), are results of an op, or are named twice.
 [[nodiscard]] GradcheckReport gradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
     GradcheckOptions options = {}, Site site = Site::current());
 
-// The same for the gradients as functions (create_graph): derivatives of J'v by every input and by v, checked against
+// Checks the gradients as functions (create_graph): derivatives of J'v with respect to every input and v, compared with
 // duals that run through forward and backward.
 [[nodiscard]] GradcheckReport gradgradcheck(const std::function<Tensor()>& f, const std::vector<Named>& with_respect_to,
     GradcheckOptions options = {}, Site site = Site::current());

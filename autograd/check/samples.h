@@ -1,5 +1,5 @@
-// What an op gives the generic tests: samples of its inputs, calls that it must refuse, and a place in the registry of
-// ops, which tests/autograd/check/battery.cpp walks.
+// Samples of an op's inputs, calls that the op must refuse, and the registry of ops. The generic tests of
+// tests/autograd/check/battery.cpp walk the registry.
 #pragma once
 
 #include <functional>
@@ -11,17 +11,17 @@
 
 namespace whence {
 
-// ---- Samples: what an op's author writes; every generic test follows ----
+// ---- Samples: the author of an op writes them; every generic test follows ----
 
 template <class Op> struct Sample {
   std::string name;
   Op op;                       // with its attributes
   std::vector<Tensor> inputs;  // f64; index inputs i64, masks bool
-  bool kinked = false;  // sits on a point without a derivative: duals must agree with backward, differences need not
+  bool kinked = false;         // at a point without a derivative: duals must agree with backward, differences need not
 };
 template <class Op> using Samples = std::vector<Sample<Op>>;
 
-// Numbers for samples, the same on every run. Their stream is seeded with the op's name before samples() is called.
+// Numbers for samples, the same on every run: their stream is seeded with the op's name before samples() is called.
 namespace draw {
 void seed(const std::string& name);
 Tensor normal(const Shape& shape);
@@ -37,7 +37,7 @@ struct BadInput {
   std::string message;  // the whole expected text after "place: "
   std::function<void()> call;
 };
-// Of f(arguments...), a function of autograd/ops.h.
+// Returns the call f(arguments...), f a function of autograd/ops.h, with the message it must give.
 template <class F, class... Arguments> BadInput refusal(std::string message, F* f, Arguments... arguments) {
   return {std::move(message), [=] { (void)f(arguments..., Site::current()); }};
 }
@@ -47,10 +47,10 @@ struct CheckedSample {
   bool kinked;
   std::vector<Tensor> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> run;
-  // Empty, or what the op joins, of which it has the very bits on the CPU: value and gradients, in every dtype.
+  // Empty, or the ops that this op fuses. On the CPU the bits must be equal: value and gradients, in every dtype.
   std::function<Tensor(const std::vector<Tensor>&)> composed = {};
 };
-// f(x, arguments...) by x, which is drawn from the normal distribution.
+// Samples f(x, arguments...) as a function of x, which is drawn from the normal distribution.
 template <class... Arguments> struct Drawn {
   std::string name;
   Shape x;
@@ -75,9 +75,9 @@ struct CheckedOp {
   bool once;
   std::function<std::vector<CheckedSample>()> samples;
   std::function<std::vector<BadInput>()> bad_inputs = {};
-  // Empty, or sample 0 computed by other means in f64: from plain loops, or from other ops.
+  // Empty, or computes sample 0 by other means in f64: by plain loops or by other ops.
   std::function<Tensor(const std::vector<Tensor>&)> reference = {};
-  bool on_cpu_alone = false;  // no other device has its kernel
+  bool on_cpu_alone = false;  // no other device has a kernel for it
 };
 
 std::vector<CheckedOp>& checked_ops();

@@ -21,11 +21,11 @@ Tensor edited(const char* op, const std::string& name, const std::function<Tenso
 
 }  // namespace
 
-// y = x. Backward: the capture keeps dy on the way, and dx = dy, or what the edits of gradients make of it.
+// y = x. Backward: the capture keeps dy, and dx = dy, or the result of the gradient edits.
 struct ProbeOp {
   static constexpr const char* name = "probe";
   struct Saved {};
-  std::shared_ptr<Probed> seen;  // null: nobody keeps anything
+  std::shared_ptr<Probed> seen;  // null: nothing is kept
   std::string passed;            // its full name
   std::vector<std::function<Tensor(const Tensor&)>> edits;
 
@@ -105,7 +105,7 @@ Tensor Capture::passed(const std::string& name, const Tensor& x, const Site& sit
   return passed;
 }
 
-// Up to its first star a pattern has to be what the path begins with, or the path what the pattern begins with.
+// True if a name below `path` may match: the pattern up to its first star and the path agree as far as both reach.
 static bool could_match_under(const std::string& pattern, const std::string& path) {
   const std::string fixed = pattern.substr(0, pattern.find('*')), prefix = path.empty() ? path : path + ".";
   if (fixed.size() <= prefix.size() && fixed.size() < pattern.size()) return prefix.starts_with(fixed);

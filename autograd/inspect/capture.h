@@ -1,5 +1,5 @@
-// Capture: keeps named intermediates. While one with a matching pattern is alive, probe("gates", x) saves the value, and
-// the gradient when backward passes through (autograd/observer.h).
+// Capture: keeps named intermediates. While a Capture with a matching pattern is alive, probe("gates", x) saves the
+// value, and backward saves the gradient (autograd/observer.h).
 //
 //   Capture capture("*.gates", "*.positions");
 //   backward(loss(model(tokens)));
@@ -18,11 +18,10 @@
 
 namespace whence {
 
-// Something of the graph that has a name: what passed a probe (Capture::place), or a leaf. What paths.h and zeros.h ask
-// for.
+// A named result in the graph: the input of a probe (Capture::place), or a leaf. paths.h and zeros.h take places.
 struct Place {
   std::string name;
-  std::vector<std::uint64_t> results;  // their ids (Edge::id); several where a probe was passed several times
+  std::vector<std::uint64_t> results;  // their ids (Edge::id); several if the probe was passed several times
 };
 
 namespace detail {
@@ -33,25 +32,25 @@ inline thread_local bool probes_keep_gradients = true;
 namespace detail {
 using Ids = std::unordered_set<std::uint64_t>;  // of results
 Ids ids_of(const std::vector<Place>& places);
-// The names of results by their ids.
+// Maps the ids of results to their names.
 using PlaceNames = std::unordered_map<std::uint64_t, std::string>;
 PlaceNames names_of(const std::vector<Place>& places);
 }  // namespace detail
 
-// What one probe saw: the last value that passed, and the gradient of what backward started from, summed over its uses.
+// The record of one probe: the last value that passed, and its gradient, summed over its uses.
 class Probed {
  public:
   const Tensor& value() const { return value_; }
   // The gradient, masked elements included, before this capture's own edits. Undefined until backward has run.
   const Tensor& gradient() const { return gradient_; }
-  const Site& site() const { return site_; }  // the line that passed it
+  const Site& site() const { return site_; }  // the line that calls the probe
 
  private:
   friend class Capture;
   friend struct ProbeOp;
   Tensor value_, gradient_;
   Site site_ = Site::current();
-  std::vector<std::uint64_t> results_;  // of the graph, one for each pass
+  std::vector<std::uint64_t> results_;  // ids in the graph, one for each time the probe was passed
 };
 
 class Capture : public Observer {
@@ -61,23 +60,22 @@ class Capture : public Observer {
   explicit Capture(const Patterns&... patterns) : Capture(std::vector<std::string>{patterns...}) {}
   explicit Capture(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
 
-  // Replaces values in the forward pass: every probe whose name matches gets f(value), of the value's shape and dtype,
-  // else Error when it is passed. f's ops are differentiated as well.
+  // Replaces values in the forward pass: every probe whose name matches returns f(value), of the value's shape and
+  // dtype, else Error at the probe. f's ops are differentiated as well.
   void edit(std::string pattern, std::function<Tensor(const Tensor&)> f);
-  // Replaces gradients in the backward pass: what has arrived at such a probe, once from all its uses, goes on as
-  // f(gradient), of its shape and dtype, else Error: scaled, clipped or stopped. With create_graph f's ops are
-  // recorded. The probe asks when it is passed forward; the edit then holds for that graph, and for second derivatives
-  // that come by. Backward meets outer captures before inner ones, and an inner one sees what the outer one left. What
-  // comes out is no derivative any more: gradcheck finds it wrong, and paths.h, zeros.h and explain.h refuse to take it
-  // apart.
+  // Replaces gradients in the backward pass. The gradient at such a probe, summed over all its uses, becomes
+  // f(gradient), of its shape and dtype, else Error. So it can be scaled, clipped or stopped. With create_graph f's ops
+  // are recorded. Edits are looked up when the probe is passed forward; they hold for that graph and for its second
+  // derivatives. Backward applies outer captures before inner ones; an inner one sees the edited gradient. The result
+  // is not a derivative any more: gradcheck finds it wrong, and paths.h, zeros.h and explain.h refuse such a graph.
   void edit_gradient(std::string pattern, std::function<Tensor(const Tensor&)> f);
 
-  std::int64_t passes() const { return passes_; }  // probes so far, those that it does not save included
+  std::int64_t passes() const { return passes_; }  // all probes passed so far, saved or not
   std::vector<std::string> names() const;          // in the order first seen
   bool contains(const std::string& name) const;
-  // Error that lists what was seen when nothing of that name was.
+  // Error with the list of names seen, if none has this name.
   const Probed& operator[](const std::string& name) const;
-  // Where in the graph it stands; nowhere if it had no history.
+  // Returns the place of the probe in the graph; it has no results if the value had no history.
   [[nodiscard]] Place place(const std::string& name) const { return {name, (*this)[name].results_}; }
 
   Tensor passed(const std::string& name, const Tensor& x, const Site& site) override;

@@ -5,8 +5,8 @@
 
 namespace whence {
 
-// While alive, every op of this thread checks its result, forward and backward. The first NaN or infinity is a
-// NotFinite that names the op, its line, the index of the number, and the range of each input.
+// While it lives, the result of every op of this thread is checked, forward and backward. The first NaN or infinity
+// throws a NotFinite with the op, its line, the index of the number, and the range of each input.
 class CheckFinite : public Observer {
  public:
   void saw(const OpRun& run) override;

@@ -61,7 +61,7 @@ Hessian::Eigenvalue Hessian::largest(double tolerance, int most, std::uint64_t s
     std::vector<Tensor> product = times(found.vector);
     ++found.iterations;
     found.value = dot(found.vector, product);
-    const double size = dot(product, product);  // |H v|^2 = value^2 + what is across v
+    const double size = dot(product, product);  // |H v|^2 = value^2 + residual part
     found.residual = std::sqrt(std::max(0.0, size - found.value * found.value)) / std::abs(found.value);
     if (size == 0 || found.residual < tolerance) break;
     found.vector = std::move(product);
@@ -81,7 +81,7 @@ Tensor jacobian(const Tensor& y, const Place& x, Site site) {
     const auto found =
         detail::gradients_at(y, detail::checked_seed("jacobian", y, seed), {x.results.begin(), x.results.end()}, false);
     Tensor& row = rows.emplace_back();
-    for (const std::uint64_t id : x.results)  // each time that the probe was passed
+    for (const std::uint64_t id : x.results)  // one for each use of the probe
       if (const auto part = found.find(id); part != found.end())
         row = row.defined() ? raw::add(row, part->second) : part->second;
     if (row.defined()) shape_of_x = row.shape();

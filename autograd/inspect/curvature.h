@@ -1,4 +1,4 @@
-// How a loss curves, and the derivatives of many numbers at once.
+// The curvature of a loss, and the derivatives of many numbers at once.
 //
 //   const Hessian hessian(loss, parameters);      // H_kl = d2 loss / d theta_k d theta_l, never stored
 //   hessian.times(v)                              // H v, a backward pass through the backward pass (Pearlmutter 1994)
@@ -18,31 +18,32 @@ namespace whence {
 
 class Hessian {
  public:
-  // Of the scalar `loss` by `inputs`, leaves or intermediate results; f64 where digits matter. The graph of the
-  // gradient is kept. Throws the Errors of grad(), and where an op has no second derivative: a model's attention has
-  // one with executor=reference.
+  // The Hessian of the scalar `loss` with respect to `inputs`, leaves or intermediate results; use f64 where digits
+  // matter. Keeps the graph of the gradient. Throws the Errors of grad(), and Error where an op has no second
+  // derivative. A model's attention has one with executor=reference.
   Hessian(const Tensor& loss, std::vector<Tensor> inputs, Site site = Site::current());
 
   [[nodiscard]] const std::vector<Tensor>& gradient() const { return gradient_; }  // one for each input
-  // v and H v have a tensor for each input, of its shape, else Error. 0 where the loss is linear.
+  // v and H v have one tensor for each input, of its shape, else Error. H v is 0 where the loss is linear.
   [[nodiscard]] std::vector<Tensor> times(const std::vector<Tensor>& v, Site site = Site::current()) const;
 
   struct Eigenvalue {
-    double value;                // of the largest size, with its sign
+    double value;                // the eigenvalue of largest absolute value, with its sign
     double residual;             // |H v - value v| / |value|, |v| = 1
-    int iterations;              // products H v that it took
+    int iterations;              // number of products H v
     std::vector<Tensor> vector;  // v
   };
-  // By power iteration from a vector that `seed` draws, until the residual is below `tolerance`, or `most` products.
+  // Runs power iteration from a vector drawn by `seed`, until the residual is below `tolerance` or `most` products are
+  // made.
   [[nodiscard]] Eigenvalue largest(double tolerance = 1e-3, int most = 200, std::uint64_t seed = 0) const;
 
  private:
   std::vector<Tensor> inputs_, gradient_;
 };
 
-// d y / d x [y.numel() x.numel()], of y's dtype: a row for each number of y and a column for each of x, in the order in
-// which they lie: a backward pass for each row. x is a leaf (place_of in paths.h) or what passed a probe. Error when y
-// does not depend on it.
+// Returns d y / d x [y.numel() x.numel()], of y's dtype: a row for each number of y, a column for each number of x,
+// both in row-major order. Each row costs a backward pass. x is a leaf (place_of in paths.h) or the place of a probe.
+// Error if y does not depend on it.
 [[nodiscard]] Tensor jacobian(const Tensor& y, const Place& x, Site site = Site::current());
 
 }  // namespace whence

@@ -74,7 +74,7 @@ class ValueExplainer {
     return result;
   }
 
-  // What an element of an op's output depends on.
+  // Returns what an element of an op's output depends on.
   std::vector<Source> sources(const Edge& edge, index_t element) const {
     const Tape::Entry& entry = *tape_.of(edge.id());
     const Tensor& y = entry.results[edge.result];
@@ -95,14 +95,14 @@ class ValueExplainer {
     return found;
   }
 
-  // Backward knows nothing of constants. Where one stands beside a number in a function that works number by number,
-  // a dual in its place tells the derivative by it.
+  // Backward gives no derivative with respect to constants. If a constant is an operand of an elementwise function, a
+  // dual in its place gives the derivative.
   static std::optional<Source> constant_beside(
       const Tape::Entry& entry, std::size_t k, const Shape& shape, index_t element) {
     const Tensor& input = entry.inputs[k];
     if (!entry.node->broadcasts() || !input.defined() || input.link()) return std::nullopt;
     const Shape at = position_of(element, shape);
-    std::vector<Tensor> alone;  // what this number was made of
+    std::vector<Tensor> alone;  // the one element of each operand that this number is made of
     index_t inside = 0;
     for (const Tensor& each : entry.inputs) {
       index_t place = 0;
@@ -128,7 +128,7 @@ class ValueExplainer {
       return operand;
     }
     Contribution made = explain(edge, source.element);
-    // What only moves a number is left out.
+    // Steps that only move a number are left out.
     if (made.more == 0 && made.from.size() == 1 && made.from[0].derivative == 1 && made.from[0].value == made.value) {
       Contribution moved = std::move(made.from[0]);
       moved.derivative = operand.derivative;
@@ -143,16 +143,16 @@ class ValueExplainer {
   std::size_t most_;
 };
 
-// Dual numbers put through everything between a number and the places that feel it next.
+// Runs dual numbers forward from a number to the next places that depend on it.
 class TangentPass {
  public:
-  // Paths that pass `from` again go on. `last`: the id of the result behind which nothing is looked for; 0: none.
+  // Paths through `from` continue. `last`: the id of the last result to visit; 0: no limit.
   TangentPass(const Tape& tape, const std::vector<Place>& places, const Place& from, std::uint64_t last)
       : tape_(tape), names_(names_of(places)), last_(last) {
     std::erase_if(names_, [&](const auto& entry) { return entry.second == from.name; });
   }
 
-  // visit(name, edge, duals) for each place that is reached.
+  // Calls visit(name, edge, duals) for each place that is reached.
   template <class Visit> void run(std::uint64_t start, const Tensor& dual, const Visit& visit) {
     duals_.emplace(start, dual);
     for (auto next = tape_.entries().upper_bound(start); next != tape_.entries().end(); ++next) {
@@ -170,7 +170,7 @@ class TangentPass {
   }
 
  private:
-  // Empty where nothing that it reads moves.
+  // Returns the results on duals; empty if no input has one.
   std::vector<Tensor> again(const Tape::Entry& entry) const {
     bool any = false;
     std::vector<Tensor> inputs;
@@ -188,7 +188,7 @@ class TangentPass {
   std::unordered_map<std::uint64_t, Tensor> duals_;
 };
 
-// x, moving by `tangent`, a number for each element.
+// Returns x as a dual whose tangent is `tangent`, one number for each element.
 Tensor dual_of(const Tensor& x, const std::vector<double>& tangent) {
   const Tensor dual = raw::copy(raw::cast(raw::contiguous(x), DType::dual));
   for (std::size_t e = 0; e < tangent.size(); ++e) dual.data<Dual>()[e].tangent = tangent[e];
@@ -204,9 +204,9 @@ Contribution explain_value(
   const Edge edge = edge_at(tape, place);
   Contribution result =
       ValueExplainer(tape, places, most).explain(edge, element_at(at, value_of(tape, edge).shape(), place.name));
-  // A probe passes on what another op made: that is what one wants to know.
+  // A probe only passes a value on, so the op before it is explained instead.
   if (result.from.size() == 1 && !result.from[0].op.empty()) {
-    Contribution made = std::move(result.from[0]);  // first out of what it is about to replace
+    Contribution made = std::move(result.from[0]);  // first: the assignment below destroys its owner
     result = std::move(made);
   }
   result.name = place.name, result.at = at, result.derivative = 1;

@@ -1,8 +1,8 @@
-// One number, worked out. A number of a pass: from the numbers that its op read, each with the derivative by it, and
-// those from what they were made of, down to named places and parameters. A number of a gradient: from the gradients of
-// the next named places on the way to the result, each times how much it moves with this number. Nothing here knows
-// what an op computes: contributions come from its own backward and, for gradients and constants, from dual numbers put
-// through it again. (Constants are looked for in ops that say that they broadcast, autograd/node.h.)
+// Explains one number. A number of a forward pass: from the numbers that its op read, each with its derivative, and
+// those from theirs, down to named places and parameters. A number of a gradient: from the gradients of the next named
+// places towards the result, each times its derivative with respect to this number. Nothing here knows a single op.
+// Contributions come from the op's own backward; for gradients and constants, dual numbers are run through the op
+// again. (Constants are looked for in ops that declare that they broadcast, autograd/node.h.)
 #pragma once
 
 #include <map>
@@ -14,44 +14,44 @@
 
 namespace whence {
 
-// A number on the way to the one that is explained.
+// A number that the explained number depends on.
 struct Contribution {
-  std::string name;  // of the place, or of the leaf; empty: in between
+  std::string name;  // name of the place or leaf; empty for a number in between
   Shape at;          // its position
   double value = 0;
-  double derivative = 1;           // of the number that it went into, by this one
-  std::string op, line;            // what made it, and where; empty: a constant or a leaf
+  double derivative = 1;           // of the number above it in the tree, with respect to this one
+  std::string op, line;            // the op that made it, and its line; empty: a constant or a leaf
   std::vector<Contribution> from;  // largest contribution first
-  std::size_t more = 0;            // how many further operands there are,
-  double rest = 0;                 // and what they contribute: the sum of derivative times value
+  std::size_t more = 0;            // how many operands are not listed,
+  double rest = 0;                 // and what they contribute together: the sum of derivative times value
 };
 
-// Element `at` of what passed at `place`. Stops at the other places, at leaves and at constants; steps that only move a
-// number (views, casts) are left out. Of a product one factor's terms are listed, the other is their derivative. At
-// most `most` operands are listed of each op, and all others summed. Throws Error
-// when the place is not on the tape, or `at` is no position of it.
+// Explains element `at` of `place`. Stops at the other places, at leaves and at constants. Steps that only move a
+// number (views, casts) are left out. For a product, the terms of one factor are listed with the other factor as their
+// derivative. At most `most` operands are listed for each op; the others are summed. Error if the place is not on the
+// tape, or `at` is not a position in it.
 [[nodiscard]] Contribution explain_value(
     const Tape& tape, const Place& place, const Shape& at, const std::vector<Place>& places, std::size_t most = 8);
 
 struct GradientTerm {
-  std::string name;  // of the place where the result feels the number next
+  std::string name;  // the next place towards the result
   Shape at;
-  double gradient = 0;    // of the result by that place
-  double derivative = 0;  // of that place by the number that is explained
+  double gradient = 0;    // of the result with respect to that place
+  double derivative = 0;  // of that place with respect to the explained number
 };
 struct ExplainedGradient {
-  double gradient = 0;              // as backward has it
+  double gradient = 0;              // as computed by backward
   std::vector<GradientTerm> terms;  // largest first
   std::size_t more = 0;
-  double rest = 0, sum = 0;  // of the terms that are not listed; of all
+  double rest = 0, sum = 0;  // of the terms not listed; of all terms
 };
 
-// The gradient of y, a scalar, by element `at` of what passed at `place`.
+// Explains the gradient of y, a scalar, with respect to element `at` of `place`.
 [[nodiscard]] ExplainedGradient explain_gradient(const Tape& tape, const Tensor& y, const Place& place, const Shape& at,
     const std::vector<Place>& places, std::size_t most = 8);
 
-// How the next places on the way move when what passed at `place` does, by `tangent` (a number for each element,
-// row-major, else Error): the tangent of each, by its name. Paths that pass another place end there.
+// Moves `place` by `tangent` (one number for each element, row-major, else Error), and returns the tangents of the next
+// places towards the result, by name. Paths end at the first place that they reach.
 [[nodiscard]] std::map<std::string, std::vector<double>> moved_by(
     const Tape& tape, const Place& place, const std::vector<double>& tangent, const std::vector<Place>& places);
 

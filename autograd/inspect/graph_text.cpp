@@ -17,7 +17,7 @@ std::map<const Node*, std::size_t> numbered(const std::vector<const Node*>& node
   return numbers;
 }
 
-// The module that a parameter belongs to, or that ran the op; "" for the root and for what belongs to none.
+// Returns the module of a parameter, or that ran the op; "" for the root and for nodes without one.
 std::string module_of(const Node& node) {
   if (!node.is_leaf()) return node.path;
   const std::size_t dot = node.path.rfind('.');
@@ -31,7 +31,7 @@ std::string results_of(const Node& node, const char* separator) {
   return text;
 }
 
-// Of the storages that `node` keeps and that are not in `counted` yet.
+// Returns the bytes of the storages that `node` keeps and that are not in `counted` yet.
 std::size_t kept_bytes(const Node& node, std::unordered_set<const Storage*>& counted) {
   std::size_t bytes = 0;
   for (const SavedTensor* saved = node.first_saved(); saved; saved = saved->next())
@@ -70,7 +70,7 @@ std::string to_dot(const Tensor& y) {
   out << "digraph whence {\n  rankdir=TB;\n  node [fontname=\"monospace\", fontsize=10];\n";
   std::map<std::string, std::vector<const Node*>> modules;
   for (const Node* node : nodes) modules[module_of(*node)].push_back(node);
-  std::vector<std::string> open;  // the modules around what is written, outermost first
+  std::vector<std::string> open;  // the modules around the current line, outermost first
   for (const auto& [module, members] : modules) {
     for (; !open.empty() && !module.starts_with(open.back() + "."); open.pop_back()) out << "  }\n";
     if (!module.empty()) {

@@ -16,12 +16,12 @@ namespace whence {
 //   "#1 leaf blocks.0.mlp.in.weight f32 [8,2]  linear.cpp:13"
 std::string print_graph(const Tensor& y);
 
-// The same for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around what ran
-// in their Scope (autograd/observer.h). Edges run from inputs to users.
+// Returns the graph for Graphviz: `dot -Tsvg`. Leaves are boxes. Modules are boxes around their parameters and around
+// the ops that ran in their Scope (autograd/observer.h). Edges run from inputs to users.
 std::string to_dot(const Tensor& y);
 
-// What the graph of y saves for backward, by op and source line, largest first. A storage that several ops
-// save counts for the first of them.
+// Reports what the graph of y saves for backward, by op and source line, largest first. A storage that several ops save
+// is counted for the first of them.
 struct MemoryRow {
   std::string op, place;
   std::size_t nodes = 0, bytes = 0;
@@ -32,8 +32,8 @@ struct MemoryReport {
   std::string text() const;
 };
 MemoryReport memory_report(const Tensor& y);
-// The same by the module whose Scope an op ran in, in bytes of the blocks that hold it; what is in `elsewhere`
-// (weights) does not count.
+// Returns the saved bytes for each module whose Scope the ops ran in, counted as blocks of the allocator. Storages in
+// `elsewhere` (weights) are not counted.
 std::map<std::string, std::size_t> kept_by_module(const Tensor& y, const std::vector<Tensor>& elsewhere);
 
 }  // namespace whence

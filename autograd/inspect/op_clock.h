@@ -1,6 +1,6 @@
-// Where the time of a computation goes, op by op. While an OpClock is alive, each op of this thread tells it how long
-// it took. What an op calls inside counts as its own time: the ops that make up a backward, and the forward that
-// recompute() runs again there.
+// OpClock: the time of a computation, op by op. While it lives, it is called with the duration of each op of this
+// thread. Ops called inside an op count as their own time: those that make up a backward, and the forward that
+// recompute() runs again.
 //
 //   OpClock clock([&](const OpTime& each) { seconds[each.op] += each.seconds; });
 #pragma once

@@ -21,8 +21,8 @@ double norm_of(const Tensor& x) {
   return std::sqrt(sum);
 }
 
-// The backward pass with several gradients at a result, told apart by what they have passed. visit(edge, gradients)
-// sees each result with all that has arrived there, and leaves what is to go on.
+// Runs the backward pass with several gradients at a result, one for each sequence of places passed. visit(edge,
+// gradients) sees all that has arrived at a result, and leaves there what is to be sent on.
 template <class Visit>
 void walk(const Tensor& y, const Tensor& start, const std::vector<Place>& targets, const Visit& visit) {
   const detail::Wanted wanted(node_of(y), detail::ids_of(targets));
@@ -86,7 +86,7 @@ std::vector<Passage> passages(const Tensor& y, const Tensor& seed, const std::ve
   walk(y, start, places, [&](const Edge& edge, Gradients& gradients) {
     const auto name = names.find(edge.id());
     if (name == names.end()) return;
-    detail::Arrived whole;  // what goes on from a place, whichever way it came
+    detail::Arrived whole;  // the sum over all paths; the place sends on only this
     for (auto& [from, gradient] : gradients) {
       found.push_back({from.empty() ? "" : from.back(), name->second, norm_of(gradient.gradient())});
       whole.add(gradient.take(), edge);

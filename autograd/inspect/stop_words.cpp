@@ -9,7 +9,7 @@ struct Words {
   const char *name, *meaning, *way_out;
 };
 
-// In the order of Stop.
+// The order is that of Stop.
 constexpr std::array<Words, stop_count> words{{{"lives", "the gradient passes", ""},
     {"saturated", "the function is flat there: a gate that is all but open or shut",
         "smaller queries and keys, or a penalty on what is saturated"},

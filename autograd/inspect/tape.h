@@ -1,5 +1,5 @@
-// What every op of this thread read and made: kept while a Tape is alive, so that a number of a pass can be worked out
-// again (autograd/inspect/explain.h).
+// Tape: records the inputs and results of every op of this thread while it lives, so that a number of a pass can be
+// computed again (autograd/inspect/explain.h).
 #pragma once
 
 #include <map>
@@ -15,12 +15,12 @@ class Tape : public Observer {
   struct Entry {
     Ref<Node> node;
     std::vector<Tensor> inputs;   // with their history
-    std::vector<Tensor> results;  // without
+    std::vector<Tensor> results;  // without history
   };
-  // By the node's id, and so in the order of the pass.
+  // Keyed by the node's id, and so in the order of the pass.
   const std::map<std::uint64_t, Entry>& entries() const { return entries_; }
 
-  const Entry* of(std::uint64_t result) const;  // of the op that made it; null where none did while this was alive
+  const Entry* of(std::uint64_t result) const;  // the op that made the result; null if it ran before the Tape lived
 
   void saw(const OpRun& run) override;
 

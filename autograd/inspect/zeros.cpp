@@ -52,7 +52,7 @@ class CausesPass {
     Codes codes;
   };
 
-  // The number of the cause that an op stops gradients for; looked up once for each of its causes.
+  // Returns the number of the cause for which an op stops gradients. Looked up once for each cause of a node.
   unsigned char code_of(Stop stop, const Node& node) {
     if (node_of_codes_ != &node) node_of_codes_ = &node, codes_of_node_.fill(std::nullopt);
     std::optional<unsigned char>& code = codes_of_node_[static_cast<std::size_t>(stop)];
@@ -62,7 +62,7 @@ class CausesPass {
   }
   Stop stop_of(unsigned char code) const { return zeros_.causes[code].stop; }
 
-  // An entry lives if it does by any of its terms.
+  // An entry lives if any of its terms lives.
   void merge(Codes& codes, const Codes& others) const {
     for (std::size_t e = 0; e < std::min(codes.size(), others.size()); ++e)
       if (stop_of(others[e]) < stop_of(codes[e])) codes[e] = others[e];
@@ -97,7 +97,7 @@ class CausesPass {
       return detail::terms_for_inputs(edge, Tensor::of(given, dy.shape(), dy.dtype()), wanted_);
     };
     const std::vector<Tensor> dx = detail::terms_for_inputs(edge, dy, wanted_), size = sent(weighted);
-    std::map<unsigned char, std::vector<Tensor>> by_code;  // what backward makes of the weights of one kind of entries
+    std::map<unsigned char, std::vector<Tensor>> by_code;  // backward of the weights of one code's entries
     for (const unsigned char code : std::set(codes.begin(), codes.end())) {
       Numbers of_code(weights.size());
       for (std::size_t e = 0; e < codes.size(); ++e) of_code[e] = codes[e] == code ? weights[e] : 0;
@@ -121,17 +121,17 @@ class CausesPass {
     const bool each_by_itself = node.by_element(input) && dx.shape() == node.result(edge.result).shape;
     Codes codes(numbers.size());
     for (std::size_t e = 0; e < codes.size(); ++e) {
-      std::optional<unsigned char> first;  // of what it depends on, in the order of Stop
+      std::optional<unsigned char> first;  // the first, in the order of Stop, of the codes that this entry depends on
       for (const auto& [code, weights] : depends)
         if (weights[e] != 0 && (!first || stop_of(code) < stop_of(*first))) first = code;
-      // An op that works number by number stops nothing where nothing arrives.
+      // An elementwise op stops nothing where nothing arrives.
       if (!first && each_by_itself && of_dy[e] != 0 && !vanishes(stop_of(of_dy[e])))
         codes[e] = of_dy[e];
       else if (!first)
         codes[e] = code_of(stopped_here(e), node);
       else if (*first != 0)
         codes[e] = *first;
-      else if (numbers[e] == 0 && size[e] == 0)  // there is something, and it rounds to nothing
+      else if (numbers[e] == 0 && size[e] == 0)  // the terms are not 0, but they round to 0
         codes[e] = code_of(stopped_here(e), node);
       else if (std::abs(numbers[e]) <= rounding(dx.dtype()) * std::abs(size[e]))
         codes[e] = code_of(Stop::cancelled, node);

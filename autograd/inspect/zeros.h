@@ -1,10 +1,10 @@
-// Why is a gradient zero? Each entry of a gradient that is 0, or next to nothing, has a cause: the op that stopped it,
-// on the way from the result back to it. Nothing here knows a single op. Backward is linear in dy, so whatever an entry
-// of dx depends on is found by sending random positive numbers, one kind of entry of dy at a time, through the op's own
-// backward:
+// Why is a gradient zero? Each entry of a gradient that is 0, or almost 0, has a cause: the op that stopped it between
+// the result and the entry. Nothing here knows a single op. Backward is linear in dy. So the entries of dy on which an
+// entry of dx depends are found by sending random positive numbers through the op's own backward, one kind of entry of
+// dy at a time:
 //   - it depends on entries that are not 0: the gradient lives, or its terms cancel;
-//   - it depends on entries that are 0 alone: it takes over their cause;
-//   - it depends on nothing: the op's derivative is 0 there, and the op says what that means (Node::stops).
+//   - it depends only on entries that are 0: it takes over their cause;
+//   - it depends on nothing: the op's derivative is 0 there, and the op names the reason (Node::stops).
 #pragma once
 
 #include <map>
@@ -21,19 +21,19 @@ struct Cause {
   std::string op = {}, line = {};  // "lerp_at", "cope.cpp:61"; empty: the graph has no op for it
   friend bool operator==(const Cause&, const Cause&) = default;
 };
-// Its number among `causes`, where it is entered if it is new. A byte holds 255: beyond that another one of its kind,
-// or else the last one, stands for it.
+// Returns the cause's number in `causes`, and adds it if it is new. A byte holds 255. Beyond that, another cause of the
+// same kind, or else the last one, is used instead.
 unsigned char number_of(const Cause& cause, std::vector<Cause>& causes);
 
 struct Zeros {
-  std::vector<Cause> causes;  // the first is that there is none: the gradient lives
-  // By the name of a place: for each entry of its gradient, row-major, a number into `causes`. An entry that is
-  // exactly 0 always has a cause. Places that y does not depend on are not here.
+  std::vector<Cause> causes;  // the first means that there is none: the gradient lives
+  // For each place, by name: a number into `causes` for each entry of its gradient, row-major. An entry that is exactly
+  // 0 always has a cause. Places that y does not depend on are missing.
   std::map<std::string, std::vector<unsigned char>> of;
 };
 
-// For the gradient of y by each of `places`. `seed` as in grad(). A place with several nodes lives where one of them
-// does.
+// Explains the gradient of y with respect to each of `places`. `seed` as in grad(). A place with several nodes lives if
+// any of them does.
 [[nodiscard]] Zeros why_zero(
     const Tensor& y, const Tensor& seed, const std::vector<Place>& places, Site site = Site::current());
 

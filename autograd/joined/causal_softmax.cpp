@@ -1,4 +1,4 @@
-// Causal attention's weights, with a bias by distance or without.    x:[... i j]  table:[h n]  ->  y:[... i j]
+// Causal attention weights, with or without a bias by distance.    x:[... i j]  table:[h n]  ->  y:[... i j]
 //   y = softmax(x + b) over the entries j <= first_row + i,  b_ij = table[steps of (i, j)], or 0
 //   dx = y (dy - sum_j y_j dy_j)        dtable = the sum of dx over each distance
 #include <optional>
@@ -40,7 +40,7 @@ struct CausalSoftmax {
         return expand(by_distance(in[0], steps->on(y.device())), y.shape());
       };
       if (!needs[1]) return {dlogits, Tensor()};
-      // It is linear in the table, so that any table will do.
+      // The bias is linear in the table, so a table of zeros gives the same derivative.
       const Tensor table = requires_grad(Tensor::zeros({y.size(1), steps->count}, y.dtype(), y.device()));
       return {dlogits, gradients_of(bias, std::array{table}, dlogits)[0]};
     }

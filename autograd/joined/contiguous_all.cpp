@@ -1,4 +1,4 @@
-// Three tensors in row-major order, by one kernel.    y_k = x_k    dx_k = dy_k
+// Makes three tensors contiguous with one kernel.    y_k = x_k    dx_k = dy_k
 #include "autograd/check/checked.h"
 #include "autograd/joined/joined_ops.h"
 #include "tensor/device/joined_kernels.h"

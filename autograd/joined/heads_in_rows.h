@@ -1,4 +1,4 @@
-// Heads of queries, keys and values beside each other in the rows of one product, where tiles read and write them.
+// Heads of queries, keys and values in the rows of one product. Tiles read and write them in this layout.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@ namespace whence {
 
 using ThreeHeads = std::array<Tensor, 3>;  // [b h t d], [b g t d], [b g t d]
 
-// Returns views of rows [b t, (h+2g) d], which lie as heads of counts {h, g, g}.
+// Returns views of rows [b t, (h+2g) d]: the heads of counts {h, g, g}.
 inline ThreeHeads heads_in_rows(
     const Tensor& rows, index_t batch, index_t length, const std::array<index_t, 3>& counts) {
   const index_t width = rows.size(1), dim = width / (counts[0] + counts[1] + counts[2]);
@@ -20,7 +20,7 @@ inline ThreeHeads heads_in_rows(
   return heads;
 }
 
-// Returns the rows that these are such views of, undefined where they lie otherwise.
+// Returns the rows of which these are such views; undefined for any other layout.
 inline Tensor rows_of_heads(const ThreeHeads& heads) {
   const Tensor& query = heads[0];
   for (const Tensor& each : heads)

@@ -1,5 +1,5 @@
-// Joined ops, which training runs on a GPU: each does in fewer kernels what ops of autograd/ops.h do one after the other, and tests
-// hold it equal to them.
+// Fused ops, which training runs on a GPU. Each does in fewer kernels the work of several ops of autograd/ops.h, and
+// tests require equal results.
 #pragma once
 
 #include <array>
@@ -16,16 +16,17 @@ namespace whence {
 struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
 };
-// x [b t c]: linear(x, weight, bias) by each of the three (biases: all or none), in one product, of which the heads are
-// views [b h t d]. Key and value may have fewer heads than the query, a divisor of its number.
+// Returns linear(x, weight, bias) for each of the three projections (biases: all or none) of x [b t c], computed as one
+// product. The results are its heads, as views [b h t d]. Key and value may have fewer heads: a divisor of the query's
+// number.
 [[nodiscard]] std::array<Tensor, 3> project_heads(const Tensor& x, const Projection& query, const Projection& key,
     const Projection& value, index_t heads, Site at = Site::current());
-// contiguous() of each.
+// Returns contiguous() of each.
 [[nodiscard]] std::array<Tensor, 3> contiguous_all(const std::array<Tensor, 3>& x, Site at = Site::current());
 
-// x [..., i, j], where row i has the entries j <= first_row + i alone: softmax under a causal mask without the mask.
+// Softmax under a causal mask, without the mask: in x [..., i, j], row i uses only the entries j <= first_row + i.
 [[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site at = Site::current());
-// causal_softmax(x + by_distance(table, steps), first_row), x [b h i j], table [h n].
+// Returns causal_softmax(x + by_distance(table, steps), first_row), x [b h i j], table [h n].
 [[nodiscard]] Tensor causal_softmax_by_distance(
     const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
 

@@ -1,4 +1,4 @@
-// Two layers with GELU between, its tanh form, which a GPU makes within the first product.
+// Two linear layers with GELU (its tanh form) between them; a GPU fuses the GELU into the first product.
 //   y = g W_out' + b_out,  g = gelu(h),  h = x W_in' + b_in        x:[... in]  W_in:[hidden in]  W_out:[out hidden]
 //   dW_out = dy' g    db_out = sum over rows of dy    dh = gelu'(h) (dy W_out)
 //   dW_in = dh' x     db_in = sum over rows of dh     dx = dh W_in
@@ -13,7 +13,7 @@ namespace {
 struct LinearGeluLinear {
   static constexpr const char* name = "linear_gelu_linear";
   struct Saved {
-    SavedTensor x, weight_in, bias_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both in rows
+    SavedTensor x, weight_in, bias_in, weight_out, before, hidden;  // before: h, hidden: gelu(h), both as rows
   };
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
@@ -58,7 +58,7 @@ struct LinearGeluLinear {
     return grads;
   }
 
-  // From ops that have derivatives. The saved h has no history: it is computed again from what has.
+  // Composed of ops that have derivatives. The saved h has no history, so it is computed again from tensors that have.
   static Grads<5> recorded_backward(const Saved& saved, const Tensor& dy) {
     const Tensor x = saved.x.get(), x_rows = reshape(x, as_rows(x.shape())), rows = reshape(dy, as_rows(dy.shape()));
     const Tensor h = linear(x_rows, saved.weight_in.get(), saved.bias_in.get());

@@ -1,4 +1,4 @@
-// The queries, keys and values of all heads by one product, as views of it.  (Vaswani et al. 2017, section 3.2.2)
+// The queries, keys and values of all heads as one product, returned as views.  (Vaswani et al. 2017, section 3.2.2)
 //   [q | k | v] = x W' + b,  W = [W_q; W_k; W_v],  b = [b_q; b_k; b_v]        x:[b t c] -> [b h t d], twice [b g t d]
 //   dx = [dq | dk | dv] W    dW = [dq | dk | dv]' x    db = sum over rows of [dq | dk | dv]
 #include <utility>
@@ -18,11 +18,11 @@ constexpr std::size_t outputs = std::tuple_size_v<Three>;
 
 struct ProjectHeads {
   static constexpr const char* name = "project_heads";
-  using Counts = std::array<index_t, outputs>;  // heads of each
+  using Counts = std::array<index_t, outputs>;  // numbers of heads
   index_t heads;
   struct Saved {
-    SavedTensor x, weight;                   // [b t c], the joined [(h+2g)d c], or undefined
-    std::array<SavedTensor, outputs> parts;  // the three that were joined
+    SavedTensor x, weight;                   // [b t c], the concatenated [(h+2g)d c], or undefined
+    std::array<SavedTensor, outputs> parts;  // the three weights in it
     Counts counts{};
     bool biased = false;
   };
@@ -70,7 +70,7 @@ struct ProjectHeads {
     for (std::size_t k = 0; k < outputs; ++k)
       if (!from[k].defined()) from[k] = Tensor::zeros({x.size(0), counts[k], x.size(1), dim}, x.dtype(), x.device());
     if (recording()) return recorded_backward(saved, from);
-    Tensor joined = rows_of_heads(from);  // as tiles write them
+    Tensor joined = rows_of_heads(from);  // the layout that tiles write
     if (!joined.defined()) {
       joined = Tensor::like(x, {rows.size(0), weight.size(0)});
       joined_kernels(x).copy_all(from, heads_in_rows(joined, x.size(0), x.size(1), counts));
@@ -110,7 +110,7 @@ struct ProjectHeads {
     return grads;
   }
 
-  // The rows of each of the three, one below the other.
+  // Returns the rows of each projection.
   static std::vector<Tensor> part_rows(const Tensor& joined, const Counts& counts) {
     const index_t dim = joined.size(0) / (counts[0] + counts[1] + counts[2]);
     std::vector<Tensor> parts;

@@ -1,4 +1,4 @@
-// Functions of two numbers that broadcast as numpy does: y = f(a, b). sum_to sums a gradient over what was stretched.
+// Functions of two numbers that broadcast as numpy does: y = f(a, b). sum_to reduces a gradient over stretched axes.
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
@@ -7,12 +7,12 @@
 namespace whence {
 namespace {
 
-// A number of the program, where x is, without numbers of its own.
+// Returns a tensor like x full of `number`, by strides of 0, without memory for each element.
 Tensor filled(double number, const Tensor& x) {
   return raw::expand(Tensor::scalar(number, x.dtype(), x.device()), x.shape());
 }
 
-// What all of these have. Samples with operands of equal shape, each operand broadcast, both broadcast, 0-d and empty.
+// The common part of these ops: samples with equal shapes, each operand broadcast, both broadcast, 0-d and empty.
 template <class Op, class F> struct Broadcasting {
   static constexpr const char* name = F::facts.name;
   static constexpr bool broadcasts = true;
@@ -56,7 +56,7 @@ template <class F> struct Sum : Broadcasting<Sum<F>, F> {
 struct Multiply : Broadcasting<Multiply, functions::Multiply> {
   static constexpr std::size_t factor = 1;
   struct Saved {
-    SavedTensor a, b;  // each only when the other one needs it
+    SavedTensor a, b;  // each saved only if the other one needs it
     Shape a_shape, b_shape;
   };
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
@@ -98,7 +98,7 @@ struct Divide : Broadcasting<Divide, functions::Divide> {
   static Tensor draw_b(const Shape& shape) { return draw::uniform(shape, 0.5, 2); }  // away from 0
 };
 
-// y = max(a, b) or min(a, b): the gradient goes to the one taken; where both are equal, each has half.
+// y = max(a, b) or min(a, b): the gradient goes to the operand taken; if both are equal, each gets half.
 //   da = dy s    db = dy (1 - s)    s = 1 where a is taken, 0 where b is, 1/2 where they are equal
 template <class F> struct Extremum : Broadcasting<Extremum<F>, F> {
   struct Saved {
@@ -109,8 +109,8 @@ template <class F> struct Extremum : Broadcasting<Extremum<F>, F> {
     saved.b = b;
     return raw::binary(Extremum::name, F{}, a, b);
   }
-  // Which one was taken does not change with small steps, so s is a constant: no history. s = ([a wins or ties] + 1 -
-  // [b wins or ties]) / 2
+  // Small steps do not change the choice, so s is a constant without history. s = ([a wins or ties] + 1 - [b wins or
+  // ties]) / 2
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
     constexpr bool smallest = std::is_same_v<F, functions::Minimum>;
     const Tensor a = saved.a.get().detach(), b = saved.b.get().detach();

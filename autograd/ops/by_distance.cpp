@@ -9,7 +9,7 @@
 namespace whence {
 namespace {
 
-// The adjoint, an op so that it has a gradient too.
+// The adjoint; it is an op so that it has a gradient too.
 Tensor sum_by_distance(const Tensor& dy, const Steps& steps) {
   const auto sums = [](const Tensor& from, const Steps& of) {
     const Tensor y = Tensor::like(from, {from.size(1), of.count});

@@ -1,4 +1,4 @@
-// Another dtype: y = x rounded once    dx = dy cast back
+// Conversion to another dtype: y = x rounded once    dx = dy cast back
 #include "autograd/check/checked.h"
 #include "autograd/linear_map.h"
 #include "autograd/ops.h"
@@ -8,7 +8,7 @@ namespace whence {
 namespace {
 
 Tensor converted(const Tensor& x, DType dtype, const Site& at) {
-  // A dual stays one: gradient checks look at the formula, not at the rounding.
+  // A dual stays dual: gradient checks test the formula, not the rounding.
   const auto round = [](const Tensor& from, DType to, DType) {
     return from.dtype() == DType::dual && is_floating(to) ? from.detach() : raw::cast(from, to);
   };

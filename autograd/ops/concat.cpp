@@ -1,4 +1,4 @@
-// Parts one behind another along an axis: y = [x_0, x_1, ...]    dx_k = the slice of dy that came from x_k
+// Joins parts along an axis: y = [x_0, x_1, ...]    dx_k = the slice of dy that came from x_k
 #include <algorithm>
 
 #include "autograd/backward.h"
@@ -9,7 +9,7 @@
 namespace whence {
 namespace {
 
-// The one op with any number of inputs, so it is a node of its own instead of a struct for apply().
+// The one op with any number of inputs. So it is a node of its own instead of a struct for apply().
 class ConcatNode final : public Node {
  public:
   ConcatNode(int axis, const std::vector<Tensor>& parts, const Site& made_at) : Node(made_at), axis_(axis) {
@@ -40,7 +40,7 @@ class ConcatNode final : public Node {
 
 constexpr const char* op = "concat_along";
 
-// The result's shape; throws where the parts do not fit together.
+// Returns the result's shape; throws if the parts do not fit.
 Shape joined_shape(int axis, const std::vector<Tensor>& parts) {
   Shape shape = parts[0].shape();
   for (std::size_t k = 1; k < parts.size(); ++k) {

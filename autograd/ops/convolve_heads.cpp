@@ -1,10 +1,10 @@
 // Convolve the scores of each head by a kernel of its own, over earlier queries and keys on both sides.  (MTA, Golovneva
 // et al. 2025, arXiv:2504.00927)                    x:[b h i j]  kernel w:[h q k], k odd  ->  y:[b h i j]
 //   y[i,j]  = sum_{a<q} sum_{c<k} w[a,c] x[i-q+1+a, j-k/2+c]     x is zero outside
-//   dx[i,j] = sum_{a<q} sum_{c<k} w[a,c] dy[i+q-1-a, j+k/2-c]    the same, turned: over later queries
+//   dx[i,j] = sum_{a<q} sum_{c<k} w[a,c] dy[i+q-1-a, j+k/2-c]    the same with the kernel flipped: over later queries
 //   dw[a,c] = sum_{b,i,j} dy[i,j] x[i-q+1+a, j-k/2+c]
-// Row i has keys up to i + reach: what lies behind counts as 0 in x and is 0 in y, and takes no time.
-// The sums are linear in each argument, and each one's derivatives are the others: so second derivatives come.
+// Row i has keys up to i + reach. Keys after them count as 0 in x and are 0 in y; they take no time.
+// The sums are linear in each argument, and the derivatives of each are the other two. So second derivatives exist.
 #include "autograd/convolve_heads.h"
 
 #include <algorithm>
@@ -25,11 +25,11 @@ struct Facts {
   bool turned;
 
   WHENCE_HD index_t end_of(index_t row) const { return row + reach < keys ? row + reach + 1 : keys; }
-  // The row that row i reads by kernel row a; below 0 or from `rows` on where there is none.
+  // Returns the row that row i reads with kernel row a; it is below 0 or at least `rows` if there is none.
   WHENCE_HD index_t row_read(index_t i, index_t a) const { return turned ? i + queries - 1 - a : i - queries + 1 + a; }
   WHENCE_HD index_t place_read(index_t c) const {
     return turned ? taps - 1 - c : c;
-  }  // of a tap, from the first one on
+  }  // of a tap, counted from the first one
 };
 
 Facts facts_of(const Tensor& x, const Shape& kernel, index_t reach, bool turned) {
@@ -46,7 +46,7 @@ template <class T, class C> WHENCE_HD void load_keys(const T* x, index_t begin, 
   for (index_t n = last > low ? last : low; n < count; ++n) to[n] = C(0);
 }
 
-// On the CPU: one index is a tile of a row.
+// CPU: one index is a tile of a row.
 template <class T> struct ConvolveTile {
   const T *x, *weight;
   T* y;
@@ -56,7 +56,7 @@ template <class T> struct ConvolveTile {
     using C = compute_t<T>;
     const index_t line = index / blocks, plane = line / at.rows, i = line % at.rows, begin = index % blocks * tile,
                   all = std::min(begin + tile, at.keys), end = at.end_of(i),
-                  count = std::min(end, all) - begin;  // that are not 0
+                  count = std::min(end, all) - begin;  // number of keys that are not 0
     C sums[tile] = {}, moved[tile + most_taps - 1];
     for (index_t a = 0; a < at.queries && count > 0; ++a) {
       const index_t row = at.row_read(i, a);
@@ -90,7 +90,7 @@ template <class C> C dot(const C* a, const C* b, index_t count) {
   return sum;
 }
 
-// On the CPU: one index is what a row of g gives to a row of its head's kernel.
+// CPU: one index is the contribution of a row of g to a row of its head's kernel.
 template <class T> struct KernelOfRow {
   const T *g, *x;
   compute_t<T>* sums;  // [b h i q k]
@@ -111,7 +111,7 @@ template <class T> struct KernelOfRow {
   }
 };
 
-// On a GPU: one index is a number of y.
+// GPU: one index is a number of y.
 template <class T> struct ConvolveOne {
   const T *x, *weight;
   T* y;
@@ -131,7 +131,7 @@ template <class T> struct ConvolveOne {
   }
 };
 
-// On a GPU: one index is what a row of g gives to a number of its head's kernel.
+// GPU: one index is the contribution of a row of g to a number of its head's kernel.
 template <class T> struct KernelOfTap {
   const T *g, *x;
   compute_t<T>* sums;  // [b h i q k]
@@ -148,7 +148,7 @@ template <class T> struct KernelOfTap {
   }
 };
 
-// body(i) for every i below count, each of about `cost` products.
+// Calls body(i) for every i below count; each call takes about `cost` products.
 template <class Body> void on_the_cpu(index_t count, index_t cost, const Body& body) {
   parallel_for(count, std::max<index_t>(1, 16384 / (cost + 1)), [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) body(i);
@@ -200,7 +200,7 @@ struct ConvolveHeads {
         drawn("more keys than a tile", {1, 1, 2, 259}, 2, 5, 258, false),
         drawn("no keys", {1, 2, 3, 0}, 2, 3, 0, false), drawn("no batch", {0, 2, 3, 4}, 2, 3, 0, false)};
   }
-  // The first sample, of 4 rows and keys, q = 2 and k = 3: by shifted copies.
+  // The first sample, of 4 rows and keys, q = 2 and k = 3, by shifted copies.
   static Tensor reference(const std::vector<Tensor>& in) {
     const Tensor seen = cumulative_sum(
                      Tensor::of({1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}, {4, 4}, DType::f64), 0),
@@ -225,7 +225,7 @@ struct ConvolveHeads {
   }
 };
 
-// dw[a,c] = sum_{b,i,j} g[i,j] x[the key that tap a, c of it reads]
+// dw[a,c] = sum_{b,i,j} g[i,j] x[the key that tap a, c reads]
 struct HeadKernelGradient {
   static constexpr const char* name = "convolve_heads_kernel_gradient";
   static constexpr std::size_t factor = 1;

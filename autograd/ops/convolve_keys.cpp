@@ -1,9 +1,10 @@
-// Convolve every row of scores along its keys, heads being channels.  (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
+// Convolves every row of scores along its keys, heads being channels.  (DAPE V2, Zheng et al. 2024, arXiv:2410.04798)
 //   x:[b c i j]  weight w:[o c 1 k]  bias:[o]  ->  y:[b o i j']
 //   y[b,o,i,j]   = bias[o] + sum_c sum_{t<k} w[o,c,0,t] x[b,c,i,j+t-left]        x is zero outside
-//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]    a convolution again, taps turned, left' = k - 1 - left
+//   dx[b,c,i,j]  = sum_o sum_t w[o,c,0,t] dy[b,o,i,j-t+left]    a convolution too, taps flipped, left' = k - 1 - left
 //   dw[o,c,0,t]  = sum_{b,i,j} dy[b,o,i,j] x[b,c,i,j+t-left]    dbias[o] = sum_{b,i,j} dy[b,o,i,j]
-// The three sums are linear in each argument, and each one's derivatives are the other two: so second derivatives come.
+// The three sums are linear in each argument, and the derivatives of each are the other two. So second derivatives
+// exist.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/convolution.h"
@@ -12,7 +13,7 @@
 namespace whence {
 namespace {
 
-// y of convolving `from` with the kernel, or with its adjoint.
+// Returns the convolution of `from` with the kernel, or with its adjoint.
 Tensor convolve(const Convolution& at, const Tensor& from, const Tensor& weight, const Tensor& bias, bool adjoint) {
   const Tensor y = Tensor::like(from, {at.batch, at.outputs, at.rows, at.keys_out});
   const Tensor shift = bias.defined() ? raw::contiguous(bias) : bias;
@@ -25,7 +26,7 @@ Convolution forward_of(const Tensor& x, const Tensor& weight, index_t left, inde
   return {x.size(0), x.size(1), x.size(2), x.size(3), weight.size(0), x.size(3) + left + right - (k - 1), k, left};
 }
 
-// z[b,c,i,j] = sum_o sum_t w[o,c,0,t] g[b,o,i,j-t+left]: what dx is.
+// z[b,c,i,j] = sum_o sum_t w[o,c,0,t] g[b,o,i,j-t+left]: the formula of dx.
 struct Adjoint {
   static constexpr const char* name = "convolve_keys_adjoint";
   static constexpr std::size_t factor = 1;
@@ -136,7 +137,6 @@ struct ConvolveKeys {
             "convolve_keys: x has 2 keys, left 0, right 0, weight spans 5; keys + left + right >= 4 required; pad more",
             convolve_keys, x, draw::zeros(1, 2, 1, 5), Tensor(), 0, 0)};
   }
-  // Of width 3, one key on each side: a product of heads for each tap.
 };
 
 Grads<2> Adjoint::backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {

@@ -1,9 +1,9 @@
 // Cross-entropy of rows of logits.    logits x:[... v]  target:[...]  ->  scalar y
 //   y = (1/n) sum over the n rows that are not ignored of  log(sum_v e^{x_v}) - x_target        0 when n = 0
 //   dx_v = (dy / n) (e^{x_v} / sum_w e^{x_w} - [v = target])        0 in ignored rows
-// The sum is the same with 1 in place of n. Only the mean needs n, which the CPU counts: on a GPU it waits for targets.
-// Kept: the logits and each row's log-sum-exp, not the softmax. The loss of 16-bit logits is f32 too, and their
-// gradient is rounded once.
+// The sum is the same with 1 in place of n. Only the mean needs n. The CPU counts it, so on a GPU the mean waits for
+// the targets. Saved: the logits and each row's log-sum-exp, not the softmax. The loss of 16-bit logits is f32, and
+// their gradient is rounded once.
 #include <algorithm>
 
 #include "autograd/backward.h"
@@ -22,7 +22,7 @@ struct CrossEntropy {
   struct Saved {
     SavedTensor logits, target, norm;  // logits: [rows, v]
     Shape shape;
-    double share = 1;  // 1/n, of the mean
+    double share = 1;  // 1/n for the mean
   };
 
   Tensor forward(Saved& saved, const Tensor& logits, const Tensor& target) const {
@@ -37,7 +37,7 @@ struct CrossEntropy {
     saved.target = t;
     saved.norm = norm;
     saved.shape = logits.shape();
-    // Rows in any order, summed by the fixed tree of reduce: the same bits for any number of threads.
+    // Rows run in any order; reduce sums them by a fixed tree: the same bits for any number of threads.
     Tensor total = raw::reduce(Reduction::sum, loss, {}, false);
     if (!is_sum) {
       const Tensor targets = raw::to_device(t, Device::cpu());
@@ -49,8 +49,8 @@ struct CrossEntropy {
   }
 
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    // The logits are the largest tensor of a language model. Where nobody else names them and this backward is their
-    // last, dx takes their place.
+    // The logits are the largest tensor of a language model. dx reuses their memory if nobody else owns them and this
+    // is their last backward.
     const Tensor x = saved.logits.get();
     if (recording()) {
       const auto all = [&](const std::vector<Tensor>& in) { return of_parts(saved, in[0]); };
@@ -64,7 +64,7 @@ struct CrossEntropy {
     return {raw::reshape(dx, saved.shape), Tensor()};
   }
 
-  // With each row's log-sum-exp taken off first, so that no power overflows.
+  // Subtracts each row's log-sum-exp first, so that no exponential overflows.
   Tensor of_parts(const Saved& saved, const Tensor& logits) const {
     const Tensor norm = raw::unsqueeze(saved.norm.peek(), 1);
     const Tensor x = reshape(cast(logits, norm.dtype()), as_rows(saved.shape)) - norm;

@@ -8,7 +8,7 @@
 namespace whence {
 namespace {
 
-// Along the last axis, from x's dtype into another. A dual stays one, as in cast.
+// Sums along the last axis, from x's dtype into another. A dual stays dual, as in cast.
 Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& at) {
   const auto sums = [](const Tensor& from, bool backwards, DType to, DType) {
     const Tensor y = Tensor::empty(from.shape(), from.dtype() == DType::dual ? DType::dual : to, from.device());
@@ -22,7 +22,7 @@ Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& at) {
   return linear_map(name, at, x, sums, back, reverse, dtype, x.dtype());
 }
 
-// Another axis than the last changes places with it, before and after.
+// Swaps an axis other than the last with the last one, before and after.
 Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& at) {
   const CallSite place(at);
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";

@@ -1,6 +1,6 @@
 // Dropout.  (Srivastava et al. 2014)    y_i = x_i / (1 - p) where number i of the stream is at least p, else 0
-//   dx_i = dy_i / (1 - p) at the same places, which are drawn again: nothing is saved
-// Of a strip, i counts the elements of the whole tensor, so that a strip draws what the whole would.
+//   dx_i = dy_i / (1 - p) at the same positions, which are drawn again: nothing is saved
+// For a strip, i counts the elements of the whole tensor, so a strip draws the same numbers as the whole.
 #include "autograd/check/checked.h"
 #include "autograd/linear_map.h"
 #include "autograd/ops.h"
@@ -14,11 +14,11 @@ namespace whence {
 namespace {
 
 // x is runs of `count` elements each; element e of run r has number (r / rows) stride + (r % rows) step + offset + e.
-// A tensor that is no strip is one run, a strip one for each of its rows.
+// The whole tensor is one run; a strip has one run for each of its rows.
 struct Numbering {
   index_t runs = 1, count, stride = 0, step = 0, offset = 0;
   Divisor rows = {1, 1};
-  // Groups of four numbers, which one call of Philox draws, that a run may touch.
+  // Returns how many groups of four numbers (one call of Philox draws a group) a run may touch.
   index_t groups() const { return step == 0 ? (count + 3) / 4 : count / 4 + 2; }
 };
 
@@ -34,7 +34,8 @@ template <class T> struct Drop {
     const auto [run, nth] = groups(i);
     const auto [matrix, row] = at.rows(run);
     const index_t first = matrix * at.stride + row * at.step + at.offset, group = first / 4 + nth;
-    const index_t last = first + at.count, shift = run * at.count - first;  // from a number to its place in x
+    const index_t last = first + at.count,
+                  shift = run * at.count - first;  // from the index of a number to its position in x
     if (group * 4 >= last) return;
     const auto words = philox(stream.key, static_cast<std::uint64_t>(group), stream.step);
     for (index_t k = 0; k < 4; ++k) {
@@ -110,7 +111,7 @@ Tensor dropout(const Tensor& x, double probability, const Stream& stream, const 
   if (!(probability >= 0 && probability < 1))
     fail("dropout", "probability ", probability, " given; a number in [0, 1) required");
   raw::require_floating("dropout", "x", x);
-  // Linear in x, so its own adjoint.
+  // Dropout is linear in x and its own adjoint.
   const auto again = [](const Tensor& dy, const Shape&, double share, const Stream& drawn, const StripOf& of) {
     return dropout(dy, share, drawn, of);
   };

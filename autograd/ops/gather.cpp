@@ -9,7 +9,7 @@
 namespace whence {
 namespace {
 
-// `same_extent`: along the axis too.
+// `same_extent`: extents must be equal along the axis too.
 void check_index(const char* op, const Tensor& x, const Tensor& index, int axis, bool same_extent) {
   raw::require_floating(op, "x", x);
   raw::require_same_device(op, "x", x, "index", index);
@@ -23,7 +23,7 @@ void check_index(const char* op, const Tensor& x, const Tensor& index, int axis,
   }
 }
 
-// Both ops take an index that their public function has looked at, so that a backward pass does not look again.
+// The public function has already checked the index, so that backward does not check it again.
 struct Gather {
   static constexpr const char* name = "gather";
   int axis;
@@ -109,7 +109,7 @@ const Checked<Gather, SumByIndex> checked;
 
 }  // namespace
 
-// The index is looked at before anything runs: an error leaves nothing half-done.
+// The index is checked before anything runs, so an error leaves nothing half-done.
 Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at) {
   const CallSite place(at);
   const int along = normal_axis(Gather::name, axis, x.rank());

@@ -1,4 +1,4 @@
-// Index tensors before an op uses them: contiguous, i64, and inside the range.
+// Index tensors are made contiguous i64, and checked to be in range, before an op uses them.
 #pragma once
 
 #include "tensor/index_check.h"
@@ -6,9 +6,9 @@
 
 namespace whence::detail {
 
-// `index` as contiguous i64 numbers in [0, count); `also` is allowed too where it is negative. Throws Error with the
-// position and value of the first other number. A device does not wait for this check: the Error comes when numbers are
-// next read from it, and 0 stands for the index until then.
+// Returns `index` as contiguous i64 numbers in [0, count); a negative `also` is allowed too. The Error has the position
+// and value of the first other number. A GPU does not wait for this check: the Error comes when numbers are next read
+// from it, and until then 0 replaces the index.
 inline Tensor checked_index(
     const char* op, const char* argument, const Tensor& index, index_t count, index_t also = 0) {
   if (!is_index(index.dtype())) fail(op, argument, " is ", index.dtype(), "; i64 or i32 required; convert with cast");

@@ -1,10 +1,10 @@
-// Read a table at a real-valued index: CoPE's interpolation.  (Golovneva et al. 2024, Listing 1; nn/README.md, A1, A9)
+// Reads a table at a real-valued index: CoPE's interpolation.  (Golovneva et al. 2024, Listing 1; nn/README.md, A1, A9)
 //   table t:[... n]   position p:[... m], 0 <= p <= n-1   ->   y:[... m]
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a
 //   dt[a] += (1-w) dy_j     dt[c] += w dy_j     dp_j = (t[c] - t[a]) dy_j
 // At an integer a = c: the value is t[p], and dp_j is exactly 0 although the function has a corner there. Positions
-// outside the table are read at its nearest end with derivative 0, a NaN at row 0: an index has to lie in its table.
-// The scores that made such a position are NaN themselves, and CoPE adds them to what is read here.
+// outside the table read its nearest end with derivative 0; a NaN reads row 0, because an index must be inside its
+// table. That hides no NaN: the scores behind such a position are NaN, and CoPE adds them to the value read here.
 #include <algorithm>
 
 #include "autograd/backward.h"
@@ -41,7 +41,7 @@ struct LerpAt {
     return {dt, dp};
   }
 
-  // At a whole position both rows are one, so that the derivative by it is 0 here too.
+  // At an integer both rows are the same, so the derivative with respect to position is 0 here too.
   static Tensor of_parts(const std::vector<Tensor>& in) {
     const DType dtype = in[1].dtype();
     const Tensor table = cast(in[0], dtype);

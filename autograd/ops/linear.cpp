@@ -1,5 +1,5 @@
 // The affine map of a layer.    y = x W' + b,  x:[... in]  W:[out in]  b:[out]  ->  y:[... out]
-//   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes folded into rows: no product is batched)
+//   dx = dy W    dW = dy' x    db = sum over rows of dy        (leading axes are folded into rows: no batched product)
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -20,7 +20,7 @@ struct Linear {
     saved.weight = weight;
     Shape shape = x.shape();
     shape[-1] = weight.size(0);
-    // The bias is added by the product's own kernel while a tile is still in cache.
+    // The product's own kernel adds the bias while a tile is still in cache.
     Kernels& on = kernels(x);
     const Tensor rows = raw::reshape(x, as_rows(x.shape())), y = on.product_rows(x, rows.size(0), weight.size(0));
     on.matmul(rows, raw::transpose(weight), bias.defined() ? &bias : nullptr, 1, y);
@@ -35,7 +35,7 @@ struct Linear {
       const Tensor x = saved.x.get();
       return reshape(x, as_rows(x.shape()));
     };
-    if (needs[1] && needs[2] && !recording()) {  // in one kernel where the device has it
+    if (needs[1] && needs[2] && !recording()) {  // one kernel if the device has it
       const Tensor inputs = x_rows();
       grads[1] = Tensor::like(dy, {rows.size(1), inputs.size(1)});
       grads[2] = Tensor::like(dy, {rows.size(1)});

@@ -1,4 +1,4 @@
-// Keep some entries and overwrite the others.    y = mask ? x : value    dx = mask ? dy : 0
+// Keeps some entries and overwrites the others.    y = mask ? x : value    dx = mask ? dy : 0
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"

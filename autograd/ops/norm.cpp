@@ -1,8 +1,8 @@
-// Normalisation of rows, of x or of a residual stream's sum.    x, added:[... c]  weight w, bias b:[c]  ->  y:[... c]
-//   s = x + added, or x where nothing is added
+// Normalisation of rows, of x or of a residual sum.    x, added:[... c]  weight w, bias b:[c]  ->  y:[... c]
+//   s = x + added, or x if nothing is added
 //   n = (s - mean) r,  r = 1 / sqrt(variance + epsilon),  y = n w + b        layer norm (Ba et al. 2016)
 //   n = s r,  r = 1 / sqrt(mean(s^2) + epsilon),  y = n w                    without a bias (Zhang and Sennrich 2019)
-//   dx = dadded = r (g - mean(g) - n mean(g n)) + what comes to s itself,  g = dy w    (mean(g) for layer norm alone)
+//   dx = dadded = r (g - mean(g) - n mean(g n)) + the gradient of s itself,  g = dy w    (mean(g) for layer norm only)
 //   dw = sum over rows of dy n        db = sum over rows of dy
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
@@ -22,7 +22,7 @@ struct Norm {
   };
   const char* label() const { return called; }
 
-  // s and y. `added` and `bias` may be undefined.
+  // Returns s and y. `added` and `bias` may be undefined.
   std::array<Tensor, 2> forward(
       Saved& saved, const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias) const {
     check(x, added, weight, bias);
@@ -30,7 +30,7 @@ struct Norm {
     const auto made = [&](const Shape& shape, DType dtype) { return Tensor::empty(shape, dtype, x.device()); };
     const Tensor from = contiguous(x), w = contiguous(weight), y = made(x.shape(), x.dtype());
     const Tensor sum = added.defined() ? made(x.shape(), x.dtype()) : from;
-    // Statistics in compute precision: backward sees the numbers that forward divided by, not their rounding to 16 bit.
+    // Statistics are in compute precision: backward sees the numbers that forward divided by, not rounded to 16 bits.
     const Shape rows{x.numel() / x.size(-1)};
     const DType wide = compute_dtype(x.dtype());
     const Tensor mean = bias.defined() ? made(rows, wide) : Tensor(), rstd = made(rows, wide);
@@ -65,7 +65,7 @@ struct Norm {
     return {dx, needs[1] ? dx : Tensor(), dweight, dbias};
   }
 
-  // n w, from the sums.
+  // Returns n w, computed from the sums.
   static Tensor normed(const Tensor& s, const Tensor& weight, bool centred, double epsilon) {
     const Tensor c = centred ? s - mean(s, {-1}, true) : s;
     return c / sqrt(mean(square(c), {-1}, true) + epsilon) * weight;
@@ -87,7 +87,7 @@ struct Norm {
 
 // ---- samples ----
 
-// Of layer_norm, rms_norm or add_norm; with the sums before what add_norm makes of them.
+// Makes a sample of layer_norm, rms_norm or add_norm; for add_norm the result is the sums, then their norms.
 CheckedSample sample(const char* name, const Shape& shape, bool added, bool biased, double epsilon) {
   Inputs inputs{draw::normal(shape)};
   if (added) inputs.push_back(draw::normal(shape));
@@ -108,7 +108,7 @@ CheckedSample sample(const char* name, const Shape& shape, bool added, bool bias
       }};
 }
 
-// In a row of equal sums the rounding of their mean is all there is, and epsilon says how large it comes out: with each
+// A row of equal sums contains only the rounding error of its mean, and epsilon sets how much that is amplified: each
 // derivative by another factor of 1 / sqrt(epsilon).
 std::vector<CheckedSample> samples_of(bool added, bool biased) {
   const double epsilon = biased ? 1e-3 : 1e-6;
@@ -162,7 +162,6 @@ std::vector<BadInput> bad_add_norms() {
       draw::zeros(3), Tensor(), 0)};
 }
 
-// Of the first samples.
 const CheckedEntry checked[] = {{{"layer_norm", false, samples_of_layer_norm, bad_layer_norms}},
     {{"rms_norm", false, samples_of_rms_norm, bad_rms_norms}},
     {{"add_norm", false, samples_of_add_norm, bad_add_norms}}};

@@ -1,4 +1,5 @@
-// Sums, means and maxima along axes. In backward one number goes to all that were summed: an expanded view, no copy.
+// Sums, means and maxima along axes. Backward gives one number to all elements that were summed: an expanded view, no
+// copy.
 #include "autograd/check/checked.h"
 #include "autograd/linear_map.h"
 #include "autograd/ops.h"
@@ -9,7 +10,7 @@ namespace {
 
 using Axes = std::vector<int>;
 
-// `from` with extent 1 on the reduced axes; no axes: all of them.
+// Returns `from` with extent 1 on the reduced axes; without axes, on all of them.
 Shape kept_shape(const char* op, const Shape& from, const std::vector<int>& axes) {
   if (axes.empty()) return Shape::filled(from.rank(), 1);
   Shape kept = from;
@@ -19,7 +20,7 @@ Shape kept_shape(const char* op, const Shape& from, const std::vector<int>& axes
 
 }  // namespace
 
-// y = sum_{axes} x    dx = dy at every place that was summed
+// y = sum_{axes} x    dx = dy at every summed position
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
   const auto total = [](const Tensor& from, const Axes& over, bool keep) {
     raw::require_floating("sum", "x", from);
@@ -31,7 +32,7 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site a
   return linear_map("sum", at, x, total, spread, axes, keep_axes);
 }
 
-// y = (1/n) sum_{axes} x. A sum of 16-bit numbers may leave their range although the mean is inside it: both are f32.
+// y = (1/n) sum_{axes} x. A sum of 16-bit numbers may overflow although the mean does not, so both are f32.
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
   const CallSite place(at);
   raw::require_floating("mean", "x", x);
@@ -44,7 +45,7 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site 
 // y = x summed over the axes that broadcasting from `shape` would stretch    dx = dy expanded
 Tensor sum_to(const Tensor& x, const Shape& shape, Site at) {
   const auto total = [](const Tensor& from, const Shape& to) {
-    // Axes that broadcasting added are summed away; those it stretched are summed to 1.
+    // Axes that broadcasting added are summed away; axes that it stretched are summed to extent 1.
     const int added = from.rank() - to.rank();
     bool fits = added >= 0;
     Axes axes;
@@ -60,7 +61,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape, Site at) {
   return x.shape() == shape ? x : linear_map("sum_to", at, x, total, spread, shape);
 }
 
-// y = max_j x_j = x_{argmax}: the gradient goes to the first of equal maxima, through gather.
+// y = max_j x_j = x_{argmax}: gather sends the gradient to the first of equal maxima.
 Tensor maximum_along(const Tensor& x, int axis, Site at) {
   const CallSite place(at);
   raw::require_floating("maximum_along", "x", x);

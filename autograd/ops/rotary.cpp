@@ -1,7 +1,7 @@
 // Rotary positions.  (RoPE, Su et al. 2021)    x:[... t d]  angles:[t m], [b 1 t m], [b h t m], 2m <= d  ->  y:[... t d]
 //   y_first  = x_first cos a - x_second sin a        half: pairs (k, k + m)    interleaved: pairs (2k, 2k + 1)
-//   y_second = x_first sin a + x_second cos a        dims from 2m on stay
-// A rotation's adjoint is the rotation by -a. The derivative by a is y turned by another 90 degrees:
+//   y_second = x_first sin a + x_second cos a        dims from 2m on are unchanged
+// A rotation's adjoint is the rotation by -a. The derivative with respect to a is y rotated by another 90 degrees:
 //   da       = dy_second y_first - dy_first y_second, summed over the axes that share an angle
 #include "autograd/backward.h"
 #include "autograd/check/checked.h"
@@ -15,7 +15,7 @@
 namespace whence {
 namespace {
 
-// Once per angle, not once per head: in the angles' own precision, then rounded to the type that the rotation is done in.
+// Computed once per angle, not per head: in the precision of the angles, then rounded to the type of the rotation.
 template <class A, class C> struct SineTable {
   const A* angle;
   C *cosine, *sine;
@@ -29,7 +29,7 @@ template <class A, class C> struct SineTable {
 struct Table {
   Tensor cosine, sine;
 
-  // For x, of which the angles may be few, on the CPU.
+  // Makes the table on the device of x; the angles may be on the CPU.
   Table(const Tensor& angles, const Tensor& x)
       : cosine(Tensor::empty(angles.shape(), compute_dtype(x.dtype()), x.device())), sine(Tensor::like(cosine)) {
     const Tensor flat = raw::to_device(raw::contiguous(angles), x.device());
@@ -45,12 +45,12 @@ struct Table {
   }
 };
 
-// How dims are paired, and where a row of x finds its row of angles.
+// Which dims form a pair, and which row of angles a row of x uses.
 struct Pairing {
-  StridedIndex<1> angles;  // where the row of angles of a row of x lies: axes that share one have a stride of 0
+  StridedIndex<1> angles;  // of a row of x: axes that share a row of angles have a stride of 0
   index_t pairs, width, first_step, second_offset;
 
-  // to = from turned by an angle, for pair k of a row
+  // to = pair k of `from`, rotated
   template <class T, class C> WHENCE_HD void turn(const T* from, T* to, index_t k, C cosine, C sine) const {
     const C first = from[k * first_step], second = from[k * first_step + second_offset];
     to[k * first_step] = static_cast<T>(first * cosine - second * sine);
@@ -74,7 +74,7 @@ template <class T> struct RotateRow {
   }
 };
 
-// On a GPU: one pair, or one dim that stays, per thread.
+// GPU: one pair, or one unchanged dim, per thread.
 template <class T> struct RotatePair {
   const T* x;
   const compute_t<T>*cosine, *sine;
@@ -95,7 +95,7 @@ template <class T> struct RotatePair {
   }
 };
 
-// Pairs of x [... t d], turned by the angles of a table [... t m].
+// Rotates pairs of x [... t d] by the angles of a table [... t m].
 Tensor turned(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved, bool inverse) {
   const Tensor from = raw::contiguous(x), y = Tensor::like(x);
   const index_t pairs = cosine.size(-1), width = x.size(-1);
@@ -119,7 +119,7 @@ Tensor turned(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool in
   return y;
 }
 
-// By constant angles: the op takes the table, so that backward has it without a sine.
+// Rotates by constant angles. The op takes the table, so that backward computes no sines.
 struct Rotary {
   static constexpr const char* name = "rotary";
   bool interleaved, inverse = false;
@@ -138,7 +138,7 @@ struct Rotary {
   }
 };
 
-// By angles that have a gradient.
+// Rotates by angles that have a gradient.
 struct RotaryByAngles {
   static constexpr const char* name = Rotary::name;
   static constexpr std::size_t factor = 1;
@@ -172,7 +172,7 @@ struct RotaryByAngles {
     }
     return gradients;
   }
-  // The first or second dims of all pairs, in the type that sums are made in.
+  // Returns the first or second dims of all pairs, in the accumulation type.
   Tensor half(const Tensor& x, index_t which, index_t pairs) const {
     return cast(interleaved ? slice(x, -1, which, 2 * pairs, 2) : slice(x, -1, which * pairs, (which + 1) * pairs),
         compute_dtype(x.dtype()));
@@ -228,7 +228,7 @@ std::vector<BadInput> bad_inputs() {
           Tensor::zeros({3, 4}, DType::f64), draw::zeros(3, 2), false)};
 }
 
-// The first sample.
+// Computes the first sample.
 Tensor reference(const std::vector<Tensor>& in) {
   const Tensor a = constant_angles({5, 2}), first = slice(in[0], -1, 0, 2), second = slice(in[0], -1, 2, 4);
   return concat_along(-1, {first * cos(a) - second * sin(a), first * sin(a) + second * cos(a)});

@@ -1,5 +1,5 @@
-// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask lets through, else 0
-//   dx = y (dy - sum_j y_j dy_j)        A row without any entry is all 0, in both directions.
+// Softmax along the last axis.    y_j = e^{x_j} / sum_l e^{x_l} over the entries that the mask allows, else 0
+//   dx = y (dy - sum_j y_j dy_j)        A row in which every entry is masked is 0 in both directions.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/raw.h"
@@ -22,9 +22,9 @@ struct Softmax {
     return y;
   }
   Grads<2> backward(const Saved& saved, const Tensor& dy, Needs<2>) const {
-    // y_j = e^{x_j} / Z: dy_j/dx_l = y_j ([j = l] - y_l). The mask needs no second look: where it is false, y is 0.
+    // y_j = e^{x_j} / Z: dy_j/dx_l = y_j ([j = l] - y_l). The mask is not needed again: y is 0 where it is false.
     const Tensor y = saved.y.get();
-    // While that is recorded (create_graph): from ops that have derivatives.
+    // Recorded (create_graph): composed of ops that have derivatives.
     if (recording()) return {multiply(y, subtract(dy, sum(multiply(y, dy), {-1}, true))), Tensor()};
     const Tensor dx = Tensor::like(y);
     kernels(y).softmax_backward(y, raw::contiguous(dy), dx);

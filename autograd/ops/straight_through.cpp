@@ -1,5 +1,5 @@
 // The straight-through estimator.  (Bengio et al. 2013)    y = value,    dx = dy,  dvalue = 0
-// What hard attention needs: a choice in the forward pass, the gradient of the soft weights that it was made from.
+// Hard attention uses it: the forward pass makes a choice, and the gradient is that of the soft weights.
 #include "autograd/check/checked.h"
 #include "autograd/ops.h"
 #include "tensor/launch.h"
@@ -8,7 +8,7 @@
 namespace whence {
 namespace {
 
-// A dual's tangent is that of x.
+// The tangent of the result is that of x.
 struct Join {
   const Dual *value, *x;
   Dual* y;
@@ -32,7 +32,7 @@ struct StraightThrough {
   Grads<2> backward(const Saved&, const Tensor& dy, Needs<2>) const { return {Tensor(), dy}; }
 };
 
-// Where the value is x itself, y = x: differences can judge it. That value and x may differ, tests/autograd/ops.cpp checks.
+// The value is x itself here, so that differences agree. tests/autograd/ops.cpp covers a value other than x.
 Tensor of_itself(const Tensor& x, Site at) { return straight_through(x.detach(), x, at); }
 std::vector<BadInput> bad_inputs() {
   return {refusal("straight_through: x is [3]; [2] required", straight_through, draw::zeros(2), draw::zeros(3)),
@@ -47,7 +47,7 @@ const CheckedEntry checked({StraightThrough::name, false,
 
 Tensor straight_through(const Tensor& value, const Tensor& x, Site at) {
   const CallSite place(at);
-  // Without history, so that nothing behind `value` is walked either.
+  // Detached, so that nothing behind `value` is visited.
   return apply(StraightThrough{}, at, value.detach(), x);
 }
 

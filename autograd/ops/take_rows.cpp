@@ -9,7 +9,8 @@
 namespace whence {
 namespace {
 
-// On the CPU a row is one run; on a GPU a thread for each number keeps the reads of neighbours together.
+// On the CPU a row is one copy; on a GPU a thread for each number, so that neighbouring threads read neighbouring
+// numbers.
 template <class T> struct CopyRow {
   const T* table;
   const index_t* index;
@@ -32,7 +33,7 @@ template <class T> struct CopyNumber {
   }
 };
 
-// The adjoint, an op so that it has a gradient too: ddy = rows of ddtable.
+// The adjoint; it is an op so that it has a gradient too: ddy = rows of ddtable.
 struct ScatterRows {
   static constexpr const char* name = "scatter_rows";
   index_t rows;
@@ -41,7 +42,7 @@ struct ScatterRows {
   };
   Tensor forward(Saved& saved, const Tensor& dy, const Tensor& index) const {
     saved.index = index;
-    // The kernel groups entries by row first, so each row is summed in a fixed order.
+    // The kernel groups entries by row first. So each row is summed in a fixed order.
     const index_t width = dy.size(-1), count = index.numel();
     const Tensor from = raw::reshape(raw::contiguous(dy), {count, width}),
                  sums = Tensor::zeros({rows, width}, dy.dtype(), dy.device());
@@ -55,7 +56,7 @@ struct ScatterRows {
   }
 };
 
-// The index has been looked at by the public function, so that a backward pass does not look again.
+// The public function has already checked the index, so that backward does not check it again.
 struct TakeRows {
   static constexpr const char* name = "take_rows";
   struct Saved {

@@ -15,7 +15,7 @@ Tensor times_derivative(Unary f, UnaryAttributes p, const Tensor& kept, const Te
   return dx;
 }
 
-// The same as an op. Its own derivative needs g', and is where we stop.
+// The same as an op. Its own derivative needs g'; there are no derivatives beyond it.
 struct UnaryBackward {
   static constexpr const char* name = "unary_backward";
   static constexpr bool broadcasts = true;
@@ -57,7 +57,7 @@ struct UnaryBackward {
   }
 };
 
-// What a derivative of next to nothing means: of each Flat, in their order.
+// The reason for a small derivative, for each Flat in order.
 constexpr Stop stop_of[] = {Stop::zero, Stop::saturated, Stop::clamped, Stop::dead, Stop::leaking};
 
 struct UnaryOp {
@@ -92,7 +92,7 @@ struct UnaryOp {
   }
 };
 
-// Of every function of the list: numbers from its own range, those whose values are known, its kinks and beside them.
+// Samples of every function: numbers from its range, points with known values, its kinks and points next to them.
 std::vector<CheckedSample> samples_of(Unary f) {
   const UnaryFacts& facts = facts_of(f);
   const auto run = [f, p = facts.samples.attributes](const std::vector<Tensor>& in) { return unary(f, in[0], p); };

@@ -23,20 +23,20 @@ Tensor permute(const Tensor& x, const std::vector<int>& axes, Site at) {
   return linear_map("permute", at, x, raw::permute, back, axes);
 }
 
-// Two axes change places; so do those of dy.
+// Swaps two axes; backward swaps those of dy.
 Tensor transpose(const Tensor& x, int axis_a, int axis_b, Site at) {
   const auto back = [](const Tensor& dy, const Shape&, int a, int b) { return transpose(dy, a, b); };
   return linear_map("transpose", at, x, raw::transpose, back, axis_a, axis_b);
 }
 
-// A slice of zeros filled with x: the adjoint of slice.    y[begin + step k] = x[k], else 0    dx = the slice of dy
+// The adjoint of slice: zeros with x in the slice.    y[begin + step k] = x[k], else 0    dx = the slice of dy
 static Tensor unslice(const Tensor& x, const Shape& to, int axis, index_t begin, index_t end, index_t step, Site at) {
   const auto fill = [](const Tensor& from, const Shape& shape, int along, index_t first, index_t last, index_t by) {
     const Tensor y = Tensor::like(from, shape);
     const auto clear = [&](index_t start, index_t until) {
       if (start < until) kernels(from.device()).fill(raw::slice(y, along, start, until), 0);
     };
-    // With a step of 1 only what `from` does not cover.
+    // With a step of 1 only the elements that `from` does not cover.
     clear(0, by == 1 ? first : y.size(along));
     if (by == 1) clear(last, y.size(along));
     raw::copy_into(from, raw::slice(y, along, first, last, by));
@@ -55,7 +55,7 @@ Tensor slice(const Tensor& x, int axis, index_t begin, index_t end, index_t step
   return linear_map("slice", at, x, raw::slice, back, axis, begin, end, step);
 }
 
-// y = x at one index of an axis, which goes away    dx = zeros with dy there
+// y = x at one index of an axis, which is removed    dx = zeros with dy there
 Tensor select(const Tensor& x, int axis, index_t index, Site at) {
   const auto back = [](const Tensor& dy, const Shape& from, int along, index_t place) {
     const int normal = normal_axis("select", along, from.rank());
@@ -64,7 +64,7 @@ Tensor select(const Tensor& x, int axis, index_t index, Site at) {
   return linear_map("select", at, x, raw::select, back, axis, index);
 }
 
-// A new axis of extent 1, which dy loses again.
+// Adds an axis of extent 1; backward removes it from dy.
 Tensor unsqueeze(const Tensor& x, int axis, Site at) {
   const auto back = [](const Tensor& dy, const Shape& from, int) { return reshape(dy, from); };
   return linear_map("unsqueeze", at, x, raw::unsqueeze, back, axis);
@@ -76,7 +76,7 @@ Tensor expand(const Tensor& x, const Shape& shape, Site at) {
   return linear_map("expand", at, x, raw::expand, back, shape);
 }
 
-// The same numbers in row-major order    dx = dy
+// y = x in row-major order    dx = dy
 static Tensor in_order(const Tensor& x, Site at) {
   return linear_map("contiguous", at, x, raw::contiguous, [](const Tensor& dy, const Shape&) { return dy; });
 }

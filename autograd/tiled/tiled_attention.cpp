@@ -13,7 +13,7 @@ Tensor bins_of(const At& at, const Tensor& y) {
   return at.bins ? raw::slice(y, 3, y.size(3) - at.bins, y.size(3)) : Tensor();
 }
 
-// y [b h i d+bins]: the output, and beside it the sums by distance
+// y [b h i d+bins]: the output, followed by the sums by distance
 struct Attention {
   using At = TiledAttention;
   static constexpr const char* name = "tiled_attention";
@@ -122,7 +122,7 @@ std::vector<CheckedSample> samples() {
   std::vector<CheckedSample> all = samples_of(cases(), run);
   for (const Case<At>& each : cases()) {
     if (!each.name.starts_with("column")) continue;
-    const auto with_rest = [run](const At& at, At::Operands x) {  // a constant: its gradient is a part of the column's
+    const auto with_rest = [run](const At& at, At::Operands x) {  // a constant: its gradient is part of the column's
       const Tensor& column = x[At::column_term];
       x[At::column_rest] = cast(Tensor::normal(column.shape(), 0, 1, Stream(5, "rest"), DType::f64), column.dtype());
       return run(at, x);

@@ -1,7 +1,7 @@
-// What the ops in tiles share: attention by programs (tiled_attention.cpp) and the head mix (tiled_mix.cpp).
+// The common part of the tiled ops: attention by programs (tiled_attention.cpp) and the head mix (tiled_mix.cpp).
 //   backward: dv_j = sum_i P_ij do_i,  dA_ij = P_ij (do_i.v_j - o_i.do_i),  and each program sums dA to its operands.
-// Kept for it: the operands, the output and two numbers per row, its largest logit m and 1 / sum_j e^{A_ij - m}. Their
-// logarithm, rounded, would be off for all keys of a row alike, and with it whatever sums over keys.
+// Saved: the operands, the output and two numbers per row, its largest logit m and 1 / sum_j e^{A_ij - m}. They are not
+// merged into one logarithm. Its rounding would affect all keys of a row alike, and so any sum over keys.
 #pragma once
 
 #include "autograd/check/checked.h"
@@ -13,12 +13,14 @@
 
 namespace whence::tiled {
 
-// What `At` is told and reads: operands by rows may lie as they like, as long as a row is together; others are small.
+// Returns x in a layout that kernels read: operands by rows need only contiguous rows, others are small and made
+// contiguous.
 inline Tensor readable(const OperandInfo& info, const Tensor& x) {
   if (!x.defined()) return x;
   return info.by_rows && (x.size(-1) == 1 || x.strides()[-1] == 1) ? x : raw::contiguous(x);
 }
-// [b h t c] that lies as [b t h c]: heads of a token side by side, as the layers around attention have them.
+// Returns an empty [b h t c] in the layout [b t h c]: the heads of a token together, as the layers around attention
+// use.
 inline Tensor by_token(const Shape& shape, DType dtype, Device device) {
   return raw::permute(Tensor::empty({shape[0], shape[2], shape[1], shape[3]}, dtype, device), {0, 2, 1, 3});
 }
@@ -28,14 +30,14 @@ inline Tensor gradient_like(const OperandInfo& info, const Tensor& x) {
       (axes.starts_with("b h") || axes.starts_with("b g")) && (axes.ends_with('d') || axes.ends_with('c'));
   return of_tokens && !x.is_contiguous() ? by_token(x.shape(), x.dtype(), x.device()) : Tensor::like(x);
 }
-// Gradients of heads that lie in the rows of one product: in such rows too, where its backward reads them.
+// Returns gradients in rows of one product, if the heads are views of such rows: their backward reads that layout.
 inline ThreeHeads gradients_in_rows(const ThreeHeads& x) {
   const Tensor rows = rows_of_heads(x);
   if (!rows.defined()) return {};
   return heads_in_rows(Tensor::like(rows), x[0].size(0), x[0].size(2), {x[0].size(1), x[1].size(1), x[2].size(1)});
 }
 
-// Kind: `name`; At, what is asked; op, whose operands it reads; extra(at), the numbers of y beside
+// Kind provides: `name`; At, the facts of a call; op, the set of operands it reads; extra(at), the numbers of y after
 // the output; forward and backward, which call the kernels.
 template <class Kind> struct Op {
   using At = typename Kind::At;
@@ -89,7 +91,7 @@ template <class Kind> struct Op {
   }
 };
 
-// Error where operands lack or do not go together, dtypes differ, or shapes do not fit.
+// Error if operands are missing or do not go together, dtypes differ, or shapes do not fit.
 template <class Kind>
 Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x, const Extents& known) {
   using At = typename Kind::At;
@@ -102,7 +104,7 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
   for (std::size_t k = 0; k < x.size(); ++k) {
     if (!x[k].defined()) continue;
     raw::require_same_device(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
-    if (At::info[k].by_rows || x[k].dtype() != compute_dtype(q.dtype()))  // tables may be as exact as sums
+    if (At::info[k].by_rows || x[k].dtype() != compute_dtype(q.dtype()))  // tables may have the precision of sums
       raw::require_same_dtype(Kind::name, At::info[At::query].name, q, At::info[k].name, x[k]);
   }
   if (!is_floating(q.dtype())) wrong_dtype(Kind::name, q.dtype(), "a floating dtype");
@@ -114,8 +116,8 @@ Extents check(const typename Kind::At& at, const typename Kind::At::Operands& x,
   return of;
 }
 
-// y [b h i c+extra] of operands that `check` has seen. On the CPU 16-bit numbers are widened, and what is made of them is
-// rounded once.
+// Returns y [b h i c+extra] of operands that `check_all` accepts. On the CPU 16-bit numbers are widened, and the result
+// is rounded once.
 template <class Kind, class Check>
 Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site, const Check& check_all) {
   const DType given = x[0].defined() ? x[0].dtype() : DType::f32;
@@ -127,14 +129,14 @@ Tensor run(const typename Kind::At& at, typename Kind::At::Operands x, Site site
   return widen ? cast(y, given, site) : y;
 }
 
-// ---- samples: off every size of a tile ----
+// ---- samples: sizes that are no multiple of a tile ----
 
 using Inputs = std::vector<Tensor>;
 
 template <class At> struct Case {
   std::string name;
   At at;
-  std::vector<std::size_t> operands;  // what the inputs are
+  std::vector<std::size_t> operands;  // the operand that each input is
   Inputs inputs;
 };
 
@@ -153,7 +155,7 @@ template <class At> Case<At> with(Case<At> c, std::size_t operand, Tensor x) {
   return c;
 }
 
-// A piecewise term of four pieces.
+// Adds a piecewise term of four pieces.
 template <class At> Case<At> with_pieces(Case<At> c, index_t distances) {
   const Shape queries = c.inputs[0].shape();
   c = with(std::move(c), At::piece_distance, draw::uniform({distances}, 0.2, 2));
@@ -163,7 +165,7 @@ template <class At> Case<At> with_pieces(Case<At> c, index_t distances) {
   return with(std::move(c), At::piece_offsets, draw::normal({queries[1], 4}));
 }
 
-// run: (at, operands) -> y
+// Makes samples that call run_case(at, operands) -> y.
 template <class At, class Run>
 std::vector<CheckedSample> samples_of(const std::vector<Case<At>>& cases, const Run& run_case) {
   std::vector<CheckedSample> result;

@@ -1,4 +1,4 @@
-// Attention in tiles as ops (tiled_attention.cpp, tiled_mix.cpp): no [i j] tensor is made, in neither direction.
+// Attention in tiles as ops (tiled_attention.cpp, tiled_mix.cpp): no [i j] tensor is allocated in either direction.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@ namespace whence {
 
 struct TiledResult {
   Tensor output;    // [b h i c], c dims of a value
-  Tensor bin_sums;  // [b h i bins], undefined where at.bins is 0
+  Tensor bin_sums;  // [b h i bins], undefined if at.bins is 0
 };
-// Why what is given does not go together in this op, TiledOperands::attention or mix: "what is given; what is required";
-// empty where it does. REQUIRES: query [b h i d]
+// Returns why the operands do not go together in this op, TiledOperands::attention or mix: "what is given; what is
+// required"; empty if they do. REQUIRES: query [b h i d]
 [[nodiscard]] std::string tiled_refusal(
     TiledOperands::Ops op, const TiledFacts& at, const TiledFacts::Operands& operands);
-// The equations are in tensor/tiles/attention_kernel.h. f32, f64, or 16 bits, which the CPU widens to f32 and rounds once;
-// beside 16 bits what is not by rows, as tables, may be f32.
-// Error when operands do not fit each other, or where tiled_refusal has a reason, or on a GPU gpu_refusal.
+// tensor/tiles/attention_kernel.h has the equations. f32, f64, or 16 bits, which the CPU widens to f32 and rounds once.
+// With 16-bit rows, other operands such as tables may be f32. Error if operands do not fit each other, if tiled_refusal
+// gives a reason, or on a GPU if gpu_refusal does.
 [[nodiscard]] TiledResult tiled_attention(
     const TiledAttention& at, const TiledAttention::Operands& operands, Site site = Site::current());
-// The head mix, [b h i c]: tensor/tiles/mix_kernel.h. Dtypes, devices and Errors likewise.
+// The head mix, [b h i c]: tensor/tiles/mix_kernel.h. The same dtypes, devices and Errors.
 [[nodiscard]] Tensor tiled_mix(const TiledMix& at, const TiledMix::Operands& operands, Site site = Site::current());
 
 }  // namespace whence

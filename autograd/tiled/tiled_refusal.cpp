@@ -1,4 +1,4 @@
-// tiled_refusal(): the one judge of operands that go together in tiles. Ops ask it, and executors that have another way.
+// tiled_refusal(): decides alone which operands go together in tiles. Ops call it, and executors that have another way.
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/error.h"
 
@@ -39,7 +39,7 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
   for (const std::size_t k : {At::column_rest, At::column_slope})
     if (given(k) && !given(At::column_term))
       return to_text(At::info[k].name, " given without column_term, to which it belongs; both required");
-  if (given(At::column_term) && given(At::sink))  // columns are known up to a number of each row
+  if (given(At::column_term) && given(At::sink))  // column terms are known up to a number for each row
     return "column_term given beside a sink, to which a row's own number matters; one of them required";
   if (!at.stick) return {};
   if (!at.causal) return "a stick to break without a causal mask given; causal required";
