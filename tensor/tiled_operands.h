@@ -14,8 +14,8 @@ struct OperandInfo {
 };
 
 // The order matters: code uses its ranges query to value, piece_distance to piece_offsets, position_logits to
-// position_slopes. position_keys: z_i = position_scale q_i.e. Letters: b batch, h query head, g key and value head,
-// i query, j key, d and c dims of keys and values, f dims of gates of pairs, n distance, s piece, p position; of the mix
+// position_slopes. position_keys: z_i = position_scale q_i.e. Letters: b batch, h query head, g key and value head, i
+// query, j key, d and c dims of keys and values, f dims of gates of pairs, n distance, s piece, p position; of the mix
 // w hidden, x channel, k tap, e and m as in u. g divides h, and query head n reads key head n / (h / g).
 struct TiledOperands {
   enum Operand : std::size_t {

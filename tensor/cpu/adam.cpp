@@ -37,7 +37,7 @@ void CpuKernels::adam_all(const AdamStep& step, const Tensor& controls, std::spa
   const double* numbers = controls.defined() ? controls.data<double>() : of_step.data();
   if (!std::isfinite(numbers[static_cast<int>(Control::gradient_scale)])) return;
   for (const AdamEntry& entry : entries)
-    visit_adam_entry(entry, [](auto, auto) {});  // refuses before anything is changed
+    visit_adam_entry(entry, [](auto, auto) {});  // throws before anything is changed
   for (const AdamEntry& entry : entries) {
     visit_adam_entry(entry, [&]<class G, class T>(Type<G>, Type<T>) { adam_entry<G, T>(step, numbers, entry); });
     if (entry.shadow.defined()) copy(entry.weight, entry.shadow);

@@ -1,4 +1,4 @@
-// Tiled attention on the CPU: a head is a part of the work. The tiles themselves are in tensor/cpu/tiles/.
+// Tiled attention on the CPU: a head is a unit of work. The tiles themselves are in tensor/cpu/tiles/.
 #include "tensor/tiles/attention_kernel.h"
 
 #include "tensor/cpu/tile_tasks.h"
@@ -25,7 +25,7 @@ Problem<T> problem_of(const TiledAttention& at, const TiledAttention::Operands& 
   return p;
 }
 
-// A head is a task; where heads are few, each is cut into pieces of whole blocks.
+// A task is one head. With few heads, each is cut into pieces of whole blocks.
 template <class T> void forward(const Functions<T>& run, const Problem<T>& p, Device device) {
   constexpr index_t block = 64;
   const index_t heads = p.batch * p.heads, blocks = (p.queries + block - 1) / block;

@@ -12,7 +12,7 @@
 #include "tensor/error.h"
 
 extern "C" {
-// From OpenBLAS's cblas.h, declared here because its place and the width of its int differ between distributions.
+// From OpenBLAS's cblas.h, declared here because its path and the width of its int differ between distributions.
 void cblas_sgemm(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float* a, int lda,
     const float* b, int ldb, float beta, float* c, int ldc);
 void cblas_dgemm(int order, int trans_a, int trans_b, int m, int n, int k, double alpha, const double* a, int lda,
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;  // BUFFER_SIZE of OpenBLAS's common.h
 constexpr std::size_t beside_it = std::size_t{16} << 20;      // for what other threads map meanwhile
-constexpr int most = 128;                                     // OpenBLAS keeps a list of that many and more
+constexpr int most = 128;                                     // OpenBLAS has a list for at least this many buffers
 
 bool there_is_room() {
   void* const mapped =
@@ -41,7 +41,7 @@ class Buffers {
     const int wanted = std::min(threads, most);
     if (asked_for_.load(std::memory_order_acquire) >= wanted) return;
     std::unique_lock lock(mutex_);
-    one_is_free_.wait(lock, [this] { return in_use_ == 0; });  // so that OpenBLAS gives those that it has first
+    one_is_free_.wait(lock, [this] { return in_use_ == 0; });  // so that OpenBLAS hands out its free buffers first
     take_up_to(wanted);
     if (there_are_ == 0) {
       throw OutOfMemory(error_at_call_site(
@@ -66,7 +66,7 @@ class Buffers {
   }
 
  private:
-  // A library without these two functions is not the OpenBLAS that asks for ever: there is nothing to take.
+  // A library without these two functions is not an OpenBLAS that retries for ever, so no buffers are taken.
   void take_up_to(int wanted) {
     const auto take = reinterpret_cast<void* (*)(int)>(dlsym(RTLD_DEFAULT, "blas_memory_alloc"));
     const auto give_back = reinterpret_cast<void (*)(void*)>(dlsym(RTLD_DEFAULT, "blas_memory_free"));
@@ -88,14 +88,15 @@ class Buffers {
   int there_are_ = 0, in_use_ = 0;
 };
 
-// Never destroyed: a helper may be in a product when the process ends.
+// Never destroyed: a helper may be inside a product when the process ends.
 Buffers& buffers() {
   static Buffers& all = *new Buffers;
   return all;
 }
 
-// A buffer and, while alive, this thread alone for OpenBLAS. What is built with OpenMP asks that for the count, on each
-// thread anew; what has threads of its own is told once. OpenMP is looked up, because only the former brings it.
+// Holds a buffer and, while alive, limits OpenBLAS to this thread. An OpenBLAS built with OpenMP asks OpenMP for the
+// thread count at every call, on each thread; one with its own threads is told once. OpenMP is looked up by name,
+// because only the former loads it.
 class OneCall {
  public:
   OneCall() {

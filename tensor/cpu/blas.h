@@ -1,27 +1,28 @@
 // Products by OpenBLAS, each on one thread.
 // Note [Buffers of OpenBLAS]
-// A call of OpenBLAS computes in a buffer of 128 MiB (of address space; what it does not touch takes no memory), which
-// it keeps for a later call. Where the system refuses one it asks again, for ever. So the buffers are asked for here,
-// before the first product, each after a proof that there is room; and no more calls run at a time than there are
-// buffers. At the start of a process OpenBLAS takes buffers before main begins: examples/whence/machine/room_at_start.cpp.
+// A call of OpenBLAS computes in a buffer of 128 MiB (of address space; untouched pages take no memory), which it keeps
+// for a later call. If the system refuses a buffer, OpenBLAS retries for ever. So buffers are allocated here before the
+// first product, each after a test that there is room, and at most as many calls run at a time. OpenBLAS allocates some
+// before main begins: see examples/whence/machine/room_at_start.cpp.
 #pragma once
 
 #include "tensor/shape.h"
 
 namespace whence::blas {
 
-// Buffers for `threads` products at a time, or for as many as there is room for. OutOfMemory when that is none.
+// Allocates buffers for `threads` products at a time, or for as many as there is room for. Throws OutOfMemory if none
+// fits.
 void require_buffers(int threads);
 
-// Rows `leading` apart; a transposed operand is read as it lies.
+// A matrix whose rows are `leading` apart; a transposed operand is read in place.
 template <class T> struct Operand {
   const T* at;
   index_t leading;
   bool transposed = false;
 };
 
-// c = alpha a b + beta c,  a:[m k]  b:[k n]  c:[m n], its rows `leading` apart; T is float or double. Where all buffers
-// are in use it waits until another product has ended. REQUIRES: require_buffers().
+// c = alpha a b + beta c,  a:[m k]  b:[k n]  c:[m n], its rows `leading` apart; T is float or double. Waits for another
+// product if all buffers are in use. REQUIRES: require_buffers().
 template <class T>
 void multiply(
     index_t m, index_t n, index_t k, T alpha, const Operand<T>& a, const Operand<T>& b, T beta, T* c, index_t leading);

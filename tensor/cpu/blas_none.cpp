@@ -1,5 +1,5 @@
-// The products of blas.h where there is no BLAS, as in a web page: of b panels of two vectors of columns are packed, then
-// four rows of a times one panel are kept in registers while the inner axis runs.
+// The products of blas.h without a BLAS, as in a web page. Panels of b, two vectors of columns wide, are packed. Then
+// four rows of a times one panel stay in registers along the inner axis.
 #include <algorithm>
 #include <vector>
 
@@ -38,7 +38,7 @@ void multiply(
       for (index_t j = 0; j < width; ++j) panel[l * width + j] = j < columns ? number_of(b, l, column + j) : T(0);
     for (index_t row = 0; row < m; row += rows_at_once) {
       const index_t rows = std::min(rows_at_once, m - row);
-      const T* from[rows_at_once];  // where there are fewer, the last is multiplied again and left out
+      const T* from[rows_at_once];  // with fewer rows, the last is multiplied again and not stored
       for (index_t r = 0; r < rows_at_once; ++r) from[r] = a.at + (row + std::min(r, rows - 1)) * across;
       V sums[rows_at_once][vectors_at_once] = {};
       for (index_t l = 0; l < k; ++l)

@@ -1,4 +1,4 @@
-// Blocks of numbers between a tensor's dtype and the type of the arithmetic. A block lives on the stack and in the
+// Blocks of numbers between a tensor's dtype and the type of the arithmetic. A block is on the stack and in the
 // first-level cache, so a kernel for contiguous compute types serves every stride and every dtype.
 #pragma once
 
@@ -44,8 +44,8 @@ template <std::size_t bytes>
 using bits_t = std::conditional_t<bytes == 1, std::uint8_t,
     std::conditional_t<bytes == 2, std::uint16_t, std::conditional_t<bytes == 4, std::uint32_t, std::uint64_t>>>;
 
-// keep ? value : otherwise for keep 0 or 1, without a branch. Compilers turn the plain form, or one with a bool, into
-// conditional loads, and then do not vectorise the loop.
+// Returns keep ? value : otherwise for keep 0 or 1, without a branch. Compilers turn the plain form, or one with a
+// bool, into conditional loads, and then do not vectorise the loop.
 template <class T> inline T choose(unsigned char keep, T value, T otherwise) {
   if constexpr (sizeof(T) > 8) {
     return keep ? value : otherwise;
@@ -57,7 +57,7 @@ template <class T> inline T choose(unsigned char keep, T value, T otherwise) {
   }
 }
 
-// `count` numbers that lie `stride` apart into a contiguous block, and back.
+// Copies `count` numbers at `stride` into a contiguous block, and back.
 template <class T, class C> inline void load_block(const T* from, index_t stride, index_t count, C* to) {
   if (stride != 1)
     for (index_t i = 0; i < count; ++i) to[i] = convert<C>(static_cast<compute_t<T>>(from[i * stride]));
@@ -80,7 +80,7 @@ template <class C, class T> inline void store_block(const C* from, index_t count
     for (index_t i = 0; i < count; ++i) to[i] = convert<T>(from[i]);
 }
 
-// A row of T seen as its compute type: the row itself where the types are equal, else a widened copy in `buffer`.
+// A row of T as its compute type: the row itself if the types are equal, else a widened copy in `buffer`.
 template <class T, class C> inline const C* row_as(const T* row, index_t count, C* buffer) {
   if constexpr (std::is_same_v<T, C>) {
     return row;

@@ -1,4 +1,4 @@
-// Convolving rows along their keys on the CPU: in tiles that stay in cache and registers.
+// Convolution of rows along their keys on the CPU, in tiles that stay in cache and registers.
 #include <algorithm>
 #include <vector>
 
@@ -11,15 +11,15 @@
 namespace whence {
 namespace {
 
-constexpr index_t outputs_at_once = 4;  // share what is read of x
+constexpr index_t outputs_at_once = 4;  // outputs that share each read of x
 constexpr index_t taps_at_once = 4;     // 4 outputs by 4 taps: 16 numbers of the kernel stay in registers
 constexpr index_t tile = 256;           // keys at once
 
-// A convolution cut into units: one row's tile of keys each, of all channels. Channels of a row are `plane` apart.
+// A convolution cut into units: each is one row's tile of keys, for all channels. Channels of a row are `plane` apart.
 struct Units : Convolution {
   explicit Units(const Convolution& at) : Convolution(at) {}
   index_t tiles = (keys_out + tile - 1) / tile, count = batch * rows * tiles;
-  // At most 64 chunks, so that their number depends on the shape alone.
+  // At most 64 chunks: their number depends on the shape alone.
   index_t each =
       std::max((count + 63) / 64, std::max<index_t>(1, 65536 / std::max<index_t>(outputs * terms() * tile, 1)));
   index_t width = tile + taps - 1, plane = rows * keys, plane_out = rows * keys_out;  // width: of x, for a tile
@@ -34,7 +34,7 @@ struct Units : Convolution {
 
 index_t output_blocks(const Convolution& at) { return (at.outputs + outputs_at_once - 1) / outputs_at_once; }
 
-// The kernel as [output blocks, c, t, 4] in compute type, with zeros behind the last output.
+// The kernel as [output blocks, c, t, 4] in compute type, with zeros after the last output.
 template <class T> std::vector<compute_t<T>> packed_kernel(const Convolution& at, const T* weight, bool adjoint) {
   std::vector<compute_t<T>> packed(static_cast<std::size_t>(output_blocks(at) * at.terms() * outputs_at_once));
   for (index_t o = 0; o < at.outputs; ++o)
@@ -46,7 +46,7 @@ template <class T> std::vector<compute_t<T>> packed_kernel(const Convolution& at
   return packed;
 }
 
-// out[u][j] += sum over s of weights[s][u] rows[s][j], for four outputs u.
+// Adds to out[u][j] the sum over s of weights[s][u] rows[s][j], for four outputs u.
 template <index_t taps, class C> void add_taps(const C* const* rows, const C* weights, C* out, index_t count) {
   C w[taps * outputs_at_once];
   const C* from[taps];
@@ -65,7 +65,7 @@ template <index_t taps, class C> void add_taps(const C* const* rows, const C* we
   }
 }
 
-// into[u][s] += sum over j of g[u][j] x[s][j], for four outputs u and four terms s.
+// Adds to into[u][s] the sum over j of g[u][j] x[s][j], for four outputs u and four terms s.
 template <class C> void add_products(const C* const* g, const C* const* x, index_t count, C* into) {
   const C *g0 = g[0], *g1 = g[1], *g2 = g[2], *g3 = g[3], *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];
   C a0 = 0, a1 = 0, a2 = 0, a3 = 0, b0 = 0, b1 = 0, b2 = 0, b3 = 0, c0 = 0, c1 = 0, c2 = 0, c3 = 0, d0 = 0, d1 = 0,
@@ -81,7 +81,7 @@ template <class C> void add_products(const C* const* g, const C* const* x, index
   for (int k = 0; k < 16; ++k) into[k] += sums[k];
 }
 
-// A tile of every channel of one row, side by side in compute type, zeros outside: to[c][s] = x[c][begin + s].
+// Loads a tile of every channel of one row, contiguous in compute type, zeros outside: to[c][s] = x[c][begin + s].
 template <class T, class C>
 void load_tile(
     const T* x, index_t channels, index_t channel_stride, index_t keys, index_t begin, index_t width, C* to) {
@@ -93,7 +93,7 @@ void load_tile(
   }
 }
 
-// Where a tile holds each term (c, t) of the sum.
+// Returns where a tile holds each term (c, t) of the sum.
 template <class C> std::vector<const C*> rows_of_terms(const Convolution& at, const C* buffer, index_t width) {
   std::vector<const C*> rows;
   for (index_t c = 0; c < at.channels; ++c)
@@ -141,7 +141,7 @@ template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, con
         given(static_cast<std::size_t>(at.outputs * tile));
     std::vector<const C*> rows = rows_of_terms(at, buffer.data(), at.width), outputs;
     for (index_t o = 0; o < at.outputs; ++o) outputs.push_back(given.data() + o * tile);
-    // Blocks of four are filled up by repeating the last one; nobody reads those sums.
+    // Blocks of four are padded by repeating the last one; those sums are not read.
     rows.resize(static_cast<std::size_t>(term_blocks * 4), rows.back());
     outputs.resize(static_cast<std::size_t>(output_blocks(at) * 4), outputs.back());
     C* into = sums + begin / at.each * size;
@@ -157,7 +157,7 @@ template <class T> Tensor kernel_gradient_tiles(const Units& at, const T* x, con
   return partial;
 }
 
-// Blocks of 4 x 4 that were filled up -> [o, c t].
+// Padded blocks of 4 x 4 -> [o, c t].
 Tensor in_order(const Convolution& at, const Tensor& partial) {
   const index_t outputs = output_blocks(at), terms = (at.terms() + 3) / 4;
   const Tensor blocks = raw::reshape(raw::reduce(Reduction::sum, partial, {0}, false), {outputs, terms, 4, 4});

@@ -1,5 +1,5 @@
-// fill, copy and masked: these move numbers and compute nothing. Equal dtypes move as bits; others go through
-// blocks of a type that holds both.
+// fill, copy and masked: these move numbers and compute nothing. Equal dtypes move as bits; others go through blocks of
+// a type that holds both.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -15,7 +15,7 @@ struct Bits128 {
   std::uint64_t low, high;
 };
 
-// f(Type<U>{}) for the plain type U as wide as one element.
+// Calls f(Type<U>{}) for the plain type U as wide as one element.
 template <class F> void visit_bits(DType dtype, const F& f) {
   switch (size_of(dtype)) {
     case 1: return f(Type<std::uint8_t>{});
@@ -26,7 +26,7 @@ template <class F> void visit_bits(DType dtype, const F& f) {
   }
 }
 
-// The element that `value` becomes, as bits.
+// Returns the bits of `value` as an element of `dtype`.
 template <class U> U bits_of(DType dtype, double value) {
   U bits{};
   visit(dtype, [&]<class T>(Type<T>) {
@@ -36,8 +36,8 @@ template <class U> U bits_of(DType dtype, double value) {
   return bits;
 }
 
-// Copying and masking by the width of an element: five instances serve eight dtypes.
-// One run. The common strides have loops of their own, which compilers turn into moves of whole registers.
+// Copies and masks depend only on an element's width: five instances serve eight dtypes. copy_run copies one run. The
+// common strides have loops of their own, which compilers turn into moves of whole registers.
 template <class U> void copy_run(const U* from, index_t from_stride, U* to, index_t to_stride, index_t count) {
   if (from_stride == 1 && to_stride == 1)
     std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(count) * sizeof(U));
@@ -58,11 +58,11 @@ template <class U> void copy_bits(const U* in, const Strides& steps, const Tenso
   });
 }
 
-// W holds every value of both dtypes: int64 when `from` counts, float between 32 and 16 bits, else double.
+// W holds every value of both dtypes: int64 when `from` is an integer, float between 32 and 16 bits, else double.
 template <class W> void convert_blocks(const Tensor& from, const Tensor& to) {
   using Load = void (*)(const void*, index_t, index_t, index_t, W*);
   using Store = void (*)(const W*, index_t, void*, index_t, index_t);
-  // A loader per source and a storer per target instead of a loop per pair: 8 + 8 small functions for each W.
+  // One loader per source and one storer per target, not a loop per pair: 8 + 8 small functions for each W.
   const Load load = visit(from.dtype(), []<class T>(Type<T>) -> Load {
     return [](const void* data, index_t offset, index_t stride, index_t count, W* block) {
       load_block(static_cast<const T*>(data) + offset, stride, count, block);
@@ -87,8 +87,8 @@ template <class W> void convert_blocks(const Tensor& from, const Tensor& to) {
   });
 }
 
-// One run of y = mask ? x : value. In attention the mask is [1,1,i,j] and x is [b,h,i,j]:
-// runs of i x j, all with stride 1.
+// One run of y = mask ? x : value. In attention the mask is [1,1,i,j] and x is [b,h,i,j]: runs of i x j, all with
+// stride 1.
 template <class U>
 void keep_run(const U* __restrict x, index_t x_stride, const unsigned char* __restrict mask, index_t mask_stride,
     U value, U* __restrict y, index_t count) {

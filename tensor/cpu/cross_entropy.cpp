@@ -12,8 +12,8 @@ template <class T> static void scaled_powers(const T* x, index_t width, compute_
   for (index_t v = 0; v < width; ++v) y[v] = static_cast<T>(math::exp(compute_t<T>(x[v]) - shift) * scale);
 }
 
-// log sum e^x = top + log sum e^{x - top}: no power overflows. Not inline: parallel_for has its body twice, once for one
-// thread, and where a product and a sum of duals are rounded once the compiler chose differently in the two.
+// log sum e^x = top + log sum e^{x - top}: no power overflows. Not inline: parallel_for compiles its body twice, once
+// for one thread, and the compiler contracted products and sums of duals differently in the two.
 template <class T> [[gnu::noinline]] static compute_t<T> log_of_powers(const T* x, index_t width) {
   using C = compute_t<T>;
   const C top = maximum_of<C>(x, width);
@@ -55,7 +55,7 @@ void CpuKernels::cross_entropy_backward(const Tensor& logits, const Tensor& targ
           continue;
         }
         // e^{x - norm} is the softmax, recomputed. The target's own entry is p - 1, formed before the rounding to T,
-        // and before dx is written, which may lie where x does.
+        // and before dx is written, which may overwrite x.
         const C shift = norm_of[row];
         const T own = static_cast<T>((math::exp(C(x[t[row]]) - shift) - C(1)) * g);
         scaled_powers(x, width, shift, g, out);

@@ -8,7 +8,7 @@
 namespace whence {
 namespace {
 
-// sum (x / unit)^2, in partial sums over fixed chunks.
+// Returns sum (x / unit)^2, from partial sums over fixed chunks.
 template <class T> double squares_of(const Tensor& x, double unit) {
   constexpr index_t grain = 1 << 14;
   const T* in = x.data<T>();

@@ -40,7 +40,7 @@ InstructionSet instruction_set() {
   return chosen;
 }
 
-// Of tiled attention; `best` until someone chooses.
+// For tiled attention; `best` until one is chosen.
 static std::atomic<InstructionSet> of_tiles = InstructionSet::best;
 namespace tiles {
 InstructionSet chosen_set() {

@@ -1,5 +1,5 @@
-// The way of the CPU's kernels into the program. They are compiled for one instruction set (WHENCE_CPU,
-// tensor/CMakeLists.txt); this file is compiled for every processor, so that it can say that one lacks the set.
+// Registers the CPU's kernels. They are compiled for one instruction set (WHENCE_CPU, tensor/CMakeLists.txt); this file
+// is compiled for every processor, so that it can report that one lacks the set.
 #include "tensor/cpu/kernels.h"
 
 #include "tensor/cpu/instruction_set.h"

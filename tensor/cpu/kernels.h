@@ -1,4 +1,4 @@
-// The kernels that the CPU does faster than the plain loop: one class, its functions by family in *.cpp.
+// The kernels that the CPU has faster than the plain loop: one class, its functions by family in *.cpp.
 #pragma once
 
 #include "tensor/adam.h"
@@ -6,10 +6,10 @@
 
 namespace whence {
 
-// Elements in a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
+// Elements of a chunk of work: enough to hide the start of a thread, few enough to stay in cache.
 inline constexpr index_t cpu_grain = 16384;
 
-// How many rows of `width` elements make a chunk.
+// Returns the number of rows of `width` elements in a chunk.
 constexpr index_t rows_per_chunk(index_t width) { return width >= cpu_grain ? 1 : cpu_grain / (width > 0 ? width : 1); }
 
 class CpuKernels final : public JoinedKernels {

@@ -1,5 +1,5 @@
-// Reading a table at real-valued positions, and the gradients of that.
-//   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
+// Reading a table at real-valued positions, and its gradients.
+//   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j clamped to [0, n-1]
 #include "tensor/lerp.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace whence {
 namespace {
 
-// Positions that are worked on side by side, so that all but the reads of the table are vector code.
+// Positions that are processed together, so that all but the reads of the table are vector code.
 constexpr index_t block = 128;
 
-// Where the positions of a block lie, and what the table holds in the rows below and above.
+// The rows that each position of a block is between, and the table's numbers in them.
 template <class C> struct Places {
   std::int32_t below[block], above[block];
   C share[block], low[block], high[block];
@@ -35,7 +35,8 @@ template <class C> struct Places {
   }
 };
 
-// Neighbouring positions often lie between the same rows (CoPE's gates are below 1): shares wait in registers.
+// Neighbouring positions are often between the same rows (CoPE's gates are below 1): their shares are summed in
+// registers.
 template <class C> void add_runs(const Places<C>& at, index_t count, C* sum, index_t rows) {
   for (index_t j = 0; j < count;) {
     const std::int32_t n = at.below[j];
@@ -46,7 +47,7 @@ template <class C> void add_runs(const Places<C>& at, index_t count, C* sum, ind
   }
 }
 
-// f(begin, count) for each block of [begin, end).
+// Calls f(begin, count) for each block of [begin, end).
 template <class F> void for_blocks(index_t begin, index_t end, const F& f) {
   for (; begin < end; begin += block) f(begin, std::min(block, end - begin));
 }
@@ -93,12 +94,12 @@ void CpuKernels::lerp_at_backward(
           P* __restrict dp = dp_of + begin;
           for (index_t j = 0; j < count; ++j) {
             dp[j] = static_cast<P>((at.high[j] - at.low[j]) * C(g[j]));
-            at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // from here on: what goes to the row below, and to that above
+            at.low[j] = (C(1) - at.share[j]) * C(g[j]);  // now low and high hold the gradients of their rows
             at.high[j] = at.share[j] * C(g[j]);
           }
           add_runs(at, count, sum.data(), rows);
         });
-        store_block(sum.data(), rows, dt + row * rows, 1);  // 16 bit: one rounding at the end
+        store_block(sum.data(), rows, dt + row * rows, 1);  // 16 bits: one rounding at the end
       }
     });
   });

@@ -1,7 +1,7 @@
-// Matrix products. One tile is multiplied on one thread, by product.cpp where the processor has AVX-512, else by
-// OpenBLAS; the shapes alone decide the bits. There are as many tiles as the threads need, because the sides of a tile
-// change no bits in product.cpp; in BLAS they may, and the shapes alone decide them too. A few rows, as in decoding, are
-// not worth packing the other operand for: few_rows() reads it once, at the speed of memory.
+// Matrix products. One tile is multiplied on one thread, by product.cpp if the processor has AVX-512, else by OpenBLAS;
+// the shapes alone decide the bits. product.cpp: the tile size does not affect bits, so it follows the thread count.
+// BLAS: it may, so it follows the shapes only. For a few rows, as in decoding, packing the other operand does not pay:
+// few_rows() reads it once, at the speed of memory.
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -36,7 +36,7 @@ struct Matrix {
     if (columns == 1 && row_stride > 1) column_stride = 1;
     if (rows == 1 && column_stride > 1) row_stride = 1;
   }
-  // Where an extent is 1 its stride says nothing, and the constructor has put in one that BLAS accepts.
+  // If an extent is 1, its stride has no meaning, and the constructor sets one that BLAS accepts.
   bool is_plain() const { return column_stride == 1 && row_stride >= std::max<index_t>(columns, 1); }
   bool is_transposed() const { return row_stride == 1 && column_stride >= std::max<index_t>(rows, 1); }
 };
@@ -45,21 +45,20 @@ struct Tiling {
   index_t rows, columns, depth;  // of one tile of work: rows x columns of the result, depth of the inner axis
 };
 
-// The length of equal parts of at most `longest`, a multiple of `unit` where there are several.
+// Returns the length of equal parts of at most `longest`, a multiple of `unit` if there are several.
 index_t even_part(index_t extent, index_t longest, index_t unit) {
   const index_t parts = (extent + longest - 1) / longest;
   return parts <= 1 ? extent : ((extent + parts - 1) / parts + unit - 1) / unit * unit;
 }
 
-// A long inner axis is cut where few tiles have room beside each other, by the shapes alone: that decides the bits.
+// Cuts a long inner axis if there are few tiles. This decides the bits, so it depends on the shapes alone.
 index_t slab_depth(index_t batch, index_t m, index_t n, index_t k) {
   const index_t room = batch * ((m + 127) / 128) * ((n + 191) / 192);
   return room < 32 && k >= 2048 ? even_part(k, std::max<index_t>(k * room / 32, 1024), 16) : k;
 }
 
-// Tiles of at most `tallest` x 1008, which are multiplied at full speed. Where they are fewer than `wanted`, sides are
-// halved, but no tile gets below 64 x 48 or 2 MFLOP. What is packed is packed for each tile: columns of b, and, where
-// `packs_a`, rows of a.
+// Tiles of at most `tallest` x 1008, which are multiplied at full speed. If there are fewer than `wanted`, sides are
+// halved, but no tile gets below 64 x 48 or 2 MFLOP. Each tile packs its own columns of b and, if `packs_a`, rows of a.
 Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k, index_t tallest, index_t wanted, bool packs_a) {
   Tiling tile{even_part(m, tallest, 16), even_part(n, 1008, 48), slab_depth(batch, m, n, k)};
   const index_t slabs = (k + tile.depth - 1) / tile.depth;
@@ -77,7 +76,7 @@ Tiling choose_tiles(index_t batch, index_t m, index_t n, index_t k, index_t tall
   return tile;
 }
 
-// to = bias + alpha a b by plain loops, where a call of BLAS costs more.
+// to = bias + alpha a b by plain loops, for products where a call of BLAS costs more.
 template <class T> void small_product(const Tile<T>& tile) {
   const auto& [a, b, rows, columns, depth, alpha, bias, to, leading] = tile;
   for (index_t i = 0; i < rows; ++i) {
@@ -94,8 +93,8 @@ template <class T> void small_product(const Tile<T>& tile) {
   }
 }
 
-// to[r, j] = bias[j] + alpha sum_k a[r, k] b[k, j] for a few rows of a, each contiguous. b is read once from memory, as it
-// lies: column by column, or a strip of columns row by row.
+// to[r, j] = bias[j] + alpha sum_k a[r, k] b[k, j] for a few rows of a, each contiguous. b is read once from memory, in
+// its own order: column by column, or a strip of columns row by row.
 template <class T> void few_rows(const Tile<T>& tile) {
   const auto& [a, b, rows, columns, depth, alpha, bias, to, leading] = tile;
   const auto finish = [&tile](T sum, index_t r, index_t j) {
@@ -129,7 +128,7 @@ template <class T> void few_rows(const Tile<T>& tile) {
   }
 }
 
-// The bias is laid down first and the product added to it while the tile is in cache.
+// The bias is written first, and the product added to it while the tile is in cache.
 template <class T> void multiply_by_blas(const Tile<T>& tile) {
   const auto& [a, b, rows, columns, depth, alpha, bias, to, leading] = tile;
   for (index_t i = 0; bias && i < rows; ++i) std::copy_n(bias, columns, to + i * leading);
@@ -138,7 +137,7 @@ template <class T> void multiply_by_blas(const Tile<T>& tile) {
   blas::multiply<T>(rows, columns, depth, alpha, left, right, bias ? T(1) : T(0), to, leading);
 }
 
-// Offsets of every matrix of the batch in a and in b.
+// Returns the offsets of every matrix of the batch in a and in b.
 std::vector<std::array<index_t, 2>> batch_offsets(const Tensor& a, const Tensor& b) {
   const StridedLoop<2> walk(a.shape().leading(-2), {a.strides().leading(-2), b.strides().leading(-2)});
   std::vector<std::array<index_t, 2>> offsets;
@@ -152,7 +151,7 @@ std::vector<std::array<index_t, 2>> batch_offsets(const Tensor& a, const Tensor&
 
 enum class By { plain_loops, few_rows, tiles, blas };
 
-// Everything that one tile of work needs to know.
+// A product, cut into tiles of work.
 template <class T> struct Job {
   Matrix a, b;
   const T *pa, *pb, *bias;
@@ -168,7 +167,8 @@ template <class T> struct Job {
   index_t slabs() const { return (a.columns + tile.depth - 1) / tile.depth; }
 };
 
-// Memory of this thread for packed operands. std::bad_alloc where there is none: another way would have other bits.
+// Returns memory of this thread for packed operands. Throws std::bad_alloc if there is none: another algorithm would
+// give other bits.
 template <class T> T* product_scratch(index_t count) {
   struct alignas(64) Line {
     std::byte bytes[64];
@@ -179,7 +179,7 @@ template <class T> T* product_scratch(index_t count) {
   return reinterpret_cast<T*>(memory.data());
 }
 
-// Tile number `task` of job.slabs() x job.matrices() x job.down() x job.across().
+// Computes tile number `task` of job.slabs() x job.matrices() x job.down() x job.across().
 template <class T> void run_tile(const Job<T>& job, index_t task) {
   const index_t m = job.a.rows, n = job.b.columns, k = job.a.columns;
   const index_t column = task % job.across() * job.tile.columns, row = task / job.across() % job.down() * job.tile.rows;
@@ -200,7 +200,7 @@ template <class T> void run_tile(const Job<T>& job, index_t task) {
   small_product(tile);
 }
 
-// A chunk of tasks is worth at least a MFLOP, so that small products of a large batch are not shared out one by one.
+// A chunk of tasks is worth at least a MFLOP, so that small products of a large batch are not distributed one by one.
 template <class T> void run_job(const Job<T>& job) {
   const double work = 2.0 * static_cast<double>(job.tile.rows * job.tile.columns) * static_cast<double>(job.tile.depth);
   const index_t grain = std::max<index_t>(static_cast<index_t>(1e6 / work), 1);
@@ -222,7 +222,7 @@ void join_slabs(const T* __restrict slab, index_t slabs, index_t count, const T*
   });
 }
 
-// What multiplies best. A few columns are not worth packing the other operand for, either.
+// Returns the fastest algorithm. For a few columns, too, packing the other operand does not pay.
 template <class T> By best_way(index_t m, index_t n, index_t k) {
   if (m * n * k < 4096) return By::plain_loops;
   if (m <= most_few_rows) return By::few_rows;
@@ -230,7 +230,7 @@ template <class T> By best_way(index_t m, index_t n, index_t k) {
   return has_avx512 && n >= 8 ? By::tiles : By::blas;
 }
 
-// The slabs of a cut inner axis are products of their own into scratch, summed afterwards in the order of the slabs.
+// The slabs of a cut inner axis are separate products into scratch, summed afterwards in the order of the slabs.
 template <class T>
 void run_product(const Tensor& a, const Tensor& b, const Tensor& bias, double alpha, const Tensor& out) {
   const index_t m = a.size(-2), n = b.size(-1), k = a.size(-1);
@@ -254,7 +254,7 @@ void run_product(const Tensor& a, const Tensor& b, const Tensor& bias, double al
   join_slabs(slabs.data<T>(), job.slabs(), out.numel(), added, n, to);
 }
 
-// One of the last two strides is 1 and the other long enough.
+// True if one of the last two strides is 1 and the other long enough.
 bool blas_can_read(const Tensor& x) { return Matrix(x).is_plain() || Matrix(x).is_transposed(); }
 
 }  // namespace

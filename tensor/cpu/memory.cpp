@@ -25,7 +25,7 @@ class CpuBlocks final : public BlockSource {
     else
       munmap(block, bytes);
   }
-  // How much a process may still take depends on limits that cannot be asked, so what is free stays unknown.
+  // The memory still free depends on limits that cannot be queried, so it stays unknown.
   Room room() const override { return {}; }
   const char* name() const override { return "memory"; }
   bool host_may_read() const override { return true; }

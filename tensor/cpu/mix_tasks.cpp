@@ -1,4 +1,5 @@
-// The head mix on the CPU: some rows of all heads are a part of the work. The mix itself is in tensor/cpu/tiles/mix.h.
+// The head mix on the CPU: a unit of work is some rows of all heads. The mix itself is in
+// tensor/cpu/tiles/mix_forward.h and mix_backward.h.
 #include "tensor/tiles/mix_kernel.h"
 
 #include "tensor/cpu/tile_tasks.h"
@@ -11,7 +12,7 @@ namespace {
 
 using Mix = TiledMix;
 
-// x [rows, n] in rows of `count` numbers, from number `shift` on; the others are 0.
+// Returns x [rows, n] in rows of `count` numbers, starting at number `shift`; the others are 0.
 template <class T> Tensor widened(const Tensor& x, index_t shift, index_t count) {
   const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1);
   const Tensor wide = Tensor::zeros({rows, count}, x.dtype(), x.device());
@@ -22,7 +23,7 @@ template <class T> Tensor widened(const Tensor& x, index_t shift, index_t count)
   return wide;
 }
 
-// x [rows, n] = the sum over parts [part, rows, count], in their order, of what `widened` makes of x's numbers.
+// The adjoint of `widened`: x [rows, n] = the sum over parts [part, rows, count] in order, without the added numbers.
 template <class T> void sum_narrowed(const Tensor& parts, index_t shift, const Tensor& x) {
   if (!parts.defined() || planned(x.device())) return;
   const index_t n = x.size(-1), rows = x.numel() / std::max<index_t>(n, 1), count = parts.size(-1);
@@ -46,7 +47,7 @@ Tensor padded_rows(const Tensor& x) {
   kernels(x.device()).copy(x, wide.view(x.shape(), wide.strides()));
   return wide;
 }
-// Where sums over blocks of rows go: x itself, or wider rows of whole vectors.
+// The target of sums over blocks of rows: x itself, or wider rows of whole vectors.
 Tensor cleared_rows(const Tensor& x) {
   if (!x.defined()) return x;
   if (whole(x.size(3)) != x.size(3)) return wider_rows(x);
@@ -54,7 +55,7 @@ Tensor cleared_rows(const Tensor& x) {
   return x;
 }
 
-// The problem, and what it reads in a form of its own.
+// The problem, and the inputs that it reads in another layout.
 template <class T> struct MixInputs {
   MixProblem<T> p{};
   index_t table_shift, base_shift;
@@ -66,8 +67,8 @@ template <class T> struct MixInputs {
     p.left = at.left, p.right = at.right, p.behind = at.behind;
     p.remask = at.remask, p.adds_pieces = at.adds_pieces;
     p.slope = T(static_cast<T>(at.slope));
-    // Tables have room on both sides for lanes that read no distance of theirs: a block has 64 lanes at most, and walks
-    // less than 4 kernels beyond the keys.
+    // Tables have zeros on both sides for lanes whose distance they do not hold: a block has 64 lanes at most, and
+    // walks less than 4 kernels beyond the keys.
     const index_t margin = 64 + 4 * p.kernel;
     p.mix_lowest = at.first_row - p.keys - margin, p.mix_distances = p.queries + p.keys + 2 * margin;
     table_shift = at.table_lowest - p.mix_lowest, base_shift = at.lowest - p.mix_lowest;
@@ -83,13 +84,13 @@ template <class T> struct MixInputs {
 
 template <class T> void forward(const Functions<T>& run, const MixProblem<T>& p, Device device) {
   const index_t parts = (p.queries + run.mix_block - 1) / run.mix_block;
-  // Causal rows have the more keys the later they are: the longest first.
+  // Later causal rows have more keys: the longest rows come first.
   for_each_task<T>(p.batch * parts, run.mix_forward_scratch(p), device, [&](index_t task, T* scratch) {
     run.mix_forward(p, task / parts, (parts - 1 - task % parts) * run.mix_block, scratch);
   });
 }
 
-// Who may go where in backward (tensor/cpu/tiles/problem.h). Each block enters the steps in their order.
+// Orders the blocks of backward (tensor/cpu/tiles/problem.h): each block enters the steps in their order.
 class Turns {
  public:
   Turns(index_t batch, index_t blocks) : blocks_(blocks), left_(static_cast<std::size_t>(batch * blocks)) {}
@@ -108,7 +109,7 @@ class Turns {
  private:
   std::atomic<int>& left(index_t b, index_t block) { return left_[static_cast<std::size_t>(b * blocks_ + block)]; }
   index_t blocks_;
-  std::vector<std::atomic<int>> left_;  // how many steps a block has left behind
+  std::vector<std::atomic<int>> left_;  // steps that each block has completed
 };
 
 template <class T>
@@ -133,12 +134,12 @@ void backward(
     pieces.emplace_back(Mix::info[k].axes, d[k], p, p.d[k]);
   Turns turns(p.batch, blocks);
   p.enter = Turns::enter, p.leave = Turns::leave, p.turns = &turns;
-  // Whoever waits waits for a task that has begun.
+  // A block only waits for tasks that have begun.
   const auto run_block = [&](index_t task, T* scratch) {
     try {
       run.mix_backward(p, task / blocks, task % blocks, scratch);
     } catch (...) {
-      Turns::leave(&turns, task / blocks, task % blocks, last_step);  // nobody waits for it any more
+      Turns::leave(&turns, task / blocks, task % blocks, last_step);  // no other block waits for it any more
       throw;
     }
   };

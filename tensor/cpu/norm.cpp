@@ -12,14 +12,14 @@
 namespace whence {
 namespace {
 
-// A parameter in compute type; zeros where there is none.
+// A parameter in compute type; zeros if it is undefined.
 template <class T> std::vector<compute_t<T>> parameter(const Tensor& x, index_t width) {
   std::vector<compute_t<T>> values(static_cast<std::size_t>(width));
   if (x.defined()) load_block(x.data<T>(), 1, width, values.data());
   return values;
 }
 
-// Two passes over a row in cache: the mean first, then squares of differences from it, which do not cancel.
+// Two passes over a row in cache: first the mean, then squares of differences from it, which do not cancel.
 template <class T>
 void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& y,
     const Tensor& mean, const Tensor& rstd) {
@@ -46,14 +46,14 @@ void norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double
       const C scale = C(1) / math::sqrt(spread / count + C(epsilon));
       for (index_t i = 0; i < width; ++i) to[i] = (values[i] - center) * scale * gain[i] + shift[i];
       store_block(to, width, out + row * width, 1);
-      if (centered) mean_of[row] = center;  // what backward starts from
+      if (centered) mean_of[row] = center;  // for backward
       rstd_of[row] = scale;
     }
   });
 }
 
-// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)),  dw += dy n,  db += dy.
-// Where nothing is centered mean(g) and db are left out.
+// With n = (x - mean) rstd and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)),  dw += dy n,  db += dy. Without
+// centering mean(g) and db are left out.
 template <bool centered, class C>
 void norm_backward_row(const C* __restrict x, const C* __restrict dy, const C* __restrict w, C mean, C rstd,
     index_t width, C* __restrict dx, C* __restrict dw, C* __restrict db) {
@@ -68,7 +68,7 @@ void norm_backward_row(const C* __restrict x, const C* __restrict dy, const C* _
   }
 }
 
-// Adds the chunks' partial rows up in order and stores them.
+// Adds the partial rows of the chunks in order and stores the sums.
 template <class T> void join_chunks(const compute_t<T>* partial, index_t chunks, index_t width, const Tensor& out) {
   if (!out.defined()) return;
   std::vector<double> total(static_cast<std::size_t>(width));
@@ -79,7 +79,7 @@ template <class T> void join_chunks(const compute_t<T>* partial, index_t chunks,
   store_block(total.data(), width, out.data<T>(), 1);
 }
 
-// dw and db are sums over all rows: each chunk of rows adds up its own, then the chunks are joined in order.
+// dw and db are sums over all rows: each chunk of rows makes a partial sum, then the chunks are added in order.
 template <bool centered, class T>
 void norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& rstd, const Tensor& dy,
     const Tensor& dx, const Tensor& dweight, const Tensor& dbias) {

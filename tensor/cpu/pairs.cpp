@@ -1,4 +1,4 @@
-// What all pairs of a query and a key read from one row of each (tensor/pairs.h).
+// Values of query-key pairs, read from one row each (tensor/pairs.h).
 #include "tensor/pairs.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void CpuKernels::read_by_distance(const Steps& steps, const Tensor& table, const
   });
 }
 
-// Rows in groups, so that no sum is longer than it must be.
+// Rows are summed in groups, which keeps each sum short.
 void CpuKernels::sum_by_distance(const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   const index_t batch = dy.size(0), heads = dy.size(1), rows = dy.size(2), keys = dy.size(3), count = steps.count;
   visit_real("sum_by_distance", dy.dtype(), [&]<class T>(Type<T>) {

@@ -8,8 +8,8 @@
 namespace whence {
 namespace {
 
-// y[i] = f(x[0][i], ...) for `count` numbers of a compute type. Operand k steps by step[k]: 1, or 0 where the loop
-// takes one number for all. Loops are looked up once per call, and run once per block.
+// y[i] = f(x[0][i], ...) for `count` numbers of a compute type. Operand k has stride step[k]: 1, or 0 for one number. A
+// loop is chosen once per call, and runs once per block.
 template <class C, std::size_t N>
 using Loop = void (*)(
     UnaryAttributes p, const std::array<const C*, N>& x, const std::array<index_t, N>& step, C* y, index_t count);
@@ -38,7 +38,8 @@ template <class C> Loop<C, 2> pair_loop(Binary function) {
     return [](UnaryAttributes, const auto& from, const auto& step, C* y, index_t count) {
       C* __restrict out = y;
       const C* __restrict left = from[0], * __restrict right = from[1];
-      if (from[0] == y && step[0] == 1 && step[1] == 1) {  // in place: one pointer, so that no overlap has to be feared
+      if (from[0] == y && step[0] == 1 && step[1] == 1) {  // in place: one pointer, so the compiler need not assume
+                                                           // overlap
         for (index_t i = 0; i < count; ++i) out[i] = F::value(out[i], right[i]);
       } else if (step[0] == 1 && step[1] == 1) {
         for (index_t i = 0; i < count; ++i) out[i] = F::value(left[i], right[i]);
@@ -55,7 +56,7 @@ template <class C> Loop<C, 2> pair_loop(Binary function) {
   });
 }
 
-// A run of a compute type whose operands step by 1 (or by 0, where the loop `broadcasts`) goes straight to the loop.
+// A run of a compute type whose operands have stride 1 (or 0, if the loop `broadcasts`) goes straight to the loop.
 // Other runs pass through blocks on the stack.
 template <class T, std::size_t N>
 void run(Loop<compute_t<T>, N> loop, UnaryAttributes p, const std::array<const Tensor*, N>& x, const Tensor& y,

@@ -1,5 +1,5 @@
-// Products in f32 and f64. Rows of a that are contiguous along the inner axis are read where they lie; else a is
-// packed, block after block. Packed are panels of several lines: 8 rows of a, up to three vectors of columns of b.
+// Products in f32 and f64. Rows of a that are contiguous along the inner axis are read in place; else a is packed,
+// block after block. Packed panels have several lines: 8 rows of a, up to three vectors of columns of b.
 #ifdef __x86_64__
 #define WHENCE_TILES_TARGET product
 #include "tensor/cpu/product_loops.h"
@@ -9,7 +9,7 @@ namespace {
 
 using namespace products::product;
 
-// `lines` lines from `k` on, and zeros up to `padded` ones. Steps along the inner axis are `pitch` apart.
+// Packs `lines` lines from `k` on, and zeros up to `padded` lines. Steps along the inner axis are `pitch` apart.
 template <class T>
 void pack_rest(const Operand<T>& from, extent lines, extent padded, extent k, extent depth, extent pitch, T* to) {
   for (; k < depth; ++k)
@@ -17,7 +17,7 @@ void pack_rest(const Operand<T>& from, extent lines, extent padded, extent k, ex
       to[k * pitch + line] = line < lines ? from.at[line * from.across + k * from.along] : T(0);
 }
 
-// A vector of lines that are contiguous along the inner axis: square by square.
+// Packs a vector of lines that are contiguous along the inner axis: square by square.
 template <class T> void pack_transposed(const Operand<T>& from, extent depth, extent pitch, T* to) {
   constexpr int width = lanes<T>;
   extent k = 0;
@@ -36,7 +36,7 @@ template <class T> void pack_transposed(const Operand<T>& from, extent depth, ex
   pack_rest(from, width, width, k, depth, pitch, to);
 }
 
-// Panels of `lines` lines that lie side by side: read in the order of memory.
+// Packs panels of `lines` adjacent lines, reading in the order of memory.
 template <class T, int lines> void pack_rows(const Operand<T>& from, extent panels, extent depth, extent pitch, T* to) {
   for (extent k = 0; k < depth; ++k) {
     const T* row = from.at + k * from.along;

@@ -1,7 +1,8 @@
-// One tile of a matrix product on one thread, for processors with AVX-512 (tensor/cpu/instruction_set.h says whether
-// this is one). BLAS is for all others, and for what is too thin for tiles. OpenBLAS of this age takes new processors
-// for old ones, and copies operands that could be read in place: on an EPYC with AVX-512, OpenBLAS 0.3.21 that is told
-// its processor (OPENBLAS_CORETYPE=SkylakeX) reaches 92 % of these tiles in steps of GPT-2 124M and 94 % in flip-flop.
+// One tile of a matrix product on one thread, for processors with AVX-512 (tensor/cpu/instruction_set.h tells if this
+// is one). Other processors use BLAS, and so do products too thin for tiles. OpenBLAS of this age does not recognise
+// new processors, and copies operands that could be read in place: on an EPYC with AVX-512, OpenBLAS 0.3.21 that is
+// told its processor (OPENBLAS_CORETYPE=SkylakeX) reaches 92 % of these tiles in steps of GPT-2 124M and 94 % in
+// flip-flop.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@ namespace whence::products {
 #ifdef __x86_64__
 inline constexpr bool compiled = true;
 #else
-inline constexpr bool compiled = false;  // what follows is declared alone
+inline constexpr bool compiled = false;  // the rest is only declared
 #endif
 
-// `along` numbers lie between neighbours along the inner axis, `across` between rows of a or columns of b. One is 1.
+// `along` is the stride along the inner axis, `across` between rows of a or columns of b. One of them is 1.
 template <class T> struct Operand {
   const T* at;
   std::int64_t across, along;

@@ -1,7 +1,7 @@
-// The loops of a matrix product on one thread, those of Goto and van de Geijn (2008): of b a slab as deep as fits is
-// packed, then 8 rows of a times three vectors of columns are kept in registers while the inner axis runs. Each number
-// of the result is a sum in the order of the inner axis, by slabs whose borders the depth alone decides, whatever the
-// tile around it.
+// The loops of a matrix product on one thread, after Goto and van de Geijn (2008): a slab of b, as deep as the cache
+// holds, is packed; then 8 rows of a times three vectors of columns stay in registers along the inner axis. Each result
+// is a sum in the order of the inner axis, by slabs. Only the depth decides their borders, so the tile around a result
+// does not matter.
 // Compiled for AVX-512 with the vectors of tiled attention; the rule of vector.h about shared headers holds here too.
 #pragma once
 
@@ -16,7 +16,7 @@ using namespace tiles::WHENCE_TILES_TARGET;
 
 constexpr int rows_at_once = 8, vectors_at_once = 3;
 template <class T> constexpr extent widest = vectors_at_once * lanes<T>;  // panel of b
-constexpr extent deepest = 384;  // of a slab: what fits the second cache is multiplied for as long as can be
+constexpr extent deepest = 384;  // of a slab: as deep as fits into the second cache
 template <class T> constexpr extent block_of_rows = 2048 / static_cast<extent>(sizeof(T)) / 4;
 
 #define WHENCE_INLINE __attribute__((always_inline)) static inline
@@ -25,27 +25,27 @@ WHENCE_INLINE extent parts_of(extent whole, extent part) { return (whole + part 
 
 // ---- the product of packed panels: of b, and of a where it is packed, [depth][lines] each ----
 
-// Columns of the panel of b that begins where `left` are left, in whole vectors. Four vectors are two and two: one
-// alone is read more often than it is multiplied.
+// Width of the next panel when `left` columns remain. Four vectors are split 2+2, not 3+1: a panel of one vector is
+// bound by its loads.
 template <class T> WHENCE_INLINE extent panel_of(extent left) {
   const extent vectors = parts_of(left, lanes<T>);
   return (vectors == 4 ? 2 : least(vectors, vectors_at_once)) * lanes<T>;
 }
 
-// What becomes of sums: put into the result, or, after the first slab, added to it.
+// How sums are stored: written to the result, or, after the first slab, added to it.
 template <class T> struct Finish {
   T alpha;
   const T* bias;
   bool add;
 };
 
-// Blocks of 8 rows of a are `block` apart, rows `across`; `along` is known when this is compiled.
+// Blocks of 8 rows of a are `block` apart, rows `across`; `along` is a compile-time constant.
 template <class T> struct Rows {
   const T* at;
   extent block, across;
 };
 
-// The numbers of a vector whose bit is set, the others 0 or left as they are.
+// Loads the numbers of a vector whose bit is set; the others are 0 or unchanged.
 WHENCE_INLINE Vector<float> load_some(const float* from, unsigned bits) {
   return reinterpret_cast<Vector<float>>(_mm512_maskz_loadu_ps(static_cast<__mmask16>(bits), from));
 }
@@ -62,7 +62,7 @@ WHENCE_INLINE void store_some(double* to, Vector<double> x, unsigned bits) {
 WHENCE_INLINE Vector<float> in_all_lanes(float x) { return reinterpret_cast<Vector<float>>(_mm512_set1_ps(x)); }
 WHENCE_INLINE Vector<double> in_all_lanes(double x) { return reinterpret_cast<Vector<double>>(_mm512_set1_pd(x)); }
 
-// 8 rows of a by one panel of b. Where there are fewer rows the last one is multiplied again, and left out.
+// 8 rows of a by one panel of b. If there are fewer rows the last one is multiplied again, and not stored.
 template <int along, int vectors, class T>
 void multiply_panels(const T* a, extent across, const T* b, extent depth, const Finish<T>& finish, T* to,
     extent leading, extent rows, extent columns) {
@@ -71,7 +71,7 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
   V sums[rows_at_once][vectors] = {};
   const T* lines[rows_at_once];
   for (int row = 0; row < rows_at_once; ++row) lines[row] = a + least(row, rows - 1) * across;
-  if (finish.add)  // what an earlier slab wrote is far by now
+  if (finish.add)  // an earlier slab's results have left the cache by now
     for (int row = 0; row < rows_at_once; ++row)
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(to + least(row, rows - 1) * leading + v * width, 1);
   for (extent k = 0; k < depth; ++k) {
@@ -98,7 +98,7 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
 #pragma GCC unroll 3
     for (int v = 0; v < vectors; ++v) {
       T* const there = to + row * leading + v * width;
-      if (columns >= (v + 1) * width)  // stored without a mask, which some processors are slow at
+      if (columns >= (v + 1) * width)  // without a mask, which is slow on some processors
         store(there, sums[row][v] * finish.alpha + (finish.add ? load(there) : V{}) + bias[v]);
       else
         store_some(

@@ -10,10 +10,10 @@
 namespace whence {
 namespace {
 
-// out[i] = low + scale draws(n)[k], i = per_call n + k: element i takes draw i.
+// out[i] = low + scale draws(n)[k], i = per_call n + k: element i uses draw i.
 template <class T, std::size_t per_call, class Draws>
 void fill_with(const Tensor& out, double low, double scale, const Draws& draws) {
-  static_assert(cpu_grain / 4 % per_call == 0);  // chunks begin with a call
+  static_assert(cpu_grain / 4 % per_call == 0);  // chunks begin with a new call
   T* to = out.data<T>();
   parallel_for(out.numel(), cpu_grain / 4, [&](index_t begin, index_t end) {
     for (index_t i = begin; i < end;) {

@@ -1,6 +1,6 @@
-// Sums and maxima over any axes. Neighbouring axes of one kind are merged, then one group after another is reduced, the
-// last first: rows where the group is innermost, columns where something is kept behind it. Between the passes numbers
-// are double.
+// Sums and maxima over any axes. Neighbouring axes that are both reduced, or both kept, are merged. Then one group of
+// reduced axes after another is reduced, the last first: along rows if the group is innermost, else along columns.
+// Numbers between the passes are double.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -17,7 +17,7 @@
 namespace whence {
 namespace {
 
-// What a reduction starts from, how two partial results join, and how a contiguous row is done.
+// A reduction: its start value, how partial results join, and a contiguous row.
 struct Sum {
   template <class W> static W start() { return W(0); }
   template <class W> static W join(W a, W b) { return a + b; }
@@ -33,7 +33,7 @@ struct Maximum {
   }
 };
 
-// One run of elements `stride` apart, any length.
+// Reduces one run of elements `stride` apart, of any length.
 template <class F, class T> double reduce_run(const T* x, index_t stride, index_t count) {
   using C = compute_t<T>;
   using W = double;
@@ -52,7 +52,7 @@ template <class F, class T> double reduce_run(const T* x, index_t stride, index_
 
 constexpr index_t chunk_length = 16384;  // of a row, or rows x columns of a column sum
 
-// x seen as [outer..., length] -> out [outer]; a long row in fixed chunks whose results are joined in order.
+// x seen as [outer..., length] -> out [outer]. A long row is cut into fixed chunks, joined in order.
 template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* out) {
   using W = double;
   const index_t length = x.size(-1), stride = x.strides()[-1], chunks = (length + chunk_length - 1) / chunk_length;
@@ -65,7 +65,7 @@ template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* ou
     });
     return;
   }
-  // Few long rows: the chunks are the work that is shared out.
+  // Few long rows: threads share the chunks.
   std::vector<W> partial(static_cast<std::size_t>(rows.count() * chunks));
   parallel_for(rows.count() * chunks, 1, [&](index_t begin, index_t end) {
     for (index_t task = begin; task < end; ++task) {
@@ -80,7 +80,7 @@ template <class F, class T, class Out> void reduce_rows(const Tensor& x, Out* ou
   }
 }
 
-// The columns [begin, begin + count) of `rows` rows, joined into total[count].
+// Joins the columns [begin, begin + count) of `rows` rows into total[count].
 template <class F, class T>
 void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, double* __restrict total) {
   using C = compute_t<T>;
@@ -92,8 +92,8 @@ void reduce_panel(const T* x, index_t row_stride, index_t rows, index_t count, d
   }
 }
 
-// x is [outer, rows, width] with width contiguous -> out [outer, width];
-// many rows in fixed chunks whose results are joined in order.
+// x is [outer, rows, width] with width contiguous -> out [outer, width]. Many rows are cut into fixed chunks, joined in
+// order.
 template <class F, class T, class Out>
 void reduce_columns(
     const T* x, index_t outer, index_t outer_stride, index_t rows, index_t row_stride, index_t width, Out* out) {
@@ -129,7 +129,7 @@ void reduce_columns(
 // Reduces the last group of reduced axes into `out` (contiguous, of the shape that is left).
 template <class F, class T, class Out> void reduce_group(const Tensor& x, int axis, Out* out) {
   if (axis + 1 == x.rank()) return reduce_rows<F, T>(x, out);
-  // Behind the axis lies what is kept: [outer..., rows, width...]. Contiguous unless it merges into one slab anyway.
+  // Kept axes follow: [outer..., rows, width...]. Copied to be contiguous unless it merges into one slab anyway.
   const bool simple = axis <= 1 && axis + 2 == x.rank() && x.strides()[-1] == 1;
   const Tensor y = simple ? x : raw::copy(x);
   const index_t rows = y.size(axis), outer = numel(y.shape().leading(axis)), width = y.numel() / outer / rows;
@@ -137,8 +137,8 @@ template <class F, class T, class Out> void reduce_group(const Tensor& x, int ax
   reduce_columns<F>(y.data<T>(), outer, outer_stride, rows, y.strides()[axis], width, out);
 }
 
-// One group per call, the last first. What is left is a smaller tensor in the wide type, until nothing is left to
-// reduce. `kept` steps through `out` (contiguous), by 0 along what is reduced.
+// Reduces one group per call, the last first. The rest is a smaller tensor in the wide type, reduced again until no
+// group remains. `kept` are the strides in `out` (contiguous), 0 along reduced axes.
 template <class F, class T> void reduce_groups(const Tensor& x, const Strides& kept, const Tensor& out) {
   using W = double;
   const Axes<2> groups = merged<2>(x.shape(), {x.strides(), kept});
@@ -156,7 +156,7 @@ template <class F, class T> void reduce_groups(const Tensor& x, const Strides& k
 }  // namespace
 
 void CpuKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
-  if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
+  if (x.numel() == 0) return fill(out, 0);  // an empty sum; the caller has refused an empty maximum
   const Strides kept = raw::expand(out, x.shape()).strides();
   visit_real("reduce", x.dtype(), [&]<class T>(Type<T>) {
     if (f == Reduction::sum) return reduce_groups<Sum, T>(x, kept, out);

@@ -1,5 +1,5 @@
-// Sums, maxima and exponentials over a contiguous row, for reductions, softmax and norms. Each has several running
-// values so that additions overlap. The length alone decides which element meets which.
+// Sums, maxima and exponentials over a contiguous row, for reductions, softmax and norms. Each keeps several running
+// values, so that additions overlap. The length alone decides how elements are grouped.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -11,7 +11,7 @@ namespace whence {
 template <class T>
 inline constexpr int lane_count = 64 / static_cast<int>(sizeof(T));  // one register of the widest kind
 
-// sum over i of term(i), in lane_count running sums of T; combined pairwise.
+// Returns the sum over i of term(i): lane_count running sums of T, combined pairwise.
 template <class T, class Term> inline T sum_of(index_t count, const Term& term) {
   constexpr int lanes = 4 * lane_count<T>;
   T partial[lanes] = {};
@@ -26,7 +26,7 @@ template <class T, class Term> inline T sum_of(index_t count, const Term& term) 
 
 using math::larger;
 
-// The largest of a row as C.
+// Returns the largest number of a row, as C.
 template <class C, class T> inline C maximum_of(const T* x, index_t count) {
   constexpr int lanes = 2 * lane_count<C>;
   if (count < lanes) {

@@ -1,6 +1,5 @@
 // Running sums along rows, one register at a time: a prefix sum inside the register in log2 steps, then the carry of
-// all before it.
-// A plain loop would wait for one addition per element.
+// all registers before it. A plain loop would wait for one addition per element.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -27,7 +26,7 @@ template <class C> struct Register {
   typedef C Vector __attribute__((vector_size(register_bytes)));
 };
 
-// v moved by `distance` lanes towards the end (forward) or the beginning (reverse), zeros behind it.
+// Returns v moved by `distance` lanes towards the end (forward) or the beginning (reverse); freed lanes are zero.
 template <class C, bool reverse, int distance, std::size_t... lane>
 inline typename Register<C>::Vector moved(typename Register<C>::Vector v, std::index_sequence<lane...>) {
   constexpr int n = Register<C>::lanes;
@@ -37,7 +36,7 @@ inline typename Register<C>::Vector moved(typename Register<C>::Vector v, std::i
                : (static_cast<int>(lane) >= distance ? static_cast<int>(lane) - distance : n))...);
 }
 
-// The lane that holds the sum of all, in every lane.
+// Copies the lane that holds the total into every lane.
 template <class C, bool reverse, std::size_t... lane>
 inline typename Register<C>::Vector last(typename Register<C>::Vector v, std::index_sequence<lane...>) {
   return __builtin_shufflevector(v, v, (static_cast<int>(lane) * 0 + (reverse ? 0 : Register<C>::lanes - 1))...);
@@ -59,7 +58,7 @@ template <class C, bool reverse> void scan_row(const C* x, C* y, index_t width) 
   constexpr std::make_index_sequence<static_cast<std::size_t>(n)> lanes;
   typename Register<C>::Vector carry = {};
   const index_t whole = width / n * n;
-  // The ragged end is a register filled up with zeros; in reverse it comes first.
+  // The last, partial register is padded with zeros; in reverse it comes first.
   const auto ragged = [&] {
     typename Register<C>::Vector v = {};
     std::memcpy(&v, x + whole, static_cast<std::size_t>(width - whole) * sizeof(C));
@@ -75,7 +74,7 @@ template <class C, bool reverse> void scan_row(const C* x, C* y, index_t width) 
     const typename Register<C>::Vector sums = scan_register<C, reverse>(v);
     v = sums + carry;
     std::memcpy(y + at, &v, sizeof v);
-    carry += last<C, reverse>(sums, lanes);  // not from v: the chain from register to register is this one addition
+    carry += last<C, reverse>(sums, lanes);  // not from v: the dependency between registers is this one addition
   }
   if (!reverse && whole < width) ragged();
 }
@@ -93,7 +92,7 @@ template <class From, class To> void scan_rows(const Tensor& x, bool reverse, co
   parallel_for(x.numel() / width, rows_per_chunk(width), [&](index_t begin, index_t end) {
     std::vector<C> buffer(static_cast<std::size_t>(std::is_same_v<From, To> && std::is_same_v<To, C> ? 0 : width));
     for (index_t i = begin; i < end; ++i) {
-      // One direction through memory, so that it is fetched ahead.
+      // Rows in one direction through memory, so that they are prefetched.
       const index_t row = reverse ? begin + end - 1 - i : i;
       const C* values = row_as(in + row * width, width, buffer.data());
       if constexpr (std::is_same_v<To, C>) {

@@ -1,5 +1,5 @@
-// Adding rows where an index says. Entries are first grouped by row (a stable counting sort), so that each row is
-// summed by one thread and in the order in which its entries stand.
+// Adds rows at an index. Entries are first grouped by row (a stable counting sort), so that each row is summed by one
+// thread and in the order of its entries.
 #include <algorithm>
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace whence {
 namespace {
 
-// order[first[r]] ... order[first[r + 1] - 1] are the entries that go to row r, ascending.
+// order[first[r]] ... order[first[r + 1] - 1] are the entries for row r, ascending.
 struct Grouped {
   std::vector<index_t> first, order;
 };

@@ -37,11 +37,11 @@ void masked_softmax_row(
     low[i] = choose(mask[i], power, C(0));
   }
   const C scale = C(1) / sum_of<C>(width, [low](index_t i) { return low[i]; });
-  // A kept NaN makes the scale NaN, and with it the row as it is without a mask; masked entries stay 0 all the same.
+  // A kept NaN makes the scale NaN, and so the whole row, as without a mask; masked entries stay 0.
   for (index_t i = 0; i < width; ++i) y[i] = choose(mask[i], low[i] * scale, C(0));
 }
 
-// 16-bit rows are widened into a buffer, worked on in place, and rounded once on the way out.
+// 16-bit rows are widened into a buffer, processed in place, and rounded once when stored.
 template <class T> void softmax_rows(const Tensor& x, const Tensor& y) {
   using C = compute_t<T>;
   const index_t width = x.size(-1);
@@ -61,7 +61,7 @@ template <class T> void softmax_rows(const Tensor& x, const Tensor& y) {
   });
 }
 
-// The mask's rows lie anywhere: a second strided walk, one step per row.
+// The mask's rows can have any strides: a second strided loop, one step per row.
 template <class T> void masked_softmax_rows(const Tensor& x, const Tensor& mask, const Tensor& y) {
   using C = compute_t<T>;
   const index_t width = x.size(-1), mask_stride = mask.strides()[-1];
@@ -78,7 +78,7 @@ template <class T> void masked_softmax_rows(const Tensor& x, const Tensor& mask,
     walk.run(begin, end, [&](const std::array<index_t, 1>& at, index_t count) {
       for (index_t r = 0; r < count; ++r, ++row) {
         const unsigned char* mask_row = where + at[0] + r * step;
-        if (mask_stride != 1) {  // packed once per row, so that the loops over the row see neighbours
+        if (mask_stride != 1) {  // packed once per row, so that the loops over the row read contiguous memory
           for (index_t i = 0; i < width; ++i) packed[static_cast<std::size_t>(i)] = mask_row[i * mask_stride];
           mask_row = packed.data();
         }

@@ -1,8 +1,8 @@
 // Note [Threads that wait]
-// A thread with nothing to do turns in a loop for a moment, because the next loop of a training step is often a few
-// microseconds away, and then sleeps. It never turns for long: on a machine that others use, whoever turns takes the
-// core from the thread that is waited for. Chunks are handed out one by one, and the caller takes them too. So a helper
-// that the system has put aside holds up one chunk at most, and one that never woke holds up nothing.
+// A thread without work spins for a moment, because the next loop of a training step is often a few microseconds away,
+// and then sleeps. It never spins for long: on a shared machine a spinning thread takes the core from the thread it
+// waits for. Chunks are handed out one by one, and the caller takes them too. So a helper that the system has suspended
+// delays one chunk at most, and one that never woke delays nothing.
 #include "tensor/cpu/threads.h"
 
 #include <pthread.h>
@@ -25,10 +25,10 @@ namespace {
 
 thread_local constinit bool inside_parallel_for = false;
 
-// The helpers of a process, and the one loop that they share at a time.
+// The helpers of a process. One loop at a time uses them.
 class Helpers {
  public:
-  // False when another thread's loop has the helpers.
+  // Returns false if another thread's loop has the helpers.
   bool share(index_t chunks, void (*run_chunk)(const void*, index_t), const void* body) {
     const std::unique_lock lock(sharing_, std::try_to_lock);
     if (!lock.owns_lock() || chunks > most_chunks) return false;
@@ -43,21 +43,21 @@ class Helpers {
       wake_.notify_all();
     }
     run_chunks(from_front);
-    state_.fetch_and(~places);  // who has not come by now need not come
+    state_.fetch_and(~places);  // helpers that have not joined by now need not join
     wait_for_helpers();
     return true;
   }
 
  private:
-  // state_: the number of the loop | how many helpers may still join it | how many are in it.
+  // state_: the number of the loop | how many helpers may still join it | how many have joined.
   static constexpr std::uint64_t in_it = 0xffff, one_place = 0x10000, places = 0xffff0000;
   static constexpr int loop_shift = 32;
-  // taken_: how many chunks were taken from the back | how many from the front. Each side may count a little too far.
+  // taken_: chunks taken from the back | from the front. Each side may count a little too far.
   static constexpr std::uint64_t from_front = 1, from_back = std::uint64_t{1} << 32;
   static constexpr index_t most_chunks = index_t{1} << 30;
 
-  // The caller goes from the front and helpers from the back, so that two threads meet the same numbers in one loop
-  // after the other, and find them in their own caches. `one`: from_front or from_back.
+  // The caller takes chunks from the front and helpers from the back, so that a thread meets the same numbers in
+  // consecutive loops and finds them in its own cache. `one`: from_front or from_back.
   void run_chunks(std::uint64_t one) {
     const std::uint64_t chunks = chunks_;
     while (true) {
@@ -80,7 +80,7 @@ class Helpers {
   bool start_one() {
     try {
       std::thread([this] { help(); }).detach();
-    } catch (const std::exception&) { return false; }  // the system gives no more; those that there are will do
+    } catch (const std::exception&) { return false; }  // the system gives no more threads; those that exist will do
     ++started_;
     return true;
   }
@@ -95,7 +95,7 @@ class Helpers {
       };
       if (!turn_until(called)) {
         std::unique_lock lock(sleep_);
-        sleeping_.fetch_add(1);  // before the last look: whoever opens a loop after that look sees it, and wakes us
+        sleeping_.fetch_add(1);  // before the last check: a thread that opens a loop later sees it, and wakes us
         wake_.wait(lock, called);
         sleeping_.fetch_sub(1);
       }
@@ -104,7 +104,7 @@ class Helpers {
         if (!state_.compare_exchange_weak(state, state - one_place + 1)) continue;
         last = state >> loop_shift;
         run_chunks(from_back);
-        // The last helper out of a closed loop wakes the caller if it sleeps.
+        // The last helper to leave a closed loop wakes the caller if it sleeps.
         if (((state_.fetch_sub(1) - 1) & (in_it | places)) == 0 && caller_sleeps_.load()) {
           { const std::scoped_lock awake(sleep_); }
           done_.notify_one();
@@ -116,7 +116,7 @@ class Helpers {
 
   alignas(64) std::atomic<std::uint64_t> state_{0};
   alignas(64) std::atomic<std::uint64_t> taken_{0};
-  // Of the loop at hand. Written before state_ opens it, and not again before all have left it.
+  // The current loop. Written before state_ opens it, and not again before all threads have left it.
   alignas(64) void (*run_chunk_)(const void*, index_t) = nullptr;
   const void* body_ = nullptr;
   std::uint64_t chunks_ = 0;
@@ -129,8 +129,8 @@ class Helpers {
   std::atomic<bool> caller_sleeps_{false};
 };
 
-// Never destroyed: helpers sleep in it until the process ends. After a fork the child has no helpers, and makes new
-// ones when it needs them.
+// Never destroyed: helpers sleep in it until the process ends. After a fork the child has no helpers, and starts new
+// ones on demand.
 std::atomic<Helpers*> all_helpers{nullptr};
 
 Helpers& helpers() {
@@ -140,7 +140,7 @@ Helpers& helpers() {
   static_cast<void>(once);
   auto* const made = new Helpers;
   if (all_helpers.compare_exchange_strong(current, made)) return *made;
-  delete made;  // another thread was first; nobody has used ours
+  delete made;  // another thread was first; ours is unused
   return *current;
 }
 
@@ -161,7 +161,7 @@ struct Guarded {
   void (*run_chunk)(const void*, index_t);
   const void* body;
   mutable std::atomic<bool> failed{false};
-  mutable std::exception_ptr problem{};  // of the thread that failed first; read when all have left
+  mutable std::exception_ptr problem{};  // of the first thread that failed; read when all have left
 
   static void run(const void* self, index_t chunk) {
     const Guarded& loop = *static_cast<const Guarded*>(self);

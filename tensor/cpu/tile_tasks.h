@@ -1,5 +1,5 @@
-// What tiled attention and the head mix share on the CPU: which instruction set, and who does which part. How the work
-// is cut changes no bits, and what several parts sum to is summed in their order.
+// Tiled attention and the head mix on the CPU: the choice of instruction set, and the distribution of work. How the
+// work is cut changes no bits: partial sums are added in their order.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ template <class T> Functions<T> functions_of([[maybe_unused]] InstructionSet set
   return of_plain<T>();
 }
 
-// f(Functions<T>) for the numbers of the output.
+// Calls f(Functions<T>) with T the output's type.
 template <class F> void visit_functions(const char* op, const Tensor& output, const F& f) {
   if (output.device().is_gpu())
     fail(op, to_string(output.device()), " given; tiles are computed on the cpu; use another executor");
@@ -42,15 +42,15 @@ template <class F> void visit_functions(const char* op, const Tensor& output, co
   }
 }
 
-// On the planned device (tensor/device/planned.cpp) memory is taken as here, and nobody computes.
+// True on the planned device (tensor/device/planned.cpp): memory is taken as here, and nothing is computed.
 inline bool planned(Device device) { return !device.is_cpu(); }
 
-// The length of a row of whole vectors, which the products of tiles may read to its end.
+// Returns the length of a row of whole vectors, which the products of tiles may read to its end.
 inline index_t whole(index_t columns) { return (columns + 15) / 16 * 16; }
 
-// f(task, scratch) for all tasks. Each thread has scratch of its own, of `numbers` numbers. One thread takes tasks from the
-// front and others from the back, as in parallel_for, so that each finds in its cache what it met in the last loop; all
-// take from the front where tasks have to begin in their order.
+// Calls f(task, scratch) for all tasks. Each thread has its own scratch of `numbers` numbers. One thread takes tasks
+// from the front and the others from the back, as in parallel_for, so that each finds in its cache the data of the last
+// loop. With as_numbered, all take from the front.
 enum class Order : unsigned char { from_both_ends, as_numbered };
 template <class T, class F>
 void for_each_task(index_t tasks, index_t numbers, Device device, const F& f, Order order = Order::from_both_ends) {
@@ -64,8 +64,8 @@ void for_each_task(index_t tasks, index_t numbers, Device device, const F& f, Or
   });
 }
 
-// x as rows: of its axes that are neither the batch nor the heads the last are columns, and the one before them rows.
-// `heads`: of queries, where x may have heads of keys.
+// x as rows: of the axes other than batch and heads, the last is columns and the one before it rows. `heads`: of
+// queries, if x may have heads of keys.
 template <class T> Rows<T> rows_of(const char* axes, const Tensor& x, index_t heads = 0) {
   Rows<T> rows{};
   if (!x.defined() || x.numel() == 0) return rows;
@@ -82,11 +82,11 @@ template <class T> Rows<T> rows_of(const char* axes, const Tensor& x, index_t he
   return rows;
 }
 
-// Where the gradient of an operand goes: to its own rows, where it has one for each batch and head. Of others each task
-// has a part, and `sum` adds the parts up.
+// The target of an operand's gradient: its own rows, if it has one for each batch and head. Otherwise each task has a
+// part, and `sum` adds the parts.
 template <class T> struct Gradient {
   Tensor to, parts;   // parts [b h row column], columns padded to whole vectors
-  Tensor of_queries;  // of heads of keys that heads of queries share: [b h row column], a part of each of these
+  Tensor of_queries;  // for heads of keys shared by heads of queries: [b h row column], a part for each query head
   index_t columns = 1;
 
   Gradient(const char* axes, const Tensor& gradient, const Problem<T>& p, Rows<T>& rows) : to(gradient) {
@@ -104,7 +104,7 @@ template <class T> struct Gradient {
     rows = rows_of<T>("b h r c", of_queries);
   }
 
-  // to = scale times the sum over what it does not have of batch and heads, in their order.
+  // to = scale times the sum over the batch and heads that `to` does not have, in order.
   void sum(T scale) const {
     if (of_queries.defined()) {
       const Tensor total = Tensor::like(to, {to.size(0), to.size(1), 1, to.size(2), columns}),
@@ -126,7 +126,7 @@ template <class T> struct Gradient {
   }
 };
 
-// Draws what dropout keeps, as autograd/ops/dropout.cpp does for all pairs.
+// Draws the mask of dropout, as autograd/ops/dropout.cpp does for all pairs.
 struct Drop {
   const TiledFacts& at;
   index_t heads, keys;
@@ -146,7 +146,7 @@ struct Drop {
   }
 };
 
-// Extents, operands and facts that both have. `drop` and what `at` holds have to live as long as the problem.
+// Sets the extents, operands and facts that both have. `drop` and the tensors of `at` must outlive the problem.
 template <class At, class T>
 Extents enter_facts(const char* op, const At& at, const typename At::Operands& x, const Drop& drop, Problem<T>& p) {
   const Extents of = extents_of(op, At::info, x);

@@ -1,14 +1,14 @@
-// Waiting for another thread without sleeping yet: Note [Threads that wait] in tensor/cpu/threads.cpp.
+// Spinning: waiting for another thread before sleeping, see Note [Threads that wait] in tensor/cpu/threads.cpp.
 #pragma once
 
 #include <chrono>
 
 namespace whence {
 
-// About what it costs to wake a sleeping thread: so waiting never costs twice the better of turning and sleeping.
+// Spin for about one wake-up's time. Then waiting costs at most twice what the better of spinning and sleeping would.
 inline constexpr std::chrono::microseconds longest_turning{50};
 
-// Turns until done() or for as long as is worth it. True when done.
+// Spins until done() or for longest_turning. Returns true if done.
 template <class Done> bool turn_until(const Done& done) {
   const auto turn = [&] {
     for (int count = 0; count < 64; ++count) {

@@ -1,6 +1,7 @@
-// The numbers of a tensor as plain kernels see them: x[i][j] is number j of row i, and x(n) is number n of all. Rows run
-// along the last axis and are numbered row-major, whatever the strides. Arithmetic is in the compute type, and a number
-// is rounded when it is set. A GPU's tensor is copied: In reads a copy on the CPU, and Out writes its copy back at the end.
+// Access of plain kernels to a tensor's numbers: x[i][j] is number j of row i, and x(n) is number n of all. Rows run
+// along the last axis and are numbered row-major, for any strides. Arithmetic is in the compute type, and a number is
+// rounded when it is set. A GPU's tensor is copied: In reads a copy on the CPU, and Out writes its copy back at the
+// end.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Rows convolved along their keys (tensor/convolution.h).
+// Convolution of rows along their keys (tensor/convolution.h).
 #include "tensor/convolution.h"
 
 #include "tensor/plain/access.h"

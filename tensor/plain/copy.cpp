@@ -1,5 +1,5 @@
-// Kernels that move numbers and compute nothing. A device with memory of its own overrides fill and copy, by which
-// access.h reaches it.
+// Kernels that move numbers and compute nothing. A device whose memory is not the CPU's overrides fill and copy;
+// access.h reaches it through them.
 #include "tensor/plain/access.h"
 
 namespace whence {

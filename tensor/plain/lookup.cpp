@@ -1,4 +1,5 @@
-// Reading and adding at indices, and at real-valued positions. With the axis at the end, each row does so for itself.
+// Reading and adding at indices, and at real-valued positions. The axis is moved to the end, so that each row is
+// independent.
 #include "tensor/index_check.h"
 #include "tensor/lerp.h"
 #include "tensor/plain/access.h"
@@ -58,7 +59,7 @@ void Kernels::scatter_add_rows(const Tensor& index, const Tensor& from, const Te
   });
 }
 
-// y_j = (1-w) t[a] + w t[c],  a = floor(p_j),  c = ceil(p_j),  w = p_j - a,  p held in [0, n-1]  (tensor/lerp.h)
+// y_j = (1-w) t[a] + w t[c],  a = floor(p_j),  c = ceil(p_j),  w = p_j - a,  p clamped to [0, n-1]  (tensor/lerp.h)
 void Kernels::lerp_at(const Tensor& table, const Tensor& position, const Tensor& y) {
   visit_floating("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;

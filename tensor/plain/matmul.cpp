@@ -26,8 +26,8 @@ void Kernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, doubl
   });
 }
 
-// The gradients of a layer's weight and bias, one after the other. a is the dy' of the layer: the sums, with their bits, of
-// dy as it is stored.
+// The gradients of a layer's weight and bias, one after the other. a is the transposed dy of the layer: sums has the
+// bits of the sum of dy as stored.
 void Kernels::matmul_row_sums(const Tensor& a, const Tensor& b, const Tensor& out, const Tensor& sums) {
   matmul(a, b, nullptr, 1, out);
   reduce(Reduction::sum, raw::transpose(a), sums.view({1, a.size(0)}, {a.size(0), 1}));

@@ -6,7 +6,7 @@ namespace whence {
 
 using plain::In, plain::Out;
 
-// y = (x - mean) rstd weight + bias,  rstd = 1 / sqrt(mean((x - mean)^2) + epsilon); where it is not asked for, mean is 0
+// y = (x - mean) rstd weight + bias,  rstd = 1 / sqrt(mean((x - mean)^2) + epsilon); if `mean` is undefined, mean is 0
 void Kernels::norm(const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon,
     const Tensor& sum, const Tensor& y, const Tensor& mean, const Tensor& rstd) {
   if (x.numel() == 0) return;

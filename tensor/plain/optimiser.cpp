@@ -16,7 +16,7 @@ void Kernels::adam_all(const AdamStep& step, const Tensor& controls, std::span<c
   };
   if (!math::isfinite(number(Control::gradient_scale))) return;
   for (const AdamEntry& entry : entries)
-    visit_adam_entry(entry, [](auto, auto) {});  // refuses before anything is changed
+    visit_adam_entry(entry, [](auto, auto) {});  // throws before anything is changed
   for (const AdamEntry& entry : entries)
     visit_adam_entry(entry, [&]<class G, class T>(Type<G>, Type<T>) {
       const AdamRule<T> rule = AdamRule<T>::of(step);

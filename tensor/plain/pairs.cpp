@@ -1,4 +1,4 @@
-// All pairs of a query and a key, by how far they lie apart (tensor/pairs.h).
+// Values of query-key pairs by distance (tensor/pairs.h).
 #include "tensor/pairs.h"
 
 #include "tensor/plain/access.h"

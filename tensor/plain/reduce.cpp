@@ -1,4 +1,4 @@
-// Sums and maxima over any axes, where a row's maximum is, and running sums along rows.
+// Sums and maxima over any axes, the index of a row's maximum, and running sums along rows.
 #include <limits>
 
 #include "tensor/math.h"
@@ -8,7 +8,8 @@ namespace whence {
 
 using plain::In, plain::Out;
 
-// out = sum of x, or max x, over the axes where out has extent 1: `total`, seen in x's shape, stays in place along them.
+// out = sum of x, or max x, over the axes where out has extent 1: `total`, expanded to x's shape, has stride 0 along
+// them.
 void Kernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   visit_floating("reduce", x.dtype(), [&]<class T>(Type<T>) {
     using W = plain::wide_t<T>;
@@ -25,7 +26,7 @@ void Kernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
   });
 }
 
-// out_i = the least j with x_ij = max_l x_il; a NaN counts as the largest
+// out_i = the smallest j with x_ij = max_l x_il; a NaN counts as the largest
 void Kernels::argmax(const Tensor& x, const Tensor& out) {
   visit_floating("argmax", x.dtype(), [&]<class T>(Type<T>) {
     using C = compute_t<T>;

@@ -1,4 +1,4 @@
-// The table of functions of one instruction set. Included by the files that are compiled for one each.
+// The table of functions of one instruction set, included by the one file compiled for each.
 #pragma once
 
 #include "tensor/cpu/tiles/heads.h"

@@ -1,9 +1,10 @@
 // One head at a time, forward and backward: the skeleton around the tile programs.
-//   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax,  o += x' V
+//   forward   for each block of queries, tiles from the last key down:  x = K q',  programs,  online softmax,  o += x'
+//   V
 //   backward  the same tiles again:  P = share e^{x - top},  dx = P (V do' - o.do),  programs backward,
 //             dv += P do,  dk += dx q,  dq += dx' K
-// A stick that is broken takes the place of the softmax where one is asked for (stick.h).
-// Backward sums dk and dv of a head over its blocks in their order, so that bits do not depend on who runs what.
+// Stick-breaking replaces the softmax if p.stick (stick.h).
+// Backward sums dk and dv of a head over its blocks in order, so that bits do not depend on the threads.
 #pragma once
 
 #include "tensor/cpu/tiles/programs.h"
@@ -82,7 +83,7 @@ static void forward(const Problem<T>& p, extent b, extent h, extent first_query,
 template <class T> struct Backward {
   const Problem<T>& p;
   extent b, h;
-  Pairing<T> scores, outputs;  // q and k; do and v, whose products are dP and whose tile is P
+  Pairing<T> scores, outputs;  // q and k; do and v: their products are dP, their tile is P
   Programs<T> programs;
   T *x, *dx;
   RowNumbers<T> row_numbers;

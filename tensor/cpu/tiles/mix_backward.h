@@ -3,23 +3,24 @@
 //   dX_x[c]    = dA_h[c] + sum_{d,t} W1[d x t] dpre_d[c - t + left],  h: x's head
 //   dW2[h d t] = sum dA_h[j] hidden_d[j + t - left],  dW1[d x t] = sum dpre_d[c] X_x[c + t - left],
 //   du         = diagonals of dpre
-// Z and o.do are known, so it walks up the keys too, once, by steps: scores of a step, the mix by pieces of it, then what
-// the step gives to dv, dk and dq while all of it is in the cache. Each runs behind what it reads. When the logits and dA
-// of the keys before `end` are there, then these columns are:
+// Z and o.do are known, so one walk up the keys suffices, by steps: the scores of a step, the mix by pieces of the
+// step, then the step's terms of dv, dk and dq while it is in the cache. Each quantity lags behind the one it reads.
+// Once the logits and dA of the keys before `end` exist, these columns do:
 //   X to end + 2 right,  hidden to end + right,  dA to end,  dpre to end - left,  dX to end - 2 left
-// Blocks of queries walk one behind the other (problem.h), so that every sum has one order for any number of threads.
+// Blocks of queries pass the keys one behind the other (problem.h), so that every sum has one order for any number of
+// threads.
 #pragma once
 
 #include "tensor/cpu/tiles/mix_columns.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Keys of a piece of a step: hidden and dpre of it stay in the cache from one convolution to the next.
+// Keys of a piece of a step: its hidden and dpre stay in the cache from one convolution to the next.
 template <class T> inline constexpr extent piece_keys = has_vectors<T> ? 16 : 2;
 
-// Sums of the columns [begin, end) along their diagonals, which then go to the rows of a table of distances: a sum over
-// all queries is one of short sums. Distances run along lanes and keys: neighbouring keys go to overlapping places. So
-// rows run inside, and a place is not read right after it was written.
+// Sums of the columns [begin, end) along their diagonals, added to the rows of a table of distances: a sum over all
+// queries is a sum of short sums. Distances run along lanes and keys, so neighbouring keys add to overlapping places.
+// Rows are the inner loop, so that a place is not read right after it was written.
 template <class T> struct DiagonalSums {
   static constexpr extent wide = block_rows<T>;
   extent rows, begin, end, table_row;
@@ -31,14 +32,14 @@ template <class T> struct DiagonalSums {
     T* const to = sums + row * count() + end - 1 - column;
     for (extent n = 0; n < wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(x + n));
   }
-  // to: where lane 0 of the last column goes, in the first row.
+  // to: the number for lane 0 of the last column, in the first row.
   void finish(T* to) const {
     for (extent row = 0; row < rows; ++row, to += table_row)
       for (extent n = 0; n < count(); ++n) to[n] += sums[row * count() + n];
   }
 };
 
-// A block of queries: `number` times block_rows is the first.
+// A block of queries: its first is `number` * block_rows.
 template <class T> struct MixBackward {
   static constexpr extent wide = block_rows<T>;
   const MixProblem<T>& p;
@@ -46,10 +47,10 @@ template <class T> struct MixBackward {
   const Part<T> part;
   const extent width, value_width, kept;         // kept: columns that stay from piece to piece
   Columns<T> scores, gradient, pattern;          // of a step: X; dP, then dA, then dX; logits, then P
-  Columns<T> hidden, dpre;                       // of a piece. Each follows the one that it reads by `left` columns
+  Columns<T> hidden, dpre;                       // of a piece; each lags `left` columns behind the one it reads
   T *queries, *d_outputs;                        // [head, dim, lane]
   T *query_rows, *d_query_rows, *d_output_rows;  // [head, lane, dim]
-  T *input_sums, *output_sums;  // [tap, channel or head, hidden number], vectors whose lanes are to be summed
+  T *input_sums, *output_sums;  // [tap, channel or head, hidden number], vectors whose lanes are still to be summed
   T* diagonals;
   RowNumbers<T> row_numbers;  // [head, lane]
   Piecewise<T> pieces;
@@ -96,7 +97,7 @@ template <class T> struct MixBackward {
     p.leave(p.turns, b, number, last_step);
   }
 
-  // The block's rows of queries and of the output's gradient; nothing is there yet on the left of the first step.
+  // Loads the block's rows of queries and of the output's gradient; nothing exists yet on the left of the first step.
   void begin() {
     const extent first_query = part.block.first_query, rows = part.block.rows;
     pieces.hold(p, 0, p.heads);
@@ -118,13 +119,13 @@ template <class T> struct MixBackward {
     channels_of(scores.first, scores.first + 2 * kept);
   }
 
-  // X of the columns [begin, end)
+  // Computes X of the columns [begin, end).
   void channels_of(extent begin, extent end) {
     score_columns(part, queries, p.in[At::key], p.dim, begin, end, scores, true);
     piece_columns(part, pieces, begin, end, scores);
   }
 
-  // The keys of a step; the last takes along what follows behind the others.
+  // The keys of a step; the last step includes the columns after the keys.
   void step(extent begin, extent count) {
     const extent end = begin + step_keys<T> >= part.keys ? part.keys + 2 * p.left : begin + step_keys<T>;
     channels_of(begin + 2 * p.right, end + 2 * p.right);
@@ -161,7 +162,7 @@ template <class T> struct MixBackward {
     carry(p.width, kept, count, dpre);
   }
 
-  // What dA of the columns [begin, end) gives to the second convolution's numbers and to the base's bias.
+  // Adds the terms of dA of the columns [begin, end) to the gradients of W2 and of the base's bias.
   void sum_outputs(extent begin, extent end) const {
     for (extent t = 0; t < p.kernel && p.d[At::mix_output].at; ++t)
       dots<T>(p.heads, p.width, (end - begin) * wide, gradient(begin), gradient.row, hidden(begin + t - p.left),
@@ -175,7 +176,7 @@ template <class T> struct MixBackward {
     sums.finish(to);
   }
 
-  // dpre of the columns [begin, end), and what it gives to the first convolution's numbers and table.
+  // dpre of the columns [begin, end), and its terms of the gradients of W1 and u.
   void hidden_gradient(extent begin, extent end) const {
     const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
     products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -wide},
@@ -183,7 +184,7 @@ template <class T> struct MixBackward {
         0, part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
     for (extent d = 0; d < p.width; ++d)
       clear(dpre(d, begin), (from - begin) * wide), clear(dpre(d, to), (end - to) * wide);
-    for (extent c = from; c < to;) {  // columns of one table together
+    for (extent c = from; c < to;) {  // columns that share one table
       const extent last = c - part.first_seen < p.left ? c + 1 : to;
       T* const table = part.d_hidden(last - 1);
       const DiagonalSums<T> sums{p.width, c, last, p.mix_distances, diagonals};
@@ -208,7 +209,7 @@ template <class T> struct MixBackward {
           input_sums + t * p.channels * p.width * lanes<T>);
   }
 
-  // dX of the columns [begin, end), added to dA, and what B's gives to its pieces.
+  // dX of the columns [begin, end), added to dA; dX of B's channels goes to the gradients of its pieces.
   void score_gradient(extent begin, extent end) {
     const extent from = most(begin, part.first_seen), to = least(end, part.keys);
     if (from >= to) return;
@@ -224,7 +225,8 @@ template <class T> struct MixBackward {
     }
   }
 
-  // What a head's P of the keys [begin, end) and its dX of the keys `2 left` before them give to dv, dk and dq.
+  // Adds to dv, dk and dq the terms of a head's P of the keys [begin, end), and of its dX of the keys `2 left` before
+  // them.
   void head_products(extent h, extent begin, extent end) const {
     const Block<T> block = part.of_head(h);
     const Rows<const T> key = p.in[At::key];
@@ -255,7 +257,7 @@ template <class T> struct MixBackward {
   }
 
   void write_weights() {
-    // sums of row and hidden number d: to to[b, row row_stride + d stride, tap]
+    // adds sums of row and hidden number d to to[b, row row_stride + d stride, tap]
     const auto add_to = [&](T* to, const T* sums, extent rows, extent row_stride, extent stride) {
       for (extent t = 0; to && t < p.kernel; ++t)
         for (extent row = 0; row < rows; ++row)

@@ -1,25 +1,25 @@
-// The head mix of DAPE and CDAPE: all heads of some queries at once, as the scores of one head go into the logits of all.
+// The head mix of DAPE and CDAPE: all heads of some queries at once, as the scores of one head enter the logits of all.
 //                                                               Zheng et al. 2024, arXiv:2405.14722 and 2410.04798
 //   hidden_d[c] = leaky(u[d, i-c] + sum_{x,t} W1[d x t] X_x[c + t - left])
 //   A_h[j]      = S_h[j] + B_h[j] + base[h, i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
-// X = [S, B], where B is the base's piecewise bias (FIRE), if it has one: a channel for each head behind the scores.
-// rung_mix.h is the same for one query, in plain loops. Here are the two convolutions, which forward (mix_forward.h) and
-// backward (mix_backward.h) run on some columns at a time.
-// Numbers of a part of the queries lie as [head or hidden number, key, lane]. Keys next to each other are rows next to
-// each other: a tap of the convolution is the same product from a pointer that is one row further.
+// X = [S, B], where B is the base's piecewise bias (FIRE), if it has one: a channel for each head after the scores.
+// rung_mix.h is the same for one query, in plain loops. The two convolutions are here; forward (mix_forward.h) and
+// backward (mix_backward.h) run them on some columns at a time.
+// Numbers of some queries are stored as [head or hidden number, key, lane]. Adjacent keys are adjacent rows: a tap of
+// the convolution is the same product with a pointer one row further.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/piecewise.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Keys of a step of backward: X, dA and P of it stay in the cache from the scores to the products.
+// Keys of a step of backward: its X, dA and P stay in the cache from the scores to the products.
 template <class T> inline constexpr extent step_keys = has_vectors<T> ? 64 : 8;
 
 // Numbers [row, key, lane] of the keys from `first` on.
 template <class T> struct Columns {
   T* at;
-  extent first, row, wide;  // row: how far rows lie apart; wide: lanes
+  extent first, row, wide;  // row: stride of rows; wide: lanes
   T* operator()(extent key) const { return at + (key - first) * wide; }
   T* operator()(extent r, extent key) const { return at + r * row + (key - first) * wide; }
 };
@@ -28,8 +28,8 @@ template <class T> struct Part {
   const MixProblem<T>& p;
   Block<T> block;  // of head 0: which queries
   extent wide, keys;
-  extent first_seen, hidden_end;  // columns where hidden is computed, those behind everybody's reach left out
-  extent first_step;              // of backward: a window leaves whole steps out
+  extent first_seen, hidden_end;  // range of columns where hidden is computed and that some query sees
+  extent first_step;              // of backward: whole steps before the window are skipped
 
   Part(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
@@ -48,8 +48,8 @@ template <class T> struct Part {
   }
   extent packs(extent columns) const { return columns * wide / lanes<T>; }
 
-  // What the base's bias gives to hidden and to the logits: lanes of column c, of hidden numbers and of heads
-  // mix_distances apart; and where their gradients are summed. Null: nothing.
+  // The base's bias for hidden and for the logits: lanes of column c; hidden numbers and heads are mix_distances apart.
+  // Then the same for its gradients. Null: no bias.
   const T* to_hidden(extent c) const { return p.in[At::mix_table].at + hidden_table(c) * p.mix_distances + place(c); }
   const T* to_logits(extent c) const {
     return p.in[At::distance_table].at ? p.in[At::distance_table].at + place(c) : nullptr;
@@ -62,11 +62,11 @@ template <class T> struct Part {
     return p.d[At::distance_table].at ? p.d[At::distance_table].at + block.b * p.heads * p.mix_distances + place(c)
                                       : nullptr;
   }
-  // Lanes from here on see column c, were it a key.
+  // Lanes from here on see column c, if it is a key.
   extent first_lane(extent c) const { return least(wide, most(0, c - block.first_token() - p.after)); }
   Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
 
-  // Blanks what is not seen of the columns [begin, end) of a head.
+  // Sets to 0 the unseen pairs of a head's columns [begin, end).
   void blank_unseen(T* head, extent begin, extent end) const {
     const bool* present = block.present();
     for (extent c = begin; c < end; ++c) {
@@ -74,11 +74,11 @@ template <class T> struct Part {
       if (none || first_lane(c) > 0) clear(head + (c - begin) * wide, none ? wide : first_lane(c));
     }
   }
-  // Where a table of distances is read for lane 0 and a column, and which of hidden's tables.
+  // The index of a column's lane 0 in a table of distances, and of its table for hidden.
   extent place(extent c) const { return block.first_token() - c - p.mix_lowest; }
   extent hidden_table(extent c) const { return least(c - first_seen, p.left) * p.width; }
 
-  // f(number of the vector) -> where column c's lanes begin, as `place` or `begin` of products().
+  // Returns f(number of the vector) -> address of column c's lanes, for `place` or `begin` of products().
   template <class F> auto by_column(extent begin, const F& f) const {
     return [=, this](extent n) {
       const extent each = wide / lanes<T>;
@@ -88,7 +88,7 @@ template <class T> struct Part {
   }
 };
 
-// hidden for the columns [begin, end).
+// Computes hidden for the columns [begin, end).
 template <class T>
 static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
   const MixProblem<T>& p = part.p;
@@ -105,7 +105,7 @@ static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin,
     for (extent d = 0; d < p.width; ++d) clear(hidden(d, c), part.first_lane(c));
 }
 
-// Logits of the keys [begin, end).
+// Computes the logits of the keys [begin, end).
 template <class T>
 static void mixed_logits(
     const Part<T>& part, Columns<T> scores, Columns<T> hidden, extent begin, extent end, Columns<T> logits) {
@@ -121,7 +121,7 @@ static void mixed_logits(
   }
 }
 
-// The last `kept` of all columns become the first, and those before them are forgotten.
+// Moves the last `kept` columns of a segment to the front; the others are dropped.
 template <class T> static void carry(extent rows, extent kept, extent segment, Columns<T>& tile) {
   for (extent r = 0; r < rows && kept > 0; ++r)
     for (extent n = 0; n < kept * tile.wide; ++n)
@@ -129,9 +129,9 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
   tile.first += segment;
 }
 
-// f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; all at once where
-// there are no packs. Between two pieces f prefetches the next head's rows: heads lie far apart, and between two blocks
-// of queries no cache keeps what all of them read.
+// Calls f(first, count) for rows [begin, end), as many at a time as a product of `packs` vectors takes; for all at once
+// if `packs` is 0. Between two calls f prefetches the next head's rows: heads are far apart in memory, and no cache
+// keeps all of them from one block of queries to the next.
 template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
   const extent few = packs >= most_packs ? rows_at_once<most_packs> : packs > 0 ? rows_at_once<2> : end - begin;
   for (extent at = begin; at < end; at += few) f(at, least(few, end - at));
@@ -143,7 +143,7 @@ template <class T> static void prefetch(const T* rows, extent row, extent count,
 }
 
 // Rows of the queries times rows of the keys [begin, end), for all heads; 0 where not seen. queries: [head, dim, lane].
-// ahead: whether to ask for the next head's rows. Forward goes through half as many bytes and is faster without.
+// ahead: true prefetches the next head's rows. Forward reads half as many bytes and is faster without.
 template <class T>
 static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
     extent end, Columns<T> scores, bool ahead) {
@@ -160,7 +160,7 @@ static void score_columns(const Part<T>& part, const T* queries, Rows<const T> k
   }
 }
 
-// B of the columns [begin, end), for all heads, in the rows behind the scores; 0 where not seen.
+// B of the columns [begin, end), for all heads, in the rows after the scores; 0 where not seen.
 template <class T>
 static void piece_columns(const Part<T>& part, Piecewise<T>& pieces, extent begin, extent end, Columns<T> scores) {
   const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), heads = part.p.heads;

@@ -1,13 +1,13 @@
-// The head mix forward: walks up the keys by segments. X and hidden exist for one segment and the kernel - 1 columns
-// before it; softmax and the sum of values go on from segment to segment, as they do for one head.
+// The head mix forward, which walks up the keys by segments. X and hidden exist for one segment and the kernel - 1
+// columns before it; softmax and the sum of values continue from segment to segment, as for one head.
 #pragma once
 
 #include "tensor/cpu/tiles/mix_columns.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Queries of a block in forward, and pairs of a segment: X, hidden and logits of all heads for 1024 pairs stay in the
-// second cache, and are many enough that what a segment begins and carries is little.
+// Queries of a block in forward, and pairs of a segment. X, hidden and logits of all heads for 1024 pairs stay in the
+// second cache, and the work per segment outweighs its start and the columns kept.
 template <class T> inline constexpr extent mix_block = has_vectors<T> ? block_rows<T> / 2 : 2;
 template <class T> inline constexpr extent segment_pairs = has_vectors<T> ? 1024 : 8;
 
@@ -48,7 +48,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
     f.softmax(h).begin();
   }
   clear(f.output, p.heads * part.wide * width);
-  // Scores run `right` columns ahead of hidden, and hidden of the logits.
+  // Scores run `right` columns ahead of hidden, and hidden ahead of the logits.
   const extent kept_scores = kept + p.right;
   Columns<T> hidden{f.hidden, part.first_seen - p.left, f.row, part.wide},
       scores{f.scores, part.first_seen - p.left, f.row, part.wide};

@@ -1,4 +1,4 @@
-// Queries and keys whose products are a tile, and the way back from the tile's gradient to them.
+// Pairing: queries and keys whose products are a tile, and the gradients of both from the tile's gradient.
 #pragma once
 
 #include "tensor/cpu/tiles/softmax.h"
@@ -11,7 +11,7 @@ template <class T> struct Pairing {
   extent dim, width;
   T scale;
   bool backward;
-  const T* keys;  // of the head: the operand's own rows, in backward copies that are padded by zeros
+  const T* keys;  // of the head: the operand's own rows; in backward, copies padded by zeros
   extent keys_row;
   T *copies, *d_keys, *transposed, *rows, *d_rows;
 
@@ -47,7 +47,7 @@ template <class T> struct Pairing {
   void products(const Tile<T>& tile, T* x) const {
     products_of_pairs(tile, dim, keys + tile.first_key * keys_row, keys_row, transposed, x);
   }
-  // dx: of the tile times scale
+  // dx: the gradient of the tile, times scale
   void gather(const Tile<T>& tile, const T* dx) const {
     if (d_key.at) sum_over_queries(tile, dx, rows, width, d_keys + tile.first_key * width, width);
     if (d_query.at) sum_over_keys(tile, dx, keys + tile.first_key * width, width, width, d_rows);

@@ -1,6 +1,6 @@
 // The products of tiles, all of them: c[r][n] = start[r][n] + sum_k a[r][k] b[k][n].
 // a is read number by number, with any strides; b, c and start by vectors. A block of c stays in registers while k
-// runs, which is all there is to it: 24 accumulators, 4 loads of b and 6 of a for 24 multiply-adds.
+// runs: 24 accumulators, 4 loads of b and 6 of a for 24 multiply-adds.
 #pragma once
 
 #include "tensor/cpu/tiles/transpose.h"
@@ -11,17 +11,17 @@ template <class T> struct Left {
   const T* at;
   extent row, column;
 };
-// k runs over `outer` times `inner` rows of b: taps of a convolution are rows that lie elsewhere.
+// k runs over `outer` times `inner` rows of b: the taps of a convolution are rows at other addresses.
 struct Depth {
   extent inner, outer = 1;
-  extent left_outer = 0, right_outer = 0;  // how far one outer step moves in a and in b
+  extent left_outer = 0, right_outer = 0;  // strides of one outer step in a and in b
 };
 enum class Start { zero, given };
-// add: start is added at the end. A sum over many calls then is a sum of their sums: its rounding grows with their
+// add: start is added at the end. A sum over many calls is then a sum of their sums: its rounding grows with their
 // number and with their length, not with the product of the two.
 enum class Finish { none, leaky, add };
 
-// Vector n of row r begins at start[n] + r start_row (null: at zero) and goes to c[n] + r c_row.
+// Vector n of row r starts from start[n] + r start_row (null: from zero) and is stored to c[n] + r c_row.
 template <class T, extent R, extent N, Finish finish>
 static inline void block(const Depth& depth, Left<T> a, const T* b, extent b_row, const T* const* start,
     extent start_row, T* const* c, extent c_row, [[maybe_unused]] T slope) {
@@ -89,8 +89,8 @@ static inline void column(extent rows, const Depth& depth, Left<T> a, const T* b
   for (extent times = rows - done; times > 0; --times) run.template operator()<1>();
 }
 
-// All rows of `packs` vectors of columns of b. place(n): where vector n of row 0 goes; begin(n): where it begins, or
-// null for all of them.
+// All rows of `packs` vectors of columns of b. place(n): where vector n of row 0 is stored; begin(n): the vector it
+// starts from, or null for all of them.
 template <class T, Finish finish, class Begin, class Place>
 static void products(extent rows, extent packs, const Depth& depth, Left<T> a, const T* b, extent b_row,
     const Begin& begin, extent begin_row, const Place& place, extent place_row, T slope) {
@@ -111,7 +111,7 @@ static void products(extent rows, extent packs, const Depth& depth, Left<T> a, c
   if (packs - done == 1) run.template operator()<1>();
 }
 
-// `begin` of products that begin at zero.
+// The `begin` of products that start from zero.
 template <class T> static auto from_zero() {
   return [](extent) -> const T* { return nullptr; };
 }
@@ -127,8 +127,8 @@ static void multiply(extent rows, extent columns, const Depth& depth, Left<T> a,
     products<T, Finish::none>(rows, columns / lanes<T>, depth, a, b, b_row, from_zero<T>(), 0, place, c_row, T(0));
 }
 
-// The sum of the lanes of vector c[m][n] grows by sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes:
-// rows of numbers against rows. Lanes are for the caller to sum, after all calls.
+// Adds sum_x a[m][x] b[n][x] over x in [0, count), a multiple of the lanes, to the vector c[m][n]: rows times rows. The
+// caller sums the lanes, after all calls.
 template <class T, extent M, extent N>
 static inline void dots_block(extent count, const T* a, extent a_row, const T* b, extent b_row, T* c, extent c_row) {
   using V = Vector<T>;
@@ -159,7 +159,7 @@ static inline void dots_block(extent count, const T* a, extent a_row, const T* b
   }
 }
 
-// c: vectors [rows, columns]. Some rows of a stay in the cache while those of b pass.
+// c: vectors [rows, columns]. Some rows of a stay in the cache while all rows of b are read.
 template <class T>
 static void dots(extent rows, extent columns, extent count, const T* a, extent a_row, const T* b, extent b_row, T* c) {
   const extent c_row = columns * lanes<T>;

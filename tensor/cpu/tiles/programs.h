@@ -1,4 +1,5 @@
-// The tile programs of a head, in the order in which they add to a tile. To add one: its file, and its name here.
+// The tile programs of a head, in the order in which they add to a tile. To add one: write its file, and add its name
+// here.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/bins.h"
@@ -11,7 +12,7 @@
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Each hook of all programs.
+// Each hook calls that of all programs.
 template <class T, class... P> struct ListOf : P... {
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) { (P::take(cut, p, backward), ...); }
   void head(const Problem<T>& p, extent b, extent h) { (P::head(p, b, h), ...); }
@@ -32,7 +33,7 @@ template <class T, class... P> struct ListOf : P... {
   void finish(const Problem<T>& p, extent b, extent h) { (P::finish(p, b, h), ...); }
 };
 
-// A row scan reads the scores: it comes before what else is added to them.
+// A row scan reads the scores, so it comes before anything is added to them.
 template <class T>
 using Programs = ListOf<T, RowScan<T>, ByDistance<T>, ByRowAndDistance<T>, Piecewise<T>, Column<T>, Fading<T>, Bins<T>>;
 

@@ -1,21 +1,22 @@
 // The first rung of tiled attention: one query of CoPE in plain loops. heads.h and programs/row_scan.h compute the same
-// for a block of queries and a tile of keys at once. tests/tensor/cpu/tiles/rung.cpp holds this to the reference executor, and the tiles
-// to this.
+// for a block of queries and a tile of keys at once. tests/tensor/cpu/tiles/rung.cpp compares this with the reference
+// executor, and the tiles with this.
 //   s_j = scale q.k_j,  g_j = 1 / (1 + e^{-s_j})              scores, and gates: does key j count?        (CoPE, Eq. 3)
 //   p_j = min(g_j + ... + g_i, p_max)                         how many count from key j up to the query i      (Eq. 4)
 //   a_j = s_j + (1-w) z[floor p_j] + w z[ceil p_j],  w = p_j - floor p_j                                    (Listing 1)
 //   P_j = e^{a_j} / (e^{a_0} + ... + e^{a_i}),  o = sum_j P_j v_j
-// Two ideas spare every array of [i j]. Walking from the last key to the first makes p a carry: one addition per key.
-// Online softmax divides by a sum that is not known yet: what is summed so far counts relative to the largest logit so
-// far, and fades when a larger one comes (Milakov and Gimelshein 2018; Dao et al. 2022).
+// Two ideas avoid every array of [i j]. Going from the last key to the first makes p a carry: one addition per key.
+// Online softmax divides by a sum that is not known yet: sums so far are relative to the largest logit so far, and are
+// scaled down when a larger one comes (Milakov and Gimelshein 2018; Dao et al. 2022).
 // Backward keeps one number of each query, Z = log sum_j e^{a_j}, and computes the rest again (tiles keep the top and
-// the sum, as the rounding of their Z would make all P_j of a row too large or too small together):
+// the sum, because the rounding of Z would make all P_j of a row too large or too small together):
 //   dv_j += P_j do,  da_j = P_j (do.v_j - o.do)               P_j = e^{a_j - Z}; o.do = sum_j P_j do.v_j
 //   dz[floor p_j] += (1-w) da_j,  dz[ceil p_j] += w da_j
-//   dp_j = (z[ceil p_j] - z[floor p_j]) da_j                  0 at whole p_j and where p_max holds: one row is read
+//   dp_j = (z[ceil p_j] - z[floor p_j]) da_j                  0 at whole p_j and at p_max: one row is read
 //   ds_j = da_j + g_j (1 - g_j) sum_{l<=j} dp_l               gate j is a term of p_l for every key l up to j
 //   dq += scale ds_j k_j,  dk_j += scale ds_j q
-// The sum over l <= j runs from the first key to the last, against the walk: da, dp and g of the row wait for it.
+// The sum over l <= j runs from the first key to the last, in the opposite direction: da, dp and g of the row are kept
+// for it.
 #pragma once
 
 #include <cmath>
@@ -46,7 +47,7 @@ template <class T> struct CopeRow {
     log_sum = top + log(total);
   }
 
-  // o and log_sum are those of forward. Adds to dq [d], dk and dv [i+1 d], dz [p_max+1].
+  // o and log_sum are forward's. Adds to dq [d], dk and dv [i+1 d], dz [p_max+1].
   void backward(const T* o, T log_sum, const T* d_o, T* dq, T* dk, T* dv, T* dz) const {
     using std::exp;
     const T o_dot = dot(o, d_o);
@@ -79,7 +80,7 @@ template <class T> struct CopeRow {
     extent floor, ceil;
   };
 
-  // Key j. `gates`: the sum over the keys behind it, to which its own is added.
+  // Key j. `gates`: the sum over the keys after it, to which its own gate is added.
   Pair pair(extent j, T& gates) const {
     using std::exp;
     const T s = scale * dot(q, k + j * d), gate = T(1) / (T(1) + exp(-s));

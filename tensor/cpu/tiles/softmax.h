@@ -1,11 +1,11 @@
-// Softmax over the keys of a tile, for all queries of a block at once, and the way back: what every program shares.
+// Softmax over the keys of a tile, for all queries of a block at once, and its backward, shared by all programs.
 #pragma once
 
 #include "tensor/cpu/tiles/tile.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Cuts scratch memory into parts whose begins are aligned.
+// Cuts scratch memory into aligned parts.
 template <class T> struct Cutter {
   T* at;
   extent taken = 0;
@@ -17,7 +17,7 @@ template <class T> struct Cutter {
 };
 
 template <class T> struct RunningSoftmax {
-  // Per lane: the largest logit so far, the sum of powers, what earlier sums are to be multiplied by.
+  // Per lane: the largest logit so far, the sum of powers, and the factor for earlier sums.
   T *top, *total, *factor;
 
   void take(Cutter<T>& cut) {
@@ -27,7 +27,7 @@ template <class T> struct RunningSoftmax {
   void begin(const T* sink = nullptr) {
     for (extent i = 0; i < block_rows<T>; ++i) top[i] = sink ? *sink : nothing<T>(), total[i] = T(sink ? 1 : 0);
   }
-  // x becomes e^{x - top}, 0 where not seen. Returns whether an earlier top has risen.
+  // x becomes e^{x - top}, 0 where not seen. Returns true if an earlier top has risen.
   bool add(const Tile<T>& tile, T* x) const {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
@@ -58,15 +58,15 @@ template <class T> struct RunningSoftmax {
     }
     return risen;
   }
-  // Earlier sums [rows, width] after a rise.
+  // Scales earlier sums [rows, width] after a rise.
   void fade(extent rows, extent width, T* sums) const {
     for (extent i = 0; i < rows; ++i)
       for (extent c = 0; c < width; ++c) sums[i * width + c] *= factor[i];
   }
-  // What the sums of a row are to be multiplied by at the end: 0 where it sees nothing.
+  // The factor for the sums of a row at the end: 0 if it sees nothing.
   T share(extent i) const { return total[i] > T(0) || total[i] != total[i] ? T(1) / total[i] : T(0); }
-  // o, top and share of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as
-  // e^{-inf - -inf} is in softmax; one that sees nothing is 0.
+  // Writes o, top and share of a block, from sums of values [rows, width]. A row whose logits are all -inf is NaN, as
+  // e^{-inf - -inf} is in softmax; a row that sees nothing is 0.
   void write(const Block<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i) {
@@ -80,7 +80,7 @@ template <class T> struct RunningSoftmax {
   }
 };
 
-// Multiplies a tile of the pattern by what dropout leaves.
+// Multiplies a tile of the pattern by the factors of dropout.
 template <class T> static void drop(const Tile<T>& tile, T* x) {
   const Block<T>& block = tile.block;
   const Problem<T>& p = block.p;
@@ -95,7 +95,7 @@ template <class T> static void drop(const Tile<T>& tile, T* x) {
   }
 }
 
-// In double: o.do is taken from all dP of a row, and what it is off by would reach every key with the same sign.
+// In double: o.do is subtracted from all dP of a row, and its error would reach every key with the same sign.
 template <class T> static inline T dot(const T* a, const T* b, extent count) {
   if constexpr (has_vectors<T>) {
     double sum = 0;
@@ -109,7 +109,7 @@ template <class T> static inline T dot(const T* a, const T* b, extent count) {
   }
 }
 
-// Per lane of a block in backward: P = share e^{x - top}, and o.do. Lanes without a query have no share.
+// Per lane of a block in backward: P = share e^{x - top}, and o.do. Lanes without a query have share 0.
 template <class T> struct RowNumbers {
   T *top, *share, *output_dot;
 
@@ -129,7 +129,7 @@ template <class T> struct RowNumbers {
           head_of(p.output_gradient, block.b, block.h) + row * p.output_gradient.row, p.value_dim);
     }
   }
-  // The gradient of a sink, whose dP is 0.
+  // Returns the gradient of a sink, whose dP is 0.
   T of_sink(const Block<T>& block, T sink) const {
     T sum = T(0);
     for (extent n = 0; n < block.columns; n += lanes<T>)

@@ -1,12 +1,12 @@
-// What stands for the softmax in stick-breaking attention: P = beta left, from the last key down.
+// Stick-breaking attention replaces the softmax: P = beta left, from the last key down.
 //   beta = sigmoid(x), 0 where the key is not before the query      left_k = left_{k+1} (1 - beta_{k+1})
-//   rest = what is left at the end; where it goes to v_i it is the weight of the row's own key, which breaks nothing
-// P sums to 1 or less by itself: there is no largest logit, no sum to divide by, and no o.do. The products stand for
-// the paper's sums of logarithms: 1 - beta is computed as beta e^-x, and what is left below `nothing_left` is 0, as all
-// behind it is then, exactly. Once that holds for all rows of a block, its other tiles are not looked at.
+//   rest = what is left at the end; with rest_to_self it is the weight of the row's own key, which breaks nothing
+// P sums to 1 or less by itself: there is no largest logit, no sum to divide by, and no o.do. The products replace the
+// paper's sums of logarithms: 1 - beta is computed as beta e^-x, and a product below `nothing_left` is set to 0, and
+// so, exactly, are all that follow. Once that holds for all rows of a block, its other tiles are skipped.
 // Backward, with dx = P dP at log P:
 //   dscore_k = dx_k - beta_k (dx_k + drest + sum_{l<k} dx_l)
-// The sum runs up the keys, against the first: beta and dx wait for it.
+// The sum runs up the keys, in the opposite direction: beta and dx are kept for it.
 #pragma once
 
 #include "tensor/cpu/tiles/pairing.h"
@@ -14,9 +14,9 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Stick {
-  static constexpr double nothing_left = 1e-30;  // beside 1; not so small that products with it are denormal
+  static constexpr double nothing_left = 1e-30;  // relative to 1; not so small that products with it are denormal
   bool backward, used_up;
-  extent first_broken;      // keys from here on lie in tiles that were looked at
+  extent first_broken;      // first key of the tiles that were visited
   T *left, *rest, *behind;  // per lane: so far; at the end (backward); drest and the sum of dx
   T *kept_beta, *kept_dx;   // backward, [keys, block rows]
 
@@ -67,7 +67,7 @@ template <class T> struct Stick {
     if (backward) each_own(tile, [&](extent i, extent at) { x[at] = rest[i]; });
   }
 
-  // The output, and what backward needs: the rest. sums: of values [rows, width]
+  // Writes the output, and the rest for backward. sums: of values [rows, width]
   void write(const Block<T>& block, const T* sums, extent width) const {
     const Problem<T>& p = block.p;
     for (extent i = 0; i < block.rows; ++i) {
@@ -105,7 +105,7 @@ template <class T> struct Stick {
     each_own(tile, [&](extent i, extent at) { behind[i] = kept[at], kept[at] = T(0); });
   }
 
-  // Up the keys: dscore to queries and keys.
+  // Goes up the keys: dscore to queries and keys.
   void finish(const Block<T>& block, Pairing<T>& scores) {
     using V = Vector<T>;
     const extent columns = block.columns;
@@ -128,7 +128,7 @@ template <class T> struct Stick {
   }
 
  private:
-  // e^-x / (1 + e^-x), which 1 - beta would round
+  // e^-x / (1 + e^-x), without the rounding of 1 - beta
   static Vector<T> one_less_sigmoid(Vector<T> x, Vector<T> beta) {
     if constexpr (has_vectors<T>)
       return beta * exponential<T>(-x);
@@ -138,7 +138,7 @@ template <class T> struct Stick {
   static bool sees_itself(const Block<T>& block, extent i) {
     return !block.present() || block.present()[block.first_token() + i];
   }
-  // f(i, place in the tile) for the rows whose own key, which takes the rest, lies in it.
+  // Calls f(i, index in the tile) for the rows whose own key, which takes the rest, is in the tile.
   template <class F> static void each_own(const Tile<T>& tile, const F& f) {
     const Block<T>& block = tile.block;
     const extent first = most(0, tile.first_key - block.first_token());

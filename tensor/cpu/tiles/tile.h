@@ -1,4 +1,4 @@
-// One tile of pairs, keys x queries: a row of it is one key, its lanes are queries. What runs along the keys of one
+// One tile of pairs, keys x queries: a row of it is one key, its lanes are queries. A recurrence along the keys of one
 // query (softmax, CoPE's sum, DAPE's convolution) then is plain arithmetic between rows, for many queries at a time.
 #pragma once
 
@@ -10,10 +10,10 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 template <class T> inline constexpr extent block_rows = sizeof(T) == 4 ? 64 : has_vectors<T> ? 32 : 4;
 template <class T> inline constexpr extent tile_keys = has_vectors<T> ? 64 : 8;
 template <class T> static inline T number(extent n) { return static_cast<T>(static_cast<double>(n)); }
-// Stands for minus infinity: below any logit, and subtracting a logit from it cannot overflow.
+// In place of minus infinity: below any logit, and subtracting a logit from it cannot overflow.
 template <class T> static inline T nothing() { return T(-1e30); }
 
-// Row 0 of a batch and a head of queries.
+// Row 0 of a batch and a query head.
 template <class T> static inline T* head_of(const Rows<T>& rows, extent b, extent h) {
   return rows.at + b * rows.batch + (rows.group ? h / rows.group : h) * rows.head;
 }
@@ -24,7 +24,7 @@ template <class T> static inline Mask<T> lanes_between(extent first, extent end)
   return begun & open;
 }
 
-// Some queries of one head: first_query + lane, the last of `columns` lanes may stand for none.
+// Some queries of one head: first_query + lane. The last of `columns` lanes may have no query.
 template <class T> struct Block {
   const Problem<T>& p;
   extent b, h, first_query, rows, columns;
@@ -34,8 +34,8 @@ template <class T> struct Block {
   Block(const Problem<T>& problem, extent batch, extent head, extent first, extent count, extent wide)
       : p(problem), b(batch), h(head), first_query(first), rows(count), columns(wide) {}
   extent packs() const { return columns / lanes<T>; }
-  extent first_token() const { return p.first_row + first_query; }  // of the keys
-  // Where the keys begin that the block's first row sees, and end that its last one does: others are not looked at.
+  extent first_token() const { return p.first_row + first_query; }  // as an index of keys
+  // The first key that the block's first row sees, and the end of the keys that its last row sees: others are skipped.
   extent first_key() const { return most(first_token() - p.before, 0); }
   extent keys() const { return least(p.keys, first_token() + rows + p.after); }
   const bool* present() const { return p.present ? p.present + b * p.keys : nullptr; }
@@ -51,16 +51,16 @@ template <class T> struct Block {
 template <class T> struct Tile {
   const Block<T>& block;
   extent first_key, keys;
-  bool edge;  // some pair of it is not seen
+  bool edge;  // true if some pair of it is not seen
 
   Tile(const Block<T>& of, extent first, extent count) : block(of), first_key(first), keys(count) {
     edge = first + count - 1 > of.first_token() + of.p.after || first < of.first_token() + of.rows - 1 - of.p.before;
     if (const bool* present = of.present())
       for (extent k = 0; k < count; ++k) edge |= !present[first + k];
   }
-  // Lanes from here on see key number k of the tile, were it present.
+  // Lanes from here on see key number k of the tile, if it is present.
   extent first_lane(extent k) const { return most(first_key + k - block.first_token() - block.p.after, 0); }
-  // Lanes from here on do not see it any more.
+  // Lanes from here on no longer see it.
   extent end_lane(extent k) const {
     const bool* present = block.present();
     if (present && !present[first_key + k]) return 0;
@@ -72,7 +72,7 @@ template <class T> struct Tile {
   }
 };
 
-// f(first key of the tile, keys) from the last key that the block sees down to the tile of its first.
+// Calls f(first key of the tile, keys) from the last tile that the block sees down to the first.
 template <class T, class F> static inline void tiles_down(const Block<T>& block, const F& f) {
   for (extent end = block.keys(); end > block.first_key();) {
     const extent begin = (end - 1) / tile_keys<T> * tile_keys<T>;
@@ -81,7 +81,7 @@ template <class T, class F> static inline void tiles_down(const Block<T>& block,
   }
 }
 
-// x[k][i] = a_k.b_i for the pairs of a tile, b transposed [depth, columns]. Pairs that are not seen may be left out.
+// x[k][i] = a_k.b_i for the pairs of a tile, b transposed [depth, columns]. Unseen pairs may be left out.
 template <class T>
 static void products_of_pairs(const Tile<T>& tile, extent depth, const T* a, extent a_row, const T* b, T* x) {
   const extent columns = tile.block.columns;
@@ -97,7 +97,7 @@ static void products_of_pairs(const Tile<T>& tile, extent depth, const T* a, ext
   }
 }
 
-// to[k] += sum_i x[k][i] rows[i], over the queries that see key k. What is not seen is 0 in x.
+// to[k] += sum_i x[k][i] rows[i], over the queries that see key k. x is 0 where not seen.
 template <class T>
 static void sum_over_queries(const Tile<T>& tile, const T* x, const T* rows, extent width, T* to, extent to_row) {
   const extent columns = tile.block.columns;

@@ -1,4 +1,4 @@
-// A square of numbers turned over in registers: as many vectors as a vector has lanes.
+// Transposes a square of numbers in registers: as many vectors as a vector has lanes.
 #pragma once
 
 #include "tensor/cpu/tiles/vector.h"

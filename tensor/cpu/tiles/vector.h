@@ -1,6 +1,6 @@
 // Vector code through one wrapper: AVX-512, AVX2 and plain C++ are the same source, compiled three times with
-// WHENCE_TILES_TARGET (a namespace) and WHENCE_TILES_BYTES (the width of a vector) defined. Nothing inline of a shared
-// header may be called here: the linker keeps one copy of it, perhaps the one for the newest machine.
+// WHENCE_TILES_TARGET (a namespace) and WHENCE_TILES_BYTES (the width of a vector) defined. Inline functions of shared
+// headers must not be called here: the linker keeps one copy, perhaps the one for the newest machine.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// `lanes` numbers side by side. Where a type has no vectors it is its own vector of one.
+// `lanes` contiguous numbers. A type without vectors is its own vector of one.
 template <class T> struct VectorOf {
   using type = T;
   using mask = bool;
@@ -71,7 +71,7 @@ template <class T> static inline Vector<T> zero() { return Vector<T>{}; }
 template <class T> static inline Vector<T> larger(Vector<T> a, Vector<T> b) { return a > b ? a : b; }
 template <class T> static inline Vector<T> smaller(Vector<T> a, Vector<T> b) { return a < b ? a : b; }
 
-// 0, 1, 2, ... as numbers
+// Returns 0, 1, 2, ... as numbers.
 template <class T> static inline Vector<T> count_up() {
   if constexpr (has_vectors<T>) {
     Vector<T> x{};
@@ -82,7 +82,7 @@ template <class T> static inline Vector<T> count_up() {
   }
 }
 
-// One bit for each lane whose mask is set.
+// Returns one bit for each lane whose mask is set.
 template <class T> static inline unsigned bits(Mask<T> mask) {
   if constexpr (!has_vectors<T>) {
     return mask ? 1u : 0u;
@@ -100,7 +100,7 @@ template <class T> static inline unsigned bits(Mask<T> mask) {
   }
 }
 
-// Whole numbers as such, one for each lane, and what lies at base[index].
+// Converts whole numbers to indices, one for each lane; look_up returns base[index].
 template <class T> static inline Mask<T> indices(Vector<T> whole) { return __builtin_convertvector(whole, Mask<T>); }
 template <class T> static inline Vector<T> look_up(const T* base, Mask<T> index) {
 #if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
@@ -114,7 +114,7 @@ template <class T> static inline Vector<T> look_up(const T* base, Mask<T> index)
   return x;
 #endif
 }
-// base[index] += x where `chosen` has a bit; indices differ.
+// base[index] += x for lanes whose bit of `chosen` is set; their indices must differ.
 template <class T> static inline void scatter_add(T* base, Mask<T> index, unsigned chosen, Vector<T> x) {
 #if defined(__AVX512F__) && WHENCE_TILES_BYTES == 64
   if constexpr (sizeof(T) == 4) {
@@ -134,7 +134,7 @@ template <class T> static inline void scatter_add(T* base, Mask<T> index, unsign
 #endif
 }
 
-// The upper half of the lanes is added to the lower, until one is left.
+// Adds the upper half of the lanes to the lower, until one is left.
 template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T sum_of_lanes(Vector<T> x) {
   if constexpr (!has_vectors<T>) {
     return x;
@@ -148,8 +148,8 @@ template <class T, int half = static_cast<int>(lanes<T> / 2)> static inline T su
   }
 }
 
-// e^x as tensor/math.h has it, but below -87 (f32) or -708 (f64) the result is 0: a term that small beside the largest,
-// which is 1, is nothing. NaN stays NaN.
+// e^x as in tensor/math.h, except that below -87 (f32) or -708 (f64) the result is 0: such a term is negligible next to
+// the largest, which is 1. NaN stays NaN.
 template <class T> static inline Vector<T> exponential(Vector<T> x) {
   using Of = ExponentialOf<T>;
   constexpr T lowest = sizeof(T) == 4 ? -87 : -708, highest = sizeof(T) == 4 ? 88 : 709;
@@ -182,7 +182,7 @@ template <> inline Dual sigmoid<Dual>(Dual x) {
 }
 #endif
 
-// The largest whole number that is not above x, for 0 <= x < 2^22.
+// The largest whole number <= x, for 0 <= x < 2^22.
 template <class T> static inline Vector<T> whole_part(Vector<T> x) {
   if constexpr (has_vectors<T>) {
     const Vector<T> magic = splat(sizeof(T) == 4 ? T(8388608.0) : T(4503599627370496.0));  // 2^23, 2^52

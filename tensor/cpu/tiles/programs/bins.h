@@ -1,4 +1,4 @@
-// The pattern summed by distance (Shaw's values): bins_i[bin(steps)] += P_ij. Distances beyond the bins are in none.
+// The pattern summed by distance (Shaw's values): bins_i[bin(steps)] += P_ij. Distances beyond the bins are in no bin.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/by_distance.h"
@@ -6,7 +6,7 @@
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Bins : Program<T> {
-  T* sums;  // [query, bin]: the sums, in backward their gradient
+  T* sums;  // [query, bin]: the sums; in backward, their gradient
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool) { sums = cut.take(p.bins * block_rows<T>); }
   void block(const Block<T>& block) {
@@ -42,7 +42,7 @@ template <class T> struct Bins : Program<T> {
   }
 
  private:
-  // f(k, i, number of the bin's element [i, bin])
+  // Calls f(k, i, index of the bin [i, bin]).
   template <class F> static void each(const Tile<T>& tile, const F& f) {
     const Problem<T>& p = tile.block.p;
     if (p.bins == 0) return;

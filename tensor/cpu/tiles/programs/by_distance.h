@@ -1,11 +1,11 @@
-// by distance: x[k][i] += table[steps]; and how any program reads numbers by distance and sums to them.
+// by distance: x[k][i] += table[steps]; and how all programs read and sum numbers by distance.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
 
 namespace whence::tiles::WHENCE_TILES_TARGET {
 
-// Steps between the block's query `lane` and a key, as a row of a table; p.distances: beyond the table.
+// Returns the table's row for the block's query `lane` and a key; p.distances if it is beyond the table.
 template <class T> static inline extent table_row(const Block<T>& block, extent lane, extent key) {
   const Problem<T>& p = block.p;
   const extent query = least(block.first_query + lane, p.queries - 1);
@@ -16,15 +16,16 @@ template <class T> static inline extent table_row(const Block<T>& block, extent 
   return row >= 0 && row < p.distances ? row : p.distances;
 }
 
-// Numbers by distance of one head. Keys and queries that follow each other read them along diagonals, of a copy with
-// zeros on both sides for pairs beyond it. Others look each one up, and what is beyond is a zero behind the last.
+// Numbers by distance of one head. Consecutive keys and queries read them along diagonals, from a copy with zeros on
+// both sides for pairs beyond the table. Otherwise each number is looked up, and a zero after the last stands for pairs
+// beyond.
 template <class T> struct DistanceNumbers {
-  T* numbers;  // copied
-  T* of_key;   // those of one key, where each is looked up
-  T* sums;  // [lanes, slots]: sums along diagonals, apart by the key's number modulo the lanes; or one for each number
+  T* numbers;  // a copy
+  T* of_key;   // those of one key, if each is looked up
+  T* sums;     // [lanes, slots]: sums along diagonals, separate for each key modulo the lanes; or one for each number
 
   static bool plain(const Problem<T>& p) { return !p.query_step; }
-  // Where the diagonal of `steps` lies in the copy. A tile's lanes and keys reach beyond queries and keys.
+  // place() is the index of the diagonal of `steps` in the copy. A tile's lanes and keys reach beyond queries and keys.
   static extent margin() { return block_rows<T> + tile_keys<T> + 2 * lanes<T>; }
   static extent place(const Problem<T>& p, extent steps) {
     return steps - p.lowest + margin() + most(0, p.lowest - (p.first_row - p.keys));
@@ -50,7 +51,7 @@ template <class T> struct DistanceNumbers {
     if (sums) clear(sums, sums_size(p));
   }
 
-  // Of key k of a tile, one for each lane.
+  // Returns the numbers of key k of a tile, one for each lane.
   const T* read(const Tile<T>& tile, extent k) const {
     const Block<T>& block = tile.block;
     if (plain(block.p)) return numbers + place(block.p, block.first_token() - tile.first_key - k);
@@ -68,10 +69,10 @@ template <class T> struct DistanceNumbers {
           sums[table_row(block, i, tile.first_key + k)] += dx[k * block.columns + i];
       return;
     }
-    // Query lanes*c + lane and key lanes*m + r lie lanes*(c - m) + lane - r apart: one slot for each (r, c - m), so
+    // Query lanes*c + lane and key lanes*m + r are lanes*(c - m) + lane - r apart: one slot for each (r, c - m), so
     // that all reads and writes are of whole vectors.
     const extent first_pack = block.first_query / lanes<T>, first_key = tile.first_key / lanes<T>;
-    const extent skipped = tile.first_key % lanes<T>;  // keys of the first m that lie before the tile
+    const extent skipped = tile.first_key % lanes<T>;  // keys of the first m before the tile
     const extent groups = (skipped + tile.keys + lanes<T> - 1) / lanes<T>;
     for (extent r = 0; r < lanes<T>; ++r) {
       for (extent apart = 1 - groups; apart < block.packs(); ++apart) {
@@ -86,7 +87,7 @@ template <class T> struct DistanceNumbers {
     }
   }
 
-  // to += the head's sums
+  // Adds the head's sums to `to`.
   void finish(const Problem<T>& p, T* to) const {
     if (!plain(p)) {
       for (extent n = 0; n < p.distances; ++n) to[n] += sums[n];

@@ -35,7 +35,7 @@ template <class T> struct ByRowAndDistance : Program<T> {
     clear(d_rows, block_rows<T> * width(p));
   }
 
-  // Rows of the band, the first of which is `lowest` steps: those that the table has begin behind `skipped`.
+  // Rows of the band; the first is at `lowest` steps. The table has `count` of them, after the first `skipped`.
   struct Band {
     extent rows, lowest, skipped, count;
     explicit Band(const Tile<T>& tile) {

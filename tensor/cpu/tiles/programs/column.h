@@ -1,10 +1,10 @@
 // column: x[k][i] += slope[i] (column[k] - column[own i] + rest[k] - rest[own i])
-// Softmax ignores what all keys of a row share, so a row takes off what its own token has: small numbers are left where
-// keys are near. What is taken off has a gradient, minus the row's sum of dx: 0 but for rounding, and it cancels what
-// rounding gives to the columns. Both matter where columns are long sums themselves (forgetting), as their gradients are
-// summed once more: so sums of dx are f64. The rest of a long sum is what T did not hold of it: of near keys it is as
-// much as their difference. As its gradient it gets what T does not hold of the column's.
-// Slopes are 1 but where queries have their own (cable); then d slope[i] = sum_k dx (column[k] - column[own i] ...).
+// Softmax ignores a number that all keys of a row share, so a row subtracts its own token's: for near keys small
+// numbers remain. The subtracted number has a gradient, minus the row's sum of dx: it is 0 but for rounding, and
+// cancels what rounding adds to the columns. Both matter if columns are long sums themselves (forgetting), as their
+// gradients are summed once more: so sums of dx are f64. The rest is what T could not hold of a long sum: for near keys
+// it is as large as their difference. Its gradient is what T cannot hold of the column's.
+// Slopes are 1 unless queries have their own (cable); then d slope[i] = sum_k dx (column[k] - column[own i] ...).
 #pragma once
 
 #include <type_traits>
@@ -17,7 +17,7 @@ template <class T> struct Column : Program<T> {
   T *own, *own_rest;  // of each lane's own token
   using Sum = std::conditional_t<std::is_same_v<T, float>, double, T>;
   Sum row_sums[block_rows<T>];  // of dx, per lane (backward)
-  T *slopes, *d_slopes;         // per lane, where there are some
+  T *slopes, *d_slopes;         // per lane, if there are any
 
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) {
     const auto lanes_if = [&](bool needed) { return cut.take(needed ? block_rows<T> : 0); };
@@ -34,7 +34,7 @@ template <class T> struct Column : Program<T> {
       for (extent i = 0; i < block_rows<T>; ++i) {
         const T x = from[by_key ? least(block.first_token() + least(i, block.rows - 1), p.keys - 1)
                                 : block.first_query + least(i, block.rows - 1)];
-        to[i] = x - x == T(0) ? x : T(0);  // whoever sees a number that is not finite has it anyway
+        to[i] = x - x == T(0) ? x : T(0);  // every row that sees a number that is not finite gets it anyway
       }
     };
     hold(own, At::column_term, true), hold(own_rest, At::column_rest, true), hold(slopes, At::column_slope, false);
@@ -83,7 +83,7 @@ template <class T> struct Column : Program<T> {
   using Program<T>::finish;
 
  private:
-  // To the gradient of a key's column, and of its rest what T does not hold of that.
+  // Adds x to the gradient of a key's column; the part that T does not hold goes to the gradient of the rest.
   void give(const Block<T>& block, extent key, Sum x) const {
     const Rows<T> held = block.p.d[At::column_term], rest = block.p.d[At::column_rest];
     T& of_key = head_of(held, block.b, block.h)[key];
@@ -92,7 +92,7 @@ template <class T> struct Column : Program<T> {
     of_key = static_cast<T>(sum);
     if (rest.at) head_of(rest, block.b, block.h)[key] = static_cast<T>(sum - Sum(of_key));
   }
-  // What key k of a tile adds for lanes from n on, at slopes of 1.
+  // The term of key k of a tile for lanes from n on, at slopes of 1.
   Vector<T> between(const Tile<T>& tile, extent k, extent n) const {
     const auto of_key = [&](std::size_t which) {
       return splat(head_of(tile.block.p.in[which], tile.block.b, tile.block.h)[tile.first_key + k]);

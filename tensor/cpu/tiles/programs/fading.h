@@ -1,10 +1,10 @@
 // The tile program of gates of pairs: a key fades by every gate between it and the query.  (forgetting, gates=pairs)
 //   f = sigmoid(fade_query.fade_key), 1 where not seen         F_k = F_{k+1} + log f_{k+1},  0 at the last key
 //   x_k += F_k
-// Keys run down the tile, so that the sum is one addition of vectors per key. It grows from the query back: where it
-// matters it is small, and so is its rounding.
+// Keys run down the tile, so that the sum is one addition of vectors per key. It grows from the query back: near the
+// query, where it matters, it is small, and so is its rounding.
 // Backward, with dx the gradient at the logits:  d log f_l = sum_{k<l} dx_k,  d logit of a gate = (1 - f) d log f
-// That sum runs up the keys, against the first: dx and 1 - f of a block wait for it.
+// That sum runs up the keys, in the opposite direction: dx and 1 - f of a block are kept for it.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -13,7 +13,7 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct Fading : Program<T> {
   bool backward;
-  extent first_kept;  // keys from here on lie in tiles that were looked at
+  extent first_kept;  // first key of the tiles that were visited
   Pairing<T> gates;
   T *logits, *sums, *below;  // of a tile's gates; per lane: F so far, and the sum of dx
   T *kept_dx, *kept_closed;  // backward, [keys, block rows]: dx and 1 - f

@@ -1,10 +1,10 @@
 // piecewise (FIRE): x[k][i] += slope_n a + offset_n, a = row_i distance[steps] in piece n: begin_n < a <= begin_{n+1}
-// A lane's a moves along the keys in one direction and through few pieces: lanes keep theirs until one of them has left
-// it, and what backward sums for a piece goes to the sums of all then.
+// A lane's a moves along the keys in one direction and through few pieces. So lanes keep their pieces until one of them
+// has left its piece; then backward adds the sums of the pieces to memory.
 //   d slope_n = sum dx a,  d offset_n = sum dx,  da = slope_n dx,  d row_i = sum_j da distance
 //   d distance[m] = sum of da row_i along a diagonal
 // begin_n gets no gradient: pieces meet, so that moving a border changes nothing.
-// The head mix holds all heads at once, others one.
+// The head mix holds all heads at once, attention one.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/by_distance.h"
@@ -20,7 +20,7 @@ template <class T> struct Piecewise : Program<T> {
   T *slopes, *offsets;      // [head, pieces]
   T *rows, *d_rows;         // [head, lane]
   T *d_slopes, *d_offsets;  // [head, pieces, lanes], of a block
-  T* d_diagonals;           // of a tile: what goes to distance
+  T* d_diagonals;           // of a tile: the gradient of `distance`
 
   static bool runs(const Problem<T>& p) { return p.in[At::piece_begins].at != nullptr; }
   void take(Cutter<T>& cut, const Problem<T>& p, bool backward) { take(cut, p, backward, 1); }
@@ -127,7 +127,7 @@ template <class T> struct Piecewise : Program<T> {
  private:
   extent held(const Block<T>& block) const { return block.h - first_head; }
   extent sums_of(extent head) const { return head * pieces * lanes<T>; }
-  // One for each lane, and what it gets of a tile.
+  // The piece of each lane, and its gradients in a tile.
   struct Piece {
     V number, begin, end, slope, offset, d_slope, d_offset;
     bool left_by(V a) const { return bits<T>(a > end) != 0 || bits<T>(a <= begin) != 0; }

@@ -4,13 +4,14 @@
 //   with z given, or z = scale q.e of the block's own queries
 //   or x += slope P                                                                         (CoPE_ALiBi, Eq. 10)
 // Keys run down the tile, so that the sum is one addition of vectors per key. p rises by at most 1 from key to key, so
-// z[f] and z[f+1] - z[f] stay in two vectors, which are read anew where some lane's floor moved. Where gates are sparse
-// all floors of a tile are a few, and their rows are read once for all of its keys. Once all sums of a block have
-// reached n - 1 they stay: x += z[n-1], plain attention.
+// z[f] and z[f+1] - z[f] stay in two vectors, which are reloaded when some lane's floor moves. If gates are sparse, a
+// tile has only a few floors, and their rows are loaded once for all of its keys. Once all sums of a block have reached
+// n - 1 they stay: x += z[n-1], plain attention.
 // Backward, with dx the gradient at the logits:
 //   dz[f] += (1-w) dx, dz[f+1] += w dx             summed while f stays, written once for each row and f
 //   dp = (z[f+1] - z[f]) dx, 0 at whole p and from n - 1 on;  dg_k = sum_{l<=k} dp_l;  d score = dg g (1 - g)
-// The last sum runs up the keys, against the first: g, dx and dp of the keys where sums still move are kept for it.
+// The last sum runs up the keys, in the opposite direction: g, dx and dp of the keys where sums still move are kept for
+// it.
 #pragma once
 
 #include "tensor/cpu/tiles/programs/program.h"
@@ -19,20 +20,20 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 
 template <class T> struct RowScan : Program<T> {
   bool backward, by_table;
-  Pairing<T> gates;  // where gates are not those of the scores
+  Pairing<T> gates;  // used if gates are not those of the scores
   T slope;
-  // Of one tile: p of each pair, or P where slopes take it. Loops hold it in `places`: a member would be read again
-  // behind each store.
+  // Of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `places`, because a member would be
+  // reloaded after each store.
   T *gate_scores, *p_of_pairs;
-  // Per lane of the block: P so far, and what its rounding left out; z[f] and z[f+1] - z[f] and the f that they are of;
-  // dz[f] and dz[f+1] so far and the f that they are of; the sum of dp up the keys.
+  // Per lane of the block: P so far, and its rounding error; z[f], z[f+1] - z[f] and their f; dz[f], dz[f+1] so far and
+  // their f; the sum of dp up the keys.
   T *sums, *rests, *floors, *z_floor, *z_rise, *dz_floor, *dz_above, *dz_floors, *dp_sums;
-  T *z, *dz;       // [n, block rows], lanes side by side
-  T *e, *queries;  // where z is made here: scale e [n, width], and the block's queries [d, block rows]
+  T *z, *dz;       // [n, block rows], lanes contiguous
+  T *e, *queries;  // if z is computed here: scale e [n, width], and the block's queries [d, block rows]
   T *kept_gates, *kept_dx, *kept_dp;  // backward, [keys, block rows]
   bool at_last;                       // all sums have reached n - 1
-  bool was_at_last;                   // they had when the tile was added
-  extent first_moving;  // keys from here on lie in tiles where some sum was below n - 1: their gates have a gradient
+  bool was_at_last;                   // at_last when the tile was added
+  extent first_moving;  // first key of the tiles where some sum was below n - 1: those gates have a gradient
 
   static bool runs(const Problem<T>& p) {
     return p.in[At::position_logits].at || p.in[At::position_keys].at || p.in[At::position_slopes].at;
@@ -67,7 +68,7 @@ template <class T> struct RowScan : Program<T> {
     at_last = false, first_moving = block.keys();
     T* const from_zero[] = {rests, z_floor, z_rise, dz_floor, dz_above, dp_sums};
     for (T* array : from_zero) clear(array, block_rows<T>);
-    // Lanes without a query count as having reached n - 1 from the start.
+    // Lanes without a query have reached n - 1 from the start.
     for (extent i = 0; i < block_rows<T>; ++i) {
       sums[i] = i < block.rows ? T(0) : number<T>(p.positions);
       floors[i] = dz_floors[i] = T(-1);
@@ -85,7 +86,7 @@ template <class T> struct RowScan : Program<T> {
     if (backward) clear(dz, p.positions * block_rows<T>);
   }
 
-  // x += scan for a tile, keys downwards. Backward keeps g of each pair, and dp / dx.
+  // Adds the scan to x for a tile, keys downwards. Backward keeps g of each pair, and dp / dx.
   void add(const Tile<T>& tile, T* x) {
     const extent columns = tile.block.columns, kept = tile.first_key * columns;
     if (!runs(tile.block.p)) return;
@@ -112,7 +113,7 @@ template <class T> struct RowScan : Program<T> {
     for (extent i = 0; i < columns; ++i) at_last = at_last && sums[i] >= number<T>(tile.block.p.positions - 1);
   }
 
-  // dz for a tile, keys downwards.
+  // Adds to dz for a tile, keys downwards.
   void gather(const Tile<T>& tile, const T* dx) {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
@@ -138,7 +139,7 @@ template <class T> struct RowScan : Program<T> {
     }
   }
 
-  // Where sums moved in a tile its scores wait for the gradient of their gates.
+  // True for a tile where sums moved: its scores wait for the gradient of their gates.
   bool keeps(const Tile<T>& tile, const T* dx) {
     const Block<T>& block = tile.block;
     const Problem<T>& p = block.p;
@@ -159,7 +160,8 @@ template <class T> struct RowScan : Program<T> {
     return true;
   }
 
-  // Up the keys whose sums moved: dg g (1-g) to the gates' scores. Then dz to its rows, or on to the queries and to e.
+  // Goes up the keys whose sums moved: dg g (1-g) to the gates' scores. Then adds dz to its rows, or to the gradients
+  // of queries and e.
   void finish(const Block<T>& block, Pairing<T>& scores) {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
@@ -200,7 +202,7 @@ template <class T> struct RowScan : Program<T> {
     scores.gather(tile, kept);
   }
 
-  // dg g (1-g) for a tile, keys upwards.
+  // Writes dg g (1-g) for a tile, keys upwards.
   void sum_up(const Tile<T>& tile, const T* gate_of, const T* dp, T* to) {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
@@ -216,9 +218,9 @@ template <class T> struct RowScan : Program<T> {
     }
   }
 
-  // Pass 1 computes gates and sums. Pass 2 branches when a lane's floor changes; with no sigmoid in it a mispredicted
-  // branch is cheap. The tile's gates are summed by themselves, so that P is rounded twice per tile and not at every
-  // key: an error of P is one of w, and of z[f] where it passes a whole number.
+  // sum_gates is pass 1: gates and sums. Pass 2 branches when a lane's floor changes; without a sigmoid in it a
+  // mispredicted branch is cheap. The tile's gates are summed on their own, so that P is rounded twice per tile and not
+  // at every key: an error of P is an error of w, and of z[f] near a whole number.
   void sum_gates(const Tile<T>& tile, extent n, const T* scores, T* kept_gate) const {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
@@ -272,12 +274,12 @@ template <class T> struct RowScan : Program<T> {
     store<T>(floors + n, before), store<T>(z_floor + n, below), store<T>(z_rise + n, rise);
   }
 
-  // ---- sparse gates: all lanes of a tile stay within `near` whole numbers, whose rows are read once. Its keys then
-  // need no branch, which would be mispredicted whenever one of the lanes moves. Three: with their rises and what a key
-  // needs they fill the registers of AVX2. ----
+  // ---- sparse gates: all lanes of a tile stay within `near` whole numbers, whose rows are loaded once. Its keys then
+  // need no branch, which would be mispredicted whenever a lane moves. Three: with their rises and the numbers of a key
+  // they fill the registers of AVX2. ----
 
   static constexpr extent near = 3;
-  // The first whole numbers of the tile, where no lane gets further than `near`.
+  // True if no lane gets further than `near` from `first`, its first whole number in the tile.
   bool stays_near(const Tile<T>& tile, extent n, Vector<T>& first) const {
     first = whole_part<T>(load(p_of_pairs + (tile.keys - 1) * tile.block.columns + n));
     return has_vectors<T> && bits<T>(load(p_of_pairs + n) >= first + splat(number<T>(near))) == 0;
@@ -307,7 +309,7 @@ template <class T> struct RowScan : Program<T> {
 
   // ---- rows of the table ----
 
-  // z[floor], or the last row behind it
+  // Returns z[floor], or the last row for a larger floor.
   Vector<T> row_of(const Block<T>& block, extent n, Vector<T> floor) const {
     const Vector<T> there = smaller<T>(floor, splat(number<T>(block.p.positions - 1)));
     if constexpr (has_vectors<T>)
@@ -316,13 +318,13 @@ template <class T> struct RowScan : Program<T> {
       return z[static_cast<extent>(static_cast<double>(there)) * block.columns + n];
   }
 
-  // Where table[floor, n + lane] lies.
+  // The index of table[floor, n + lane].
   static Mask<T> place_of(const Block<T>& block, extent n, Vector<T> floor) {
     return indices<T>(floor) * static_cast<std::int32_t>(block.columns) +
            indices<T>(count_up<T>() + splat(number<T>(n)));
   }
 
-  // Lanes that moved leave the floor that their sums were for; -1: the first, before any key.
+  // Writes the sums of lanes that moved to the floor they were for; -1: no key yet.
   void add_to_dz(const Block<T>& block, extent n, unsigned moved, Vector<T> floor, Vector<T> below, Vector<T> above) {
     const T last = number<T>(block.p.positions - 1);
     if constexpr (has_vectors<T>) {
