@@ -149,7 +149,7 @@ class Cdape final : public Adaptive {
     return behind ? concat_along(3, {now, slice(h, 3, keys, keys + behind)}) : now;
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   // The first convolution of [S, B] is that of S and of what of B is piecewise, plus a table by distance. Near the left
   // border, where it misses taps of B, it is another table: one for each number of columns to the left.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {

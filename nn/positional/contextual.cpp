@@ -36,28 +36,35 @@ Contextual::Contextual(const SchemeArguments& arguments)
   child("gate_key", *gate_key_);
 }
 
+// True if these are the scores themselves, so that the gates read S.
+static bool are_scores(const GateLogits& logits, const AttendContext& context) {
+  return logits.query.identity() == context.query.identity() && logits.key.identity() == context.key.identity() &&
+         logits.scale == context.scale;
+}
+
 Tensor Contextual::sums_of_gates(const AttendContext& context) const {
-  const Tensor g = probe("gates", context.masked(sigmoid(probe("gate_logits", gate_scores(context)))));  // [b h i j]
+  const GateLogits logits = gate_logits(context);
+  const Tensor of_pairs = are_scores(logits, context)
+                              ? context.content_scores
+                              : matmul_by_group(logits.query, transpose(logits.key), logits.scale);  // [b h i j]
+  const Tensor g = probe("gates", context.masked(sigmoid(probe("gate_logits", of_pairs))));
   return reverse_cumulative_sum(g, -1, true);
 }
 
 void Contextual::add_gates(TileTerms& terms, const AttendContext& context) const {
-  if (gates_of_scores()) return;  // programs have them
-  terms.add(TiledOperands::gate_query, context.unrotated_query, context.scale);
-  terms.add(TiledOperands::gate_key, kappa(context));
+  const GateLogits logits = gate_logits(context);
+  if (are_scores(logits, context)) return;  // programs have them
+  terms.add(TiledOperands::gate_query, logits.query, logits.scale);
+  terms.add(TiledOperands::gate_key, logits.key);
 }
 
-// q.kappa / sqrt(d), [b h i j]. Keys are those of the scores, rotated where a scheme rotates; the rest is not.
-Tensor Contextual::gate_scores(const AttendContext& context) const {
-  if (gates_of_scores()) return context.content_scores;
-  return matmul_by_group(context.unrotated_query, transpose(kappa(context)), context.scale);
-}
-
-Tensor Contextual::kappa(const AttendContext& context) const {
-  if (from_ == "values") return context.value;
+// Keys are those of the scores, rotated where a scheme rotates; values and keys of their own are not.
+GateLogits Contextual::gate_logits(const AttendContext& context) const {
+  if (from_ == "keys") return {context.query, context.key, context.scale};
+  if (from_ == "values") return {context.unrotated_query, context.value, context.scale};
   if (!context.x.defined())
     fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
-  return by_head((*gate_key_)(context.x), key_heads_);
+  return {context.unrotated_query, by_head((*gate_key_)(context.x), key_heads_), context.scale};
 }
 
 PositionQuery::PositionQuery(const SchemeArguments& arguments)

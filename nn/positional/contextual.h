@@ -13,6 +13,12 @@
 
 namespace whence {
 
+// The logits of all gates as a product: scale query_i.key_j, [b h i j]. All pairs and tiles are computed from it.
+struct GateLogits {
+  Tensor query, key;  // [b h i d], [b g j d]
+  double scale;
+};
+
 class Contextual : public PositionalScheme, public TransformsScores {
  public:
   static SchemeOption gates_option();  // as every variant offers it
@@ -22,8 +28,9 @@ class Contextual : public PositionalScheme, public TransformsScores {
  protected:
   explicit Contextual(const SchemeArguments& arguments);
 
-  // True where gates compare queries with the keys of the scores.
-  bool gates_of_scores() const { return from_ == "keys"; }
+  // q_i.kappa_j / sqrt(d). A scheme of one's own multiplies a factor: a temperature of each head is a factor of the query
+  // (cope.h).
+  [[nodiscard]] virtual GateLogits gate_logits(const AttendContext& context) const;
   // True where the gates have keys of their own, one for each key head.
   bool makes_keys() const { return gate_key_ != nullptr; }
   // sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
@@ -32,10 +39,6 @@ class Contextual : public PositionalScheme, public TransformsScores {
   void add_gates(TileTerms& terms, const AttendContext& context) const;
 
  private:
-  Tensor gate_scores(const AttendContext& context) const;
-  // What queries are compared with, [b g j d]. REQUIRES: not the keys of the scores
-  Tensor kappa(const AttendContext& context) const;
-
   std::string from_;  // keys, values, separate_keys
   index_t key_heads_;
   std::unique_ptr<Linear> gate_key_;

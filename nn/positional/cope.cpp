@@ -12,99 +12,93 @@
 //   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
 //             on a GPU: cuda/kernels/tiles/gate_scan.h
 //   for learners: cuda/ladder/cope.cu, cope_attention.cu
+#include "nn/positional/cope.h"
+
 #include "autograd/observer.h"
 #include "autograd/ops.h"
-#include "nn/positional/contextual.h"
 #include "tensor/error.h"
 #include "tensor/raw.h"
 
 namespace whence {
-namespace {
 
-class CoPE final : public Contextual, public RunsInTiles {
- public:
-  explicit CoPE(const SchemeArguments& arguments)
-      : Contextual(arguments),
-        p_max_(arguments.number("p_max")),
-        position_query_(arguments),
-        as_printed_(arguments.word("interpolation") == "equation5"),
-        table_(param("table", {arguments.integer("p_max") + 1, arguments.sizes().head_dim()}, Init::zeros())) {
-    if (one_table(arguments) && arguments.word("gates") == "separate_keys") {
-      throw InputError(
-          "cope: table=shared with gates=separate_keys given; a scheme that serves all layers has no keys of one "
-          "layer; table=per_layer required");
-    }
+CoPE::CoPE(const SchemeArguments& arguments)
+    : Contextual(arguments),
+      p_max_(arguments.number("p_max")),
+      position_query_(arguments),
+      as_printed_(arguments.word("interpolation") == "equation5"),
+      table_(param("table", {arguments.integer("p_max") + 1, arguments.sizes().head_dim()}, Init::zeros())) {
+  if (one_table(arguments) && arguments.word("gates") == "separate_keys") {
+    throw InputError(
+        "cope: table=shared with gates=separate_keys given; a scheme that serves all layers has no keys of one layer; "
+        "table=per_layer required");
   }
+}
 
-  static bool one_table(const SchemeArguments& arguments) { return arguments.word("table") == "shared"; }
+bool CoPE::one_table(const SchemeArguments& arguments) { return arguments.word("table") == "shared"; }
 
-  // A rotated query makes q.e depend on where the query stands.
-  Claims claims() const override {
-    return {.causal_only = true,
-        .shift_invariant = !position_query_.rotated,
-        .uses_positions = false,
-        .by_key_head = makes_keys()};
-  }
-  void check_company(const Stages& stages) const override { position_query_.check_company("cope", stages); }
+// A rotated query makes q.e depend on where the query stands.
+Claims CoPE::claims() const {
+  return {.causal_only = true,
+      .shift_invariant = !position_query_.rotated,
+      .uses_positions = false,
+      .by_key_head = makes_keys()};
+}
+void CoPE::check_company(const Stages& stages) const { position_query_.check_company("cope", stages); }
 
-  // s:[b h i j]   ->   s + interpolated q.e:[b h i j]
-  Tensor transform_scores(const Tensor& s, const AttendContext& context) const override {
-    const Tensor p = probe("positions", clamp_max(sums_of_gates(context), p_max_));  // Eq. 4, [b h i j]
-    const Tensor z = probe("z", position_logits(context));                           // Eq. 7, [b h i n]
-    // (1-w) z[floor p] + w z[ceil p]: Listing 1, [b h i j]
-    return s + probe("position_logit", lerp_at(z, as_printed_ ? mirrored(p) : p));
-  }
+// The erratum: read at floor p + ceil p - p, the two weights are exchanged, as Eq. 5 prints them. Whole positions
+// stay, so the result jumps at each of them.
+static Tensor mirrored(const Tensor& p) {
+  const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
+  const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 where p is whole, else 0
+  return floor * 2.0 + 1.0 - whole - p;
+}
 
- private:
-  // z, [b h i n]
-  Tensor position_logits(const AttendContext& context) const {
-    return matmul(position_query_.of(context), transpose(table_), position_query_.scale(context));
-  }
+// s:[b h i j]   ->   s + interpolated q.e:[b h i j]
+Tensor CoPE::transform_scores(const Tensor& s, const AttendContext& context) const {
+  const Tensor p = probe("positions", clamp_max(sums_of_gates(context), p_max_));  // Eq. 4, [b h i j]
+  const Tensor z = probe("z", position_logits(context));                           // Eq. 7, [b h i n]
+  // (1-w) z[floor p] + w z[ceil p]: Listing 1, [b h i j]
+  return s + probe("position_logit", lerp_at(z, as_printed_ ? mirrored(p) : p));
+}
 
-  // The erratum: read at floor p + ceil p - p, the two weights are exchanged, as Eq. 5 prints them. Whole positions
-  // stay, so the result jumps at each of them.
-  static Tensor mirrored(const Tensor& p) {
-    const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
-    const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 where p is whole, else 0
-    return floor * 2.0 + 1.0 - whole - p;
-  }
+// z, [b h i n]
+Tensor CoPE::position_logits(const AttendContext& context) const {
+  return matmul(position_query_.of(context), transpose(table_), position_query_.scale(context));
+}
 
-  // ---- the same in tiles ----
-  void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
-    if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
-    add_gates(terms, context);
-    if (position_query_.of(context).identity() != context.query.identity())
-      terms.add(TiledOperands::position_logits, position_logits(context));
-    else  // q.e is computed where it is read
-      terms.add(TiledOperands::position_keys, table_, position_query_.scale(context));
-  }
+// ---- The same in tiles: readers may stop here. ----
+void CoPE::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
+  if (as_printed_) return terms.refuse("interpolation=equation5 given; interpolation=listing required");
+  add_gates(terms, context);
+  if (position_query_.of(context).identity() != context.query.identity())
+    terms.add(TiledOperands::position_logits, position_logits(context));
+  else  // q.e is computed where it is read
+    terms.add(TiledOperands::position_keys, table_, position_query_.scale(context));
+}
 
-  double p_max_;
-  PositionQuery position_query_;
-  bool as_printed_;
-  Tensor table_;  // e: [p_max + 1, d], shared by the heads, zero at first: the model starts without positions
-};
+SchemeInfo CoPE::info() {
+  return {.name = "cope",
+      .aliases = {"contextual"},
+      .title = "Contextual Position Encoding",
+      .paper = "Golovneva et al. 2024, arXiv:2405.18719",
+      .equation = "A_ij = S_ij + q_i.e[p_ij],  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
+      .options = {option::integer("p_max", 64, {1, 1e6}, "largest position; the table has p_max + 1 rows"),
+          Contextual::gates_option(), PositionQuery::scale_option(), PositionQuery::from_option(),
+          option::words("table", {"per_layer", "shared"}, "e of each layer, or one e for all"),
+          option::words("interpolation", {"listing", "equation5"},
+              "listing, or the swapped weights of Eq. 5 as printed, to see the error")},
+      .probes = Contextual::probes("p_ij = min(sum_{l=j..i} g_il, p_max)  (CoPE, Eq. 4)", "p_max",
+          {{"z", "b h i n", "what query i makes of each whole position",
+               "z_i[n] = q_i.e[n], by sqrt(d) with z_scale=head  (CoPE, Eq. 7)"},
+              {"position_logit", "b h i j", "what the position adds to the logit",
+                  "(1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p  (CoPE, Listing 1)"}}),
+      .shared = CoPE::one_table,
+      .variants = {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
+          "cope(p_max=3, table=shared)", "cope(p_max=3, interpolation=equation5)", "cope(p_max=2) + rope",
+          "cope(p_max=2, z_from=rotated) + rope"},
+      .make = make_scheme<CoPE>};
+}
 
-const RegisterScheme registered{{.name = "cope",
-    .aliases = {"contextual"},
-    .title = "Contextual Position Encoding",
-    .paper = "Golovneva et al. 2024, arXiv:2405.18719",
-    .equation = "A_ij = S_ij + q_i.e[p_ij],  p_ij = sum_{l=j..i} sigmoid(q_i.k_l / sqrt(d))",
-    .options = {option::integer("p_max", 64, {1, 1e6}, "largest position; the table has p_max + 1 rows"),
-        Contextual::gates_option(), PositionQuery::scale_option(), PositionQuery::from_option(),
-        option::words("table", {"per_layer", "shared"}, "e of each layer, or one e for all"),
-        option::words("interpolation", {"listing", "equation5"},
-            "listing, or the swapped weights of Eq. 5 as printed, to see the error")},
-    .probes = Contextual::probes("p_ij = min(sum_{l=j..i} g_il, p_max)  (CoPE, Eq. 4)", "p_max",
-        {{"z", "b h i n", "what query i makes of each whole position",
-             "z_i[n] = q_i.e[n], by sqrt(d) with z_scale=head  (CoPE, Eq. 7)"},
-            {"position_logit", "b h i j", "what the position adds to the logit",
-                "(1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p  (CoPE, Listing 1)"}}),
-    .shared = CoPE::one_table,
-    .variants = {"cope(p_max=2)", "cope(p_max=3, gates=separate_keys)", "cope(p_max=3, gates=values, z_scale=head)",
-        "cope(p_max=3, table=shared)", "cope(p_max=3, interpolation=equation5)", "cope(p_max=2) + rope",
-        "cope(p_max=2, z_from=rotated) + rope"},
-    .make = make_scheme<CoPE>}};
+static const RegisterScheme registered{CoPE::info()};
 
-}  // namespace
 }  // namespace whence

@@ -50,7 +50,7 @@ class CopeAlibi final : public Contextual, public RunsInTiles {
     return slopes;
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     add_gates(terms, context);
     terms.add(TiledOperands::position_slopes, cast(context.on_device(slopes_), context.dtype()) * sign_);  // [h]

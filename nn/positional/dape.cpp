@@ -64,7 +64,7 @@ class Dape final : public Adaptive {
     return convolve_keys(x, reshape(layer.weight(), {layer.weight().size(0), -1, 1, 1}), layer.bias(), 0, 0);
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   // W1 [S, B] + b1 = W1' S + W1'' P + u, where u depends on the distance alone and P is what of B is piecewise.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const auto base = base_terms(terms, context);

@@ -14,6 +14,7 @@ Tensor Fading::bias(const AttendContext& context) const {
   return probe("bias", cast(g.defined() ? unsqueeze(g, 3) * between : between, context.dtype()));
 }
 
+// ---- The same in tiles: readers may stop here. ----
 void Fading::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
   if (const Tensor g = slopes(context); g.defined()) terms.add(TiledOperands::column_slope, g);
   terms.add(TiledOperands::column_term, sums(context) * -1.0);  // c_i moves whole rows, which softmax ignores

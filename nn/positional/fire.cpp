@@ -121,7 +121,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
     return reshape(query, {query.rank() == 2 ? query.size(0) : 1, 1, query.size(-1), 1});
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   std::string only_on_cpu() const override { return "a piecewise term outside a head mix"; }
   // Beyond it, the network of one number is a broken line for each head.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {

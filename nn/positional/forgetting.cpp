@@ -77,6 +77,7 @@ class PairForgetting final : public PositionalScheme, public BiasesScores, publi
     return by_head(key_(layer_input("forgetting", context)), heads_);
   }
 
+  // ---- The same in tiles: readers may stop here. ----
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     terms.add(TiledOperands::fade_query, gate_queries(context));
     terms.add(TiledOperands::fade_key, gate_keys(context));

@@ -38,7 +38,7 @@ class Relative final : public PositionalScheme, public BiasesScores, public Runs
   index_t row_of(index_t distance) const { return std::clamp<index_t>(distance, 0, table_.size(0) - 1); }
   bool has_row(double distance) const { return capped_ || distance < static_cast<double>(table_.size(0)); }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (!context.causal || context.positions.divisor != 1)
       return terms.refuse("relative without a causal mask or at stretched positions given; neither required");

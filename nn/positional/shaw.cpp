@@ -50,7 +50,7 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
     return index_of_steps("shaw", context, [&](index_t distance) { return row_of(distance); });
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   // One row of keys per distance, clipped ones the same; values by the bins of P.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (context.positions.divisor != 1) return terms.refuse("shaw at stretched positions given; whole steps required");

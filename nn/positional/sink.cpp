@@ -42,7 +42,7 @@ class Sink final : public PositionalScheme, public MakesPattern, public RunsInTi
   static Shape column_of(const Shape& pairs) { return {pairs[0], pairs[1], pairs[2], 1}; }
   Tensor logit_in(DType dtype, const AttendContext& context) const { return cast(context.on_device(logit_), dtype); }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     terms.add(TiledOperands::sink, logit_in(context.dtype(), context));
   }

@@ -58,7 +58,7 @@ class Ssmax final : public PositionalScheme, public MapsScores, public RunsInTil
   }
   static Tensor floor_of(const Tensor& x) { return raw::cast(raw::cast(x, DType::i64), x.dtype()); }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   std::string only_on_cpu() const override { return "a factor of each query"; }
   // Of the scores alone: queries are few, pairs are many.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {

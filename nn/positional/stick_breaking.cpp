@@ -48,7 +48,7 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
     return concat_along(3, {slice(x, 3, 1, keys), last});
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   std::string only_on_cpu() const override { return "a stick to break"; }
   void add_to_tiles(TileTerms& terms, const AttendContext&) const override { terms.break_stick(rest_to_self_); }
 

@@ -71,7 +71,7 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
     });
   }
 
-  // ---- the same in tiles ----
+  // ---- The same in tiles: readers may stop here. ----
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;

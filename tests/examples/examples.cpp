@@ -41,23 +41,35 @@ TEST_CASE("every example is short, uses the library alone and is printed as it i
     const std::string name = file.path().stem(), program = source_of(name);
     CAPTURE(name);
     ++seen;
-    CHECK(std::count(program.begin(), program.end(), '\n') <= (name == "minimal" ? 40 : 60));
+    CHECK(std::count(program.begin(), program.end(), '\n') <= (name == "first" ? 24 : name == "minimal" ? 42 : 60));
     CHECK_FALSE(has(program, "#include \"examples/"));
-    const std::string page = text_of(source_folder() + (name == "minimal" ? "/README.md" : "/nn/README.md"));
+    if (name == "minimal") continue;
+    const std::string page = text_of(source_folder() + (name == "first" ? "/README.md" : "/nn/README.md"));
     CHECK(has(page, "```cpp\n" + program + "```\n"));
   }
-  CHECK(seen == 7);
+  CHECK(seen == 8);
 }
 
-TEST_CASE("minimal: the loss falls, and a gate has a gradient") {
+TEST_CASE("first: y, dp and dt between two rows, and at a row, where dp is 0 and the reason is said") {
+  CHECK(output_of("first") ==
+        "p = 1.3  y = 1.9  dp = 3  dt = 0 0.7 0.3 0  the gradient passes\n"
+        "p = 2  y = 4  dp = 0  dt = 0 0 1 0  at a whole position floor and ceiling are one row; what is returned there "
+        "is 0\n");
+}
+
+TEST_CASE("minimal: the loss falls, and every row of gates but the first has a gradient") {
   const std::string out = output_of("minimal");
   const std::vector<double> losses = numbers_behind("  loss ", out);
   REQUIRE(losses.size() == 4);
   CHECK(std::is_sorted(losses.rbegin(), losses.rend()));
   CHECK(losses.back() < 0.1);
-  const auto shape = out.find("tensor f32 [1,8,8] cpu\n");
-  REQUIRE(shape != std::string::npos);
-  CHECK(out.find_first_of("123456789", out.find('\n', shape)) != std::string::npos);
+  const std::string gradient = out.substr(0, out.find("\nrow 0 is 0")).substr(out.find("[[["));
+  const auto rows = all_matches(gradient, "\\[([-0-9., e]+)\\]");
+  REQUIRE(rows.size() == 8);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(i);
+    CHECK((rows[i][1].find_first_of("123456789") != std::string::npos) == (i > 0));
+  }
 }
 
 TEST_CASE("language: the text is learned, and what is drawn is made of its words") {

@@ -80,3 +80,16 @@ TEST_CASE("own program: each installed header of the program compiles alone, and
       " installed/share/whence/own_program/main.cpp -o program $(pkg-config --cflags --libs whence-program)");
   CHECK(well("./program --help").out == done("--help").out);
 }
+
+// README.md's line of g++, as printed, in a tree that has the sources and what is built.
+TEST_CASE("own program: the README's line compiles examples/first.cpp against the build folder, with no installation") {
+  const Workplace here("first_by_pkg_config");
+  if (shell("pkg-config --version && g++ --version").code != 0) {
+    MESSAGE("SKIPPED: pkg-config or g++ is not there: no program was built");
+    return;
+  }
+  const auto lines = all_matches(text_of(source_folder() + "/README.md"), R"(^g\+\+ examples/first\.cpp .*$)");
+  REQUIRE(lines.size() == 1);
+  (void)well("mkdir build && ln -s " + source_folder() + "/examples . && ln -s " + program_folder() + " build/release");
+  CHECK(well(lines[0][0]).out == well(program_folder() + "/examples/first").out);
+}

@@ -1,5 +1,8 @@
 // What must hold of CoPE and its variants and of hard attention. Worked numbers: tests/nn/positional/worked/contextual.cpp.
 #include "autograd/inspect/capture.h"
+#include "examples/whence/verify/checks.h"
+#include "nn/attention/choice.h"
+#include "nn/positional/cope.h"
 #include "tests/support/schemes.h"
 
 using namespace whence;
@@ -167,4 +170,50 @@ TEST_CASE("contextual: what would have no effect or no meaning is refused, with 
   AttendInputs inputs = random_inputs(4);
   inputs.x = Tensor();
   CHECK(error_text([&] { (void)separate.output(inputs); }).find("without the layer's input x") != std::string::npos);
+}
+
+namespace {
+
+// CoPE with a temperature of each head: g_ij = sigmoid(q_i.k_j / (T_h sqrt(d))).
+class WarmCoPE final : public CoPE {
+ public:
+  explicit WarmCoPE(const SchemeArguments& given)
+      : CoPE(given), inverse_(param("inverse_temperature", {given.sizes().heads, 1, 1}, Init::constant(1))) {}
+
+ private:
+  GateLogits gate_logits(const AttendContext& context) const override {
+    const auto [query, key, scale] = CoPE::gate_logits(context);
+    return {query * inverse_, key, scale};
+  }
+  Tensor inverse_;  // 1 / T
+};
+
+}  // namespace
+
+TEST_CASE("contextual: a temperature of the gates in ten lines passes the checks of a scheme, in tiles too") {
+  SchemeInfo info = CoPE::info();
+  info.name = "warm_cope", info.aliases = {}, info.paper = "tests/nn/positional/contextual.cpp";
+  info.make = make_scheme<WarmCoPE>;
+  static const RegisterScheme registered{info};
+  for (const char* text : {"warm_cope(p_max=3)", "warm_cope(p_max=3) + rope", "warm_cope(p_max=3, gates=values)"}) {
+    const CheckReport report = check_scheme(text);
+    CHECK_MESSAGE(report.ok(), report.text());
+    const Bare warm(text);
+    const AttendInputs inputs = random_inputs(9);
+    CHECK(tiled_executor().refusal_of(inputs, warm.stages(), call_of(inputs)).empty());
+    CHECK(distance(warm.output(inputs, tiled_executor()), warm.output(inputs)) < 1e-13);
+  }
+  // A temperature of 2 halves the logits of the gates, and nothing else.
+  const AttendInputs inputs = random_inputs(9);
+  const Bare warm("warm_cope(p_max=3)"), cope("cope(p_max=3)");
+  warm.set("table", cope["table"]);
+  const auto logits_of_gates = [&](const Bare& scheme, double inverse) {
+    if (&scheme == &warm) warm.fill("inverse_temperature", inverse);
+    const Capture capture("*gate_logits");
+    (void)scheme.output(inputs);
+    return capture["gate_logits"].value();
+  };
+  CHECK(distance(logits_of_gates(warm, 0.5) * 2.0, logits_of_gates(cope, 1)) < 1e-14);
+  warm.fill("inverse_temperature", 1);
+  CHECK(distance(warm.output(inputs), cope.output(inputs)) < 1e-14);
 }
