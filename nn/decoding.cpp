@@ -14,7 +14,7 @@
 namespace whence {
 namespace {
 
-// Makes a buffer for `capacity` tokens along `axis` where there is none.
+// Makes a buffer for `capacity` tokens along `axis` if there is none.
 void require_buffer(Tensor& buffer, const Tensor& added, int axis, index_t capacity) {
   if (buffer.defined()) return;
   Shape extents = added.shape();
@@ -22,7 +22,7 @@ void require_buffer(Tensor& buffer, const Tensor& added, int axis, index_t capac
   buffer = Tensor::zeros(extents, added.dtype(), added.device());
 }
 
-// Puts `added` behind the `filled` tokens of a buffer along `axis`, and returns all that is there.
+// Writes `added` after the `filled` tokens of a buffer along `axis`, and returns all tokens.
 Tensor append(Tensor& buffer, const Tensor& added, int axis, index_t filled, index_t capacity) {
   require_buffer(buffer, added, axis, capacity);
   const index_t end = filled + added.size(axis);
@@ -45,15 +45,15 @@ class Decoding::Cache final : public AttentionCache {
     inputs.value = append(mine.value, inputs.value, 2, filled_, capacity_);
     if (std::ranges::all_of(stages.schemes, [](const PositionalScheme* scheme) { return scheme->claims().row_local; }))
       return false;
-    inputs.sequence = inputs.sequence.of_all_rows();  // earlier rows are computed again, for the new ones to read
-    inputs.sequence.keep_apart();                     // the masks of the last rows are those of other layers
+    inputs.sequence = inputs.sequence.of_all_rows();  // new rows read earlier rows, which are computed again
+    inputs.sequence.keep_apart();                     // the masks of the last rows belong to other layers
     return true;
   }
 
   std::vector<Kept> layers;
 
  private:
-  // In a graph: writes the new rows where the device says, and gives the whole buffers.
+  // In a graph: writes the new rows at the device's row index, and passes the whole buffers on.
   bool place(Kept& mine, AttendInputs& inputs, const Stages& stages) const {
     for (const PositionalScheme* scheme : stages.schemes)
       if (!scheme->claims().row_local)
@@ -70,15 +70,15 @@ class Decoding::Cache final : public AttentionCache {
   index_t filled_, capacity_;
 };
 
-// A token's step as a graph, and what it reads. The graph knows where this is.
+// A token's step as a graph, and the data it reads. The graph contains the address of this object.
 struct Decoding::Step {
   const Transformer& model;
   Pass pass;
   index_t capacity;
   std::vector<Kept> kept;
-  Tensor inputs;  // i64 [b+1]: the tokens, and their place
-  // Of the last token that there may be, but for the count of tokens: a graph is that of the lengths from now to the next
-  // at which rows change.
+  Tensor inputs;  // i64 [b+1]: the tokens, and their position
+  // The sequence of the last possible token, except for the number of tokens: a graph covers the lengths from now to
+  // the next length at which rows change.
   Sequence sequence;
   RecordedStep logits;
 
@@ -152,7 +152,7 @@ Tensor Decoding::next_token(const Tensor& tokens) {
   backend_of(model_.device())
       .memory->copy_from_cpu(
           host.bytes(), step_->inputs.bytes(), static_cast<std::size_t>(batch + 1) * sizeof(index_t));
-  const Tensor logits = raw::copy(step_->logits.run()[0]);  // the next step has the same memory
+  const Tensor logits = raw::copy(step_->logits.run()[0]);  // a copy, because the next step uses the same memory
   kept_ = step_->kept;
   return logits;
 }
@@ -179,10 +179,10 @@ Tensor Decoding::operator()(const Tensor& tokens) {
     const Tensor given = raw::to_device(tokens, Device::cpu());
     text = filled_ > 0 ? concat_along(1, {tokens_, given}) : raw::copy(given);
   }
-  const bool watched = detail::observer;  // observers see nothing of what is replayed
+  const bool watched = detail::observer;  // observers see nothing of a replay
   if (rows == 1 && !anew && filled_ >= std::ranges::max(padding_) && is_index(tokens.dtype()) && no_graph_.empty() &&
       !watched) {
-    const Tensor given = raw::to_device(tokens, Device::cpu());  // says what was wrong with earlier ones
+    const Tensor given = raw::to_device(tokens, Device::cpu());  // throws what was wrong with earlier tokens
     if (step_ && step_->inputs.device() != model_.device()) step_.reset();
     try {
       const Tensor logits = next_token(given);
@@ -190,17 +190,17 @@ Tensor Decoding::operator()(const Tensor& tokens) {
       return logits;
     } catch (const Error& error) {
       if (step_ && step_->logits.recorded()) throw;
-      no_graph_ = error.what();  // nothing has happened that would not be done again
+      no_graph_ = error.what();  // nothing was done that cannot be done again
       step_.reset();
     }
   }
   const index_t begin = anew ? 0 : filled_;
   const Tensor present = present_.defined() ? raw::slice(present_, 1, 0, end) : present_;
   const Sequence sequence = Sequence::continued(begin, end - begin, capacity_, present);
-  // Handles: taken back when something throws.
+  // Handles to the cache; discarded if something throws.
   Cache cache(anew ? std::vector<Kept>(kept_.size()) : kept_, begin, capacity_);
   const Tensor logits = model_(anew ? text : tokens, sequence, pass_, &cache);
-  if (anew) step_.reset();  // it has the cache as it was
+  if (anew) step_.reset();  // it holds the old cache
   kept_ = std::move(cache.layers);
   batch_ = batch, filled_ = end, tokens_ = text;
   return raw::slice(logits, 1, logits.size(1) - rows, logits.size(1));

@@ -8,27 +8,27 @@
 namespace whence {
 namespace {
 
-// A mask by causality alone is a fact that kernels go by.
+// True if only causality hides keys: kernels then need no mask.
 bool causal_by_fact(const Sequence& sequence) {
   return sequence.causal && !sequence.row.defined() && sequence.window == 0 && !sequence.present.defined() &&
          !sequence.given_mask.defined();
 }
 
 struct FusedForms final : LayerForms {
-  // One kernel each way for both.
+  // One kernel for both in each direction.
   SumAndNorm add_then_norm(const Tensor& x, const Tensor& added, const Norm& norm, Site site) const override {
     const Scope scope(norm.path());
     return add_norm(x, added, norm.weight(), norm.bias(), norm.epsilon(), site);
   }
 
-  // One large product for three.
+  // One large product instead of three.
   Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value, index_t heads,
       Site site) const override {
     const auto both = [](const Linear& layer) { return Projection{layer.weight(), layer.bias()}; };
     const auto [q, k, v] = project_heads(x, both(query), both(key), both(value), heads, site);
     return {q, k, v};
   }
-  // Where the numbers of each head lie by themselves, one call multiplies all heads.
+  // If each head is contiguous, one call multiplies all heads.
   Heads apart(const Heads& heads, Site site) const override {
     const auto& [query, key, value] = heads;
     if (query.is_contiguous() && key.is_contiguous() && value.is_contiguous()) return heads;
@@ -41,12 +41,12 @@ struct FusedForms final : LayerForms {
                                     : LayerForms::softmax_of_visible(logits, sequence, site);
   }
 
-  // Softmax reads the one table of all biases.
+  // The softmax kernel reads one table, the sum of all biases.
   std::optional<Tensor> pattern_at_once(const AttendContext& context, const Stages& stages) const override {
     const bool alone = stages.transforms.empty() && stages.maps.empty() && stages.patterns.empty();
     if (!alone || !causal_by_fact(context) || pairs_are_watched()) return std::nullopt;
     std::optional<Distances> distances;
-    Tensor table;  // [h n], the sum of all biases; they cannot be added where their tokens stand at different positions
+    Tensor table;  // [h n], the sum of all biases; different positions of tokens cannot be summed
     for (const auto& stage : stages.biases) {
       const auto* scheme = dynamic_cast<const ReadsByDistance*>(stage.scheme);
       if (!scheme) return std::nullopt;
@@ -63,7 +63,8 @@ struct FusedForms final : LayerForms {
     return causal_softmax_by_distance(context.content_scores, table, distances->steps, context.first_row);
   }
 
-  // In 16 bit GELU is inside the first product. Backward takes its derivative and the bias's gradient in one pass.
+  // In 16 bits GELU is fused into the first product. Backward computes its derivative and the bias gradient in one
+  // pass.
   Tensor feed_forward(const MLP& mlp, const Tensor& x, const Pass& pass, Site site) const override {
     if (!mlp.is_gelu_alone(pass) || is_watched_under(mlp.path())) return mlp(x, pass, site);
     const Scope scope(mlp.path());

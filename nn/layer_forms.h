@@ -1,5 +1,5 @@
-// Joints of layers, which a device may compute in fewer kernels than the layers are written in (nn/fused.cpp). Each
-// function is the plain form; tests/cuda/layers.cpp holds the two equal.
+// Forms of layers that a device may compute in fewer kernels than the layers are written in (nn/fused.cpp). Each
+// function here is the plain form; tests/cuda/layers.cpp requires the two to be equal.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,8 @@ struct LayerForms {
     return {sum, norm(sum, site)};
   }
 
-  // x [b t c] by each of the three, with its heads apart: `heads` of queries.  (Vaswani et al. 2017, section 3.2.2)
+  // Projects x [b t c] by each of the three and splits the heads: `heads` of queries.  (Vaswani et al. 2017, section
+  // 3.2.2)
   [[nodiscard]] virtual Heads project(const Tensor& x, const Linear& query, const Linear& key, const Linear& value,
       index_t heads, Site site = Site::current()) const {
     const index_t width = query.weight().size(0);
@@ -34,17 +35,17 @@ struct LayerForms {
     };
     return {of_heads(query), of_heads(key), of_heads(value)};
   }
-  // The same heads, as what multiplies all of them at once wants them to lie.
+  // Returns the same heads in the layout that multiplies all of them at once.
   [[nodiscard]] virtual Heads apart(const Heads& heads, Site = Site::current()) const { return heads; }
 
-  // softmax(logits, sequence.mask()): masked keys get exactly 0. [b h i j]
+  // Returns softmax(logits, sequence.mask()), [b h i j]: masked keys get exactly 0.
   [[nodiscard]] virtual Tensor softmax_of_visible(
       const Tensor& logits, const Sequence& sequence, Site site = Site::current()) const {
     return softmax(logits, sequence.mask(), site);
   }
 
-  // The pattern [b h i j] of scores to which schemes add what is read by distance, and nothing else, without a tensor
-  // of pairs for the bias. Nothing where it is to be composed of its stages.
+  // Returns the pattern [b h i j] if schemes add only biases by distance to the scores, without a tensor of pairs for
+  // the bias. Returns nothing if the stages must compute it.
   [[nodiscard]] virtual std::optional<Tensor> pattern_at_once(const AttendContext&, const Stages&) const { return {}; }
 
   // mlp(x, pass), x [..., c]
@@ -59,7 +60,7 @@ inline const LayerForms plain_forms;
 inline const LayerForms* fused_forms = nullptr;  // set by nn/fused.cpp
 }  // namespace detail
 
-// The fused forms where a GPU has them, else the plain ones.
+// Returns the fused forms if a GPU has them, else the plain ones.
 inline const LayerForms& forms_on(Device device) {
   return device.is_gpu() && detail::fused_forms ? *detail::fused_forms : detail::plain_forms;
 }

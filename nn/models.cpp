@@ -48,7 +48,7 @@ TransformerOptions llama_20m() {
       .tied = false};
 }
 
-// As llama, with 9 heads of queries for 3 of keys and values, tied, and a slower rope; 8192 tokens.
+// Like llama, with 9 query heads for 3 heads of keys and values, tied, and a slower rope; 8192 tokens.
 TransformerOptions smollm2_135m() {
   TransformerOptions options = llama_20m();
   options.vocabulary = 49152, options.length = 8192, options.dim = 576, options.layers = 30;
@@ -57,7 +57,7 @@ TransformerOptions smollm2_135m() {
   return options;
 }
 
-// Vocabulary: what the counting task with five variables needs.
+// Vocabulary: for the counting task with five variables.
 TransformerOptions ram() {
   return {.vocabulary = 32,
       .length = 512,
@@ -73,8 +73,8 @@ TransformerOptions ram() {
       .hidden_dropout = 0.1};
 }
 
-// Post-LN, every token sees every other, embedding times sqrt(dim), attention's projections without bias.
-// Vocabulary: the largest task's.
+// Post-LN, every token sees every other, embedding times sqrt(dim), attention projections without bias. Vocabulary: for
+// the largest task.
 TransformerOptions che() {
   return {.vocabulary = 12,
       .length = 40,
@@ -98,9 +98,9 @@ const std::vector<NamedModel>& named_models() {
   static const std::vector<NamedModel> models{{"gpt2-124m", "GPT-2 small: pre-LN, GELU, tied", gpt2_124m()},
       {"neox-125m", "GPT-NeoX style, the DAPE papers' 125M: pre-LN, untied, their initialisation", neox(768, 12, 12)},
       {"neox-350m", "the DAPE papers' 350M", neox(1024, 24, 16)},
-      // Their configurations end at 350M (DAPE, Table 3). These are the sizes of GPT-NeoX, which they train with (Black
-      // et al. 2022; its 2-7B.yml and 6-7B.yml), and of the paper that both name their models after (Brown et al. 2020,
-      // Table 2.1).
+      // The papers' configurations end at 350M (DAPE, Table 3). These are the sizes of GPT-NeoX, with which they train
+      // (Black et al. 2022; its 2-7B.yml and 6-7B.yml), and of the paper after which both name their models (Brown et
+      // al. 2020, Table 2.1).
       {"neox-2.7b", "the DAPE papers' 2.7B, of GPT-NeoX's sizes", neox(2560, 32, 32)},
       {"neox-6.7b", "the DAPE papers' 6.7B, likewise", neox(4096, 32, 32)},
       {"llama-20m", "Llama-2 style, CoPE's code model: RMS norm, SwiGLU, untied", llama_20m()},

@@ -1,4 +1,4 @@
-// Attention from its stages to its output, as the papers write it (executor_reference.cpp).
+// Attention from its stages to its output, in the equations of the papers (executor_reference.cpp).
 #pragma once
 
 #include <optional>
@@ -15,25 +15,25 @@ struct PatternDropout {
 };
 
 struct AttendInputs {
-  Tensor x;                  // [b j c]; undefined where attention is run on bare queries, keys and values
-  Tensor query, key, value;  // [b h i d], [b g j d], [b g j d]
-  Sequence sequence;         // mask, padding, positions
-  std::optional<PatternDropout> dropout = {};  // of the pattern, in training
-  std::optional<double> scale = {};            // of q.k; 1 / sqrt(d) when none is given
+  Tensor x;                                    // [b j c]; undefined if attention runs on bare queries, keys and values
+  Tensor query, key, value;                    // [b h i d], [b g j d], [b g j d]
+  Sequence sequence;                           // mask, padding, positions
+  std::optional<PatternDropout> dropout = {};  // on the pattern, in training
+  std::optional<double> scale = {};            // of q.k; default 1 / sqrt(d)
 };
 
-// Returns the inputs with the numbers of each head by themselves, where products of a device want that (nn/fused.cpp).
+// Returns the inputs with each head contiguous, if the device's products want that (nn/fused.cpp).
 [[nodiscard]] AttendInputs heads_apart(AttendInputs inputs);
 
-// Returns the context before scores: queries and keys are rotated.
+// Returns the context before scores; its queries and keys are rotated.
 [[nodiscard]] AttendContext rotated_context(const AttendInputs& inputs, const Stages& stages);
 
-// The stages from scores to output [b h i d] for the query rows of `context`, whose queries and keys are rotated
-// already. `whole`: where these rows lie in the whole pattern, by which dropout draws.
+// Runs the stages from scores to output [b h i d] for the query rows of `context`, whose queries and keys are already
+// rotated. `whole`: the place of these rows in the whole pattern, from which dropout draws.
 [[nodiscard]] Tensor attend_rows(AttendContext context, const Stages& stages,
     const std::optional<PatternDropout>& dropout = {}, const StripOf& whole = {});
 
-// The last stage alone, on [b h i d].
+// Runs the last stage only, on [b h i d].
 [[nodiscard]] Tensor output_of(Tensor output, const AttendContext& context, const Stages& stages);
 
 }  // namespace whence

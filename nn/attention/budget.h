@@ -1,5 +1,5 @@
-// Budgets of attention by kind of device, not by the memory that is free there: so one model has one executor, and its
-// bits, on every machine.
+// Budgets of attention by kind of device. They do not depend on free memory, so that one model has one executor, and
+// the same bits, on every machine.
 #pragma once
 
 #include <limits>
@@ -10,13 +10,13 @@
 namespace whence {
 
 struct AttentionBudget {
-  // Scores up to this size are cheaper to keep than to compute twice. A training step holds a dozen of them per layer.
-  // A GPU has more memory than it has time for the many small kernels of strips.
+  // Below this size of scores it is cheaper to keep them than to compute them twice. A training step holds a dozen of
+  // them per layer. A GPU has enough memory, but many small kernels of strips would cost it time.
   index_t bytes_worth_strips;
-  // The size of a strip: its scores should stay in the caches' reach but keep all cores busy. On a GPU what counts is
-  // that a strip's dozen of kernels have work for longer than their launches take.
+  // The size of a strip. On a CPU its scores should fit the caches but keep all cores busy. On a GPU its dozen of
+  // kernels should run longer than their launches take.
   index_t strip_bytes, strip_rows;
-  bool reads_at_once;  // false: to look at a number is to wait for the device
+  bool reads_at_once;  // false: reading a number waits for the device
 };
 
 constexpr AttentionBudget budget_of(Device device) {

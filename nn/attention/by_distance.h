@@ -1,6 +1,6 @@
-// Biases that depend on the distance of a pair and on nothing else. A scheme says what one table holds, a number for
-// each head and distance; all forms of attention read it: the reference by an op, tiles by their program, the softmax
-// of a GPU by itself, and DAPE's networks where it is the bias that they adapt.
+// Biases that depend only on the distance of a pair. A scheme defines one table, a number for each head and distance.
+// All forms of attention read it: the reference by an op, tiles by their program, a GPU's fused softmax directly, and
+// DAPE's networks if it is the bias that they adapt.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@
 namespace whence {
 
 struct ReadsByDistance : BiasesScores, RunsInTiles {
-  // [h n], beside the scores, in context.dtype(): of distances [n] f64 on the CPU. Nothing where the bias of this call
-  // depends on more than the distance; such a scheme has a `bias` of its own.
+  // Returns the table [h n] for distances [n] (f64, on the CPU), on the scores' device and in context.dtype(). Returns
+  // nothing if the bias of this call does not depend on the distance alone; such a scheme overrides `bias`.
   [[nodiscard]] virtual std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const = 0;
 
   [[nodiscard]] Tensor bias(const AttendContext& context) const override;
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
 
-  // How a registration says what its bias is.
+  // Describes the bias in a registration.
   static ProbeInfo bias_probe(std::string equation) {
     return {"bias", "b h i j", "what the distance adds to the logit", std::move(equation)};
   }

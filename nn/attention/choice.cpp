@@ -15,7 +15,7 @@ std::map<int, const Executor*>& registry() {
   return by_rank;
 }
 
-// From `first` on downwards, or from the highest on where it is null.
+// Returns the executors from `first` down; null: all.
 std::vector<const Executor*> downwards(const Executor* first) {
   std::vector<const Executor*> all = executors();
   std::ranges::reverse(all);
@@ -68,7 +68,7 @@ const Executor& executor_for(const Executor* wanted, const Stages& stages, const
 }
 
 const Executor& executor_below(const Executor& executor, const Stages& stages, const AttendCall& call) {
-  const Fit enough = call.device.is_gpu() ? Fit::suits : Fit::can;  // a GPU has no time for many small kernels
+  const Fit enough = call.device.is_gpu() ? Fit::suits : Fit::can;  // many small kernels cost a GPU too much time
   for (const Executor* each : downwards(&executor))
     if (each != &executor && each->fit(call) >= enough && each->refusal(stages).empty()) return *each;
   return reference_executor();
@@ -85,7 +85,7 @@ std::string explain_executor(
   } else if (&runs == wanted) {
     reasons.emplace_back("as asked");
   } else {
-    for (const Executor* each : downwards(wanted)) {  // those that were tried
+    for (const Executor* each : downwards(wanted)) {  // the executors that were tried
       if (wanted && each == &runs) break;
       if (!wanted && each->fit(call) == Fit::can) continue;
       const std::string refusal = each->refusal(stages),

@@ -1,4 +1,4 @@
-// Which of the registered executors runs a call of attention, and why.
+// Chooses the registered executor that runs a call of attention, and explains the choice.
 #pragma once
 
 #include "nn/attention/executor.h"
@@ -7,21 +7,21 @@ namespace whence {
 
 [[nodiscard]] std::vector<std::string> executor_names();  // "auto" first
 
-// The executor that a user names; null for "auto". Throws InputError when the name is unknown, or when that executor
+// Returns the executor with this name; null for "auto". Throws InputError if the name is unknown, or if that executor
 // cannot run these stages.
 [[nodiscard]] const Executor* wanted_executor(const std::string& name, const Stages& stages);
 [[nodiscard]] AttendCall call_of(const AttendInputs& inputs);
-// The executor that runs this call: the wanted one, or where it cannot the next below it that can; where none is
-// wanted, the highest one that suits the call. While a capture watches pairs it is the reference executor.
+// Returns the executor for this call. If one is wanted: that one, or if it cannot, the next below it that can. Else:
+// the highest one that suits the call. While a capture watches pairs: the reference executor.
 [[nodiscard]] const Executor& executor_for(const Executor* wanted, const Stages& stages, const AttendCall& call);
-// The highest one of a lower rank than `executor` that can run this call; on a GPU that suits it.
+// Returns the highest executor of lower rank than `executor` that can run this call; on a GPU, that suits it.
 [[nodiscard]] const Executor& executor_below(const Executor& executor, const Stages& stages, const AttendCall& call);
-// "reference (no tile programs for f32 on a GPU)": that executor, and why. `example`: operands like those of the call,
-// wherever they are.
+// Returns "reference (no tile programs for f32 on a GPU)": the executor and the reason. `example`: operands like those
+// of the call, on any device.
 [[nodiscard]] std::string explain_executor(
     const Executor* wanted, const Stages& stages, const AttendCall& call, const AttendInputs& example);
 
-// True if a capture wants what only the reference executor shows, and that in its composed form.
+// True if a capture wants probes that only the reference executor has, in their composed form.
 [[nodiscard]] bool pairs_are_watched();
 
 }  // namespace whence

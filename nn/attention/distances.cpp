@@ -23,7 +23,7 @@ const Tensor& key_of(const Positions& positions) {
   return positions.undivided_key.defined() ? positions.undivided_key : positions.key;
 }
 
-// [t] or [b t] f64 as i64 [1|b t]; undefined where one is not whole
+// Returns [t] or [b t] f64 as i64 [1|b t]; undefined if a number is not whole.
 Tensor whole(const Tensor& positions) {
   const Tensor from = raw::contiguous(positions);
   const Tensor to = Tensor::empty({from.rank() == 2 ? from.size(0) : 1, from.size(-1)}, DType::i64);
@@ -35,7 +35,7 @@ Tensor whole(const Tensor& positions) {
   return to;
 }
 
-// On the CPU; nothing where there are none, or too many.
+// Returns the steps on the CPU; nothing if there are none, or too many.
 std::optional<Steps> whole_steps(const AttendContext& context) {
   const Tensor query = whole(query_of(context.positions)), key = whole(key_of(context.positions));
   if (!query.defined() || !key.defined() || query.numel() == 0 || key.numel() == 0) return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<Steps> whole_steps(const AttendContext& context) {
   return steps.count > most_steps ? std::nullopt : std::optional(steps);
 }
 
-// [n] f64: what each of the steps counts as
+// Returns the distance that each step counts as, [n] f64.
 Tensor values_of(const Positions& positions, const Steps& steps) {
   const bool draws = positions.distances.defined();
   const std::vector<double> drawn = draws ? positions.distances.to_vector() : std::vector<double>();
@@ -62,7 +62,7 @@ Tensor values_of(const Positions& positions, const Steps& steps) {
   return values;
 }
 
-// Wherever a token is present, it stands where it lies, but for what its sequence is moved by.
+// True if every present token has its index as its position, up to one shift for each sequence.
 bool lie_diagonal(const AttendContext& context, const Steps& steps) {
   const index_t padded = context.present.defined() ? context.present.size(0) : 1;
   const Tensor present = context.present.defined() ? raw::contiguous(context.present) : context.present;
@@ -71,7 +71,7 @@ bool lie_diagonal(const AttendContext& context, const Steps& steps) {
   for (index_t b = 0; b < std::max(steps.batch(), padded); ++b) {
     const bool* real = present.defined() ? present.data<bool>() + (padded == 1 ? 0 : b * tokens) : nullptr;
     const auto is_real = [&](index_t token) { return !real || token >= tokens || real[token]; };
-    std::optional<index_t> moved;  // by how much, as the first token of the sequence says
+    std::optional<index_t> moved;  // the shift, taken from the first present token
     const auto stands = [&](index_t position, index_t token) {
       if (!is_real(token)) return true;
       if (!moved) moved = position - token;
@@ -92,8 +92,8 @@ Distances distances_by_steps(const AttendContext& context, const Steps& steps) {
   return {values_of(context.positions, steps), there, lie_diagonal(context, steps)};
 }
 
-// Positions between whole numbers, or far apart: a sort of all pairs. Neighbouring pairs often share their distance, so
-// that a sort of each would be mostly waste.
+// Sorts the distances of all pairs, for positions that are not whole or far apart. Neighbouring pairs often have the
+// same distance, so repeated distances are not sorted.
 Distances sorted(const Tensor& pairs, Device device) {
   const Tensor distance = raw::contiguous(pairs), index = Tensor::empty(distance.shape(), DType::i64);
   const double* d = distance.data<double>();
@@ -112,13 +112,13 @@ Distances sorted(const Tensor& pairs, Device device) {
       .index = raw::to_device(index, device)};
 }
 
-// positions [t] or [b t] as [1|b 1 t 1] or, for keys, [1|b 1 1 t]
+// Returns positions [t] or [b t] as [1|b 1 t 1] or, for keys, [1|b 1 1 t].
 Tensor by_pair(const Tensor& positions, bool keys) {
   const index_t batch = positions.rank() == 2 ? positions.size(0) : 1, length = positions.size(-1);
   return reshape(positions, keys ? Shape{batch, 1, 1, length} : Shape{batch, 1, length, 1});
 }
 
-// [1|b 1 i j]. Two rows of positions travel to the device, once for all layers, and not their differences.
+// [1|b 1 i j]. Sends two rows of positions to the device, once for all layers, instead of all differences.
 Tensor distance_on(const AttendContext& context, Device device) {
   const NoGrad data_only;
   const Positions& positions = context.positions;
@@ -145,7 +145,7 @@ std::optional<Distances> whole_distances(const AttendContext& context) {
 
 Distances distances_of(const AttendContext& context) {
   const std::optional<Steps> steps = whole_steps(context);
-  // A table of all steps pays where pairs outnumber them.
+  // A table of all steps pays if there are more pairs than steps.
   if (!steps || steps->count > 4 * steps->batch() * steps->query.size(1) * steps->key.size(1))
     return sorted(distance_on(context, Device::cpu()), context.device);
   return distances_by_steps(context, *steps);

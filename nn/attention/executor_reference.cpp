@@ -1,4 +1,4 @@
-// Attention as the papers write it: one op per step, every intermediate named, all rows at once.
+// Attention in the equations of the papers: one op per step, every intermediate named, all rows at once.
 #include <cmath>
 
 #include "autograd/observer.h"
@@ -23,7 +23,7 @@ class ReferenceExecutor final : public Executor {
   }
 };
 
-// S, [b h i j]
+// Returns S, [b h i j].
 Tensor scores_of(const AttendContext& context, const Stages& stages) {
   if (stages.scores.empty())
     return matmul_by_group(context.query, transpose(context.key), context.scale);  // q.k / sqrt(d)
@@ -32,7 +32,7 @@ Tensor scores_of(const AttendContext& context, const Stages& stages) {
   return stage.scheme->scores(stage.at(context));
 }
 
-// The scores with all that schemes make of them.
+// Returns the scores after the schemes' biases, transforms and maps.
 Tensor logits_of(AttendContext& context, const Stages& stages) {
   for (const auto& stage : stages.biases) {
     const StageScope scope(*stage.path);
@@ -67,7 +67,7 @@ AttendInputs heads_apart(AttendInputs inputs) {
 }
 
 AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
-  // Rotations read rows without gaps, as a cache has them.
+  // Rotations need contiguous rows; a cache has them already.
   const bool as_given = stages.rotates.empty() || given.sequence.row.defined();
   const AttendInputs inputs = as_given ? given : heads_apart(given);
   AttendContext context;
@@ -80,7 +80,7 @@ AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
   context.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
   const bool every = context.row.defined() && !stages.rotates.empty();
   AttendContext turned = context;
-  if (every) {  // the query at every place, of which the device picks its own
+  if (every) {  // rotated at every position; the device picks its own
     static_cast<Sequence&>(turned) = context.of_all_rows();
     const Shape& one = context.query.shape();
     turned.query = turned.unrotated_query = expand(context.query, {one[0], one[1], context.keys, one[3]});

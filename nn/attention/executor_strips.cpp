@@ -1,8 +1,9 @@
-// The strips executor: the same stage code on blocks of query rows, each block forgotten and run again in backward.
+// The strips executor: the same stage code on blocks of query rows. Each block is dropped, and computed again in
+// backward.
 //   kept for backward: queries, keys, values, parameters and the output
 //   at work:           one block [b h rows j] and what its stages make of it
-// This is valid because every stage is row local: row i of any intermediate needs query i alone. Backward sums over the
-// blocks (dk, dv and the parameters' gradients) in their order, so that bits do not depend on the number of threads.
+// This is valid because every stage is row local: row i of any intermediate needs only query i. Backward sums dk, dv
+// and the parameters' gradients over the blocks in order, so the bits do not depend on the number of threads.
 #include <algorithm>
 #include <limits>
 
@@ -23,13 +24,13 @@ index_t rows_that_fit(const AttendContext& context) {
   return std::clamp<index_t>(budget.strip_bytes / std::max<index_t>(row, 1), 16, budget.strip_rows);
 }
 
-// [begin, end) of an axis, counted from the last one, where the tensor is there and does not repeat along it.
+// Returns [begin, end) of an axis, counted from the last one; x itself if it is undefined or constant along that axis.
 Tensor part(const Tensor& x, int axis, index_t begin, index_t end) {
   return x.defined() && x.rank() + axis >= 0 && x.size(axis) > 1 ? slice(x, axis, begin, end) : x;
 }
 
-// The keys [first, end): under a causal mask a block needs none behind its last row, as in decoding, and none that lie
-// before the window of its first one.
+// Limits the context to the keys [first, end). Under a causal mask a block needs no keys after its last row, as in
+// decoding, and none before the window of its first row.
 void leave_keys(AttendContext& context, index_t first, index_t end) {
   const index_t left_out = context.key.size(2) - end;
   context.keys_behind += std::min(left_out, std::numeric_limits<index_t>::max() - context.keys_behind);
@@ -54,7 +55,7 @@ AttendContext queries_of(const AttendContext& context, index_t begin, index_t en
   return block;
 }
 
-// What a block's function gets by value: leaves are passed as they are, the rest as copies without history.
+// The arguments of a block's function: leaves are passed as they are, other tensors as copies without history.
 struct Operands {
   explicit Operands(const AttendContext& context, const Stages& stages)
       : list{context.query, context.unrotated_query, context.key, context.value} {
@@ -69,7 +70,8 @@ struct Operands {
   std::vector<Tensor> list;
 };
 
-// A scheme to which the end of the run matters would have to know which of the keys left away are padding.
+// True if rows need no later keys. A scheme that depends on the end of the run would need to know which of the removed
+// keys are padding.
 bool earlier_keys_suffice(const AttendContext& all, const Stages& stages) {
   return all.causal && std::ranges::all_of(stages.schemes, [&](const PositionalScheme* scheme) {
     const Claims claims = scheme->claims();
@@ -77,7 +79,7 @@ bool earlier_keys_suffice(const AttendContext& all, const Stages& stages) {
   });
 }
 
-// What makes scores, or maps them, may read what lies before the window.
+// True if keys before the window are not needed. Stages that make or map scores may read them.
 bool window_suffices(const AttendContext& all, const Stages& stages) {
   return all.window > 0 && stages.scores.empty() && stages.maps.empty() && earlier_keys_suffice(all, stages);
 }
@@ -112,14 +114,14 @@ class StripsExecutor final : public Executor {
       if (window_suffices(all, stages))
         leave_keys(context, std::max<index_t>(context.first_row + 1 - all.window, 0), context.keys);
       const Operands operands(context, stages);
-      // The function outlives this call: it must not keep the history of what it gets as operands.
+      // The function outlives this call, so it must not keep the history of its operands.
       context.query = context.unrotated_query = context.key = context.value = Tensor();
       if (context.x.defined()) context.x = context.x.detach();
       const index_t first_row = all.first_row + begin;
       const StripOf whole{first_row, all.first_row + rows, all.key.size(2), first_row - context.first_row};
       const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
         AttendContext now = context;
-        now.keep_apart();  // masks of all blocks together would be those of all pairs
+        now.keep_apart();  // a shared cache of masks would hold all pairs
         Operands::put(given, now);
         return attend_rows(std::move(now), stages, dropping, whole);
       };

@@ -1,6 +1,6 @@
-// The tiled executor: what schemes make of O(i + j) numbers is composed and recorded as ever, what is made of pairs is
-// one op, which keeps no [i j] tensor (autograd/tiled/tiled_attention.cpp). A call that the programs cannot do runs in
-// strips, or on all pairs where a scheme needs other rows.
+// The tiled executor. Schemes compute tensors of O(i + j) numbers by recorded ops. Everything that belongs to pairs is
+// one op, which keeps no [i j] tensor (autograd/tiled/tiled_attention.cpp). A call without a suitable program runs in
+// strips, or on all pairs if a scheme needs other rows.
 #include <limits>
 
 #include "autograd/ops.h"
@@ -15,7 +15,7 @@
 namespace whence {
 namespace {
 
-// bool [b j], contiguous; undefined where every key is there
+// Returns bool [b j], contiguous; undefined if every key is present.
 Tensor present_by_batch(const AttendContext& context) {
   if (!context.present.defined()) return {};
   const index_t batch = context.query.size(0), keys = context.key.size(2);
@@ -23,7 +23,7 @@ Tensor present_by_batch(const AttendContext& context) {
       raw::contiguous(raw::expand(raw::select(raw::select(context.present, 1, 0), 1, 0), {batch, keys})));
 }
 
-// The terms of schemes as operands of the ops in tiles.
+// Collects the terms of schemes as operands of the tiled ops.
 class ProgramTerms final : public TileTerms {
  public:
   explicit ProgramTerms(const AttendContext& context) {
@@ -45,7 +45,7 @@ class ProgramTerms final : public TileTerms {
     } else if (!distances_) {
       distances_ = distances, facts_.lowest = distances->steps.lowest;
       if (!distances->diagonal) facts_.query_step = distances->steps.query, facts_.key_step = distances->steps.key;
-    } else if (!distances->reads_as(*distances_)) {  // drawn or stretched ones: their tables cannot be added
+    } else if (!distances->reads_as(*distances_)) {  // drawn or stretched distances: their tables cannot be added
       refuse("terms at different positions given; one position of each token required");
     }
     return refused_.empty() ? &*distances_ : nullptr;
@@ -58,7 +58,7 @@ class ProgramTerms final : public TileTerms {
     const bool first = !own.defined();
     if (!first && which != TiledAttention::distance_table)
       return refuse(to_text(TiledAttention::info[which].name, " given by two schemes; one required"));
-    const auto wide = [&](const Tensor& of) {  // some give terms of 16-bit models in f32
+    const auto wide = [&](const Tensor& of) {  // some schemes give terms of 16-bit models in f32
       return own.dtype() == x.dtype() ? of : cast(of, compute_dtype(of.dtype()));
     };
     own = first ? x : wide(own) + wide(x);
@@ -86,7 +86,7 @@ class ProgramTerms final : public TileTerms {
 
   std::unique_ptr<TileTerms> of_base(const AttendContext& context) const override {
     auto base = std::make_unique<ProgramTerms>(context);
-    base->mix_.emplace();  // judged as what a mix reads
+    base->mix_.emplace();  // checked as the operands of a mix
     return base;
   }
 
@@ -103,14 +103,14 @@ class ProgramTerms final : public TileTerms {
     return tiled_refusal(mix_ ? TiledOperands::mix : TiledOperands::attention, facts_, operands);
   }
 
-  // The same of a call: on a GPU there are fewer programs.
+  // The same for a call: a GPU has fewer programs.
   std::string refusal_on(const AttendCall& call) const {
     const std::string refused = refusal();
     if (!refused.empty() || !call.device.is_gpu()) return refused;
     return mix_ ? gpu_refusal(mix(), operands) : gpu_refusal(facts_, operands);
   }
 
-  // Returns the output before attention's last stage, [b h i d]. Requires: no refusal
+  // Returns the output before attention's last stage, [b h i d]. REQUIRES: no refusal
   Tensor run(const std::optional<PatternDropout>& dropout) {
     if (dropout) facts_.dropout = dropout->probability, facts_.stream = dropout->stream;
     if (mix_) return tiled_mix(mix(), operands);
@@ -119,8 +119,8 @@ class ProgramTerms final : public TileTerms {
   }
 
  private:
-  // Columns in f64 are long sums: what f32 holds of them goes on with their history, and what it lost beside it. Scores
-  // of 16 bits are no better than the first of these.
+  // Splits a column of long sums in f64 into its f32 part, which keeps its history, and the rounding error. 16-bit
+  // scores gain nothing from the error term.
   void add_column(const Tensor& x) {
     const DType given = operands[TiledAttention::query].dtype(), dtype = compute_dtype(given);
     const auto wide = [](const Tensor& of) { return cast(of, of.dtype() == DType::dual ? DType::dual : DType::f64); };
@@ -128,9 +128,9 @@ class ProgramTerms final : public TileTerms {
     Tensor &held = operands[TiledAttention::column_term], &rest = operands[TiledAttention::column_rest];
     held = column_.dtype() == DType::f64 ? cast(column_, dtype) : column_;
     if (column_.dtype() != DType::f64 || given != DType::f32) return;
-    const double most = std::numeric_limits<float>::max();  // nothing is left of what is not finite
+    const double most = std::numeric_limits<float>::max();  // a value that is not finite leaves no error term
     const Tensor told = raw::cast(held.detach(), DType::f64);
-    rest = cast(clamp(column_, -most, most) - clamp(told, -most, most), dtype);  // has a part of the gradient too
+    rest = cast(clamp(column_, -most, most) - clamp(told, -most, most), dtype);  // gets a part of the gradient too
   }
 
   TiledMix mix() const {
@@ -140,10 +140,10 @@ class ProgramTerms final : public TileTerms {
   }
 
   TiledAttention facts_;
-  std::optional<TiledMix> mix_;  // pieces are a channel of it then
+  std::optional<TiledMix> mix_;  // if set, pieces are a channel of it
   Tensor column_;                // the sum of all columns
   int columns_ = 0;
-  Tensor bin_values_;  // [bins d]: what the sums by distance are multiplied by and added to the output
+  Tensor bin_values_;  // [bins d]: multiplied by the sums by distance and added to the output
   std::optional<Distances> distances_;
   std::string refused_;
   bool scaled_ = false;
@@ -193,10 +193,10 @@ class TiledExecutor final : public Executor {
   Tensor attend(const AttendInputs& inputs, const Stages& stages) const override {
     const AttendCall call = call_of(inputs);
     const Executor& otherwise = executor_below(*this, stages, call);
-    // A GPU is asked for its types with all else: gpu_refusal knows an emulator that takes f64.
+    // On a GPU, gpu_refusal also decides about dtypes: an emulator may take f64.
     const std::string refused = call.device.is_gpu() ? refusal_there(stages, call) : reason_of_fit(call);
     const auto hand_on = [&](const std::string& reason) {
-      if (inputs.sequence.row.defined()) throw Error(reason);  // no other has rows that the device alone knows
+      if (inputs.sequence.row.defined()) throw Error(reason);  // no other supports rows known only to the device
       return otherwise.attend(inputs, stages);
     };
     if (!refused.empty()) return hand_on(refused);
@@ -207,7 +207,7 @@ class TiledExecutor final : public Executor {
   }
 
  private:
-  // The reason that is known before any terms are made: terms that a GPU has no programs for.
+  // Returns the reason known before any terms are made: terms without a program on a GPU.
   static std::string refusal_there(const Stages& stages, const AttendCall& call) {
     if (!call.device.is_gpu()) return {};
     for (const auto& stage : stages.tiled)

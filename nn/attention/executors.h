@@ -1,7 +1,7 @@
-// The executors of a whole build, and the choice among them.
-//   reference   ops on whole [b h i j] tensors, every probe live: what readers read
+// All executors of a full build, and the choice among them.
+//   reference   ops on whole [b h i j] tensors, every probe live: the one to read
 //   strips      the same stage code on blocks of query rows, run again in backward: memory for one block, not all pairs
-//   tiled       programs over tiles of pairs, no tensor of all pairs in either direction: what training runs
+//   tiled       programs over tiles of pairs, no tensor of all pairs in either direction: the one that training runs
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace whence {
 
-const Executor& strips_executor();  // blocks as large as the caches like
-const Executor& tiled_executor();   // f32; f64 on the CPU, 16 bits on a GPU; another for calls that no program fits
-// Throws Error when there is not one row per block.
+const Executor& strips_executor();  // blocks sized to the caches
+const Executor& tiled_executor();   // f32; f64 on the CPU, 16 bits on a GPU; passes on calls without a program
+// Throws Error unless rows_per_block is at least 1.
 [[nodiscard]] std::unique_ptr<Executor> strips_executor_of(index_t rows_per_block);
 
-// The context of query rows [begin, end), without the keys that none of them sees where the schemes allow that.
+// Returns the context of query rows [begin, end), without keys that none of them sees if the schemes allow that.
 [[nodiscard]] AttendContext rows_of(const AttendContext& all, const Stages& stages, index_t begin, index_t end);
 
 }  // namespace whence

@@ -6,8 +6,8 @@
 
 namespace whence {
 
-// x [b|1 h m k] times the y of its group, [b g k n] -> [b h m n]. y is expanded as a view, and nothing is copied. Its
-// gradient is the sum over the heads of each group, in their order.
+// Multiplies x [b|1 h m k] by its group's y, [b g k n] -> [b h m n]. y is expanded as a view without a copy. Its
+// gradient is the sum over the heads of each group, in order.
 [[nodiscard]] inline Tensor matmul_by_group(
     const Tensor& x, const Tensor& y, double scale = 1, Site site = Site::current()) {
   const index_t heads = x.size(1), key_heads = y.size(1);
@@ -17,7 +17,7 @@ namespace whence {
   return reshape(z, {z.size(0), heads, z.size(3), z.size(4)}, site);
 }
 
-// x [b g j n] of each query head's group, copied: [b h j n]
+// Copies x [b g j n] to each query head of a group: [b h j n].
 [[nodiscard]] inline Tensor of_query_heads(const Tensor& x, index_t heads, Site site = Site::current()) {
   if (x.size(1) == heads) return x;
   const Shape shared{x.size(0), x.size(1), heads / x.size(1), x.size(2), x.size(3)};

@@ -1,4 +1,4 @@
-// The layer's input x for schemes that read it: heads apart, rows of the queries.
+// The layer's input x for schemes that read it: split into heads, rows of the queries.
 #pragma once
 
 #include "autograd/ops.h"
@@ -7,7 +7,7 @@
 
 namespace whence {
 
-// x, [b j c]. Error where attention runs on bare queries, keys and values.
+// Returns x, [b j c]. Error if attention runs on bare queries, keys and values.
 [[nodiscard]] inline const Tensor& layer_input(const char* scheme, const AttendContext& context) {
   if (!context.x.defined()) fail(scheme, "no layer input given; x [batch, key, dim] required, as the scheme reads it");
   return context.x;
@@ -18,7 +18,7 @@ namespace whence {
   return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}, site), {0, 2, 1, 3}, site);
 }
 
-// Of what all keys have along `axis`, the queries' part: queries are the keys from first_row on.
+// Returns the queries' part of all keys along `axis`: queries are the keys from first_row on.
 [[nodiscard]] inline Tensor of_queries(
     const Tensor& of_keys, int axis, const AttendContext& context, Site site = Site::current()) {
   if (context.row.defined()) return context.own_rows(of_keys, axis);

@@ -14,8 +14,8 @@
 namespace whence {
 namespace {
 
-// bool [b t], contiguous. What convolves along keys (CDAPE) would read over a gap: what stands there, 0 or what it makes
-// of 0, no paper says.
+// Returns bool [b t], contiguous. Refuses gaps. A convolution along keys (CDAPE) would read across a gap, and no paper
+// defines whether it sees 0 or the convolution of 0 there.
 Tensor checked_present(const Tensor& present) {
   if (present.rank() != 2 || present.dtype() != DType::boolean)
     fail("sequence", "present is ", present.dtype(), " ", present.shape(), "; bool [batch, time] required");
@@ -30,8 +30,8 @@ Tensor checked_present(const Tensor& present) {
   return known;
 }
 
-// [t], or [b t] f64: 0 at the first token that is present, below 0 before it; behind the last one all stand where that
-// stands, so that the largest position is that of a token.
+// Returns [t] or [b t] f64: 0 at the first present token, negative before it. Tokens after the last present one get its
+// position, so that the largest position is that of a token.
 Tensor positions_of(index_t length, const Tensor& present) {
   if (!present.defined()) return Tensor::arange(length, DType::f64);
   const Tensor positions = Tensor::empty(present.shape(), DType::f64);
@@ -55,7 +55,7 @@ std::vector<index_t> tokens_of(const Tensor& present) {
   return counts;
 }
 
-// a AND b on the CPU, of the shape that both broadcast to
+// Returns a AND b on the CPU, broadcast to a common shape.
 Tensor both(const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("mask", a.shape(), b.shape());
   const Tensor result = Tensor::empty(shape, DType::boolean);
@@ -63,22 +63,22 @@ Tensor both(const Tensor& a, const Tensor& b) {
   return result;
 }
 
-// By causality, window and padding alone; undefined where none of them hides anything.
+// Returns the mask of causality, window and padding; undefined if they hide nothing.
 Tensor hidden_by_facts(const Visibility& of, Device device) {
   if (of.causal || of.window > 0)
     return raw::band_mask(of.rows, of.keys, Band::of(of.first_row, of.causal, of.window), of.present, device);
   return of.present.defined() ? raw::to_device(of.present, device) : of.present;
 }
 
-// REQUIRES: something is hidden. What the caller gave is joined on the CPU.
+// REQUIRES: something is hidden. The caller's mask is joined on the CPU.
 Tensor mask_of(const Visibility& of) {
   if (!of.given_mask.defined()) return hidden_by_facts(of, of.device);
   const Tensor given = raw::to_device(of.given_mask, Device::cpu()), hidden = hidden_by_facts(of, Device::cpu());
   return raw::to_device(hidden.defined() ? both(given, hidden) : given, of.device);
 }
 
-// The last few things that were made, by what they were made of. `From` has ==. Safe from several threads; two that ask
-// at once may both make.
+// A cache of the last few values by the inputs that made them; `From` has ==. Thread-safe; two threads that ask at once
+// may both compute.
 template <class From, class Made, std::size_t most = 2> class Kept {
  public:
   template <class Make> Made get(const From& from, const Make& make) {
@@ -99,14 +99,14 @@ template <class From, class Made, std::size_t most = 2> class Kept {
   std::vector<std::pair<From, Made>> all_;
 };
 
-// To the bit. REQUIRES: both on the CPU, contiguous
+// True if all bits are equal. REQUIRES: both on the CPU, contiguous
 bool same_numbers(const Tensor& x, const Tensor& y) {
   if (x.dtype() != y.dtype() || !(x.shape() == y.shape())) return false;
   return x.bytes() == y.bytes() ||  // one storage
          std::memcmp(x.bytes(), y.bytes(), static_cast<std::size_t>(x.numel()) * size_of(x.dtype())) == 0;
 }
 
-// A constant on its way to a device: the same numbers are sent once, whichever layer asks.
+// A constant sent to a device: equal numbers are sent once for all layers.
 struct ConstantThere {
   Tensor constant;  // on the CPU, contiguous
   Device device;
@@ -132,12 +132,12 @@ struct TableOf {
 
 }  // namespace
 
-// What is made of a sequence once, and shared by all who ask.
+// Values computed from a sequence once, and shared by all users.
 struct KeptOfSequence {
-  // A sequence is open to changes: what was made of other facts is not found again. Handles keep tensors, and so their
-  // identities, alive.
+  // A sequence may change; a value made from other facts is not found again. The keys hold tensors, and so keep their
+  // identities alive.
   Kept<Visibility, Tensor> masks;
-  Kept<ConstantThere, Tensor, 64> constants;  // more than a pass has: a recorded one reads them again
+  Kept<ConstantThere, Tensor, 64> constants;  // more than one pass has, because a recorded pass reads them again
 };
 
 struct KeptTables {
@@ -154,7 +154,7 @@ Sequence::Sequence() : tables(std::make_shared<KeptTables>()) { keep_apart(); }
 
 void Sequence::keep_apart() { kept = std::make_shared<KeptOfSequence>(); }
 
-// `rows` queries after the first `first_row` of the tokens. `real`: bool [b first_row+rows], contiguous, or undefined
+// Makes `rows` queries after the first `first_row` tokens. `real`: bool [b first_row+rows], contiguous, or undefined
 static Sequence rows_of_run(index_t first_row, index_t rows, index_t capacity, const Tensor& real) {
   const index_t keys = first_row + rows;
   const Tensor positions = positions_of(keys, real);
@@ -189,7 +189,7 @@ Sequence Sequence::continued(index_t first_row, index_t rows, index_t capacity, 
         real.defined() ? real.shape() : Shape{}, " given; at most capacity tokens, each named in present, required");
   }
   Sequence sequence = rows_of_run(first_row, rows, capacity, real);
-  sequence.keys_behind = std::numeric_limits<index_t>::max();  // a row is that of a run which goes on, however long
+  sequence.keys_behind = std::numeric_limits<index_t>::max();  // a decoded row equals that of an endless run
   return sequence;
 }
 
@@ -228,7 +228,7 @@ Tensor Sequence::masked(const Tensor& t, double otherwise, Site site) const {
 
 Tensor Sequence::without_padding(const Tensor& x, int axis, Site site) const {
   const index_t tokens = x.size(axis);
-  if (!present.defined() || (row.defined() && tokens < keys)) return x;  // such a row is no padding
+  if (!present.defined() || (row.defined() && tokens < keys)) return x;  // a decoded row is never padding
   Shape shape = x.shape();
   for (int each = 0; each < x.rank(); ++each) shape[each] = 1;
   shape[0] = present.size(0), shape[axis] = tokens;

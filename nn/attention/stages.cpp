@@ -6,7 +6,7 @@
 namespace whence {
 namespace {
 
-// visit(list...) for each stage: its list in each of these
+// Calls visit(list...) for each stage, with its lists.
 template <class Visit, class... S> void for_each_stage(const Visit& visit, S&... stages) {
   visit(stages.embeds...);
   visit(stages.rotates...);

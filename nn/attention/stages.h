@@ -12,8 +12,7 @@ namespace whence {
 
 struct RunsInTiles;  // nn/attention/tile_terms.h
 
-// A scheme's part in one stage, the path under which its probes appear, and the schemes that move
-// its positions, outermost first.
+// A scheme's part in one stage, the path of its probes, and the schemes that move its positions, outermost first.
 template <class Interface> struct StageOf {
   const Interface* scheme;
   const std::string* path;
@@ -29,14 +28,14 @@ template <class Interface> struct StageOf {
   }
 };
 
-// The Scope in which a stage runs: its scheme's path. Probes of a scheme that serves all layers get the layer's path in
-// front, "blocks.0.attention.shared.position.bias": else all layers would be seen as one.
+// The Scope in which a stage runs: its scheme's path. A scheme that serves all layers gets the layer's path in front,
+// "blocks.0.attention.shared.position.bias", so that its probes differ by layer.
 class StageScope {
  public:
   explicit StageScope(const std::string& path) : within_(within(path)), scope_(within_.empty() ? path : within_) {}
 
  private:
-  static std::string within(const std::string& path);  // empty: the path says where it is
+  static std::string within(const std::string& path);  // empty: the path names the layer already
 
   std::string within_;
   Scope scope_;
@@ -44,7 +43,7 @@ class StageScope {
 
 // The schemes of one attention, sorted into stages once. REQUIRES: they outlive it.
 struct Stages {
-  std::vector<const PositionalScheme*> schemes;  // whose parameters the stages read
+  std::vector<const PositionalScheme*> schemes;  // the stages read their parameters
   std::vector<StageOf<EmbedsTokens>> embeds;     // run by the model, not by attention
   std::vector<StageOf<RotatesQueryKey>> rotates;
   std::vector<StageOf<ScoresPairs>> scores;  // at most one
@@ -54,13 +53,13 @@ struct Stages {
   std::vector<StageOf<MakesPattern>> patterns;  // at most one
   std::vector<StageOf<MixesValues>> mixes;
   std::vector<StageOf<MapsOutput>> outputs;
-  std::vector<StageOf<RunsInTiles>> tiled;  // all of stages 4 to 8 over again, as tile programs
-  index_t window = 0;                       // Visibility::window, by the narrowest of the schemes that say one; 0: none
+  std::vector<StageOf<RunsInTiles>> tiled;  // stages 4 to 8 again, as tile programs
+  index_t window = 0;                       // Visibility::window, the narrowest that a scheme sets; 0: none
 
-  // All of these. Throws InputError when two of them do not go together.
+  // Sorts these schemes. Throws InputError if two of them do not go together.
   static Stages of(const std::vector<const PositionalScheme*>& schemes);
-  void enter(const PositionalScheme& scheme);  // by the interfaces that the scheme's class inherits
-  void enter_moved(const Stages& inner, const MovesPositions& mover);  // all of `inner`, at moved positions
+  void enter(const PositionalScheme& scheme);  // for each interface that the scheme's class inherits
+  void enter_moved(const Stages& inner, const MovesPositions& mover);  // all stages of `inner`, at moved positions
   void see_within(index_t keys) { window = narrower(window, keys); }   // REQUIRES: keys >= 0; 0: any
 
   static index_t narrower(index_t a, index_t b) { return a == 0 || b == 0 ? a + b : std::min(a, b); }

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t format_version = 3;  // 1 and 2 kept what the metadata hold in a third file, state.json
+constexpr std::uint64_t format_version = 3;  // versions 1 and 2 had a third file, state.json, for the metadata
 constexpr const char *weights_file = "weights.safetensors", *optimizer_file = "optimizer.safetensors";
 
 // ---- Names of folders
@@ -34,7 +34,7 @@ std::string folder_name(index_t step) {
   return digits;
 }
 
-// Nothing where the text is no whole number from 0 to `most`.
+// Returns nothing unless the text is a whole number from 0 to `most`.
 std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t most) {
   std::uint64_t number = 0;
   const auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -42,7 +42,7 @@ std::optional<std::uint64_t> whole_number(std::string_view text, std::uint64_t m
   return whole ? std::optional(number) : std::nullopt;
 }
 
-// The complete ones, by step; temporary and foreign names are left out.
+// Returns the complete checkpoints, by step, without temporary and foreign names.
 std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const std::string& root) {
   std::vector<std::pair<std::uint64_t, fs::path>> found;
   for (const std::string_view name : names_in(root)) {
@@ -57,7 +57,7 @@ std::vector<std::pair<std::uint64_t, fs::path>> checkpoints_in(const std::string
 
 fs::path temporary_name(const fs::path& folder) { return to_text(folder.string(), ".tmp-", ::getpid()); }
 
-// Renamed first: a kill half-way leaves a temporary name, not half a checkpoint.
+// Renames first: a kill half-way leaves a temporary name, not half a checkpoint.
 void remove_checkpoint(const fs::path& folder) {
   const fs::path condemned = temporary_name(folder);
   fs::rename(folder, condemned);
@@ -67,11 +67,11 @@ void remove_checkpoint(const fs::path& folder) {
 void try_to_remove(const fs::path& path) {
   try {
     remove_whole(path.string());
-  } catch (const std::exception&) {  // what stays does no harm: its name is never taken for a checkpoint's
+  } catch (const std::exception&) {  // leftovers are harmless: such a name is never taken for a checkpoint
   }
 }
 
-// ---- What is saved
+// ---- Saving
 
 NamedTensors named(const std::vector<Module::Parameter>& parameters) {
   NamedTensors weights;
@@ -89,7 +89,7 @@ NamedTensors moments_of(const Optimizer& optimizer) {
   return moments;
 }
 
-// Of one tensor, those that are NaN or infinite.
+// Counts the numbers of one tensor that are NaN or infinite.
 struct NotFiniteNumbers {
   index_t count = 0, first = 0;
   double example = 0;
@@ -124,14 +124,14 @@ Metadata metadata_of(const TrainingState& state, const std::string& optimizer_se
   return metadata;
 }
 
-// ---- What is loaded
+// ---- Loading
 
-// One tensor of a file beside the tensor it goes to.
+// A tensor of a file, and the tensor to copy it to.
 struct Restored {
   Tensor from, to;
 };
 
-// Collects all that does not fit, so that one error can list it: the first few and how many more.
+// Collects all differences, so that one error lists the first few and the number of the rest.
 struct Comparison {
   std::vector<Restored> matched;
   std::vector<std::string> problems;
@@ -182,7 +182,7 @@ SafetensorsFile read_sealed(const std::string& path, Trust* trust) {
   return file;
 }
 
-// weights.safetensors and what its metadata hold.
+// weights.safetensors and its metadata.
 struct WeightsFile {
   SafetensorsFile file;
   TrainingState state;
@@ -224,7 +224,7 @@ WeightsFile read_weights(const std::string& folder, Trust* trust) {
   return weights;
 }
 
-// The moments that were saved with these weights, and no others, as after copying files by hand.
+// Returns the moments saved with these weights. Refuses others, as after copying files by hand.
 NamedTensors read_moments(const std::string& folder, const WeightsFile& weights, Trust* trust) {
   const std::string path = (fs::path(folder) / optimizer_file).string();
   SafetensorsFile file = read_sealed(path, trust);
@@ -237,7 +237,7 @@ NamedTensors read_moments(const std::string& folder, const WeightsFile& weights,
   return std::move(file.tensors);
 }
 
-// A rename cannot replace a folder that holds files; an exchange can, without an instant at which neither is there.
+// A rename cannot replace a folder that is not empty. An exchange can, and at every instant one of the two is there.
 void publish(const fs::path& temporary, const fs::path& folder) {
 #ifdef RENAME_EXCHANGE
   const unsigned exchange = fs::exists(folder) ? RENAME_EXCHANGE : 0;
@@ -303,7 +303,7 @@ std::string CheckpointFolder::save(
     write_safetensors((temporary / weights_file).string(), {named(weights), metadata_of(state, seal)});
     sync_folder(temporary.string());
     publish(temporary, folder);
-    remove_whole(temporary.string());  // after an exchange: the old one
+    remove_whole(temporary.string());  // after an exchange: the old checkpoint
     sync_folder(root_);
     remove_old(folder.string());
   } catch (const fs::filesystem_error& problem) {

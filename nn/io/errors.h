@@ -1,17 +1,17 @@
-// Errors of files, for programs that tell them from other errors.
+// Errors of files, distinguished from other errors for programs.
 #pragma once
 
 #include "tensor/error.h"
 
 namespace whence {
 
-// A file's bytes, or the data that they hold, are not as required.
+// The bytes of a file, or the data in it, are wrong.
 class FileError : public InputError {
  public:
   using InputError::InputError;
 };
 
-// A whole checkpoint, of another model or run.
+// A valid checkpoint of another model or run.
 class DoesNotFit : public InputError {
  public:
   using InputError::InputError;

@@ -22,20 +22,20 @@ namespace {
   throw SystemError(path, ": ", what, ": ", std::strerror(error));
 }
 
-// Names differ between processes by the process's number, and between the writes of one process, whose threads may
-// write the same file, by a count.
+// Names differ between processes by the process id, and within a process by a count, because threads may write the same
+// file.
 std::string temporary_name(const std::string& target) {
   static std::atomic<std::uint64_t> count = 0;
   return to_text(target, ".tmp-", ::getpid(), '-', count++);
 }
 
-// What a dead process of the same number left there must not stop a save; what somebody puts there meanwhile does.
+// Removes what a dead process with the same id left. Whatever appears after that makes the save fail.
 int created(const std::string& path) {
   ::unlink(path.c_str());
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-// Removed on the way out unless the rename went through.
+// A file that is removed at the end unless the rename succeeded.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& target) : target_(target), path_(temporary_name(target)) {
@@ -142,7 +142,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
   for (errno = 0; const dirent* const entry = ::readdir(open.get()); errno = 0)
     if (const std::string_view name = entry->d_name; name != "." && name != "..") names.emplace_back(name);
-  if (errno != 0) refuse(folder, "cannot list");  // a part of the names would pass for all of them
+  if (errno != 0) refuse(folder, "cannot list");  // an incomplete list would look complete
   return names;
 }
 

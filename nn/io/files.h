@@ -1,4 +1,4 @@
-// Whole files. A kill at any instant leaves the old file or the new one, never half of one.
+// Whole files: a kill at any instant leaves the old file or the new one, never half of one.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace whence {
 // A regular file opened for reading. Folders, pipes and devices are refused before anything is read.
 class InputFile {
  public:
-  explicit InputFile(const std::string& path);  // SystemError when it cannot be read, or is not a regular file
+  explicit InputFile(const std::string& path);  // SystemError if it cannot be read, or is not a regular file
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t size() const { return size_; }
-  // Fills `out` from `offset`. REQUIRES: offset + out.size() <= size(). SystemError when the system does not give it,
-  // FileError when the file has shrunk meanwhile.
+  // Fills `out` from `offset`. REQUIRES: offset + out.size() <= size(). SystemError if reading fails, FileError if the
+  // file has shrunk since.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
   std::string text(std::uint64_t limit) const;  // all of it; FileError above `limit` bytes
 
@@ -32,28 +32,28 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// To an open descriptor. SystemError that names `path` when writing fails.
+// Writes to an open descriptor. SystemError with `path` if writing fails.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::string& path);
 
-// Makes sure that write_file can begin there, before work that takes long: SystemError as from it. Nothing is left.
+// Checks that write_file can begin there, before long work: throws its SystemError. Leaves no file.
 void require_writable(const std::string& path);
 
-// Writes the parts one after another into a temporary file beside `path`, named PATH.tmp-PROCESS-COUNT, syncs it,
-// renames it to `path` and syncs the folder. SystemError when the place cannot be written or writing fails: the
-// temporary file is then removed and an old file unchanged.
+// Writes the parts in order into a temporary file next to `path`, named PATH.tmp-PROCESS-COUNT, syncs it, renames it to
+// `path` and syncs the folder. SystemError if writing fails: the temporary file is then removed and an old file
+// unchanged.
 void write_file(const std::string& path, const std::vector<std::span<const std::byte>>& parts);
 void write_file(const std::string& path, std::string_view text);
 
-// Names of what a folder holds, without "." and "..", in no order; none where there is no such folder, SystemError
-// where it cannot be read. In place of std::filesystem's iterators and remove_all, which end the program where memory
-// ends (libstdc++ 13).
+// Returns the names in a folder, without "." and "..", in no order; none if there is no such folder. SystemError if it
+// cannot be read. std::filesystem's iterators and remove_all are not used, because they end the program when memory
+// runs out (libstdc++ 13).
 std::vector<std::string> names_in(const std::string& folder);
 
-// Removes a file, a link, or a folder and all that it holds; nothing where there is none. SystemError or
-// std::filesystem::filesystem_error when it cannot.
+// Removes a file, a link, or a folder with its contents; does nothing if it does not exist. SystemError or
+// std::filesystem::filesystem_error if it cannot.
 void remove_whole(const std::string& path);
 
-// Makes earlier renames and removals in `folder` last through a power failure. SystemError when it cannot.
+// Makes earlier renames and removals in `folder` survive a power failure. SystemError if it cannot.
 void sync_folder(const std::string& folder);
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// The layout of the data is checked before anything is allocated.
+// Checks the layout of the data before it allocates anything.
 #include "nn/io/safetensors.h"
 
 #include <algorithm>
@@ -31,15 +31,15 @@ template <class... Parts> [[noreturn]] void refuse(const std::string& path, cons
 
 constexpr std::size_t seal_digits = 64;
 
-// Where the digits of the seal stand in what precedes the data. No other place has this text: inside of a name or of
-// other metadata, quotes are escaped.
+// Returns where the digits of the seal begin in the head. The search text is unique: inside a name or other metadata,
+// quotes are escaped.
 std::size_t place_of_seal(const std::string& head) {
   const std::string before = to_text('"', seal_key, "\":\"");
   const std::size_t found = head.find(before);
   return found == head.npos ? head.npos : found + before.size();
 }
 
-// Of the head with zeros for the seal; the data are added to it.
+// Hashes the head with zeros in place of the seal; the data are added to it.
 Sha256 hash_of_head(std::string head) {
   if (const std::size_t at = place_of_seal(head); at != head.npos && at + seal_digits <= head.size())
     head.replace(at, seal_digits, seal_digits, '0');
@@ -50,7 +50,7 @@ Sha256 hash_of_head(std::string head) {
 
 // ---- Reading
 
-// What a file without a sensible header length is, when its first bytes tell.
+// Returns what a file without a sensible header length is, if its first bytes tell.
 const char* foreign_format(const std::string& first) {
   if (first.starts_with("PK\x03\x04"))
     return "a zip archive, as torch.save writes; convert it with safetensors.torch.save_file";
@@ -87,7 +87,7 @@ DType dtype_named(const std::string& path, const SafetensorsEntry& entry) {
       "; F16, BF16, F32, F64, I32, I64 or BOOL required");
 }
 
-// The product counts zeros as 1: a zero must not hide that the other extents overflow.
+// Overflow is checked with zeros counted as 1, because a zero must not hide that the other extents overflow.
 Shape checked_shape(const std::string& path, const SafetensorsEntry& entry, DType dtype) {
   Shape shape;
   index_t bytes = static_cast<index_t>(size_of(dtype));
@@ -102,7 +102,7 @@ Shape checked_shape(const std::string& path, const SafetensorsEntry& entry, DTyp
   return shape;
 }
 
-// The entries in the order of their data, which must fill `data_bytes` without hole or overlap.
+// Sorts the entries by their data, which must fill `data_bytes` without hole or overlap.
 void order_by_data(const std::string& path, std::vector<SafetensorsEntry>& entries, std::uint64_t data_bytes) {
   for (const SafetensorsEntry& entry : entries) {
     if (entry.offsets[0] > entry.offsets[1] || entry.offsets[1] > data_bytes) {
@@ -188,7 +188,7 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {tensor.bytes(), static_cast<std::size_t>(tensor.numel()) * size_of(tensor.dtype())};
 }
 
-// What precedes the data.
+// Returns all bytes before the data.
 std::string head_of(const SafetensorsHeader& header) {
   std::string text = safetensors_header_text(header);
   text.resize((text.size() + alignment - 1) / alignment * alignment, ' ');

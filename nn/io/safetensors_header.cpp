@@ -10,7 +10,8 @@
 namespace whence {
 namespace {
 
-// Takes the parser's events, so that no value of the library is made: to free one takes memory, which may have ended.
+// Handles the parser's events. No value of the JSON library is made, because freeing one allocates, and memory may have
+// run out.
 struct Reader {
   const std::string& place;
   SafetensorsHeader header = {};
@@ -109,7 +110,7 @@ std::string printable(const std::string& name) { return "'" + plain(name) + "'";
 
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json) {
   const std::string place = path + ": safetensors: header";
-  if (const std::size_t at = json.find('\0'); at != json.npos)  // the parser would take it for the end
+  if (const std::size_t at = json.find('\0'); at != json.npos)  // the parser would stop there
     throw FileError(place, ": holds a NUL at byte ", at, "; JSON text required; is the file damaged?");
   Reader reader{place};
   nlohmann::json::sax_parse(json, &reader);

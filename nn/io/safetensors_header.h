@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file, as data and as text. What reads and writes it is safetensors.cpp.
+// The JSON header of a safetensors file, as data and as text; safetensors.cpp reads and writes it.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct SafetensorsHeader {
 };
 
 // Checks the form: JSON of the shape above, no key twice, no NUL, no name that leads out of a folder, integers that fit
-// in 64 bits. What the numbers mean is not checked here. Throws FileError "PATH: safetensors: ...".
+// in 64 bits. The meaning of the numbers is not checked here. Throws FileError "PATH: safetensors: ...".
 SafetensorsHeader parse_safetensors_header(const std::string& path, const std::string& json);
 
-// Throws InputError when a name, a key or a text is not UTF-8.
+// Throws InputError if a name, a key or a text is not UTF-8.
 std::string safetensors_header_text(const SafetensorsHeader& header);
 
-// A name from a file, fit to print: control characters replaced, cut when long; and the same in quotes.
+// A name from a file, safe to print: control characters replaced, long names cut; and the same in quotes.
 std::string plain(const std::string& name);
 std::string printable(const std::string& name);
 

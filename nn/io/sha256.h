@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4): the name of a text or a tokeniser, the same that `sha256sum` prints.
+// SHA-256 (FIPS 180-4), the hash that `sha256sum` prints: identifies a text or a tokeniser.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class Sha256 {
   void add(std::span<const std::byte> bytes) {
     add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
-  [[nodiscard]] std::string hexadecimal() const;  // of all that was added so far
+  [[nodiscard]] std::string hexadecimal() const;  // of all bytes added so far
 
  private:
   std::array<std::uint32_t, 8> state_{

@@ -1,4 +1,4 @@
-// Dropout (Srivastava et al. 2014), and what a forward pass must know to draw it. A resumed run draws the same again.
+// Dropout (Srivastava et al. 2014), and the data of a forward pass that it draws from. A resumed run draws the same.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace whence {
 struct Pass {
   bool training = false;
   std::uint64_t seed = 0;  // of the run
-  std::uint64_t step = 0;  // a number that no other training pass of the run has
+  std::uint64_t step = 0;  // unique among the training passes of the run
 };
 
 class Dropout final : public Module {
@@ -19,8 +19,8 @@ class Dropout final : public Module {
   explicit Dropout(double probability);  // in [0, 1), else InputError
 
   [[nodiscard]] bool drops(const Pass& pass) const { return pass.training && probability_ > 0; }
-  // In training each number is 0 with the module's probability, else divided by 1 - probability. Otherwise x itself.
-  // The draw is a function of the pass and of the module's path.
+  // In training each number is 0 with the module's probability, else divided by 1 - probability. Otherwise returns x
+  // itself. The draw depends only on the pass and the module's path.
   [[nodiscard]] Tensor operator()(const Tensor& x, const Pass& pass, Site site = Site::current()) const;
 
  private:

@@ -21,7 +21,7 @@ double require_deviation(double value) {
   return value;
 }
 
-// The first of the draws i of streams (key, 0), (key, 1), ... within two deviations.
+// Returns the first draw i of the streams (key, 0), (key, 1), ... that is within two deviations.
 double truncated(const Stream& stream, std::uint64_t i) {
   Stream attempt = stream;
   double z = attempt.normal(i);

@@ -1,4 +1,4 @@
-// A parameter's numbers before training, as a value that can be printed and drawn again.
+// Init: how a parameter's numbers are drawn before training, as a value that can be printed and drawn again.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct Init {
   static Init constant(double value);
   static Init uniform(double low, double high);  // on [low, high)
   static Init normal(double mean, double deviation);
-  static Init truncated_normal(double mean, double deviation);  // drawn again beyond two deviations from the mean
-  static Init fan_in(index_t inputs);  // uniform(-1/sqrt(inputs), 1/sqrt(inputs)), as PyTorch's Linear has it
+  static Init truncated_normal(double mean, double deviation);  // redrawn beyond two deviations from the mean
+  static Init fan_in(index_t inputs);  // uniform(-1/sqrt(inputs), 1/sqrt(inputs)), as in PyTorch's Linear
 
   bool random() const { return kind != Kind::constant; }
   std::string text() const;  // "normal(0, 0.02)"
@@ -29,7 +29,7 @@ struct Init {
 
   Kind kind = Kind::constant;
   double first = 0;   // the value, the low end, the mean
-  double second = 0;  // nothing, the high end, the deviation
+  double second = 0;  // unused, the high end, the deviation
 };
 
 }  // namespace whence

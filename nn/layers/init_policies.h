@@ -1,4 +1,4 @@
-// How the papers start the parameters of a transformer.
+// How the papers initialise the parameters of a transformer.
 #pragma once
 
 #include "nn/layers/init.h"
@@ -6,15 +6,15 @@
 namespace whence {
 
 enum class Initialisation : unsigned char {
-  gpt2,  // N(0, 0.02^2); what adds to the residual stream divided by sqrt(2 layers)
-  neox,  // N(0, 2/(5 dim)), and deviation 2/(layers sqrt(dim)) for what adds to the residual stream (Black et al. 2022)
+  gpt2,   // N(0, 0.02^2); layers that write to the residual stream: divided by sqrt(2 layers)
+  neox,   // N(0, 2/(5 dim)); writers to the residual stream: deviation 2/(layers sqrt(dim)) (Black et al. 2022)
   llama,  // N(0, 0.02^2)
-  ram,    // embedding N(0, 1/dim), the rest as PyTorch's Linear
+  ram,    // embedding N(0, 1/dim), the rest as in PyTorch's Linear
   // truncated normal, 0.02 for the embedding and 1/sqrt(dim) for the rest, as the authors of randomised positions do
   che
 };
 
-// in: what reads the residual stream. attention_out, mlp_out: what adds to it.
+// in: layers that read the residual stream. attention_out, mlp_out: layers that write to it.
 struct Inits {
   Init embedding, in, attention_out, mlp_out, bias, head;
 };

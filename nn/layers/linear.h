@@ -1,4 +1,4 @@
-// y = x W' + b.
+// Linear: y = x W' + b.
 #pragma once
 
 #include "nn/layers/module.h"
@@ -7,7 +7,7 @@ namespace whence {
 
 class Linear final : public Module {
  public:
-  // weight [outputs, inputs], bias [outputs]; the bias does not decay. Error unless both are 1 or more.
+  // weight [outputs, inputs], bias [outputs], without weight decay. Error unless both are 1 or more.
   Linear(index_t inputs, index_t outputs, bool bias = true, Init init = Init::normal(0, 0.02),
       Init bias_init = Init::zeros());
   // Weight and bias start uniform on (-1/sqrt(inputs), 1/sqrt(inputs)).
@@ -19,7 +19,7 @@ class Linear final : public Module {
   [[nodiscard]] Tensor operator()(const Tensor& x, Site site = Site::current()) const;
 
   const Tensor& weight() const { return weight_; }
-  const Tensor& bias() const { return bias_; }  // undefined when there is none
+  const Tensor& bias() const { return bias_; }  // undefined if there is none
 
  private:
   Tensor weight_, bias_;

@@ -10,10 +10,10 @@
 
 namespace whence {
 
-// gelu is GPT-2's tanh form (Hendrycks and Gimpel 2016); swiglu is the gated one.
+// gelu is GPT-2's tanh form (Hendrycks and Gimpel 2016); swiglu is the gated form.
 enum class Activation : unsigned char { gelu, gelu_erf, relu, swiglu };
 
-// Throws InputError that lists the names when `name` is none of them.
+// Throws InputError that lists the names if `name` is unknown.
 Activation activation_of(const std::string& name);
 const char* to_string(Activation activation);
 
@@ -22,11 +22,10 @@ struct MLPOptions {
   index_t hidden = 0;  // usually 4 dim
   Activation activation = Activation::gelu;
   Init in = Init::normal(0, 0.02);
-  Init out =
-      Init::normal(0, 0.02);  // GPT-2 divides the deviation of projections into the residual stream by sqrt(2 layers)
+  Init out = Init::normal(0, 0.02);  // GPT-2 divides it by sqrt(2 layers)
   Init bias_init = Init::zeros();
   bool bias = true;
-  double dropout = 0;  // of the hidden numbers, in training; in [0, 1), else InputError
+  double dropout = 0;  // on the hidden numbers, in training; in [0, 1), else InputError
 };
 
 class MLP final : public Module {
@@ -38,12 +37,12 @@ class MLP final : public Module {
 
   const Linear& in() const { return in_; }
   const Linear& out() const { return out_; }
-  // y = gelu(x W1' + b1) W2' + b2 with nothing dropped
+  // True if y = gelu(x W1' + b1) W2' + b2, and no dropout
   bool is_gelu_alone(const Pass& pass) const { return activation_ == Activation::gelu && !dropout_.drops(pass); }
 
  private:
   Linear in_, out_;
-  std::unique_ptr<Linear> gate_;  // of swiglu
+  std::unique_ptr<Linear> gate_;  // for swiglu
   Dropout dropout_;
   Activation activation_;
 };

@@ -17,7 +17,7 @@ static thread_local Device parameters_on = Device::cpu();
 
 PlannedModules::PlannedModules(Device in_place_of) : Exchange(parameters_on, Device::planned(in_place_of)) {}
 
-// Members go before their owner's base, so a parent forgets its children one by one. A child that outlives
+// Members are destroyed before their owner's base, so a parent forgets its children one by one. A child that outlives
 // its parent forgets the parent.
 Module::~Module() {
   for (const Child& entry : children_) entry.module->parent_ = nullptr;
@@ -55,7 +55,7 @@ void Module::Parameter::put_inside_bounds() const {
   raw::copy_into(raw::unary(functions::Clamp{}, tensor.detach(), {bounds.low, bounds.high}), tensor);
 }
 
-// The handle names `value` from now on; a gradient that was there has the old dtype or device.
+// Makes the handle name `value`. Its old gradient has the old dtype or device, so it is cleared.
 static void give(const Tensor& parameter, const Tensor& value) {
   parameter.replace(value);
   if (!tracked(parameter)) return;

@@ -1,8 +1,8 @@
-// The base of every layer, scheme and model: it owns parameters and knows its children, each under a path.
+// Module: the base of every layer, scheme and model. It owns parameters and knows its children, each by a path.
 //
 // A path such as "blocks.0.attention.query.weight" is the same string in probes, checkpoints, errors and random
-// streams. A module registers its parameters and children in its constructor; their order matters. Its path is
-// complete once it is somebody's child.
+// streams. A module registers its parameters and children in its constructor; their order matters. Its path is complete
+// once it has a parent up to the root.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace whence {
 
-// Where a parameter's numbers must stay. They are put back inside when they are drawn and after each optimiser step.
+// The range of a parameter's numbers. They are clamped when they are drawn and after each optimiser step.
 struct Bounds {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
 };
@@ -33,7 +33,7 @@ class Module {
     std::string path;
     Tensor tensor;  // the handle that the module keeps
     Init init;
-    bool decays;  // whether weight decay applies
+    bool decays;  // true if weight decay applies
     bool frozen;  // has no gradient, is not trained
     Bounds bounds;
     void put_inside_bounds() const;
@@ -41,27 +41,26 @@ class Module {
   std::vector<Parameter> parameters() const;  // own first, then the children's, in order of registration
   index_t parameter_count() const;            // numbers, not tensors
 
-  // Draws every parameter from its Init by the stream (seed, path), in f64, rounded once. So one more module does not
-  // change the others' numbers, and a model in f32 is the f64 one rounded. Before this, parameters with a random Init
-  // hold NaN: a forgotten call shows.
+  // Draws every parameter from its Init with the stream (seed, path), in f64, rounded once. So one more module does not
+  // change the others' numbers, and a model in f32 is the f64 one rounded. Before the first call, parameters with a
+  // random Init hold NaN, so that a forgotten call shows.
   void initialise(std::uint64_t seed);
-  // Casts all parameters in place: handles stay valid, gradients so far are dropped. Throws
-  // Error when `dtype` is not floating.
+  // Casts all parameters in place: handles stay valid, gradients are dropped. Throws Error if `dtype` is not floating.
   void to(DType dtype);
-  // Moves all parameters in place, likewise. Error when this build has no such device.
+  // Moves all parameters in place, likewise. Error if this build has no such device.
   void to(Device device);
-  // Parameters whose path matches need no gradient from now on; '*' is any run of
-  // characters. Throws Error when none match.
+  // Marks parameters whose path matches as needing no gradient; '*' matches any run of characters. Error if none match.
   void freeze(const std::string& path_pattern);
 
  protected:
   Module() = default;
 
   // Registers an f32 parameter that requires a gradient. Names are non-empty, without dots, unique within the module;
-  // else Error, as of child().
+  // else Error, as for child().
   [[nodiscard]] Tensor param(const std::string& name, const Shape& shape, const Init& init, bool decays = true,
       Bounds bounds = {}, Site site = Site::current());
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent, else Error.
+  // Registers a sub-module: the paths of its whole subtree get `name` in front. Error if it has a parent already.
   void child(const std::string& name, Module& module);
   void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
 
@@ -83,8 +82,8 @@ class Module {
   Module* parent_ = nullptr;
 };
 
-// While alive, modules that this thread makes have their parameters on the planned device (tensor/device/planned.cpp):
-// paths, shapes and counts are those of the module, and nothing is allocated.
+// While it lives, modules that this thread makes have their parameters on the planned device
+// (tensor/device/planned.cpp): paths, shapes and counts are the module's, and nothing is allocated.
 class PlannedModules : Exchange<Device> {
  public:
   explicit PlannedModules(Device in_place_of = Device::cpu());
