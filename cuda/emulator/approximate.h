@@ -1,5 +1,5 @@
-// The twins of the instructions on single numbers of cuda/vocabulary/tensor_cores.h. A GPU's ex2 and rcp are off by as
-// much as said there; here they are the nearest numbers, of doubles too.
+// The twins of the scalar instructions of cuda/vocabulary/tensor_cores.h. A GPU's ex2 and rcp have the errors stated
+// there; here they return the nearest number, for doubles too.
 #pragma once
 
 #include <cfenv>
@@ -12,7 +12,7 @@
 namespace whence::gpu {
 namespace emulator {
 
-// Subnormal floats are 0 to .ftz, as operands and as results.
+// .ftz instructions treat subnormal floats as 0, as operands and as results.
 template <class C> C flushed(C x) {
   const bool subnormal = sizeof(C) == 4 && std::abs(x) < std::numeric_limits<C>::min();
   return subnormal ? std::copysign(C(0), x) : x;
@@ -38,7 +38,7 @@ template <class C> Counted<C> min_number(Counted<C> a, Counted<C> b) {
 template <class C> Counted<C> max_nan(Counted<C> a, Counted<C> b) {
   return a.simple([&](C of) { return math::larger(of, b.plain()); });
 }
-// Volatile: nothing of the sum may move out from between the two modes.
+// Volatile: no part of the sum may move out from between the two rounding modes.
 template <class C> Counted<C> add_down(Counted<C> a, Counted<C> b) {
   return a.simple([&](C of) {
     volatile C sum = of;

@@ -14,14 +14,14 @@ namespace whence::gpu::emulator {
 namespace {
 
 constexpr std::size_t alignment = 256, band = 256;
-constexpr std::size_t farthest = 4096;  // bytes next to a tensor that are looked at after each index-style op
+constexpr std::size_t farthest = 4096;  // bytes next to a tensor that are checked after each index-style op
 constexpr int unset = 0xFF;
 std::size_t rounded(std::size_t bytes) {
   return bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
 }
 
-// Addresses that no integer or floating member of a kernel looks like by chance: its upper half is no sensible extent,
-// and as a double it is a denormal. The system may give others.
+// An address that no integer or floating member of a kernel has by chance: its upper half is no plausible extent, and
+// as a double it is a denormal. The system may give another one.
 void* const wished = reinterpret_cast<void*>(0x6A5D'0000'0000);
 
 std::byte* map(void* where, std::size_t bytes, int access) {
@@ -33,7 +33,7 @@ std::byte* map(void* where, std::size_t bytes, int access) {
   return static_cast<std::byte*>(memory);
 }
 
-// The first of these bytes that is not as nobody has written it; null: none.
+// Returns the first of these bytes that was written; null: none.
 const std::byte* first_written(const std::byte* memory, std::size_t bytes) {
   const std::byte* const end = memory + bytes;
   if (bytes == 0 || (*memory == std::byte{unset} && std::memcmp(memory, memory + 1, bytes - 1) == 0)) return nullptr;
@@ -50,7 +50,7 @@ Arena& Arena::instance() {
 
 Arena::Arena() : reserved_(rounded(settings().memory)) {
   first_ = map(wished, reserved_, PROT_NONE);
-  // Both faces agree in the lower half of an address: see BodyCopy.
+  // Both addresses of a byte agree in the lower half: see BodyCopy.
   constexpr std::uintptr_t half = std::uintptr_t{1} << 32;
   std::byte* const somewhere = map(nullptr, reserved_ + half, PROT_READ | PROT_WRITE);
   memory_ = somewhere + (reinterpret_cast<std::uintptr_t>(first_) - reinterpret_cast<std::uintptr_t>(somewhere)) % half;
@@ -108,7 +108,7 @@ std::size_t Arena::retire(void* block, const void* graph) {
   if (found == blocks_.end()) return 0;
   Block& freed = found->second;
   if (graph && freed.graph == graph) return freed.used;
-  if (freed.graph || graph) return 0;  // a graph may read it
+  if (freed.graph || graph) return 0;  // a graph may read the block
   freed.poisoned = fill(memory_ + found->first, freed.used);
   freed.used = 0, freed.number = ++numbers_;
   return 0;
@@ -169,7 +169,7 @@ std::vector<Arena::Guard> Arena::guards_of(const std::vector<Use>& uses) const {
     guards.push_back({first + use.bytes, std::min(own->second.size + band - use.bytes, farthest), use, true});
     if (own == blocks_.begin()) continue;
     const auto& [begin, before] = *std::prev(own);
-    if (before.graph) continue;                          // a graph's change their use from kernel to kernel
+    if (before.graph) continue;                          // a graph's blocks change their use from kernel to kernel
     if (before.used == 0 && !before.poisoned) continue;  // freed by Settings::dry
     const std::size_t all = before.size + band, from = std::max(before.used, all - std::min(all, farthest));
     guards.push_back({memory_ + begin + from, all - from, use, false});

@@ -17,7 +17,7 @@
 namespace whence {
 namespace {
 
-// The matrix in the compute type, row-major without gaps.
+// Returns the matrix in the compute type, row-major without gaps.
 template <class T>
 std::vector<compute_t<T>> gathered(const BlasMatrix& from, index_t which, index_t rows, index_t columns) {
   const T* const first =
@@ -73,7 +73,7 @@ void note_product(const BlasProduct& p, const BlasEpilogue& e, std::size_t size)
   gpu::emulator::count(to_text("matmul ", to_string(p.dtype)).c_str(), counted);
 }
 
-// What cuBLAS demands of a matrix, and that all of it is one tensor's.
+// Checks cuBLAS's rules for a matrix, and that all of it belongs to one tensor.
 void require_matrix(const char* name, const BlasMatrix& x, index_t rows, index_t columns, index_t batch, index_t size) {
   const index_t lines = x.turned ? columns : rows, extent = x.turned ? rows : columns;
   const auto wrong = [&](const std::string& given, const std::string& required) {
@@ -97,7 +97,7 @@ void require_product(const BlasProduct& p, const BlasEpilogue& e) {
   require_matrix("b", p.b, p.k, p.n, p.batch, size);
   require_matrix("out", {p.out, false, p.out_leading(), p.m * p.n}, p.m, p.n, p.batch,
       static_cast<index_t>(size_of(p.out_dtype())));
-  // One product, of which the epilogue says one thing.
+  // The arrays of the epilogue: each is checked as one row, or as one matrix.
   const auto plain = [&](const char* name, const void* numbers, index_t rows, index_t columns) {
     if (numbers) require_matrix(name, {numbers, false, columns, 0}, rows, columns, 1, size);
   };
@@ -112,7 +112,7 @@ void require_product(const BlasProduct& p, const BlasEpilogue& e) {
     fail("matmul", "a batch of ", p.batch, " given, rows ", p.out_leading(), " apart; ", p.n, " required");
 }
 
-// The library is set up by the first product, which takes memory and time that no graph can hold.
+// The first product sets up the library, which takes memory and time that a graph cannot record.
 void require_set_up() {
   if (!gpu::emulator::products_are_set_up && gpu::capturing()) {
     fail("matmul",
@@ -145,7 +145,8 @@ void submit_product(const BlasProduct& p, const BlasEpilogue& e) {
 
 void multiply(const BlasProduct& product) { submit_product(product, {}); }
 
-// By Settings::refusals: the library has no kernel for this shape. The same answer each time, as a plan is made once.
+// True if Settings::refusals makes the library refuse this shape. The answer is the same each time, because a plan is
+// made once.
 bool refused(const BlasProduct& p, const BlasEpilogue& e) {
   std::uint64_t hash = gpu::emulator::settings().refusals;
   if (hash == 0) return false;
@@ -155,7 +156,7 @@ bool refused(const BlasProduct& p, const BlasEpilogue& e) {
   return hash >> 63 != 0;
 }
 
-// The cases that cuBLASLt has kernels for, as far as is known without it.
+// The cases that cuBLASLt is known to have kernels for.
 bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue) {
   const bool supported = product.dtype == DType::f16 || product.dtype == DType::bf16 || product.dtype == DType::f32;
   if (!supported || !fits_epilogue(epilogue, product.n) || refused(product, epilogue)) return false;

@@ -1,4 +1,4 @@
-// The shared memory of the block that runs: its bytes, their shadow, and who asked for which part of them.
+// The shared memory of the running block: its bytes, their shadow, and its parts.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ class BlockMemory {
  public:
   static BlockMemory& instance();
 
-  void begin_block(std::size_t bytes);  // all of it unset: 0xFF, which is NaN in every floating dtype
-  // The next part for a thread that has asked for `parts` parts and `used` bytes before. Stops the launch when the
-  // threads of the block ask for different things, or for more than the launch gave.
+  void begin_block(std::size_t bytes);  // all bytes unset: 0xFF, which is NaN in every floating dtype
+  // Returns the next part, for a thread that has `parts` parts and `used` bytes so far. Stops the launch if the threads
+  // of the block request different parts, or more than the launch gave.
   std::byte* part(int parts, std::size_t used, std::size_t bytes, const Site& at);
-  void forget() { shadow_.assign(shadow_.size(), ShadowEntry{}); }  // when stamps begin anew
+  void forget() { shadow_.assign(shadow_.size(), ShadowEntry{}); }  // when stamps are numbered anew
   ShadowEntry& shadow(const void* number) {
     return shadow_[static_cast<std::size_t>(static_cast<const std::byte*>(number) - bytes_)];
   }
@@ -30,8 +30,8 @@ class BlockMemory {
 
   std::byte* bytes_ = nullptr;
   std::size_t size_ = 0, reserved_ = 0;
-  std::vector<ShadowEntry> shadow_;  // one for each byte, of which those of first bytes of numbers are used
-  std::vector<Part> parts_;          // as the first thread of the block asked for them
+  std::vector<ShadowEntry> shadow_;  // one for each byte; those of the first bytes of numbers are used
+  std::vector<Part> parts_;          // as the first thread of the block requested them
 };
 
 }  // namespace whence::gpu::emulator

@@ -1,4 +1,4 @@
-// Texts of what goes wrong between the threads of a block.
+// Texts of errors between the threads of a block.
 #include <map>
 
 #include "cuda/emulator/block_run.h"
@@ -26,8 +26,8 @@ void BlockRun::mixed(const Place& other, const Place& own) {
                                                      : "; all threads of the block are required in the same one"));
 }
 
-// When no thread can go on: "64 threads, of which the first is 0, wait in sync() at x.cu:12; 64 threads, of which the
-// first is 64, have ended; ..."
+// For a block in which no thread can go on: "64 threads, of which the first is 0, wait in sync() at x.cu:12; 64
+// threads, of which the first is 64, have ended; ..."
 std::string BlockRun::who_waits() const {
   struct Group {
     int count = 0, first = 0;

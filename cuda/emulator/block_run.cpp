@@ -1,5 +1,5 @@
-// Turns of a block's threads. A fiber runs one thread after the other until one waits; then another fiber goes on. So
-// threads that never wait share one stack, and a block without barriers costs two switches.
+// Scheduling of a block's threads. A fiber runs one thread after the other until one waits; then another fiber
+// continues. So threads that never wait share one stack, and a block without barriers costs two switches.
 #include "cuda/emulator/block_run.h"
 
 #include "cuda/emulator/block_memory.h"
@@ -17,18 +17,18 @@ std::uint32_t next_segment = 1;
 
 void renew_stamps() {
   if (next_segment <= most_segments / 2) return;  // enough for any one block
-  clear_shadows();                                // what happened before in this launch is forgotten
+  clear_shadows();                                // the earlier accesses of this launch are forgotten
   next_segment = 1;
   running.launch_first = 1u << lane_bits;
 }
 
 std::uint32_t take_segment() {
-  if (next_segment == most_segments - 1)  // the last one is no thread's: in_flight
+  if (next_segment == most_segments - 1)  // the last one belongs to no thread: in_flight
     fail("emulator", "more barriers in one block than there are stamps for; use shorter loops in emulated runs");
   return next_segment++;
 }
 
-// ---- Turns.
+// ---- Scheduling.
 
 void BlockRun::run(const Code& code, int threads, Order& order) {
   code_ = &code, order_ = &order, threads_ = threads;
@@ -42,7 +42,7 @@ void BlockRun::run(const Code& code, int threads, Order& order) {
   std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// All lanes of all warps have come to one place.
+// All lanes of all warps have reached one point.
 void BlockRun::settle_costs() {
   if (!running.costs) return;
   for (const Warp& warp : warps_) running.costs->settle(warp.first, warp.lanes);
@@ -100,7 +100,7 @@ void BlockRun::make_running(int thread) {
                   static_cast<std::uint32_t>(thread - warp * warp_size);
 }
 
-// Leaves the running fiber for the one of a thread, or, with none that can go on, for run().
+// Switches from the running fiber to a thread's, or to run() if no thread can go on.
 void BlockRun::go_on_with(int thread) {
   Fiber *const here = current_, *there = &main_;
   if (thread >= 0) {
@@ -116,7 +116,7 @@ void BlockRun::go_on_with(int thread) {
 void BlockRun::work() {
   Fiber::begun();
   for (;;) {
-    BlockRun& block = *running.block_run;  // the same for ever, but for the compiler's knowledge
+    BlockRun& block = *running.block_run;  // never changes, but the compiler must not know it
     block.start(running.thread);
     int thread = block.failure_ ? -1 : block.next();
     if (thread < 0 && !block.failure_) block.require_all_ended();
@@ -165,7 +165,7 @@ void BlockRun::release(std::vector<int>& threads) {
   }
 }
 
-// ---- Who has seen what.
+// ---- The order of accesses.
 
 void BlockRun::new_segment(int warp) {
   Warp& w = warps_[static_cast<std::size_t>(warp)];

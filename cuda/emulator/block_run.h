@@ -1,5 +1,5 @@
-// One block of a launch while it runs: its threads on their fibers, who waits where, and which
-// warp has seen what of the others.
+// One block of a launch while it runs: its threads on their fibers, the barriers they wait at, and the order of
+// accesses between warps.
 #pragma once
 
 #include <exception>
@@ -22,7 +22,7 @@ struct Code {
   void (*call)(const void* body, Thread& thread);
 };
 
-// Where a thread waits.
+// The reason why a thread waits.
 enum class Meeting : unsigned char {
   none,
   sync,
@@ -38,21 +38,22 @@ enum class Meeting : unsigned char {
 
 class BlockRun {
  public:
-  // Runs the block that `running` names, of facts.threads threads. Error when it stopped; the object can be used again.
+  // Runs the block that `running` names, of facts.threads threads. Throws Error if it stopped; the object can be used
+  // again.
   void run(const Code& code, int threads, Order& order);
 
-  // For the thread that runs; they return when it goes on.
+  // Called by the running thread; each returns when the thread goes on.
   void sync(const Site& at);
-  // All lanes of the warp meet. Returns the values that they brought. With `together` the last to arrive does it for
-  // all: values are then addresses of what each lane has and gets.
+  // All lanes of the warp meet and exchange values. With `together`, the last lane to arrive calls it for all: values
+  // are then addresses of each lane's inputs and outputs.
   struct Exchange {
-    const std::uint64_t* values;  // of each lane
+    const std::uint64_t* values;  // one of each lane
     int lanes;
   };
   using Together = void (*)(const std::uint64_t* values);
   Exchange meet_warp(Meeting meeting, std::uint64_t value, const Site& at, Together together = nullptr);
 
-  // Whether `stamp`, a stretch of a thread of this block, may still be unordered with the running thread.
+  // True if `stamp`, a segment of a thread of this block, may be unordered with the running thread.
   bool unordered(std::uint32_t stamp) const;
   int thread_of(std::uint32_t stamp) const;
   bool on_guard_page(const void* address) const { return current_ && current_->guards(address); }
@@ -72,17 +73,17 @@ class BlockRun {
   struct Warp {
     int first = 0, lanes = 0, arrived = 0, buffer = 0;
     Place place;  // of the first lane that arrived
-    // Two sets take turns: a fast lane may bring its next value before a slow one has read.
+    // Two sets are used in turn: a fast lane may write its next value before a slow one has read.
     std::uint64_t values[2][32] = {};
     std::uint32_t segment = 0, clock = 1;  // changed at every barrier
-    std::uint32_t seen[32] = {};           // of every warp, the clock up to which its deeds lie before this warp's
+    std::uint32_t seen[32] = {};           // for every warp, the clock up to which its accesses are before this warp's
   };
   struct Segment {
     int warp;
     std::uint32_t clock;
   };
 
-  static void work();      // what a fiber does: one thread after the other
+  static void work();      // the loop of a fiber: one thread after the other
   void start(int thread);  // on the running fiber
   int next();              // a thread that can go on, or -1
   void go_on_with(int thread);
@@ -91,7 +92,7 @@ class BlockRun {
   void require_all_ended();
   void release(std::vector<int>& threads);
   void new_segment(int warp);
-  void order_warps(const std::vector<int>& warps);  // what these did before lies before what they do from now on
+  void order_warps(const std::vector<int>& warps);  // orders all earlier accesses of these warps before all later ones
   void reset(int threads);
   void settle_costs();
   Fiber* idle_fiber();
@@ -117,7 +118,7 @@ class BlockRun {
 };
 
 // Segment numbers of stamps (shadow.h) have 26 bits. When half are used, all shadow memory is cleared before the next
-// block, and counting begins again.
+// block, and numbers start again.
 void renew_stamps();
 std::uint32_t take_segment();
 

@@ -15,7 +15,7 @@ CopiesAhead& CopiesAhead::instance() {
 void CopiesAhead::begin_block(int threads) {
   if (of_thread_.size() < static_cast<std::size_t>(threads)) of_thread_.resize(static_cast<std::size_t>(threads));
   for (OfThread& each : of_thread_) {
-    for (const Copy& copy : each.copies) mark(copy, 0);  // of a block that was stopped
+    for (const Copy& copy : each.copies) mark(copy, 0);  // left by a block that was stopped
     each.copies.clear(), each.group = 0;
   }
 }

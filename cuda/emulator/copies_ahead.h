@@ -1,6 +1,6 @@
-// The twin of cp.async: copies from global to shared memory that are under way while their thread goes on. What one is to
-// fill is full of 0xFF, and an error to touch, until the thread waits; then the numbers are there as if the thread had
-// just written them. With Settings::late the source is read no earlier than that.
+// The twin of cp.async: asynchronous copies from global to shared memory. The target is full of 0xFF, and an error to
+// touch, until the thread waits; then the numbers are there as if the thread had just written them. With Settings::late
+// the source is read only at the wait.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ class CopiesAhead {
   static CopiesAhead& instance();
 
   void begin_block(int threads);
-  // Begins a copy of the running thread. `from` null: zeros. `size`: of one number.
+  // Begins a copy of the running thread. `from` null: zeros. `size`: bytes of one number.
   void start(std::byte* to, const std::byte* from, int bytes, int size, const Site& at);
   void commit();
   void wait(int left);
@@ -32,11 +32,11 @@ class CopiesAhead {
   };
   struct OfThread {
     std::vector<Copy> copies;  // in flight, the oldest first
-    int group = 0;             // that is not committed yet
+    int group = 0;             // the group that is not committed yet
   };
   OfThread& own() { return of_thread_[static_cast<std::size_t>(running.thread)]; }
   static void land(Copy& copy);
-  static void mark(const Copy& copy, std::uint32_t stamp);  // who wrote what it fills
+  static void mark(const Copy& copy, std::uint32_t stamp);  // marks the writer of the target
 
   std::vector<OfThread> of_thread_;
 };

@@ -9,8 +9,8 @@
 namespace whence::gpu::emulator {
 namespace {
 
-constexpr std::size_t widest = 16;         // bytes that a thread can ask for at once
-constexpr std::size_t most_noted = 16384;  // of a thread between two meetings of its warp
+constexpr std::size_t widest = 16;         // bytes that a thread can access at once
+constexpr std::size_t most_noted = 16384;  // for a thread between two meetings of its warp
 constexpr std::uintptr_t sector = 32, word = 4, banks = 32;
 
 }  // namespace
@@ -45,7 +45,7 @@ void Costs::settle(int first, int lanes) {
   for (Accesses& of_lane : warp) of_lane.clear();
 }
 
-// Every lane did the same: the k-th accesses of all.
+// Every lane made the same accesses: the k-th accesses of all lanes are one request.
 void Costs::requests_in_step(int first, int lanes) {
   const auto begin = of_thread_.begin() + first;
   for (std::size_t k = 0; k < begin->size(); ++k) {
@@ -62,7 +62,7 @@ void Costs::requests_by_place(int first, int lanes) {
   };
   std::vector<Visit> visits;
   for (int lane = first; lane < first + lanes; ++lane) {
-    std::map<std::uint64_t, std::uint64_t> numbers;  // of visits of each place
+    std::map<std::uint64_t, std::uint64_t> numbers;  // of visits to each place
     for (const Access& access : of_thread_[static_cast<std::size_t>(lane)]) {
       const std::uint64_t place = std::uint64_t{static_cast<std::uint32_t>(access.site)} << 1 |
                                   static_cast<std::uint64_t>(access.space == Space::shared);
@@ -83,7 +83,7 @@ void Costs::requests_by_place(int first, int lanes) {
 
 void Costs::request() { together_.front().space == Space::global ? global_request() : shared_request(); }
 
-// The sectors that hold the bytes, and how many would hold as many different bytes side by side.
+// Counts the sectors that hold the bytes, and the smallest number that could hold as many different bytes.
 void Costs::global_request() {
   const std::int32_t site = together_.front().site;
   const auto before = [](const Access& a, const Access& b) { return a.address < b.address; };
@@ -103,8 +103,8 @@ void Costs::global_request() {
   if (sectors > least) places_[site].sectors += sectors - least;
 }
 
-// Lanes that can ask for 128 bytes together are served together: all, half or a quarter of the warp. A bank serves them
-// one word after the other.
+// Lanes that can access 128 bytes together are served together: all, half or a quarter of the warp. A bank serves their
+// words one after the other.
 void Costs::shared_request() {
   Counters& now = running.now;
   ++now.shared_requests;

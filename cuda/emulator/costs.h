@@ -1,9 +1,9 @@
-// What a warp's accesses to memory cost a GPU. Global memory comes in sectors of 32 bytes, which all lanes of a request
-// share; shared memory in 32 banks of 4 bytes, each of which gives one word at a time, to any number of lanes.
+// The cost of a warp's memory accesses on a GPU. Global memory comes in sectors of 32 bytes, which all lanes of a
+// request share. Shared memory has 32 banks of 4 bytes; a bank serves one word at a time, to any number of lanes.
 //
-// Lanes run one after the other here, so each notes what it asks for. When all lanes of a warp meet, or its block ends,
-// what they noted since their last meeting becomes requests: the n-th access of each lane at one place in the source is
-// one request. Which turn of a loop a lane skips cannot be told: it counts as the last.
+// Lanes run one after the other here, so each notes its accesses. When all lanes of a warp meet, or its block ends, the
+// accesses since the last meeting become requests: the n-th access of each lane at one place in the source is one
+// request. If lanes run a loop different numbers of times, the missing iterations are assumed to be the last ones.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ class Costs {
   void begin_block(int threads);
   // The running thread reads or writes, in accesses of at most 16 bytes.
   void note(Space space, const void* first, std::size_t bytes, const Site& at);
-  // The lanes from thread `first` on have met: into running.now.
+  // Adds the requests of the lanes from thread `first` on, which have met, to running.now.
   void settle(int first, int lanes);
-  void end_launch();  // the places that cost the most, into running.now
+  void end_launch();  // writes the most expensive places to running.now
 
  private:
   struct Access {
@@ -35,13 +35,13 @@ class Costs {
     bool same_place(const Access& other) const { return site == other.site && space == other.space; }
   };
   struct Place {
-    std::uint64_t sectors = 0, wavefronts = 0;  // beyond the least
+    std::uint64_t sectors = 0, wavefronts = 0;  // beyond the minimum
   };
   using Accesses = std::vector<Access>;
 
   void requests_in_step(int first, int lanes);
   void requests_by_place(int first, int lanes);
-  void request();  // of the accesses in together_
+  void request();  // counts the accesses in together_ as one request
   void global_request();
   void shared_request();
 

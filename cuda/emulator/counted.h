@@ -1,6 +1,5 @@
-// A number that counts what is done with it: float or double as a kernel computes with it under the emulator.
-// Results are those of the plain type, bit for bit. So are the types of mixed expressions: Counted<float> times double is
-// Counted<double>.
+// A number that counts its operations: the float or double of a kernel under the emulator. Results are those of the
+// plain type, bit for bit. Mixed expressions have the same types: Counted<float> times double is Counted<double>.
 #pragma once
 
 #include <compare>
@@ -15,7 +14,7 @@ namespace whence::gpu {
 
 template <class C> class Counted {
  public:
-  // Tells tensor/math.h that the functions of a number are in special() and simple().
+  // Marks the type for tensor/math.h: the functions of a number are in special() and simple().
   using plain_number = C;
 
   Counted() = default;
@@ -24,7 +23,7 @@ template <class C> class Counted {
   constexpr Counted(A value) : value_(static_cast<C>(value)) {}
   Counted(Float16 value) : value_(value) {}
   Counted(BFloat16 value) : value_(value) {}
-  // Widens by itself, as float to double does; narrowing must be said.
+  // Widens implicitly, as float to double does; narrowing must be explicit.
   template <class D>
   explicit(sizeof(D) > sizeof(C)) constexpr Counted(Counted<D> other) : value_(static_cast<C>(other.plain())) {}
 
@@ -35,7 +34,7 @@ template <class C> class Counted {
     return static_cast<A>(value_);
   }
 
-  // f of the plain number: one special function, or one operation of arithmetic.
+  // Applies f to the plain number, and counts one special function, or one arithmetic operation.
   template <class F> auto special(const F& f) const {
     ++emulator::running.now.special;
     return wrapped(f(value_));
@@ -49,7 +48,7 @@ template <class C> class Counted {
   template <class B> Counted& operator-=(const B& b) { return *this = Counted(*this - b); }
   template <class B> Counted& operator*=(const B& b) { return *this = Counted(*this * b); }
   template <class B> Counted& operator/=(const B& b) { return *this = Counted(*this / b); }
-  // Costs nothing: the sign is part of the next operation.
+  // Not counted: the sign is part of the next operation.
   friend Counted operator-(Counted a) { return Counted(-a.value_); }
   friend Counted operator+(Counted a) { return a; }
 
@@ -60,8 +59,8 @@ template <class C> class Counted {
   C value_;
 };
 
-// What may stand beside a counted number in an expression: another one, a plain one, or an
-// element of memory with either.
+// The operands that a counted number may be combined with: another one, a plain number, or an element of memory with
+// either.
 template <class A> struct Operand {
   static constexpr bool counted = false, is = std::is_arithmetic_v<A>;
   using plain_type = A;
@@ -78,7 +77,7 @@ concept CountedPair = Operand<A>::is && Operand<B>::is && (Operand<A>::counted |
 template <class A, class B>
 using CountedOf = std::common_type_t<typename Operand<A>::plain_type, typename Operand<B>::plain_type>;
 
-// f of two plain numbers, and one more of what `counter` counts.
+// Applies f to two plain numbers, and increments `counter`.
 template <class A, class B, class F> auto counted(std::uint64_t& counter, const F& f, const A& a, const B& b) {
   ++counter;
   using C = CountedOf<A, B>;
@@ -116,7 +115,7 @@ auto operator<=>(const A& a, const B& b) {
   return counted(emulator::running.now.arithmetic, std::compare_three_way{}, a, b);
 }
 
-// The plain value of a number, for integers and decisions that counters need not see.
+// Returns the plain value, for integers and decisions that are not counted.
 template <class C> C plain(const C& value) { return value; }
 template <class C> C plain(const Counted<C>& value) { return value.plain(); }
 
@@ -129,12 +128,12 @@ template <> struct NumberOf<float> {
 template <> struct NumberOf<double> {
   using type = Counted<double>;
 };
-template <class C> using Number = typename NumberOf<C>::type;  // what a kernel computes with: float or double
+template <class C> using Number = typename NumberOf<C>::type;  // float or double in a kernel
 
 using whence::convert;  // of plain numbers
 
-// Between a counted number and any other type, with the rounding of tensor/convert.h. Found by argument
-// where a kernel says convert<T>(x).
+// Converts a counted number to any other type and back, with the rounding of tensor/convert.h. Found by
+// argument-dependent lookup where a kernel calls convert<T>(x).
 template <class To, class From> auto convert(const Counted<From>& value) {
   using Plain = typename Operand<To>::plain_type;
   if constexpr (std::is_same_v<Plain, Dual>)

@@ -35,7 +35,7 @@ void print_at_exit_if_asked() {
 struct Column {
   const char* title;
   std::uint64_t (*value)(const Counters&);
-  std::uint64_t (*least)(const Counters&) = nullptr;  // given: the column is how often it goes into the value
+  std::uint64_t (*least)(const Counters&) = nullptr;  // if given, the column shows value / least
 };
 const Column columns[] = {{"launches", [](const Counters& c) { return c.launches; }},
     {"shapes", [](const Counters& c) { return c.shapes; }}, {"blocks", [](const Counters& c) { return c.blocks; }},
@@ -61,7 +61,7 @@ const Column columns[] = {{"launches", [](const Counters& c) { return c.launches
     {"most ways", [](const Counters& c) { return c.most_ways; }}};
 constexpr int name_width = 46, number_width = 12;
 
-// Six digits at most: 1234, 123.456k, 4.56M
+// At most six digits: 1234, 123.456k, 4.56M
 std::string short_number(std::uint64_t value) {
   if (value < 100000) return std::to_string(value);
   double size = static_cast<double>(value);

@@ -9,7 +9,7 @@
 
 #include "tensor/error.h"
 
-// AddressSanitizer must be told of every switch; null in a program without it.
+// AddressSanitizer must know of every switch; null in a program without it.
 extern "C" __attribute__((weak)) void __sanitizer_start_switch_fiber(
     void** fake_stack, const void* bottom, std::size_t size);
 extern "C" __attribute__((weak)) void __sanitizer_finish_switch_fiber(
@@ -18,7 +18,7 @@ extern "C" __attribute__((weak)) void __asan_unpoison_memory_region(const volati
 
 #ifdef __x86_64__
 // void whence_fiber_change(void** saved, void* next):
-// keeps what a call must keep, changes the stack, and returns into the other fiber.
+// saves the callee-saved registers, switches the stack, and returns into the other fiber.
 asm(R"(
 .text
 .p2align 4
@@ -55,14 +55,14 @@ std::size_t page() {
 // Instrumented frames are several times larger.
 std::size_t stack_size() { return __sanitizer_start_switch_fiber ? 512 * 1024 : 128 * 1024; }
 
-// Stacks lie whole pages apart, so their tops would all compete for the same few lines of the cache: each begins a
-// little lower than the last.
+// Stacks are whole pages apart, so their tops would compete for the same few cache lines: each begins a little lower
+// than the last.
 std::size_t next_stagger() {
   static std::size_t count = 0;
   return count++ * 5 % 64 * 64;
 }
 
-Fiber* left = nullptr;  // whom the running fiber was switched to from
+Fiber* left = nullptr;  // the fiber that was switched from
 
 }  // namespace
 
@@ -90,9 +90,9 @@ void Fiber::restart() {
   if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(memory_ + page(), stack_size());
   fake_stack_ = nullptr;
 #ifdef __x86_64__
-  // As if it had been left in whence_fiber_change, called by the entry function's caller: six registers, then where to
-  // return to. Above it lies the return address of the entry function, none;
-  // a function begins 8 bytes below a multiple of 16.
+  // The stack looks as if the fiber had left whence_fiber_change, called by the entry function's caller: six registers,
+  // then the return address. Above it is the entry function's own return address, null; a function begins 8 bytes below
+  // a multiple of 16.
   void** top = reinterpret_cast<void**>(memory_ + page() + stack_size() - stagger_);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry_);
@@ -124,8 +124,8 @@ void Fiber::change(Fiber& here, Fiber& there) {
 
 void Fiber::begun() { arrived(nullptr); }
 
-// The running fiber tells AddressSanitizer that it runs, and learns from it where a host thread's stack lies that it
-// was switched to from.
+// Tells AddressSanitizer that this fiber runs, and gets from it the bounds of the host thread's stack that it was
+// switched to from.
 void Fiber::arrived(void* fake_stack) {
   if (!__sanitizer_finish_switch_fiber) return;
   const void* bottom = nullptr;

@@ -1,31 +1,31 @@
-// Fibers: stacks of their own that take turns on one host thread. A block's threads run on them.
+// Fibers: separate stacks that run in turn on one host thread. A block's threads run on them.
 #pragma once
 
 #include <cstddef>
 
 namespace whence::gpu::emulator {
 
-// A fiber begins in its entry function, which never returns, when it is first switched to. A Fiber without an entry
-// stands for the stack that a host thread already has.
+// A fiber starts in its entry function, which never returns, at the first switch to it. A Fiber without an entry
+// represents the host thread's existing stack.
 class Fiber {
  public:
   using Entry = void (*)();
 
   Fiber() = default;
-  explicit Fiber(Entry entry);  // Error when there is no memory for the stack
+  explicit Fiber(Entry entry);  // throws Error if there is no memory for the stack
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Leaves `here`, which runs now, for `there`; returns when something switches back to `here`.
+  // Switches from `here`, the running fiber, to `there`; returns when something switches back to `here`.
   static void change(Fiber& here, Fiber& there);
-  // Forgets where the fiber was: it will begin in its entry again. Objects on its stack are not
-  // destroyed. REQUIRES: it does not run.
+  // Resets the fiber: it will start in its entry again. Objects on its stack are not destroyed. REQUIRES: it does not
+  // run.
   void restart();
-  // At the start of an entry function.
+  // REQUIRES: called at the start of an entry function.
   static void begun();
 
-  // Whether the address lies in the guard page below the stack: the fiber has run out of stack.
+  // True if the address is in the guard page below the stack: a stack overflow.
   bool guards(const void* address) const;
 
  private:
@@ -36,7 +36,7 @@ class Fiber {
   std::size_t stagger_ = 0;
   std::byte* memory_ = nullptr;   // guard page first, then the stack
   void* fake_stack_ = nullptr;    // AddressSanitizer's
-  const void* bottom_ = nullptr;  // of the stack, as AddressSanitizer is to know it
+  const void* bottom_ = nullptr;  // of the stack, for AddressSanitizer
   std::size_t size_ = 0;
 };
 

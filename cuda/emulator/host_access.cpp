@@ -1,4 +1,4 @@
-// Host code that touches device memory: caught at the first byte, because the addresses that it knows are never mapped.
+// Host code that touches device memory is caught at the first byte, because the addresses that it has are never mapped.
 #include <signal.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -13,9 +13,9 @@
 namespace whence::gpu::emulator {
 namespace {
 
-struct sigaction before {};  // whose turn it is next
+struct sigaction before {};  // the handler that is next
 
-// A line put together without memory of the heap, which a signal handler must not ask for.
+// A line of text built without heap memory, which a signal handler must not allocate.
 class Line {
  public:
   Line& operator<<(const char* text) {
@@ -69,13 +69,13 @@ void report_stack(const char* kernel) {
   line.write_out();
 }
 
-// Says what it knows and hands on: the instruction runs again and meets the handler that was there before.
+// Reports the access and restores the previous handler: the instruction runs again and reaches that handler.
 void on_fault(int signal, siginfo_t* info, void* context) {
   if (Arena::instance().contains(info->si_addr))
     report_host_access(info->si_addr, was_writing(context));
   else if (running.facts && running.block_run->on_guard_page(info->si_addr))
     report_stack(running.facts->kernel);
-  // A second time it is that handler which hands on to this one: the program ends here.
+  // The second time, that handler has called this one again: the program ends here.
   static bool handed_on = false;
   if (handed_on) before = {}, before.sa_handler = SIG_DFL;
   handed_on = true;

@@ -11,8 +11,8 @@
 
 namespace whence::gpu::emulator {
 
-// Padding is indeterminate: a 4-byte member and old padding beside it may look like a device address, and be translated.
-// That is harmless: both mappings agree in the low 32 bits.
+// Padding is indeterminate: a 4-byte member and old padding next to it may look like a device address, and be
+// translated. That is harmless: both mappings agree in the low 32 bits.
 BodyCopy::BodyCopy(const IndexBody& body)
     : bytes_(static_cast<std::byte*>(::operator new(body.bytes, std::align_val_t{64})),
           [](std::byte* memory) { ::operator delete(memory, std::align_val_t{64}); }),
@@ -52,7 +52,7 @@ bool holds(const Arena::Use& use, const Bytes& numbers) {
   return std::memcmp(memory_of(use), numbers.data(), numbers.size()) == 0;
 }
 
-// "index 3 and 17 write it": who changes one byte, whatever it was.
+// Returns "index 3 and 17 write it": the indices that change one byte, whatever it was.
 std::string writers(const BodyCopy& body, index_t indices, std::byte* byte) {
   std::string text;
   int found = 0;
@@ -88,8 +88,8 @@ void require_untouched(const char* op, const Guards& guards) {
   }
 }
 
-// The same work again in another order, and with other bytes next to its tensors. Where it then ends in other numbers:
-// Error with one of the places.
+// Repeats the work in another order, and with other bytes next to its tensors. If the results differ, throws Error with
+// one of the places.
 void compare_orders(const char* op, const BodyCopy& body, index_t indices, std::uint64_t launch,
     const std::vector<Bytes>& before, const Guards& guards) {
   const std::vector<Arena::Use>& uses = body.uses();
@@ -99,7 +99,7 @@ void compare_orders(const char* op, const BodyCopy& body, index_t indices, std::
     first[k].assign(memory_of(uses[k]), memory_of(uses[k]) + uses[k].bytes);
     std::memcpy(memory_of(uses[k]), before[k].data(), before[k].size());
   }
-  // Returns the first tensor that ends in other numbers; uses.size(): none does.
+  // Returns the first tensor with different numbers, or uses.size() if there is none.
   const auto run_again = [&](std::byte next_to_them) {
     fill(guards, next_to_them);
     run_all(body, indices, settings().order == 1 ? 0 : 1, launch);

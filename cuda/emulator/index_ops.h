@@ -1,5 +1,5 @@
-// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses
-// are not seen; but what is written beside a tensor is, and each op runs in two orders of its indices, which must agree.
+// Index-style ops (tensor/launch.h) on the emulated device. Their bodies hold plain pointers, so single accesses are
+// not checked. But writes next to a tensor are found, and each op runs in two orders of its indices, which must agree.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace whence::gpu::emulator {
 
-// A body's bytes, as a GPU gets them, with every device address changed to where kernels see that memory.
+// A body's bytes, as a GPU receives them, with every device address changed to the one that kernels use.
 class BodyCopy {
  public:
   explicit BodyCopy(const IndexBody& body);
   void call(index_t i) const { call_(bytes_.get(), i); }
-  const std::vector<Arena::Use>& uses() const { return uses_; }  // of the memory that it points at
+  const std::vector<Arena::Use>& uses() const { return uses_; }  // the blocks that it points at
 
  private:
   std::shared_ptr<std::byte> bytes_;

@@ -16,12 +16,12 @@ template <class Lane> Lane& lane_at(const std::uint64_t* lanes, int lane) {
   return *reinterpret_cast<Lane*>(static_cast<std::uintptr_t>(lanes[lane]));
 }
 
-// The numbers of a register, as a lane holds them.
+// Returns the numbers of a register, as a lane holds them.
 template <class T> std::array<T, static_cast<std::size_t>(per_register<T>)> numbers_in(const Register<T>& of) {
   if constexpr (std::is_same_v<T, double>) {
     return {of.low, of.high};
   } else if constexpr (std::is_same_v<T, float>) {
-    return {std::bit_cast<float>(of & ~0x1FFFu)};  // what lies below tf32 the card does not see
+    return {std::bit_cast<float>(of & ~0x1FFFu)};  // a GPU ignores the bits below tf32
   } else {
     std::array<T, 2> both;
     both[0].bits = static_cast<std::uint16_t>(of), both[1].bits = static_cast<std::uint16_t>(of >> 16);
@@ -74,8 +74,8 @@ template <class T> void gather(const std::uint64_t* lanes, Operands<T>& of) {
   }
 }
 
-// The sum as an H200 makes it (tests/cuda/tensor_cores.cpp asks it): the largest of c and all products decides the place
-// behind which the others are cut, two bits below f32's last; their sum is cut to f32.
+// Adds as an H200 does (tests/cuda/tensor_cores.cpp measures it): the largest of c and all products fixes the place
+// below which the others are truncated, two bits below f32's last; their sum is truncated to f32.
 float cut_sum(const float* row, const float (*b)[8], int column, int terms, float c) {
   double exact[17], sum = c;
   exact[terms] = sum;
@@ -115,7 +115,7 @@ template <class T> void multiply_together(const std::uint64_t* lanes) {
   }
 }
 
-// Lane l % 8 of matrix l / 8 names a row. Four lanes share a row of each matrix, a register each.
+// Lane l % 8 of matrix l / 8 gives a row's address. Four lanes share a row of each matrix, a register each.
 template <class T, bool turned> void give_out_together(const std::uint64_t* lanes) {
   ++running.now.fragment_loads;
   for (int lane = 0; lane < lanes_of_warp; ++lane) {

@@ -1,6 +1,6 @@
-// The twins of mma, ldmatrix and movmatrix. A lane brings the address of its registers to the meeting of its warp; the last
-// to arrive does the work of all. Which lane holds which number follows the tables of the PTX manual, not the maps of
-// fragments.h: a test holds the two equal.
+// The twins of mma, ldmatrix and movmatrix. Each lane brings the address of its registers to the meeting of its warp;
+// the last to arrive does the work of all. The lanes' numbers follow the tables of the PTX manual, not the maps of
+// fragments.h: a test checks that both agree.
 #pragma once
 
 #include "cuda/emulator/thread.h"

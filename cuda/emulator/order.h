@@ -1,4 +1,4 @@
-// The order in which threads, blocks and indices take their turns.
+// The order in which threads, blocks and indices run.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace whence::gpu::emulator {
 
 class Order {
  public:
-  // 0 ascending, 1 descending, others random; `launch` makes the random order of each launch its own.
+  // 0 ascending, 1 descending, others random; `launch` gives each launch a different random order.
   Order(std::uint64_t seed, std::uint64_t launch) : seed_(seed), state_(seed * 0x9E3779B97F4A7C15u + launch + 1) {}
 
   bool descending() const { return seed_ == 1; }
@@ -21,7 +21,7 @@ class Order {
     state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;
     return state_ % below;
   }
-  // Puts ascending numbers into this order.
+  // Reorders ascending numbers.
   void arrange(std::vector<int>& ascending) {
     if (descending()) std::reverse(ascending.begin(), ascending.end());
     if (!random()) return;
@@ -32,8 +32,8 @@ class Order {
   std::uint64_t seed_, state_;
 };
 
-// The indices of [0, count), one after the other in an order, without a table. A step that shares no
-// divisor with count reaches them all.
+// The indices of [0, count), one after the other in an order, without a table. A step that shares no divisor with count
+// reaches them all.
 class Turns {
  public:
   Turns(index_t count, Order& order) : count_(count), step_(1) {

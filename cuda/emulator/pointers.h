@@ -1,5 +1,5 @@
-// Pointers as kernels have them under the emulator. Each access must stay inside the memory that the pointer was made
-// for, is looked up in shadow memory, and is counted.
+// Pointers of kernels under the emulator. Each access must stay inside the memory that the pointer was made for, is
+// checked against shadow memory, and is counted.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace whence::gpu {
 
-// An index with the place in the source where it was written, for reports: x[i] needs no macro for it.
+// An index with its place in the source, for reports: x[i] needs no macro for it.
 struct Index {
   template <class I>
     requires std::is_integral_v<I>
@@ -31,7 +31,7 @@ template <class T, emulator::Space space> class Pointer;
 
 template <class T, emulator::Space space> class Element;
 
-// A pointer and the memory that it may touch. Null is allowed, and tested as for a plain pointer.
+// A pointer and the memory that it may access. Null is allowed, and tested as for a plain pointer.
 template <class T, emulator::Space space> class Pointer {
   using Value = std::remove_const_t<T>;
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
@@ -59,7 +59,7 @@ template <class T, emulator::Space space> class Pointer {
       return Element<T, space>(*this, i);
   }
 
-  // What the running thread asks for at once; read and write then take the numbers.
+  // Notes what the running thread accesses at once; read and write then access the numbers.
   void note_cost(const Index& i, std::size_t bytes) const {
     if (emulator::running.costs) emulator::running.costs->note(space, shifted(i.value), bytes, i.at);
   }
@@ -106,7 +106,7 @@ template <class T, emulator::Space space> class Pointer {
  private:
   template <class, emulator::Space> friend class Pointer;
 
-  // Through integers: a pointer past its array is no error before it is followed.
+  // Through integers: a pointer past its array is only an error when it is followed.
   T* shifted(index_t count) const {
     return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(at_) + static_cast<std::uintptr_t>(count) * sizeof(T));
   }
@@ -122,8 +122,8 @@ template <class T, emulator::Space space> class Pointer {
   Byte *begin_ = nullptr, *end_ = nullptr;
 };
 
-// What x[i] is when it may be written. It reads and writes when it is used, so do not hold it in an
-// `auto`; load() gives a number.
+// The result of x[i] if it may be written. It reads and writes when it is used, so do not hold it in an `auto`; load()
+// gives a number.
 template <class T, emulator::Space space> class Element {
  public:
   Element(const Pointer<T, space>& pointer, Index i) : pointer_(pointer), i_(i) {}
@@ -156,11 +156,11 @@ template <class T> using Global = Pointer<T, emulator::Space::global>;  // numbe
 template <class T> using Shared = Pointer<T, emulator::Space::shared>;  // numbers in the block's memory
 
 namespace emulator {
-// Where the bytes of a device's storage lie for kernels. Error when the tensor is not on the device.
+// Returns where kernels see the bytes of a storage on the device. Throws Error if it is not there.
 std::byte* kernel_bytes(const Storage& storage);
 }  // namespace emulator
 
-// A tensor's numbers as a kernel reads or writes them: its whole storage, since kernels walk by strides. REQUIRES: T is
+// Returns a tensor's numbers as a kernel accesses them: its whole storage, since kernels use strides. REQUIRES: T is
 // the tensor's dtype, const or not.
 template <class T> Global<T> global(const Tensor& x) {
   if (!x.defined()) return nullptr;
@@ -170,7 +170,7 @@ template <class T> Global<T> global(const Tensor& x) {
   return {reinterpret_cast<T*>(begin + offset), begin, begin + x.storage().size()};
 }
 
-// Element i as a number to compute with.
+// Returns element i as a number to compute with.
 template <class C, class T, emulator::Space space> Number<C> load(const Pointer<T, space>& from, Index i) {
   using Value = std::remove_const_t<T>;
   if constexpr (Operand<Value>::counted)
@@ -179,7 +179,7 @@ template <class C, class T, emulator::Space space> Number<C> load(const Pointer<
     return Number<C>(convert<C>(static_cast<compute_t<Value>>(from.read(i))));
 }
 
-// Element i becomes the number, rounded once.
+// Sets element i to the number, rounded once.
 template <class T, emulator::Space space, class C> void store(const Pointer<T, space>& to, Index i, const C& value) {
   if constexpr (Operand<T>::counted)
     to.write(i, T(value));

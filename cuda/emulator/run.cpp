@@ -1,4 +1,4 @@
-// Launches: blocks one after the other in the order that was chosen, on the calling host thread, one launch at a time.
+// Launches: blocks run one after the other in the chosen order, on the calling host thread, one launch at a time.
 #include "cuda/emulator/run.h"
 
 #include "cuda/emulator/arena.h"

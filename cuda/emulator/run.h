@@ -1,5 +1,5 @@
-// The launch of a kernel under the emulator. While a graph is recorded it is recorded; otherwise it has run to
-// its end when the call returns.
+// The launch of a kernel under the emulator. While a graph is being recorded the launch is recorded; otherwise it has
+// run to its end when the call returns.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace whence::gpu::emulator {
 
-// One at a time, of all host threads; by its number a random order is its own.
+// Only one exists at a time, over all host threads; its number makes its random order different.
 class OneLaunch {
   std::unique_lock<std::recursive_mutex> lock_;
 
@@ -19,19 +19,19 @@ class OneLaunch {
   const std::uint64_t number;
 };
 
-// Runs all blocks in the order of settings(). When the emulator stops the kernel: Error with the kernel, the
+// Runs all blocks in the order of settings(). If the emulator stops the kernel: throws Error with the kernel, the
 // block, the thread and the line.
 void execute(const LaunchFacts& facts, const Code& code);
 
-// `work` now, or at every replay of the graph that is being recorded: then what `arguments` point at must still be in
-// use. With Settings::late its Error is thrown by a later call.
+// Runs `work` now, or at every replay of the graph being recorded: then the blocks that `arguments` point at must still
+// be in use. With Settings::late a later call throws its Error.
 struct Arguments {
   const void* first;
   std::size_t bytes;
 };
 void submit(const char* name, Arguments arguments, std::function<void()> work);
 
-inline bool products_are_set_up = false;  // the library of products (blas.cpp), by the first one
+inline bool products_are_set_up = false;  // true after the first product (blas.cpp)
 
 template <class Body> void run(const LaunchFacts& facts, const Body& body) {
   require_launchable(facts, nullptr);

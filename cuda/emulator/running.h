@@ -1,5 +1,5 @@
 // What runs at this moment on the emulated device: one thread of one block of one launch. Every memory access reads it,
-// so it is plain members of one global object. One host thread at a time runs kernels (run.cpp).
+// so it consists of plain members of one global object. One host thread at a time runs kernels (run.cpp).
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ struct Running {
   index_t block = 0;
   int thread = 0;  // in the block
 
-  // Stamps name a thread's stretch between two barriers; they only grow (shadow.h).
+  // Stamps name a thread's segment between two barriers; they only grow (shadow.h).
   std::uint32_t launch_first = 1;  // smaller stamps are of launches that have ended
   std::uint32_t block_first = 1;   // of blocks that have ended
   std::uint32_t stamp = 1;         // of the running thread
@@ -34,7 +34,7 @@ inline constinit Running running;
 // Ends the launch with an Error: "op's place: kernel: kernel.cu:12: thread 3 of block 1: message".
 [[noreturn]] void stop(const Site& at, const std::string& message);
 
-// A place in the program in four bytes: its distance from a fixed object. 0: not known.
+// A place in the program in four bytes: its distance from a fixed object. 0: unknown.
 static_assert(
     sizeof(Site) == sizeof(std::intptr_t), "std::source_location is one pointer to a constant of the program");
 inline std::int32_t short_site(const Site& at) {

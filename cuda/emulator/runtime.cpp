@@ -1,5 +1,5 @@
-// The emulated twin of cuda/runtime/runtime.cpp: every launch has ended when its call returns, so there is nothing to
-// wait for but errors and copies, which may come late.
+// The emulated twin of cuda/runtime/runtime.cpp: every launch has ended when its call returns, so only errors and
+// copies, which may come late, need waiting.
 #include "cuda/runtime/runtime.h"
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 
 namespace whence::gpu {
 
-// What was submitted while it was recorded, in order.
+// The work that was submitted during the recording, in order.
 struct Graph {
   struct Work {
     const char* name;
-    std::vector<emulator::Arena::Use> uses;  // of memory that is not the graph's own
+    std::vector<emulator::Arena::Use> uses;  // of memory that the graph does not own
     std::function<void()> run;
   };
   std::vector<Work> work;
@@ -37,7 +37,7 @@ std::unique_ptr<Graph>& under_way() {
 bool replaying = false;
 std::atomic<std::uint64_t> launches_so_far = 0;
 
-// An error that the device has and the host has not asked for yet, and how many more calls do not tell it.
+// An error that has occurred on the device but was not reported yet, and after how many calls it is.
 struct LateError {
   std::exception_ptr error;
   std::uint64_t calls = 0;
@@ -142,7 +142,7 @@ std::string to_string(const LaunchFacts& facts) {
 
 CUstream_st* stream() { return nullptr; }
 
-// The limits of the GPUs that we compile for. Tiles of f64 are larger than any of them.
+// The limit of the target GPUs. Tiles of f64 exceed all of them.
 std::size_t most_shared_bytes() { return tiles_in_f64() ? std::size_t{1} << 20 : emulator::settings().shared; }
 
 bool tiles_in_f64() { return emulator::settings().tiles_in_f64; }

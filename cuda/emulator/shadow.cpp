@@ -12,7 +12,7 @@
 namespace whence::gpu::emulator {
 namespace {
 
-// The blocks of this launch in the order in which they ran, by their first stamp: to name the other block in a report.
+// The first stamp of each block of this launch, in the order in which they ran: to name the other block in a report.
 struct BlockStart {
   std::uint32_t first;
   index_t block;

@@ -1,10 +1,10 @@
-// Shadow memory: beside every number of the device's and the block's memory, who read and wrote it last.
-// It finds two threads that touch one number without a barrier between them, at least one of them
-// writing, in whatever order they run.
+// Shadow memory: for every number of the device's and the block's memory, its last reader and writer. It finds two
+// threads that access one number without a barrier between them, at least one of them writing, in whatever order they
+// run.
 //
-// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment
-// at its start and at every barrier. BlockRun's vector clocks say whether two segments of a block are ordered.
-// Blocks of one launch never are.
+// A stamp names a thread between two of its barriers: (segment, lane). Each warp of each block gets a new segment at
+// its start and at every barrier. BlockRun's vector clocks decide if two segments of a block are ordered. Blocks of one
+// launch never are.
 #pragma once
 
 #include "cuda/emulator/running.h"
@@ -12,14 +12,14 @@
 namespace whence::gpu::emulator {
 
 struct ShadowEntry {
-  std::uint32_t write = 0;  // stamp, with atomic_bit where it was an atomic addition
-  std::uint32_t read = 0;   // stamp of one reader: the first of those that are not ordered
+  std::uint32_t write = 0;  // stamp, with atomic_bit after an atomic addition
+  std::uint32_t read = 0;   // stamp of one reader: the first of the unordered ones
   std::int32_t write_site = 0, read_site = 0;
 };
 inline constexpr std::uint32_t atomic_bit = 0x80000000u;
 inline constexpr int lane_bits = 5;
 inline constexpr std::uint32_t most_segments = 1u << 26;
-// The stamp of no thread: what a copy ahead is still to write (copies_ahead.h).
+// A stamp that belongs to no thread: a copy ahead will still write the number (copies_ahead.h).
 inline constexpr std::uint32_t in_flight = (most_segments - 1) << lane_bits;
 
 // One shadow per size of a number (1, 2, 4, 8, 16 bytes): memory holds numbers of one size during one launch.
@@ -32,15 +32,14 @@ void prepare_shadows();  // before the first launch
 void clear_shadows();
 void note_block_start();  // after running.block and running.block_first are set
 
-// What a pointer may touch, as it is called in texts.
+// The memory that a pointer may access, as texts call it.
 enum class Space : unsigned char { global, shared };
 
-// Out of line: everything but the plain first access to a number in this launch. They stop the launch
-// when two threads are in conflict.
+// Out of line: all cases but the first access to a number in this launch. They stop the launch if two threads conflict.
 void check_before_read(const ShadowEntry& entry, Space space, const void* number, int size, const Site& at);
 void check_before_write(
     const ShadowEntry& entry, Space space, const void* number, int size, const Site& at, bool atomic);
-// An earlier reader who is not ordered before this thread stays the one remembered.
+// True if an earlier reader, not ordered before this thread, stays the remembered one.
 bool keeps_reader(const ShadowEntry& entry);
 [[noreturn]] void unset_shared_read(int size, const Site& at);
 

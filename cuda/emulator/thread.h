@@ -1,5 +1,5 @@
 // The emulated twin of cuda/vocabulary/thread.h: a kernel's thread, its pointers (pointers.h) and its numbers
-// (counted.h). Methods get the place in the source from a default argument; kernels never name it.
+// (counted.h). Methods get the place in the source from a default argument.
 #pragma once
 
 #include <cstring>

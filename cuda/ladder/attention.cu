@@ -1,6 +1,6 @@
-// Attention of one head: y = softmax(q k' / sqrt d) v, [queries, d] [keys, d] [keys, d] -> [queries, d]. From three kernels
-// that hand each other a number for every pair to one that never writes a pair down, and then to tensor cores. Rungs 1 and 4
-// to 6 are in attention.h.
+// Attention of one head: y = softmax(q k' / sqrt d) v, [queries, d] [keys, d] [keys, d] -> [queries, d]. It starts with
+// three kernels that exchange all pairs through memory, goes on to one that never stores a pair, and ends on tensor
+// cores. Rungs 1 and 4 to 6 are in attention.h.
 #include "cuda/ladder/attention.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
@@ -48,8 +48,8 @@ struct WarpPerQuery {
   }
 };
 
-// 3. Tiles: a block of 32 queries brings 32 keys and values at a time into shared memory, where all its queries use
-// them: a thirty-second of the bytes. No row of pairs is whole at any time.
+// 3. Tiles: a block of 32 queries loads 32 keys and values at a time into shared memory, where all its queries use
+// them: a thirty-second of the bytes. A row of pairs is never complete.
 struct Tiles {
   static constexpr const char* name = "tiles, running softmax";
   static constexpr int threads = 32 * warps, queries = 32, keys = 32, pitch = widest + 1, own_keys = keys / 4;
@@ -73,7 +73,7 @@ struct Tiles {
     RunningRow running;
     Registers<Number<float>, widest / 4> totals;  // of columns part, part + 4, ...
     for (index_t first = 0; first < of.keys; first += keys) {
-      t.sync();  // nobody uses the tiles before
+      t.sync();  // the last tiles are no longer used
       bring(t, k, of.k, first, of.keys), bring(t, v, of.v, first, of.keys);
       t.sync();
       Number<float> score[own_keys], largest = lowest<float>();

@@ -1,5 +1,5 @@
-// Rungs 1 and 4 to 6 of attention (attention.cu), on which those of CoPE's and DAPE's stand (*_attention.cu): three kernels
-// that hand each other a number for every pair, and tiles on tensor cores.
+// Rungs 1 and 4 to 6 of attention (attention.cu), which CoPE's and DAPE's ladders (*_attention.cu) build on: three
+// kernels that exchange all pairs through memory, and tiles on tensor cores.
 #pragma once
 
 #include <cmath>
@@ -17,13 +17,13 @@ inline constexpr int tile_queries = 16 * warps, tile_keys = 32;  // on tensor co
 struct Operands {
   Global<const float> q, k, v;
   Global<float> y;
-  index_t queries, keys, d, rows;  // rows: queries of all heads; the three kernels take many
+  index_t queries, keys, d, rows;  // rows: queries of all heads; the three kernels take many heads
   float scale;                     // 1 / sqrt d
-  Global<const float> z;           // [queries, entries], of CoPE alone
+  Global<const float> z;           // [queries, entries], for CoPE alone
   index_t entries;
 };
 
-// 1. Three kernels: a thread per pair, a warp per row, a thread per result. All pairs travel through memory, and each
+// 1. Three kernels: a thread per pair, a warp per row, a thread per result. All pairs pass through memory, and each
 // number of q, k and v once for every pair that it is in.
 struct Scores {
   static constexpr const char* name = "scores";
@@ -71,8 +71,8 @@ struct WeighedValues {
   }
 };
 
-// The running softmax of a row whose keys come tile by tile: the largest score so far, and the sum of powers below it. When
-// a larger one comes, what was added up until then shrinks by `factor`. A quad of lanes shares a row.
+// The running softmax of a row whose keys come tile by tile: the largest score so far, and the sum of powers below it.
+// When a larger score comes, earlier sums are multiplied by `factor`. A quad of lanes shares a row.
 struct RunningRow {
   Number<float> top = lowest<float>(), sum = 0.0f;
 
@@ -91,7 +91,7 @@ struct RunningRow {
   }
 };
 
-// The logits of attention: scores, and nothing else. A tile's columns are its keys in their order.
+// The logits of plain attention: the scores. A tile's columns are its keys in order.
 struct ScoresAlone {
   static constexpr const char* name = "copies ahead";
   static constexpr bool lanes_order = false;
@@ -100,13 +100,13 @@ struct ScoresAlone {
   template <class Scores> WHENCE_HD void add(Thread&, Scores&) {}
 };
 
-// 4. Tensor cores: a warp of 16 queries. Each factor is the sum of two numbers of tf32, so that three products make one of
-// f32's precision. A quad of lanes has a row of sums. To become a factor, the pattern goes through shared memory. Tiles come
-// from the last key down, as CoPE's sums need them.
-// 5. `held`: the pattern stays in registers, as the factor of values that are read in another order (column_of_depth); queries
-// stay there too.
-// 6. `ahead`: the next tile is on its way while this one is worked on. With memory for two tiles, one barrier says both that
-// a tile is there and that nobody uses the one before.
+// 4. Tensor cores: a warp of 16 queries. Each factor is the sum of two numbers of tf32, so that three products make one
+// of f32's precision. A quad of lanes has a row of sums. To become a factor, the pattern goes through shared memory.
+// Tiles come from the last key down, as CoPE's sums need them.
+// 5. `held`: the pattern stays in registers, as the factor of values that are read in another order (column_of_depth);
+// queries stay there too.
+// 6. `ahead`: the next tile is copied during the work on this one. With memory for two tiles, one barrier ensures both
+// that a tile has arrived and that the one before is no longer used.
 template <int rung, class Logits = ScoresAlone> struct TensorCores {
   static constexpr bool held = rung >= 5, ahead = rung >= 6;
   static constexpr const char* name = ahead ? Logits::name : held ? "pattern stays in registers" : "tensor cores";
@@ -119,7 +119,8 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   struct Halves {
     Raw big, small;
   };
-  // The register of sums that is register r of the next left factor, whose columns m and m + 4 are their 2 m and 2 m + 1.
+  // The register of sums that is register r of the next left factor, whose columns m and m + 4 are their 2 m and 2 m +
+  // 1.
   template <int r> using HandedOn = Nth<r % 2 * 2 + r / 2>;
   Operands of;  // REQUIRES: d is a multiple of 4
 
@@ -133,7 +134,7 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
     });
     return halves;
   }
-  // sums += a b, where b is registers `first` and the one behind.
+  // sums += a b, where b is in registers `first` and `first` + 1.
   template <int first>
   static WHENCE_HD void multiply(Thread& t, FragmentC<float>& sums, const Halves& a, const Halves& b, Nth<first>) {
     constexpr Nth<first> upper;
@@ -148,7 +149,7 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   static WHENCE_HD constexpr int phase_of(int key) {
     return Logits::lanes_order ? key_phase<keys>(key) : row_phase(key);
   }
-  // Rows from `first` on, in packs of 16 bytes; 0 behind the last row and column.
+  // Rows from `first` on, in packs of 16 bytes; 0 after the last row and column.
   template <int count, class Phase>
   WHENCE_HD void bring(
       Thread& t, Shared<float> to, Global<const float> from, index_t first, index_t rows, const Phase& phase) const {
@@ -179,7 +180,7 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
     bring<queries>(t, q, of.q, first_query, of.queries, row_phase);
     if constexpr (ahead) bring_tile(last_tile);
     for (index_t first = last_tile; first >= 0; first -= keys) {
-      if constexpr (!ahead) t.sync(), bring_tile(first);  // nobody uses the tile before
+      if constexpr (!ahead) t.sync(), bring_tile(first);  // the tile before is no longer used
       cp_async_wait<0>(t);
       t.sync();
       if (held && first == last_tile) each<widest / 8>([&](auto n) { own_queries[n] = left_factor(q, 8 * n, widest); });
@@ -259,7 +260,7 @@ template <int rung, class Logits = ScoresAlone> struct TensorCores {
   }
 };
 
-// From q, k, v and, with CoPE, z.
+// Makes the operands from q, k, v and, for CoPE, z.
 inline Operands operands(const Tensors& in, const Tensor& y) {
   const index_t d = in[0].size(-1);
   const Tensor z = in.size() > 3 ? in[3] : Tensor();
@@ -268,7 +269,7 @@ inline Operands operands(const Tensors& in, const Tensor& y) {
       global<const float>(z), z.defined() ? z.size(1) : 0};
 }
 
-// Rung 1. to_logits(of, pairs) is what becomes of scores before the softmax.
+// Rung 1. to_logits(of, pairs) turns scores into the logits of the softmax.
 template <class ToLogits> void all_pairs(const Tensors& in, const Tensor& y, const ToLogits& to_logits) {
   const Operands of = operands(in, y);
   const Tensor pairs = Tensor::empty({of.rows, of.keys}, DType::f32, y.device());

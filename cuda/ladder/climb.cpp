@@ -1,4 +1,4 @@
-// Runs rungs, judges their numbers and their promises, and writes the table.
+// Runs rungs, checks their numbers and their promises, and writes the table.
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
@@ -25,7 +25,7 @@ std::string in_ladder(const Ladder& ladder, const Rung& rung) {
   return to_text("ladder: ", ladder.name, ", ", rung.name);
 }
 
-// Sums of another order differ by roundings; an index that is wrong differs by much more. NaN is never near.
+// Sums of another order differ by roundings; a wrong index makes a much larger difference. NaN is never near.
 void require_near(const Ladder& ladder, const Rung& rung, const Tensor& got, const Tensor& expected) {
   const float* const a = got.data<float>();
   const float* const b = expected.data<float>();
@@ -60,7 +60,7 @@ std::string climb_all(bool emulated) {
   for (const Ladder& ladder : ladders()) {
     const Shape& sizes = emulated ? ladder.emulated : ladder.on_gpu;
     const Tensors inputs = ladder.inputs(sizes);
-    index_t least = ladder.on_cpu(inputs).numel();  // numbers that must travel
+    index_t least = ladder.on_cpu(inputs).numel();  // numbers that must be read or written
     for (const Tensor& x : inputs) least += x.numel();
     out << ladder.name << ": " << ladder.formula << " = " << sizes << ", at least " << 4 * least << " bytes\n";
     out << std::left << std::setw(32) << "" << std::right;

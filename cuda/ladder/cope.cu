@@ -1,7 +1,7 @@
-// CoPE's positions and what a query makes of them (nn/positional/cope.cpp), from the gates g [queries, keys] and
-// z [queries, entries], with p held in [0, entries - 1]:
+// CoPE's positions and the logits that a query reads at them (nn/positional/cope.cpp), from the gates g [queries, keys]
+// and z [queries, entries], with p clamped to [0, entries - 1]:
 //   p_ij = sum_{l >= j} g_il,   y_ij = (1 - w) z_i[floor p] + w z_i[ceil p],   w = p - floor p
-// Inside attention: cope_attention.cu. The kernels of the house: kernels/scan.cu and kernels/lerp.cu.
+// Inside attention: cope_attention.cu. whence's own kernels: kernels/scan.cu and kernels/lerp.cu.
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
@@ -18,7 +18,7 @@ WHENCE_HD Number<float> interpolated(Global<const float> z, index_t first, index
   return (1.0f - at.share) * load<float>(z, first + at.below) + at.share * load<float>(z, first + at.above());
 }
 
-// Positions to results, a thread per position: what follows the scan in rungs 1 and 2.
+// Positions to results, a thread per position: the second kernel of rungs 1 and 2.
 struct Interpolate {
   static constexpr const char* name = "interpolate";
   static constexpr int threads = 256;
@@ -31,7 +31,7 @@ struct Interpolate {
   }
 };
 
-// 1. One thread adds one row, from its end. Lanes stand a row apart.
+// 1. One thread sums one row, from its end. Neighbouring lanes read one row apart.
 struct ScanByThread {
   static constexpr const char* name = "a thread per row";
   static constexpr int threads = 32 * warps, rows_per_block = threads;
@@ -49,8 +49,8 @@ struct ScanByThread {
   }
 };
 
-// 2. A warp adds a row, 32 gates at a time: five shuffles make the running sum of all lanes at once (each lane adds
-// what the lane 1, 2, 4, 8, 16 below it has), and `carry` takes the chunk's total to the next. Neighbours read
+// 2. A warp sums a row, 32 gates at a time. Five shuffles make the running sum of all lanes at once (each lane adds the
+// sum of the lane 1, 2, 4, 8, 16 below it), and `carry` takes the chunk's total to the next. Neighbours read
 // neighbours.
 struct ScanByWarp {
   static constexpr const char* name = "a warp scans a row";
@@ -62,7 +62,7 @@ struct ScanByWarp {
     const index_t row = t.block() * warps + t.warp();
     if (row >= rows) return;
     Number<float> carry = 0.0f;
-    for (index_t begin = 0; begin < keys; begin += 32) {  // all lanes take part, also those beyond the row
+    for (index_t begin = 0; begin < keys; begin += 32) {  // all lanes take part, even beyond the row
       const index_t j = keys - 1 - begin - t.lane();
       const Number<float> gate = j >= 0 ? load<float>(g, row * keys + j) : Number<float>(0.0f);
       const auto sum = warp_sum_before(t, gate);
@@ -72,8 +72,8 @@ struct ScanByWarp {
   }
 };
 
-// 3. Fused: the position is in a register when the table is read, and never goes to memory: no second kernel, and
-// 8 bytes less per key.
+// 3. Fused: the position is in a register when the table is read, and never goes to memory: no second kernel, and 8
+// bytes less per key.
 struct Fused {
   static constexpr const char* name = "scan and interpolation fused";
   static constexpr int threads = 32 * warps;

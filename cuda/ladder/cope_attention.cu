@@ -1,7 +1,7 @@
 // Attention with CoPE's positions (nn/positional/cope.cpp), from q, k, v and z = q e' [queries, entries]:
 //   y = softmax(A) v,  A_ij = S_ij + (1 - w) z_i[floor p] + w z_i[ceil p],  w = p - floor p
 //   p_ij = min(sum_{l >= j} g_il, entries - 1),  g = 1 / (1 + e^-S),  S = q k' / sqrt d
-// Its tiles are those of attention.h, from the last key down. The kernels of the house: kernels/tiles/.
+// Its tiles are those of attention.h, from the last key down. whence's own kernels: kernels/tiles/.
 #include "cuda/ladder/attention.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
@@ -10,8 +10,8 @@
 namespace whence::gpu::ladder {
 namespace {
 
-// 1. Scores, gates, positions' logits and their sum are kernels, and all pairs travel through memory between them. From gates
-// to logits it is the last rung of cope.cu.
+// 1. Scores, gates, positions' logits and their sum are kernels, and all pairs pass through memory between them. From
+// gates to logits it is the last rung of cope.cu.
 struct Gates {
   static constexpr const char* name = "gates";
   static constexpr int threads = 256;
@@ -45,11 +45,12 @@ void pairs_in_memory(const Tensors& in, const Tensor& y) {
   });
 }
 
-// What becomes of a tile's scores, in the registers where they are. A lane has 8 of a row's 32 keys.
-// 2. own = 2: columns are keys in their order, so that a lane has 2 neighbouring keys and a quad 8: four times in a tile two
-// shuffles bring what the lanes behind have.
-// 3. own = 8: by the lane's order (fragments.h) a lane has 8 neighbouring keys and a quad all of the tile: two shuffles do.
-// 4. `stops`: once all rows of a warp are at the table's end, they stay there, and need no gates any more.
+// Turns a tile's scores into logits, in place in registers. A lane has 8 of a row's 32 keys.
+// 2. own = 2: columns are keys in their order, so that a lane has 2 neighbouring keys and a quad 8: four times in a
+// tile two shuffles bring the sums of the lanes after it.
+// 3. own = 8: in the lane's order (fragments.h) a lane has 8 neighbouring keys and a quad all of the tile: two shuffles
+// do.
+// 4. `stops`: once all rows of a warp are at the table's end, they stay there, and need no more gates.
 template <int own, bool stops = false> class Positions {
  public:
   static constexpr const char* name = stops     ? "stops when full"
@@ -69,7 +70,7 @@ template <int own, bool stops = false> class Positions {
       store(z_, i, row < of.queries ? load<float>(of.z, row * of.entries + entry) : Number<float>(0.0f));
     }
   }
-  // REQUIRES: a barrier lies behind the constructor
+  // REQUIRES: a barrier after the constructor
   template <class Scores> WHENCE_HD void add(Thread& t, Scores& scores) {
     each<2>([&](auto half) {
       const Shared<float> z = z_ + (t.warp() * 16 + c_place(t.lane(), 2 * half).row) * pitch_;

@@ -1,4 +1,4 @@
-// Layer norm: y_j = (x_j - mean) / sqrt(var + epsilon) w_j + b_j. The kernel of the house: kernels/norm.cu.
+// Layer norm: y_j = (x_j - mean) / sqrt(var + epsilon) w_j + b_j. whence's own kernel: kernels/norm.cu.
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
@@ -18,7 +18,8 @@ struct Norm {
   float share;  // 1 / width
 };
 
-// 1. One thread does one row: the mean, the squares of differences from it, the results. Lanes stand a row apart.
+// 1. One thread does one row: the mean, the squares of differences from it, the results. Neighbouring lanes read one
+// row apart.
 struct ThreadPerRow {
   static constexpr const char* name = "a thread per row";
   static constexpr int threads = 32 * warps;
@@ -62,7 +63,7 @@ struct BlockPerRow {
   }
 };
 
-// 3. A warp does a row: nobody waits at a barrier, and the block has four rows under way instead of one.
+// 3. A warp does a row: no barrier, and the block works on four rows instead of one.
 struct WarpPerRow {
   static constexpr const char* name = "a warp per row";
   static constexpr int threads = 32 * warps;

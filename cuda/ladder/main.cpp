@@ -1,4 +1,4 @@
-// `ladder`: runs every rung, holds its numbers to the CPU's and prints what it cost. See README.md.
+// `ladder`: runs every rung, compares its numbers with the CPU's and prints its cost. See README.md.
 #include <exception>
 #include <iostream>
 

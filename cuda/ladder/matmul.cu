@@ -1,5 +1,5 @@
-// A product of matrices: c = a b, [m, k] [k, n] -> [m, n]. The house leaves it to a library (library/blas.h), which has
-// tensor cores as well; how far one comes without them shows what such a library is made of.
+// A product of matrices: c = a b, [m, k] [k, n] -> [m, n]. whence itself uses a library (library/blas.h), which has
+// tensor cores too; these rungs show what such a library is made of.
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/random.h"
@@ -14,8 +14,8 @@ struct Product {
   index_t m, n, k;
 };
 
-// 1. A thread per result: it reads a row of a and a column of b. Every number of a is asked for n times, and every
-// number of b m times.
+// 1. A thread per result: it reads a row of a and a column of b. Every number of a is read n times, and every number of
+// b m times.
 struct Naive {
   static constexpr const char* name = "a thread per result";
   static constexpr int threads = 256;
@@ -31,7 +31,7 @@ struct Naive {
   }
 };
 
-// 2. Tiles: a block makes 16 x 16 results. It brings 16 x 16 numbers of a and of b into shared memory, where each is
+// 2. Tiles: a block makes 16 x 16 results. It loads 16 x 16 numbers of a and of b into shared memory, where each is
 // used 16 times: a sixteenth of the bytes of global memory.
 struct Tiles {
   static constexpr const char* name = "tiles in shared memory";
@@ -58,7 +58,7 @@ struct Tiles {
 };
 
 // 3. Registers: a block makes 64 x 64 results, a thread 4 x 4 of them. 8 numbers from shared memory feed 16 products,
-// instead of 2 for one: a quarter of the requests to shared memory per product, and of the bytes of global memory.
+// not 2 for one: a quarter of the requests to shared memory per product, and of the bytes of global memory.
 struct Registers {
   static constexpr const char* name = "4 x 4 results per thread";
   static constexpr int tile = 64, depth = 16, threads = 256;
@@ -94,9 +94,9 @@ struct Registers {
   }
 };
 
-// 4. Packs: the 4 x 4 results of a thread are neighbours, and a's tile lies turned over, so that 4 numbers of a and 4
-// of b are one access each. A row of that tile is 68 long: what a warp stores then lies in 16
-// banks, and takes two turns; with 64 it would lie in 8, and take four.
+// 4. Packs: the 4 x 4 results of a thread are neighbours, and a's tile is transposed, so that 4 numbers of a and 4 of b
+// are one access each. A row of that tile is 68 long: a warp's store then uses 16 banks, and takes two passes; with 64
+// it would use 8, and take four.
 struct Packs {
   static constexpr const char* name = "packs of 4";
   static constexpr int tile = 64, depth = 16, threads = 256, pitch = tile + 4;
@@ -107,8 +107,8 @@ struct Packs {
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<float> a = t.shared<float>(depth * pitch), b = t.shared<float>(depth * tile);
     const index_t across = (of.n + tile - 1) / tile, top = t.block() / across * tile, left = t.block() % across * tile;
-    const int y = t.index() / 16 * 4, x = t.index() % 16 * 4;  // where this thread's results begin in the tile
-    const int a_row = t.index() / 4, a_first = t.index() % 4 * 4, b_row = t.index() / 16;  // what it brings
+    const int y = t.index() / 16 * 4, x = t.index() % 16 * 4;  // this thread's first result in the tile
+    const int a_row = t.index() / 4, a_first = t.index() % 4 * 4, b_row = t.index() / 16;  // what it loads
     Number<float> sum[4][4] = {};
     for (index_t l = 0; l < of.k; l += depth) {
       Numbers<float, 4> from_a = {}, from_b = {};

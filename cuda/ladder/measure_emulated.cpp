@@ -1,4 +1,4 @@
-// What a run costs, in counts: the emulated GPU has no clock. Its twin for a GPU is measure_gpu.cpp.
+// The cost of a run as counts: the emulated GPU has no clock. Its twin for a GPU is measure_gpu.cpp.
 #include "cuda/emulator/counters.h"
 #include "cuda/emulator/settings.h"
 #include "cuda/ladder/ladder.h"

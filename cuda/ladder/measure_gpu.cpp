@@ -1,4 +1,4 @@
-// What a run costs on a GPU: milliseconds, the least of several runs. Its twin under the emulator is
+// The cost of a run on a GPU: milliseconds, the minimum of several runs. Its twin under the emulator is
 // measure_emulated.cpp.
 #include <cuda_runtime_api.h>
 
@@ -15,7 +15,7 @@ void check(cudaError_t status) {
   if (status != cudaSuccess) throw Error(to_text("ladder: ", cudaGetErrorString(status)));
 }
 
-// Two transfers per clock, as the memory of GPUs does.
+// Two transfers per clock: GPU memory has a double data rate.
 double peak_bytes_per_second() {
   int kilohertz = 0, bits = 0;
   check(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrMemoryClockRate, 0));

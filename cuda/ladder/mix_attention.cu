@@ -1,7 +1,8 @@
-// Attention with DAPE's head mix (nn/positional/dape.cpp, form=concat), from q, k and v [heads, tokens, d], W1 [hidden, heads],
-// u [hidden, distances], which is b1 and what W1 makes of a bias by distance, and W2 [heads, hidden]:
+// Attention with DAPE's head mix (nn/positional/dape.cpp, form=concat), from q, k and v [heads, tokens, d], W1 [hidden,
+// heads], u [hidden, distances], which is b1 plus W1 applied to a bias by distance, and W2 [heads, hidden]:
 //   y_h = softmax(A_h) v_h,  A_hij = S_hij + sum_d W2_hd leaky(u_d[i-j] + sum_x W1_dx S_xij),  S_h = q_h k_h' / sqrt d
-// A pair needs all heads, so S and A pass through memory. Rungs differ in the network alone. The house's: kernels/tiles/mix_walk.h.
+// A pair needs all heads, so S and A pass through memory. Rungs differ in the network alone. whence's own kernels:
+// kernels/tiles/mix_walk.h.
 #include "cuda/ladder/attention.h"
 #include "tensor/kernels.h"
 #include "tensor/random.h"
@@ -21,7 +22,7 @@ struct Network {
   static WHENCE_HD Number<float> leaky(Number<float> x) { return Larger{}(x, x * 0.01f); }
 };
 
-// 1. As ops are composed: a kernel per layer, a thread per result, which reads all that it depends on from memory.
+// 1. As ops are composed: a kernel per layer, a thread per result, which reads all its inputs from memory.
 template <bool to_hidden> struct Layer {
   static constexpr const char* name = to_hidden ? "hidden numbers" : "logits";
   static constexpr int threads = block, from = to_hidden ? heads : hidden, to = to_hidden ? hidden : heads;
@@ -38,7 +39,8 @@ template <bool to_hidden> struct Layer {
   }
 };
 
-// 2. One kernel, a thread per pair: it reads each score once, and adds a hidden number to all logits as soon as it is known.
+// 2. One kernel, a thread per pair: it reads each score once, and adds a hidden number to all logits as soon as it is
+// computed.
 struct InRegisters {
   static constexpr const char* name = "hidden stays in registers";
   static constexpr int threads = block, pairs = threads;
@@ -58,9 +60,9 @@ struct InRegisters {
   }
 };
 
-// 3. Tensor cores: 16 pairs are the rows of a product, heads its depth. Its columns, hidden numbers, are the depth of the next
-// product, whose columns are heads again. Sums become its left factor where they stand, so a lane reads the heads whose logits
-// it gets. Weights stay in registers: 2 b and 2 b + 1 have those of hidden numbers from 8 b on.
+// 3. Tensor cores: 16 pairs are the rows of a product, heads its depth. Its columns, hidden numbers, are the depth of
+// the next product, whose columns are heads again. Sums become its left factor in place, so a lane reads the heads
+// whose logits it gets. Weights stay in registers: 2 b and 2 b + 1 have those of hidden numbers from 8 b on.
 struct OnTensorCores {
   static constexpr const char* name = "network on tensor cores";
   static constexpr int threads = 32 * warps, pairs = 64 * warps;

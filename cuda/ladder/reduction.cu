@@ -1,4 +1,4 @@
-// The sum of each row: s = sum_j x_j, by a block of 256 threads per row. The kernel of the house: kernels/reduce.cu.
+// The sum of each row: s = sum_j x_j, by a block of 256 threads per row. whence's own kernel: kernels/reduce.cu.
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/rows.h"
 #include "tensor/kernels.h"
@@ -8,10 +8,10 @@
 namespace whence::gpu::ladder {
 namespace {
 
-// The block's 256 partial sums become one. Each rung has its own way.
+// Joins the block's 256 partial sums. The first three rungs differ in this.
 
 // 1. A tree in shared memory that joins neighbours first: thread i adds at 2 i s, for s = 1, 2, 4, ... The threads of a
-// warp then ask for words that lie 2 s apart, in the same few of the 32 banks, which answer one after another.
+// warp then access words 2 s apart, in the same few of the 32 banks, which serve one word after another.
 struct Neighbours {
   static constexpr const char* name = "a tree of neighbours";
   static constexpr std::size_t shared_bytes = shared_bytes_for<float>(256);
@@ -28,8 +28,8 @@ struct Neighbours {
   }
 };
 
-// 2. The tree that joins halves: thread i adds what lies s further, for s = 128, 64, ... Neighbours ask for neighbours,
-// each in a bank of its own.
+// 2. The tree that joins halves: thread i adds the number s further, for s = 128, 64, ... Neighbours access neighbours,
+// each in a different bank.
 struct Halves {
   static constexpr const char* name = "a tree of halves";
   static constexpr std::size_t shared_bytes = shared_bytes_for<float>(256);
@@ -45,15 +45,15 @@ struct Halves {
   }
 };
 
-// 3. Shuffles: lanes hand each other registers, which needs no memory and no barrier. Only the eight warps' results go
-// through shared memory, with one barrier.
+// 3. Shuffles: lanes exchange registers, without memory or barriers. Only the eight warps' results go through shared
+// memory, with one barrier.
 struct Shuffles {
   static constexpr const char* name = "shuffles";
   static constexpr std::size_t shared_bytes = block_reduce_bytes<256, Number<float>>;
   static WHENCE_HD Number<float> joined(Thread& t, Number<float> sum) { return block_reduce<256>(t, sum, Plus{}); }
 };
 
-// What comes before: each thread adds every 256th number of the row, or every 256th pack.
+// The part before the joining: each thread adds every 256th number of the row, or every 256th pack.
 template <class Way, int pack> struct SumRows {
   // 4. Packs: 16 bytes per access, a quarter of the requests.
   static constexpr const char* name = pack == 1 ? Way::name : "shuffles, packs of 4";

@@ -1,4 +1,4 @@
-// Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x). The kernel of the house: kernels/softmax.cu.
+// Softmax over rows: y_j = e^(x_j - max x) / sum_l e^(x_l - max x). whence's own kernel: kernels/softmax.cu.
 #include "cuda/ladder/ladder.h"
 #include "cuda/vocabulary/power.h"
 #include "tensor/kernels.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int warps = 4;
 
-// 1. One thread does one row, as a loop on a CPU would: the maximum, the sum, the quotients. Correct, and slow: when a
-// warp reads, its 32 lanes stand in 32 rows, so that 32 sectors travel and 4 bytes of each are used.
+// 1. One thread does one row, as a loop on a CPU would: the maximum, the sum, the quotients. Correct, and slow: a
+// warp's 32 lanes read in 32 rows, so that 32 sectors are moved and 4 bytes of each are used.
 struct ThreadPerRow {
   static constexpr const char* name = "a thread per row";
   static constexpr int threads = 32 * warps;
@@ -48,8 +48,8 @@ struct WarpPerRow {
   }
 };
 
-// 3. Online: the maximum and the sum in one pass. When a larger maximum comes, the sum so far is scaled by
-// e^(old - new). The row is read twice instead of three times, for more powers: memory is what is scarce.
+// 3. Online: the maximum and the sum in one pass. When a larger maximum comes, the sum so far is scaled by e^(old -
+// new). The row is read twice instead of three times, at the cost of more powers: memory is the bottleneck.
 struct Online {
   static constexpr const char* name = "online: two passes";
   static constexpr int threads = 32 * warps;
@@ -91,8 +91,8 @@ struct Packs {
   }
 };
 
-// 5. Held: up to 1024 numbers of a row fit the registers of its warp, 32 per lane. The row is read once and each power
-// is computed once. Every loop has a fixed length, so that the compiler knows which register each number has.
+// 5. Held: up to 1024 numbers of a row fit in the registers of its warp, 32 per lane. The row is read once and each
+// power is computed once. Every loop has a fixed length, so that the compiler knows each number's register.
 struct Held {
   static constexpr const char* name = "held in registers";
   static constexpr int threads = 32 * warps, packs = 8;

@@ -1,4 +1,4 @@
-// Row-major products as cuBLAS, which is column-major, sees them: out' = b' a'.
+// Row-major products by cuBLAS, which is column-major: out' = b' a'.
 #include "cuda/library/blas.h"
 
 #include <cublas_v2.h>
@@ -9,7 +9,8 @@
 namespace whence {
 namespace {
 
-// One handle and one stream: cuBLAS then gives the same bits on every run. Never destroyed: the driver may go first.
+// One handle and one stream: cuBLAS then gives the same bits on every run. Never destroyed: the driver may be unloaded
+// first.
 cublasHandle_t handle() {
   static const cublasHandle_t handle = [] {
     cublasHandle_t created = nullptr;

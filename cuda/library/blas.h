@@ -1,4 +1,4 @@
-// The one way to matrix products on the device, free of CUDA's own headers. blas.cpp calls cuBLAS and cuBLASLt;
+// The only interface to matrix products on the device, free of CUDA's own headers. blas.cpp calls cuBLAS and cuBLASLt;
 // cuda/emulator/blas.cpp is the twin over OpenBLAS.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace whence {
 
-// A row-major matrix, or a column-major one read as its transpose; `leading` elements lie between its rows (columns).
+// A row-major matrix, or a column-major one read as its transpose; `leading` is the stride between its rows (columns).
 struct BlasMatrix {
   const void* first;
   bool turned;
@@ -27,29 +27,30 @@ struct BlasProduct {
   void* out;  // row-major
   double alpha, beta;
   index_t batch;
-  index_t leading = 0;  // from row to row of out; 0: n, and more only where batch is 1
-  bool wide = false;    // out holds the sums as they are, in f32, where a and b are of 16 bit
+  index_t leading = 0;  // stride of rows of out; 0: n; larger than n only if batch is 1
+  bool wide = false;    // out holds the unrounded f32 sums, for a and b of 16 bits
   DType out_dtype() const { return wide ? compute_dtype(dtype) : dtype; }
   index_t out_leading() const { return leading ? leading : n; }
 };
 void multiply(const BlasProduct& product);
 
-// What is done to a product while it is still in registers.
+// Operations on a product while it is still in registers.
 //   h = alpha a b + bias[n];  out = h, or with gelu: out = gelu(h), h goes to before_gelu.
-// Sums stay in the compute type until each stored number is rounded once, so gelu is taken of the
-// sum before rounding to 16 bit.
+// Sums stay in the compute type until each stored number is rounded once, so gelu is applied to the sum before rounding
+// to 16 bits.
 struct BlasEpilogue {
   const void* bias = nullptr;  // [n]; null: h = alpha a b
-  // The tanh form, in 16 bit alone: the library's is an approximation, by up to 4e-4 of its value. The gradient of GELU
-  // is not asked of it at all: that is a second pass, slower than a kernel of ours (gelu_backward.h).
+  // The tanh form, in 16 bit alone: the library's is an approximation, by up to 4e-4 of its value. Its gradient of GELU
+  // is not used at all: that is a second pass, slower than our kernel (gelu_backward.h).
   bool gelu = false;
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
-  void* row_sums = nullptr;     // [m], the sums of a's rows, for backward: without the others; null: not made
+  void* row_sums = nullptr;     // [m], the sums of a's rows, for backward; not combined with the others; null: not
+                                // computed
 };
 
-// Whether cuBLASLt may be given the epilogue: what it advises goes by the alignment of the matrices alone, and a kernel
-// that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of before_gelu, of `n`
-// numbers, must be multiples of 8.
+// True if the epilogue may be given to cuBLASLt. Its choice of a kernel considers the alignment of the matrices alone.
+// A kernel that loads a bias of another alignment 16 bytes at a time faults, which ends the process. Rows of
+// before_gelu, of `n` numbers, must be multiples of 8.
 [[nodiscard]] inline bool fits_epilogue(const BlasEpilogue& epilogue, index_t n) {
   for (const void* const memory :
       {epilogue.bias, static_cast<const void*>(epilogue.before_gelu), static_cast<const void*>(epilogue.row_sums)})
@@ -57,21 +58,22 @@ struct BlasEpilogue {
   return !epilogue.before_gelu || n % 8 == 0;
 }
 
-// Does the product as above in one kernel. False, with nothing written, when the library has no such kernel for this
-// shape, dtype or alignment: then the caller does it in steps. REQUIRES: batch = 1, beta = 0, gelu in 16 bit alone.
+// Does the product as above in one kernel. Returns false, with nothing written, if the library has no such kernel for
+// this shape, dtype or alignment; the caller then does it in steps. REQUIRES: batch = 1, beta = 0, gelu in 16 bit
+// alone.
 [[nodiscard]] bool multiply_fused(const BlasProduct& product, const BlasEpilogue& epilogue);
 
-// ---- What blas.cpp and blas_fused.cpp share.
+// ---- Shared by blas.cpp and blas_fused.cpp.
 
-// For DeviceTraffic, once for each product that the library was given. runtime/backend.cpp.
+// For DeviceTraffic, once for each product given to the library. runtime/backend.cpp.
 void count_product(const BlasProduct& product);
 
-// Memory that cuBLAS and cuBLASLt both compute in: everything is on one stream, so they never do at the same time. It
-// is ours because a graph stores its address. Its size decides the choice of kernel, and so the bits.
+// The workspace of both cuBLAS and cuBLASLt: everything is on one stream, so they never use it at the same time. whence
+// owns it because a graph stores its address. Its size decides the choice of kernel, and so the bits.
 constexpr std::size_t blas_workspace_bytes = std::size_t{32} << 20;  // what NVIDIA advises for Hopper
 void* blas_workspace();
 
-// Error "matmul: call: what the library says" unless `status`, a cublasStatus_t, is success.
+// Throws Error "matmul: call: the library's message" unless `status`, a cublasStatus_t, is success.
 void require_blas(int status, const char* call);
 
 }  // namespace whence

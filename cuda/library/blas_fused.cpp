@@ -1,4 +1,4 @@
-// Products with a bias, with a bias and GELU, or with the gradient of a bias, in one kernel of cuBLASLt. Its plan is made
+// Products with a bias, with a bias and GELU, or with the gradient of a bias, in one kernel of cuBLASLt. A plan is made
 // once per shape.
 #include <cublasLt.h>
 
@@ -18,11 +18,11 @@ namespace {
 // Everything that the choice of a kernel depends on.
 using PlanKey = std::array<index_t, 16>;
 
-// Alignment in bytes, as far as kernels care: 16 is what their widest loads want.
+// Alignment in bytes, as far as kernels care: their widest loads need 16.
 index_t alignment_of(const void* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   return std::min<index_t>(static_cast<index_t>(address & (~address + 1)),
-      16);  // the lowest bit that is set; null is not asked for
+      16);  // the lowest bit that is set; never called with null
 }
 
 PlanKey key_of(const BlasProduct& p, const BlasEpilogue& e) {
@@ -53,7 +53,7 @@ cublasLtEpilogue_t epilogue_of(const BlasEpilogue& e) {
   return e.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
 }
 
-// What cuBLASLt must be told of a product, and the kernel that it advises; `usable` is false where it has none.
+// The description of a product for cuBLASLt, and the kernel that it advises; `usable` is false if it has none.
 class Plan {
  public:
   Plan(const Plan&) = delete;
@@ -70,7 +70,7 @@ class Plan {
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.turned ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(e));
     if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<std::int64_t>(p.n));
-    // Column-major: out' [n m] = b' [n k] a' [k m]. A matrix that is read turned lies in memory the other way round.
+    // Column-major: out' [n m] = b' [n k] a' [k m]. A transposed matrix is stored the other way round.
     left_ = layout(type, p.b.turned ? p.k : p.n, p.b.turned ? p.n : p.k, p.b.leading);
     right_ = layout(type, p.a.turned ? p.m : p.k, p.a.turned ? p.k : p.m, p.a.leading);
     out_ = layout(type, p.n, p.m, p.out_leading());
@@ -105,7 +105,8 @@ class Plan {
   }
 
   void point_to(const BlasEpilogue& e) {
-    // One pointer for what is read or written of a bias, of the output's dtype, and one for the matrix beside the output.
+    // One pointer for the vector that is a bias or row sums, in the output's dtype, and one for the extra matrix
+    // output.
     const void* const vector = e.bias ? e.bias : e.row_sums;
     if (vector) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
     if (e.before_gelu) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, e.before_gelu);
@@ -143,7 +144,7 @@ class Plan {
   bool usable_ = false;
 };
 
-// A training run meets few shapes, inference perhaps one per length of the text: then the table is begun anew.
+// A training run has few shapes, inference perhaps one per length of the text: when the table is full it is cleared.
 struct Plans {
   static constexpr std::size_t most = 4096;
   std::mutex mutex;

@@ -1,5 +1,5 @@
-// Where tensor/ asks for CUDA: the kernels, the memory behind its Allocator and the recordings behind its DeviceRuntime,
-// the same over the driver and over the emulator; or an Error that says why there is no usable GPU.
+// The backend for CUDA: the kernels, the memory of its Allocator and the recordings of its DeviceRuntime, the same over
+// the driver and over the emulator; or an Error that says why there is no usable GPU.
 #include "cuda/runtime/backend.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace whence {
 namespace {
 
-// Traffic since the program began; and that of the graph that is being recorded, which each replay asks for again.
+// Traffic since the program began; and that of the graph being recorded, which counts again at each replay.
 std::mutex traffic_mutex;
 DeviceTraffic asked, recorded;
 
@@ -50,7 +50,7 @@ Allocator& gpu_memory() {
   return allocator;
 }
 
-// Destroyed, it hands its memory to everyone.
+// Its destructor releases the graph's memory.
 class RecordedGraph final : public RecordedWork {
  public:
   RecordedGraph(gpu::Graph* graph, const DeviceTraffic& traffic, Allocator::Pool pool)
@@ -87,7 +87,7 @@ class CudaRuntime final : public DeviceRuntime {
   }
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
     if (!gpu::capturing())
-      // The graph's memory is its own: what an unrecorded step left would lie idle beside it.
+      // The graph has its own memory: blocks cached by unrecorded steps would be unused meanwhile.
       gpu_memory().release_cached();
     gpu::begin_capture();
     recorded = {};

@@ -1,4 +1,4 @@
-// Offers of cuda/ besides the backend that it registers (tensor/backend.h).
+// Functions of cuda/ in addition to the backend that it registers (tensor/backend.h).
 #pragma once
 
 #include "cuda/emulator/settings.h"
@@ -7,11 +7,11 @@
 
 namespace whence {
 
-// How the emulated GPU runs kernels; may be changed. Null when cuda:0 does not exist or is a real one.
+// Returns the settings of the emulated GPU, which may be changed. Null if cuda:0 does not exist or is a real one.
 gpu::emulator::Settings* emulator_settings();
 
-// The start of index-style ops (tensor/launch.h) on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for
-// the emulated one.
+// Starts index-style ops (tensor/launch.h) on cuda:0: index_launcher.cpp for a GPU, emulator/index_ops.cpp for the
+// emulated one.
 IndexLauncher& index_launcher();
 
 }  // namespace whence

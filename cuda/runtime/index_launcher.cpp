@@ -1,4 +1,5 @@
-// Index-style ops on a GPU: nvcc compiles the loop into the op's file, here are its stream and the account of launches.
+// Index-style ops on a GPU: nvcc compiles the loop into the op's file; their stream and the record of launches are
+// here.
 #include "cuda/runtime/backend.h"
 #include "cuda/runtime/runtime.h"
 

@@ -1,8 +1,8 @@
-// Ranks with a GPU each, over NCCL, which is loaded when it is asked for: libnccl.so.2, or what WHENCE_NCCL_LIBRARY
+// Ranks with one GPU each, over NCCL, which is loaded on demand: libnccl.so.2, or the file that WHENCE_NCCL_LIBRARY
 // names.
 //
-// Its calls do not block (ncclConfig_t::blocking = 0): each answers that it is under way, and is asked again until it
-// is done, another rank is known to be lost, or the limit is over.
+// Its calls do not block (ncclConfig_t::blocking = 0): each returns "in progress", and is polled until it is done,
+// another rank is known to be lost, or the limit is over.
 #include <dlfcn.h>
 
 #include <array>
@@ -17,14 +17,13 @@
 namespace whence {
 namespace {
 
-// Of nccl.h. Its own rule for ncclConfig_t: fields are only ever added at the end, and `version` says how many are
-// there.
+// From nccl.h. Its own rule for ncclConfig_t: fields are only added at the end, and `version` says how many there are.
 struct UniqueId {
   std::array<std::byte, 128> bytes;
 };
 struct Config {
   std::size_t size = sizeof(Config);
-  unsigned magic = 0xcafebeef, version = 21400;  // 2.14.0, the first that need not block
+  unsigned magic = 0xcafebeef, version = 21400;  // 2.14.0, the first with non-blocking calls
   int blocking = 0;
 };
 using Comm = struct ncclComm*;
@@ -44,7 +43,7 @@ struct Library {
   int (*destroy)(Comm) = nullptr;
   int (*abort)(Comm) = nullptr;
   const char* (*text)(int) = nullptr;
-  std::string problem;  // why it is not there
+  std::string problem;  // why it could not be loaded
 };
 
 Library load() {
@@ -110,7 +109,7 @@ class Nccl final : public Communicator {
   void look_around() override { control_.look_around(); }
   bool give_up(const std::string& why) noexcept override {
     const bool speaks = control_.give_up(why);
-    if (comm_) nccl_.abort(comm_);  // what is under way ends, and the others hear of an error
+    if (comm_) nccl_.abort(comm_);  // ends running operations, and the others get an error
     comm_ = nullptr;
     return speaks;
   }
@@ -122,7 +121,7 @@ class Nccl final : public Communicator {
     if (rank() == 0) problem = nccl_.unique_id(&id);
     if (problem != success) throw SystemError("ranks: ncclGetUniqueId: ", nccl_.text(problem));
     broadcast(control_, id.bytes);
-    gpu::stream();  // the device is chosen
+    gpu::stream();  // selects the device
     Config config;
     wait_until_done("start", nccl_.init(&comm_, size(), id, rank(), &config), rank() ^ 1);
   }
@@ -148,7 +147,7 @@ class Nccl final : public Communicator {
     if (!comm_) throw LostRank("ranks: NCCL was left, as this rank gave up");
   }
 
-  // Until what `call` began has ended on the host and on the device.
+  // Waits until `call` has ended on the host and on the device.
   void wait_until_done(const char* what, int call, int peer) {
     if (call != success && call != in_progress) throw LostRank("ranks: NCCL could not ", what, ": ", nccl_.text(call));
     const auto began = std::chrono::steady_clock::now();
@@ -158,7 +157,7 @@ class Nccl final : public Communicator {
       if (asked != success) state = asked;
       if (state == success && gpu::all_has_ended()) return;
       if (state != success && state != in_progress) {
-        look_around();  // who died, if that is known
+        look_around();  // reports the rank that died, if known
         throw LostRank("ranks: NCCL could not ", what, " with rank ", peer, ": ", nccl_.text(state));
       }
       const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

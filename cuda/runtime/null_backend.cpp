@@ -1,4 +1,4 @@
-// Answers for CUDA in a build without it. That there is no such device, tensor/backend.cpp says.
+// Definitions for a build without CUDA. tensor/backend.cpp reports that there is no such device.
 #include "cuda/runtime/backend.h"
 #include "tensor/device/device_runtime.h"
 #include "tensor/ranks/communicator.h"

@@ -14,7 +14,7 @@
 namespace whence::gpu {
 namespace {
 
-// Asks for everything, in an order that shows what is missing first. Clears leftover errors: nothing was launched yet.
+// Queries the driver, in an order that shows what is missing first. Clears leftover errors: nothing was launched yet.
 class Inquiry {
  public:
   DeviceFacts facts;
@@ -76,7 +76,7 @@ class Inquiry {
         to_text("configure with -DCMAKE_CUDA_ARCHITECTURES=", facts.capability));
   }
 
-  // A device can be there and still refuse: used by one process alone, or in need of a reset.
+  // A device can exist and still refuse: it is used exclusively by one process, or needs a reset.
   void ask_for_context() {
     const cudaError_t status = cudaFree(nullptr);
     if (status != cudaSuccess) refuse(to_text(facts.name, ": ", cudaGetErrorString(status)), "look at nvidia-smi");
@@ -93,7 +93,7 @@ struct StreamLine {
     require(cudaEventRecord(event, stream()), "copy", "cudaEventRecord");
   }
   static void wait(const Mark& event) {
-    if (cudaEventSynchronize(event) != cudaSuccess) synchronise();  // knows what to say
+    if (cudaEventSynchronize(event) != cudaSuccess) synchronise();  // reports the kernel's error
   }
 };
 
@@ -101,7 +101,7 @@ struct StreamLine {
 
 void require(int status, const char* op, const char* call) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // told now; the next launch must not tell it again
+  static_cast<void>(cudaGetLastError());  // reported here, so that the next launch does not report it again
   fail(op, call, ": ", cudaGetErrorString(static_cast<cudaError_t>(status)));
 }
 
@@ -110,11 +110,11 @@ const DeviceFacts& device_facts() {
   return facts;
 }
 
-// Nothing here is ever destroyed: at the end of a program the driver may be gone before the last tensor.
+// Nothing here is ever destroyed: at the end of a program the driver may be unloaded before the last tensor.
 CUstream_st* stream() {
   static const cudaStream_t stream = [] {
     cudaStream_t created = nullptr;
-    // Non-blocking: the default stream, which someone else may use, neither waits for this one nor makes it wait.
+    // Non-blocking: the default stream, which other code may use, and this one do not wait for each other.
     require(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking), "stream", "cudaStreamCreate");
     return created;
   }();
@@ -132,13 +132,13 @@ void* allocate(std::size_t bytes) {
   return block;
 }
 
-// No error: at the end of a program the driver may be gone, and its memory with it. Nor is it left for the next launch,
-// which would be blamed.
+// Not an error: at the end of a program the driver may be unloaded, and its memory with it. The status is cleared,
+// because the next launch would be blamed.
 void deallocate(void* block) noexcept {
   if (cudaFree(block) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
-void unset(void*, std::size_t) {}  // what it holds is left in it
+void unset(void*, std::size_t) {}  // the memory keeps its numbers
 void retire(void*) noexcept {}
 
 MemoryRoom memory_room() {
@@ -151,7 +151,7 @@ void* address_for_libraries(const void* address) { return const_cast<void*>(addr
 
 bool all_has_ended() {
   if (cudaStreamQuery(stream()) == cudaErrorNotReady) return false;
-  synchronise();  // knows what to say of errors
+  synchronise();  // reports errors of kernels
   return true;
 }
 
@@ -173,7 +173,7 @@ void copy_to_cpu(const void* from, void* to, std::size_t bytes) {
         " bytes asked from the GPU while work is being recorded; numbers exist only when it is replayed; "
         "read them afterwards, from what the work returned");
   }
-  synchronise();  // an error of a kernel is told as such, not as one of the copy
+  synchronise();  // reports an error of a kernel as such, not as one of the copy
   require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream()), "copy", "cudaMemcpyAsync from the GPU");
   remember("a copy from the GPU");
   synchronise();

@@ -1,4 +1,4 @@
-// Recording what goes on the stream as a CUDA graph.
+// Records the stream's work as a CUDA graph.
 #include <cuda_runtime_api.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace whence::gpu {
 
 struct Graph {
   cudaGraphExec_t launchable = nullptr;
-  std::vector<void*> constants;  // pinned: what was copied from the CPU while recording
+  std::vector<void*> constants;  // pinned copies of the bytes that were copied from the CPU while recording
 
   Graph() = default;
   Graph(const Graph&) = delete;
@@ -26,7 +26,7 @@ struct Graph {
 
 namespace {
 
-// The graph that is being recorded; null otherwise.
+// The graph being recorded, or null.
 std::unique_ptr<Graph>& under_way() {
   static std::unique_ptr<Graph>& graph = *new std::unique_ptr<Graph>;
   return graph;
@@ -36,10 +36,10 @@ std::unique_ptr<Graph>& under_way() {
 
 bool capturing() { return under_way() != nullptr; }
 
-// Relaxed: memory may be taken from the device meanwhile, which the stricter modes forbid.
+// Relaxed: memory may be allocated on the device meanwhile, which the stricter modes forbid.
 void begin_capture() {
   if (capturing()) fail("record", "recording is under way; one at a time required; end it first");
-  synchronise();  // errors of earlier kernels are theirs
+  synchronise();  // reports errors of earlier kernels as theirs
   require(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "record", "cudaStreamBeginCapture");
   under_way() = std::make_unique<Graph>();
 }
@@ -67,7 +67,7 @@ void launch_graph(const Graph& graph) {
   launched({"a replayed graph", 0, 0, 0});
 }
 
-// A graph must not go while it runs; whoever waits next gets its error. While another one is recorded nothing runs.
+// A running graph must not be destroyed; the next wait reports its error. While another one is recorded nothing runs.
 void destroy_graph(Graph* graph) noexcept {
   if (!capturing()) static_cast<void>(cudaStreamSynchronize(stream()));
   delete graph;

@@ -1,4 +1,4 @@
-// What was launched, so that an error that shows later can be put down to a kernel and to the op's call site.
+// A record of launches, so that an error that shows later can be attributed to a kernel and to the op's call site.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace whence::gpu {
 namespace {
 
-constexpr std::size_t default_shared_bytes = std::size_t{48} << 10;  // more must be asked for, kernel by kernel
+constexpr std::size_t default_shared_bytes = std::size_t{48} << 10;  // more must be requested, kernel by kernel
 
 struct Launch {
   LaunchFacts facts;
@@ -24,7 +24,7 @@ struct Launch {
   bool has_site;
 };
 
-// The last launches since the stream was last seen to have ended well.
+// The last launches since the stream last ended without an error.
 struct Account {
   static constexpr std::size_t kept = 16;
   std::mutex mutex;
@@ -73,7 +73,7 @@ bool waits_for_each() {
 }  // namespace
 
 std::string to_string(const LaunchFacts& facts) {
-  if (facts.threads == 0) return facts.kernel;  // not one of our kernels: a product, a copy, a graph
+  if (facts.threads == 0) return facts.kernel;  // a product, a copy or a graph has no blocks of ours
   std::string text = to_text(
       facts.kernel, ", ", facts.blocks, facts.blocks == 1 ? " block of " : " blocks of ", facts.threads, " threads");
   if (facts.shared_bytes > 0) text += to_text(", ", facts.shared_bytes, " bytes of shared memory");
@@ -110,7 +110,7 @@ void require_launchable(const LaunchFacts& facts, const void* kernel) {
 
 void launched(const LaunchFacts& facts) {
   const cudaError_t status = cudaGetLastError();
-  // A launch can also report that an earlier kernel has failed: then the account says which may be meant.
+  // A launch can also report that an earlier kernel has failed: then the record names the candidates.
   if (status != cudaSuccess) {
     fail("launch", to_string(facts), ": ", cudaGetErrorString(status),
         "; launched before it, newest first: ", account().text());

@@ -1,4 +1,4 @@
-// What runtime.cpp, runtime_graphs.cpp and runtime_launches.cpp share.
+// Shared by runtime.cpp, runtime_graphs.cpp and runtime_launches.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,20 +7,20 @@
 
 namespace whence::gpu {
 
-// Error "op: call: what the runtime says" unless `status`, a cudaError_t, is success. For calls that ask for something;
-// synchronise() reports errors of kernels, because it knows what was launched.
+// Throws Error "op: call: the runtime's message" unless `status`, a cudaError_t, is success. For calls that request
+// something; synchronise() reports errors of kernels, because it knows the launches.
 void require(int status, const char* op, const char* call);
 
-// Where bytes of the CPU wait for their copy.
+// Pinned memory for bytes that wait for their copy.
 void* allocate_pinned(std::size_t bytes);
 
-// A copy from pinned memory, in order with kernels.
+// Copies from pinned memory, in order with kernels.
 void copy_from_pinned(const void* from, void* to, std::size_t bytes);
 
-// While capturing: `from` as it is now, in pinned memory that lives as long as the graph.
+// While capturing: returns a copy of `from` in pinned memory that lives as long as the graph.
 const void* keep_for_graph(const void* from, std::size_t bytes);
 
-// Adds to the list of what was launched since the device last had no error. `what` outlives the program's work.
+// Adds to the record of launches since the device last had no error. `what` must outlive the program's work.
 void remember(const char* what);
 
 }  // namespace whence::gpu

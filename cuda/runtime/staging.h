@@ -1,5 +1,5 @@
-// Numbers on their way to a GPU: through two pinned buffers in turn, of which the host fills one while the other is sent.
-// The emulator runs this too, over a line that delivers as late as it may.
+// Copies to a GPU through two pinned buffers: the host fills one while the other is sent. The emulator runs this too,
+// over a line that delivers as late as it may.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace whence::gpu {
 
 inline constexpr std::size_t staging_bytes = std::size_t{4} << 20;  // of one buffer
 
-// What a Line does:
+// A Line provides:
 //   char* pinned(bytes)         memory that it sends from, never given back
-//   send(from, to, bytes)       begins to send; `from` must stay as it is until that is over
+//   send(from, to, bytes)       begins to send; `from` must not change until that is over
 //   mark(Mark&)                 remembers all that was sent so far
 //   wait(const Mark&)           returns when that has arrived
 template <class Line> class Staging {

@@ -1,5 +1,5 @@
-// What the threads of a warp or of a block compute together: sums, maxima, running sums. The number of threads alone
-// decides which value meets which, so the bits are the same in every run.
+// Sums, maxima and running sums over the threads of a warp or of a block. The number of threads alone decides the order
+// of joins, so the bits are the same in every run.
 #pragma once
 
 #include <limits>
@@ -9,7 +9,7 @@
 
 namespace whence::gpu {
 
-// Two values that are reduced side by side, for the price of one barrier.
+// Two values that are reduced together, for the price of one barrier.
 template <class A, class B> struct Pair {
   A first;
   B second;
@@ -25,7 +25,7 @@ template <class V, class Move> WHENCE_HD V moved(V value, const Move& move) {
     return move(value);
 }
 
-// The value that another lane of the warp holds. All lanes take part.
+// Returns the value of another lane of the warp. All lanes take part.
 template <class V> WHENCE_HD V from_lane(Thread& t, V value, int lane) {
   return moved(value, [&](auto part) { return t.shuffle(part, lane); });
 }
@@ -50,8 +50,8 @@ struct Larger {
 // The maximum of nothing: no number is below it.
 template <class C> WHENCE_HD Number<C> lowest() { return Number<C>(C(-std::numeric_limits<double>::infinity())); }
 
-// The values of the first `lanes` lanes joined, in all lanes. All get lane 0's result: where join(a, b) and join(b, a)
-// differ in the last bit, lanes would otherwise disagree.
+// Joins the values of the first `lanes` lanes; all lanes get lane 0's result. If join(a, b) and join(b, a) differ in
+// the last bit, the lanes' own results would differ.
 template <int lanes = Thread::warp_size, class V, class Join>
 WHENCE_HD V warp_reduce(Thread& t, V value, const Join& join) {
   for (int mask = lanes / 2; mask > 0; mask /= 2) value = join(value, from_lane_xor(t, value, mask));
@@ -84,8 +84,9 @@ template <class A, class B> class Slots<Pair<A, B>> {
 
 constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
 
-// What one lane of each warp has, for all warps. sets = 1: once. sets = 2: again and again in a loop; two sets of slots
-// take turns, so that a thread that still reads one set meets no writer: the barrier of the other set lies between.
+// The value of one lane of each warp, for all warps. sets = 1: for one use. sets = 2: for repeated use in a loop; two
+// sets of slots alternate, so that a thread that still reads one set meets no writer: the barrier of the other set is
+// between them.
 template <int threads, class V, int sets> class WarpValues {
  public:
   static constexpr int warps = threads / Thread::warp_size;
@@ -93,14 +94,15 @@ template <int threads, class V, int sets> class WarpValues {
   static constexpr std::size_t shared_bytes = Slots<V>::bytes(sets * warps);
   WHENCE_HD explicit WarpValues(Thread& t) : slots_(t, sets * warps) {}
 
-  // Of the warp whose number is this thread's lane, modulo the number of warps. All threads of the block take part.
+  // Returns the value of the warp whose number is this thread's lane, modulo the number of warps. All threads of the
+  // block take part.
   WHENCE_HD V operator()(Thread& t, V value, int from_lane) {
     if constexpr (sets == 2) first_ = warps - first_;
     if (t.lane() == from_lane) slots_.set(first_ + t.warp(), value);
     t.sync();
     return slots_.get(first_ + (t.lane() & (warps - 1)));
   }
-  // `value` of all threads joined, in all threads.
+  // Joins `value` of all threads; all threads get the result.
   template <class Join> WHENCE_HD V reduce(Thread& t, V value, const Join& join) {
     return warp_reduce<warps>(t, (*this)(t, warp_reduce(t, value, join), 0), join);
   }
@@ -110,15 +112,15 @@ template <int threads, class V, int sets> class WarpValues {
   int first_ = 0;
 };
 
-// The values of all threads joined, in all threads. Every call takes fresh shared memory, block_reduce_bytes of it: not
-// for loops.
+// Joins the values of all threads; all threads get the result. Every call takes new shared memory, block_reduce_bytes
+// of it: not for loops.
 template <int threads, class V>
 inline constexpr std::size_t block_reduce_bytes = WarpValues<threads, V, 1>::shared_bytes;
 template <int threads, class V, class Join> WHENCE_HD V block_reduce(Thread& t, V value, const Join& join) {
   return WarpValues<threads, V, 1>(t).reduce(t, value, join);
 }
 
-// Of a running sum: the sum before this thread's value, and the sum of all.
+// A running sum: the sum before this thread's value, and the sum of all.
 template <class V> struct Before {
   V before, all;
 };
@@ -136,7 +138,7 @@ template <class V> WHENCE_HD Before<V> warp_sum_before(Thread& t, V value) {
   return {t.lane() == 0 ? V(0) : below, from_lane(t, upto, Thread::warp_size - 1)};
 }
 
-// The same over the block, for a loop.
+// The same over the block, for use in a loop.
 template <int threads, class V>
 WHENCE_HD Before<V> block_sum_before(Thread& t, WarpValues<threads, V, 2>& of_warps, V value) {
   constexpr int last = Thread::warp_size - 1;

@@ -1,6 +1,6 @@
-// Sums by row number: tables in shared memory. A warp takes one line of numbers, or several side by side; a line's lanes
-// have a table each, or take turns with one. The numbers of lanes and tables alone decide who adds when, so the bits are
-// the same on every run. No atomics.
+// Sums by row number: tables in shared memory. A warp takes one line of numbers, or several; a line's lanes have a
+// table each, or share one in turn. The numbers of lanes and tables alone decide the order of additions, so the bits
+// are the same on every run. No atomics.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace whence::gpu {
 
-// The tables of a warp, of `rows` numbers each, and the lanes of a line: those that are wished, or a whole warp where there
-// are fewer tables than lines. No tables where not even one fits.
+// The tables of a warp, of `rows` numbers each, and the lanes of a line: the requested number, or a whole warp if there
+// are fewer tables than lines. No tables if not even one fits.
 struct TablePlan {
   static constexpr int warps = 4;  // of a block
   int tables, lanes;               // powers of two, at most 32
@@ -33,10 +33,10 @@ struct TablePlan {
 
 template <class C> class LaneTables {
  public:
-  const int lanes, member;  // of the line, and which of them this one is
+  const int lanes, member;  // of the line, and this lane's index among them
   const index_t line;
 
-  // The block's memory for all its warps, zeroed by this warp for itself.
+  // Takes the block's memory for all its warps; each warp zeroes its own.
   WHENCE_HD LaneTables(Thread& t, index_t rows, const TablePlan& plan)
       : lanes(plan.lanes),
         member(t.lane() % lanes),
@@ -55,24 +55,24 @@ template <class C> class LaneTables {
     t.sync_warp();
   }
 
-  // f() for every lane of the warp, never at the same time for two that share a table. All lanes take part.
+  // Calls f() for every lane of the warp, never at the same time for two that share a table. All lanes take part.
   template <class F> WHENCE_HD void in_turns(const F& f) const {
     for (int turn = 0; turn < turns_; ++turn) {
       if (turn_ == turn) f();
       if (turns_ > 1) t_.sync_warp();
     }
   }
-  // Inside in_turns.
+  // REQUIRES: called inside in_turns.
   WHENCE_HD void add(index_t row, Number<C> value) const {
     const int at = mine_ + static_cast<int>(row) * tables_;
     store(memory_, at, load<C>(memory_, at) + value);
   }
-  // f(row, sum) for every row of the line; its lanes take turns with the rows. All lanes take part.
+  // Calls f(row, sum) for every row of the line, distributed over its lanes. All lanes take part.
   template <class F> WHENCE_HD void each_sum(const F& f) const {
     t_.sync_warp();
     for (int row = member; row < rows_; row += lanes) {
       Number<C> total(C(0));
-      const int begin = row * tables_ / Thread::warp_size;  // else many lanes would read from one bank
+      const int begin = row * tables_ / Thread::warp_size;  // otherwise many lanes would read from one bank
       for (int k = 0; k < own_; ++k) total += load<C>(memory_, first_ + row * tables_ + ((begin + k) & (own_ - 1)));
       f(row, total);
     }
@@ -82,7 +82,7 @@ template <class C> class LaneTables {
   Thread& t_;
   int rows_, tables_, own_, turns_, turn_;  // own_: tables of a line
   Shared<C> memory_;
-  int first_, mine_;  // where the line's tables begin, and this lane's
+  int first_, mine_;  // the first number of the line's tables, and of this lane's
 };
 
 }  // namespace whence::gpu

@@ -1,4 +1,4 @@
-// The one function through which kernels start.
+// launch_kernel, the one function that starts kernels.
 #pragma once
 
 #include "cuda/vocabulary/thread.h"
@@ -7,7 +7,7 @@ namespace whence::gpu {
 
 // A launch of blocks of Body::threads threads each.
 struct Grid {
-  index_t blocks = 1;            // up to 2^31 - 1; none: nothing runs
+  index_t blocks = 1;            // up to 2^31 - 1; 0: nothing runs
   std::size_t shared_bytes = 0;  // of each block; see shared_bytes_for
 };
 
@@ -26,8 +26,8 @@ template <class Body> inline constexpr bool whole_warps = Body::threads % 32 == 
 
 namespace whence::gpu {
 
-// Blocks that are to live on a multiprocessor at once, where a kernel says so by its member of this name: the compiler
-// then keeps to as many registers. 0: it is free.
+// Blocks that should be resident on a multiprocessor at once, if a kernel has a member of this name: the compiler then
+// limits registers. 0: no limit.
 template <class Body> constexpr unsigned blocks_at_once() {
   if constexpr (requires { Body::blocks_at_once; }) return Body::blocks_at_once;
   return 0;
@@ -40,14 +40,14 @@ template <class Body> __global__ void __launch_bounds__(Body::threads, blocks_at
 #endif
 }
 
-// Runs the kernel on the engine's stream, and returns before it has ended. When it cannot start: Error that names the
-// kernel, the launch and the op's call site.
+// Runs the kernel on the engine's stream, and returns before it has ended. If it cannot start: throws Error that names
+// the kernel, the launch and the op's call site.
 template <class Body> void launch_kernel(const Body& body, Grid grid) {
   static_assert(whole_warps<Body>, "a shuffle needs all 32 lanes: a multiple of 32 threads is required");
   if (grid.blocks == 0) return;
   const LaunchFacts facts{Body::name, grid.blocks, Body::threads, grid.shared_bytes};
   require_launchable(
-      facts, reinterpret_cast<const void*>(&kernel<Body>));  // more than 48 KiB of shared memory must be asked for
+      facts, reinterpret_cast<const void*>(&kernel<Body>));  // more than 48 KiB of shared memory must be requested
   kernel<Body><<<static_cast<unsigned>(grid.blocks), Body::threads, grid.shared_bytes, stream()>>>(body);
   launched(facts);
 }

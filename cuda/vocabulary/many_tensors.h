@@ -1,4 +1,4 @@
-// Many tensors in one launch. A table of them travels with the kernel's arguments. So nothing is copied to the device
+// Many tensors in one launch. A table of them is part of the kernel's arguments. So nothing is copied to the device
 // first, and the launch can be captured in a graph. Each tensor is cut into chunks; a block works on one chunk.
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace whence::gpu {
 
-// `Entry` has `count`, the elements of its tensor, and `first_chunk`, the chunks of those before it.
+// `Entry` has `count`, the elements of its tensor, and `first_chunk`, the number of chunks before it.
 template <class Entry, int most> struct ManyTensors {
   Entry entry[most] = {};
   int used = 0;
-  index_t chunks = 0, chunks_before = 0;  // before: those of launches that are under way
+  index_t chunks = 0, chunks_before = 0;  // before: those of earlier launches
 
   bool full() const { return used == most; }
   void add(Entry next, index_t chunk_length) {
@@ -20,7 +20,7 @@ template <class Entry, int most> struct ManyTensors {
   }
   void clear() { chunks_before += chunks, used = 0, chunks = 0; }
 
-  // The entry that a chunk belongs to: the last one that does not begin behind it.
+  // Returns the entry that a chunk belongs to: the last one that begins at or before it.
   WHENCE_HD int of_chunk(index_t chunk) const {
     int low = 0;
     for (int high = used; high - low > 1;) {
@@ -31,8 +31,8 @@ template <class Entry, int most> struct ManyTensors {
   }
 };
 
-// The kernel with the entries of all that is given, in as many launches as its table `all` needs. entry_of(x): with count
-// 0 where x is not this kernel's.
+// Launches the kernel over all of `given`, in as few launches as its table `all` allows. entry_of(x): has count 0 if x
+// is not for this kernel.
 template <class Kernel, class Given, class EntryOf>
 void launch_in_turns(
     Kernel& kernel, const Given& given, index_t chunk_length, std::size_t shared_bytes, const EntryOf& entry_of) {

@@ -1,4 +1,4 @@
-// Packs: neighbours that travel together, 16 bytes in one access. How many fit, and whether a tensor's memory allows it.
+// Packs: neighbours that are moved together, 16 bytes in one access. How many fit, and if a tensor's memory allows it.
 #pragma once
 
 #include <algorithm>
@@ -11,18 +11,18 @@ namespace whence::gpu {
 // Numbers of T in 16 bytes.
 template <class T> inline constexpr int pack_size = static_cast<int>(16 / sizeof(T));
 
-// Whether packs of `size` elements may begin at the tensor's first element.
+// True if packs of `size` elements may begin at the tensor's first element.
 inline bool begins_with_pack(const Tensor& x, index_t size) {
   return reinterpret_cast<std::uintptr_t>(x.bytes()) % (static_cast<std::size_t>(size) * size_of(x.dtype())) == 0;
 }
 
-// A number of a pack to compute with, and back.
+// Converts a number of a pack for computing, and back.
 template <class C, class T> WHENCE_HD Number<C> from_stored(T stored) {
   return Number<C>(convert<C>(static_cast<compute_t<T>>(stored)));
 }
 template <class T, class V> WHENCE_HD T to_stored(V number) { return convert<T>(plain(number)); }
 
-// A pack from [i] on, or the one number at [i] as often.
+// Returns a pack from [i] on, or the one number at [i] repeated.
 template <int N, class T> WHENCE_HD Pack<T, N> load_pack_of(Global<const T> from, index_t i, bool one_number) {
   if (!one_number) return load_pack<N>(from, i);
   Pack<T, N> all;

@@ -1,4 +1,4 @@
-// Sums of powers in one pass: sum_l e^(x_l) is e^top times a sum of powers e^(x_l - top). None of these overflows.
+// Sums of powers in one pass: sum_l e^(x_l) is e^top times a sum of powers e^(x_l - top). None of them overflows.
 #pragma once
 
 #include "cuda/vocabulary/rows.h"
@@ -11,7 +11,7 @@ template <class C> using PowerSum = Pair<Number<C>, Number<C>>;
 
 template <class C> WHENCE_HD PowerSum<C> empty_power_sum() { return {lowest<C>(), Number<C>(C(0))}; }
 
-// e^(x - top). As long as nothing lies above -inf, this is e^(-inf) = 0 and not e^(-inf + inf), which is NaN.
+// e^(x - top). As long as all numbers are -inf, this is e^(-inf) = 0 and not e^(-inf + inf), which is NaN.
 template <class C> WHENCE_HD Number<C> power_below(Number<C> x, Number<C> top) {
   return top == lowest<C>() ? Number<C>(C(0)) : Number<C>(math::exp(x - top));
 }

@@ -1,4 +1,4 @@
-// How the threads of a kernel share rows out: a warp or a block per row, and what each thread holds of its row.
+// Distribution of rows over the threads of a kernel: a warp or a block per row, and each thread's part of its row.
 #pragma once
 
 #include "cuda/vocabulary/block.h"
@@ -32,10 +32,10 @@ template <class T, class C, int N> WHENCE_HD void store_numbers(Global<T> to, in
   }
 }
 
-// How rows are divided: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours in
-// one access, and keeps `packs` of these in registers (0: the row is too wide, and is read again in each pass).
+// How rows are divided: `team` threads, a warp or a whole block, share a row; each reads and writes `pack` neighbours
+// in one access, and keeps `packs` of these in registers (0: the row is too wide, and is read again in each pass).
 // Neighbouring threads take neighbouring packs, then all move on by the whole team's length, so that every access of a
-// warp is one run of memory. A row of 200 floats, by a warp that takes packs of 4 and keeps 2 of them:
+// warp is contiguous. A row of 200 floats, by a warp that takes packs of 4 and keeps 2 of them:
 //   column  0..3   4..7   8..11   ...  124..127 | 128..131  132..135  ...  196..199
 //   lane    0      1      2            31       | 0         1              17            lanes 18 to 31 have one pack
 //   held    the first pack, p = 0               | the second, p = 1
@@ -61,7 +61,7 @@ template <class P> class Team {
     else
       return block_reduce<P::threads>(t_, value, join);
   }
-  // f(p, j) for each of this thread's packs: the p-th that it holds, which begins at column j.
+  // Calls f(p, j) for each of this thread's packs: the p-th that it holds, which begins at column j.
   template <class F> WHENCE_HD void each_pack(index_t width, const F& f) const {
     const index_t first = static_cast<index_t>(member()) * P::pack;
     constexpr index_t step = P::team * P::pack;
@@ -77,7 +77,7 @@ template <class P> class Team {
   Thread& t_;
 };
 
-// Reads a row as it is stored; held so, 16-bit numbers take half of the registers that they are computed in.
+// Reads a row as it is stored; 16-bit numbers then take half of the registers of their compute type.
 template <class T> struct StoredRow {
   Global<const T> from;
   index_t begin;
@@ -91,7 +91,7 @@ template <class T, int N> WHENCE_HD Numbers<compute_t<T>, N> numbers_of(const Pa
   return numbers;
 }
 
-// One thread's part of a row, read by `Row`: in its registers after hold(), or read where it is asked for.
+// One thread's part of a row, read by `Row`: in its registers after hold(), or read at each access.
 template <class P, class Row> class RowPart {
  public:
   using Held = decltype(std::declval<Row>().template read<P::pack>(0));
@@ -100,7 +100,7 @@ template <class P, class Row> class RowPart {
     if constexpr (P::packs > 0)
       team.each_pack(width, [this](int p, index_t j) { held_[p] = row_.template read<P::pack>(j); });
   }
-  // What the kernel has made of it stands in its place.
+  // Replaces a pack by the kernel's result.
   WHENCE_HD void hold(int p, const Held& pack) {
     if constexpr (P::packs > 0) held_[p] = pack;
   }
@@ -116,18 +116,18 @@ template <class P, class Row> class RowPart {
   Held held_[P::packs > 0 ? P::packs : 1];
 };
 
-// Whether every row of these tensors begins at a multiple of 16 bytes and is a whole number of packs.
-// Undefined tensors do not matter.
+// True if every row of these tensors begins at a multiple of 16 bytes and is a whole number of packs. Undefined tensors
+// do not matter.
 template <class T> bool rows_fit_packs(index_t width, std::initializer_list<const Tensor*> tensors) {
   return width % pack_size<T> == 0 && std::all_of(tensors.begin(), tensors.end(), [](const Tensor* x) {
     return !x->defined() || begins_with_pack(*x, pack_size<T>);
   });
 }
 
-// How much of its rows a thread holds in registers, in bytes: `few` of short rows; `many` where it reads packs, `single`
-// where numbers come one by one, each with an address and a condition of its own. `block`: the threads that share a row
-// too wide to be held, which is read again from cache in each pass. `few_by_block`: whether `few` is worth kernels of
-// its own for rows that a block shares.
+// How much of its rows a thread holds in registers, in bytes: `few` for short rows; `many` if it reads packs, `single`
+// for single numbers, each with an address and a condition. `block`: the threads that share a row too wide to be held,
+// which is read again from cache in each pass. few_by_block: true if `few` is worth separate kernels for rows that a
+// block shares.
 struct RowBudget {
   int few, many, single, block;
   bool few_by_block = false;
@@ -135,10 +135,10 @@ struct RowBudget {
 // Two rows (a gradient's) stay below 128 registers. A warp holds up to 1024 floats: no barrier, and four rows in flight
 // per block. Wider rows need the bytes in flight of a whole block.
 inline constexpr RowBudget one_row{.few = 32, .many = 128, .single = 64, .block = 512};
-// For kernels that pass over a row once: a warp up to 1024 numbers, else a block.
+// For kernels that read a row once: a warp up to 1024 numbers, else a block.
 constexpr RowBudget passing(int block) { return {.few = 0, .many = 0, .single = 0, .block = block}; }
 
-// run(Part) for rows of this width. packs: whether rows_fit_packs.
+// Calls run(Part) for rows of this width. packs: rows_fit_packs.
 template <class T, RowBudget budget, class F> void with_part(index_t width, bool packs, const F& run) {
   const auto with_pack = [&]<int pack>(std::integral_constant<int, pack>) {
     constexpr int number = static_cast<int>(sizeof(compute_t<T>)), most = pack > 1 ? budget.many : budget.single;

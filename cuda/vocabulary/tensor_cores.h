@@ -1,5 +1,5 @@
-// Tensor cores and what feeds them: the one place in whence with instructions that C++ has no words for. Each function is one
-// instruction of PTX, by the name that it has there. Under g++ the emulator has a checked and counted twin of each.
+// Tensor cores and their loads: the only place in whence with instructions that C++ has no words for. Each function is
+// one instruction of PTX, under its name there. Under g++ the emulator has a checked and counted twin of each.
 #pragma once
 
 #include "cuda/vocabulary/fragments.h"
@@ -15,8 +15,8 @@ namespace whence::gpu {
 
 // ---- Matrices. All lanes of a warp take part.
 
-// c += a b, with T f16, bf16, or float: tf32, whose registers to_tf32 has made. Products are exact, sums f32, in an order
-// and with a rounding of the card's own (cuda/README.md). b0 and b1: the upper and the lower half of b.
+// c += a b, with T f16, bf16, or float: tf32, whose registers to_tf32 has made. Products are exact; sums are f32, in
+// the card's own order and rounding (cuda/README.md). b0 and b1: the upper and the lower half of b.
 template <class T>
 __device__ void mma(Thread&, FragmentC<T>& c, const FragmentA<T>& a, Register<T> b0, Register<T> b1) {
   float &c0 = c[Nth<0>{}], &c1 = c[Nth<1>{}], &c2 = c[Nth<2>{}], &c3 = c[Nth<3>{}];
@@ -41,8 +41,8 @@ __device__ inline unsigned shared_address(const void* in) {
   return static_cast<unsigned>(__cvta_generic_to_shared(in));
 }
 
-// Four matrices of eight rows: lane l says where row l % 8 of matrix l / 8 begins, at a multiple of 16 bytes, and gets
-// its places (matrix_place) of all four.
+// Loads four matrices of eight rows: lane l gives the address of row l % 8 of matrix l / 8, at a multiple of 16 bytes,
+// and gets its places (matrix_place) of all four.
 template <class T> __device__ Registers<Register<T>, 4> ldmatrix(Thread&, const T* from, int i) {
   static_assert(sizeof(T) <= 4);
   Registers<Register<T>, 4> r;
@@ -52,7 +52,7 @@ template <class T> __device__ Registers<Register<T>, 4> ldmatrix(Thread&, const 
                : "memory");
   return r;
 }
-// The same, each matrix turned: its columns become rows.
+// The same, each matrix transposed: its columns become rows.
 template <class T> __device__ Registers<Register<T>, 4> ldmatrix_turned(Thread&, const T* from, int i) {
   static_assert(sizeof(T) == 2);
   Registers<Register<T>, 4> r;
@@ -62,7 +62,7 @@ template <class T> __device__ Registers<Register<T>, 4> ldmatrix_turned(Thread&,
                : "memory");
   return r;
 }
-// A matrix 8 x 8 in registers, turned.
+// Transposes a matrix 8 x 8 in registers.
 template <class T> __device__ Register<T> movmatrix(Thread&, Register<T> matrix) {
   static_assert(sizeof(T) == 2);
   Register<T> turned;
@@ -70,10 +70,10 @@ template <class T> __device__ Register<T> movmatrix(Thread&, Register<T> matrix)
   return turned;
 }
 
-// ---- Copies ahead: from global to shared memory, without passing through registers, while the thread goes on.
+// ---- Asynchronous copies from global to shared memory, which do not pass through registers.
 
-// The `count` numbers from from[j] on, 16 bytes at multiples of 16, go to to[i]; zeros where they are not `there`.
-// They may be touched when their thread has waited for them, by others after a barrier behind that.
+// Copies `count` numbers from from[j] on, 16 bytes at multiples of 16, to to[i]; zeros if not `there`. Their thread may
+// use them after it has waited, others after a barrier that follows.
 template <class T, int count = matrix_row<T>>
 __device__ void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* from, index_t j, bool there = true) {
   static_assert(count * sizeof(T) == 16);
@@ -81,7 +81,7 @@ __device__ void cp_async(Thread&, T* to, int i, const std::type_identity_t<T>* f
       "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to + i)), "l"(from + j), "r"(there ? 16 : 0)
       : "memory");
 }
-// Makes a group of what this thread has asked for since its last commit.
+// Makes a group of this thread's copies since its last commit.
 __device__ inline void cp_async_commit(Thread&) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until all groups of this thread but the last `left` have arrived.
 template <int left> __device__ void cp_async_wait(Thread&) {
@@ -90,7 +90,7 @@ template <int left> __device__ void cp_async_wait(Thread&) {
 
 // ---- Numbers.
 
-// Returns the nearest tf32, of two equally near ones the one further from 0; and a tf32's value.
+// Returns the nearest tf32, of two equally near ones the larger in magnitude; and a tf32's value.
 __device__ inline Register<float> to_tf32(float x) {
   Register<float> r;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
@@ -109,7 +109,7 @@ __device__ inline float rcp_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// Returns the smaller of two; where one is NaN, the other.
+// Returns the smaller of two; if one is NaN, the other.
 __device__ inline float min_number(float a, float b) { return fminf(a, b); }
 // Returns the larger of two; NaN if either is.
 __device__ inline float max_nan(float a, float b) {
@@ -124,7 +124,7 @@ __device__ inline float add_down(float a, float b) {
   return sum;
 }
 
-// Puts two numbers, each rounded to the nearest, into a register, and takes them out again.
+// Packs two numbers, each rounded to nearest, into a register, and unpacks them.
 template <class T> __device__ Register<T> pack_two(float low, float high) {
   static_assert(sizeof(T) == 2);
   Register<T> r;
@@ -143,7 +143,7 @@ template <class T> __device__ Two<float> unpack_two(Register<T> of) {
       : "r"(of));
   return two;
 }
-// Each of the two numbers of a register: a b, the larger (NaN if either is).
+// For each of the two numbers of a register: a b, or the larger (NaN if either is).
 template <class T> __device__ Register<T> times_two(Register<T> a, Register<T> b) {
   Register<T> r;
   if constexpr (std::is_same_v<T, Float16>)
@@ -158,7 +158,7 @@ template <class T> __device__ Register<T> max_two(Register<T> a, Register<T> b) 
   asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
   return r;
 }
-// Each of the two: `yes` where `of` has its sign set, else `no`.
+// For each of the two: `yes` if `of` has its sign set, else `no`.
 template <class T, class Of> __device__ Register<T> where_negative(Register<Of> of, Register<T> yes, Register<T> no) {
   static_assert(sizeof(T) == 2 && sizeof(Of) == 2);
   Register<T> mask;
@@ -194,8 +194,8 @@ template <class T, class Of> Register<T> where_negative(Register<Of> of, Registe
 
 namespace whence::gpu {
 
-// The largest whole number that is not above x, and the same as an index. The sum has no bits behind the point, so rounding it down
-// is all the work: conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
+// The largest whole number <= x, and the same as an index. The sum has no bits after the point, so rounding it down is
+// all the work: conversions to integers and back are as scarce on a GPU as ex2. REQUIRES: |x| < 2^22.
 template <class Real> struct Whole {
   Real value;
   int index;

@@ -1,6 +1,6 @@
-// What a kernel is written against: one thread's view of its block, its memory and its numbers. Under nvcc every name
-// here is the plain CUDA thing and costs nothing. Under g++ the emulator (cuda/emulator/) puts a checked and counted
-// twin in its place. cuda/README.md is the guide, and has a kernel in these words.
+// The names that kernels are written with: one thread's view of its block, its memory and its numbers. Under nvcc every
+// name here is the plain CUDA thing and costs nothing. Under g++ the emulator (cuda/emulator/) provides a checked and
+// counted twin. cuda/README.md is the guide, and has an example kernel.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@
 #include "tensor/tensor.h"
 
 #ifndef __CUDACC__
-// Global, Shared, Number, Thread, load, store as below, and an account of what they do
+// Global, Shared, Number, Thread, load, store as below, which also count their use
 #include "cuda/emulator/thread.h"
 #else
 
@@ -21,7 +21,7 @@ namespace whence::gpu {
 
 template <class T> using Global = T*;  // numbers in the device's memory
 template <class T> using Shared = T*;  // numbers in the block's memory
-template <class C> using Number = C;   // what a kernel computes with: float or double
+template <class C> using Number = C;   // float or double in a kernel
 
 class Thread {
  public:
@@ -35,7 +35,7 @@ class Thread {
   __device__ int lane() const { return static_cast<int>(threadIdx.x & 31u); }
   __device__ int warp() const { return static_cast<int>(threadIdx.x >> 5); }
 
-  // All threads that it is for reach it at the same line; a thread that has ended counts as missing.
+  // All its threads must reach a barrier at the same line; a thread that has ended counts as missing.
   __device__ void sync() const { __syncthreads(); }    // all threads of the block
   __device__ void sync_warp() const { __syncwarp(); }  // the 32 of this warp
 
@@ -44,20 +44,20 @@ class Thread {
   template <class V> __device__ V shuffle_xor(V value, int mask) const {
     return __shfl_xor_sync(all_lanes, value, mask);
   }
-  template <class V>
-  __device__ V shuffle_up(V value, int distance) const {  // its own value where no lane lies so far below
+  template <class V> __device__ V shuffle_up(V value, int distance) const {  // its own value if there is no such lane
     return __shfl_up_sync(all_lanes, value, static_cast<unsigned>(distance));
   }
 
-  // memory[i] += value; returns what it was before. Integers only: threads arrive in no fixed order, and sums of
-  // integers do not depend on it. `memory` is a Global or a Shared.
+  // memory[i] += value; returns the value before. Integers only: threads arrive in no fixed order, and sums of integers
+  // do not depend on it. `memory` is a Global or a Shared.
   template <class I> __device__ I atomic_add(I* memory, index_t i, I value) const {
     static_assert(std::is_integral_v<I>, "sums of floating numbers would depend on the order of the threads");
     return atomicAdd(memory + i, value);
   }
 
-  // The next `count` numbers of the block's shared memory, unset. Every thread of the block asks for the same ones in
-  // the same order. All together must fit the launch's shared_bytes. Each begins at a multiple of 16 bytes.
+  // Returns the next `count` numbers of the block's shared memory, unset. Every thread of the block must request the
+  // same ones in the same order. All together must fit into the launch's shared_bytes. Each begins at a multiple of 16
+  // bytes.
   template <class T> __device__ Shared<T> shared(int count) {
     extern __shared__ __align__(16) unsigned char shared_memory[];
     unsigned char* const first = shared_memory + shared_used_;
@@ -68,7 +68,7 @@ class Thread {
  private:
   unsigned shared_used_ = 0;
 #else
-  // nvcc reads bodies a second time for the host, where no kernel runs: declared, never defined.
+  // nvcc parses bodies a second time for the host, where no kernel runs: declared, never defined.
   index_t block() const;
   index_t blocks() const;
   int index() const;
@@ -84,21 +84,21 @@ class Thread {
 #endif
 };
 
-// A tensor's numbers as a kernel reads or writes them. REQUIRES: T is the tensor's dtype, const or not.
+// Returns a tensor's numbers for a kernel. REQUIRES: T is the tensor's dtype, const or not.
 template <class T> Global<T> global(const Tensor& x) {
   return x.defined() ? x.data<std::remove_const_t<T>>() : nullptr;
 }
 
-// Element i as a number to compute with.
+// Returns element i as a number to compute with.
 template <class C, class T> WHENCE_HD Number<C> load(const T* from, index_t i) {
   return convert<C>(static_cast<compute_t<std::remove_const_t<T>>>(from[i]));
 }
 
-// Element i becomes the number, rounded once.
+// Sets element i to the number, rounded once.
 template <class T, class C> WHENCE_HD void store(T* to, index_t i, C value) { to[i] = convert<T>(value); }
 
-// Element i becomes its sum with the number, and no thread waits for that. REQUIRES: no other thread writes there in the same launch: so a
-// sum has one order.
+// Adds the number to element i; no thread waits for that. REQUIRES: no other thread writes there in the same launch, so
+// that a sum has one order.
 template <class C> WHENCE_HD void add_in_place(C* to, index_t i, C value) {
 #ifdef __CUDA_ARCH__
   atomicAdd(to + i, value);
@@ -107,7 +107,7 @@ template <class C> WHENCE_HD void add_in_place(C* to, index_t i, C value) {
 #endif
 }
 
-// The plain value of a number, for integers and decisions that counters need not see.
+// Returns the plain value, for integers and decisions that are not counted.
 template <class C> WHENCE_HD C plain(C value) { return value; }
 
 // N neighbours in one access: [i] to [i + N - 1]. REQUIRES: i is a multiple of N, and the memory aligned to N numbers.
@@ -119,7 +119,7 @@ template <int N, class T> WHENCE_HD Pack<std::remove_const_t<T>, N> load_pack(T*
 }
 template <int N, class T> WHENCE_HD void store_pack(T* to, index_t i, const Pack<T, N>& pack) {
   using Word = std::conditional_t<sizeof(pack) == 8, std::uint64_t, Pack<T, N>>;
-  *reinterpret_cast<Word*>(to + i) = std::bit_cast<Word>(pack);  // four 16-bit members nvcc would store one by one
+  *reinterpret_cast<Word*>(to + i) = std::bit_cast<Word>(pack);  // nvcc would store four 16-bit members one by one
 }
 
 }  // namespace whence::gpu
