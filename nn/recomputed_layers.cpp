@@ -1,4 +1,4 @@
-// Layers that backward computes again: their ops keep nothing. A block into which a Capture looks is kept.
+// Layers that backward computes again: their ops save nothing. A block that a Capture looks into is kept.
 #include "autograd/inspect/capture.h"
 #include "autograd/recompute.h"
 #include "nn/transformer.h"

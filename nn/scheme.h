@@ -1,4 +1,4 @@
-// Positional schemes, made from text: nn/scheme_grammar.h is how it is written, nn/scheme_registry.h what there is.
+// Positional schemes made from text: nn/scheme_grammar.h has the grammar, nn/scheme_registry.h the known schemes.
 #pragma once
 
 #include <map>
@@ -13,20 +13,21 @@
 
 namespace whence {
 
-// The sizes of the model that a scheme is made for.
+// The sizes of the model that a scheme belongs to.
 struct SchemeSizes {
   index_t dim = 0, heads = 0;
-  index_t length = 0;    // the longest sequence trained on, in tokens
+  index_t length = 0;    // the longest training sequence, in tokens
   index_t layer = 0;     // of the attention that owns the scheme; 0 for a scheme that the model owns
-  index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: as many
+  index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: the same number
   index_t head_dim() const { return dim / heads; }
   index_t key_heads() const { return kv_heads ? kv_heads : heads; }
   // Throws InputError, in the name of `what`, unless dim is a multiple of heads, and heads one of key_heads().
+  // Throws InputError, prefixed by `what`, unless dim is a multiple of heads, and heads of key_heads().
   void require_whole(const char* what) const;
 };
 
-// A scheme's options, checked: every registered option has a value, given or default. Error names an option that is not
-// registered.
+// A scheme's options, checked: every registered option has its given or its default value. Reading an option that is
+// not registered throws Error.
 class SchemeArguments {
  public:
   SchemeArguments(const SchemeSpec& spec, SchemeSizes sizes);
@@ -36,15 +37,15 @@ class SchemeArguments {
   std::vector<double> numbers(const std::string& name) const { return numbers_in(word(name)); }
   const std::string& word(const std::string& name) const;
   bool yes(const std::string& name) const { return word(name) == "yes"; }
-  // An integer, or the training length where it is 0. Throws InputError "SCHEME: no WHAT and a model without a training
-  // length given; one of them required" where both are 0.
+  // Returns an integer, or the training length if it is 0. Throws InputError "SCHEME: no WHAT and a model without a
+  // training length given; one of them required" if both are 0.
   index_t or_length(const std::string& name, const char* what) const;
   bool given(const std::string& name) const { return spec_.given().contains(name); }  // not left at its default
-  // Throws InputError when a given option would do nothing:
-  // "scheme 'TEXT': NAME given; it has no effect WITHOUT_WHAT; leave it out".
+  // Throws InputError if a given option would have no effect: "scheme 'TEXT': NAME given; it has no effect
+  // WITHOUT_WHAT; leave it out".
   void refuse_if_given(const std::string& name, const std::string& without_what) const;
-  // The scheme inside the parentheses, for the same sizes, or for runs of another length.
-  // REQUIRES: made with takes_base.
+  // Makes the scheme inside the parentheses, for the same sizes, or for runs of another length. REQUIRES: takes_base in
+  // the registration.
   [[nodiscard]] std::unique_ptr<PositionalScheme> base() const { return base(sizes_.length); }
   [[nodiscard]] std::unique_ptr<PositionalScheme> base(index_t length) const;
   const SchemeSpec& spec() const { return spec_; }
@@ -55,7 +56,7 @@ class SchemeArguments {
   std::map<std::string, std::string> values_;
 };
 
-// How a registration makes a scheme whose constructor reads its arguments, or needs none.
+// Makes a scheme in a registration; its constructor takes the arguments, or nothing.
 template <class Scheme> std::unique_ptr<PositionalScheme> make_scheme(const SchemeArguments& arguments) {
   if constexpr (std::is_constructible_v<Scheme, const SchemeArguments&>)
     return std::make_unique<Scheme>(arguments);
@@ -63,13 +64,13 @@ template <class Scheme> std::unique_ptr<PositionalScheme> make_scheme(const Sche
     return std::make_unique<Scheme>();
 }
 
-// InputError where the last of `names` stands among the others: a layer has one scheme of a name.
+// Throws InputError if the last of `names` occurs among the others: a layer has one scheme of a name.
 void require_last_once(const std::vector<std::string>& names, index_t layer);
 
-// The schemes that every layer has for itself, or those that the model has once for all layers. A single scheme's
-// parameters lie directly under the list's path ("position.table"); of several, each under its name
-// ("position.cope.table"). The owner registers root() as its child. Throws what SchemeSpec::make does, and Error when a
-// scheme that embeds tokens is registered for each layer.
+// The schemes that every layer has for itself, or the schemes that the model has once for all layers. The parameters of
+// a single scheme have the list's path ("position.table"); of several, each has its name in it ("position.cope.table").
+// The owner registers root() as its child. Throws the errors of SchemeSpec::make, and Error if a scheme that embeds
+// tokens is registered for each layer.
 class SchemeList final : public Module {
  public:
   enum class Part { each_layer, shared };

@@ -28,7 +28,7 @@ void check_value(const std::string& text, const SchemeOption& option, const std:
                                                                   : to_text("; ", option.allowed(), " required")));
 }
 
-// Splits a text into names, values and signs; remembers where it stands for errors.
+// Splits a text into names, values and signs; remembers the position for errors.
 class Reader {
  public:
   explicit Reader(const std::string& text) : text_(text) {}
@@ -62,7 +62,7 @@ class Reader {
   void skip_spaces() {
     while (next_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[next_]))) ++next_;
   }
-  // Letters, digits, '_', '.' and ':'; a sign only in front of a number or of its exponent ("-1e+4").
+  // True for letters, digits, '_', '.' and ':'; a sign only before a number or its exponent ("-1e+4").
   bool belongs_to_word(std::size_t begin) const {
     const char c = text_[next_];
     if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' || (c == ':' && next_ > begin)) return true;

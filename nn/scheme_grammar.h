@@ -4,7 +4,7 @@
 //   scheme   = name [ "(" [ scheme "," ] option { "," option } ")" ]      a scheme inside is the base of the outer one
 //   option   = key "=" value                                               a value may be numbers: "1:1.5:4"
 //
-// Schemes stand inside each other at most 8 deep.
+// Schemes may be nested at most 8 deep.
 //   "rope(base=500000)"    "cope(p_max=16) + rope"    "cdape(kerple, kernel=3)"    "randomised(alibi, length=2048)"
 //   "none"
 #pragma once
@@ -27,10 +27,10 @@ class SchemeSpec {
   const SchemeSpec* base() const { return base_.empty() ? nullptr : &base_[0]; }
   const std::map<std::string, std::string>& given() const { return given_; }
   std::string text() const;        // canonical: registered name, base, given options in registered order
-  bool shared() const;             // one instance for all layers
-  const SchemeSpec& part() const;  // itself, or what it holds in some layers
-  bool takes_part(const SchemeSizes& sizes) const;  // in the layer of these sizes
-  // Throws InputError when an option does not fit the sizes (an odd head size for rope, say).
+  bool shared() const;             // true if one instance serves all layers
+  const SchemeSpec& part() const;  // itself, or the scheme inside layers(S)
+  bool takes_part(const SchemeSizes& sizes) const;  // true if it runs in the layer of these sizes
+  // Throws InputError if an option does not fit the sizes (rope with an odd head size, for example).
   [[nodiscard]] std::unique_ptr<PositionalScheme> make(const SchemeSizes& sizes) const;
 
  private:
@@ -42,14 +42,15 @@ class SchemeSpec {
 
 inline constexpr int deepest_scheme = 8;
 
-// Throws InputError: where in the text, what was expected, and the nearest name where one is unknown. The same scheme
-// twice is refused (but in some layers each), and so are `none` in a sum and more than `deepest_scheme` schemes inside each other.
+// Throws InputError with the position in the text, what was expected, and the nearest name for an unknown one. Refuses
+// the same scheme twice (unless each is in other layers), `none` in a sum, and more than `deepest_scheme` nested
+// schemes.
 std::vector<SchemeSpec> parse_schemes(const std::string& text);
 std::string canonical_text(const std::vector<SchemeSpec>& specs);
 
-// NaN where the text is no number.
+// Returns NaN unless the text is a number.
 double number_in(const std::string& text);
-// Of "1:1.5:4" each, NaN where one is no number.
+// Returns each number of "1:1.5:4", NaN for a part that is no number.
 std::vector<double> numbers_in(const std::string& text);
 
 }  // namespace whence

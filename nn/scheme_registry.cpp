@@ -14,7 +14,7 @@ SchemeRegistry& registry() {
 
 }  // namespace
 
-// Empty: the registration can be used.
+// Returns the registration's fault, or empty.
 static std::string fault_of(const SchemeInfo& info) {
   if (!info.make) return "no make given; a function that makes the scheme required";
   for (const SchemeOption& option : info.options) {

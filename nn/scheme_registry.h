@@ -1,5 +1,5 @@
-// Positional schemes by name: what each says of itself, its options and its probes. Each scheme's file enters the
-// registry; nn/scheme.h makes schemes of what stands there.
+// Positional schemes by name: title, paper, equation, options and probes of each. Each scheme's file adds it to the
+// registry; nn/scheme.h makes the schemes.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ struct SchemeOption {
   std::string name;
   Kind kind;
   std::string default_text;          // as the user would write it
-  double low, high;                  // of a number, or of each of several: both ends allowed
+  double low, high;                  // of a number, or of each of several; inclusive
   std::vector<std::string> choices;  // of words
   std::string help;                  // one line, with the unit if there is one
 
@@ -29,10 +29,10 @@ struct SchemeOption {
   [[nodiscard]] std::string allowed() const;  // "a whole number in [1, 64]", "one of no, yes"
 };
 
-// How a registration writes its options: option::integer("p_max", 64, {1, 1e6}, "largest position").
+// Functions for a registration's options: option::integer("p_max", 64, {1, 1e6}, "largest position").
 namespace option {
 struct Range {
-  double low, high;  // both allowed
+  double low, high;  // inclusive
 };
 [[nodiscard]] inline SchemeOption integer(std::string name, index_t preset, Range range, std::string help) {
   return {std::move(name), SchemeOption::Kind::integer, to_text(preset), range.low, range.high, {}, std::move(help)};
@@ -40,7 +40,7 @@ struct Range {
 [[nodiscard]] inline SchemeOption number(std::string name, double preset, Range range, std::string help) {
   return {std::move(name), SchemeOption::Kind::number, to_text(preset), range.low, range.high, {}, std::move(help)};
 }
-// Several, with a colon between two: "1:1.5:4".
+// Several numbers separated by colons: "1:1.5:4".
 [[nodiscard]] inline SchemeOption numbers(std::string name, double preset, Range range, std::string help) {
   return {std::move(name), SchemeOption::Kind::numbers, to_text(preset), range.low, range.high, {}, std::move(help)};
 }
@@ -48,13 +48,13 @@ struct Range {
 [[nodiscard]] inline SchemeOption words(std::string name, std::vector<std::string> choices, std::string help) {
   return {std::move(name), SchemeOption::Kind::word, choices.empty() ? "" : choices[0], 0, 0, choices, std::move(help)};
 }
-// no, unless yes is written
+// "no" unless "yes" is given
 [[nodiscard]] inline SchemeOption yes_no(std::string name, std::string help) {
   return words(std::move(name), {"no", "yes"}, std::move(help));
 }
 }  // namespace option
 
-// What a probe shows: for everything that draws it or writes about it.
+// A probe's description, for programs that draw it or write about it.
 struct ProbeInfo {
   enum class Scale : unsigned char { unit, sequential, diverging };  // 0 to 1; from 0 up; either sign
   using enum Scale;
@@ -62,10 +62,10 @@ struct ProbeInfo {
   std::string name;  // as it is passed to probe(): "gates"
   std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row,
                      // o one for all
-  std::string caption;      // what it says, one clause
-  std::string equation;     // how it is computed, with its number in the paper
+  std::string caption;      // its meaning, one clause
+  std::string equation;     // the formula, with its number in the paper
   Scale scale = diverging;  // of the value; a gradient has either sign
-  std::string mark = {};    // the option whose value is a line worth drawing: "p_max"
+  std::string mark = {};    // the option whose value is a line to draw: "p_max"
 };
 
 struct SchemeInfo {
@@ -75,23 +75,23 @@ struct SchemeInfo {
   std::string paper = {};                 // "Golovneva et al. 2024, arXiv:2405.18719"
   std::string equation = {};              // one line
   std::vector<SchemeOption> options = {};
-  std::vector<ProbeInfo> probes = {};  // every one that its code passes
-  bool takes_base = false;             // made over another scheme, named first in the parentheses
-  // Whether one instance serves all layers. By default each layer has its own, and a scheme over
-  // another does as that one does.
+  std::vector<ProbeInfo> probes = {};  // all probes of its code
+  bool takes_base = false;             // made from another scheme, named first in the parentheses
+  // Whether one instance serves all layers. By default each layer has its own, except that a scheme over a base does as
+  // its base.
   std::function<bool(const SchemeArguments&)> shared = {};
-  // Of a scheme that only says in which layers the one inside takes part: whether it does in the layer of these sizes. It
-  // stands outermost, and else is what it holds: a sum may have several, and parameters are called by what is inside.
+  // For `layers(S)`: whether S runs in this layer. Such a wrapper must be outermost; several may be summed; its
+  // parameters keep the inner scheme's path.
   std::function<bool(const SchemeArguments&)> takes_part = {};
-  // The conformance tests run the bare name and each single option by themselves. They run these texts too:
-  // whatever the author worries about.
+  // The conformance tests run the bare name, each single option, and these texts: the combinations that the author
+  // worries about.
   std::vector<std::string> variants = {};
   std::function<std::unique_ptr<PositionalScheme>(const SchemeArguments&)> make;
 };
 
-// Schemes by name. Two of one name are an Error that names both places, and so is a registration that cannot be used: an
-// option twice, a default outside its range, no way to make the scheme. It waits until somebody reads the registry:
-// registration runs before main, where nothing could catch it.
+// Schemes by name. Two of one name cause an Error that names both places; so does an unusable registration: an option
+// twice, a default outside its range, no way to make the scheme. The Error is thrown when the registry is first read,
+// because registration runs before main, where nothing could catch it.
 class SchemeRegistry {
  public:
   void add(SchemeInfo info, const Site& site);
@@ -100,7 +100,7 @@ class SchemeRegistry {
  private:
   std::map<std::string, SchemeInfo> schemes_;
   std::map<std::string, Site> places_;  // of names and aliases
-  std::string clash_;                   // of the first registration that has a fault
+  std::string clash_;                   // the fault of the first faulty registration
 };
 
 // static const RegisterScheme registered{{.name = "rope", ...}};
@@ -109,12 +109,13 @@ struct RegisterScheme {
 };
 std::vector<SchemeInfo> registered_schemes();  // by name
 
-// By its name or an alias. InputError with the nearest name where there is none; `in_text`: what the user wrote.
+// Finds a scheme by its name or an alias. InputError with the nearest name if there is none; `in_text`: the user's
+// text.
 const SchemeInfo& scheme_named(const std::string& name, const std::string& in_text);
 
-// InputError "scheme 'TEXT': MESSAGE".
+// Throws InputError "scheme 'TEXT': MESSAGE".
 [[noreturn]] void refuse_scheme(const std::string& text, const std::string& message);
-// "; did you mean 'cope'?", or the names that are known.
+// Returns "; did you mean 'cope'?", or the known names.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace whence

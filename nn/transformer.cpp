@@ -28,7 +28,7 @@ SchemeSizes sizes_of(const TransformerOptions& options) {
   return {options.dim, options.heads, options.length, 0, options.kv_heads};
 }
 
-// An encoder cannot have schemes that mean nothing without a causal mask.
+// Refuses schemes in an encoder that require a causal mask.
 std::vector<SchemeSpec> checked_schemes(const TransformerOptions& options) {
   std::vector<SchemeSpec> specs = parse_schemes(options.scheme);
   for (const SchemeSpec& spec : specs) {
@@ -144,12 +144,12 @@ Tensor Transformer::operator()(const Tensor& tokens, Sequence sequence, const Pa
   sequence.tables = tables_;
   sequence.positions.seed = pass.seed;
   sequence.positions.step = pass.step;
-  // Padding is hidden here, whatever its tokens hold, for all layers.
+  // Padding is hidden here for all layers, whatever its tokens are.
   Tensor x = sequence.without_padding(embedding_(raw::to_device(tokens, device())), 1);
   if (options_.scale_embedding) x = x * std::sqrt(static_cast<double>(options_.dim));
   const bool every = sequence.row.defined() && !stages_.embeds.empty();
   const Sequence embedded = every ? sequence.of_all_rows() : sequence;
-  if (every) x = expand(x, {x.size(0), sequence.keys, x.size(2)});  // at every place, of which the device picks its own
+  if (every) x = expand(x, {x.size(0), sequence.keys, x.size(2)});  // at every position; the device picks its own
   for (const auto& stage : stages_.embeds) {
     const Scope inside(*stage.path);
     x = stage.scheme->embed(x, stage.moved(embedded.positions));

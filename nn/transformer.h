@@ -1,5 +1,5 @@
-// The transformer: token embedding, blocks of attention and MLP, logits. Its options choose among the family;
-// nn/models.h has the options of the papers.
+// The transformer: token embedding, blocks of attention and MLP, logits. Its options select the variant; nn/models.h
+// has the options of the papers.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ enum class NormPlace : unsigned char { before, after, parallel };
 struct TransformerOptions {
   index_t vocabulary = 0;
   index_t outputs = 0;  // numbers per token; 0: the vocabulary
-  index_t length = 0;   // the longest sequence trained on, in tokens; it, vocabulary and the next line's: 1 or more
+  index_t length = 0;   // the longest training sequence, in tokens; this, vocabulary and the next line: 1 or more
   index_t dim = 256, layers = 4, heads = 4;
-  index_t kv_heads = 0;  // of keys and values, a divisor of heads (nn/attention/key_heads.h); 0: as many
+  index_t kv_heads = 0;  // of keys and values, a divisor of heads (nn/attention/key_heads.h); 0: the same number
   index_t key_heads() const { return kv_heads ? kv_heads : heads; }
   index_t hidden = 0;  // of the MLP; 0: 4 dim
   Activation activation = Activation::gelu;
@@ -33,15 +33,15 @@ struct TransformerOptions {
   std::string scheme = "none";  // the grammar of nn/scheme.h
   std::string executor = "auto";
   bool causal = true;            // false: an encoder, every token sees every other
-  bool bias = true;              // of MLPs, and of attention's projections too unless the next says otherwise
+  bool bias = true;              // for MLPs, and for attention's projections if the next is true
   bool attention_bias = true;    // see above
-  bool tied = true;              // logits from the embedding's own table, as in GPT-2; false: a table of their own
+  bool tied = true;              // logits use the embedding's table, as in GPT-2; false: a table of their own
   bool scale_embedding = false;  // by sqrt(dim)
-  double dropout = 0;            // in [0, 1), of embedding, attention's output and MLP's output, in training
-  double pattern_dropout = 0;    // of the attention patterns
+  double dropout = 0;            // in [0, 1), on embedding, attention's output and MLP's output, in training
+  double pattern_dropout = 0;    // on the attention patterns
   double hidden_dropout = 0;     // inside the MLP
-  // Backward computes each block again instead of keeping what its ops saw: the same bits, less memory, a forward pass
-  // more time (nn/recomputed_layers.cpp; a build without it keeps them).
+  // Backward computes each block again instead of saving its intermediates: the same bits, less memory, the time of one
+  // more forward pass (nn/recomputed_layers.cpp; a build without it saves them).
   bool recompute_layers = false;
 };
 
@@ -62,7 +62,7 @@ class Block final : public Module {
   Dropout dropout_;
 };
 
-// Runs a block, `shared` being the schemes that serve all layers.
+// Runs a block; `shared`: the schemes that serve all layers.
 using LayerRunner = Tensor (*)(const Block& block, const std::vector<const PositionalScheme*>& shared, const Tensor& x,
     const Sequence& sequence, const Pass& pass);
 namespace detail {
@@ -71,13 +71,13 @@ inline LayerRunner recomputed_layer = nullptr;  // set by nn/recomputed_layers.c
 
 class Transformer final : public Module {
  public:
-  // Throws InputError when sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
+  // Throws InputError if sizes, scheme or executor do not fit together. initialise(seed) draws the parameters.
   explicit Transformer(const TransformerOptions& options);
 
-  // tokens [b t] i64 or i32 in [0, vocabulary), else Error, on the CPU or beside the model -> logits [b t v] in
-  // the parameters' dtype. In a causal model row t sees tokens 0 ... t.
+  // tokens [b t] i64 or i32 in [0, vocabulary), else Error, on the CPU or the model's device -> logits [b t v] in the
+  // parameters' dtype. In a causal model row t sees tokens 0 ... t.
   [[nodiscard]] Tensor operator()(const Tensor& tokens, const Pass& pass = {}) const;
-  // The same where some tokens are padding, stand elsewhere, or continue what the cache holds.
+  // The same for tokens with padding or other positions, or that continue a cache.
   [[nodiscard]] Tensor operator()(
       const Tensor& tokens, Sequence sequence, const Pass& pass, AttentionCache* cache = nullptr) const;
 
@@ -90,14 +90,14 @@ class Transformer final : public Module {
   TransformerOptions options_;
   std::vector<SchemeSpec> specs_;
   Embedding embedding_;
-  SchemeList schemes_;  // those that serve all layers
-  Stages stages_;       // of these; only what embeds tokens is run here
+  SchemeList schemes_;  // the schemes that serve all layers
+  Stages stages_;       // their stages; only embedding runs here
   Dropout dropout_;
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::unique_ptr<Norm> norm_;                                    // behind the last block, unless norms come after
-  std::unique_ptr<Linear> head_;                                  // undefined when tied
-  LayerRunner layer_runner_;                                      // null: blocks run as they are
-  const std::shared_ptr<KeptTables> tables_ = Sequence().tables;  // of all steps
+  std::unique_ptr<Norm> norm_;                                    // after the last block, unless norms come after
+  std::unique_ptr<Linear> head_;                                  // null if tied
+  LayerRunner layer_runner_;                                      // null: blocks run directly
+  const std::shared_ptr<KeptTables> tables_ = Sequence().tables;  // for all steps
 };
 
 }  // namespace whence

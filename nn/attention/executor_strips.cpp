@@ -1,7 +1,7 @@
 // The strips executor: the same stage code on blocks of query rows. Each block is dropped, and computed again in
 // backward.
-//   kept for backward: queries, keys, values, parameters and the output
-//   at work:           one block [b h rows j] and what its stages make of it
+//   saved for backward: queries, keys, values, parameters and the output
+//   working memory:     one block [b h rows j] and the intermediates of its stages
 // This is valid because every stage is row local: row i of any intermediate needs only query i. Backward sums dk, dv
 // and the parameters' gradients over the blocks in order, so the bits do not depend on the number of threads.
 #include <algorithm>

@@ -3,7 +3,7 @@
 //   ROOT/lock                              held by the only process that may save here
 //   ROOT/step-000400/weights.safetensors   parameters by path; for a 16-bit model their f32 masters. Metadata: format,
 //                                          step, seed, skipped steps, the caller's facts, the other file's seal
-//   ROOT/step-000400/optimizer.safetensors moments as "first.PATH" and "second.PATH", where there are any. Metadata:
+//   ROOT/step-000400/optimizer.safetensors moments as "first.PATH" and "second.PATH", if there are any. Metadata:
 //                                          step
 //
 // Other programs can read both; `safe_open(file, "np").metadata()` prints the metadata in Python. Both have a seal

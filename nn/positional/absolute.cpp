@@ -14,7 +14,7 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
 
   Claims claims() const override { return {.longest = table_.size(0), .whole_positions = true}; }
 
-  // x:[b t c], P:[n c], positions whole numbers below n   ->   x + P[t]
+  // x:[b t c], P:[n c], integer positions below n   ->   x + P[t]
   Tensor embed(const Tensor& x, const Positions& positions) const override {
     const index_t rows = table_.size(0);
     for (const double position : positions.query.to_vector()) {
@@ -23,7 +23,7 @@ class Absolute final : public PositionalScheme, public EmbedsTokens {
                                                             rows, ") required; train with a longer length")));
       }
     }
-    // Padding on the left stands below 0; no other token sees it, so any row will do.
+    // Padding on the left has negative positions. No other token sees it, so any row is right.
     const Tensor row = raw::cast(clamp(positions.query, 0, static_cast<double>(rows)), DType::i64);  // [t] or [b t]
     return x + take_rows(table_, raw::to_device(row, x.device()));  // [b t c];  dP[t] = sum_b dh[b,t]
   }

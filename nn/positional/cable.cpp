@@ -1,13 +1,14 @@
-// Context-aware biases: every token takes a step of its own length, and a key lies as far back as the steps from it.
+// Context-aware biases: each token chooses the length of its step, and a key's distance is the sum of the steps from
+// it.
 //                                                                            Veisi et al. 2025, arXiv:2503.08067v3
-//   c_t  = sum_{l<=t} f(w_h.x_l + b_h)                         how far token t has come, in head h        (Eq. 2)
-//   A_ij = S_ij - g_h(x_i) (c_i - c_j)                         ALiBi with steps that the text decides     (Eq. 6)
-//   g_h(x) = softplus(s_h.x)                                   and a slope that the query decides         (Eq. 7)
-//   step=relu, f(z) = max(z, 0), is theirs; step=softplus with weight=no, where g = 1, is the first version's released
-//   code. That one is `forgetting` with the gates' signs the other way round, as softplus(z) = -log sigmoid(-z): found
-//   apart, the same functions. With slopes there are more of them (nn/README.md, D10).
-// Where gradients die: in a token that takes no step, with relu for good; in its step where softplus is nearly 0, and in
-// a slope that is. No position is read. On a GPU tiles have no slopes: weight=yes runs there as composed ops.
+//   c_t  = sum_{l<=t} f(w_h.x_l + b_h)                         the path length up to token t, in head h      (Eq. 2)
+//   A_ij = S_ij - g_h(x_i) (c_i - c_j)                         ALiBi with steps that depend on the text      (Eq. 6)
+//   g_h(x) = softplus(s_h.x)                                   and a slope that depends on the query         (Eq. 7)
+//   step=relu, f(z) = max(z, 0), is the paper's. step=softplus with weight=no, where g = 1, is the released code of the
+//   first version. Because softplus(z) = -log sigmoid(-z), that one is `forgetting` with the gates' signs reversed.
+//   Each scheme was published without the other. With slopes there are more functions (nn/README.md, D10).
+// Where gradients die: in a token that takes no step, with relu for good; in its step where softplus is nearly 0; in a
+// slope that is nearly 0. No position is read. GPU tiles have no slopes: there weight=yes runs as composed ops.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/layer_input.h"
@@ -29,7 +30,7 @@ class Cable final : public Fading {
   }
 
  private:
-  // -c
+  // Returns -c.
   Tensor sums(const AttendContext& context) const override {
     const Tensor z = step_(layer_input("cable", context));                                                 // [b j h]
     const Tensor steps = transpose(cast(bends_ ? softplus(z) : relu(z), compute_dtype(context.dtype())));  // [b h j]
@@ -41,7 +42,7 @@ class Cable final : public Fading {
     return probe("slopes", transpose(softplus(cast(z, compute_dtype(context.dtype())))));
   }
 
-  bool bends_;                     // by softplus
+  bool bends_;                     // with softplus
   Linear step_;                    // weight [h c], bias [h]
   std::unique_ptr<Linear> slope_;  // weight [h c]; none with weight=no
 };

@@ -1,10 +1,11 @@
-// CARoPE: rope whose base speed each token chooses, head by head.              Veisi et al. 2025, arXiv:2507.23083
+// CARoPE: rope in which each token chooses the base speed of each head.        Veisi et al. 2025, arXiv:2507.23083
 //   f_h(x_t) = 1 / (softplus(w_h.x_t + b_h) + 1)            in (0, 1)                                    (section 2)
-//   angle_m(t) = sum_{l<=t} f_h(x_l)^m,  m = 0 ... d/2 - 1;   pair m of q_t and k_t turns by angle_m(t)
-// Rope is f = base^(-2/d) everywhere, for then f^m = base^(-2m/d). b, which the paper's formula does not have, starts it
-// near there, as its text asks for (nn/README.md, D16). Pair 0 counts tokens, whatever they are.
-// Where gradients die: in pair 0; in slow pairs, by m f^(m-1); where f is near 0, as df = -f^2 sigmoid, and where the
-// sigmoid is, as f is near 1. All pairs of a head share one number per token: they cannot go different ways.
+//   angle_m(t) = sum_{l<=t} f_h(x_l)^m,  m = 0 ... d/2 - 1;   pair m of q_t and k_t is rotated by angle_m(t)
+// Rope is f = base^(-2/d) everywhere, because then f^m = base^(-2m/d). The bias b starts near that, as the paper's text
+// asks; its formula has no bias (nn/README.md, D16). Pair 0 counts tokens, whatever they are.
+// Where gradients die: in pair 0; in slow pairs, by the factor m f^(m-1); where f is near 0, because df = -f^2 sigmoid;
+// and where f is near 1, because the sigmoid is near 0. All pairs of a head share one number per token and cannot
+// differ.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -29,7 +30,7 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
   // q:[b h i d], k:[b g j d]
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override {
     const Tensor& x = layer_input("carope", context);
-    // In f64 from here on: tokens that are alike have steps whose errors would add up.
+    // In f64 from here on: equal tokens have equal steps, whose rounding errors would add up.
     const Tensor f =
         probe("frequency", reciprocal(softplus(cast(transpose(frequency_(x)), DType::f64)) + 1.0));  // [b g j]
     const Tensor exponents = context.on_device(Tensor::arange(pairs_, DType::f64));
@@ -40,7 +41,7 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
   }
 
  private:
-  // b of which 1 / (softplus(b) + 1) is `frequency`
+  // Returns the b for which 1 / (softplus(b) + 1) is `frequency`.
   static double bias_of(double frequency) {
     const double slowness = 1 / frequency - 1;
     return slowness > 30 ? slowness : std::log(std::expm1(slowness));

@@ -1,15 +1,16 @@
-// CDAPE (DAPE V2): the scores of all heads as a feature map, which two convolutions along the keys adapt.
+// CDAPE (DAPE V2): the scores of all heads are a feature map, which two convolutions along the keys adapt.
 //                                                                             Zheng et al. 2024, arXiv:2410.04798
 //   X = tril([S, B]),  h = leaky_relu(conv(X; W1, b1)),  A = S + B + conv(h; W2, b2)
 //   X = tril(S) over a base without a bias
 //   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside
-//         left = k/2, or k - 1 where pad=left
-// The kernel is 1 x k: rows never mix. So row i knows keys up to i alone, although h reaches k/2 columns further than i
-// (nn/README.md, C2). How many such columns there are depends on where the run ends: its last k/2 rows change when it
-// goes on. Three ways out (nn/README.md, C3): `remask` blanks them, `pad=left` never looks there, and decoding computes
-// the columns that a longer run would have: there X is 0, and h is leaky_relu(b1 + what of X the kernel reaches).
+//         left = k/2, or k - 1 with pad=left
+// The kernel is 1 x k: rows never mix. So row i depends only on keys up to i, although h has k/2 columns after i
+// (nn/README.md, C2). How many such columns there are depends on the end of the run: its last k/2 rows change when it
+// continues. There are three ways out (nn/README.md, C3). `remask` blanks these columns, `pad=left` never reads them,
+// and decoding computes the columns of a longer run: there X is 0, and h is leaky_relu(b1 + the part of X that the
+// kernel reaches).
 // Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the authors' leakage
-// experiment: row i then sees keys up to i + k - 1, and their B is that of distance 0.
+// experiment: row i then sees keys up to i + k - 1, and B of later keys is that of distance 0.
 // Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth
 // below 0; tril stops what it blanks.
 #include <algorithm>
@@ -41,15 +42,15 @@ struct CdapeOptions {
     if (symmetric && kernel % 2 == 0)
       throw InputError("cdape: kernel ", kernel, " with pad=symmetric given; an odd kernel required, or pad=left");
   }
-  index_t reach() const { return symmetric ? kernel / 2 : 0; }  // keys behind its own that a column reads
-  bool sees_border() const { return reach() > 0 && !remask; }   // the end of a run shows in its last rows
+  index_t reach() const { return symmetric ? kernel / 2 : 0; }  // keys after its own that a column reads
+  bool sees_border() const { return reach() > 0 && !remask; }   // true if the last rows depend on the end of the run
 
   index_t kernel;
   bool symmetric, remask;
   Tril tril;
 };
 
-// A convolution along the keys with its numbers, which start as PyTorch's do.
+// A convolution along the keys with its parameters, initialised as in PyTorch.
 class KeyConvolution final : public Module {
  public:
   KeyConvolution(index_t inputs, index_t outputs, index_t kernel)
@@ -102,7 +103,7 @@ class Cdape final : public Adaptive {
     const Tensor bias = has_bias() ? base_bias(context) : Tensor();                           // [1|b h i j]
     const Tensor x = probe("conv_in", blanked(has_bias() ? channels(s, bias) : s, context));  // [b 2h|h i j]
     const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
-    // The columns of h behind the last key, where the run goes on.
+    // The number of columns of h after the last key, if the run continues.
     const index_t behind = options_.sees_border() ? std::min(context.keys_behind, right) : 0;
     const Tensor h = probe(
         "conv_hidden", blanked_hidden(leaky_relu(hidden_(x, left, right + behind)), context));  // [b d i j+behind]
@@ -111,8 +112,8 @@ class Cdape final : public Adaptive {
   }
 
  private:
-  // b1 and what W1 makes of B at a column with `there` columns on its left, by distance from -right on: [1 d right+n].
-  // A row of B, from its greatest distance down to 0, is convolved as a row of attention is.
+  // Returns b1 + W1 B for a column with `there` columns on its left, by distance from -right on: [1 d right+n]. A row
+  // of B, from its largest distance down to 0, is convolved like a row of attention.
   Tensor table_of(const TileTerms& base, index_t there, index_t left, index_t right, index_t heads) const {
     const index_t width = hidden_.bias().size(0), count = base.distances_read()->values.size(0);
     const Tensor b1 = reshape(exact(hidden_.bias()), {1, width, 1}),
@@ -123,15 +124,15 @@ class Cdape final : public Adaptive {
     const Tensor made = convolve_keys(row, weight, {}, there, 2 * right);  // [1 d 1 n+right]
     return b1 + unsqueeze(backwards(reshape(made, {width, count + right})), 0);
   }
-  // x [r n] -> x[r, n - 1 - .]
+  // Reverses the rows: x [r n] -> x[r, n - 1 - .]
   static Tensor backwards(const Tensor& x) {
     const Tensor index = Tensor::empty({x.size(1)}, DType::i64);
     for (index_t n = 0; n < x.size(1); ++n) index.data<index_t>()[n] = x.size(1) - 1 - n;
     return transpose(take_rows(transpose(x), raw::to_device(index, x.device())));
   }
 
-  // 0 where the mask hides: the lower triangle without padding. Without tril, and in models that are not
-  // causal, only padding is hidden.
+  // Returns 0 where the mask hides: above the diagonal and in padding. Without tril, and in models that are not causal,
+  // only padding is hidden.
   Tensor blanked(const Tensor& x, const AttendContext& context) const {
     if (options_.tril == Tril::never)
       return context.present.defined() ? masked(x, context.on_device(context.present)) : x;
@@ -140,7 +141,7 @@ class Cdape final : public Adaptive {
     return seen.masked(x);
   }
 
-  // h has columns behind the last key, which no mask knows: those of keys to come.
+  // h has columns after the last key, for keys to come, which no mask covers.
   Tensor blanked_hidden(const Tensor& h, const AttendContext& context) const {
     if (options_.remask) return blanked(h, context);
     if (!context.present.defined()) return h;
@@ -150,8 +151,8 @@ class Cdape final : public Adaptive {
   }
 
   // ---- The same in tiles: readers may stop here. ----
-  // The first convolution of [S, B] is that of S and of what of B is piecewise, plus a table by distance. Near the left
-  // border, where it misses taps of B, it is another table: one for each number of columns to the left.
+  // The first convolution of [S, B] is that of S and the pieces of B, plus a table by distance. Near the left border it
+  // misses taps of B, so the table differs: one for each number of columns to the left.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const index_t k = options_.kernel, right = options_.reach(), left = k - 1 - right;
     if (options_.tril == Tril::never || (!context.causal && (k > 1 || options_.tril == Tril::always)))
@@ -195,7 +196,7 @@ const RegisterScheme registered{{.name = "cdape",
             "h = leaky_relu(conv(X; W1, b1))  (DAPE V2, Eq. 5)"},
         {"conv_bias", "b h i j", "what the convolutions add to the logit", "conv(h; W2, b2)  (DAPE V2, Eq. 5)"}},
     .takes_base = true,
-    .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, whatever the base does by itself
+    .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, even if the base is shared
     .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)",
         "cdape(alibi, width=3, kernel=1)", "cdape(alibi, width=3, kernel=5)", "cdape(alibi, width=3, kernel=7)",
         "cdape(alibi, width=3, remask=yes)", "cdape(alibi, width=3, pad=left)",

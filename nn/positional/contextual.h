@@ -1,8 +1,8 @@
 // The gates of CoPE and its variants; their sums are contextual positions.                   Golovneva et al. 2024
-//   g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked       kappa: the key, the value, or a key of its own (Eq. 3)
-//   p_ij = sum_{l=j..i} g_il                                    how many gates are open from j up to i         (Eq. 4)
-// Backward: dg_il = sum_{j<=l} dp_ij, a running sum over keys. It ends in the sigmoid, whose
-// derivative is 0 at saturated gates.
+//   g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked       kappa: key, value, or a separate key            (Eq. 3)
+//   p_ij = sum_{l=j..i} g_il                                    number of open gates from j up to i             (Eq. 4)
+// Backward: dg_il = sum_{j<=l} dp_ij, a running sum over keys, times the sigmoid's derivative, which is 0 at saturated
+// gates.
 #pragma once
 
 #include <memory>

@@ -3,8 +3,8 @@
 //   f(X) = W2 leaky_relu(W1 X + b1) + b2 over the heads of one pair (i, j), slope 0.01
 //   concat_residual  A = S + B + f(S, B)  (Eq. 3, the listing)        concat     A = S + f(S, B)  (Eq. 2)
 //   add_residual     A = S + B + f(S + B)                             f_of_bias  A = S + B + f(B)
-//   over a base without a bias (none, rope): A = S + f(S)
-// S is scaled by 1/sqrt(d), B is not. Nothing is masked here: pairs do not mix.
+//   with a base without a bias (none, rope): A = S + f(S)
+// S is scaled by 1/sqrt(d), B is not. Nothing is masked here, because pairs do not mix.
 // Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
@@ -65,7 +65,7 @@ class Dape final : public Adaptive {
   }
 
   // ---- The same in tiles: readers may stop here. ----
-  // W1 [S, B] + b1 = W1' S + W1'' P + u, where u depends on the distance alone and P is what of B is piecewise.
+  // W1 [S, B] + b1 = W1' S + W1'' P + u, where u depends on the distance alone and P is the piecewise part of B.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const auto base = base_terms(terms, context);
     if (!base) return;
@@ -73,7 +73,7 @@ class Dape final : public Adaptive {
         b1 = unsqueeze(exact(hidden_.bias()), 1);                                                 // [d 1]
     const index_t heads = context.query.size(1), count = base->distances_read()->values.size(0);
     const bool pieces = base->has(TiledOperands::piece_begins);
-    if (form_ == Form::f_of_bias && has_bias() && !pieces)  // nothing of S: all of it is a table
+    if (form_ == Form::f_of_bias && has_bias() && !pieces)  // f reads nothing of S, so all of it is a table
       return terms.add(TiledOperands::distance_table,
           table +
               cast(reshape(f(cast(reshape(table, {1, heads, 1, count}), w1.dtype())), table.shape()), table.dtype()));
@@ -105,7 +105,7 @@ const RegisterScheme registered{{.name = "dape",
         {"mlp_bias", "b h i j", "what the network adds to the logit",
             "f(X) = W2 leaky_relu(W1 X + b1) + b2  (DAPE, Eq. 3)"}},
     .takes_base = true,
-    .shared = [](const SchemeArguments&) { return false; },  // a network per layer, whatever the base does by itself
+    .shared = [](const SchemeArguments&) { return false; },  // a network per layer, even if the base is shared
     .variants = {"dape(none, width=3)", "dape(rope, width=3)", "dape(alibi, width=3)",
         "dape(alibi, width=3, form=concat)", "dape(alibi, width=3, form=add_residual)",
         "dape(alibi, width=3, form=f_of_bias)", "dape(kerple, width=3)", "dape(fire(init_length=3), width=3)",

@@ -1,6 +1,6 @@
-// Keys that fade by what every token between them and the query takes off, where a token says that once for all queries:
+// Fading: a key loses weight with every token between it and the query. Each token sets its part once for all queries:
 //   A_ij = S_ij + g_i (c_i - c_j),  c_t = sum_{l<=t} of a number <= 0 that token l makes, for each head;  g_i >= 0, or 1
-// Of `forgetting` and `cable`.
+// Base of `forgetting` and `cable`.
 #pragma once
 
 #include "nn/attention/tile_terms.h"
@@ -15,9 +15,9 @@ class Fading : public PositionalScheme, public BiasesScores, public RunsInTiles 
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override;
 
  private:
-  // c, [b h j], as running_sum.h makes it; padding takes nothing off.
+  // Returns c, [b h j], as a running_sum.h sum; padding adds nothing.
   [[nodiscard]] virtual Tensor sums(const AttendContext& context) const = 0;
-  // g, [b h i], in the type that sums are made in; undefined: 1
+  // Returns g, [b h i], in the accumulation type; undefined: 1.
   [[nodiscard]] virtual Tensor slopes(const AttendContext&) const { return {}; }
 };
 

@@ -1,8 +1,8 @@
-// FIRE: a small network of the distance relative to where the query stands.        Li et al. 2024, arXiv:2310.04418
+// FIRE: a small network of the distance relative to the query's position.          Li et al. 2024, arXiv:2310.04418
 //   psi(y) = ln(|c y| + 1),   Lambda = |lambda L0|
 //   x_ij   = psi(i - j) / (psi(max(i, Lambda)) + 1e-6)       i: the query's position, from 0
 //   b_ij   = W2 f(W1 x_ij + b1) + b2                         one number per head
-// lambda has a gradient from rows i < Lambda alone, half of it where i = Lambda: runs longer than that teach it little.
+// lambda has a gradient only from rows i < Lambda, half of it at i = Lambda: longer runs teach it little.
 #include <algorithm>
 #include <limits>
 
@@ -40,8 +40,8 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
         "bias", permute(network(reshape(x, {x.size(0), x.size(2), x.size(3), 1})), {0, 3, 1, 2}));  // [1|b h i j]
   }
 
-  // As long as every row stands before Lambda, all share one normaliser: a function of the distance. On a GPU, to look
-  // at Lambda would be to wait for the device.
+  // If every row is before Lambda, all rows share one normaliser, and the bias is a function of the distance. On a GPU
+  // reading Lambda would wait for the device.
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
     if (!budget_of(context.device).reads_at_once) return std::nullopt;
     const std::vector<double> rows = context.positions.query.to_vector();
@@ -60,28 +60,29 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
 
   // [1|b 1 i 1]
   Tensor normaliser(const AttendContext& context) const {
-    // Padding on the left stands below 0, and so counts as row 0.
+    // Padding on the left has negative positions, and so counts as row 0.
     const Tensor row = cast(context.on_device(rows_of(context)), compute_dtype(distance_scale_.dtype()));
     return psi(maximum(row, threshold())) + 1e-6;
   }
 
-  // Lambda
+  // Returns Lambda.
   Tensor threshold() const {
     return abs(cast(threshold_scale_, compute_dtype(threshold_scale_.dtype())) * init_length_);
   }
 
-  // W2 f(W1 x + b1) + b2: [... 1] -> [... h]
+  // Returns W2 f(W1 x + b1) + b2: [... 1] -> [... h].
   Tensor network(const Tensor& x) const {
     const Tensor before = in_(x);
     return out_(probe("mlp_hidden", leaky_ ? leaky_relu(before) : relu(before)));
   }
 
-  // The network at x >= 0: slopes[h, n] x + offsets[h, n] where begins[n] < x <= begins[n + 1]. Unit k turns on or off
-  // at its kink -b1_k / w1_k and is linear on either side. Kinks get no gradient, as the line does not break apart.
+  // The network at x >= 0 as lines: slopes[h, n] x + offsets[h, n] for begins[n] < x <= begins[n + 1]. Unit k turns on
+  // or off at its kink -b1_k / w1_k and is linear on either side. Kinks get no gradient, because the function is
+  // continuous there.
   struct BrokenLine {
     Tensor begins, slopes, offsets;  // [n], [h n]
   };
-  // By comparisons of all kinks with all, as to sort on a GPU would be to wait for it.
+  // Compares all kinks with each other, because sorting on a GPU would wait for it.
   BrokenLine broken_line(DType dtype) const {
     const index_t units = in_.bias().size(0);
     Tensor begins, passed;  // [n]; [k n]: the slope of f at unit k on piece n
@@ -97,7 +98,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
       const Tensor w = cast(in_.weight(), DType::f64), b = unsqueeze(cast(in_.bias(), DType::f64), 1),  // [k 1]
           none = full({1, 1}, 0), at = -(b / w), counts = cast(reaches(at, none) * abs(w), DType::boolean);
       const Tensor kinks = masked(at, counts, -infinity), later = masked(at, counts, infinity);
-      const Tensor up_to = sum(reaches(later, transpose(later)), {1}, true),  // how many begin no later than this one
+      const Tensor up_to = sum(reaches(later, transpose(later)), {1}, true),  // rank of each kink
           place = cumulative_sum(full({1, units}, 1));
       const Tensor sorted = raw::reduce(Reduction::maximum,
           masked(expand(-later, {units, units}), cast(reaches(up_to, place), DType::boolean), -infinity), {0}, true);
@@ -115,7 +116,7 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
 
   Tensor psi(const Tensor& y) const { return log1p(abs(y * cast(distance_scale_, y.dtype()))); }
 
-  // positions of the queries, [1|b 1 i 1]
+  // Returns the positions of the queries, [1|b 1 i 1].
   static Tensor rows_of(const AttendContext& context) {
     const Tensor& query = context.positions.query;
     return reshape(query, {query.rank() == 2 ? query.size(0) : 1, 1, query.size(-1), 1});
@@ -123,14 +124,14 @@ class Fire final : public PositionalScheme, public ReadsByDistance {
 
   // ---- The same in tiles: readers may stop here. ----
   std::string only_on_cpu() const override { return "a piecewise term outside a head mix"; }
-  // Beyond it, the network of one number is a broken line for each head.
+  // Rows after Lambda: the network of one number is a broken line for each head.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     const Distances* const distances = terms.read(whole_distances(context));
     if (!distances) return;
     if (const std::optional<Tensor> numbers = table(distances->values, context))
       return terms.add(TiledOperands::distance_table, *numbers);
     AttendContext all = context;
-    if (context.row.defined()) static_cast<Sequence&>(all) = context.of_all_rows();  // the device picks its own
+    if (context.row.defined()) static_cast<Sequence&>(all) = context.of_all_rows();  // the device picks its own row
     Tensor row = reciprocal(normaliser(all));                                        // [1|b 1 i 1]
     if (context.row.defined()) row = context.own_rows(row, 2);
     const Tensor distance = psi(cast(context.on_device(distances->values), row.dtype()));  // [n]

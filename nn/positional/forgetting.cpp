@@ -1,15 +1,15 @@
-// The forgetting transformer: each token decides how much of all that came before it is kept.
+// The forgetting transformer: each token decides how much of everything before it is kept.
 //                                                                        Lin et al. 2025, arXiv:2503.02130 (FoX)
 //   f_t  = sigmoid(w_h.x_t + b_h)                            forget gate of head h                            (Eq. 1)
 //   A_ij = S_ij + sum_{l=j+1..i} log f_l                     a key fades by every gate between it and the query (Eq. 3)
-// The sum is c_i - c_j with c_t = sum_{l<=t} log f_l: one running sum per head. log f <= 0, and its derivative by the
-// gate's input is 1 - f: a gate that is wide open learns nothing, one that is shut still does. No position is read: the
-// text decides how far apart two tokens are.
-//   gates=pairs:  f_il = sigmoid(q'_i.k'_l / sqrt(d'))       every query has gates of its own, as CoPE's have
+// The sum is c_i - c_j with c_t = sum_{l<=t} log f_l: one running sum per head. log f <= 0, and its derivative with
+// respect to the gate's input is 1 - f: a gate that is wide open learns nothing, a shut one still does. No position is
+// read. The text decides the distance between two tokens.
+//   gates=pairs:  f_il = sigmoid(q'_i.k'_l / sqrt(d'))       each query has its own gates, as in CoPE
 //   A_ij = S_ij + sum_{l=j+1..i} log f_il                    (x-transformers, PerRowDataDependentAlibi; no paper)
-// Those are a number for each pair: tiles make and sum them, tensor/cpu/tiles/programs/fading.h.
-// A mask of the caller's hides tokens from pairs. The gate of a token is no pair's: it counts between j and i whoever
-// sees the token. The gate of a pair that is hidden does not.
+// These gates are a number for each pair: tiles compute and sum them, tensor/cpu/tiles/programs/fading.h.
+// The caller's mask hides tokens from pairs. A token's gate belongs to no pair, so it counts between j and i even if
+// the token is hidden. The gate of a hidden pair does not count.
 #include <cmath>
 
 #include "autograd/observer.h"
@@ -27,7 +27,7 @@ Tensor log_sigmoid(const Tensor& z) { return softplus(z * -1.0) * -1.0; }
 
 class Forgetting final : public Fading {
  public:
-  // b: 0 in the paper, so that at first each token forgets half; larger forgets less.
+  // b: 0 in the paper, so that initially each token forgets half; a larger b forgets less.
   explicit Forgetting(const SchemeArguments& arguments)
       : gate_(arguments.sizes().dim, arguments.sizes().heads, true, Init::normal(0, 0.02),
             Init::constant(arguments.number("bias"))) {

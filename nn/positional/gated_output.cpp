@@ -1,10 +1,10 @@
-// A gate on what attention hands on: each head's result, times a sigmoid of what the query's token says.
+// A gate on the output of attention: each head's result times a sigmoid of the query's token.
 //                                                                              Qiu et al. 2025, arXiv:2505.06708
-//   o_i <- o_i * sigmoid(W x_i)       per=element: W [h d c], a gate for each number; per=head: W [h c], one a head
-// No position in it: a companion of the others, written as a sum (path + forgetting + gated_output). A head can hand on
-// nothing, for which plain attention needs a token to look away to; and value and output projection, one linear map
-// without it, have something between them that is not linear.
-// Where gradients die: in shut gates, for all that the head read, and in open ones for x. At first all are about 1/2.
+//   o_i <- o_i * sigmoid(W x_i)       per=element: W [h d c], a gate for each number; per=head: W [h c], one per head
+// It has no position. Add it to other schemes as a sum (path + forgetting + gated_output). A head can output nothing,
+// for which plain attention needs a token to look away to. Without it, value and output projection are one linear map;
+// the gate puts a nonlinearity between them.
+// Where gradients die: in shut gates, for all that the head read, and in open ones for x. Initially all are about 1/2.
 #include "autograd/observer.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"

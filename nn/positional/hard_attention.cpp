@@ -1,9 +1,9 @@
 // Hard attention: each query takes the value of one key.
 //                                                    Golovneva et al. 2024, arXiv:2405.18719, an ablation of Table 7
-//   P_ij = 1 for the largest A_ij that the mask allows, the lowest j of equals
+//   P_ij = 1 for the largest A_ij that the mask allows, the lowest such j
 //        = 0 elsewhere, and in rows without any key; NaN at the first A_ij that is NaN, which counts as the largest
-// A choice has no gradient. Backward takes that of P = softmax(A) instead (straight through): right for no function, on
-// purpose. The paper has it beside absolute positions, and finds that it does not learn.
+// A choice has no gradient. Backward deliberately uses that of P = softmax(A) (straight through), which is the
+// derivative of no function. The paper uses it with absolute positions, and finds that it does not learn.
 #include <limits>
 
 #include "autograd/observer.h"

@@ -3,7 +3,8 @@
 //   log:    b_ij = -r1 ln(1 + r2 n)        power:  b_ij = -r1 n^r2,  r2 <= 2          n = |i - j|
 //   dr1 = -sum G ln(1 + r2 n)              dr1 = -sum G n^r2
 //   dr2 = -sum G r1 n / (1 + r2 n)         dr2 = -sum G r1 n^r2 ln n,  0 at n = 0
-// Parameters stay at or above 0.01 by projection, without gradient: one at its bound waits for a step that leads away.
+// Parameters are projected back to at least 0.01, without gradient: at its bound a parameter waits for a step away from
+// it.
 #include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
 #include "tensor/raw.h"

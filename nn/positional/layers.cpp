@@ -1,9 +1,11 @@
-// A scheme in some of the layers. The others have no positions of it, and none of its parameters.
-//   layer l = 0, 1, ... is one of these where l = from + r every with a whole r >= 0, and r < count if there is a count
-//   which=these    S takes part in these layers          layers(cope, count=1)                      the first alone
-//   which=others   in all others                         layers(rope, every=4, from=3, which=others)  none in each fourth
-// Hybrids of layers with and without rotations reach farther than either alone: Yang et al. 2025, arXiv:2501.18795
-// (SmolLM3, Llama 4). Two such in one sum share the layers out: layers(rope, every=2) + layers(alibi, every=2, from=1).
+// A scheme in some of the layers. The other layers have neither its positions nor its parameters.
+//   layer l = 0, 1, ... is selected if l = from + r every with an integer r >= 0, and r < count if count is given
+//   which=these    S runs in the selected layers         layers(cope, count=1)                      only the first
+//   which=others   S runs in all others                  layers(rope, every=4, from=3, which=others)  not in each
+//   fourth
+// Hybrids of layers with and without rotations work at longer distances than either alone: Yang et al. 2025,
+// arXiv:2501.18795 (SmolLM3, Llama 4). Two in one sum share the layers: layers(rope, every=2) + layers(alibi, every=2,
+// from=1).
 // A scheme that the model has once for all layers belongs to none of them, and is refused.
 #include "nn/scheme.h"
 #include "tensor/error.h"
@@ -18,7 +20,7 @@ bool takes_part(const SchemeArguments& arguments) {
   return one_of_these == (arguments.word("which") == "these");
 }
 
-// Where the scheme takes no part: none, but of a model that is causal if the others have to be.
+// Replaces the scheme in a layer without it: like none, but causal if the scheme requires that.
 class Absent final : public PositionalScheme {
  public:
   explicit Absent(const Claims& elsewhere) : causal_only_(elsewhere.causal_only) {}

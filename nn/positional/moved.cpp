@@ -1,13 +1,14 @@
-// Schemes at other positions: the same scheme, told that its tokens stand elsewhere.
+// Schemes at other positions: the same scheme gets other positions for its tokens.
 //   shifted(S, by=n)        p -> p + n
 //   interpolated(S, factor) p -> p / factor, i - j -> (i - j) / factor       position interpolation, Chen et al. 2023,
 //                                                                            arXiv:2306.15595
-//   randomised(S, length)   p -> the p-th smallest of T draws from 0 ... length - 1 without replacement, anew in every
-//                           pass (Ruoss et al. 2023, arXiv:2305.16843). Where S reads nothing but distances (ALiBi,
-//                           Transformer-XL) the distances 1 ... T - 1 are drawn instead: a row and a column of
+//   randomised(S, length)   p -> the p-th smallest of T draws from 0 ... length - 1 without replacement, new in every
+//                           pass (Ruoss et al. 2023, arXiv:2305.16843). If S reads only distances (ALiBi,
+//                           Transformer-XL), the distances 1 ... T - 1 are drawn instead. Then a row and a column of
 //                           distances remain one sequence.
-// A draw is a function of (seed, step, path): training resumes with it, and layers with a scheme each have a draw each.
-// The draw passes the probe "drawn", where a capture may read it or put another in its place.
+// A draw is a function of (seed, step, path): training resumes with it, and layers with their own scheme draw
+// separately.
+// The draw passes the probe "drawn", where a capture may read or replace it.
 #include <algorithm>
 #include <numeric>
 
@@ -22,7 +23,7 @@ namespace {
 
 class Moved : public PositionalScheme, public MovesPositions {
  public:
-  // `length`: of the longest run that the base meets
+  // `length`: of the longest run of the base
   Moved(const SchemeArguments& arguments, index_t length) : base_(arguments.base(length)) {
     child("base", *base_);
     const std::string& name = arguments.spec().info().name;
@@ -101,7 +102,7 @@ class Randomised final : public Moved {
         length_(arguments.integer("length")),
         draws_distances_(base().claims().drawn == Claims::Drawn::distances) {}
 
-  // With the same draw a row stays as it is, however long the run becomes: all positions of a run are drawn at once.
+  // All positions of a run are drawn at once. So with the same draw a row does not change when the run becomes longer.
   Claims claims() const override {
     Claims claims = base().claims();
     claims.shift_invariant = claims.shift_invariant && draws_distances_;
@@ -126,7 +127,7 @@ class Randomised final : public Moved {
     } else {
       moved.query = looked_up(drawn.to_vector(), positions.query);  // [i] or [b i]
       moved.key = looked_up(drawn.to_vector(), positions.key);      // [j] or [b j]
-      moved.undivided_query = moved.undivided_key = Tensor();       // what was divided before has been drawn anew
+      moved.undivided_query = moved.undivided_key = Tensor();       // earlier divisions are replaced by the draw
       moved.divisor = 1;
     }
     moved.length = length_;
@@ -134,12 +135,12 @@ class Randomised final : public Moved {
   }
 
  private:
-  // `count` positions of 0 ... length - 1, or distances of 1 ... length - 1, without replacement, ascending.
+  // Draws `count` positions of 0 ... length - 1, or distances of 1 ... length - 1, without replacement, ascending.
   std::vector<double> sorted_draw(const Stream& stream, index_t count) const {
     const index_t first = draws_distances_ ? 1 : 0;
     std::vector<double> all(static_cast<std::size_t>(length_ - first));
     std::iota(all.begin(), all.end(), static_cast<double>(first));
-    for (index_t n = 0; n < count; ++n) {  // Fisher and Yates, the first `count` places
+    for (index_t n = 0; n < count; ++n) {  // Fisher and Yates, the first `count` elements
       const auto left = static_cast<std::uint32_t>(length_ - first - n);
       std::swap(all[static_cast<std::size_t>(n)],
           all[static_cast<std::size_t>(n) + stream.below(static_cast<std::uint64_t>(n), left)]);
@@ -149,7 +150,7 @@ class Randomised final : public Moved {
     return all;
   }
 
-  // Padding stands outside [0, T); its place does not matter.
+  // Positions of padding are outside [0, T); their draw does not matter.
   static Tensor looked_up(const std::vector<double>& drawn, const Tensor& positions) {
     std::vector<double> found;
     for (const double position : positions.to_vector()) {

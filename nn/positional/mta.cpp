@@ -1,15 +1,15 @@
-// Multi-token attention: a score also depends on its neighbours', those of earlier queries and of keys on both sides.
+// Multi-token attention: a score also depends on those of earlier queries, and of neighbouring keys on both sides.
 //                                                                         Golovneva et al. 2025, arXiv:2504.00927
 //   A_ij = sum_{a<cq} sum_{c<ck} theta_h[a, c] S_{i-cq+1+a, j-ck/2+c}      S is 0 where masked and outside
 //   P    = softmax of A where the mask allows;   P_o <- sum_c m_oc P_c over the heads of a group    (head convolution)
-// "Where did Alice see the rabbit": one query finds Alice, the one before it the rabbit, and the key that both like is
-// near both. theta and m begin as the identity: parameters are what differs from it, 0 at first. convolve=pattern and
-// mix_scores=yes are the paper's other places for the same two things. The authors' group norm and gate behind the
-// attention have nothing to do with where tokens stand: left out (gated_output is such a gate).
-// A row needs the cq - 1 query rows before it: no strips, and decoding computes earlier rows again. A row of earlier
-// queries is masked by its own mask (nn/README.md, D7). One head has no other to be mixed with: there is no m then, and
+// "Where did Alice see the rabbit": one query finds Alice, the query before it the rabbit, and the key near both
+// answers both. theta and m start as the identity; the parameters are the difference from it, initially 0.
+// convolve=pattern and mix_scores=yes move the two operations to the paper's other places. The authors' group norm and
+// the gate after attention do not concern positions and are left out (gated_output is such a gate).
+// A row needs the cq - 1 query rows before it: strips refuse, and decoding computes earlier rows again. The row of an
+// earlier query is masked by its own mask (nn/README.md, D7). A model of one head has no head mix: there is no m, and
 // mix_scores=yes is refused.
-// Where gradients die: nowhere of its own. A score that is masked in its row has none, whatever reads it.
+// Where gradients die: nowhere in the convolutions. A score that is masked in its own row has no gradient.
 #include "autograd/convolve_heads.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"
@@ -78,14 +78,14 @@ class Mta final : public PositionalScheme, public MapsScores, public MakesPatter
     return convolve_heads(
         x, reshape(theta, {x.size(1), queries_, keys_}), context.causal ? context.first_row : x.size(3));
   }
-  // x [b h i j] by m [groups out in]
+  // Multiplies x [b h i j] by m [groups out in].
   static Tensor mixed(const Tensor& x, const Tensor& m) {
     return reshape(matmul(m, reshape(x, {x.size(0), m.size(0), m.size(1), x.size(2) * x.size(3)})), x.shape());
   }
 
   index_t queries_, keys_, group_;
-  Tensor of_scores_, of_pattern_;    // theta less the identity, [h 1 cq ck]
-  Tensor scores_mix_, pattern_mix_;  // m less the identity, [groups out in]
+  Tensor of_scores_, of_pattern_;    // theta minus the identity, [h 1 cq ck]
+  Tensor scores_mix_, pattern_mix_;  // m minus the identity, [groups out in]
 };
 
 const RegisterScheme registered{{.name = "mta",

@@ -1,4 +1,4 @@
-// No positional encoding ("NoPE"): the causal mask is the only sign of order.   A = S
+// No positional encoding ("NoPE"): only the causal mask depends on order.   A = S
 #include "nn/scheme.h"
 
 namespace whence {

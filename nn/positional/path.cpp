@@ -1,16 +1,16 @@
-// PaTH: on the way from a key to a query, every token turns what the key says by a reflection of its own making.
+// PaTH: every token between a key and a query applies a reflection, which it chooses, to the key.
 //                                                                           Yang et al. 2025, arXiv:2505.16381
 //   H_t  = I - beta_t w_t w_t',  |w_t| = 1,  beta_t = 2 sigmoid(u_h.x_t + b_h)       1 forgets w_t, 2 is a mirror
-//   S_ij = q_i' H_i H_{i-1} ... H_{j+1} k_j / sqrt(d)                          a key meets later tokens in their order
-//   w    = unit(silu(convolution(W2 W1 x)))      as the authors' layer has it (flash-linear-attention, PaTHAttention):
+//   S_ij = q_i' H_i H_{i-1} ... H_{j+1} k_j / sqrt(d)                          a key meets later tokens in order
+//   w    = unit(silu(convolution(W2 W1 x)))      as in the authors' layer (flash-linear-attention, PaTHAttention):
 //          W1 to `rank` numbers, a convolution of each channel over the last tokens, heads of unit length
 // The product is computed in blocks of tokens, the last one first: O(T^2 d) work. In a block of tokens a to b
 //   U = (I + strictLower(beta W W'))^-1 beta W,       H_b ... H_a = I - W' U                          (UT transform)
-// and U's rows are u_t = beta_t (w_t - sum_{a<=s<t} w_t.w_s u_s). A block's scores are taken before its product turns
-// the queries. The inverse is made by halves and not as a power series, whose powers grow beyond f32 where tokens are
-// alike. It and the convolution, which no other scheme has, are why this file has more than 120 lines.
-// Where gradients die: in w where beta is 0; in beta's sigmoid at both ends, a mirror being one; in the length of W2's
-// result, which unit() drops. A rotation beside it would make S depend on where the query stands: refused.
+// and the rows of U are u_t = beta_t (w_t - sum_{a<=s<t} w_t.w_s u_s). A block's scores are computed before its product
+// is applied to the queries. The inverse is computed by halves. Powers of a series would overflow f32 if tokens are
+// alike. This inverse and the convolution, which no other scheme has, make this file longer than 120 lines.
+// Where gradients die: in w where beta is 0; in beta's sigmoid at both ends, one of which is a mirror; along the length
+// of W2's result, which unit() removes. With a rotation S would depend on the query's position, so that is refused.
 #include <algorithm>
 #include <utility>
 
@@ -28,12 +28,12 @@
 namespace whence {
 namespace {
 
-// bool [rows columns]: true on the diagonal, and in so many columns before it
+// Returns bool [rows columns]: true on the diagonal, and in `before` columns before it.
 Tensor up_to_diagonal(index_t rows, index_t columns, index_t before, Device device) {
   return raw::reshape(raw::band_mask(rows, columns, {.before = before}, {}, device), {rows, columns});
 }
 
-// x with zeros before and behind it along an axis
+// Returns x with zeros before and after it along an axis.
 Tensor widened(const Tensor& x, int axis, index_t before, index_t behind) {
   const auto zeros = [&](index_t count) {
     Shape shape = x.shape();
@@ -43,7 +43,7 @@ Tensor widened(const Tensor& x, int axis, index_t before, index_t behind) {
   return concat_along(axis, {zeros(before), x, zeros(behind)});
 }
 
-// (I + L)^-1 of a strictly lower L [... n n]: that of [A 0; B D] is [A^-1 0; -D^-1 B A^-1 D^-1].
+// Returns (I + L)^-1 of a strictly lower L [... n n]: that of [A 0; B D] is [A^-1 0; -D^-1 B A^-1 D^-1].
 Tensor inverse(const Tensor& lower) {
   const index_t n = lower.size(-1), half = n / 2;
   if (n <= 4) {  // I - L + L^2 - L^3: all later powers are 0
@@ -99,10 +99,10 @@ class Path final : public PositionalScheme, public ScoresPairs {
     const Tensor u = probe("u", slice(reshape(matmul(solved, bw), {w.size(0), key_heads_, -1, w.size(3)}), 2, 0, keys));
     const Tensor us = in_blocks(u), within = matmul(solved, masked(matmul(bw, transpose(k)), earlier));  // [b g n c c]
     std::vector<Tensor> columns;
-    Tensor turned = slice(query, 2, rows, rows);  // queries from block n on, turned by the blocks behind it
+    Tensor turned = slice(query, 2, rows, rows);  // queries from block n on, after the reflections of later blocks
     for (index_t n = blocks - 1, reached = rows; n >= 0; --n) {
       const index_t begin = std::clamp<index_t>(n * block - first, 0, rows);
-      const index_t since = std::max<index_t>(first - n * block, 0);  // tokens of the block before the first of them
+      const index_t since = std::max<index_t>(first - n * block, 0);  // tokens of the block before the first query
       turned = concat_along(2, {slice(query, 2, begin, std::exchange(reached, begin)), turned});
       const Tensor along = masked(matmul_by_group(turned, transpose(select(ws, 2, n))),
           slice(met, 0, since, since + rows - begin));  // q.w of the tokens met, [b h i c]
@@ -115,9 +115,9 @@ class Path final : public PositionalScheme, public ScoresPairs {
   }
 
  private:
-  // w, [b g j d]
+  // Returns w, [b g j d].
   Tensor directions(const Tensor& x, const AttendContext& context, DType dtype) const {
-    // The convolution finds nothing before the first token.
+    // Padding is 0, so the convolution reads nothing before the first token.
     Tensor w = context.without_padding(up_(down_(x)), 1);  // [b j c]
     if (taps_) {
       const Tensor before = widened(w, 1, taps_ - 1, 0);
@@ -131,7 +131,7 @@ class Path final : public PositionalScheme, public ScoresPairs {
     return of_heads / sqrt(sum(square(of_heads), {3}, true) + 1e-6);
   }
 
-  index_t key_heads_, width_, taps_;  // width: of w, all heads
+  index_t key_heads_, width_, taps_;  // width of w, over all heads
   Linear down_, up_, beta_;           // [r c], [width r], [g c] and [g]
   Tensor convolution_;                // [width taps], the last tap for the token itself
 };

@@ -1,13 +1,14 @@
-// Polar positions: how well a query and a key fit by what they are, and by where they stand, are two things.
+// Polar positions: the fit of a query and a key is split into a content part and a position part.
 //                                                                  Gopalakrishnan et al. 2025, arXiv:2509.10534
-//   mu     = softplus(q), softplus(k)                         magnitudes: what, never below 0
+//   mu     = softplus(q), softplus(k)                         magnitudes: the content, never negative
 //   S_ij   = sum_{c<d} mu_ic mu_jc cos((j - i) theta_c + delta_hc) / sqrt(d),   theta_c = base^(-c/d)
-//   q'_c   = mu_ic (cos i theta_c, sin i theta_c)             phases: where; each dim is a pair, so that d becomes 2d
+//   q'_c   = mu_ic (cos i theta_c, sin i theta_c)             phases: the position; each dim is a pair, so d becomes 2d
 //   k'_c   = mu_jc (cos, sin)(j theta_c + delta_hc)
-//   delta in [-2 pi, 0], learned, put back there after each step: at which distance a dim fits best.
-// In RoPE the angle between q's and k's own pair moves the best distance; here q and k have no angle of their own. Where
-// gradients die: in softplus, whose derivative sigmoid(x) is 0 far below 0; for delta in dims where mu is 0, and at a
-// distance where the cosine is flat. A magnitude is not below 0, so that no query can push a key away but by its phase.
+//   delta in [-2 pi, 0], learned, clamped after each step: the distance at which a dim fits best.
+// In RoPE the angle between the pairs of q and k shifts the best distance; here q and k have no angle of their own.
+// Where gradients die: in softplus far below 0, where its derivative sigmoid(x) is 0; for delta in dims where mu is 0,
+// and at a distance where the cosine is flat. A magnitude is not negative, so a query can push a key away only by its
+// phase.
 #include <numbers>
 
 #include "nn/positional/rotation.h"

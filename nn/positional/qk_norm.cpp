@@ -1,12 +1,12 @@
-// Queries and keys of one length, so that no score can grow without bound.
+// Queries and keys normalised to one length, so that no score can grow without bound.
 //                          Henry et al. 2020, arXiv:2010.04245; Dehghani et al. 2023, arXiv:2302.05442 (ViT-22B)
 //   q_i -> w_q q_i / sqrt(mean(q_i^2) + 1e-6),  k_j -> w_k k_j / sqrt(mean(k_j^2) + 1e-6);   w [d], one for all heads
 //   |S_ij| <= sqrt(d) max|w_q| max|w_k|
 // Root mean square, as in Qwen3 (`qk_norm + rope`: before the rotation) and nanochat (`rope + qk_norm(weight=none)`:
-// behind it). Henry et al. divide by the length and learn one factor in place of w / sqrt(d), ViT-22B takes a layer norm.
-// No position is read. CoPE's q.e keeps the query as it was projected, z_from=rotated gives it the normed one.
-// Where gradients die: along q and k themselves, as their lengths no longer matter; what is left is divided by the
-// length, so that long queries learn slowly. w with 0 in a dim stops all that goes through it.
+// after it). Henry et al. divide by the length and learn one factor in place of w / sqrt(d); ViT-22B uses a layer norm.
+// No position is read. CoPE's q.e uses the query as projected; with z_from=rotated it uses the normalised query.
+// Where gradients die: along q and k themselves, because their lengths have no effect. The rest is divided by the
+// length, so long queries learn slowly. A weight w of 0 in a dim stops everything through it.
 #include "nn/positional/rotation.h"
 
 namespace whence {

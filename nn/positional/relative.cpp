@@ -1,7 +1,8 @@
-// Relative positions on the key side, as the baselines of CoPE have them.
+// Relative positions on the key side, as in the baselines of CoPE.
 //                                                                     Golovneva et al. 2024, arXiv:2405.18719
 //   A_ij = q_i.(k_j + r[i - j]) / sqrt(d)                                                                  (Eq. 1)
-// Distances without a row add nothing, or, capped, read the last row, which then gathers the gradient of all of them.
+// Distances without a row add nothing. With capped=yes they read the last row, which then gets the gradient of all of
+// them.
 // One table serves all heads and, as in the authors' code, all layers.
 #include <cmath>
 
@@ -23,7 +24,7 @@ class Relative final : public PositionalScheme, public BiasesScores, public Runs
 
   Claims claims() const override { return {.causal_only = true, .shift_invariant = true, .whole_positions = true}; }
 
-  // q.r[i - j] / sqrt(d), [b h i j]. The query is the unrotated one: a rotated one knows where it stands.
+  // q.r[i - j] / sqrt(d), [b h i j]. Uses the unrotated query, because a rotated one depends on its position.
   Tensor bias(const AttendContext& context) const override {
     if (!context.causal)
       fail("relative", "attention without a causal mask given; its table knows no keys on the right; use shaw instead");

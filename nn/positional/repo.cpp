@@ -1,12 +1,12 @@
-// RePo: each token chooses where it stands, and is rotated by that position in place of 0, 1, 2, ...
+// RePo: each token chooses its own position, and is rotated by it instead of by 0, 1, 2, ...
 //                                                                              Li et al. 2025, arXiv:2512.14391
 //   r_t     = silu(W_g x_t) * (W_c x_t)      position representation, c/8 numbers, one for all heads
 //   z_t     = w_h.r_t                        position of token t in head h: any real number
-//   pair m of q_t and k_t turns by z_t base^(-2m/d), as in RoPE, so that S_ij depends on z_i - z_j
-// A position is a token's own: nothing is summed, order is not known but by the causal mask. The paper's model keeps
-// rope in its first layers. Where gradients die: at 0, where r or w_h is 0; in slow pairs, by their speed; where q's and
-// k's pair point the same way, as the cosine is flat there; in W_c and w_h where silu's gate is shut, x_t W_g far below
-// 0. Where z changes by many turns of the fast pairs the loss has as many hills: positions learn while they are small.
+//   pair m of q_t and k_t is rotated by z_t base^(-2m/d), as in RoPE, so that S_ij depends on z_i - z_j
+// Positions are not summed; only the causal mask depends on order. The paper's model keeps rope in its first layers.
+// Where gradients die: initially, where r or w_h is 0; in slow pairs, by their speed; where the pairs of q and k point
+// the same way, because the cosine is flat there; in W_c and w_h where silu's gate is shut, W_g x_t far below 0. If z
+// changes by many rotations of the fast pairs, the loss has as many hills: positions learn while they are small.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"

@@ -1,19 +1,19 @@
-// Rotary position embedding: pairs of query and key dims turn with the position, so that q.k depends on the distance
-// alone.                                                                            Su et al. 2021, arXiv:2104.09864
-//   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   pair m is rotated by t theta_m;   values stay
+// Rotary position embedding: pairs of query and key dims are rotated by the position, so that q.k depends only on the
+// distance.                                                                         Su et al. 2021, arXiv:2104.09864
+//   theta_m = base^(-2m/d'),  m = 0 ... d'/2 - 1;   pair m is rotated by t theta_m;   values are unchanged
 //   half (NeoX, Llama): pairs (m, m + d'/2).   interleaved (RoFormer): pairs (2m, 2m + 1)
-//   d' = width <= d dims rotate, the rest stay.
-// keep: the slowest pairs do not turn, theta_m = 0 from m = floor(keep d'/2) on: channels of content that no distance
-// blurs; where no pair turns this is none                                   (p-RoPE, Barbero et al. 2024, arXiv:2410.06205)
-// scaling, for runs kappa = factor times longer than the L = original tokens trained on, in the words of Hugging Face:
-//   ntk       base' = base kappa^(d'/(d'-2)): the slowest pair is interpolated, the fastest stays
-//   dynamic   the same with kappa T/L - (kappa - 1) in place of kappa, for a run of T > L tokens: each token drawn
+//   d' = width <= d dims are rotated, the rest are unchanged.
+// keep: the slowest pairs are not rotated, theta_m = 0 from m = floor(keep d'/2) on. They carry content that no
+// distance blurs; if no pair is rotated this is none      (p-RoPE, Barbero et al. 2024, arXiv:2410.06205)
+// scaling, for runs kappa = factor times longer than the L = original training tokens, with Hugging Face's names:
+//   ntk       base' = base kappa^(d'/(d'-2)): the slowest pair is interpolated, the fastest is unchanged
+//   dynamic   the same with kappa T/L - (kappa - 1) in place of kappa, for a run of T > L tokens: each token decoded
 //             beyond L changes all rows before it, and costs a pass over the whole run
 //   llama3    theta' = theta s + (theta / kappa)(1 - s),  s = clip((r - low) / (high - low), 0, 1),  r = L theta / 2 pi:
-//             how many times a pair turns within L
-//   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; turned dims of q and k times
+//             the number of rotations of a pair within L
+//   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; rotated dims of q and k times
 //             sqrt(1 + ln kappa / ln L) in both                                       (Ding et al. 2024, arXiv:2402.13753)
-// T counts the tokens of a sequence. Where its positions begin does not matter (nn/README.md, D18).
+// T counts the tokens of a sequence, wherever its positions begin (nn/README.md, D18).
 #include <numbers>
 
 #include "nn/positional/rotation.h"
@@ -92,8 +92,8 @@ class Rope final : public Rotating {
   }
 
   std::string scaling_;
-  double base_, factor_, low_, high_, original_ = 0;  // original: L where it is read
-  std::size_t turn_;                                  // this many pairs do
+  double base_, factor_, low_, high_, original_ = 0;  // original: L, if it is used
+  std::size_t turn_;                                  // this many pairs are rotated
   std::vector<double> short_, long_;
 };
 

@@ -1,5 +1,5 @@
-// What rotary schemes share: how fast each pair of dims turns, and the turning of queries and keys.  (RoPE, Su et al.
-// 2021, section 3.2.2)
+// The common part of rotary schemes: the speed of each pair of dims, and the rotation of queries and keys.  (RoPE, Su
+// et al. 2021, section 3.2.2)
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace whence {
 
 struct Rotation {
-  index_t width = 0;         // dims that turn; even
+  index_t width = 0;         // rotated dims; even
   bool interleaved = false;  // pairs (2m, 2m + 1) instead of (m, m + width/2)
 };
 
@@ -28,55 +28,55 @@ struct Rotation {
   return theta;
 }
 
-// t theta_m in f64: far positions stay apart whatever the model's dtype.
-//   positions [t] or [b t];  theta [m], or [1|b 1 1 m] where sequences differ   ->   [t m] or [1|b 1 t m]
+// t theta_m in f64, so that far positions stay distinct in any dtype of the model.
+//   positions [t] or [b t];  theta [m], or [1|b 1 1 m] if sequences differ   ->   [t m] or [1|b 1 t m]
 [[nodiscard]] inline Tensor rotation_angles(const Tensor& positions, const Tensor& theta, Site site = Site::current()) {
   const Shape column = positions.rank() == 1 ? Shape{-1, 1} : Shape{positions.size(0), 1, -1, 1};
   return multiply(reshape(positions, column, site), theta, site);
 }
 
-// The angles of tokens for each key head, [b g j m], as queries are turned by them: [b h i m].
+// Returns the angles [b h i m] of the queries, from those of all tokens for each key head, [b g j m].
 [[nodiscard]] inline Tensor angles_of_queries(
     const Tensor& angles, const Tensor& query, const AttendContext& context, Site site = Site::current()) {
   return of_query_heads(of_queries(angles, 2, context, site), query.size(1), site);
 }
 
-// What schemes of the rotation stage say of themselves by inheriting it. Queries and keys leave with twice their dims:
+// Schemes of the rotation stage declare properties by inheritance. DoublesDims: queries and keys get twice their dims.
 struct DoublesDims {
   virtual ~DoublesDims() = default;
 };
-// They are not turned:
+// KeepsAngles: queries and keys are not rotated.
 struct KeepsAngles {
   virtual ~KeepsAngles() = default;
 };
 
-// How fast each pair turns, and by what turned dims are multiplied.
+// The speed of each pair, and the factor of rotated dims.
 struct Turning {
   std::vector<double> theta;
   double magnitude = 1;
 };
 
-// Of the rotation stage, those that turn.
+// Returns the number of schemes that rotate.
 [[nodiscard]] inline index_t rotations(const Stages& stages) {
   const auto turns = [](const auto& stage) { return !dynamic_cast<const KeepsAngles*>(stage.scheme); };
   return std::ranges::count_if(stages.rotates, turns);
 }
 
-// InputError: two rotations in turn are one by the sum of their angles, not two sources of positions.
+// Throws InputError for two rotations: one after the other they are one rotation by the sum of the angles.
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
   if (rotations(stages) < 2) return;
   throw InputError(
       scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out");
 }
 
-// d/2. Throws InputError where heads have an odd number of dims.
+// Returns d/2. Throws InputError if heads have an odd number of dims.
 [[nodiscard]] inline index_t pairs_of_head(const char* scheme, const SchemeArguments& arguments) {
   const index_t head_dim = arguments.sizes().head_dim();
   if (head_dim % 2) throw InputError(scheme, ": heads of ", head_dim, " dims given; an even number required");
   return head_dim / 2;
 }
 
-// The options that say which dims turn, and how they are read; InputError for a width that is odd or above a head's.
+// The options that select the rotated dims and their pairs; InputError for a width that is odd or above a head's.
 inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
   return {option::number("base", 10000, {least_base, 1e12}, "the slowest pair turns once in about 2 pi base positions"),
       option::words("layout", {"half", "interleaved"}, "which dims make a pair"),
@@ -93,8 +93,8 @@ inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
   return {width, arguments.word("layout") == "interleaved"};
 }
 
-// Pair m of a token at t turns by t theta_m, with theta the same for all runs or as the length of the run says. What
-// follows the run counts its tokens, whatever their positions: rows change while it grows.
+// Rotates pair m of token t by t theta_m. theta is fixed, or depends on the number of tokens of the run, whatever their
+// positions. In the second case rows change while the run grows.
 class Rotating : public PositionalScheme, public RotatesQueryKey {
  public:
   Claims claims() const override {
@@ -103,11 +103,11 @@ class Rotating : public PositionalScheme, public RotatesQueryKey {
   void check_company(const Stages& stages) const override { require_one_rotation(name_, stages); }
   void rotate(Tensor& query, Tensor& key, const AttendContext& context) const override;
 
-  // Shown by every scheme of the kind; `more`: what stands behind R q, as an equation.
+  // Returns the probes of all rotary schemes; `more`: appended to R q in the equation.
   static std::vector<ProbeInfo> probes(const std::string& more);
 
  protected:
-  // Speeds change when a run comes to one of these lengths.
+  // Speeds change when a run reaches one of these lengths.
   Rotating(const SchemeArguments& arguments, const Lengths& change)
       : name_(arguments.spec().info().name.c_str()),
         follows_run_(change.first <= change.last),
@@ -118,7 +118,7 @@ class Rotating : public PositionalScheme, public RotatesQueryKey {
   index_t pairs() const { return rotation_.width / 2; }
 
  private:
-  // Of a sequence of so many tokens.
+  // Returns the speeds for a sequence of this many tokens.
   [[nodiscard]] virtual Turning turning(double tokens) const = 0;
 
   const char* name_;

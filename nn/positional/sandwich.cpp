@@ -1,7 +1,7 @@
-// Sandwich: the inner product of two sinusoidal embeddings as a bias. It depends on the distance alone and has no
+// Sandwich: the inner product of two sinusoidal embeddings as a bias. It depends only on the distance and has no
 // parameters.                                                                     Chi et al. 2023, arXiv:2212.10356
 //   b_ij = (sum_{m=1..D/2} cos(n / 10000^(2m/D)) - D/2) / (8 (h + 1) / H),  h = 0 ... H - 1,  n = |i - j|
-// 0 at n = 0, then falling about like a logarithm.
+// 0 at n = 0, then it falls roughly like a logarithm.
 #include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
 #include "nn/positional/waves.h"
@@ -19,7 +19,7 @@ class Sandwich final : public PositionalScheme, public ReadsByDistance {
 
   Claims claims() const override { return {.shift_invariant = true}; }
 
-  // In double whatever the model's dtype, then rounded once.
+  // Computed in double for any dtype of the model, then rounded once.
   std::optional<Tensor> table(const Tensor& distances, const AttendContext& context) const override {
     return context.table_once(to_text("sandwich ", dim_, ' ', heads_), distances, context.dtype(), [&] {
       std::vector<double> falls, rows;

@@ -1,18 +1,18 @@
-// Selective RoPE: rotary angles that the text makes. Each token decides how far all that comes after it is turned.
+// Selective RoPE: rotary angles from the text. Each token decides how far everything after it is rotated.
 //                                                                           Movahedi et al. 2025, arXiv:2511.17388
-//   u_t     = x_t / |x_t|                                    of each head's slice of the layer's input
+//   u_t     = x_t / |x_t|                                    for each head's slice of the layer's input
 //   phi_t   = B A u_t                                        a low-rank map, one number per head h and pair m
 //   omega_t = sum_{l < kernel} filter_hm,kernel-1-l phi_{t-l}    a short causal convolution, the token's own weight last
 //             silu of it                                     activation=silu
-//           + e^{beta_hm}                                    bias=yes: the step of a token that says nothing; 1 at first
-//           ... sigmoid(w_h.u_t + b_h)                       gate=yes: how much of it counts
-//   angle_t = theta_m sum_{l<=t} omega_l,   theta_m = base^(-2m/d);   pair m of q_t and k_t turns by angle_t
-// The paper's formulas could not be read whole: these lines are the authors' released code and its defaults
-// (nn/README.md, D1). omega = 1 would be RoPE, where bias=yes starts it. Padding adds nothing to the sum.
-// A token's omega gets the gradient of every pair of which it stands between query and key; of others it turns both or
-// neither. Where gradients die: in slow pairs, by the factor theta_m; where q's and k's pair point the same way, as the
-// cosine is flat there; in filter, A and B as soon as one of them is 0; in a gate that is shut or wide open. silu leaves
-// little of a step back.
+//           + e^{beta_hm}                                    bias=yes: the default step of a token; initially 1
+//           ... sigmoid(w_h.u_t + b_h)                       gate=yes: the share of it that counts
+//   angle_t = theta_m sum_{l<=t} omega_l,   theta_m = base^(-2m/d);   pair m of q_t and k_t is rotated by angle_t
+// We could not read all of the paper's formulas: these lines are the authors' released code and its defaults
+// (nn/README.md, D1). omega = 1 would be RoPE, the start of bias=yes. Padding adds nothing to the sum.
+// A token's omega gets the gradient of every pair with this token between query and key; it rotates both or neither of
+// other pairs. Where gradients die: in slow pairs, by the factor theta_m; where the pairs of q and k point the same
+// way, because the cosine is flat there; in filter, A and B once one of them is 0; in a gate that is shut or wide open.
+// silu allows almost no step back.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"
@@ -68,7 +68,7 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
     return probe("angles", running_sum(omega, 2) * context.on_device(theta_));
   }
 
-  // [b g j m], each pair along its own tokens; before the first there is nothing.
+  // Convolves each pair along the tokens, [b g j m]; before the first token phi is 0.
   Tensor convolved(const Tensor& phi) const {
     Tensor total = phi * tap(0);  // the token's own
     const index_t tokens = phi.size(2);
@@ -85,11 +85,11 @@ class SelectiveRope final : public PositionalScheme, public RotatesQueryKey {
   }
 
   index_t heads_, key_heads_, pairs_, kernel_;
-  bool bends_;                    // by silu
+  bool bends_;                    // with silu
   Tensor theta_;                  // [m] f64
   Linear down_, up_;              // A [rank c], B [g m, rank]
   Tensor filter_, bias_;          // [g m kernel], the last tap for the token itself; [g 1 m] or undefined
-  std::unique_ptr<Linear> gate_;  // weight [g c], bias [g]; none without gate=yes
+  std::unique_ptr<Linear> gate_;  // weight [g c], bias [g]; null without gate=yes
 };
 
 const RegisterScheme registered{{.name = "selective_rope",

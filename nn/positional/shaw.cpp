@@ -3,8 +3,8 @@
 //   c_ij = clip(j - i, -K, K) + K                       2K + 1 rows; a causal mask leaves 0 ... K
 //   A_ij = q_i.(k_j + a^K[c_ij]) / sqrt(d)
 //   o_i  = sum_j P_ij (v_j + a^V[c_ij])
-// Computed without any [i j d]: the key term is read from q a^K' by c, and for the values P is summed into 2K + 1 bins.
-// Distances beyond K share a row: the gradient there is the sum over all of them.
+// No [i j d] is computed: the key term is read from q a^K' by c, and for the values P is summed into 2K + 1 bins.
+// Distances beyond K share a row, so its gradient is the sum over all of them.
 #include <cmath>
 
 #include "autograd/observer.h"
@@ -25,7 +25,7 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
 
   Claims claims() const override { return {.shift_invariant = true, .whole_positions = true}; }
 
-  // q.a^K[c_ij] / sqrt(d), [b h i j]. The query is the unrotated one: a rotated one knows where it stands.
+  // q.a^K[c_ij] / sqrt(d), [b h i j]. Uses the unrotated query, because a rotated one depends on its position.
   Tensor bias(const AttendContext& context) const override {
     const Tensor by_row = matmul(context.unrotated_query, transpose(keys_), context.scale);  // [b h i 2K+1]
     return probe("relative_logit", gather(by_row, -1, rows_of(context)));                    // [b h i j]
@@ -39,7 +39,7 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   }
 
  private:
-  // [2K+1, d], at first uniform as Glorot and Bengio have it
+  // [2K+1, d], initially uniform as in Glorot and Bengio
   Tensor table(const char* name, index_t head_dim) {
     const double limit = std::sqrt(6.0 / static_cast<double>(2 * clip_ + 1 + head_dim));
     return param(name, {2 * clip_ + 1, head_dim}, Init::uniform(-limit, limit));
@@ -51,7 +51,7 @@ class Shaw final : public PositionalScheme, public BiasesScores, public MixesVal
   }
 
   // ---- The same in tiles: readers may stop here. ----
-  // One row of keys per distance, clipped ones the same; values by the bins of P.
+  // One row of keys for each distance, equal for clipped ones; values by the bins of P.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     if (context.positions.divisor != 1) return terms.refuse("shaw at stretched positions given; whole steps required");
     const Distances* const distances = terms.read(whole_distances(context));

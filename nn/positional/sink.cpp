@@ -1,12 +1,12 @@
-// A sink: each head has one more logit, of no key and no value, so that its rows need not add up to 1.
+// A sink: each head has one more logit, without key or value, so that its rows need not add up to 1.
 //                                           gpt-oss (OpenAI 2025); Miller 2023, "Attention is off by one"
-//   P_ij   = e^{A_ij} / (e^{s_h} + sum_l e^{A_il})           what goes to the sink is 1 - sum_j P_ij
-//   s = 0, fixed=yes is softmax plus one; s -> -infinity is the softmax
-// Backward, with G the gradient at P and p_i = e^{s_h} / (e^{s_h} + sum_l e^{A_il}) the sink's part of row i:
+//   P_ij   = e^{A_ij} / (e^{s_h} + sum_l e^{A_il})           the sink gets 1 - sum_j P_ij
+//   s = 0 with fixed=yes is softmax plus one; s -> -infinity is the softmax
+// Backward, with G the gradient at P and p_i = e^{s_h} / (e^{s_h} + sum_l e^{A_il}) the sink's share of row i:
 //   dA_ij = P_ij (G_ij - sum_l P_il G_il),   ds_h = -sum_i p_i sum_l P_il G_il
-// Where gradients die: in s, where no row gives the sink anything, or all rows give it everything; and in such a row's
-// A, as every P of it is 0. In between a sink lets a head do nothing: a row without something to find needs no first
-// token to look at instead.
+// Where gradients die: in s, if no row gives the sink anything, or all rows give it everything; in the second case also
+// in that row's A, because every P is 0. Otherwise a sink lets a head do nothing: a row that finds nothing need not
+// look at the first token instead.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/tile_terms.h"
@@ -30,7 +30,7 @@ class Sink final : public PositionalScheme, public MakesPattern, public RunsInTi
   Tensor pattern(const Tensor& a, const AttendContext& context) const override {
     const index_t keys = a.size(3);
     const Tensor sinks = expand(reshape(logit_in(a.dtype(), context), {1, -1, 1, 1}), column_of(a.shape()));
-    Tensor seen = context.mask();  // the sink is seen by every row
+    Tensor seen = context.mask();  // every row sees the sink
     if (seen.defined())
       seen = concat_along(3, {seen, Tensor::ones(column_of(seen.shape()), DType::boolean, seen.device())});
     const Tensor all = softmax(concat_along(3, {a, sinks}), seen);  // [b h i j+1]

@@ -1,12 +1,12 @@
-// Scalable-Softmax: logits grow with the logarithm of how many keys there are, so that the largest weight of a long row
-// does not fade.                                                                  Nakanishi 2025, arXiv:2501.19399
+// Scalable-Softmax: logits grow with the logarithm of the number of keys, so that the largest weight of a long row does
+// not fade.                                                                       Nakanishi 2025, arXiv:2501.19399
 //   A_ij <- s_h log(n_i) A_ij,  n_i the keys that row i sees: P_ij = n_i^{s_h A_ij} / sum_l n_i^{s_h A_il}
 //   form=llama4  A_ij <- (1 + 0.1 log(1 + floor(n_i / floor))) A_ij, nothing learned              (Meta's Llama 4)
-// In a window n_i is what the window shows, at most its n; Llama 4's code counts all tokens up to i (nn/README.md, D13).
-// It scales all that others made of the scores, their biases too, and so comes last of those that map scores. Backward,
+// In a window n_i counts the keys in it, at most n; Llama 4's code counts all tokens up to i (nn/README.md, D13).
+// It scales the scores after all other schemes, biases included, and so is the last of those that map scores. Backward,
 // with G the gradient at the scaled logits: dA_ij = s_h log(n_i) G_ij,  ds_h = sum_ij G_ij log(n_i) A_ij. Where
-// gradients die: where a row sees one key, as log 1 = 0; everywhere but in s, where s is 0; and as in any softmax where
-// P is 0 or 1, which larger n makes more of.
+// gradients die: in a row that sees one key, because log 1 = 0; everywhere but in s, if s is 0; and as in any softmax
+// where P is 0 or 1, which a larger n makes more frequent.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/tile_terms.h"
@@ -48,7 +48,7 @@ class Ssmax final : public PositionalScheme, public MapsScores, public RunsInTil
                                                : log1p(floor_of(n / floor_)) * 0.1 + 1.0;
     return probe("factor", expand(numbers, {numbers.size(0), context.query.size(1), context.query.size(2), 1}));
   }
-  // n, or 1 where it would be 0: [1|b 1|h 1|i 1]
+  // Returns n, or 1 where it would be 0: [1|b 1|h 1|i 1].
   static Tensor keys_seen(const AttendContext& context) {
     const DType dtype = compute_dtype(context.dtype());
     const Tensor mask = context.mask();
@@ -60,7 +60,7 @@ class Ssmax final : public PositionalScheme, public MapsScores, public RunsInTil
 
   // ---- The same in tiles: readers may stop here. ----
   std::string only_on_cpu() const override { return "a factor of each query"; }
-  // Of the scores alone: queries are few, pairs are many.
+  // The queries are scaled instead of the scores, because there are fewer of them.
   void add_to_tiles(TileTerms& terms, const AttendContext& context) const override {
     terms.scale_queries(cast(factor(context), context.dtype()));
   }

@@ -1,14 +1,14 @@
-// Stick-breaking attention: from the query backwards each key breaks its share off what is left of a stick.
+// Stick-breaking attention: from the query backwards, each key breaks its share off the rest of a stick.
 //                                                                          Tan et al. 2024, arXiv:2410.17980
-//   beta_ij = sigmoid(A_ij)                                     what key j breaks off of what is left
+//   beta_ij = sigmoid(A_ij)                                     the share that key j takes of the rest
 //   P_ij    = beta_ij prod_{j<l<i} (1 - beta_il),  j < i        the product as a sum of logarithms            (Eq. 1)
-//   rest_i  = prod_{l<i} (1 - beta_il) = 1 - sum_j P_ij         rest=nowhere: lost; rest=self: P_ii, v_i takes it
-// A key that a mask of the caller's hides breaks nothing off, and the rest is lost where it hides the row's own token.
-// In place of the softmax, and of a position: of equal keys the nearest takes most. Backward, with G the gradient at P:
+//   rest_i  = prod_{l<i} (1 - beta_il) = 1 - sum_j P_ij         rest=nowhere: lost; rest=self: P_ii, given to v_i
+// A key hidden by the caller's mask takes nothing. The rest is lost if the mask hides the row's own token.
+// It replaces the softmax and a position: of equal keys the nearest takes most. Backward, with G the gradient at P:
 //   dA_ij = P_ij G_ij (1 - beta_ij) - beta_ij (rest_i G_ii + sum_{l<j} P_il G_il)
-// that is, what j would gain, less what it takes from the keys behind it. Where gradients die: where beta is 1, as no
-// other key matters to A_ij and its own factor is 0; where it is 0; and behind keys that took the whole stick, as P and
-// all that stands behind are 0 there.
+// The first term is the gain of j, the second is its loss to the keys behind it. Where gradients die: where beta is 1,
+// because A_ij then depends on no other key and its own factor is 0; where beta is 0; and behind keys that took the
+// whole stick, because P is 0 there and behind.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/tile_terms.h"
@@ -25,7 +25,7 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
 
   // a:[b h i j]   ->   P:[b h i j]
   Tensor pattern(const Tensor& a, const AttendContext& context) const override {
-    Sequence in_front = context;  // of the query, which is not one of its own keys
+    Sequence in_front = context;  // keys before the query; a query is none of its own keys
     in_front.causal = true, in_front.first_row -= 1, in_front.window = 0;
     const auto before = [&](const Tensor& x) { return in_front.masked(context.window > 0 ? context.masked(x) : x); };
     const Tensor logits = cast(a, compute_dtype(a.dtype()));
@@ -36,11 +36,11 @@ class StickBreaking final : public PositionalScheme, public MakesPattern, public
     if (!rest_to_self_) return cast(weights, a.dtype());
     const Tensor rest = probe("rest", exp(sum(broken, {-1}, true)));  // [b h i 1]
     const Tensor all = expand(rest, logits.shape());
-    return cast(weights + (context.masked(all) - before(all)), a.dtype());  // what i sees beside the keys before
+    return cast(weights + (context.masked(all) - before(all)), a.dtype());  // hidden from the keys, but seen by row i
   }
 
  private:
-  // Each key has what stands at the next one, the last has 0: [b h i j]
+  // Shifts x by one: each key gets the value of the next one, the last gets 0: [b h i j].
   static Tensor one_key_back(const Tensor& x) {
     const index_t keys = x.size(3);
     if (keys == 0) return x;

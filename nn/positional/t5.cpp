@@ -1,8 +1,9 @@
 // T5's bias: one number per head and bucket of distances.                         Raffel et al. 2020, arXiv:1910.10683
 //   A_ij = S_ij + c tau[bucket(i - j), h],   c = 1, or sqrt(d) as in GPT-NeoX
 //   bucket(n) = n                                                            n < E = N/2
-//             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise: all from D on share the last
-// Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and as many for keys to the right.
+//             = min(N - 1, E + floor(ln(n/E) / ln(D/E) (N - E)))             otherwise: distances from D on share the
+//             last
+// Causal: n = max(i - j, 0). Not causal: N/2 buckets for |i - j| to the left and N/2 for keys to the right.
 #include "autograd/ops.h"
 #include "nn/attention/by_distance.h"
 
@@ -13,7 +14,7 @@ struct Buckets {
   index_t count;        // N
   double max_distance;  // D
 
-  // Of n >= 0 among `available` buckets. In double, so that a whole logarithm keeps its bucket.
+  // Returns the bucket of n >= 0 among `available`. In double, so that an integer logarithm keeps its bucket.
   index_t of(double n, index_t available) const {
     const auto exact = static_cast<double>(available / 2);
     if (n < exact) return static_cast<index_t>(n);
@@ -52,7 +53,7 @@ class T5 final : public PositionalScheme, public ReadsByDistance {
 
  private:
   static bool scaled(const SchemeArguments& arguments) { return arguments.word("scale") == "head"; }
-  // Xavier's where sqrt(d) multiplies, as in GPT-NeoX.
+  // Xavier's deviation if sqrt(d) multiplies, as in GPT-NeoX.
   static double deviation(const SchemeArguments& arguments) {
     const index_t rows = arguments.integer("buckets"), heads = arguments.sizes().heads;
     return scaled(arguments) ? std::sqrt(2.0 / static_cast<double>(rows + heads)) : 0.02;

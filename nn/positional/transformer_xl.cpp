@@ -2,9 +2,9 @@
 //                                                                                Dai et al. 2019, arXiv:1901.02860
 //   A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d)
 //   R_n  = PE(n) W',  PE(n) = [sin(n w_0) ... sin(n w_m) ... cos(n w_0) ... cos(n w_m) ...],  w_m = 10000^(-2m / (H d))
-// Without a causal mask the distance is j - i, as in the code of the randomised positions'
-// authors. W learns either sign.
-// u.k_j shifts a whole column; where no key differs from another, softmax ignores it: no effect, no gradient.
+// Without a causal mask the distance is j - i, as in the code of the randomised positions' authors; W learns either
+// sign.
+// u.k_j shifts a whole column. If all keys are equal, softmax ignores it: no effect, no gradient.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/attention/distances.h"
@@ -35,13 +35,13 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
         "stand, which no longer is a function of distances; leave one of them out");
   }
 
-  // What is added to S, [b h i j].
+  // Returns the sum added to S, [b h i j].
   Tensor bias(const AttendContext& context) const override {
     const Distances distances = distances_of(context);
     const Tensor by_distance = matmul(
         moved_query(context), transpose(unsqueeze(keys_of(distances.values, context), 0)), context.scale);  // [b h i n]
     const Tensor content = probe("content_bias_logit", content_logit(context));                             // [b h 1 j]
-    // (q + u).k / sqrt(d), for whoever looks; attention adds S by itself.
+    // (q + u).k / sqrt(d), only for observers; attention adds S by itself.
     if (is_watched_under(path())) (void)probe("content_logit", context.content_scores + content);          // [b h i j]
     return content + probe("position_logit", gather(by_distance, -1, distances.index_of_pairs(context)));  // [b h i j]
   }
@@ -54,14 +54,14 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   Tensor content_logit(const AttendContext& context) const {
     return matmul_by_group(by_head(content_bias_), transpose(context.key), context.scale);
   }
-  // R of distances [n], [h n d]
+  // Returns R for distances [n], [h n d].
   Tensor keys_of(const Tensor& distances, const AttendContext& context) const {
     const Tensor waves = probe("sinusoids", waves_of(distances, context));    // PE, [n c]
     const Tensor r = probe("relative_keys", linear(waves, projection_, {}));  // R, [n c]
     return permute(reshape(r, {r.size(0), sizes_.heads, sizes_.head_dim()}), {1, 0, 2});
   }
 
-  // PE, [n c], in double whatever the model's dtype
+  // Returns PE, [n c], in double for any dtype of the model.
   Tensor waves_of(const Tensor& distances, const AttendContext& context) const {
     return context.table_once(to_text("transformer_xl ", sizes_.dim), distances, context.query.dtype(), [&] {
       std::vector<double> places = distances.to_vector();

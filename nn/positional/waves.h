@@ -1,4 +1,4 @@
-// Sines and cosines of positions, of which sinusoidal embeddings, rotations and Sandwich's bias are made.
+// Sines and cosines of positions, the basis of sinusoidal embeddings, rotations and Sandwich's bias.
 //   w_m = base^(-2m/c), m = 0 ... c/2 - 1                                          Vaswani et al. 2017, section 3.5
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace whence {
 
-// w_m, in double whatever the model's dtype
+// w_m, in double for any dtype of the model
 [[nodiscard]] inline double wave_frequency(index_t m, index_t c, double base) {
   return std::pow(base, -2 * static_cast<double>(m) / static_cast<double>(c));
 }
 
-// PE[t, c] of each position, row by row: [sin(t w_0) ... cos(t w_0) ...], or [sin(t w_0), cos(t w_0), ...] interleaved.
+// Returns PE[t, c] row by row: [sin(t w_0) ... cos(t w_0) ...], or [sin(t w_0), cos(t w_0), ...] if interleaved.
 // REQUIRES: c is even
 [[nodiscard]] inline std::vector<double> sinusoids(
     const std::vector<double>& positions, index_t c, double base, bool interleaved) {

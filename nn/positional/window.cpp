@@ -1,11 +1,11 @@
-// Sliding window attention: each query sees the last n keys alone, its own included, with any scheme for their positions.
+// Sliding window attention: each query sees only the last n keys, its own included, with any scheme for the positions.
 //                  Beltagy et al. 2020, arXiv:2004.05150 (Longformer); Jiang et al. 2023, arXiv:2310.06825 (Mistral)
 //   P_ij = 0 where i - j >= n;  without a causal mask where |i - j| >= n
-// The window is a fact of the attention (Visibility::window), as causality is: no mask of pairs is made for it, blocks of
-// rows leave the keys before it away, and tiles outside of it are not visited, so that time grows with T n. After L
-// layers a token may have heard from L (n - 1) tokens back.
-// Where gradients die: at every pair outside. What schemes sum over keys, CoPE's gates say, ends at the window too.
-// Of two windows in one sum the narrower counts.
+// The window is a fact of the attention (Visibility::window), like causality: it needs no mask of pairs. Blocks of rows
+// skip the keys before it, and tiles outside it are not visited, so the time grows with T n. After L layers a token may
+// depend on tokens L (n - 1) back.
+// Where gradients die: at every pair outside. Sums over keys, such as CoPE's of gates, end at the window too. Of two
+// windows in one sum the narrower counts.
 #include "nn/scheme.h"
 
 namespace whence {

@@ -1,11 +1,11 @@
 // xPos: rope whose pairs also fade with the distance, fast ones first.            Sun et al. 2022, arXiv:2212.10554
 //   zeta_m = (2m/d' + gamma) / (1 + gamma),  m = 0 ... d'/2 - 1      between gamma / (1 + gamma) and 1
-//   S_ij   = sum of the pairs' products, turned by (i - j) theta_m as in rope and times zeta_m^((i - j) / B)
-//   q_i is multiplied by zeta^((i - c) / B), k_j by zeta^((c - j) / B): any c gives these products, and the middle of a
-//   sequence keeps both near 1, whatever stands beside it in the batch. B = 512: 150 at 4096 tokens, 22 000 at 8192;
-//   what a dtype cannot hold is refused.
-// gamma = 0.4 is the paper's, B = scale_base = 512 the authors' code's. Causal alone: for later keys zeta^(i - j) grows.
-// Nothing is learned. A pair's gradient fades as the pair does: tokens far apart teach the fast dims nothing.
+//   S_ij   = sum of the pairs' products, rotated by (i - j) theta_m as in rope and times zeta_m^((i - j) / B)
+//   q_i is multiplied by zeta^((i - c) / B), k_j by zeta^((c - j) / B). Any c gives these products; the middle of the
+//   sequence keeps both factors near 1, whatever else is in the batch. B = 512: up to 150 at 4096 tokens, 22 000 at
+//   8192. Factors that a dtype cannot hold are refused.
+// gamma = 0.4 is the paper's, B = scale_base = 512 the authors' code's. Causal only: for later keys zeta^(i - j) grows.
+// Nothing is learned. The gradient of a pair of dims fades with it: tokens far apart teach the fast dims nothing.
 #include <algorithm>
 #include <limits>
 
@@ -45,11 +45,11 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   }
 
  private:
-  // The first and the last position of a sequence, padding not counted.
+  // The first and last position of a sequence, without padding.
   struct Span {
     double first = std::numeric_limits<double>::infinity(), last = -first;
   };
-  // One for each sequence, or one for all where they are alike.
+  // Returns one span for each sequence, or one for all if they are equal.
   static std::vector<Span> spans_of(const AttendContext& context) {
     const Tensor& keys = context.positions.key;
     const std::vector<double> all = keys.to_vector();
@@ -63,7 +63,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
     }
     return spans;
   }
-  // at [t] or [b t]   ->   how far each token stands behind the middle of its sequence, [t] or [b t]; 0 for padding
+  // at [t] or [b t]   ->   distance of each token from the middle of its sequence, [t] or [b t]; 0 for padding
   static Tensor from_middle(const Tensor& at, const std::vector<Span>& spans) {
     const std::vector<double> all = at.to_vector();
     const index_t tokens = at.size(-1),
@@ -84,7 +84,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
     return turned * context.on_device(raw::cast(factors, x.dtype()));
   }
 
-  // Half of a dtype's range, in logarithms, is left for queries and keys.
+  // The factors may use half of a dtype's range, in logarithms; the other half is for queries and keys.
   void require_held(double span, DType dtype) const {
     const double largest = dtype == DType::f16                             ? 65504
                            : size_of(compute_dtype(dtype)) > sizeof(float) ? std::numeric_limits<double>::max()
@@ -96,7 +96,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
   }
 
   Rotation rotation_;
-  Tensor theta_, log_zeta_;  // [d'/2] f64; [d] f64, of zeta^(1 / B), 0 for dims that stay
+  Tensor theta_, log_zeta_;  // [d'/2] f64; [d] f64, of zeta^(1 / B), 0 for dims not rotated
 };
 
 std::vector<SchemeOption> options() {

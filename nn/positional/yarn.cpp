@@ -1,12 +1,12 @@
-// YaRN: rotary positions stretched for longer runs, fast pairs as they were trained.
+// YaRN: rotary positions stretched for longer runs; fast pairs keep their trained speeds.
 //                                                                                Peng et al. 2023, arXiv:2309.00071
-//   cd(r)    = d ln(L / (2 pi r)) / (2 ln base)             the pair that turns r times within the original length L
+//   cd(r)    = d ln(L / (2 pi r)) / (2 ln base)             the pair with r rotations within the original length L
 //   lo, hi   = max(floor cd(beta_fast), 0), min(ceil cd(beta_slow), d - 1)
 //   keep_m   = 1 - clip((m - lo) / (hi - lo), 0, 1)         1: as trained, 0: interpolated
 //   theta'_m = theta_m keep_m + (theta_m / kappa)(1 - keep_m)
 //   q, k times 0.1 ln kappa + 1                             so that logits get its square
-// The ramp is linear in m, as in the authors' code; their paper has it linear in the number of turns.
-// dynamic: kappa = max(1, T/L) for a run of T tokens, whatever their positions: each token drawn beyond L changes all
+// The ramp is linear in m, as in the authors' code; in their paper it is linear in the number of rotations.
+// dynamic: kappa = max(1, T/L) for a run of T tokens, whatever their positions: each token decoded beyond L changes all
 // rows before it, and costs a pass over the whole run.
 #include <numbers>
 
@@ -55,7 +55,7 @@ class Yarn final : public Rotating {
   }
 
   bool dynamic_;
-  double base_, factor_, original_;  // factor: kappa where it does not follow the run; original: L
+  double base_, factor_, original_;  // factor: kappa if it is fixed; original: L
   std::vector<double> theta_, keep_;
 };
 
@@ -68,7 +68,7 @@ std::vector<SchemeOption> options() {
       option::number("beta_fast", 32, {1e-3, 1e6}, "turns within L from which on a pair stays as it was trained"),
       option::number("beta_slow", 1, {1e-3, 1e6}, "turns within L below which a pair is interpolated")};
   for (SchemeOption& option : rotation_options(1.001))
-    all.push_back(std::move(option));  // at 1 no pair is slower than another
+    all.push_back(std::move(option));  // with base 1 all pairs have one speed
   return all;
 }
 

@@ -7,8 +7,8 @@
 
 namespace whence {
 
-// The odd number of parts that is left is summed in a row, as no rank splits it. As many sums wait for their other half
-// as the tree is deep.
+// An odd number of parts is summed in order, because ranks do not split it further. The number of waiting sums is the
+// depth of the tree.
 void sum_by_halves(Optimizer& optimizer, std::int64_t begin, std::int64_t end,
     const std::function<void(std::int64_t part)>& add_gradients) {
   if ((end - begin) % 2 != 0) {
@@ -18,7 +18,7 @@ void sum_by_halves(Optimizer& optimizer, std::int64_t begin, std::int64_t end,
   }
   const std::int64_t middle = begin + (end - begin) / 2;
   sum_by_halves(optimizer, begin, middle, add_gradients);
-  const bool own = (middle - begin) % 2 == 0;  // a sum that was made here, where another may be added in place
+  const bool own = (middle - begin) % 2 == 0;  // a sum made here: another may be added in place
   std::vector<Tensor> left;
   for (const Module::Parameter& parameter : optimizer.parameters())
     left.push_back(trained(parameter) ? gradient(parameter.tensor) : Tensor());
@@ -39,7 +39,7 @@ void sum_by_halves(Optimizer& optimizer, std::int64_t begin, std::int64_t end,
   }
 }
 
-// Losses are read when everything is under way: until then the host only runs ahead of a GPU.
+// Losses are read after all work is queued. Reading one earlier would wait for the GPU.
 std::vector<LossSum> accumulate(Optimizer& optimizer, const MakeBatch& batch, const LossOf& loss_of, std::int64_t begin,
     std::int64_t end, std::optional<double> scale) {
   std::vector<LossSum> parts;

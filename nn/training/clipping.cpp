@@ -12,7 +12,7 @@
 namespace whence {
 namespace {
 
-// Returns the largest magnitude. Throws NotFinite naming the parameter when a gradient is infinite or NaN.
+// Returns the largest magnitude. Throws NotFinite with the parameter's name if a gradient is infinite or NaN.
 double largest_finite(const Module::Parameter& parameter) {
   const std::vector<double> values = gradient(parameter.tensor).to_vector();
   double largest = 0;
@@ -28,7 +28,7 @@ double largest_finite(const Module::Parameter& parameter) {
   return largest;
 }
 
-// Returns the trained parameters' gradients, contiguous. They are on one device.
+// Returns the trained parameters' gradients, contiguous and on one device.
 std::vector<Tensor> gradients_of(const std::vector<Module::Parameter>& parameters) {
   std::vector<Tensor> gradients;
   for (const Module::Parameter& parameter : parameters) {
@@ -43,8 +43,8 @@ double norm_in_units_of(double unit, const std::vector<Module::Parameter>& param
   return std::sqrt(sum_of_gradient_squares(parameters, unit).item());
 }
 
-// Squares of f64 gradients can overflow although the norm does not: then everything is measured in units of the largest
-// gradient. Throws NotFinite naming the first parameter with a gradient that is not finite.
+// Squares of f64 gradients can overflow although the norm does not. Then gradients are divided by the largest one.
+// Throws NotFinite with the name of the first parameter that has a gradient that is not finite.
 double norm_after_overflow(const std::vector<Module::Parameter>& parameters) {
   double largest = 0;
   for (const Module::Parameter& parameter : parameters)

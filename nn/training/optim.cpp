@@ -58,7 +58,7 @@ Optimizer::Optimizer(const Module& module, int moments, bool masters, const Site
   }
 }
 
-// `options`, if they are in range.
+// Returns `options` if they are in range.
 template <class Options> static const Options& checked(const Options& options, const Site& site) {
   const CallSite place(site);
   require_options(options);
@@ -146,7 +146,7 @@ void Optimizer::step(double learning_rate, double gradient_scale, Site site) {
   require_ready(learning_rate);
   if (!(gradient_scale >= 0) || !std::isfinite(gradient_scale))
     fail("optimiser", "gradient scale ", gradient_scale, " given; a finite number of 0 or more required");
-  static_cast<void>(clip_by_global_norm(parameters_, 1, {}, site));  // refuses before anything is changed
+  static_cast<void>(clip_by_global_norm(parameters_, 1, {}, site));  // throws before anything changes
   take(learning_rate, gradient_scale, site);
 }
 

@@ -57,7 +57,7 @@ DType storage_dtype_of(const std::string& name) {
   return chosen("precision", name, {DType::f32, DType::f16, DType::bf16});
 }
 
-// The model is cast here because an optimiser takes its parameters as they are then.
+// The model is cast first, because an optimiser takes the parameters as they are.
 std::unique_ptr<Optimizer> MixedPrecision::made_for(Module& model, DType storage, const OptimizerOptions& options) {
   if (storage != DType::f32) model.to(storage);
   return std::visit(
@@ -75,7 +75,7 @@ MixedPrecision::MixedPrecision(
       optimizer_(made_for(model, storage, options)) {
   if (storage == DType::f32) return;
   rounded_ = model.parameters();
-  std::size_t trained = 0;  // an optimiser has no master of what is frozen
+  std::size_t trained = 0;  // frozen parameters have no master in the optimiser
   for (Module::Parameter& weight : weights_) {
     if (weight.frozen) continue;
     const Tensor& master = optimizer_->moments()[trained++].master;

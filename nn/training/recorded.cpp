@@ -23,7 +23,7 @@ Replay::Replay(Adam& adam, const LossOf& loss_of)
       seed_(Tensor::scalar(1, adam.parameters()[0].tensor.dtype() == DType::f64 ? DType::f64 : DType::f32, device_)),
       recorded_(device_, [this] { return work(); }) {}
 
-// No part's number is in it: whatever draws by it is not recordable.
+// No part's number is in it: a loss that draws by it cannot be recorded.
 std::vector<Tensor> Replay::work() {
   std::vector<Tensor> losses;
   sum_by_halves(adam_, 0, std::ssize(inputs_), [&](std::int64_t part) {
@@ -37,7 +37,7 @@ std::vector<Tensor> Replay::work() {
 
 void Replay::prepare(const std::vector<TrainingBatch>& batches) {
   upload(batches);
-  if (!recorded_.recorded()) adam_.zero_gradients();  // or the graph's memory would be kept beside theirs
+  if (!recorded_.recorded()) adam_.zero_gradients();  // or the graph would keep a second copy
   recorded_.record_if_due();
 }
 

@@ -1,5 +1,5 @@
-// Adam's step, with clipping, as launches that a graph can hold. What changes from step to step is read from the
-// device's memory, and nothing waits for the device. Works on the CPU too.
+// Adam's step, with clipping, as launches that a graph can hold. Numbers that change from step to step are read from
+// the device's memory, and nothing waits for the device. It also runs on the CPU.
 //   ReplayedAdam replayed(adam);
 //   replayed.prepare(rate, max_norm, loss_scale);   // before each replay: copies a few numbers to the device
 //   graph.replay();                                 // captured around: forward, backward, replayed.step()
@@ -15,12 +15,12 @@ class ReplayedAdam {
   // REQUIRES: `adam` outlives this.
   explicit ReplayedAdam(Adam& adam) : adam_(adam) {}
 
-  // Gradients are sums of `terms`, as is max_norm: the step takes their mean. Error for what clip_by_global_norm and
-  // Optimizer::step refuse.
+  // Gradients and max_norm are sums of `terms`; the step uses their mean. Error for everything that clip_by_global_norm
+  // and Optimizer::step refuse.
   void prepare(
       double learning_rate, double max_norm, double loss_scale = 1, double terms = 1, Site site = Site::current());
   void step(Site site = Site::current());
-  // Counts the step, and marks the weights as written: a graph writes them without the host.
+  // Counts the step, and marks the weights as written, because a graph writes them without the host.
   [[nodiscard]] GradientNorm finish(Site site = Site::current());
 
  private:

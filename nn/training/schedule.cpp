@@ -43,7 +43,7 @@ double Schedule::operator()(index_t step) const {
   if (step < 1) fail("schedule", "step ", step, " given; steps count from 1");
   if (step < warm_up) return peak * static_cast<double>(step) / static_cast<double>(warm_up);
   if (decay == Decay::constant) return peak;
-  // The last step at the peak, which is its first one but for wsd.
+  // The last step at the peak; except for wsd it is the first one.
   const index_t stable = decay == Decay::wsd ? steps - std::llround(share * static_cast<double>(steps)) : 0;
   const index_t begin = std::max<index_t>({warm_up, stable, 1});
   const double done = std::clamp(static_cast<double>(step - begin) / static_cast<double>(steps + 1 - begin), 0.0, 1.0);

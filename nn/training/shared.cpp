@@ -7,7 +7,7 @@
 namespace whence {
 namespace {
 
-// Returns all ranks' parts, in their order.
+// Returns all ranks' parts in order.
 std::vector<LossSum> parts_of_all(Communicator& ranks, const std::vector<LossSum>& own) {
   std::vector<double> numbers;
   for (const LossSum& part : own) numbers.insert(numbers.end(), {part.loss, part.targets, part.tokens});
@@ -22,7 +22,7 @@ std::vector<LossSum> parts_of_all(Communicator& ranks, const std::vector<LossSum
 
 LossSum SharedGradients::sum(const Optimizer& optimizer, const std::vector<LossSum>& own, std::int64_t n) {
   const LossSum all = total(parts_of_all(ranks_, own), n);
-  // Each begins on a cache line.
+  // Each gradient begins on a cache line.
   const auto room_of = [](const Tensor& x) { return (x.numel() + 63) / 64 * 64; };
   index_t numbers = 0;
   std::vector<Tensor> weights;

@@ -1,5 +1,5 @@
-// A step that ranks share. Each makes as many parts, a branch of the tree in accumulated.h. The rest of the tree is
-// summed over ranks: to the same bits on all, for any number of them.
+// A step that ranks share. Each rank computes the same number of parts, a branch of the tree in accumulated.h. The rest
+// of the tree is summed over ranks. All ranks get the same bits, for any number of ranks.
 #pragma once
 
 #include "nn/training/accumulated.h"
@@ -13,8 +13,8 @@ class SharedGradients {
   // REQUIRES: `ranks` outlives this.
   explicit SharedGradients(Communicator& ranks) : ranks_(ranks) {}
 
-  // Leaves in every parameter's gradient the sum over all ranks'. Returns the total() of all ranks' parts. Error where
-  // a parameter has no gradient.
+  // Sets every parameter's gradient to the sum over all ranks. Returns the total() of all ranks' parts. Error if a
+  // parameter has no gradient.
   [[nodiscard]] LossSum sum(const Optimizer& optimizer, const std::vector<LossSum>& own, std::int64_t n);
 
  private:

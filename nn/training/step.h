@@ -1,4 +1,4 @@
-// A step of training. Other files wrap it: gradients summed over several batches (accumulated.h), which ranks share
+// A step of training. Other files wrap it: gradients summed over several batches (accumulated.h), and over ranks
 // (shared.h); f16's loss scale (precision.h); a graph that is replayed (recorded.h). training_step.h chooses.
 #pragma once
 
@@ -13,20 +13,20 @@
 namespace whence {
 
 struct TrainingBatch {
-  std::vector<Tensor> tensors = {};  // made on the CPU
+  std::vector<Tensor> tensors = {};  // on the CPU
   std::int64_t counted = 0;          // targets with a loss
   std::int64_t tokens = 0;           // seen, for the rate of progress
 };
 
-// The losses of a batch's targets, summed and not averaged: a batch with more targets then weighs more, as in one large
-// batch. A scalar with a path to every parameter. `part` counts batches from 1. The tensors are on the CPU or on the
-// model's device.
+// The losses of a batch's targets, summed and not averaged, so that a batch with more targets has more weight, as in
+// one large batch. A scalar with a path to every parameter. `part` counts batches from 1. The tensors are on the CPU or
+// on the model's device.
 using LossOf = std::function<Tensor(const TrainingBatch& batch, std::int64_t part)>;
 
-// Sums over the targets of a batch, or of all batches of a step. Whole numbers in a double are exact.
+// Sums over the targets of a batch, or of all batches of a step. Integers in a double are exact.
 struct LossSum {
   double loss = 0, targets = 0, tokens = 0;
-  // What the loss was multiplied by before backward (precision.h). Gradients that are not finite are then no error.
+  // The factor of the loss before backward (precision.h). With a factor, gradients that are not finite are no error.
   std::optional<double> scale = {};
 };
 
@@ -34,11 +34,11 @@ struct StepOutcome {
   double loss = 0;           // mean over the step's targets
   double gradient_norm = 0;  // of that mean's gradients, before clipping
   std::int64_t tokens = 0;
-  bool skipped = false;  // gradients were not finite, for which f16's loss scale answers; no weight changed
-  double seconds = 0;    // that the step took, where it was measured
+  bool skipped = false;  // gradients were not finite, so f16's loss scale shrinks and no weight changed
+  double seconds = 0;    // duration of the step, if measured
 };
 
-// Forward and backward: adds a batch's gradients to those that the parameters have. Returns its loss.
+// Forward and backward: adds a batch's gradients to those of the parameters. Returns its loss.
 inline Tensor add_gradients(
     const TrainingBatch& batch, std::int64_t part, const LossOf& loss_of, std::optional<double> scale = {}) {
   const Tensor loss = loss_of(batch, part);
@@ -46,7 +46,7 @@ inline Tensor add_gradients(
   return loss.detach();
 }
 
-// All there is to a step. `forward_and_backward` is add_gradients(), or what takes its place.
+// The whole step. `forward_and_backward` is add_gradients(), or a wrapper of it.
 inline StepOutcome step(
     Optimizer& optimizer, const std::function<LossSum()>& forward_and_backward, double learning_rate, double clip) {
   optimizer.zero_gradients();

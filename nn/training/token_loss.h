@@ -1,4 +1,4 @@
-// The loss of a transformer that predicts tokens, as steps of training take it.
+// The loss of a transformer that predicts tokens, for training steps.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace whence {
 
-// Cross entropy of a batch's targets, i64 [b t], a target of -1 being none. Dropout is a pure
-// function of seed and part. REQUIRES: `model` outlives the result.
+// Cross entropy of a batch's targets, i64 [b t], where -1 means no target. Dropout is a pure function of seed and part.
+// REQUIRES: `model` outlives the result.
 [[nodiscard]] LossOf token_loss(const Transformer& model, std::uint64_t seed);
 
 }  // namespace whence

@@ -1,4 +1,4 @@
-// The training loop: steps one after another, and behind each what is due then, such as a validation or a checkpoint.
+// The training loop: takes steps in order, and after each runs the hooks that are due: a validation, a checkpoint.
 //   train(step, schedule, 1, 1000, {{.every = 10, .run = [](std::int64_t n, const StepOutcome& done) { ... }}});
 #pragma once
 
@@ -12,12 +12,12 @@ namespace whence {
 
 struct TrainingHook {
   std::int64_t every = 1;  // steps
-  bool at_last = false;    // behind the last step too
+  bool at_last = false;    // after the last step too
   std::function<void(std::int64_t step, const StepOutcome& outcome)> run = {};
 };
 
-// Takes steps `first` to `last`, until `enough` says so, which is asked before each; hooks run in their order. Returns
-// the number of the last step that was taken: first - 1 where there was none. Throws what a step or a hook does.
+// Takes steps `first` to `last`; stops early when `enough`, called before each step, returns true. Hooks run in order.
+// Returns the number of the last step taken, first - 1 if none. Throws the errors of steps and hooks.
 std::int64_t train(TrainingStep& training, const Schedule& schedule, std::int64_t first, std::int64_t last,
     const std::vector<TrainingHook>& hooks, const std::function<bool()>& enough = {});
 

@@ -30,7 +30,7 @@ void TrainingStep::stop_recording(const std::string& reason) {
   why_not_recorded_ = reason;
 }
 
-// A graph goes by no probe and by no clock.
+// Observers see nothing of a replayed graph.
 static bool is_watched() { return detail::observer != nullptr; }
 
 StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
@@ -48,7 +48,7 @@ StepOutcome TrainingStep::take(std::int64_t step, double learning_rate) {
   }
 }
 
-// The step's number of targets is not known yet: it is estimated from the first part, the same on all ranks.
+// The step's number of targets is not known yet. It is estimated from the first part, equally on all ranks.
 std::optional<double> TrainingStep::scale_of(std::int64_t step) const {
   if (!precision_.loss_scale()) return {};
   const std::int64_t counted = std::max<std::int64_t>(batch_(first_part(step)).counted, 1);
@@ -66,11 +66,11 @@ StepOutcome TrainingStep::run(std::int64_t step, double learning_rate) {
   return whence::step(optimizer, forward_and_backward, learning_rate, options_.clip);
 }
 
-// Returns nothing where the step is to be made alone.
+// Returns nothing if the step must be taken without a graph.
 std::optional<StepOutcome> TrainingStep::replayed(std::int64_t step, double learning_rate) {
   std::vector<TrainingBatch> batches;
   for (std::int64_t part = 0; part < options_.accumulate; ++part) batches.push_back(batch_(first_part(step) + part));
-  synchronise(precision_.optimizer().parameters().at(0).tensor.device());  // errors of before are no reason to give up
+  synchronise(precision_.optimizer().parameters().at(0).tensor.device());  // earlier errors do not stop recording
   try {
     replay_->prepare(batches);
   } catch (const Error& error) {
@@ -78,7 +78,7 @@ std::optional<StepOutcome> TrainingStep::replayed(std::int64_t step, double lear
     return {};
   }
   const StepOutcome outcome = replay_->step(step, learning_rate, options_.clip, scale_of(step));
-  if (outcome.skipped && !precision_.loss_scale()) return {};  // alone it names the gradient that is not finite
+  if (outcome.skipped && !precision_.loss_scale()) return {};  // without a graph the error names the gradient
   return outcome;
 }
 

@@ -14,34 +14,33 @@
 namespace whence {
 
 struct StepOptions {
-  std::int64_t accumulate = 1;  // parts whose gradients make one step, over all ranks
+  std::int64_t accumulate = 1;  // batches whose gradients make one step, over all ranks
   double clip = 1;              // largest global norm of the gradients
-  // On a GPU: one graph for all steps (RecordedStep), with the bits of steps that stand alone. `loss_of` draws nothing
-  // anew at each step, and decides nothing by the numbers of a batch. Adam alone.
+  // On a GPU: one graph for all steps (RecordedStep), with the same bits as separate steps. `loss_of` must not draw
+  // anew at each step, and must not branch on the numbers of a batch. Adam only.
   bool recorded = false;
-  // With whom the parts of a step are shared, each rank as many; null: nobody. Outlives the step. All ranks make the
-  // same model from the same seed, and take the same steps; what comes out is the same on all, and the same for any
-  // number.
+  // The ranks that share the parts of a step equally; null: no sharing. Outlives the step. All ranks make the same
+  // model from the same seed, and take the same steps. The result is the same on all ranks, and for any number of them.
   Communicator* ranks = nullptr;
 };
 
 class TrainingStep {
  public:
-  // REQUIRES: `precision` and the model outlive this. InputError when recorded with SGD or ranks, or `accumulate` is no
-  // multiple of the ranks.
+  // REQUIRES: `precision` and the model outlive this. InputError if recorded with SGD or ranks, or if `accumulate` is
+  // no multiple of the ranks.
   TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf loss_of, const StepOptions& options = {});
 
-  // Step 1, 2, ... NotFinite when its loss or a gradient is not finite, or f16's loss scale is at its least; Error when
-  // it has no target. Nothing but that scale has changed then. A replayed step looks at its gradients alone before it
-  // changes anything, at the loss afterwards. A step at which something looks (a capture, a tape, an op clock,
+  // Takes step 1, 2, ... NotFinite if its loss or a gradient is not finite, or f16's loss scale is at its minimum;
+  // Error if it has no target. Nothing but that scale has changed then. A replayed step checks only its gradients
+  // before it changes anything, and the loss afterwards. A step with an observer (a capture, a tape, an op clock,
   // CheckFinite) is not replayed.
   StepOutcome take(std::int64_t step, double learning_rate);
 
-  // Steps that were to be recorded stand alone from now on, and the graph's memory is free. A step does so itself where
-  // it cannot be recorded: batches of other shapes, numbers read back, no memory for a graph.
+  // Stops recording: later steps run without a graph, and the graph's memory is freed. A step that cannot be recorded
+  // does so itself: batches of other shapes, numbers read back, no memory for a graph.
   void stop_recording(const std::string& reason);
   bool recorded() const { return replay_.has_value(); }
-  const std::string& why_not_recorded() const { return why_not_recorded_; }  // that reason; empty: none so far
+  const std::string& why_not_recorded() const { return why_not_recorded_; }  // that reason; empty: recording
 
  private:
   std::int64_t first_part(std::int64_t step) const { return (step - 1) * options_.accumulate + 1; }
@@ -54,7 +53,7 @@ class TrainingStep {
   LossOf loss_of_;
   StepOptions options_;
   std::optional<SharedGradients> shared_;
-  std::optional<Replay> replay_;  // empty: steps as they stand
+  std::optional<Replay> replay_;  // empty: no recording
   std::string why_not_recorded_;
 };
 
