@@ -18,7 +18,7 @@ constexpr index_t chunk_length = 8192;
 template <class G, class T> struct AdamTensor {
   Global<const G> gradient;
   Global<T> weight, first, second;
-  Global<Float16> half;  // where the rounded weight goes: one of the two, or neither; the other is null
+  Global<Float16> half;  // the rounded weight's target: one of the two, or neither; the other is null
   Global<BFloat16> brain;
   index_t count, first_chunk;
   bool decays, in_packs;
@@ -41,7 +41,7 @@ template <class G, class T> struct AdamChunks {
   WHENCE_HD void operator()(Thread& t) const {
     const AdamTensor<G, T> tensor = all.entry[all.of_chunk(t.block())];  // a copy: no store can change its pointers
     const auto by = AdamFactors<T>::of([this](Control which) { return number(which); }, coupled_decay, tensor.decays);
-    if (!math::isfinite(by.scale)) return;  // not finite: a step that is left out
+    if (!math::isfinite(by.scale)) return;  // the step changes nothing
     const index_t begin = (t.block() - tensor.first_chunk) * chunk_length;
     const index_t end = begin + chunk_length < tensor.count ? begin + chunk_length : tensor.count;
     const index_t packs_end = tensor.in_packs ? begin + (end - begin) / pack * pack : begin;
@@ -102,10 +102,10 @@ template <class G, class T> AdamTensor<G, T> tensor_of(const AdamEntry& entry) {
 }  // namespace
 }  // namespace gpu
 
-// A launch holds entries of one pair of types; entries of other types go by in a round of their own.
+// A launch holds entries of one pair of types; each other pair has launches of its own.
 void CudaKernels::adam_all(const AdamStep& step, const Tensor& controls, std::span<const AdamEntry> entries) {
   for (const AdamEntry& entry : entries)
-    visit_adam_entry(entry, [](auto, auto) {});  // refuses before anything is changed
+    visit_adam_entry(entry, [](auto, auto) {});  // throws before anything is changed
   const std::array<double, control_count> given = step_controls(step, std::numeric_limits<double>::infinity(), 1);
   const auto run = [&]<class G, class T>(Type<G>, Type<T>) {
     gpu::AdamChunks<G, T> kernel{.all = {},

@@ -1,5 +1,5 @@
-// Which GPU generations this build has kernels for: what it was configured with, and whether the GPU at hand is one of them. The GPU's driver
-// is asked: machine code of 90a is for 9.0 alone, that of 80 for all of 8.x, and PTX of 80 for whatever comes later.
+// The GPU generations this build has kernels for: its configuration, and a check for the current GPU. The GPU's driver
+// decides: machine code of 90a is for 9.0 alone, that of 80 for all of 8.x, and PTX of 80 for all later GPUs.
 #include "cuda/runtime/runtime.h"
 
 #ifdef __CUDACC__

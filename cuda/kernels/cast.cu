@@ -1,5 +1,5 @@
-// Copies into another dtype: in packs between contiguous floating tensors, one by one else. Beside copy.cu, not in it,
-// as in tensor/cpu/copy.cpp: its kernels for pairs of dtypes compile as long as all the others there.
+// Copies into another dtype: in packs between contiguous floating tensors, otherwise element by element. Not in
+// copy.cu, as they are in tensor/cpu/copy.cpp: its kernels for pairs of dtypes compile as long as all the others there.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/launch_kernel.h"
 #include "cuda/vocabulary/packs.h"
@@ -37,7 +37,7 @@ template <class W> void convert_all(const Tensor& from, const Tensor& to) {
   launch("copy", to.device(), to.numel(), body);
 }
 
-// Both contiguous: as many neighbours at once as the wider dtype has in 16 bytes.
+// Both contiguous: each access has as many neighbours as the wider dtype has in 16 bytes.
 // Per element: 1 number read, 1 written, 1 rounding: memory.
 template <class From, class To> struct CastPacks {
   static constexpr const char* name = "cast";
@@ -58,7 +58,7 @@ template <class From, class To> struct CastPacks {
   WHENCE_HD static To one(From value) { return convert<To>(static_cast<compute_t<From>>(value)); }
 };
 
-// f(Type<T>{}) for the four floating dtypes; false for all others.
+// Calls f(Type<T>{}) for the four floating dtypes; returns false for all others.
 template <class F> bool visit_number(DType dtype, const F& f) {
   return visit(dtype, [&]<class T>(Type<T> type) {
     if constexpr (std::is_integral_v<T> || std::is_same_v<T, Dual>)

@@ -1,4 +1,4 @@
-// Sums of columns over very many rows: each block makes those of a chunk of rows, and JoinChunks adds the chunks in order.
+// Sums of columns over very many rows: each block sums a chunk of rows, and JoinChunks adds the chunks in order.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace whence::gpu {
 
-// Each block goes over a chunk of rows. Their number follows from the shape alone, so that the bits of the sums over rows
-// are the same on every device; few enough chunks that joining them is little work, enough rows to be worth it.
+// Returns the rows of a chunk, which one block sums. The shape alone decides it, so that the bits of the sums are the
+// same on every device. Chunks are few enough to be joined quickly, and have enough rows to be worth a block.
 inline index_t chunk_of(index_t rows) { return std::max<index_t>(16, blocks_for(rows, 512)); }
 
-// The chunks of up to two arrays of sums joined: [chunks, width] to [width] each, by blocks of 32 columns. Every warp
+// Joins the chunks of up to two arrays of sums: [chunks, width] to [width] each, by blocks of 32 columns. Every warp
 // reads 32 neighbours of a chunk, so that memory comes in whole lines; then the warps' sums are added in order.
 // Per sum of a chunk: 1 number read, 1 operation, by few blocks: the latency of a launch.
 template <class T> struct JoinChunks {
@@ -42,7 +42,7 @@ template <class T> struct JoinChunks {
   }
 };
 
-// The sums of chunks [chunks, width] in T's compute type, of one array or two, into [width].
+// Adds the sums of chunks [chunks, width] in T's compute type, of one array or two, into [width].
 template <class T>
 void join_chunks(const Tensor& sums, const Tensor& out, const Tensor& more_sums = {}, const Tensor& more_out = {}) {
   using Join = JoinChunks<T>;

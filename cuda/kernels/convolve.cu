@@ -1,6 +1,6 @@
-// Convolving rows along their keys, as products over pairs by the library:
+// Convolution of rows along their keys, as products over pairs by the library:
 //   y[b] [o, i j'] = W [o, c t] x'[b] [c t, i j']        dW [o, c t] = sum_b dy[b] [o, i j'] x'[b]' [i j', c t]
-// x' has the keys that each tap meets beside those of the others; of one tap it is x itself.
+// x' holds the keys that each tap reads, tap by tap; for one tap it is x itself.
 #include "tensor/convolution.h"
 
 #include <algorithm>
@@ -70,8 +70,8 @@ template <class T> struct SumPieces {
   }
 };
 
-// A map of all pairs, cut into so many pieces, is as many rows of a matrix: 12 heads are 24 rows of half a map, whole
-// packs, where W has a block for each head and no copy of the maps is made. `least`: as many as keep the card busy.
+// A map of all pairs, cut into n pieces, is n rows of a matrix: 12 heads are 24 rows of half a map, in whole packs. W
+// then has a block for each head, and the maps are not copied. `least`: enough pieces to keep the card busy.
 index_t pieces_of(const Convolution& at, DType dtype, index_t least) {
   const index_t pack = product_pack(dtype), pairs = at.rows * at.keys_out;
   index_t pieces = least;
@@ -79,7 +79,7 @@ index_t pieces_of(const Convolution& at, DType dtype, index_t least) {
   return pairs % (pieces * pack) == 0 ? pieces : 1;
 }
 
-// f(first sequence, their number, their x') for all sequences, some at a time.
+// Calls f(first sequence, their number, their x') for all sequences, some at a time.
 template <class T, class F> void each_spread(const Convolution& at, const Tensor& x, const F& f) {
   if (!at.spreads()) return f(index_t{0}, at.batch, x);
   const index_t most = at.sequences_at_once(sizeof(T));

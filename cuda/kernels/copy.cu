@@ -1,4 +1,4 @@
-// fill, copy and masked: what moves numbers without computing.
+// fill, copy and masked: they move numbers and compute nothing.
 #include <algorithm>
 
 #include "cuda/kernels/kernels.h"
@@ -55,17 +55,17 @@ template <class T> struct MovedTensor {
   Global<const T> from;
   Global<T> to;
   index_t count, first_chunk;          // packs; a chunk is a block's
-  index_t from_step = 0, to_step = 0;  // strides of the rows that `row` counts
+  index_t from_step = 0, to_step = 0;  // strides of the rows that `row` indexes
 };
 
-// Rows that are contiguous on both sides: the heads of [b t h d] on their way to [b h t d]; of one tensor, or of several
-// that may differ in everything else.
+// Rows that are contiguous on both sides, such as heads copied from [b t h d] to [b h t d]; of one tensor, or of
+// several that may differ in everything else.
 // Per element: 1 number read, 1 written, no operation: memory.
 template <class T, int pack, int most> struct MoveRows {
   static constexpr const char* name = "copy, rows in packs";
   static constexpr int threads = copy_threads;
   gpu::ManyTensors<MovedTensor<T>, most> all;
-  Global<const index_t> row = nullptr;  // the first one, where the device alone knows it
+  Global<const index_t> row = nullptr;  // the first one, if only the device knows it
   WHENCE_HD void operator()(Thread& t) const {
     const MovedTensor<T>& mine = all.entry[all.of_chunk(t.block())];
     const index_t i = (t.block() - mine.first_chunk) * threads + t.index();
@@ -77,13 +77,13 @@ template <class T, int pack, int most> struct MoveRows {
   }
 };
 
-// ---- Copies whose axes are turned. A tile goes through shared memory, so that both sides are read and written along
+// ---- Copies that transpose axes. A tile goes through shared memory, so that both sides are read and written along
 // their own rows.
 
 constexpr int tile_edge = 32;
 
 // The other axes count planes of tiles. A block copies one tile: [down, along] of `to`, where `along` is contiguous in
-// `to` and `down` in `from`. The tile has a spare column, so that its columns too lie in different banks.
+// `to` and `down` in `from`. The tile has a spare column, so that its columns too are in different banks.
 // Per element: 1 number read, 1 written, no operation: memory.
 template <class T> struct TransposeTiles {
   static constexpr const char* name = "copy, turned";
@@ -112,14 +112,14 @@ template <class T> struct TransposeTiles {
   }
 };
 
-// The axis along which x is contiguous and longer than one; -1 when there is none.
+// Returns the axis along which x is contiguous and longer than one, or -1.
 int contiguous_axis(const Tensor& x) {
   for (int axis = x.rank() - 1; axis >= 0; --axis)
     if (x.strides()[axis] == 1 && x.size(axis) > 1) return axis;
   return -1;
 }
 
-// Whether this was such a copy; if not, nothing is done.
+// Returns true if this was such a copy; otherwise nothing is done.
 template <class T> bool transpose(const Tensor& from, const Tensor& to) {
   const int along = contiguous_axis(to), down = contiguous_axis(from);
   if (along < 0 || down < 0 || along == down) return false;
@@ -190,7 +190,7 @@ template <class T> struct MaskedRows {
   }
 };
 
-// False, with nothing done, where rows of a tensor have no packs.
+// Returns false, with nothing done, if rows of a tensor have no packs.
 template <class T, int pack, int most>
 bool move_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axis = 0, const Tensor& row = {}) {
   MoveRows<T, pack, most> kernel;
@@ -215,7 +215,7 @@ bool move_rows(std::span<const Tensor> from, std::span<const Tensor> to, int axi
   return true;
 }
 
-// By the widest packs that fit; through a tile where the axes are turned; else one by one.
+// Moves by the widest packs that fit; through a tile if axes are transposed; else one by one.
 template <class T> void move(const Tensor& from, const Tensor& to) {
   constexpr int pack = gpu::pack_size<T>;
   if constexpr (pack > 1) {
@@ -248,7 +248,7 @@ void CudaKernels::copy(const Tensor& from, const Tensor& to) {
   visit(to.dtype(), [&]<class T>(Type<T>) { move<T>(from, to); });
 }
 
-// In one launch: the weights of what is multiplied at once, and its heads on their way together.
+// In one launch: the weights of one joint product, or its heads together.
 void CudaKernels::copy_all(std::span<const Tensor> from, std::span<const Tensor> to) {
   const auto as_first = [&](const Tensor& x) { return x.dtype() == to[0].dtype(); };
   bool done = from.empty();

@@ -1,8 +1,8 @@
-// Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward
-// e^{x_v - log sum} - [v = target].
+// Cross-entropy of rows of logits with their targets: log(sum_v e^{x_v}) - x_target, and its backward e^{x_v - log sum}
+// - [v = target].
 // One pass over the vocabulary in each direction: the largest logit and the sum of powers are found together.
-// Rows may begin further apart than they are long (tensor/device/product_layout.h): 50257 logits are read in packs where they
-// begin 50304 apart.
+// Rows may begin further apart than they are long (tensor/device/product_layout.h): 50257 logits are read in packs if
+// they begin 50304 apart.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/power.h"
 #include "cuda/vocabulary/rows.h"
@@ -10,7 +10,7 @@
 namespace whence::gpu {
 namespace {
 
-// The next N numbers of a row, `left` of which are left; behind them -inf, whose power is 0. What lies there is not read.
+// Loads the next N numbers of a row, `left` of which exist; the others are -inf, whose power is 0, and are not read.
 template <class C, int N, class From> WHENCE_HD Numbers<C, N> load_up_to(From from, index_t i, index_t left) {
   if (left >= N) return load_numbers<C, N>(from, i);
   Numbers<C, N> numbers;
@@ -49,8 +49,8 @@ template <class T, class P> struct CrossEntropy {
   }
 };
 
-// Per logit: 1 number read, 1 written, 3 operations, 1 power: memory. Between the rows of dx zeros are written: products
-// read them.
+// Per logit: 1 number read, 1 written, 3 operations, 1 power: memory. Zeros are written between the rows of dx, because
+// products read them.
 template <class T, class P> struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   static constexpr int threads = P::threads;
@@ -90,7 +90,7 @@ namespace whence {
 
 using namespace gpu;
 
-// From row to row. Logits of other than two axes are contiguous.
+// Returns the stride of rows. Logits with other than two axes are contiguous.
 static index_t apart(const Tensor& logits) {
   return logits.rank() == 2 ? std::max(logits.strides()[0], logits.size(1)) : logits.size(-1);
 }

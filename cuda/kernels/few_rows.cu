@@ -1,5 +1,5 @@
-// Products of few rows. A matrix is read once, and its bytes are most of the time. cuBLAS's kernels, made for tiles of rows, take longer, and
-// matrices side by side are copied for them.
+// Products of few rows. A matrix is read once, and its bytes take most of the time. cuBLAS's kernels, made for tiles of
+// rows, take longer, and need a copy to join adjacent matrices.
 #include "cuda/kernels/few_rows.h"
 
 #include "cuda/vocabulary/launch_kernel.h"
@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::size_t most_matrices = 3;
 
-// A matrix by its columns, which are those of the result up to `end`.
+// A matrix by its columns, which are the result's columns up to `end`.
 template <class T> struct Columns {
   Global<const T> at, bias;  // bias: or null
-  index_t column;            // numbers from one to the next
+  index_t column;            // stride of columns
   index_t end;
 };
 
-// A warp has a column. Per number of a matrix: 2 operations a row.
+// A warp has a column. Per number of a matrix: 2 operations per row.
 template <class T, int rows> struct FewRows {
   using C = compute_t<T>;
   static constexpr const char* name = "product of few rows";
   static constexpr int threads = 128, warps = threads / Thread::warp_size;
-  static constexpr int pack = pack_size<T>, ahead = 4;  // packs of a column that are on their way at once
+  static constexpr int pack = pack_size<T>, ahead = 4;  // packs of a column that are loaded at once
   Global<const T> a;
   Columns<T> b[most_matrices];
   Global<T> before, out;  // before: or null

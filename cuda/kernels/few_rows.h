@@ -1,4 +1,4 @@
-// Products of few rows, as those of one token that is decoded, with matrices whose columns are contiguous.
+// Products of few rows, such as one decoded token, with matrices whose columns are contiguous.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@ namespace whence::gpu {
 
 inline constexpr index_t most_few_rows = 4;
 
-// out [m n] = alpha a [m k] b [k n] (+ bias [n]), where b are matrices side by side, with a bias each or none. before: null,
-// or out is gelu of these sums, which go to `before`. Returns false where nothing was done: for more rows, for other
-// dtypes than f16, bf16 and f32, and where rows of a or columns of b do not begin at 16 bytes.
+// out [m n] = alpha a [m k] b [k n] (+ bias [n]), where b are adjacent matrices, with a bias each or none. before:
+// null, or out is gelu of these sums, which go to `before`. Returns false, with nothing done, for more rows, for dtypes
+// other than f16, bf16 and f32, and if rows of a or columns of b do not begin at 16 bytes.
 bool multiply_few_rows(const Tensor& a, std::span<const Tensor> b, std::span<const Tensor> bias, double alpha,
     const Tensor* before, const Tensor& out);
 

@@ -8,14 +8,14 @@
 namespace whence::gpu {
 namespace {
 
-// A block takes a chunk of rows of 32 packs of columns: a lane has a pack, the warps take rows in turn, and what they
-// have summed meets in shared memory.
+// A block takes a chunk of rows of 32 packs of columns: a lane has a pack, the warps take rows in turn, and their sums
+// are added in shared memory.
 // Per element: 2 numbers read, 1 written, gelu' and 2 operations: memory.
 template <class T, int pack> struct GeluBackward {
   static constexpr const char* name = "gelu_backward";
   static constexpr int threads = 256, warps = threads / Thread::warp_size, columns = Thread::warp_size * pack;
   using C = compute_t<T>;
-  // An entry left free after each 32 keeps lanes that store packs apart.
+  // One unused entry after each 32 separates lanes that store packs.
   WHENCE_HD static constexpr int padded(int i) { return i + i / Thread::warp_size; }
   static constexpr int apart = padded(columns);
   static constexpr std::size_t shared_bytes = shared_bytes_for<C>(warps * apart);

@@ -1,4 +1,4 @@
-// The sum of squares of all gradients, and what clipping makes of it: a few launches, no copy to the CPU.
+// The sum of squares of all gradients, and the scale that clips them: a few launches, no copy to the CPU.
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/block.h"
 #include "cuda/vocabulary/many_tensors.h"
@@ -17,7 +17,7 @@ template <class T> struct SquaresTensor {
   bool in_packs;
 };
 
-// One number for each chunk: a block's threads take turns with its packs, then the block's tree.
+// One number for each chunk: a block's threads sum its packs in turn, then the block reduces.
 // Per element: 1 number read, 2 operations in f64 (with a unit 1 division more): memory.
 template <class T> struct SquareChunks {
   static constexpr const char* name = "sum_of_squares";
@@ -61,7 +61,7 @@ struct SumPartials {
   }
 };
 
-// Few numbers, so one thread. The same operations as on the CPU, so that the scale has the same bits.
+// Few numbers, so one thread. It does the same operations as the CPU, so that the scale has the same bits.
 // Per launch: one thread reads a few numbers and writes 2: the latency of a launch.
 struct ClipScale {
   static constexpr const char* name = "clip_scale";
@@ -84,7 +84,7 @@ struct ClipScale {
 void CudaKernels::sum_of_squares(std::span<const Tensor> x, double unit, const Tensor& total) {
   index_t chunks = 0, done = 0;
   for (const Tensor& each : x) {
-    visit_real("sum_of_squares", each.dtype(), [](auto) {});  // refuses the others
+    visit_real("sum_of_squares", each.dtype(), [](auto) {});  // throws for other dtypes
     chunks += gpu::blocks_for(each.numel(), gpu::chunk_length);
   }
   const Tensor partial = Tensor::empty({chunks}, DType::f64, total.device());

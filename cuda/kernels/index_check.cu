@@ -1,5 +1,5 @@
-// Indices checked on the device, so that nothing waits and a graph can be captured: what is wrong becomes 0, and is
-// noted down for the next time that numbers travel to the CPU.
+// Checks indices on the device, so that nothing waits and a graph can be captured: a wrong index becomes 0, and is
+// recorded for the next copy of numbers to the CPU.
 #include "tensor/index_check.h"
 
 #include <array>
@@ -18,7 +18,7 @@ namespace whence {
 namespace gpu {
 namespace {
 
-// What a check was about, for the Error that comes later. One for each place and shape.
+// The subject of a check, for the Error that comes later. One for each place and shape.
 struct KnownCheck {
   IndexCheck check;
   Shape shape;
@@ -30,8 +30,8 @@ struct KnownCheck {
   bool operator<(const KnownCheck& other) const { return key() < other.key(); }
 };
 
-// [0]: how many indices were out of range since the last report. Of the first to arrive:
-// which check it was, the element, the value.
+// [0]: how many indices were out of range since the last report. For the first to arrive: its check, the element, the
+// value.
 struct FaultNotes {
   Tensor found = Tensor::zeros({1}, DType::i32, Device::cuda());
   Tensor note = Tensor::zeros({3}, DType::i64, Device::cuda());

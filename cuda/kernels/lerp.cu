@@ -1,5 +1,5 @@
-// Reading a table at real-valued positions, and the gradients of that.
-//   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j held in [0, n-1]
+// Reading a table at real-valued positions, and its gradients.
+//   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a        p_j clamped to [0, n-1]
 #include "cuda/kernels/kernels.h"
 #include "cuda/vocabulary/lane_tables.h"
 #include "cuda/vocabulary/rows.h"
@@ -25,8 +25,9 @@ template <class T, class P> struct LerpValues {
   }
 };
 
-// dt[a] += (1-w) dy,  dt[c] += w dy,  dp = (t[c] - t[a]) dy: the lanes of a line walk over its positions side by side.
-// Per position: 2 numbers read, 1 written, about 15 operations: memory; for long tables, which lanes share, their turns.
+// dt[a] += (1-w) dy,  dt[c] += w dy,  dp = (t[c] - t[a]) dy: the lanes of a line read neighbouring positions.
+// Per position: 2 numbers read, 1 written, about 15 operations: memory; for long tables, which lanes share, their
+// turns.
 template <class T, class P, int pack> struct LerpGradients {
   using C = compute_t<T>;
   static constexpr const char* name = "lerp_at_backward";
@@ -67,7 +68,7 @@ template <class T, class P, int pack> struct LerpGradients {
   }
 };
 
-// The same for tables that do not fit the block's memory: one after another, by one thread per table.
+// The same for tables that do not fit into the block's memory: one position after another, by one thread per table.
 template <class T, class P> struct LongLerpGradients {
   using C = compute_t<T>;
   const T *table, *dy;
@@ -104,7 +105,7 @@ void CudaKernels::lerp_at_backward(
   const index_t rows = table.size(-1), width = position.size(-1), outer = table.numel() / rows;
   visit_real("lerp_at", table.dtype(), position.dtype(), [&]<class T, class P>(Type<T>, Type<P>) {
     using C = compute_t<T>;
-    // Eight lanes a line: zeroing the tables and adding them up is shared by four lines.
+    // Eight lanes per line: four lines share the work of zeroing and summing the tables.
     const TablePlan plan = TablePlan::of<C>(rows, 8);
     const auto run = [&]<int pack>(std::integral_constant<int, pack>) {
       launch_kernel(LerpGradients<T, P, pack>{global<const T>(table), global<const T>(dy), global<const P>(position),

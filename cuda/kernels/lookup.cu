@@ -1,4 +1,4 @@
-// Picking numbers along an axis by an index, and the adjoint: adding them where the index says.
+// Lookup along an axis by an index, and the adjoint: adding at the index.
 #include "tensor/lookup.h"
 
 #include "cuda/kernels/kernels.h"
@@ -22,7 +22,7 @@ template <class T> struct Pick {
   }
 };
 
-// Along the last axis: one line per warp, whose lanes read it side by side.
+// Along the last axis: one line per warp, whose lanes read neighbours.
 // Per element: 1 number and 8 bytes of index read, 1 operation: memory; for long tables, shared by lanes, their turns.
 template <class T> struct SumLines {
   using C = compute_t<T>;
@@ -72,7 +72,7 @@ void CudaKernels::sum_by_index(const Tensor& x, const Tensor& index, int axis, c
       return gpu::launch_kernel(
           gpu::SumLines<T>{gpu::global<const T>(x), gpu::global<const index_t>(index), gpu::global<T>(y), at, plan},
           {.blocks = plan.blocks(at.outer), .shared_bytes = plan.shared_bytes});
-    // Neighbouring columns lie side by side, or no table fits the block's memory: a column per thread.
+    // Neighbouring columns are contiguous, or no table fits into the block's memory: a column per thread.
     const Tensor sums = std::is_same_v<T, C> ? y : Tensor::empty(y.shape(), dtype_of<C>, y.device());
     fill(sums, 0);
     launch("sum_by_index", x.device(), at.outer * at.inner.by(),

@@ -1,4 +1,4 @@
-// Matrix products: cuBLAS for 16 to 64 bit, and cuBLASLt where it can fuse what follows.
+// Matrix products: cuBLAS for 16 to 64 bits, and cuBLASLt if it can fuse what follows.
 #include <algorithm>
 #include <optional>
 
@@ -13,7 +13,7 @@
 namespace whence {
 namespace {
 
-// The last two axes of x for cuBLAS; nothing when neither of them is contiguous.
+// Returns the last two axes of x for cuBLAS, or nothing if neither is contiguous.
 std::optional<BlasMatrix> blas_matrix(const Tensor& x) {
   const index_t rows = x.size(-2), columns = x.size(-1), row_stride = x.strides()[-2], column_stride = x.strides()[-1];
   if ((column_stride == 1 || columns == 1) && (row_stride >= columns || rows == 1))
@@ -25,14 +25,14 @@ std::optional<BlasMatrix> blas_matrix(const Tensor& x) {
 
 Tensor readable(const Tensor& x) { return blas_matrix(x) ? x : raw::copy(x); }
 
-// The matrices of a batch, evenly apart: where they lie otherwise (heads inside tokens, one matrix for some of a batch),
-// they are copied first, so that a batch of any shape is one call.
+// Returns the stride of a batch's matrices, or nothing if they are not evenly spaced (heads inside tokens, a matrix
+// shared by part of a batch). Those are copied first, so that a batch of any shape is one call.
 std::optional<index_t> step_of_batch(const Tensor& x) {
   return even_step(x.shape().leading(-2), x.strides().leading(-2));
 }
 Tensor evenly_apart(const Tensor& x) { return step_of_batch(x) ? x : raw::copy(x); }
 
-// From row to row of out, which are further apart than they are long where product_rows() made it.
+// The stride of out's rows, which exceeds their length if product_rows() made them.
 index_t leading_of(const Tensor& out) { return std::max(out.strides()[-2], out.size(-1)); }
 
 void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, double beta, const Tensor& out) {
@@ -44,7 +44,7 @@ void multiply_batch(const Tensor& given_a, const Tensor& given_b, double alpha, 
   multiply(product);
 }
 
-// Matrices of the last axis of the batch, one below the other, where they lie so.
+// Returns the matrices along the last axis of the batch as one tall matrix, if they are stored so.
 std::optional<Tensor> one_below_the_other(const Tensor& x) {
   const index_t count = x.size(-3), rows = x.size(-2), step = rows == 1 ? x.strides()[-3] : x.strides()[-2];
   if (x.strides()[-3] != rows * step) return std::nullopt;
@@ -60,8 +60,8 @@ bool multiply_few_rows(
   return a.rank() == 2 && b.rank() == 2 && gpu::multiply_few_rows(a, {&b, 1}, biases, alpha, before, out);
 }
 
-// A product that is one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. False:
-// nothing was done.
+// A product of one matrix by one matrix, as a layer's is, with everything that follows it in one kernel. Returns false
+// if nothing was done.
 bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEpilogue& epilogue, const Tensor& out) {
   if (out.rank() != 2 || out.numel() == 0 || a.size(-1) == 0) return false;
   if (aligned_extents(a, b, out)) return false;
@@ -75,7 +75,7 @@ bool multiply_fused(const Tensor& a, const Tensor& b, double alpha, const BlasEp
 
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, double alpha, const Tensor& out) {
   if (out.numel() == 0) return;
-  if (out.rank() > 3 && out.size(-3) > 1 && b.strides()[-3] == 0) {  // b serves all of them, as keys do their group
+  if (out.rank() > 3 && out.size(-3) > 1 && b.strides()[-3] == 0) {  // b serves all of them, as keys serve their group
     const auto tall = one_below_the_other(a), made = one_below_the_other(out);
     if (tall && made) return matmul(*tall, raw::select(b, b.rank() - 3, 0), bias, alpha, *made);
   }
@@ -94,7 +94,7 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor* bias, d
   const bool empty_sum = a.size(-1) == 0;
   if (bias && bias->is_contiguous() && multiply_fused(a, b, alpha, {.bias = bias->bytes()}, out)) return;
   if (bias)
-    copy(raw::expand(*bias, out.shape()), out);  // what the product is added to
+    copy(raw::expand(*bias, out.shape()), out);  // the product is added to it
   else if (empty_sum)
     fill(out, 0);
   if (empty_sum) return;

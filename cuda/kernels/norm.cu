@@ -1,6 +1,6 @@
 // Normalisation of rows: y = n w + b with n = (x - mean) rstd. Layer norm: rstd = 1 / sqrt(var + epsilon). Root mean
-// square norm: the same with mean 0 and without b. With `added` the residual is added first, and the sum normalised. Below:
-// all their gradients.
+// square norm: the same with mean 0 and without b. With `added` the residual is added first, and the sum normalised.
+// Below: all their gradients.
 #include <algorithm>
 
 #include "cuda/kernels/chunks_of_rows.h"
@@ -15,12 +15,12 @@ template <class T> struct NormTensors {
   using C = compute_t<T>;
   Global<const T> x, added, weight, bias;  // added: null, or `sum` = x + added is normed instead of x
   Global<T> sum, y;
-  Global<C> mean, rstd;  // [rows], what backward starts from; mean: null without centring, as bias
+  Global<C> mean, rstd;  // [rows], for backward; mean: null without centring, as is bias
   index_t rows, width;
   C share, epsilon;  // share: 1 / width
 };
 
-// Two passes over the row: the mean first, then squares of differences from it, which do not cancel.
+// Two passes over the row: first the mean, then squares of differences from it, which do not cancel.
 // Per element: 1 number read, 1 written (2 and 2 with a sum), 8 operations: memory. A row too wide to be held is read 2
 // or 3 times.
 template <class T, class P> struct NormRows {
@@ -40,7 +40,7 @@ template <class T, class P> struct NormRows {
       join(team, values, row);
     else
       values.hold(team, of.width);
-    gain.hold(team, of.width);  // before the sums, so that memory is waited for once
+    gain.hold(team, of.width);  // before the sums, so that the row waits for memory once
     if (of.mean) shift.hold(team, of.width);
     Number<C> center = Number<C>(C(0));
     if (of.mean) center = total(team, values, [](Number<C> v) { return v; }) * Number<C>(of.share);
@@ -52,7 +52,7 @@ template <class T, class P> struct NormRows {
     store(of.rstd, row, scale);
   }
 
-  // What is normed are the sums as they are stored: backward reads them.
+  // Norms the sums as they are stored, because backward reads them.
   WHENCE_HD void join(const Team<P>& team, RowPart<P, StoredRow<T>>& values, index_t row) const {
     team.each_pack(of.width, [&](int p, index_t j) {
       const auto a = load_numbers<C, P::pack>(of.x, row * of.width + j);
@@ -100,16 +100,16 @@ template <class T> struct NormGradients {
   C share;  // 1 / width
 };
 
-// The gradients of all that a chunk of rows has. With n = (x - mean) rstd and g = dy w:
+// The gradients of a chunk of rows. With n = (x - mean) rstd and g = dy w:
 //   dx = rstd (g - mean(g) - n mean(g n)) + dsum,  dw = sum over rows of dy n,  db = sum over rows of dy
 // Root mean square norm: without mean(g), since nothing was centered. A thread has the same columns of every row of its
-// team, and keeps their two sums beside the row; of a row too wide to be held it keeps them in memory.
-// Per element: 2 numbers read (3 with dsum), 1 written, 15 operations: memory. A row too wide to be held is read
-// twice, and the sums of its columns are read and written too.
+// team, and keeps their two sums next to the row; for a row too wide to be held it keeps them in memory.
+// Per element: 2 numbers read (3 with dsum), 1 written, 15 operations: memory. A row too wide to be held is read twice,
+// and the sums of its columns are read and written too.
 template <class T, class P> struct NormBackward {
   static constexpr const char* name = "norm_backward";
   static constexpr int threads = P::threads, warps = threads / Thread::warp_size;
-  static constexpr unsigned blocks_at_once = 512 / threads;  // 128 registers: all chunks live on a large GPU together
+  static constexpr unsigned blocks_at_once = 512 / threads;  // 128 registers: all chunks fit on a large GPU
   using C = compute_t<T>;
   using Pack = Numbers<C, P::pack>;
   using Sums = Pair<Number<C>, Number<C>>;  // of g and of g n
@@ -119,8 +119,8 @@ template <class T, class P> struct NormBackward {
   };
   NormGradients<T> of;
 
-  // Where each warp has rows of its own, the warps' sums meet in shared memory: an entry left free after each 32 keeps
-  // lanes that store packs apart.
+  // If each warp has its own rows, the warps' sums are joined in shared memory: one unused entry after each 32
+  // separates lanes that store packs.
   WHENCE_HD static constexpr index_t padded(index_t j) { return j + j / Thread::warp_size; }
   WHENCE_HD static constexpr index_t numbers_of_warps(index_t width) { return P::by_warp ? warps * padded(width) : 0; }
   static constexpr std::size_t shared_bytes(index_t width) {
@@ -222,7 +222,8 @@ template <class T, class P> struct NormBackward {
 
 template <class C> C share_of(index_t width) { return static_cast<C>(1 / static_cast<double>(width)); }
 
-// Of x and dy what is stored, and of each column two sums: less than of one row, that all stays below 128 registers.
+// Holds x and dy as they are stored, and two sums of each column: a smaller budget than for one row, so that all stays
+// below 128 registers.
 constexpr RowBudget rows_and_sums{.few = 32, .many = 96, .single = 48, .block = 512, .few_by_block = true};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What all pairs of a query and a key read from one row of each (tensor/pairs.h). O(T) numbers come from memory, the
-// rest is written.
+// Values of query-key pairs, read from one row each (tensor/pairs.h). O(T) numbers come from memory, the others are
+// only written.
 #include "tensor/pairs.h"
 
 #include "cuda/kernels/kernels.h"
@@ -33,8 +33,8 @@ template <class T> struct ReadByDistance {
   }
 };
 
-// sums[b group h n]: of `rows_each` rows of queries, the sum of what lies n steps apart. Pairs of one distance lie along
-// a diagonal, so neighbouring threads read neighbouring numbers. The lowest step has all keys behind its diagonal too.
+// sums[b group h n]: over `rows_each` rows of queries, the sum of the pairs at n steps. Pairs of one distance form a
+// diagonal, so neighbouring threads read neighbouring numbers. The lowest step includes all keys after its diagonal.
 // Per pair: 1 number read (steps are in a cache), 1 operation: memory.
 template <class T> struct SumByDistance {
   static constexpr const char* name = "sum_by_distance";
@@ -106,7 +106,7 @@ void CudaKernels::read_by_distance(const Steps& steps, const Tensor& table, cons
   });
 }
 
-// Pairs of one distance anywhere: sorted by it, a row of all heads each.
+// Pairs of one distance are anywhere: they are sorted by distance, a row of all heads each.
 static void sum_uneven(CudaKernels& kernels, const Steps& steps, const Tensor& dy, const Tensor& dtable) {
   if (dy.size(0) > steps.batch()) {  // one row of steps serves all sequences
     const Tensor total = Tensor::like(dy, {1, dy.size(1), dy.size(2), dy.size(3)});

@@ -1,5 +1,5 @@
 // Unary and binary functions. Contiguous operands have a kernel for each function (pointwise.h). Here, for all other
-// strides, the function's name is switched inside the kernel: one kernel per dtype serves all functions, which keeps
+// strides, a switch inside the kernel selects the function: one kernel per dtype serves all functions, which keeps
 // compile time and binary small; all threads of a launch take the same branch.
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/pointwise.h"
@@ -39,7 +39,7 @@ template <class T> struct UnaryDerivative {  // dx = dy f'
   }
 };
 
-template <class T> struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being what f' is written in: x or y
+template <class T> struct UnarySecond {  // dx = dy d f'(v)/dv by a dual number, v being the argument of f': x or y
   StridedIndex<2> index;
   const T *saved, *dy;
   T* dx;
@@ -67,7 +67,7 @@ template <class T> struct BinaryValue {  // y = f(a, b)
   }
 };
 
-// y = f(a, b) where rows can be walked in packs: y = x + bias, x times one number per row. One pack per thread.
+// y = f(a, b) for rows that can be read in packs: y = x + bias, x times one number per row. One pack per thread.
 // Per element: at most 2 numbers read, 1 written, f: memory.
 template <class T> struct BinaryRows {
   using C = compute_t<T>;

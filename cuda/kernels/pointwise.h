@@ -1,5 +1,5 @@
 // Unary and binary functions of contiguous operands: one kernel per function, in packs of 16 bytes. pointwise_packs.h
-// has the bodies. pointwise_{f16,bf16,f32,f64}.cu instantiate them, so that they compile side by side.
+// has the bodies. pointwise_{f16,bf16,f32,f64}.cu instantiate them, so that they compile in parallel.
 #pragma once
 
 #include "tensor/pointwise.h"
@@ -8,7 +8,7 @@
 namespace whence::gpu {
 
 // All tensors contiguous, of dtype T and of equal extents, every first element at a multiple of 16 bytes. An operand of
-// binary whose step is 0 is instead one number for all elements, wherever it lies.
+// binary whose step is 0 is instead one number for all elements, at any address.
 template <class T> struct Contiguous {
   static void unary(Unary f, UnaryAttributes p, const Tensor& x, const Tensor& y);
   static void unary_backward(Unary f, UnaryAttributes p, const Tensor& kept, const Tensor& dy, const Tensor& dx);

@@ -7,8 +7,8 @@
 
 namespace whence::gpu {
 
-// How a block walks over its share: every thread takes `turns` packs that lie a block's length apart. What does not
-// fill a pack is the last block's, element by element.
+// The loop of a block over its share: every thread takes `turns` packs, a block's length apart. The last block takes
+// the incomplete pack, element by element.
 template <class T> struct Walk {
   static constexpr int threads = 256, pack = pack_size<T>, turns = 4;
   static constexpr index_t share = static_cast<index_t>(threads) * pack * turns;

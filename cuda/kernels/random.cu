@@ -28,7 +28,7 @@ template <class T> struct Normal {
   Stream stream;
   double mean, deviation;
   WHENCE_HD void operator()(index_t i) const {
-    // An index known at run time would need the stack.
+    // An index known only at run time would need the stack.
     const auto two = stream.two_normals(static_cast<std::uint64_t>(i) / 2);
     out[i] = convert<T>(mean + deviation * (i % 2 == 0 ? two[0] : two[1]));
   }

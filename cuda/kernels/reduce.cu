@@ -1,6 +1,6 @@
-// Sums and maxima over any axes, and argmax. Neighbouring axes of one kind are merged. Reduced axes are then summed away
-// one at a time, from the last to the first. Long runs are cut into chunks at fixed places; the chunks' results are reduced in
-// turn, by a fixed tree.
+// Sums and maxima over any axes, and argmax. Neighbouring axes that are both reduced, or both kept, are merged. Reduced
+// axes are then summed one at a time, from the last to the first. Long runs are cut into chunks at fixed places; the
+// chunks' results are reduced again, by a fixed tree.
 #include <limits>
 
 #include "cuda/kernels/kernels.h"
@@ -22,14 +22,14 @@ struct Join {
   }
 };
 
-// One group of reduced axes: where the numbers of each output begin, how many they are and how far apart.
+// One group of reduced axes: the first number of each output, how many there are and their stride.
 struct Pass {
   StridedIndex<1> kept;
   index_t outputs, count, stride, chunks;
   Join join;
 };
 
-// A team per output and chunk; the team's threads lie along what is reduced. Results as [outputs, chunks].
+// A team per output and chunk; the team's threads are along the reduced axis. Results as [outputs, chunks].
 // Per element: 1 number read, 1 operation: memory.
 constexpr index_t row_chunk = 32768;
 template <class In, class Out, class P> struct ReduceRows {
@@ -59,9 +59,9 @@ template <class In, class Out, class P> struct ReduceRows {
   }
 };
 
-// A block takes 256 / row_lanes outputs and one chunk of what is reduced. Neighbouring threads lie along the outputs,
-// so that a warp reads neighbours where the last kept axis is contiguous;
-// row_lanes warps share the rows out. Results as [chunks, outputs].
+// A block takes 256 / row_lanes outputs and one chunk of the reduced axis. Neighbouring threads are along the outputs,
+// so that a warp reads neighbours if the last kept axis is contiguous; row_lanes warps share the rows. Results as
+// [chunks, outputs].
 // Per element: 1 number read, 1 operation: memory.
 constexpr index_t column_chunk = 512;
 template <class In, class Out, int row_lanes> struct ReduceColumns {
@@ -98,8 +98,8 @@ template <class In, class Out, int row_lanes> struct ReduceColumns {
   }
 };
 
-// Few numbers per output: a thread does them all, or with a stride of 1 a warp as soon as it has enough lanes to fill.
-// Numbers that lie next to each other, or few outputs: a team along them. Else neighbouring threads take the outputs.
+// Few numbers per output: one thread reduces them all, or with a stride of 1 a warp, as soon as it has enough to fill
+// its lanes. Contiguous numbers, or few outputs: a team along them. Otherwise neighbouring threads take the outputs.
 enum class Way { thread, team, columns };
 Way way_of(const Pass& pass) {
   if (pass.count <= (pass.stride == 1 ? 8 : 32)) return Way::thread;
@@ -129,7 +129,7 @@ void run_level(const Pass& pass, Way way, bool packs, const Tensor& x, const Ten
   columns(ReduceColumns<In, Out, 8>{pass, global<const In>(x), global<Out>(out)});
 }
 
-// x's numbers along one axis, wherever it lies, into out (contiguous, x's other axes).
+// Reduces x along one axis, wherever it is, into out (contiguous, x's other axes).
 template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int axis, const Tensor& out) {
   using C = compute_t<In>;
   const Shape kept = x.shape().without(axis);
@@ -148,8 +148,8 @@ template <class In, class Out> void reduce_axis(Join join, const Tensor& x, int 
   reduce_axis<C, Out>(join, partial, way == Way::team ? 1 : 0, out);
 }
 
-// The last group into a smaller tensor of the compute type, and so on; the last one left into `out` (contiguous).
-// `kept` steps through `out`, by 0 along what is reduced.
+// Reduces the last group into a smaller tensor of the compute type, and so on; the last remaining group goes into `out`
+// (contiguous). `kept` are the strides in `out`, 0 along reduced axes.
 template <class In, class T>
 void reduce_groups(CudaKernels& kernels, Join join, const Tensor& x, const Strides& kept, const Tensor& out) {
   using C = compute_t<T>;
@@ -165,7 +165,7 @@ void reduce_groups(CudaKernels& kernels, Join join, const Tensor& x, const Strid
   reduce_groups<C, T>(kernels, join, partial, groups.strides[1].without(axis), out);
 }
 
-// The largest so far and where it is. NaN counts as the largest; the first of equals stays.
+// The largest number so far and its index. NaN counts as the largest; the first of equals stays.
 template <class C> using Best = Pair<Number<C>, index_t>;
 struct Better {
   template <class V> WHENCE_HD V operator()(V a, V b) const {
@@ -208,7 +208,7 @@ namespace whence {
 using namespace gpu;
 
 void CudaKernels::reduce(Reduction f, const Tensor& x, const Tensor& out) {
-  if (x.numel() == 0) return fill(out, 0);  // an empty sum; an empty maximum was refused by the caller
+  if (x.numel() == 0) return fill(out, 0);  // an empty sum; the caller has refused an empty maximum
   const Strides kept = raw::expand(out, x.shape()).strides();
   visit_real("reduce", x.dtype(), [&]<class T>(Type<T>) { reduce_groups<T, T>(*this, Join{f}, x, kept, out); });
 }

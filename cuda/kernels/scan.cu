@@ -32,7 +32,7 @@ template <class From, class To, class P> struct CumulativeSum {
   template <class F> WHENCE_HD void run(const Team<P>& team, index_t row, const F& sum_before) const {
     Number<C> carry = Number<C>(C(0));
     for (index_t begin = 0; begin < width; begin += P::team * P::pack) {        // all threads take part in every chunk
-      const index_t j = begin + static_cast<index_t>(team.member()) * P::pack;  // counted from where the sum starts
+      const index_t j = begin + static_cast<index_t>(team.member()) * P::pack;  // from the end where the sum starts
       const index_t at = row * width + (reverse ? width - P::pack - j : j);
       Numbers<C, P::pack> pack = {};
       if (j < width) pack = load_numbers<C, P::pack>(x, at);
@@ -45,7 +45,7 @@ template <class From, class To, class P> struct CumulativeSum {
     }
   }
 
-  // Sums inside a pack, from its beginning or its end; the sum of all.
+  // Makes running sums inside a pack, from its beginning or its end; returns the sum of all.
   WHENCE_HD Number<C> running(Numbers<C, P::pack>& pack) const {
     constexpr int last = P::pack - 1;
     if (reverse) {

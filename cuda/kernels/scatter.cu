@@ -1,6 +1,6 @@
-// Adding rows where an index says, without atomics and without the CPU. Entries are sorted by (row, entry), so that
-// those of one row follow each other in their own order; then they are summed in chunks of fixed length. A row whose
-// entries lie in several chunks is put together from the chunks' parts, in order: the same bits on every run.
+// Adds rows at an index, without atomics and without the CPU. Entries are sorted by (row, entry), so that the entries
+// of one row are adjacent and in their own order; then they are summed in chunks of fixed length. A row with entries in
+// several chunks is joined from the chunks' parts, in order: the same bits on every run.
 #include "cuda/kernels/kernels.h"
 #include "cuda/kernels/sort.h"
 #include "cuda/vocabulary/block.h"
@@ -27,8 +27,8 @@ template <class I> struct MakeKeys {
   }
 };
 
-// One (chunk, column) per thread. A row that lies inside the chunk is done; the part of one that began before goes to
-// `head`, of one that goes on behind to `tail`. A chunk that is in the middle of a row is all head.
+// One (chunk, column) per thread. A row inside the chunk is complete; the part of one that began before goes to `head`,
+// of one that continues after to `tail`. A chunk in the middle of a row is all head.
 // Per entry and column: 1 number read, 1 operation, and once per row 1 number read and written (keys are in a cache):
 // memory.
 template <class T> struct SumChunks {
@@ -69,8 +69,8 @@ template <class T> struct SumChunks {
   }
 };
 
-// A row that begins in chunk c and goes on behind it: into += tail[c] + head[c + 1] + head[c + 2] + ... One block per
-// (c, 32 columns); its warps take turns with the heads, and their sums are added in the order of the warps.
+// A row that begins in chunk c and continues after it: into += tail[c] + head[c + 1] + head[c + 2] + ... One block per
+// (c, 32 columns); its warps take the heads in turn, and their sums are added in the order of the warps.
 // Per chunk and column: at most 2 numbers read, 2 operations: the latency of blocks; most find nothing to join.
 template <class T> struct JoinChunks {
   using C = compute_t<T>;
@@ -104,7 +104,7 @@ template <class T> struct JoinChunks {
     store(into, at, total);
   }
 
-  // The first place behind `from` whose key is of another row.
+  // Returns the first place after `from` whose key is of another row.
   WHENCE_HD index_t end_of(index_t row, index_t from) const {
     index_t low = from, high = count;
     while (low < high) {

@@ -8,7 +8,7 @@
 namespace whence::gpu {
 namespace {
 
-// How many entries the rows have: all, or under causality one more from row to row of the last two axes.
+// The number of entries of a row: all, or with causality one more from row to row of the last two axes.
 struct SeenEntries {
   index_t width;
   bool causal = false;
@@ -24,13 +24,13 @@ SeenEntries seen_causally(const Tensor& x, index_t first_row) {
   return {x.size(-1), true, {x.size(-2), x.numel()}, first_row};
 }
 
-// A row's mask may lie anywhere. Without a mask every entry that a row has is kept.
+// A row's mask may be at any address. Without a mask every entry that a row has is kept.
 struct MaskRows {
   SeenEntries seen;
   Global<const bool> first = nullptr;  // null: no mask
   StridedIndex<1> row_start = {};
   index_t step = 0;
-  bool in_packs = false;  // of pack_size<T> bytes, beside those of a row of T
+  bool in_packs = false;  // of pack_size<T> bytes, parallel to a row of T
 };
 
 template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const SeenEntries& seen) {
@@ -45,7 +45,7 @@ template <class T> MaskRows mask_rows(const Tensor& x, const Tensor& mask, const
       .in_packs = in_packs};
 }
 
-// One thread's part of a row's mask, one bit per entry; read again in each pass where the row is.
+// One thread's part of a row's mask, one bit per entry; read again in each pass if the row is.
 template <class P> class MaskPart {
  public:
   WHENCE_HD MaskPart(const MaskRows& mask, index_t row)
@@ -58,7 +58,7 @@ template <class P> class MaskPart {
       if (mask_.first) team.each_pack(seen_, [this](int p, index_t j) { kept_ |= read(j) << (p * P::pack); });
     }
   }
-  // Bit k says whether entry j + k is kept.
+  // Bit k is 1 if entry j + k is kept.
   WHENCE_HD unsigned operator()(int p, index_t j) const {
     const unsigned there = j + P::pack <= seen_ ? ~0u : j < seen_ ? (1u << (seen_ - j)) - 1 : 0u;
     if constexpr (P::packs > 0) return kept_ >> (p * P::pack) & there;
@@ -94,8 +94,8 @@ template <class T> struct Logits {
   }
 };
 
-// LogitsByDistance: x_j + table[head, i - j]; a key after its query reads entry 0. REQUIRES: steps that are even, so that
-// key j is one step nearer than key j - 1.
+// LogitsByDistance: x_j + table[head, i - j]; a key after its query reads entry 0. REQUIRES: even steps, so that key j
+// is one step nearer than key j - 1.
 // Per entry: 1 operation more (the table is in a cache).
 template <class T> struct LogitsByDistance {
   static constexpr const char* name = "softmax, by distance";
@@ -107,8 +107,8 @@ template <class T> struct LogitsByDistance {
   struct Row {
     Logits<T> logits;
     Global<const T> table;
-    index_t lowest;  // the head's row
-    int first;       // where in it the first key's number is; steps are fewer than 2^31
+    index_t lowest;  // the first number of the head
+    int first;       // index of the first key's number in it; steps are fewer than 2^31
     template <int N> WHENCE_HD Numbers<compute_t<T>, N> read(index_t j) const {
       auto numbers = logits.template read<N>(j);
       const int here = first - static_cast<int>(j);
@@ -123,13 +123,14 @@ template <class T> struct LogitsByDistance {
   }
 };
 
-// The fast way: a row stays in the registers of a warp or of a block, and memory is read and written in packs.
-// Per entry: 1 number and 1 byte of a mask read, 1 number written, 4 operations, 1 power: memory. Of a row too wide to
+// The fast implementation: a row stays in the registers of a warp or of a block, and memory is read and written in
+// packs.
+// Per entry: 1 number and 1 byte of a mask read, 1 number written, 4 operations, 1 power: memory. For a row too wide to
 // be held both are read twice, with 2 powers.
 template <class T, class P, class Logits> struct Softmax {
   static constexpr const char* name = Logits::name;
   static constexpr int threads = P::threads;
-  // Rows that are read again: left alone, nvcc keeps to 32 registers there and spills the bias' addresses.
+  // For rows that are read again nvcc would limit itself to 32 registers and spill the bias's addresses.
   static constexpr int blocks_at_once = P::packs == 0 ? 2 : 0;
   using C = compute_t<T>;
   static constexpr std::size_t shared_bytes =
@@ -149,7 +150,7 @@ template <class T, class P, class Logits> struct Softmax {
     values.hold(team, kept.seen());
     kept.hold(team);
     const PowerSum<C> sum = power_sum(team, values, kept);
-    // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe where any entry is kept.
+    // The largest term is e^0 = 1, so the sum is at least 1 and the quotient is safe if any entry is kept.
     const Number<C> scale = Number<C>(C(1)) / sum.second;
     team.each_pack(width, [&](int p, index_t j) {
       const unsigned bits = kept(p, j);
@@ -163,8 +164,8 @@ template <class T, class P, class Logits> struct Softmax {
     });
   }
 
-  // The row's maximum and the sum of powers below it: two passes over registers, which then hold the powers, or one over
-  // memory.
+  // Returns the row's maximum and the sum of powers below it: two passes over registers, which then hold the powers, or
+  // one over memory.
   WHENCE_HD PowerSum<C> power_sum(const Team<P>& team, RowPart<P, Row>& values, const MaskPart<P>& kept) const {
     if constexpr (P::packs == 0) {
       PowerSum<C> sum = empty_power_sum<C>();

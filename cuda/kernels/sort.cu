@@ -1,6 +1,6 @@
 // Bitonic sort (Batcher 1968): for k = 2, 4, ..., n and j = k/2, ..., 1 the keys i and i + j, where bit j of i is 0,
-// are put in order: ascending where bit k of i is 0, else descending. Steps with j below a tile's length run in a
-// block's shared memory, many per launch.
+// are put in order: ascending if bit k of i is 0, else descending. Steps with j below a tile's length run in a block's
+// shared memory, many per launch.
 #include "cuda/kernels/sort.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr index_t longest_tile = 2048;
 constexpr int sort_threads = 256;
 
-// The lower index of pair number `pair` of a step: a 0 is put in at bit j.
+// The lower index of pair number `pair` of a step: a 0 is inserted at bit j.
 WHENCE_HD inline index_t lower_of(index_t pair, index_t j) { return pair / j * (2 * j) + pair % j; }
 
 // One step in memory, one pair per thread.

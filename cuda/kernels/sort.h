@@ -5,10 +5,10 @@
 
 namespace whence::gpu {
 
-// Fills the rest of a longer buffer: sorts behind every key, which must be smaller.
+// Fills the rest of a longer buffer: sorts after every key, because keys must be smaller.
 inline constexpr index_t no_key = INT64_MAX;
 
-// The extent of a buffer for `count` keys: a power of two.
+// Returns the extent of a buffer for `count` keys: a power of two.
 index_t sort_extent(index_t count);
 
 // Ascending, in place. keys: i64, contiguous, with a sort_extent as its extent. Equal keys are

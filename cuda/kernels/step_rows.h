@@ -1,4 +1,4 @@
-// How kernels find the steps between queries and keys (tensor/pairs.h): from one row of each.
+// StepRows: the steps between queries and keys (tensor/pairs.h), from one row of each.
 #pragma once
 
 #include "cuda/vocabulary/thread.h"
@@ -9,7 +9,7 @@ namespace whence::gpu {
 // The queries and keys of a sequence; one row of either may serve all of a batch.
 struct StepRows {
   Global<const index_t> query, key;
-  index_t query_batch, key_batch;  // from one sequence to the next: 0 where one row serves all
+  index_t query_batch, key_batch;  // strides of sequences; 0 if one row serves all
   index_t lowest, count;
   // A query's position minus the table's smallest distance. Minus key_at(b, j) it is the pair's index into the table.
   WHENCE_HD index_t first(index_t b, index_t i) const { return query[b * query_batch + i] - lowest; }

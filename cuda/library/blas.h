@@ -44,8 +44,7 @@ struct BlasEpilogue {
   // is not used at all: that is a second pass, slower than our kernel (gelu_backward.h).
   bool gelu = false;
   void* before_gelu = nullptr;  // [m, n] row-major without gaps, with gelu; null: not kept
-  void* row_sums = nullptr;     // [m], the sums of a's rows, for backward; not combined with the others; null: not
-                                // computed
+  void* row_sums = nullptr;     // [m], sums of a's rows, for backward; used without the others; null: not wanted
 };
 
 // True if the epilogue may be given to cuBLASLt. Its choice of a kernel considers the alignment of the matrices alone.

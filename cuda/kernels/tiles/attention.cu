@@ -1,4 +1,5 @@
-// Attention in tiles on a GPU: launches of its programs, of heads with tables and keys by distance, bins, columns, a sink and sums of gates.
+// Tiled attention on a GPU: launches of its programs, for heads with tables and keys by distance, bins, columns, a sink
+// and sums of gates.
 #include "tensor/tiles/gpu_programs.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 using namespace gpu;
 using At = TiledAttention;
 
-// Rows [rows, length] of terms in packs of what is computed with: themselves, or as TermsInPacks has them.
+// Returns rows [rows, length] of terms in packs of the compute type: x itself, or a copy by TermsInPacks.
 Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
   if (!x.defined()) return {};
   const DType dtype = compute_dtype(x.dtype());
@@ -35,7 +36,7 @@ Tensor terms_in_packs(const Tensor& x, index_t length, index_t before) {
   return to;
 }
 
-// The columns of heads of T: rows of terms, and where these have two words the rest behind each, or zeros.
+// Returns the columns of heads of T: rows of terms. If column_words is 2, the rest follows each row, or zeros.
 template <class T> Tensor columns_in_packs(const Tensor& column, const Tensor& rest, index_t keys) {
   if (column_words<T> == 1 || !column.defined()) return terms_in_packs(column, keys, 0);
   const index_t rows = column.numel() / keys;
@@ -49,13 +50,13 @@ template <class T> Tensor columns_in_packs(const Tensor& column, const Tensor& r
   return to;
 }
 
-// Operands of both directions, as kernels read them.
+// The operands of both directions, as kernels read them.
 template <class T> struct Given {
   using C = compute_t<T>;
   Tensor query, key, value, table, column, sink, range;
   HeadFacts<C> facts;
   PairDropout<C> dropout;
-  int distances = 0, lowest = 0;  // of the table as it is
+  int distances = 0, lowest = 0;  // of the table as given
 
   Given(const At& at, std::span<const Tensor> x)
       : query(in_packs(x[At::query])),
@@ -67,7 +68,7 @@ template <class T> struct Given {
     int padded = 0, first = 0;
     if (const Tensor& given = x[At::distance_table]; given.defined()) {
       distances = within_int(given.size(1)), lowest = within_int(at.lowest);
-      // Tiles begin at multiples of four of a row: so do theirs of the table, if the first row is known.
+      // Tiles begin at multiples of four of a row: so do the table's tiles, if the first row is known.
       const index_t before = at.row.defined() ? 0 : ((at.lowest - at.first_row) % 4 + 4) % 4;
       table = terms_in_packs(given, given.size(1), before);
       padded = within_int(table.size(1)), first = lowest - within_int(before);
@@ -83,16 +84,16 @@ template <class T> struct Given {
   index_t heads() const { return query.size(1); }
 };
 
-// f(Type<T>, Nth<width>) for heads of these operands.
+// Calls f(Type<T>, Nth<width>) for heads of these operands.
 template <class F> void visit_heads(std::span<const Tensor> x, const F& f) {
   visit_number(x[At::query].dtype(),
       [&]<class T>(Type<T> type) { x[At::query].size(3) <= 64 ? f(type, Nth<64>{}) : f(type, Nth<128>{}); });
 }
 
-// Operands of CoPE's scan beside rows of heads.
+// Operands of CoPE's scan, in addition to rows of heads.
 template <class T> struct Gates {
   using C = compute_t<T>;
-  Tensor slopes, logits, e, query, key;  // these two where gates are of others
+  Tensor slopes, logits, e, query, key;  // the last two only if gates have operands of their own
   GateScan<T> scan;
 
   Gates(const At& at, std::span<const Tensor> x, const Given<T>& given) {
@@ -111,7 +112,7 @@ template <class T> struct Gates {
   }
 };
 
-// Operands of relative keys, in the places of those of gates of others.
+// Operands of relative keys, in the places of those of other gates.
 template <class T> struct Relative : Gates<T> {
   RelativeKeys<T> scan;
 
@@ -135,7 +136,7 @@ template <class T> struct PairsOfHeads {
         last(Tensor::empty(Shape{heads, scan.rows}, dtype_of<compute_t<T>>, device)) {
     scan.pairs = global<Position<T>>(pairs), scan.last = global<compute_t<T>>(last);
   }
-  // Makes them of logits that are given, for heads from scan.first_head on.
+  // Makes them from given logits, for heads from scan.first_head on.
   void make(const GateScan<T>& scan, const Tensor& logits, index_t heads) const {
     const index_t queries = logits.size(2), count = heads * scan.rows * scan.pitch;
     const Global<const T> z = global<const T>(logits) + scan.first_head * queries * scan.positions;
@@ -144,7 +145,8 @@ template <class T> struct PairsOfHeads {
   }
 };
 
-// `heads` heads from scan.first_head on. Where pairs are made there too, rows of `scores_q` make them.
+// Sums the gates of `heads` heads from scan.first_head on. If pairs are made there too, they come from rows of
+// `scores_q`.
 template <class T, int width>
 void sum_gates(const Given<T>& given, const Gates<T>& gates, const GateScan<T>& scan, index_t heads, bool makes_pairs) {
   using Sums = GateSums<T, width>;
@@ -160,7 +162,7 @@ void sum_gates(const Given<T>& given, const Gates<T>& gates, const GateScan<T>& 
           .shared_bytes = Sums::shared_bytes(makes_pairs, scan.positions)});
 }
 
-// Results of parts of the keys, and the sums of gates that parts begin with.
+// Results of parts of the keys, and the sums of gates at which parts begin.
 template <class T, int width> struct PartsOfKeys {
   using C = compute_t<T>;
   Tensor rows, sums, of_gates, first_tile;
@@ -217,7 +219,7 @@ void forward(const Given<T>& given, const Beside<gates_of, T>& gates, const Tens
   if (parts.parts.count) parts.join(given, output, norms);
 }
 
-// The gradient of each row's own number, [b h queries], added up by head.
+// Adds the gradient of each row's own number, [b h queries], by head.
 void sum_by_head(const Tensor& of_rows, const Tensor& to) {
   kernels(to).copy(raw::reduce(Reduction::sum, of_rows, {0, 2}, false), to);
 }
@@ -255,7 +257,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
       {.blocks = all_heads * blocks_of_rows * (RowBlocks<C>::rows / RowSums<T, width>::rows)});
   if (d_sink.defined()) sum_by_head(of_sink, d_sink);
 
-  // Heads in groups, so that what is stored for each stays small.
+  // Heads are processed in groups, so that what is stored for each stays small.
   const bool of_queries = scans || d[At::query].defined() || d_table.defined() || d_column.defined() ||
                           d[At::relative_query].defined(),
              of_keys = d[At::key].defined() || d[At::value].defined() || d_column.defined();
@@ -328,7 +330,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
     };
     if (of_keys) launch_keys(of_key, of_value, of_columns);
     if constexpr (relative)
-      if (of_relative.defined()) {  // distances take the place of keys, and these that of distances
+      if (of_relative.defined()) {  // distances take the place of keys, and keys that of distances
         using OfDistances = HeadsBackward<T, width, true, GatesOf::relative_rows>;
         OfDistances body = body_of(Type<OfDistances>{});
         std::swap(body.q, body.gate_q), std::swap(body.k, body.gate_k);
@@ -355,7 +357,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   }
   if (d_table.defined()) kernels(of_table).copy(of_table, d_table);
   if (d_column.defined()) kernels(of_columns).copy(of_columns, d_column);
-  if (const Tensor& rest = d[At::column_rest]; rest.defined()) kernels(rest).fill(rest, 0);  // all is in the column's
+  if (const Tensor& rest = d[At::column_rest]; rest.defined()) kernels(rest).fill(rest, 0);  // d_column has it all
   const auto positions_of = [&](const Tensor& of, int axis) { return raw::slice(of, axis, 0, scan.positions); };
   if (d[At::position_logits].defined()) kernels(d_logits).copy(positions_of(d_logits, 3), d[At::position_logits]);
   if (d[At::position_keys].defined()) {
@@ -369,7 +371,7 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
 
 template <GatesOf gates_of> using Gated = std::integral_constant<GatesOf, gates_of>;
 
-// f(Type<T>, Nth<width>, Gated<gates_of>)
+// Calls f(Type<T>, Nth<width>, Gated<gates_of>).
 template <class F> void visit_programs(std::span<const Tensor> x, const F& f) {
   visit_heads(x, [&]<class T, int of_width>(Type<T> type, Nth<of_width> width) {
     if (x[At::relative_keys].defined()) {

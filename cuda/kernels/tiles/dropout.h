@@ -1,7 +1,7 @@
-// Dropout in tiles of heads: which pairs stay is drawn anew for every tile, the same ones in both directions and on the CPU
-// (tensor/tiles/attention_kernel.h). A call of Philox draws four numbers, of neighbouring keys. In forward and in the gradient of
-// queries a lane has them itself, in the gradient of keys lanes hand each other what they drew.
-// Per pair: 1/4 of a call, some 20 operations on integers; 5/16 to 1/2 where keys are no multiple of four.
+// Dropout in tiles of heads. The kept pairs are drawn again for every tile, the same ones in both directions and on the
+// CPU (tensor/tiles/attention_kernel.h). A call of Philox draws four numbers, of neighbouring keys. In forward and in
+// the gradient of queries a lane draws its own; in the gradient of keys lanes exchange what they drew.
+// Per pair: 1/4 of a call, some 20 operations on integers; 5/16 to 1/2 if keys are no multiple of four.
 #pragma once
 
 #include "cuda/kernels/tiles/head_rows.h"
@@ -11,16 +11,16 @@ namespace whence::gpu {
 
 template <class C> struct PairDropout {
   Stream stream = {};
-  std::uint32_t threshold = 0;  // of 2^24; 0: all pairs stay
-  C factor = 1;                 // of those that stay
+  std::uint32_t threshold = 0;  // of 2^24; 0: all pairs are kept
+  C factor = 1;                 // of the kept pairs
   index_t rows = 0;             // of a head's whole pattern
 
   WHENCE_HD explicit operator bool() const { return threshold > 0; }
 
-  // Bit k is 1 where the pair of a query and of key + k stays, k < count. `head` is of b h: a query's own.
+  // Bit k is 1 if the pair of a query and of key + k is kept, k < count. `head`: of b h query heads.
   template <int count> WHENCE_HD std::uint32_t staying(const HeadFacts<C>& facts, int head, int query, int key) const {
     const auto first = static_cast<std::uint64_t>((head * rows + facts.first_row + query) * facts.keys + key);
-    const int behind = static_cast<int>(first % 4);  // what the call draws for keys before these
+    const int behind = static_cast<int>(first % 4);  // draws of the call for keys before these
     std::uint32_t bits = 0;
     for (int n = 0; n < behind + count; n += 4) {
       const auto words = philox(stream.key, first / 4 + static_cast<unsigned>(n) / 4, stream.step);
@@ -30,18 +30,20 @@ template <class C> struct PairDropout {
   }
 };
 
-// Which of a lane's pairs stay. Its lines and columns are as in HeadsBackward, which has `to_keys` and `neighbours`.
+// The kept pairs of a lane. Its lines and columns are as in HeadsBackward, which has `to_keys` and `neighbours`.
 template <int lines, int own, bool to_keys, bool neighbours = false> struct StayingPairs {
   std::conditional_t<lines * own <= 32, std::uint32_t, std::uint64_t> bits = 0;
 
   // row: the warp's first one; column: the tile's.
   template <class C>
   WHENCE_HD void draw(Thread& t, const PairDropout<C>& of, const HeadFacts<C>& facts, int head, int row, int column) {
-    // A shuffle stays where it is. Else what follows from a head would be worked out before all tiles, and wait in registers.
+    // A shuffle is not moved by the compiler. Otherwise it would compute what depends on a head before all tiles, and
+    // keep it in registers.
     head = t.shuffle(head, t.lane());
     const int g = t.lane() / 4, own_column = column + t.lane() % 4 * own;
     if constexpr (to_keys) {
-      // Eight lanes have the same queries. Each draws for four keys, or for a share of the queries where a warp has but 16 keys.
+      // Eight lanes have the same queries. Each draws for four keys, or for a share of the queries if a warp has only
+      // 16 keys.
       constexpr int fours = 2 * lines, shares = 8 / fours, share = own / shares;
       std::uint32_t drawn = 0;
       for (int j = 0; j < share; ++j)
@@ -61,7 +63,7 @@ template <int lines, int own, bool to_keys, bool neighbours = false> struct Stay
     }
   }
 
-  // Numbers of pairs that are dropped become 0, the others grow.
+  // Sets numbers of dropped pairs to 0 and scales the others.
   template <class C, class Pairs> WHENCE_HD void drop(C factor, Pairs& x) const {
     each<lines>([&](auto a) {
       each<own>([&](auto j) { number(x, a, j) *= bits >> (to_keys ? 4 * j + a : own * a + j) & 1 ? factor : C(0); });

@@ -1,5 +1,5 @@
-// The part of CoPE's scan (gate_scan.h) in the gradients of heads (heads_backward.h): what it adds to the logits of a tile, and
-// what their gradient is to gates and to the table. One struct for each kind of rows; all have the same functions.
+// CoPE's scan (gate_scan.h) in the gradients of heads (heads_backward.h): what it adds to the logits of a tile, and the
+// gradients of gates and of the table. One struct for each kind of rows; all have the same functions.
 #pragma once
 
 #include "cuda/kernels/tiles/gate_scan.h"
@@ -8,9 +8,9 @@ namespace whence::gpu {
 
 inline constexpr int scan_columns = gate_keys, scan_own = scan_columns / 4, scan_lines = 2, scan_rows = 16 * head_warps;
 
-// The place of z's gradient, and the keys that z was made of.
+// The target of z's gradient, and the keys that z was made from.
 template <class T> struct OfPositions {
-  Global<T> d_logits = nullptr;  // [b h queries width]: 0 behind the last position
+  Global<T> d_logits = nullptr;  // [b h queries width]: 0 after the last position
   int width = 0;
   HeadRows<const T> position_keys = {};  // [1 1 positions d], or null
 };
@@ -24,9 +24,9 @@ struct NoScan {
   template <class... Rest> WHENCE_HD void finish(Thread&, const Rest&...) {}
 };
 
-// Rows are queries, columns keys, from left to right. The gradient of the table goes without atomics: floors never rise along a row,
-// so the last key of a run of equal floors stores the running sums of dx and of w dx to its slot, and to those that are skipped down
-// to the next key's floor. Differences of slots are the sums of runs.
+// Rows are queries, columns keys, from left to right. The gradient of the table needs no atomics: floors never rise
+// along a row. So the last key of a run of equal floors stores the running sums of dx and of w dx to its slot, and to
+// the skipped slots down to the next key's floor. Differences of slots are the sums of runs.
 template <class T, GatesOf gates_of> struct ScanOfQueries {
   using C = compute_t<T>;
   static constexpr bool others = gates_of == GatesOf::others;
@@ -36,15 +36,15 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
   int row;                            // of line 0
   Shared<Position<T>> pairs;          // of line 0's row
   Shared<C> slots;                    // [positions 2], of line 0's row
-  Number<C> slope, first_tile;        // the first tile in which a sum of the warp moves
-  int tile = -1;                      // of keys, this one
-  bool moves = false, moved = false;  // this one; one before it
+  Number<C> slope, first_tile;        // first_tile: the first tile in which a sum of the warp moves
+  int tile = -1;                      // the current tile of keys
+  bool moves = false, moved = false;  // the current tile; an earlier one
   Registers<GateRow<C, scan_own, 1, 2>, scan_lines> gates;
   Registers<Registers<Number<C>, scan_own>, scan_lines> share, rise;  // rise: d scan / d P, in base 2
   Registers<Registers<int, scan_own>, scan_lines> floor;
   Registers<Number<C>, scan_lines> behind, upcoming,
-      last;  // P behind the tile, and the next one; the scan of full rows
-  Registers<Number<C>, scan_lines> sum, sum_share, sum_dp, of_slope;  // of dx, w dx, dp and dx P so far
+      last;  // P after the tile, and the next one; the scan of full rows
+  Registers<Number<C>, scan_lines> sum, sum_share, sum_dp, of_slope;  // sums so far of dx, w dx, dp and dx P
 
   static std::size_t shared_bytes(const GateScan<T>& scan) {
     const auto count = static_cast<std::size_t>(scan_rows * scan.pitch * 2);
@@ -82,7 +82,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
 
   WHENCE_HD bool moving(int) const { return moves; }
 
-  // x, products of the gates, becomes a logit in base 2; of others the scan alone. whole: all pairs are seen.
+  // x, products of the gates, becomes a logit in base 2; for other gates, the scan alone. whole: all pairs are seen.
   template <class Pairs> WHENCE_HD void add(Thread& t, int, bool, C unit, Pairs& x) {
     if (!moves)
       return each<scan_lines>(
@@ -105,7 +105,8 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     });
   }
 
-  // dx, the gradient at the logits, becomes that at the scores; where gates are of others it is that already, or becomes theirs (of_gates).
+  // dx, the gradient at the logits, becomes that at the scores; for other gates it is that already, or becomes theirs
+  // (of_gates).
   template <class Pairs> WHENCE_HD void gather(Thread& t, int, bool, Pairs& dx) {
     if (!moves) return each<scan_lines>([&](auto a) { each<scan_own>([&](auto j) { sum[a] += number(dx, a, j); }); });
     const bool of_gates = others && scan.of_gates;
@@ -132,7 +133,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     });
   }
 
-  // Once for all tiles. Gradients of q gain scale dz e; `tiles` is free for e.
+  // Runs once, after all tiles. Gradients of q gain scale dz e; `tiles` is free for e.
   template <class Sums> WHENCE_HD void finish(Thread& t, const OfPositions<T>& to, Shared<T> tiles, Sums& of_queries) {
     constexpr int width = 8 * Sums::Value::count;
     if (others && scan.of_gates) return;
@@ -149,7 +150,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     });
     if (scan.slopes) return;
     if (to.position_keys.at) {
-      t.sync();  // nobody reads the tiles any more
+      t.sync();  // the tiles are no longer read
       fetch_positions<width>(t, tiles, to.position_keys, scan.positions, facts.d);
       cp_async_commit(t);
       cp_async_wait<0>(t);
@@ -182,17 +183,17 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     if (static_cast<C>(of) < first_tile || 2 * of >= scan.groups) return;
     each<scan_lines>([&](auto a) { upcoming[a] = load<C>(scan.sums, scan.at(head, 2 * of + 1, row + 8 * a)); });
   }
-  // From the first tile that moves on, all lanes of a quad have the sums; before it each has its own.
+  // From the first tile that moves on, all lanes of a quad have the sums; before it each lane has its own.
   WHENCE_HD void begin_moving(Thread& t) {
     if (!moved) each<scan_lines>([&](auto a) { (void)of_other_lanes<1, 2, false>(t, sum[a]); });
     moved = true;
   }
-  // The running sums of dx and of w dx, to the slots of the runs that end here.
+  // Stores the running sums of dx and of w dx to the slots of the runs that end here.
   template <class Pairs> WHENCE_HD void put_runs(Thread& t, const Pairs& dx) {
     const int quad = t.lane() % 4;
     bool skips = false;
     Registers<Registers<Number<C>, scan_own>, scan_lines> up, up_share;
-    Registers<int, scan_lines> end;  // the floor of the key behind the lane's last
+    Registers<int, scan_lines> end;  // the floor of the key after the lane's last
     each<scan_lines>([&](auto a) {
       Number<C> all = 0.0f, all_share = 0.0f;
       each<scan_own>([&](auto j) {
@@ -210,7 +211,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
         skips = skips || floor[a][j] > next + 1;
       });
     });
-    if (skips)  // a gate is at most 1, but sums are rounded: one slot may lie between
+    if (skips)  // a gate is at most 1, but sums are rounded: one slot may be skipped
       each<scan_lines>([&](auto a) {
         each<scan_own>([&](auto j) {
           const int between = floor[a][j] - 1;
@@ -223,7 +224,8 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
     return end;
   }
 
-  // dz of a row. Differences of slots are the sums of dx and of w dx at one floor; w dx belongs to the position above.
+  // Returns dz of a row. Differences of slots are the sums of dx and of w dx at one floor; w dx belongs to the position
+  // above.
   WHENCE_HD Number<C> gradient_of_position(int line, int m) const {
     const auto at = [&](int n) {
       return n >= 0 && n < scan.positions ? load_pack<2>(slots, (line * scan.pitch + n) * 2) : Pack<C, 2>{};
@@ -242,7 +244,7 @@ template <class T, GatesOf gates_of> struct ScanOfQueries {
 template <class T, GatesOf gates_of> struct ScanOfKeys {
   using C = compute_t<T>;
   static constexpr bool others = gates_of == GatesOf::others;
-  static constexpr int apart = 8;  // pairs between blocks of eight rows: the lanes of a quad then read different banks
+  static constexpr int apart = 8;  // padding between blocks of eight rows, so that a quad reads different banks
   // Terms of a stage: first tiles and last numbers of the columns; sums and gradients of each warp's keys.
   static constexpr int first_tiles = 4, last_numbers = scan_columns, of_warps = head_warps * scan_columns,
                        term_count = first_tiles + last_numbers + 2 * of_warps;
@@ -252,8 +254,8 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
   Shared<Position<T>> pairs;  // two stages
   Shared<C> terms;            // two stages
   Number<C> slope;
-  Pack<C, 4> upcoming;                    // the first tiles of the columns after those that are on their way
-  bool unasked = true;                    // of these
+  Pack<C, 4> upcoming;                    // the first tiles of the columns after those being fetched
+  bool unasked = true;                    // upcoming is not loaded yet
   bool moves = false, own_moves = false;  // some of the tile's columns; the lane's
   Registers<GateRow<C, scan_lines, 4, 16>, scan_own> gates;
   Registers<Registers<Number<C>, scan_own>, scan_lines> rise;  // d scan / d P, in base 2
@@ -272,7 +274,7 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
     pairs = t.shared<Position<T>>(2 * stage_of(scan)), terms = t.shared<C>(2 * term_count);
   }
 
-  // Pairs, sums and gradients are asked for where a sum of some warp of the block moves. That is read a tile earlier.
+  // Fetches pairs, sums and gradients if a sum of some warp of the block moves. That is known a tile earlier.
   WHENCE_HD void fetch(Thread& t, int n, int first_query) {
     const Shared<C> to = terms + n * term_count;
     if (unasked) upcoming = first_tiles_of(first_query);
@@ -373,7 +375,7 @@ template <class T, GatesOf gates_of> struct ScanOfKeys {
     if (!whole) each<4>([&](auto k) { four.of[k] = plain(known(Number<C>(four.of[k]), lowest)); });
     return four;
   }
-  // The first tiles in which sums of these columns move.
+  // Returns the first tiles in which sums of these columns move.
   WHENCE_HD Pack<C, 4> first_tiles_of(int first_query) const {
     return load_pack<4>(scan.first_tile, scan.row_at(head, first_query) / 8);
   }

@@ -1,25 +1,27 @@
 // CoPE's scan in tiles of heads: gates are summed from a row's last key down, and the query's table is read at the sum.
-//   g_ij = 1 / (1 + e^{-S_ij}), 0 where i does not see j;  P_ij = sum_{l>=j} g_il                    (CoPE, Eq. 3 and 4)
+//   g_ij = 1 / (1 + e^{-S_ij}), 0 where i does not see j;  P_ij = sum_{l>=j} g_il                    (CoPE, Eq. 3 and
+//   4)
 //   x_ij += z_i[f] + w (z_i[f+1] - z_i[f]),  f = floor p,  w = p - f,  p = min(P, n-1)               (CoPE, Listing 1)
 //   or x_ij += slope P_ij                                                                         (CoPE_ALiBi, Eq. 10)
 // Backward, with dx the gradient at the logits:
 //   dp_ij = (z_i[f+1] - z_i[f]) dx_ij where w > 0, else 0;  dS_ij += g_ij (1 - g_ij) sum_{l<=j} dp_il
-// The first sum comes from the right, the second from the left. A kernel that meets a tile by itself has them from memory, at
-// every group of 16 keys: GateSums (gate_sums.h) stores the first, the gradient of queries the second. Rows whose sums have all
-// reached n-1 are full: from there on to the left the scan is z_i[n-1], and gates have no gradient.
+// The first sum comes from the right, the second from the left. A kernel that starts inside a row reads them from
+// memory, at every group of 16 keys: GateSums (gate_sums.h) stores the first, the gradient of queries the second. Rows
+// whose sums have all reached n-1 are full: from there on to the left the scan is z_i[n-1], and gates have no gradient.
 #pragma once
 
 #include "cuda/kernels/tiles/head_rows.h"
 
 namespace whence::gpu {
 
-inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // of a tile, and of what is stored of it
+inline constexpr int gate_keys = 32, gate_group = gate_keys / 2;  // keys of a tile, and of a stored group
 
 // Positions are f16 in models of 16 bits, else f32.
 template <class T> using Position = std::conditional_t<sizeof(T) == 2, Float16, T>;
 
-// The products that gates are of: there are none, those of the scores, or of other queries and keys (gate_scale gq.gk). `relative`: no
-// gates, but relative keys (relative_keys.h); `relative_rows`: the kernel of those keys' gradient.
+// The products that gates are computed from: none, those of the scores, or of other queries and keys (gate_scale
+// gq.gk). `relative`: no gates, but relative keys (relative_keys.h); `relative_rows`: the kernel of those keys'
+// gradient.
 enum class GatesOf { none, scores, others, relative, relative_rows };
 
 template <class T> struct GateScan {
@@ -27,22 +29,22 @@ template <class T> struct GateScan {
   using C = compute_t<T>;
   int positions = 0, pitch = 0;  // n, and pairs of a row (pitch_of_positions); or 0:
   Global<const C> slopes;        // [h]
-  C position_scale = 1;          // of q.e
-  int groups = 0, rows = 0;      // of keys, and queries rounded up to 32
-  // Gates of others alone have these:
+  C position_scale = 1;          // scale of q.e
+  int groups = 0, rows = 0;      // groups of keys, and queries rounded up to 32
+  // Only other gates have these:
   C gate_scale = 1, per_unit = 1;  // 1 / scale_of_powers
-  bool of_gates = false;           // gradients are those of gq or gk, through the gates alone; else of the rest
+  bool of_gates = false;           // true: gradients are those of gq or gk, through the gates alone; false: all others
 
-  // In memory, of heads first_head, first_head + 1, ... of b h. Forward has its pairs there only where logits are given.
+  // In memory, for heads first_head, first_head + 1, ... of b h. Forward stores pairs only if logits are given.
   int first_head = 0;
   Global<Z> pairs;  // [b h rows pitch 2]: z[m] and z[m+1] - z[m], in base 2
   Global<C> last;   // [b h rows]: z[n-1], of pairs
   Global<C> sums,
-      gradients;         // [b h groups rows]: P behind a group's last key; the sum of dp before its first, in base 2
-  Global<C> first_tile;  // [b h rows/8]: in tiles before it the rows are full
+      gradients;         // P after a group's last key; the sum of dp before its first, in base 2
+  Global<C> first_tile;  // [b h rows/8]: in earlier tiles the rows are full
   Global<C> of_slopes;   // [b h queries], of all heads: the sum of dx P
 
-  // Full rows have this sum, or more.
+  // The sum of full rows is this, or larger.
   WHENCE_HD C full() const { return slopes ? 1e30f : static_cast<C>(positions - 1); }
   WHENCE_HD index_t at(int head, int group, int row) const {
     return (index_t(head - first_head) * groups + group) * rows + row;
@@ -50,14 +52,14 @@ template <class T> struct GateScan {
   WHENCE_HD index_t row_at(int head, int row) const { return index_t(head - first_head) * rows + row; }
 };
 
-// A number from sums or gradients. Where pairs of a tile are not seen it may never have been stored: no pair that reads it is seen then,
-// and any number does.
+// A number from sums or gradients. If pairs of a tile are not seen it may never have been stored. Then no pair that
+// reads it is seen, and any number will do.
 template <class Real> WHENCE_HD Real known(Real stored, float lowest) {
   return stored >= lowest && stored < 1e30f ? stored : Real(0.0f);
 }
 
-// Returns the sum of what the lanes behind this one (or before it) have of a row: of those whose numbers differ in the bits low to
-// high, in their order. `own` becomes the sum of all.
+// Returns the sum over the lanes after this one (or before it) in a row: those whose numbers differ in the bits low to
+// high, in order. `own` becomes the sum of all.
 template <int low, int high, bool behind, class Real> WHENCE_HD Real of_other_lanes(Thread& t, Real& own) {
   Real sum = 0.0f;
   for (int mask = low; mask <= high; mask *= 2) {
@@ -68,19 +70,20 @@ template <int low, int high, bool behind, class Real> WHENCE_HD Real of_other_la
   return sum;
 }
 
-// The score of a gate in base 2, of what its product left. A logit goes on from there; one that gates have no part in begins at 0.
+// Takes the score of a gate in base 2 from its product. A logit starts with the score, or at 0 if gates have their own
+// products.
 template <GatesOf of, class Real, class C> WHENCE_HD Real take_score(Real& product, C unit) {
   const Real score = product * unit;
   product = of == GatesOf::others ? Real(0.0f) : score;
   return score;
 }
 
-// A lane's part of a row of gates: `count` neighbouring keys. The lanes as above have the others. The gate of a key that is not seen, whose
-// score is -inf, is 0.
+// A lane's part of a row of gates: `count` neighbouring keys; the lanes as above have the others. The gate of an unseen
+// key, whose score is -inf, is 0.
 template <class C, int count, int low, int high> struct GateRow {
   Registers<Number<C>, count> gate, sum;  // g and P
 
-  // score(n): of key n, in base 2. behind: P of the key behind the row's last.
+  // score(n): of key n, in base 2. behind: P of the key after the row's last.
   template <class Score> WHENCE_HD void add_up(Thread& t, const Score& score, Number<C> behind) {
     Number<C> own = 0.0f;
     each<count>([&](auto n) {
@@ -90,7 +93,7 @@ template <class C, int count, int low, int high> struct GateRow {
     const Number<C> base = behind + of_other_lanes<low, high, true>(t, own);
     each<count>([&](auto k) { sum[k] = base + sum[k]; });
   }
-  // P of the row's first key.
+  // Returns P of the row's first key.
   WHENCE_HD Number<C> first(Thread& t) const { return t.shuffle(sum[Nth<0>{}], t.lane() & ~(2 * high - low)); }
 };
 
@@ -99,17 +102,17 @@ template <class C> struct PlaceInPairs {
   int floor;
   Number<C> share, value, rise;
   template <class Z> WHENCE_HD PlaceInPairs(Shared<Z> pairs, Number<C> sum, C last) {
-    const Number<C> place = min_number(sum, Number<C>(last));  // NaN too is held inside the table
+    const Number<C> place = min_number(sum, Number<C>(last));  // NaN too is clamped to the table
     const auto whole = whole_below(place);
     const auto pair = numbers_of(load_pack<2>(pairs, 2 * whole.index));
     floor = whole.index, share = place - whole.value;
     value = pair.low + share * pair.high, rise = pair.high;
   }
-  // d value / d P. At whole places it is 0, as lerp_at has it.
+  // d value / d P. It is 0 at whole places, as in lerp_at.
   WHENCE_HD Number<C> slope() const { return share > 0.0f ? rise : Number<C>(0.0f); }
 };
 
-// The least of a warp's rows. REQUIRES: lanes of a quad have the same
+// Returns the minimum over a warp's rows. REQUIRES: lanes of a quad have the same
 template <class Real> WHENCE_HD Real least_of_rows(Thread& t, Real least) {
   for (int mask = 4; mask <= 16; mask *= 2) {
     const Real other = t.shuffle_xor(least, mask);
@@ -118,7 +121,8 @@ template <class Real> WHENCE_HD Real least_of_rows(Thread& t, Real least) {
   return least;
 }
 
-// Rows [first, first + count) of a head's pairs, as they lie; `apart` more pairs stand behind those that a warp copies.
+// Copies rows [first, first + count) of a head's pairs as they are stored, with a gap of `apart` pairs after each
+// warp's rows.
 template <int count, int apart, class T>
 WHENCE_HD void fetch_pairs(Thread& t, Shared<Position<T>> to, const GateScan<T>& scan, int head, int first) {
   constexpr int of_warp = count / head_warps, pack = pack_size<Position<T>>;
@@ -129,7 +133,7 @@ WHENCE_HD void fetch_pairs(Thread& t, Shared<Position<T>> to, const GateScan<T>&
   for (int n = t.lane(); n < packs; n += 32) cp_async<Position<T>, pack>(t, own_to, pack * n, from, pack * n, n < left);
 }
 
-// e [positions width], where table positions come from, to shared memory.
+// Copies e [positions width], the keys of positions, to shared memory.
 inline constexpr int position_tile = 32;
 template <int width, class T>
 WHENCE_HD void fetch_positions(Thread& t, Shared<T> to, const HeadRows<const T>& e, int positions, int d) {
@@ -138,8 +142,8 @@ WHENCE_HD void fetch_positions(Thread& t, Shared<T> to, const HeadRows<const T>&
         t, to + first * width, e, e.at, first, positions, d, [](int row) { return key_phase<position_tile>(row); });
 }
 
-// Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, 16 bytes of pairs from m on) for line a. The last positions come first:
-// what rises from one lane's last is the next one's first.
+// Pairs of z_i[m] = unit q_i.e[m] for a warp's queries: put(a, m, 16 bytes of pairs from m on) for line a. The last
+// positions come first: a lane's last rise needs the next lane's first value.
 template <class T, int width, int fragments, class Queries, class Put>
 WHENCE_HD void make_pairs(
     Thread& t, const Queries& of_q, Shared<T> of_e, int positions, compute_t<T> unit, const Put& put) {

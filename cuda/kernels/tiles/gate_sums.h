@@ -1,12 +1,13 @@
-// Kernels that make what CoPE's scan (gate_scan.h) reads beside rows of heads: pairs of its table, sums of gates at groups of keys.
+// Kernels that prepare the inputs of CoPE's scan (gate_scan.h): pairs of its table, and sums of gates at groups of
+// keys.
 #pragma once
 
 #include "cuda/kernels/tiles/gate_scan.h"
 
 namespace whence::gpu {
 
-// z_i[m] and z_i[m+1] - z_i[m], in base 2: what one place reads lies together. Behind the last position, and the last query,
-// there are zeros.
+// z_i[m] and z_i[m+1] - z_i[m], in base 2, adjacent because one place reads both. After the last position, and the last
+// query, there are zeros.
 template <class T> struct PairsOfLogits {
   using C = compute_t<T>;
   static constexpr const char* name = "pairs of logits";
@@ -29,8 +30,8 @@ template <class T> struct PairsOfLogits {
   }
 };
 
-// The sums of gates behind each group of keys, for backward: a walk from right to left, over gates alone, until a row is full. Before
-// it pairs are made, where they are of q.e.
+// The sums of gates after each group of keys, for backward: a loop from right to left, over gates alone, until a row is
+// full. Before it pairs are made, if they are of q.e.
 template <class T, int width> struct GateSums {
   using C = compute_t<T>;
   static constexpr const char* name = "sums of gates";
@@ -46,15 +47,15 @@ template <class T, int width> struct GateSums {
 
   HeadFacts<C> facts;
   HeadRows<const T> q, k;              // of the gates
-  HeadRows<const T> scores_q;          // where pairs are made of others than q, or null
-  HeadRows<const T> position_keys;     // [1 1 positions d], where pairs are made of them, or null
+  HeadRows<const T> scores_q;          // if pairs are made from others than q, else null
+  HeadRows<const T> position_keys;     // [1 1 positions d] if pairs are made from them, else null
   Global<const std::int32_t> present;  // [b 2], or null
   GateScan<T> scan;
 
   WHENCE_HD void operator()(Thread& t) const {
     const Shared<T> of_q = t.shared<T>((rows + 2 * keys) * width), tiles = of_q + rows * width;
     const Shared<std::int32_t> full =
-        t.shared<std::int32_t>(2 * head_warps);  // of the warps, at this tile and the one before
+        t.shared<std::int32_t>(2 * head_warps);  // one per warp, for this tile and the one before
     const Shared<T> of_e = t.shared<T>(
         position_keys.at ? (scan.positions + position_tile - 1) / position_tile * position_tile * width : 0);
     const int blocks = (facts.queries + rows - 1) / rows, nth = static_cast<int>(t.block()) % blocks,
@@ -96,7 +97,7 @@ template <class T, int width> struct GateSums {
             });
           });
     if (scores_q.at) {
-      t.sync();  // nobody reads them any more
+      t.sync();  // they are no longer read
       fetch_queries(q);
       cp_async_commit(t);
       cp_async_wait<0>(t);
@@ -105,7 +106,7 @@ template <class T, int width> struct GateSums {
     LeftRows<T, width, fragments> held;
     held.hold(t, of_q, t.warp() * of_warp);
     Registers<Number<C>, 2 * fragments> sums;
-    each<2 * fragments>([&](auto a) {  // rows that are not there count as full
+    each<2 * fragments>([&](auto a) {  // missing rows count as full
       if (first_row + 8 * a + t.lane() / 4 >= facts.queries) sums[a] = scan.full();
     });
     int first_tile = 0;
@@ -132,7 +133,7 @@ template <class T, int width> struct GateSums {
   }
 
  private:
-  // True when all rows are full.
+  // Returns true when all rows are full.
   WHENCE_HD bool work(Thread& t, Shared<T> tile_of_k, const LeftRows<T, width, fragments>& held,
       Registers<Number<C>, 2 * fragments>& sums, int head, int first_row, int tile, int begin, int end) const {
     SummedRows<T, keys, fragments> x;

@@ -1,4 +1,4 @@
-// Parts of all launches of attention in tiles: operands as kernels read them, types, and gradients of shared heads.
+// Shared by all launches of tiled attention: operands as kernels read them, types, and gradients of shared heads.
 #pragma once
 
 #include <algorithm>
@@ -11,12 +11,12 @@ namespace whence::gpu {
 
 inline int within_int(index_t n) { return static_cast<int>(std::clamp<index_t>(n, -(1 << 29), 1 << 29)); }
 
-// Numbers that a copy of a row takes, matrix_row: 16 bytes, of the f64 that the emulator takes 64.
+// Numbers that a copy of a row takes, matrix_row: 16 bytes; 64 for the emulator's f64.
 inline index_t pack_of(DType dtype) {
   return dtype == DType::f64 ? matrix_row<double> : 16 / static_cast<index_t>(size_of(dtype));
 }
 
-// True if the rows of x [b h t d] begin at 16 bytes, and lie together.
+// True if the rows of x [b h t d] are contiguous and begin at 16 bytes.
 inline bool rows_in_packs(const Tensor& x) {
   const index_t pack = pack_of(x.dtype());
   bool fits = (x.size(3) == 1 || x.strides()[3] == 1) && reinterpret_cast<std::uintptr_t>(x.bytes()) % 16 == 0;
@@ -24,7 +24,7 @@ inline bool rows_in_packs(const Tensor& x) {
   return fits;
 }
 
-// x, whose rows kernels may copy in packs of 16 bytes: itself, or in rows that are padded with zeros.
+// Returns x with rows that kernels may copy in packs of 16 bytes: itself, or a copy padded with zeros.
 inline Tensor in_packs(const Tensor& x) {
   const index_t pack = pack_of(x.dtype()), d = x.size(3), padded = (d + pack - 1) / pack * pack;
   if (padded == d && rows_in_packs(x)) return x;
@@ -33,7 +33,7 @@ inline Tensor in_packs(const Tensor& x) {
   return wide;
 }
 
-// f(Type<T>). f64 is for the emulator alone, which holds the text of the kernels to it.
+// Calls f(Type<T>). f64 is for the emulator alone, which tests the kernels' code with it.
 template <class F> void visit_number(DType dtype, const F& f) {
 #ifndef __CUDACC__
   if (dtype == DType::f64) return f(Type<double>{});
@@ -47,7 +47,7 @@ template <class T> HeadRows<T> head_rows(const Tensor& x, index_t heads) {
       rows_in_packs(x)};
 }
 
-// The first key that is present of each sequence, and the one behind the last, [b 2]; undefined without padding.
+// Returns the first key that is present in each sequence, and the one after the last, [b 2]; undefined without padding.
 inline Tensor present_range(const Tensor& present) {
   if (!present.defined()) return {};
   const Tensor range = Tensor::empty({present.size(0), 2}, DType::i32, present.device());
@@ -56,8 +56,8 @@ inline Tensor present_range(const Tensor& present) {
   return range;
 }
 
-// Gradients of heads of keys that heads of queries share, or of sums that are made in parts: unrounded for each of these heads, and
-// their sums.
+// Gradients of key heads that query heads share, or of sums in parts: unrounded for each of these heads, and their
+// sums.
 class SharedHeads {
  public:
   SharedHeads(const Tensor& to, index_t heads, bool in_parts = false) : to_(to) {

@@ -1,5 +1,5 @@
-// Parts that the kernels of attention in tiles share: rows of heads in memory, which keys are present, and copies of rows and of
-// tables into shared memory, ahead of their use.
+// Shared by the kernels of tiled attention: rows of heads in memory, the keys that are present, and asynchronous copies
+// of rows and tables into shared memory.
 #pragma once
 
 #include <limits>
@@ -11,30 +11,30 @@
 
 namespace whence::gpu {
 
-// Fragments of 16 rows that a warp has, as many as its registers hold.
+// Fragments of 16 rows of a warp, as many as its registers hold.
 template <class T, int width> inline constexpr int fragments_of = width <= 64 && per_register<T> == 2 ? 2 : 1;
 
 template <class C> inline constexpr C log2e = std::numbers::log2e_v<C>;
 template <class C> inline constexpr C ln2 = std::numbers::ln2_v<C>;
 inline constexpr int head_threads = 128, head_warps = head_threads / 32;    // of a block
-inline constexpr float not_seen = -std::numeric_limits<float>::infinity();  // the logit of a pair that is not seen
+inline constexpr float not_seen = -std::numeric_limits<float>::infinity();  // the logit of an unseen pair
 
-// Rows of an operand or of a result, [b h|g t d]: a row is together, and that of an operand begins at 16 bytes.
+// Rows of an operand or of a result, [b h|g t d]: each is contiguous, and an operand's begins at 16 bytes.
 template <class T> struct HeadRows {
   Global<T> at = nullptr;
   index_t batch = 0, head = 0, row = 0;  // strides
-  int group = 1;                         // heads of queries that share a head of these
+  int group = 1;                         // query heads that share a head of these
   bool packs = false;                    // rows begin at 16 bytes
   WHENCE_HD Global<T> of(int b, int h) const { return at + (b * batch + h / group * head); }
 };
 
-// C: what is computed with, f32; f64 where the emulator holds a kernel's text to it.
+// C: the compute type, f32; f64 when the emulator tests a kernel's code.
 template <class C> struct HeadFacts {
   int heads, queries, keys, d;
   int first_row, before, after;         // as in Band (tensor/pairs.h)
   int distances, lowest;                // of the table (TermsInPacks): number 0 is `lowest` steps
   C scale, scale_of_powers;             // of q.k, and times log2(e): logits are in base 2
-  Global<const index_t> row = nullptr;  // where given, first_row is there
+  Global<const index_t> row = nullptr;  // holds first_row, if given
   WHENCE_HD int first() const { return row ? static_cast<int>(index_t(row[0])) : first_row; }
   WHENCE_HD int keys_in_packs() const { return (keys + 3) / 4 * 4; }
 };
@@ -42,7 +42,7 @@ template <class C> struct HeadFacts {
 WHENCE_HD inline int larger(int a, int b) { return a > b ? a : b; }
 WHENCE_HD inline int smaller(int a, int b) { return a < b ? a : b; }
 
-// The first key that is present, and the one behind the last.
+// The first key that is present, and the one after the last.
 struct PresentRange {
   static constexpr const char* name = "present range";
   static constexpr int threads = 32;
@@ -62,8 +62,8 @@ struct PresentRange {
   }
 };
 
-// Rows [first, first + count) of a head, of which those before `end` are there, as a tile [count, width]; 0 elsewhere.
-// phase(row) says how the packs of a row are exchanged (fragments.h).
+// Copies rows [first, first + count) of a head, of which those before `end` exist, as a tile [count, width]; 0
+// elsewhere. phase(row) permutes the packs of a row (fragments.h).
 template <int count, int width, class T, class Phase>
 WHENCE_HD void fetch_rows(Thread& t, Shared<T> to, const HeadRows<const T>& from, Global<const T> head, int first,
     int end, int d, const Phase& phase) {
@@ -93,7 +93,7 @@ template <class T> struct TermsInPacks {
   }
 };
 
-// `count` neighbours of a row of terms from `first` on, a multiple of four; 0 beyond the row's `length`.
+// Copies `count` neighbours of a row of terms from `first` on, a multiple of four; 0 beyond the row's `length`.
 template <int count, class C>
 WHENCE_HD void fetch_terms(
     Thread& t, Shared<C> to, std::type_identity_t<Global<const C>> row, int first, int length, int index) {
@@ -101,18 +101,20 @@ WHENCE_HD void fetch_terms(
   if (index >= 0 && index < count / 4) cp_async<C, 4>(t, to, index * 4, row, from, from >= 0 && from < length);
 }
 
-// The number of row a and own column j of a warp's pairs: row 8 a + lane / 4, column lane % 4 * own + j of the tile.
+// Returns the number of row a and own column j of a warp's pairs: row 8 a + lane / 4, column lane % 4 * own + j of the
+// tile.
 template <class Pairs, int a, int j> WHENCE_HD auto& number(Pairs& x, Nth<a>, Nth<j>) {
   return x[Nth<a / 2>{}][Nth<j / 2>{}][Nth<a % 2 * 2 + j % 2>{}];
 }
 
-// Line a of a warp's sums (row_of_line) times a factor.
+// Multiplies line a of a warp's sums (row_of_line) by a factor.
 template <int a, class Sums, class Real> WHENCE_HD void scale_line(Sums& sums, Nth<a>, Real factor) {
   each<Sums::Value::count>(
       [&](auto c) { each<2>([&](auto e) { sums[Nth<a / 2>{}][c][Nth<a % 2 * 2 + e>{}] *= factor; }); });
 }
 
-// Columns of a lane that a row sees, [from, end) of its neighbouring ones: bits, which become predicates seven at a time.
+// Columns of a lane that a row sees, [from, end) of its neighbouring ones, as bits. The compiler turns them into
+// predicates, seven at a time.
 struct SeenColumns {
   std::uint32_t bits = 0;
   SeenColumns() = default;
@@ -121,15 +123,15 @@ struct SeenColumns {
   WHENCE_HD bool has(int j) const { return bits >> j & 1; }
 };
 
-// Which of a warp's rows lane / 4 = g has as line a: 8 a + g, as fragments are; or neighbours, 2 g + a, of a fragment whose rows
-// were loaded so. And the phase of rows that are loaded together.
+// The row of a warp that is line a of lane / 4 = g: 8 a + g, as in fragments; or 2 g + a, neighbours, in a fragment
+// whose rows were loaded so. Then the phase of rows that are loaded together.
 template <bool neighbours> WHENCE_HD constexpr int row_of_line(int g, int a) {
   return neighbours ? 2 * g + a : 8 * a + g;
 }
 template <bool neighbours> WHENCE_HD constexpr int line_phase(int row) { return row_phase(neighbours ? row / 2 : row); }
 
-// A warp's rows from `first` on, those before `end`, to memory: through the warp's own rows of a tile [.., width], so that a
-// lane stores 16 bytes at a time.
+// Stores a warp's rows from `first` on, those before `end`, through the warp's own rows of a tile [.., width], so that
+// a lane stores 16 bytes at a time.
 template <class T, int width, bool neighbours = false, int fragments>
 WHENCE_HD void store_rows(Thread& t, Shared<T> tile, const SummedRows<T, width, fragments>& sums, const HeadRows<T>& to,
     Global<T> head, int first, int end, int d) {
@@ -159,7 +161,7 @@ WHENCE_HD void store_rows(Thread& t, Shared<T> tile, const SummedRows<T, width, 
   });
 }
 
-// Numbers of 32 rows of queries beside each other, zeros where there is no row: what backward reads of each row.
+// Numbers of 32 rows of queries, adjacent, with zeros for missing rows: what backward reads of each row.
 template <class C> struct RowBlocks {
   static constexpr int rows = 32;
   Global<C> at;  // [b h, blocks, 2, rows]: x_ij less the first is the logarithm of P_ij; the second is delta_i
@@ -169,8 +171,8 @@ template <class C> struct RowBlocks {
   }
 };
 
-// Columns are sums over many tokens, which f32 holds coarsely. Heads of f32 have a second row behind that of a head's column: what
-// f32 lost of it. Heads of 16 bits know their scores no better than that, and have one.
+// Columns are sums over many tokens, which f32 holds coarsely. Heads of f32 have a second row after that of a head's
+// column: what f32 lost of it. Heads of 16 bits have less precise scores anyway, and have one.
 template <class T> inline constexpr int column_words = sizeof(T) == 2 ? 1 : 2;
 template <class C> struct ColumnNumber {
   Number<C> held = 0.0f, rest = 0.0f;
@@ -185,15 +187,15 @@ template <class T, class C> WHENCE_HD Number<C> apart(const ColumnNumber<C>& x, 
   if constexpr (column_words<T> == 2) return (x.held - y.held) + (x.rest - y.rest);
   return x.held - y.held;
 }
-// Returns what a block of `rows` takes off the column of every key that it sees: the number of its first query, or of `present`,
-// where keys begin, if that stands behind it. column: of a head.
+// Returns what a block of `rows` subtracts from the column of every key that it sees: the number of its first query, or
+// of `present`, the first key, if that is later. column: of a head.
 template <class T, int rows, class C>
 WHENCE_HD ColumnNumber<C> taken_off(
     Global<const C> column, const HeadFacts<C>& facts, int first_row, int query, int present) {
   const int token = smaller(larger(first_row + query / rows * rows, present), facts.keys - 1);
   return number_of_key<T>(column, facts, larger(token, 0));
 }
-// The columns of `count` keys from `first` on, which are on their way; those of f32 heads have `off` taken off.
+// Copies the columns of `count` keys from `first` on, asynchronously; those of f32 heads have `off` subtracted.
 template <class T, int count, class C>
 WHENCE_HD void fetch_columns(Thread& t, Shared<C> to, std::type_identity_t<Global<const C>> column,
     const HeadFacts<C>& facts, int first, const ColumnNumber<C>& off) {

@@ -1,4 +1,4 @@
-// Small sums beside the gradients of heads (heads_backward.h): over a row before them, over blocks of rows behind them.
+// Small sums around the gradients of heads (heads_backward.h): over rows before them, over blocks of rows after them.
 #pragma once
 
 #include "cuda/kernels/tiles/head_rows.h"
@@ -6,7 +6,7 @@
 
 namespace whence::gpu {
 
-// Sums over a row: those that backward reads, and the one that a sink's gradient adds up. A lane has a pack of a row.
+// Sums over a row: those that backward reads, and the one for a sink's gradient. A lane has a pack of a row.
 template <class T, int width> struct RowSums {
   using C = compute_t<T>;
   static constexpr const char* name = "sums of rows";
@@ -17,7 +17,7 @@ template <class T, int width> struct RowSums {
   RowBlocks<C> to;
   Global<C> of_sink;  // [b h queries]
   int heads, queries, d;
-  HeadRows<const T> bin_sums = {}, d_bins = {};  // beside o and d_o, [b h queries bins]
+  HeadRows<const T> bin_sums = {}, d_bins = {};  // as o and d_o, [b h queries bins]
   int bins = 0;
   WHENCE_HD void operator()(Thread& t) const {
     const int blocks = to.blocks * (RowBlocks<C>::rows / rows), head = static_cast<int>(t.block()) / blocks,
@@ -43,19 +43,20 @@ template <class T, int width> struct RowSums {
   }
 };
 
-// Sums over the pairs of a block that lie as many steps apart, while its warps walk over tiles of 32 keys to the right. A
-// lane adds up one diagonal of the warp's tile, of `of_warp` rows, or rather two, 32 steps apart: the further one is done, and
-// the nearer one goes on in the next tile. Warps whose rows are 32 apart meet the same 32 diagonals one tile later each: a
-// chain, which hands the sums on through shared memory. Its last warp has them whole. So each sum is stored once.
+// Sums over the pairs of a block by distance, while its warps walk over tiles of 32 keys to the right. A lane sums one
+// diagonal of the warp's tile, of `of_warp` rows, or rather two, 32 steps apart: the further one is complete, and the
+// nearer one continues in the next tile. Warps whose rows are 32 apart meet the same 32 diagonals one tile later each:
+// a chain, which passes the sums on through shared memory. Its last warp has the complete sums. So each sum is stored
+// once.
 template <class C, int of_warp> struct Diagonals {
   static constexpr int chains = 32 / of_warp, of_chain = head_warps / chains;
-  static constexpr int behind = of_chain;  // tiles of zeros, behind the last, by which all sums are whole
+  static constexpr int behind = of_chain;  // tiles of zeros after the last, which complete all sums
   static constexpr int pitch = of_warp + 4, turned = 32 * pitch, shared_floats = head_warps * (turned + 32);
 
-  Shared<C> memory;  // of each warp its tile, turned, then the sums that are handed on
+  Shared<C> memory;  // each warp's tile, transposed, then the sums that are passed on
   Number<C> going_on = 0.0f;
 
-  // A lane has one number of each of of_warp diagonals in a row: those it writes beside each other.
+  // A lane has one number of each of of_warp consecutive diagonals, and writes them to adjacent places.
   template <class Pairs> WHENCE_HD void lay_out(Thread& t, Pairs& x) const {
     const Shared<C> own = memory + t.warp() * turned;
     t.sync_warp();
@@ -65,14 +66,14 @@ template <class C, int of_warp> struct Diagonals {
       store_pack<4>(own, t.lane() * pitch + 4 * four, pack);
     });
   }
-  // Adds what is laid out. nth: of the tiles that the block walks over. Number `at` of the slice is of the warp's first row and the
-  // tile's first key.
+  // Adds what lay_out has written. nth: of the tiles that the block walks over. Number `at` of the slice is of the
+  // warp's first row and the tile's first key.
   WHENCE_HD void add(Thread& t, int nth, Global<C> slice, int at, int length) {
     const Shared<C> own = memory + t.warp() * turned;
     t.sync_warp();
     Number<C> done = going_on, low = 0.0f;
     each<32>([&](auto lane) {
-      const int n = t.lane() + 7 - lane / 4 + lane % 4 * 8;  // of diagonal t.lane(); 32 further on of the nearer one
+      const int n = t.lane() + 7 - lane / 4 + lane % 4 * 8;  // of diagonal t.lane(); 32 further on for the nearer one
       if (n % 32 >= of_warp) return;
       const Number<C> of = load<C>(own, lane * pitch + n % 32);
       (n < 32 ? done : low) += of;
@@ -87,8 +88,8 @@ template <class C, int of_warp> struct Diagonals {
   }
 };
 
-// The gradient of a table, [h distances]: slices of blocks of queries, in their order, by four warps, and theirs in order. A
-// slice has the sum of pairs `row of the block - key` = n - keys + 1 in its number n.
+// The gradient of a table, [h distances]: four warps sum the slices of blocks of queries in order, then the warps' sums
+// are added in order. A slice has the sum of pairs `row of the block - key` = n - keys + 1 in its number n.
 template <class C> struct SumSlices {
   static constexpr const char* name = "sums of slices";
   static constexpr int threads = head_threads, of_block = 32;

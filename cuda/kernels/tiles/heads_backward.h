@@ -1,16 +1,16 @@
-// Attention of heads on tensor cores, backward: tensor/tiles/attention_kernel.h has the equations. Two kernels of one text,
-// which sum to what their rows are: to queries, with keys as columns, and to keys and values, with queries as columns. So
-// every sum stands in the registers of one warp, in a fixed order, and pattern and gradient are the next product's left
-// factor where they are made.
+// Attention of heads on tensor cores, backward: tensor/tiles/attention_kernel.h has the equations. One template makes
+// two kernels. Each sums to its rows: to queries, with keys as columns, and to keys and values, with queries as
+// columns. So every sum is in the registers of one warp, in a fixed order, and pattern and gradient become the next
+// product's left factor in place.
 //   P_ij  = 2^(x_ij - norm_i),  dP_ij = m_ij do_i.v_j,  dA_ij = P_ij (dP_ij - delta_i),  delta_i = o_i.do_i
 //   dq_i  = scale sum_j dA_ij k_j;     dk_j  = scale sum_i dA_ij q_i,  dv_j = sum_i m_ij P_ij do_i
-//   dcolumn_j = sum_i dA_ij;           dtable[m] = the sum of dA over the pairs that lie m steps apart
+//   dcolumn_j = sum_i dA_ij;           dtable[m] = the sum of dA over the pairs m steps apart
 // with m_ij = drop(1): 1 without dropout (dropout.h).
-// Both kernels are launched once more where gates are of gate_scale gq_i.gk_j, as registers hold the sums of one side: with dG_ij, which
-// gate_scan.h adds to dS_ij else,
+// Both kernels are launched once more if gates are of gate_scale gq_i.gk_j, because registers hold the sums of one
+// side: with dG_ij, which gate_scan.h otherwise adds to dS_ij,
 //   dgq_i = gate_scale sum_j dG_ij gk_j;  dgk_j = gate_scale sum_i dG_ij gq_i
-// Relative keys (relative_keys.h) have a third kernel. For it the host exchanges them with the keys, and p with q: rows are distances, columns
-// queries, and products of keys and of values are those of a band.
+// Relative keys (relative_keys.h) have a third kernel. For it the host exchanges them with the keys, and p with q: rows
+// are distances, columns queries, and products of keys and of values are those of a band.
 // Per pair: 6 d and 8 d operations on tensor cores, a power each, some 20 others.
 #pragma once
 
@@ -37,8 +37,9 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
                        of_warp = 16 * fragments;
   static constexpr int rows = head_warps * of_warp,
                        lines = 2 * fragments;           // lines of the warp that a lane has numbers of
-  static constexpr bool neighbours = scans && to_keys;  // a lane's lines are: gates are summed over them
-  // Rows of each, and columns. A tile of distances has no rows of values, and what is read by bands has no columns.
+  static constexpr bool neighbours = scans && to_keys;  // a lane's lines are neighbours, as gates are summed over them
+  // Operands per row and per column. A tile of distances has no rows of values, and operands that are read by bands
+  // have no columns.
   static constexpr int row_operands = others || (relative && !to_keys) ? 3 : to_distances ? 1 : 2;
   static constexpr int column_operands = others || (relative && to_keys) ? 3 : 2;
   static constexpr unsigned blocks_at_once = 2;
@@ -59,14 +60,14 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
   RowBlocks<C> norms;                   // of queries: norm and delta
   Global<const C> table, column;        // [h distances] and [b h column_words keys_in_packs], or null
   Global<const std::int32_t> present;   // [b 2], or null
-  HeadRows<T> d_first, d_second;        // of queries (and p), or of keys and values; null where nobody asks
-  HeadRows<C> wide_first, wide_second;  // in their place where several heads are added up
-  Global<C> d_column;                   // [b h keys], or null; queries know by it that one is asked for
+  HeadRows<T> d_first, d_second;        // of queries (and p), or of keys and values; null if not wanted
+  HeadRows<C> wide_first, wide_second;  // used instead if several heads are summed
+  Global<C> d_column;                   // [b h keys], or null; for queries, only a sign that it is wanted
   Global<C> slices;                     // as SumSlices reads them, of the heads of this launch, or null
   int first_head;                       // of b h, of this launch
   Told scan;
   OfPositions<T> of_positions;
-  HeadRows<const T> gate_q, gate_k;  // of others; or p and r of relative keys
+  HeadRows<const T> gate_q, gate_k;  // of other gates; or p and r of relative keys
 
  private:
   static constexpr int distances = rows + columns, term_count = distances + 2 * columns;  // of a stage
@@ -159,7 +160,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
         }
     }
     cp_async_wait<0>(t);
-    if (end_tile <= first_tile) t.sync();  // rows that other warps copied are stored over
+    if (end_tile <= first_tile) t.sync();  // rows that other warps copied are overwritten
     finish(t, part, first, second, tiles, held, gates, sums, of_values);
   }
 
@@ -185,7 +186,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     return part;
   }
 
-  // The columns that a row sees, [first_seen, end_seen). Of keys that are not present they are those of others.
+  // The columns that a row sees, [first_seen, end_seen). Keys that are not present are given those of others.
   WHENCE_HD int first_seen(const Part& part, int row) const {
     if constexpr (to_distances) return larger(0, part.begin + scan.lowest + row - facts.first_row);
     return to_keys ? larger(0, row - facts.first_row - facts.after)
@@ -200,13 +201,13 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
                    : smaller(part.end, facts.first_row + row + facts.after + 1);
   }
 
-  // This row, or the last one before it whose pairs may be seen.
+  // Returns this row, or the last one before it whose pairs may be seen.
   WHENCE_HD int last_seen(int row) const {
     if constexpr (to_distances) return smaller(row, facts.before - scan.lowest);
     return row;
   }
 
-  // The first sixteen of the block's band for a tile.
+  // Returns the first sixteen of the block's band for a tile.
   static WHENCE_HD int first_sixteen(const Part& part, int first_column) {
     return to_keys ? (first_column - part.first_row - rows) / 16 : (part.first_row - first_column - columns) / 16;
   }
@@ -215,7 +216,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if constexpr (to_distances) return scan.lowest + row;
     return facts.first_row + (to_keys ? of_column - row : row - of_column);
   }
-  // The fewest steps of a warp's rows from `row` on and a tile's columns; and how many more there are at most.
+  // Returns the fewest steps between a warp's rows from `row` on and a tile's columns; then how many more there are at
+  // most.
   WHENCE_HD int fewest_steps(int row, int first_column) const {
     if constexpr (to_distances) return steps_of(row, 0);
     return to_keys ? steps_of(row + of_warp - 1, first_column) : steps_of(row, first_column + columns - 1);
@@ -236,7 +238,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     });
   }
 
-  // Number n of by_distance is of pairs that lie lowest_of(...) + n steps apart.
+  // Number n of by_distance is of pairs at lowest_of(...) + n steps.
   WHENCE_HD int lowest_of(const Part& part, int first_column) const {
     return facts.first_row + (to_keys ? first_column - part.first_row - rows : part.first_row - first_column - columns);
   }
@@ -271,7 +273,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     }
   }
 
-  // dx: the gradient at the logits; or, where gates have changed it, true: it was laid out for sums by distance before that.
+  // dx: the gradient at the logits. Returns true if gates have changed dx: then it was laid out for sums by distance
+  // before that.
   WHENCE_HD bool work(Thread& t, const Part& part, Shared<T> first, Shared<T> second, const Stage& stage, int nth,
       int first_column, Lines& held, Scan& gates, const Diagonals<C, of_warp>& diagonals, Sums& sums, Sums& of_values,
       Pairs& dx) const {
@@ -344,7 +347,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
     if constexpr (to_keys && !to_distances)
       if (!of_gates) add_rows<T, columns, width>(t, stage.second, x, of_values);
     if (d_column) each<lines>([&](auto a) { each<own>([&](auto j) { held[a].sum += number(dx, a, j); }); });
-    // Sums by distance are of the gradient at the logits. The one at the scores gains what comes through gates.
+    // Sums by distance are of the gradient at the logits. The one at the scores also includes the gates.
     if constexpr (scans && !to_keys)
       if (slices) diagonals.lay_out(t, dx);
     if constexpr (relative && !to_keys) add_band<columns, width, T>(t, gates.rings[0], band, gates.area, dx, of_values);
@@ -410,7 +413,7 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       unit = 1;
     }
     if (column) {
-      constexpr bool taken = column_words<T> == 2;  // what is fetched is less what a block of queries takes off
+      constexpr bool taken = column_words<T> == 2;  // fetched columns have a block's number subtracted already
       ColumnNumber<C> less = part.taken_off;
       if constexpr (to_keys) less = taken_off<T, rows>(part.by_key, facts, facts.first_row, first_column, part.begin);
       Registers<Number<C>, lines> of_rows;
@@ -496,7 +499,8 @@ template <class T, int width, bool to_keys, GatesOf gates_of = GatesOf::none> st
       Number<C> sum = held[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) sum += t.shuffle_xor(sum, mask);
       if (row >= row_count() || t.lane() % 4 > 0) return;
-      // Columns are often running sums, in whose gradients errors of one sign would add up. So keys get delta without o's rounding.
+      // Columns are often running sums, whose gradients would accumulate errors of one sign. So keys get delta without
+      // o's rounding.
       if constexpr (to_keys)
         store(d_column, index_t(part.head) * facts.keys + row, sum);
       else

@@ -1,14 +1,15 @@
-// Attention of heads on tensor cores, forward: tensor/tiles/attention_kernel.h has the equations. A block of threads has
-// `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay in
-// registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is on its
-// way into shared memory while this one is worked on.
-//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij - top_i)
-// A top need not be the maximum: what was summed up is scaled anew when a logit is 8 above it, which is rare.
-// Logits, sums and tables are f32. The pattern is rounded to T before it meets the values.
+// Attention of heads on tensor cores, forward: tensor/tiles/attention_kernel.h has the equations. A block of threads
+// has `queries` queries of one head and walks over tiles of 64 keys from right to left. Scores, pattern and output stay
+// in registers: a lane of a quad has 16 neighbouring keys of its rows (cuda/vocabulary/fragments.h). The next tile is
+// copied into shared memory during the work on this one.
+//   x_ij = log2(e) A_ij,  P_ij = 2^(x_ij - top_i) share_i,  top_i > max_j x_ij - 8,  share_i = 1 / sum_j 2^(x_ij -
+//   top_i)
+// A top need not be the maximum: earlier sums are rescaled only when a logit is 8 above it, which is rare. Logits, sums
+// and tables are f32. The pattern is rounded to T before it is multiplied with the values.
 // Per pair: 4 d operations on tensor cores, one power, some 10 others: tensor cores and shared memory bind.
-// Few queries have their keys in parts, of `keys_of_part` keys, a block for each: a part leaves its top, its sum and what it adds to
-// the output, not yet divided by the sum, and JoinParts adds the parts up in their order. Sums of gates of the keys behind a part come
-// from GateSums.
+// For few queries the keys are split into parts of `keys_of_part` keys, a block for each: a part leaves its top, its
+// sum and its undivided part of the output, and JoinParts adds the parts in order. GateSums provides the sums of gates
+// of the keys after a part.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
@@ -20,14 +21,14 @@ namespace whence::gpu {
 template <class C> struct HeadParts {
   int count = 0;         // 0: blocks have all keys
   Global<C> rows, sums;  // [b h queries count 2]: top and sum; [b h queries count width]
-  bool carries = false;  // sums of gates of the keys behind a part are there (GateSums)
+  bool carries = false;  // GateSums has made the sums of gates of the keys after a part
   WHENCE_HD index_t at(int head, int queries, int row, int part) const {
     return (index_t(head) * queries + row) * count + part;
   }
 };
 
-// CoPE's sums of gates add to the logits too (gate_scan.h), or relative keys (relative_keys.h). These and gates of others are taken first,
-// and the product of the scores adds to what they leave: a tile is in the same registers.
+// CoPE's sums of gates add to the logits too (gate_scan.h), or relative keys (relative_keys.h). These and other gates
+// are computed first, and the scores' product is added in the same registers.
 template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForward {
   using C = compute_t<T>;
   static constexpr bool others = gates_of == GatesOf::others, scans = gates_of == GatesOf::scores || others,
@@ -36,7 +37,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
                                       : relative ? "attention of heads with relative keys"
                                                  : "attention of heads";
   static constexpr int threads = head_threads;
-  // Wide rows leave room for 32 keys and a band of relative ones.
+  // Wide rows leave room for only 32 keys and a band of relative ones.
   static constexpr int keys = relative && width * sizeof(T) > 128 ? 32 : 64, own = keys / 4,
                        fragments = scans || relative ? 1 : fragments_of<T, width>;
   static constexpr int rows = 16 * fragments;  // of a warp
@@ -44,8 +45,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   static constexpr int of_stage = (others ? 3 : 2) * keys,
                        row_count = (others || relative ? 2 : 1) * queries + 2 * of_stage;
   static constexpr unsigned blocks_at_once = scans && !others && width <= 64 && per_register<T> == 2 ? 3 : 2;
-  // Of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16 banks, and
-  // two times 16 the same ones.
+  // Numbers of a table in shared memory. Lanes 2 and 3 of a quad read a copy 8 banks further on: 16 keys apart are 16
+  // banks, and two times 16 would be the same bank.
   static constexpr int distances = queries + keys, copy = distances + 8, term_count = 2 * copy + keys;
   using Ring = BandOfRows<T, width, queries, keys>;  // of relative keys
   static constexpr int area = 16 * (keys + 16);
@@ -58,7 +59,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
                shared_bytes_for<C>(static_cast<std::size_t>(head_warps * area + queries * scan.bins));
     return bytes;
   }
-  static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may be above it
+  static constexpr float lowest_top = -1e20f, most_above = 8;  // a row's first top; by how much a logit may exceed it
 
   HeadFacts<C> facts;
   PairDropout<C> dropout;
@@ -69,8 +70,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
   Global<const C> sink;                // [h], or null
   Global<const std::int32_t> present;  // [b 2], or null
   Told scan;
-  HeadRows<const T> position_keys;   // [1 1 positions d], where pairs are made here, or null
-  HeadRows<const T> gate_q, gate_k;  // of others; or p and r of relative keys
+  HeadRows<const T> position_keys;   // [1 1 positions d] if pairs are made here, else null
+  HeadRows<const T> gate_q, gate_k;  // of other gates; or p and r of relative keys
   HeadParts<C> parts;
 
   // The tiles and terms of one stage.
@@ -84,9 +85,9 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     Global<const T> k, v, gate_k;  // of the head
     Global<const C> table, column;
     int first_query, first_token, begin, end;  // keys [begin, end) are present
-    ColumnNumber<C> taken_off;                 // from columns
-    int nth = 0, behind = 0;                   // of parts; the key behind the last one that a query of the block sees
-    // Numbers of a table that are copied before the first that is read: copies begin at multiples of four.
+    ColumnNumber<C> taken_off;                 // subtracted from columns
+    int nth = 0, behind = 0;                   // of parts; the key after the last one that a query of the block sees
+    // Numbers of a table that are copied before the first that is read, because copies begin at multiples of four.
     int further = 0;
   };
   using Scores = SummedRows<T, keys, fragments>;
@@ -98,11 +99,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
 
   struct Gates {
     Shared<Position<T>> pairs;  // of the block's rows
-    // Of each row: the sum so far, and what the scan is where it is full.
+    // Of each row: the sum so far, and the scan's value once it is full.
     Registers<Number<C>, 2 * fragments> sums, last;
     bool full = false;                                                          // all rows of the warp
     LeftRows<T, width, fragments, relative && per_register<T> == 2> of_others;  // of gq, or p
-    // Room for relative keys; the ring is the block's, the rest the warp's own.
+    // Memory for relative keys; the ring is the block's, the rest the warp's own.
     Ring ring;
     Shared<C> area, bins;
   };
@@ -136,7 +137,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     begin_rows(t, part, running);
     for (int tile = highest_tile, n = 0; tile >= lowest_tile; --tile, n = 1 - n) {
       cp_async_wait<0>(t);
-      t.sync();  // the tile is there, and nobody reads the stage that is filled next
+      t.sync();  // the tile has arrived, and the stage that is filled next is no longer read
       if (tile == highest_tile) {
         held.hold(t, of_q, t.warp() * rows);
         if constexpr (others || relative) gates.of_others.hold(t, of_q + queries * width, t.warp() * rows);
@@ -148,12 +149,13 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       work(t, part, stage(n), tile * keys, held, gates, running, sums);
     }
     cp_async_wait<0>(t);
-    if (highest_tile < lowest_tile) t.sync();  // rows that other warps copied are stored over
+    if (highest_tile < lowest_tile) t.sync();  // rows that other warps copied are overwritten
     finish(t, part, of_q, gates, running, sums);
   }
 
  private:
-  // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, first.
+  // Blocks of a head follow each other, so that its keys stay in the cache; the last rows, which may see the most, come
+  // first.
   WHENCE_HD Part part_of(Thread& t) const {
     const int blocks = parts.count ? parts.count : (facts.queries + queries - 1) / queries,
               nth = static_cast<int>(t.block()) % blocks, head = static_cast<int>(t.block()) / blocks,
@@ -201,11 +203,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     const Number<C> logit = load<C>(sink, part.h) * log2e<C>;
     each<2 * fragments>([&](auto a) {
       running[a].top = logit;
-      running[a].sum = t.lane() % 4 == 0 ? 1.0f : 0.0f;  // the lanes of a quad add up
+      running[a].sum = t.lane() % 4 == 0 ? 1.0f : 0.0f;  // the lanes of a quad are summed
     });
   }
 
-  // Positions stand in the second stage, which is filled with keys after the first.
+  // Positions use the second stage, which is filled with keys after the first.
   static_assert(!scans || 2 * keys >= 128);
   WHENCE_HD void begin_gates(Thread& t, const Part& part, Shared<T> second_stage, Gates& gates) const {
     gates.pairs = t.shared<Position<T>>(queries * scan.pitch * 2);
@@ -213,7 +215,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       fetch_positions<width>(t, second_stage, position_keys, scan.positions, facts.d);
     else if (scan.positions)
       fetch_pairs<queries, 0>(t, gates.pairs, scan, part.head, part.first_query);
-    each<2 * fragments>([&](auto a) {  // rows that are not there count as full
+    each<2 * fragments>([&](auto a) {  // missing rows count as full
       const int row = part.first_query + t.warp() * rows + 8 * a + t.lane() / 4;
       if (row >= facts.queries)
         gates.sums[a] = scan.full();
@@ -221,7 +223,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         gates.sums[a] = carry(part, row);
     });
   }
-  // The sum of gates behind a part, as GateSums has it: sums of rows that are full are not stored.
+  // Returns the sum of gates after a part, as GateSums stores it: sums of full rows are not stored.
   WHENCE_HD Number<C> carry(const Part& part, int row) const {
     constexpr int tiles_of_part = keys_of_part / gate_keys;
     const int tile = (part.nth + 1) * tiles_of_part - 1;
@@ -250,11 +252,11 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     bins_of(gates).clear(t);
   }
   WHENCE_HD BinSums<T, keys> bins_of(const Gates& gates) const { return {scan, gates.bins}; }
-  // The band's first sixteen for a tile and the block's first warp.
+  // Returns the band's first sixteen for a tile and the block's first warp.
   static WHENCE_HD int first_sixteen(const Part& part, int first_key) {
     return (part.first_query - first_key - keys) / 16;
   }
-  // Sixteens of a tile's band from the n-th on.
+  // Copies sixteens of a tile's band from the n-th on.
   WHENCE_HD void fetch_band(Thread& t, const Part& part, const Gates& gates, int first_key, int n) const {
     if constexpr (relative)
       gates.ring.fetch(t, gate_k, part.gate_k, first_sixteen(part, first_key) + n, Ring::of_block - n,
@@ -266,12 +268,12 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
       Registers<Row, 2 * fragments>& running, Sums& sums) const {
     const int first_token = part.first_token + t.warp() * rows, last_token = first_token + rows - 1;
     const int last_key = first_key + keys - 1;
-    if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // nobody sees a key
-    if (scans && part.first_query + t.warp() * rows >= facts.queries) return;                   // nobody has gates
+    if (first_key > last_token + facts.after || last_key < first_token - facts.before) return;  // no row sees a key
+    if (scans && part.first_query + t.warp() * rows >= facts.queries) return;                   // no row has gates
     const bool whole = last_key <= first_token + facts.after && first_key >= last_token - facts.before &&
                        first_key >= part.begin && last_key < part.end;
-    // Branches inside keep powers and products apart, so whole tiles have a text without. Where there is much else to do one text for
-    // all is faster: two do not fit into the cache of instructions.
+    // Branches inside separate powers from products, so whole tiles have code without them. With much other work, one
+    // version for all tiles is faster: two do not fit into the instruction cache.
     if (whole && !scans && !relative && !dropout && per_register<T> == 2)
       tile<false>(t, part, stage, first_key, whole, held, gates, running, sums);
     else
@@ -304,7 +306,8 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     if (edge && dropout) {
       StayingPairs<2 * fragments, own, false> staying;
       staying.draw(t, dropout, facts, part.head, part.first_query + t.warp() * rows, first_key);
-      // Sums are of all pairs. They are complete before a shuffle: put off, they would need x as it was too.
+      // Sums are over all pairs, kept or not. The shuffle makes the compiler finish them here; otherwise it would keep
+      // the old x as well.
       each<2 * fragments>([&](auto a) { running[a].sum = t.shuffle(running[a].sum, t.lane()); });
       staying.drop(dropout.factor, x);
     }
@@ -319,7 +322,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     return {larger(part.begin, token - facts.before) - own_key, smaller(part.end, token + facts.after + 1) - own_key};
   }
 
-  // x, products of the gates, becomes a logit in base 2; of others the scan alone.
+  // x, products of the gates, becomes a logit in base 2; for other gates, the scan alone.
   WHENCE_HD void add_scan(Thread& t, C unit, const Part& part, Gates& gates, Scores& x) const {
     const C full = scan.full();
     if (gates.full)
@@ -345,12 +348,12 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
     });
   }
 
-  // x times its unit is the logit in base 2; returns the new unit. Terms are in base e, and the power takes the rest along.
+  // x times its unit is the logit in base 2; returns the new unit. Terms are in base e; the power includes the factor.
   WHENCE_HD C add_terms(Thread& t, const Part& part, const Stage& stage, C unit, Scores& x) const {
     if (!table && !column) return unit;
     unit *= ln2<C>;
     const int quad = t.lane() % 4;
-    if (table) {  // a distance that several rows have in this lane is loaded once
+    if (table) {  // a distance that several rows of this lane share is loaded once
       const int first = t.warp() * rows + t.lane() / 4 - quad * own + keys - own + 1 + quad / 2 * copy + part.further;
       each<8 * (2 * fragments - 1) + own>([&](auto n) {
         const Number<C> term = load<C>(stage.by_distance, first + n);
@@ -434,7 +437,7 @@ template <class T, int width, GatesOf gates_of = GatesOf::none> struct HeadsForw
         });
         return;
       }
-      const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // a row that sees nothing has 0
+      const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // 0 for a row that sees nothing
       scale_line(sums, a, share);
       const index_t norm = (index_t(part.head) * facts.queries + row) * 2;
       if (t.lane() % 4 == 0 && row < facts.queries) store(norms, norm, running[a].top), store(norms, norm + 1, share);
@@ -455,7 +458,7 @@ template <class T> struct JoinParts {
   static constexpr int threads = 128;
   HeadParts<C> parts;
   HeadRows<T> o;
-  Global<C> norms;  // as HeadsForward has them
+  Global<C> norms;  // as in HeadsForward
   int heads, queries, d, width;
   WHENCE_HD void operator()(Thread& t) const {
     const int head = static_cast<int>(t.block()) / queries, row = static_cast<int>(t.block()) % queries, c = t.index();

@@ -15,7 +15,7 @@ namespace {
 using namespace gpu;
 using At = TiledMix;
 
-// f(group, whether no sequences follow) for the same rows of all sequences, then for the next rows.
+// Calls f(group, true if no sequences follow) for the same rows of all sequences, then for the next rows.
 template <class F> void each_group(const MixScratch& scratch, index_t batch, index_t queries, const F& f) {
   for (index_t i = 0; i < queries; i += scratch.rows)
     for (index_t b = 0; b < batch; b += scratch.sequences)
@@ -24,7 +24,7 @@ template <class F> void each_group(const MixScratch& scratch, index_t batch, ind
           b + scratch.sequences >= batch);
 }
 
-// Operands of both directions.
+// The operands of both directions.
 template <class T> struct Given {
   using C = compute_t<T>;
   using M = Mixed<T>;
@@ -65,18 +65,18 @@ template <class T> struct Given {
   }
   index_t heads() const { return query.size(1); }
   int parts() const { return pieces.pieces > 0 ? 2 : 1; }
-  MixScratch scratch(index_t quarters) const {  // of an f16 number of each pair
+  MixScratch scratch(index_t quarters) const {  // for an f16 number per pair
     return mix_scratch(
         scratch_bytes, query.size(0), query.size(2), key_blocks * 8 * heads() * quarters * index_t(sizeof(M)) / 4);
   }
   template <class P, int of_row = 8> PairBlocks<P, of_row> blocks(const Tensor& x, const MixRows& group) const {
     return {global<P>(x), within_int(x.size(2)), group.rows, within_int(key_blocks)};
   }
-  // Scratch for blocks of a group's pairs, of all heads or of all channels.
+  // Returns scratch for blocks of a group's pairs, of all heads or of all channels.
   template <class P, int of_row = 8> Tensor room(const MixScratch& of, int parts = 1) const {
     return Tensor::empty({of.sequences * of.rows, key_blocks, heads() * parts, of_row}, dtype_of<P>, query.device());
   }
-  // B beside the scores of a group; or backward, its gradient beside theirs.
+  // Makes B after the scores of a group; or backward, the gradients from dB.
   template <bool backward, class P>
   void run_pieces(
       const PairBlocks<P>& pairs, const MixRows& group, Global<C> d_row = nullptr, Global<C> sums = nullptr) const {
@@ -87,7 +87,7 @@ template <class T> struct Given {
 
  private:
   static Tensor of_sums(const Tensor& x) { return raw::contiguous(raw::cast(x, dtype_of<C>)); }
-  // u and the table, for all distances that either has.
+  // Copies u and the table, for all distances that either has.
   void lay_out(const At& at, std::span<const Tensor> x) {
     const Tensor from_u = of_sums(x[At::mix_table]);
     const Tensor from_table = x[At::distance_table].defined() ? of_sums(x[At::distance_table]) : Tensor();
@@ -107,7 +107,8 @@ template <class T> struct Given {
   }
 };
 
-// f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>, Nth<parts of X>): as few as have all heads; of f64 and with pieces four.
+// Calls f(Type<T>, Nth<width>, Nth<taps on either side>, Nth<slots>, Nth<parts of X>) with the fewest slots for all
+// heads; four for f64 and with pieces.
 template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, const F& f) {
   visit_number(x[At::query].dtype(), [&]<class T>(Type<T> type) {
     if constexpr (!std::is_same_v<T, float>) {
@@ -125,7 +126,7 @@ template <class F> void visit_mixes(const At& at, std::span<const Tensor> x, con
   });
 }
 
-// Products of rows of two operands for the pairs of a group.
+// Makes the products of rows of two operands for the pairs of a group.
 template <class P, bool scores, int width, class T>
 void make_pairs_of(const Given<T>& given, const MixRows& group, const HeadRows<const T>& left,
     const HeadRows<const T>& right, const Tensor& to, compute_t<T> factor, const RowBlocks<compute_t<T>>& deltas) {
@@ -148,7 +149,7 @@ void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
   using Values = MixValues<T, width>;
   using Logits = MixLogits<M, beside, beside, slots, parts, false>;
   const index_t heads = given.heads();
-  const MixScratch scratch = given.scratch(5 + 4 * parts);  // X, powers, and a base for every four
+  const MixScratch scratch = given.scratch(5 + 4 * parts);  // X, powers, and one base per four keys
   const Tensor scores = given.template room<M>(scratch, parts), powers = given.template room<M>(scratch),
                bases = given.template room<M, 2>(scratch);
   each_group(scratch, given.query.size(0), given.query.size(2), [&](const MixRows& group, bool) {
@@ -163,13 +164,13 @@ void forward(const Given<T>& given, const Tensor& output, const Tensor& norms) {
   });
 }
 
-// Columns of a factor of heads, in axis 1, as heads in their order.
+// Returns columns of a factor of heads, in axis 1, as heads in order.
 Tensor heads_in_order(const Tensor& x, index_t heads) {  // [n 16 m] -> [n h m]
   const Tensor apart = raw::reshape(x, {x.size(0), 2, 4, 2, x.size(2)});
   return raw::slice(raw::reshape(raw::permute(apart, {0, 1, 3, 2, 4}), x.shape()), 1, 0, heads);
 }
 
-// Sums of weights that the warps of all groups make, or of nothing where nobody asks.
+// Sums of weights by the warps of all groups; empty if not wanted.
 template <class C> struct WeightSums {
   Tensor slices;
   WeightSums(bool asked, index_t blocks, index_t taps, Device device) {
@@ -183,9 +184,9 @@ template <class C> struct WeightSums {
   }
 };
 
-// Sums by distance, of `count` ones from `lowest` on, [count, columns]. Slices are of the same rows of sequences.
+// Sums by distance, `count` of them from `lowest` on, [count, columns]. Slices are of the same rows of sequences.
 template <class C> struct DistanceSums {
-  index_t columns, lowest, ahead;  // columns of keys that they are of lie so far ahead of a walk's
+  index_t columns, lowest, ahead;  // ahead: how far the columns of keys are ahead of a walk's
   Tensor slices, total;
   DistanceSums(const Tensor& like, index_t blocks, index_t of, index_t first, index_t count, index_t columns_ahead)
       : columns(of), lowest(first), ahead(columns_ahead) {
@@ -203,7 +204,7 @@ template <class C> struct DistanceSums {
   }
 };
 
-// Gradients of what pieces are made of, of all groups.
+// Gradients of the operands of pieces, over all groups.
 template <class T> struct PieceSums {
   using C = compute_t<T>;
   Tensor d_row, of_pieces, by_distance;
@@ -262,8 +263,8 @@ void backward(const At& at, std::span<const Tensor> x, const Given<T>& given, co
   const MixScratch scratch = given.scratch(8 + 8 * parts);
   const Tensor scores = given.template room<M>(scratch, parts), d_scores = given.template room<T>(scratch, parts),
                pattern = given.template room<T>(scratch), d_logits = given.template room<T>(scratch),
-               d_pattern =
-                   raw::reshape(raw::slice(d_scores, 0, 0, d_scores.size(0) / parts), pattern.shape());  // read before
+               d_pattern = raw::reshape(
+                   raw::slice(d_scores, 0, 0, d_scores.size(0) / parts), pattern.shape());  // then overwritten
   const SharedHeads of_key(d[At::key], heads, scratch.rows < queries),
       of_value(d[At::value], heads, scratch.rows < queries);
   constexpr index_t taps = 2 * beside + 1;

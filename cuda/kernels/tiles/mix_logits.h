@@ -1,9 +1,10 @@
 // Logits of the head mix, of all heads of a pair at once (mix_walk.h):
 //   A_h[j] = S_h[j] + B_h[j] + table_h[i-j] + sum_{d,t} W2[h d t] hidden_d[j + t - left]
-// Forward stores powers of them and their bases (mix_values.h). Backward, which knows each row's norm and delta, stores
+// Forward stores powers of them and their bases (mix_values.h). Backward knows each row's norm and delta. It stores
 //   P_ij = 2^(log2(e) A_ij - norm_i), dropped;  dA_ij = P_ij (m_ij dP_ij - delta_i),  m_ij = drop(1)
-// and sums dW2[h d t] = sum dA_h[j] hidden_d[j + t - left] and dA by distance. A sum over pairs is a product, too: its depth is the
-// 16 pairs, so its factors are turned. Sums by distance have a factor of 0 and 1, which picks the pairs of 15 diagonals.
+// and sums dW2[h d t] = sum dA_h[j] hidden_d[j + t - left] and dA by distance. A sum over pairs is a product, too: its
+// depth is the 16 pairs, so its factors are transposed. Sums by distance have a factor of 0 and 1, which picks the
+// pairs of 15 diagonals.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
@@ -11,7 +12,7 @@
 
 namespace whence::gpu {
 
-// Numbers as they are stored in another type.
+// Converts stored numbers to another type.
 template <class To, class From> WHENCE_HD Register<To> recast_two(Register<From> of) {
   if constexpr (std::is_same_v<To, From>) {
     return of;
@@ -20,14 +21,14 @@ template <class To, class From> WHENCE_HD Register<To> recast_two(Register<From>
     return pack_two<To>(two.low, two.high);
   }
 }
-// A left factor turned: its columns become rows, and its rows, pairs, the depth.
+// Transposes a left factor: its columns become rows, and its rows, pairs, the depth.
 template <class To, class From> WHENCE_HD FragmentA<To> turned_factor(Thread& t, const FragmentA<From>& of) {
   FragmentA<To> turned;
   each<4>([&](auto r) { turned[r] = movmatrix<To>(t, recast_two<To, From>(of[Nth<r % 2 * 2 + r / 2>{}])); });
   return turned;
 }
-// The left factor that sums pairs by diagonal: row m is that of `row - n = m - 8`, for pairs of column n and of row 0 to 7 in
-// their half.
+// The left factor that sums pairs by diagonal: row m is that of `row - n = m - 8`, for pairs of column n and of row 0
+// to 7 in their half.
 template <class T> WHENCE_HD FragmentA<T> diagonals_of(Thread& t, int n) {
   FragmentA<T> ones;
   each<4>([&](auto r) {
@@ -36,8 +37,8 @@ template <class T> WHENCE_HD FragmentA<T> diagonals_of(Thread& t, int n) {
   });
   return ones;
 }
-// Sums by diagonal go on from step to step: the upper half is whole, and the lower half becomes the upper one. Slices hold sums of a warp over
-// launches.
+// Sums by diagonal continue from step to step: the upper half is complete, and the lower half becomes the upper one.
+// Slices hold a warp's sums over launches.
 template <class C, class Fragment, int blocks>
 WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Fragment, blocks>& sums) {
   each<blocks>([&](auto b) {
@@ -47,7 +48,7 @@ WHENCE_HD void put_diagonals(Thread& t, Global<C> slice, int row, Registers<Frag
     });
   });
 }
-// Sums of a warp's weights: [tap, and part of X; column of a factor of heads; hidden number].
+// Stores sums of a warp's weights: [tap, and part of X; column of a factor of heads; hidden number].
 template <class C, int taps>
 WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers<FragmentC<C>, 4>, taps>& sums) {
   each<taps>([&](auto tap) {
@@ -60,7 +61,7 @@ WHENCE_HD void put_weights(Thread& t, Global<C> slice, const Registers<Registers
   });
 }
 
-// T: of gradients; forward has none, and takes M.
+// T: of gradients; forward has none, and uses M.
 template <class T, int left, int right, int slots, int parts, bool backward> struct MixLogits {
   using C = compute_t<T>;
   using M = Mixed<T>;
@@ -75,7 +76,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
   MixFacts<M> mix;
   PairBlocks<M> powers = {};
   PairBlocks<M, 2> bases = {};
-  // Backward has these in their place:
+  // Backward has these instead:
   PairDropout<C> dropout = {};
   RowBlocks<C> norms = {};
   PairBlocks<const T> d_pattern = {};
@@ -85,7 +86,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
   struct Gradients {  // of a lane
     Registers<Registers<Number<C>, slots>, 2> norm, delta;
     Registers<FragmentA<T>, Walk::ring> turned;           // the last columns of dA
-    Registers<Registers<FragmentC<T>, 4>, taps> weights;  // dW2, turned
+    Registers<Registers<FragmentC<T>, 4>, taps> weights;  // dW2, transposed
     Registers<FragmentC<T>, 2> by_distance;
   };
 
@@ -109,7 +110,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
     typename Walk::template Packs<M, parts> x;
     const auto stage = [&](int step) { return fetched + Walk::stage_of(step) * parts * Walk::fetched; };
     const auto stage_d = [&](int step) { return fetched_d + Walk::stage_of(step) * Walk::fetched; };
-    // X is fetched a step ahead of all else where columns ahead of a step's are read.
+    // X is fetched a step ahead of the rest if columns ahead of a step's are read.
     constexpr int further = ahead > 0 ? 1 : 0;
     const auto fetch = [&](int step) {
       walk.template fetch<parts>(t, stage(step + further), mix.scores, step + further);
@@ -147,7 +148,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
   }
 
  private:
-  // Logits of column n, of heads in the order of columns of a factor. x: packs, which the next ones of `next` follow.
+  // Logits of column n, of heads in the order of columns of a factor. x: packs; the next ones are taken from `next`.
   template <class Weights, class Packs, int n>
   WHENCE_HD Registers<FragmentC<M>, 2> column(
       Thread& t, Walk& walk, int step, Shared<M> next, const Weights& w2, Packs& x, Nth<n>) const {
@@ -157,7 +158,7 @@ template <class T, int left, int right, int slots, int parts, bool backward> str
     Registers<FragmentC<M>, 2> y;
     const auto term = load_pack<4>(walk.table, (walk.row_of(step) - n + t.lane() / 4) * mix_heads + t.lane() % 4 * 4);
     each<2>([&](auto k) { each<4>([&](auto e) { y[k][e] = term.of[2 * k + e % 2]; }); });
-    // S itself, and B: times the unit matrix, which rounds nothing.
+    // S itself, and B: times the unit matrix, which is exact.
     const int at = t.lane() / 4 - t.lane() % 4 * 2;
     const Register<M> unit = pack_two<M>(at == 0 ? 1.0f : 0.0f, at == 1 ? 1.0f : 0.0f), none = {};
     each<parts>([&](auto part) {

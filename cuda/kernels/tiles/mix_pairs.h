@@ -1,14 +1,14 @@
-// Pairs of the head mix in memory. A mix reads all heads of a pair, while products of rows are made head by head, so what
-// they hand each other passes through memory, for a group of rows at a time:
+// Pairs of the head mix in memory. A mix reads all heads of a pair, while products of rows are made head by head, so
+// intermediate pairs pass through memory, for a group of rows at a time:
 //   scores         S = q.k of every head, f16                              PairProducts
 //                  and B, where the base has pieces                        MixPieces (mix_pieces.h)
 //   mix            logits of every pair from the scores of all heads       MixLogits (mix_logits.h)
 //   values         softmax, and sums of values                             MixValues (mix_values.h)
-// Backward makes S and dP - delta = do.v - o.do, which rounds less as it is, then P and dA, then dX, the gradient of S
-// (mix_scores.h), and last
+// Backward makes S and dP - delta = do.v - o.do, which is stored because it rounds less than dP, then P and dA, then
+// dX, the gradient of S (mix_scores.h), and last
 //   dv_j = sum_i P_ij do_i,  dk_j = scale sum_i dX_ij q_i,  dq_i = scale sum_j dX_ij k_j         PairSums
-// Numbers lie in blocks of 8 rows and 8 keys of a head. So each access is whole sectors: of one head for products, where
-// a lane has a row of 16 keys, and of four heads beside each other for the mix.
+// Numbers are stored in blocks of 8 rows and 8 keys of a head. So each access is whole sectors: of one head for
+// products, where a lane has a row of 16 keys, and of four adjacent heads for the mix.
 #pragma once
 
 #include "cuda/kernels/tiles/head_rows.h"
@@ -16,9 +16,9 @@
 
 namespace whence::gpu {
 
-// The mix multiplies f16 numbers and adds up f32 ones, whatever the model's type: bf16 has an eighth of its precision.
+// The mix multiplies f16 numbers and sums in f32, for any type of the model: bf16 has an eighth of f16's precision.
 template <class T> using Mixed = std::conditional_t<std::is_same_v<T, double>, double, Float16>;
-inline constexpr float most_mixed = 6e4f;  // f16 ends at 65504: scores are held within
+inline constexpr float most_mixed = 6e4f;  // f16 ends at 65504: scores are clamped to this
 
 inline constexpr int mix_tile = 64;  // keys
 
@@ -31,14 +31,15 @@ struct MixRows {
 template <class P, int of_row = 8> struct PairBlocks {
   Global<P> at = nullptr;
   int heads = 0, rows = 0, key_blocks = 0;
-  // Returns where the numbers of a row begin in the first block of keys; the next block is `step` further, the next head 8 of_row.
+  // Returns the index of a row's numbers in the first block of keys; the next block is `step` further, the next head 8
+  // of_row.
   WHENCE_HD index_t of(int sequence, int row, int head) const {
     return ((index_t(sequence) * (rows / 8) + row / 8) * key_blocks * heads + head) * 8 * of_row + row % 8 * of_row;
   }
   WHENCE_HD int step() const { return heads * 8 * of_row; }
 };
 
-// Keys that some row of a strip sees, in whole tiles: pairs of others are neither stored nor read.
+// Keys that some row of a strip sees, in whole tiles: other pairs are neither stored nor read.
 struct KeysOfStrip {
   int begin, end;
 };
@@ -51,7 +52,7 @@ WHENCE_HD KeysOfStrip keys_of_strip(const HeadFacts<C>& facts, Global<const std:
   return {begin / mix_tile * mix_tile, (end + mix_tile - 1) / mix_tile * mix_tile};
 }
 
-// Returns x within f16; NaN stays.
+// Returns x clamped to f16; NaN stays.
 template <class P, class Real> WHENCE_HD Real held_within(Real x) {
   if constexpr (sizeof(P) > 2) return x;
   return x > most_mixed ? Real(most_mixed) : x < -most_mixed ? Real(-most_mixed) : x;
@@ -67,8 +68,8 @@ template <class P, class F> WHENCE_HD Pack<P, 8> eight_of(const F& number) {
   return all;
 }
 
-// Products of rows of two operands for the pairs of a group, times `factor`; 0 where a pair is not seen. A block of threads has some
-// rows of a head and up to four tiles of keys.
+// Products of rows of two operands for the pairs of a group, times `factor`; 0 where a pair is not seen. A block of
+// threads has some rows of a head and up to four tiles of keys.
 template <class T, class P, int width, bool scores> struct PairProducts {
   using C = compute_t<T>;
   static constexpr const char* name = "products of pairs";
@@ -83,7 +84,8 @@ template <class T, class P, int width, bool scores> struct PairProducts {
   PairBlocks<P> to;
   Global<const std::int32_t> present;  // [b 2], or null
   C factor;
-  // Scores are held within f16; gradients, off which delta is taken, overflow, which a loss scale must see.
+  // Scores are clamped to f16. Gradients, from which delta is subtracted, may overflow, because a loss scale must see
+  // that.
   RowBlocks<C> deltas = {};
 
   static index_t blocks(const MixRows& group, int heads, int keys_in_all) {
@@ -153,10 +155,10 @@ template <class T, int width, bool to_keys> struct PairSums {
   HeadFacts<C> facts;
   MixRows group;
   PairBlocks<const T> pairs;
-  HeadRows<const T> of;  // rows that are summed: of queries, or of keys
-  HeadRows<T> to;        // where a group has all that is summed; else
-  HeadRows<C> wide;      // sums so far, and with these
-  bool first;            // there are none so far
+  HeadRows<const T> of;  // the rows that are summed: of queries, or of keys
+  HeadRows<T> to;        // target, if a group has all that is summed; otherwise
+  HeadRows<C> wide;      // the sums so far, added to unless
+  bool first;            // this is the first group
   Global<const std::int32_t> present;
   C scale;
 
@@ -166,7 +168,7 @@ template <class T, int width, bool to_keys> struct PairSums {
     const int block = n % blocks, h = (n /= blocks) % facts.heads, sequence = n / facts.heads,
               b = group.first_sequence + sequence;
     const Shared<T> tiles = t.shared<T>(2 * columns * (columns + width));
-    const auto is_seen = [&](int other) {  // a tile of rows and keys
+    const auto is_seen = [&](int other) {  // true for a tile of rows and keys
       const int row = to_keys ? other : block, key = (to_keys ? block : other) * columns;
       const KeysOfStrip seen = keys_of_strip(facts, present, b, group.first_query + row * columns);
       return key >= seen.begin && key < seen.end;
@@ -179,7 +181,7 @@ template <class T, int width, bool to_keys> struct PairSums {
     const auto fetch = [&](int other, int stage) {
       const Shared<T> tile = tiles + stage * columns * (columns + width);
       const int row = to_keys ? other : block, key_block = (to_keys ? block : other) * (columns / 8);
-      // Eight lanes copy eight rows of a block, which lie together.
+      // Eight lanes copy eight rows of a block, which are adjacent.
       const int in_block = t.index() % 8;
       each<columns * columns / 8 / threads>([&](auto k) {
         const int which = k * (threads / 8) + t.index() / 8, r = which / 8 * 8 + in_block, c = which % 8;
@@ -210,7 +212,7 @@ template <class T, int width, bool to_keys> struct PairSums {
  private:
   WHENCE_HD void add_tile(Thread& t, Shared<T> tile, SummedRows<T, width, 1>& sums) const {
     const int matrix = t.lane() / 8, in_matrix = t.lane() % 8;
-    // Rows of the turned left factor are keys, which are columns of the tile.
+    // Rows of the transposed left factor are keys, which are columns of the tile.
     const int row = to_keys ? matrix / 2 * 8 + in_matrix : t.warp() * 16 + matrix % 2 * 8 + in_matrix,
               column = to_keys ? t.warp() * 16 + matrix % 2 * 8 : matrix / 2 * 8;
     const int at = tile_at<T>(row, column, columns, row_phase(row));

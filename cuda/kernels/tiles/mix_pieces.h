@@ -1,8 +1,10 @@
-// The piecewise part of the base that a head mix reads (FIRE), channels of their own behind those of the scores:
+// The piecewise part of the base that a head mix reads (FIRE), as channels after those of the scores:
 //   B_ij = slope_h[n] a + offset_h[n],  a = row_i distance[i-j] in piece n: begin[n] < a <= begin[n+1]
-// Backward, from dB, which mix_scores.h has stored likewise:
-//   d_slope_h[n] = sum dB a,  d_offset_h[n] = sum dB,  d_row_i = sum_j dB slope distance,  d_distance[m] = sum dB slope row
-// A lane goes along the keys of a row and keeps its piece until a leaves it. What a piece gets goes to the lane's own sums then.
+// Backward, from dB, which mix_scores.h has stored in the same layout:
+//   d_slope_h[n] = sum dB a,  d_offset_h[n] = sum dB,  d_row_i = sum_j dB slope distance,  d_distance[m] = sum dB slope
+//   row
+// A lane goes along the keys of a row and keeps its piece until a leaves it. Then the sums for the piece are added to
+// the lane's own sums.
 #pragma once
 
 #include "cuda/kernels/tiles/mix_pairs.h"
@@ -14,7 +16,7 @@ template <class C> struct PieceTerms {
   int distances = 0, lowest = 0, pieces = 0;
 };
 
-// P: of the pairs. Forward makes B; backward reads dB and leaves dB slope row in its place.
+// P: of the pairs. Forward makes B; backward reads dB and overwrites it with dB slope row.
 template <class P, bool backward> struct MixPieces {
   using C = compute_t<P>;
   static constexpr const char* name = backward ? "gradient of pieces" : "pieces of the mix";
@@ -115,7 +117,7 @@ template <class P, bool backward> struct MixPieces {
   }
 };
 
-// Sums by head and distance of the numbers that MixPieces leaves. The rows of one warp are 16 apart.
+// Sums by head and distance of the numbers that MixPieces stores. The rows of one warp are 16 apart.
 template <class P> struct SumPieceDistances {
   using C = compute_t<P>;
   static constexpr const char* name = "sums of pieces by distance";

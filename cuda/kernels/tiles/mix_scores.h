@@ -25,14 +25,14 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
   PairBlocks<const T> d_logits;
   PairBlocks<T> d_scores;
   Global<C> of_weights, of_u;  // slices of each warp, or null
-  Global<C> of_first;          // [b left queries mix_hidden]: columns beside the first key, or null
+  Global<C> of_first;          // [b left queries mix_hidden]: columns near the first key, or null
 
   struct Gradients {
     Registers<FragmentA<T>, ring> d;                     // the last columns of dA
     Registers<Registers<FragmentA<T>, 2>, ring> before;  // and of dpre
-    Registers<Registers<Register<T>, 8>, taps> output;   // W2 and W1 as right factors, turned
+    Registers<Registers<Register<T>, 8>, taps> output;   // W2 and W1 as right factors, transposed
     Registers<Registers<Register<T>, 8>, taps * parts> input;
-    Registers<Registers<FragmentC<T>, 4>, taps * parts> weights;  // dW1, turned
+    Registers<Registers<FragmentC<T>, 4>, taps * parts> weights;  // dW1, transposed
     Registers<FragmentC<T>, 4> by_distance;
     Register<T> one, slope;
   };
@@ -142,11 +142,11 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
     });
   }
 
-  // dpre of column n + left, and what it gives to W1 and to u.
+  // dpre of column n + left, and its part of the gradients of W1 and u.
   template <int n> WHENCE_HD void before_leaky(Thread& t, Walk& walk, int step, Nth<n>, Gradients& of) const {
     constexpr int column = n + left;
     using Own = typename Walk::template In<column>;
-    Registers<int, 2> nth;  // columns behind the first key
+    Registers<int, 2> nth;  // columns after the first key
     each<2>([&](auto half) { nth[half] = walk.first_hidden(step, half) + n - walk.place.begin; });
     Registers<Registers<Register<T>, 2>, 4> turned;
     each<4>([&](auto b) {
@@ -168,7 +168,7 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
     if (step < 0) return;
     if (of_u) {
       FragmentA<T> ones = diagonals_of<T>(t, n);
-      if (left > 0 && walk.at_border)  // those have sums of their own
+      if (left > 0 && walk.at_border)  // those have separate sums
         each<4>([&](auto r) {
           if (nth[Nth<r / 2>{}] < left) ones[r] = {};
         });
@@ -181,7 +181,7 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
         each<4>([&](auto b) { mma<T>(t, of.weights[k][b], heads, turned[b][Nth<0>{}], turned[b][Nth<1>{}]); });
       });
   }
-  // Two hidden numbers of column nth behind the first key, if it has rows of u for itself.
+  // Stores two hidden numbers of column nth after the first key, if it has separate rows of u.
   WHENCE_HD void put_first(Thread& t, const Walk& walk, int nth, int half, int d, Register<T> value) const {
     const int query = walk.place.query + 8 * half + t.lane() / 4;
     if (nth < 0 || nth >= left || query >= mix.facts.queries) return;
@@ -192,14 +192,14 @@ template <class T, int left, int right, int slots, int parts> struct MixScores {
   }
 };
 
-// Sums by distance of all warps' slices, in their order: to [count, columns], added. A thread has a number.
+// Adds the sums by distance of all warps' slices, in order, to [count, columns]. A thread has a number.
 template <class C> struct SumMixSlices {
   static constexpr const char* name = "sums of the mix by distance";
   static constexpr int threads = 128;
   Global<const C> slices;  // [block of MixFacts::blocks, warp, mix_slice_rows, columns]
   Global<C> to;
   int columns, walks, strips, sequences;
-  int first_distance;  // by which the group's first query stands behind key 0; of columns `ahead` keys ahead less
+  int first_distance;  // steps from key 0 to the group's first query; less for columns `ahead` keys ahead
   int lowest, count;
   WHENCE_HD void operator()(Thread& t) const {
     const index_t n = t.block() * threads + t.index();
@@ -220,7 +220,8 @@ template <class C> struct SumMixSlices {
   }
 };
 
-// The gradient of u's tables of columns beside the first key, [left width count]: of each distance one row of a sequence.
+// The gradient of u's tables of columns near the first key, [left width count]: for each distance one row of a
+// sequence.
 template <class C> struct SumFirstColumns {
   static constexpr const char* name = "sums of first columns";
   static constexpr int threads = 128;

@@ -1,7 +1,7 @@
-// The last part of the head mix forward: softmax over what mix_logits.h has made of the logits, and sums of values.
+// The last part of the head mix forward: softmax over the logits as mix_logits.h stores them, and sums of values.
 //   e_ij = 2^(A_ij - base),  base: for every four keys of a row, the whole number above their logits
 //   P_ij = e_ij 2^(base - top_i) share_i,  top_i >= all bases of the row,  o_i = sum_j drop(P_ij) v_j
-// So powers keep the digits of f16 where logits are large, too. A base is f16: logits of 4e4 and more end as NaN.
+// So powers keep the digits of f16 for large logits, too. A base is f16: logits of 4e4 and more end as NaN.
 #pragma once
 
 #include "cuda/kernels/tiles/dropout.h"
@@ -16,7 +16,7 @@ template <class T, int width> struct MixValues {
   static constexpr int threads = head_threads, keys = mix_tile, own = keys / 4;
   static constexpr int fragments = fragments_of<T, width>, of_warp = 16 * fragments, queries = head_warps * of_warp;
   static constexpr std::size_t shared_bytes = shared_bytes_for<T>((2 * keys + queries) * width);
-  static constexpr float lowest_top = -1e20f;  // of a row so far
+  static constexpr float lowest_top = -1e20f;  // a row's first top
 
   HeadFacts<C> facts;
   PairDropout<C> dropout;
@@ -105,7 +105,7 @@ template <class T, int width> struct MixValues {
     each<2 * fragments>([&](auto a) {
       Number<C> all = running[a].sum;
       for (int mask = 1; mask <= 2; mask *= 2) all += t.shuffle_xor(all, mask);
-      const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // a row that sees nothing has 0
+      const Number<C> share = all > 0.0f ? rcp_approx(all) : Number<C>(0.0f);  // 0 for a row that sees nothing
       scale_line(sums, a, share);
       const int row = first + 8 * a + t.lane() / 4;
       const index_t norm = (index_t(b * facts.heads + h) * facts.queries + row) * 2;

@@ -1,14 +1,16 @@
-// The network of the head mix on tensor cores: tensor/tiles/mix_kernel.h has the equations, and both directions walk so.
-//   hidden_d[c] = leaky(u_d[i-c] + sum_{x,t} W1[d x t] X_x[c + t - left]),  f_h[j] = sum_{d,t} W2[h d t] hidden_d[j + t - left]
-// A warp has 16 queries and walks up the keys, eight at a step. The 16 rows of a product are a key's pairs with eight of
-// its queries and the pairs of the key eight further on with the other eight: the halves. So both halves have the same
-// distances and share the rows of u. Heads are the depth of the first product. Its sums, hidden numbers of a column, are
-// the left factor of the second, whose sums are of heads again: a lane meets the heads that it has read, and taps along
-// the keys are registers of columns before. The four warps of a block stand 16 keys apart, and share distances, too.
-// A lane's heads: slot s is head 4 s + lane % 4. Column 2 q + e + 8 k of a factor is slot e + 2 k of lane % 4 = q.
-// X = [S, B] where the base has pieces: the first product then has a second factor, and a lane has S and B of its heads.
-// The sign of hidden, which is summed up in f32 of f16 operands and rounded once, decides on which side of its kink leaky_relu is. Both
-// directions make hidden by this text.
+// The network of the head mix on tensor cores, in both directions: tensor/tiles/mix_kernel.h has the equations.
+//   hidden_d[c] = leaky(u_d[i-c] + sum_{x,t} W1[d x t] X_x[c + t - left]),  f_h[j] = sum_{d,t} W2[h d t] hidden_d[j + t
+//   - left]
+// A warp has 16 queries and walks up the keys, eight at a step. The 16 rows of a product are a key's pairs with eight
+// of its queries and the pairs of the key eight further on with the other eight: the halves. So both halves have the
+// same distances and share the rows of u. Heads are the depth of the first product. Its sums, hidden numbers of a
+// column, are the left factor of the second, whose sums are of heads again: a lane gets the heads that it has read, and
+// taps along the keys are registers of earlier columns. The four warps of a block are 16 keys apart, and share
+// distances, too. A lane's heads: slot s is head 4 s + lane % 4. Column 2 q + e + 8 k of a factor is slot e + 2 k of
+// lane % 4 = q.
+// X = [S, B] if the base has pieces: the first product then has a second factor, and a lane has S and B of its heads.
+// The sign of hidden, which is summed in f32 from f16 operands and rounded once, decides the side of leaky_relu's kink.
+// So both directions make hidden by this code.
 #pragma once
 
 #include "cuda/kernels/tiles/mix_pairs.h"
@@ -18,13 +20,13 @@ namespace whence::gpu {
 inline constexpr int mix_hidden = most_mix_hidden, mix_heads = most_mix_heads;  // numbers of a column
 inline constexpr int mix_steps = mix_walk_keys / 8;
 static_assert(mix_walk_warps == head_warps);
-// Distances of a walk, and numbers from row to row of u in shared memory: eight rows begin in different banks.
+// Distances of a walk, and the stride of rows of u in shared memory: eight rows begin in different banks.
 inline constexpr int mix_window = mix_walk_keys + 24, mix_u_pitch = mix_hidden + 8;
 
 WHENCE_HD constexpr int head_of_column(int k) { return k % 8 / 2 + 4 * (k % 2 + k / 8 * 2); }
 
-// u and the table by distance as walks read them, 0 beyond what is given: u [left + 1, count, mix_hidden], and the table [count,
-// mix_heads], heads in the order of columns: four of a lane beside each other.
+// u and the table by distance as walks read them, 0 beyond the given ones: u [left + 1, count, mix_hidden], and the
+// table [count, mix_heads], heads in the order of columns: the four of a lane are adjacent.
 template <class T> struct MixTerms {
   using C = compute_t<T>;
   using M = Mixed<T>;
@@ -56,12 +58,12 @@ template <class T> struct MixTerms {
   }
 };
 
-// Facts of both directions.
+// The facts of both directions.
 template <class M> struct MixFacts {
   using C = compute_t<M>;
   HeadFacts<C> facts;
   MixRows group;
-  int width, behind;  // hidden numbers; columns behind the last key, where the run goes on
+  int width, behind;  // hidden numbers; columns after the last key, if the run continues
   bool remask, adds_pieces;
   C slope;
   Global<const C> input, output;  // W1 [width channels taps], W2 [heads width taps]
@@ -81,19 +83,19 @@ struct MixPlace {
   int row, query;            // the warp's first, in the group and in all; half 1's is 8 further on
   int token;                 // of that query
   int key;                   // of half 0's first column, at step 0
-  int begin_step, end_step;  // those that meet keys
+  int begin_step, end_step;  // steps that have keys
   KeysOfStrip keys;
   int begin, end;  // keys [begin, end) are present
 };
 
-// Takes `left` and `right` columns beside its own into account, and makes hidden columns `lead` ahead of the walk's. parts: of X, S and,
-// where there are 2, B.
+// Reads `left` and `right` columns on either side of its own, and makes hidden columns `lead` ahead of the walk's.
+// parts: of X, S and, if there are 2, B.
 template <class M, int left, int right, int lead, int slots, int parts> struct MixWalk {
   using C = compute_t<M>;
   static constexpr int taps = left + 1 + right, ring = taps == 1 ? 1 : 4, ahead = lead + right;
   static_assert(taps <= ring && ahead <= 8);
   template <int column> using In = Nth<(column + 8 * ring) % ring>;  // 8 is a multiple of the ring
-  // [half, slot], of eight keys; slots of B behind those of S.
+  // [half, slot], of eight keys; slots of B after those of S.
   template <class E, int of = 1> using Packs = Registers<Registers<Pack<E, 8>, slots * of>, 2>;
   using Column = Registers<FragmentA<M>, parts>;
   using Hidden = Registers<FragmentA<M>, 2>;
@@ -106,7 +108,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
   Registers<Hidden, ring> hidden;
   Registers<Registers<Register<M>, 8>, taps * parts> w1;  // by four blocks of hidden numbers
   Register<M> slope;
-  // Hidden columns of a step that are there, by half; and true if one of them has a row of u for itself.
+  // The hidden columns of a step that exist, by half. at_border: true if one of them has separate rows of u.
   Registers<SeenColumns, 2> there;
   bool at_border = false;
 
@@ -122,11 +124,11 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
   }
   WHENCE_HD int heads() const { return mix.facts.heads; }
 
-  // Steps by which half 0's first query stands behind its first key, at step 0; and the first of the window.
+  // Returns the steps from half 0's first key to its first query, at step 0; then those of the window's first row.
   WHENCE_HD int first_distance() const { return place.token - place.key; }
   WHENCE_HD int lowest_distance() const { return first_distance() - mix_walk_keys - 8; }
 
-  // All threads of the block.
+  // Called by all threads of the block.
   WHENCE_HD void begin(Thread& t) {
     fetch_window<mix_hidden>(t, u, mix_u_pitch, mix.u + index_t(left) * mix.distances * mix_hidden);
     if (table) fetch_window<mix_heads>(t, table, mix_heads, mix.table);
@@ -140,7 +142,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
     cp_async_wait<0>(t);
     t.sync();
   }
-  // W1 of a hidden number and of the head in column k of a factor; n: the tap, and in it the part of X.
+  // Returns W1 of a hidden number and of the head in column k of a factor; n: the tap, and in it the part of X.
   WHENCE_HD Number<C> input(int d, int k, int n) const {
     const int h = head_of_column(k), channel = (d * parts + n % parts) * heads() + h;
     return d < mix.width && h < heads() ? load<C>(mix.input, channel * taps + n / parts) : Number<C>(0.0f);
@@ -155,7 +157,8 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
     const int key = place.key + 8 * (step + half);
     return key >= place.keys.begin && key < place.keys.end;
   }
-  // Numbers of a step's eight keys, to a lane's own place in shared memory [half, slot, thread]; 0 where there are none.
+  // Copies the numbers of a step's eight keys to a lane's own place in shared memory [half, slot, thread]; 0 if there
+  // are none.
   template <int of = 1, class E>
   WHENCE_HD void fetch(Thread& t, Shared<E> to, const PairBlocks<const E>& from, int step) const {
     each<2>([&](auto half) {
@@ -167,9 +170,9 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
       });
     });
   }
-  // Channels by which slot s of [S, B] lies behind slot 0 of S.
+  // Returns the number of channels from slot 0 of S to slot s of [S, B].
   WHENCE_HD int channel(int s) const { return s % slots * 4 + (s / slots ? heads() : 0); }
-  // Stages hold the numbers of a step; as many steps less one are on their way. Of more channels there is room for two.
+  // Stages hold the numbers of a step; all but one are being filled. With more channels there is memory for two.
   static constexpr int fetched = 2 * slots * head_threads * 8, stages = slots * parts <= 3 ? 3 : 2;
   static WHENCE_HD int stage_of(int step) { return (step + stages) % stages; }
   template <class E, class Packs> WHENCE_HD void take(Thread& t, Shared<E> from, Packs& packs) const {
@@ -179,7 +182,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
           [&](auto s) { packs[half][s] = load_pack<8>(from, ((half * count + s) * head_threads + t.index()) * 8); });
     });
   }
-  // Column n of packs as a left factor, of S or of B.
+  // Returns column n of packs as a left factor, of S or of B.
   template <class E, int n, class Packs, int part = 0>
   static WHENCE_HD FragmentA<E> factor(const Packs& packs, Nth<n>, Nth<part> = {}) {
     FragmentA<E> a;
@@ -196,10 +199,10 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
     each<parts>([&](auto part) { x[In<column>{}][part] = factor<M>(packs, of, part); });
   }
 
-  // The key of a half's first hidden column in a step.
+  // Returns the key of a half's first hidden column in a step.
   WHENCE_HD int first_hidden(int step, int half) const { return place.key + 8 * (step + half) + lead; }
   WHENCE_HD void begin_step(Thread& t, int step) {
-    if (taps == 1) return;  // what no row reads may be anything
+    if (taps == 1) return;  // no row reads unseen columns then
     each<2>([&](auto half) {
       const int key = first_hidden(step, half);
       there[half] = {place.begin - key, hidden_end() - key};
@@ -207,7 +210,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
     });
     at_border = first_hidden(step, 0) < place.begin + left && first_hidden(step, 1) + 8 > place.begin;
   }
-  // The hidden column n + lead of a step. REQUIRES: x has the columns that it reads
+  // Makes the hidden column n + lead of a step. REQUIRES: x has the columns that it reads
   template <int n> WHENCE_HD void make_hidden(Thread& t, int step, Nth<n>) {
     constexpr int column = n + lead;
     const auto of_table = ldmatrix(t, u, (row_of(step) - column + t.lane() % 8) * mix_u_pitch + t.lane() / 8 * 8);
@@ -243,16 +246,16 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
       });
     });
   }
-  // Returns the window's row of half 0's first query and first key at a step, and of half 1's.
+  // Returns the window's row for half 0's first query and first key at a step; half 1's is the same.
   WHENCE_HD int row_of(int step) const { return 8 * (mix_steps - step) + 8; }
-  // Returns where blocks have the lane's row and its first head at a step's keys. REQUIRES: has_keys
+  // Returns the index of the lane's row and first head at a step's keys in blocks. REQUIRES: has_keys
   template <class E, int of_row>
   WHENCE_HD index_t at_of(Thread& t, const PairBlocks<E, of_row>& blocks, int step, int half) const {
     return blocks.of(place.sequence, place.row + 8 * half + t.lane() / 4, t.lane() % 4) +
            index_t(place.key / 8 + step + half) * blocks.step();
   }
   WHENCE_HD int hidden_end() const { return place.end == mix.facts.keys ? mix.facts.keys + mix.behind : place.end; }
-  // Keys from `key` on that the lane's query of a half sees.
+  // Returns the keys from `key` on that the lane's query of a half sees.
   WHENCE_HD SeenColumns seen(int key, int half, Thread& t) const {
     const int row = 8 * half + t.lane() / 4, token = place.token + row;
     const int first = larger(place.begin, token - mix.facts.before) - key;
@@ -272,7 +275,7 @@ template <class M, int left, int right, int lead, int slots, int parts> struct M
     p.keys = keys_of_strip(mix.facts, mix.present, p.b, p.query);
     p.begin = mix.present ? int(mix.present[p.b * 2]) : 0;
     p.end = mix.present ? int(mix.present[p.b * 2 + 1]) : mix.facts.keys;
-    // A walk goes on from the one before: its first step makes what that has left in registers.
+    // A walk continues the one before: its first step makes what that had in registers.
     p.begin_step = larger(taps > 1 ? -1 : 0, (p.keys.begin - 16 - p.key) / 8);
     p.end_step = smaller(mix_steps, (p.keys.end + 8 - p.key) / 8);
     if (p.keys.begin >= p.keys.end) p.end_step = p.begin_step;

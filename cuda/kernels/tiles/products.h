@@ -1,6 +1,6 @@
-// Products of rows of tiles on tensor cores, which attention in tiles is made of. Numbers of 16 bits are factors as they are. A float
-// is the sum of two tf32 numbers, so a product of two floats is the sum of the three products that f32 can still see: its error is
-// twice that of f32, at a sixth of the rate of 16 bits.
+// Products of rows of tiles on tensor cores, the building blocks of tiled attention. Numbers of 16 bits are factors as
+// they are. A float is the sum of two tf32 numbers, so a product of two floats is the sum of the three products that
+// f32 can still see: its error is twice that of f32, at a sixth of the rate of 16 bits.
 #pragma once
 
 #include "cuda/vocabulary/packs.h"
@@ -8,7 +8,7 @@
 
 namespace whence::gpu {
 
-// Registers of a factor, and of a float what its large part leaves.
+// Registers of a factor, and for a float the rest after its large part.
 template <class T> struct Factor {
   Registers<Register<T>, 4> large, rest;
 };
@@ -33,12 +33,12 @@ WHENCE_HD void add_product(Thread& t, FragmentC<T>& c, const Factor<T>& a, const
   mma<T>(t, c, a.large, b.large[Nth<r>{}], b.large[lower]);
 }
 
-// Sums of a warp's rows, of so many columns.
+// Sums of a warp's rows, of `columns` columns.
 template <class T, int columns, int fragments>
 using SummedRows = Registers<Registers<FragmentC<T>, columns / 8>, fragments>;
 
-// A warp's rows of a tile as left factors, by steps of `depth` columns. Those of 16 bits are held; floats, of which there are twice as
-// many, stay in the tile.
+// A warp's rows of a tile as left factors, by steps of `depth` columns. Those of 16 bits are held in registers; floats,
+// which need twice as many, stay in the tile.
 template <class T, int width, int fragments, bool holds = per_register<T> == 2> class LeftRows {
  public:
   WHENCE_HD void hold(Thread& t, Shared<T> tile, int first) {
@@ -63,8 +63,8 @@ template <class T, int width, int fragments, bool holds = per_register<T> == 2> 
   Registers<Registers<FragmentA<T>, width / depth<T>>, fragments> held_;
 };
 
-// x += rows times those of a tile [count, width] in a lane's order. left(t, m, h): fragment m of the rows, columns from depth h on; of
-// floats h is known when the kernel runs, which keeps its text short.
+// x += rows times those of a tile [count, width] in a lane's order. left(t, m, h): fragment m of the rows, columns from
+// depth h on; for floats h is a run-time value, which keeps the code short.
 template <class T, int count, int width, int fragments, class Left>
 WHENCE_HD void add_products(Thread& t, Shared<T> tile, const Left& left, SummedRows<T, count, fragments>& x) {
   const int matrix = t.lane() / 8, key = key_of_column<count>(matrix / 2 * 8 + t.lane() % 8),
@@ -86,13 +86,13 @@ WHENCE_HD void add_products(Thread& t, Shared<T> tile, const Left& left, SummedR
     for (int h = 0; h < width / depth<T>; ++h) add(h);
 }
 
-// Returns the row and the column at which a lane's part begins of a right factor whose depth is rows of a tile.
+// Returns the row and the column of a lane's part of a right factor whose depth is rows of a tile.
 template <class T> WHENCE_HD Place place_in_turned(int lane) {
   if (per_register<T> == 1) return {lane % 4 * 2, lane / 4};
   return {lane / 8 % 2 * 8 + lane % 8, lane / 16 * 8};
 }
-// Returns that factor, 16 columns wide. Numbers of 16 bits are turned as they are loaded. Floats are loaded
-// singly, those of two neighbouring rows.
+// Returns that factor, 16 columns wide. Numbers of 16 bits are transposed while loading. Floats are loaded singly, from
+// two neighbouring rows.
 template <class T> WHENCE_HD Registers<Register<T>, 4> turned(Thread& t, Shared<T> tile, int at, int width) {
   if constexpr (per_register<T> == 2) {
     return ldmatrix_turned(t, tile, at);
@@ -106,7 +106,7 @@ template <class T> WHENCE_HD Registers<Register<T>, 4> turned(Thread& t, Shared<
   }
 }
 
-// Sums of a row, as left factor number `step` of the next product.
+// Returns sums of a row as left factor number `step` of the next product.
 template <class T, int count, int step>
 WHENCE_HD FragmentA<T> left_of(const Registers<FragmentC<T>, count>& x, Nth<step>) {
   FragmentA<T> left;
@@ -121,7 +121,7 @@ WHENCE_HD FragmentA<T> left_of(const Registers<FragmentC<T>, count>& x, Nth<step
   return left;
 }
 
-// sums += left times rows of a tile: the lane's part begins `rows` further on than `at`.
+// sums += left times rows of a tile: the lane's part begins `rows` after `at`.
 template <class T, int width, int fragments>
 WHENCE_HD void add_step(Thread& t, Shared<T> tile, int at, int rows, const Registers<Factor<T>, fragments>& left,
     SummedRows<T, width, fragments>& sums) {
@@ -147,7 +147,7 @@ WHENCE_HD void add_rows(
   });
 }
 
-// Two neighbours as they are stored, and back.
+// Rounds two neighbours for storing, and back.
 template <class T> WHENCE_HD Pack<T, 2> two_of(Number<compute_t<T>> low, Number<compute_t<T>> high) {
   if constexpr (per_register<T> == 1)
     return {{plain(low), plain(high)}};

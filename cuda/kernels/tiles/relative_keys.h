@@ -1,9 +1,10 @@
 // Keys by distance in tiles of heads, and sums of the pattern over bins of distances (tensor/tiles/attention_kernel.h).
 //   x_ij += relative_scale p_i.r[m],  m = i - j;    bins_i[n] = sum_{j: bin(m) = n} m_ij P_ij
-//   dp_i = relative_scale sum_m dA_{i,i-m} r[m];    dr[m] = relative_scale sum_i dA_{i,i-m} p_i;    dP_ij += m_ij dbins_i[bin(m)]
-// Two of query, key and distance give the third. A kernel has two of them as rows and columns, and what it reads by the third
-// is a band: 16 rows of a warp and its columns meet 16 + columns - 1 of them. The product of the band with the rows (or with the columns) is
-// put into shared memory in such a way that a diagonal of it is a row of the tile.
+//   dp_i = relative_scale sum_m dA_{i,i-m} r[m];    dr[m] = relative_scale sum_i dA_{i,i-m} p_i;    dP_ij += m_ij
+//   dbins_i[bin(m)]
+// Two of query, key and distance determine the third. A kernel has two of them as rows and columns, and the third is a
+// band: 16 rows of a warp and its columns meet 16 + columns - 1 of them. The product of the band with the rows (or with
+// the columns) is stored in shared memory so that a diagonal of it is a row of the tile.
 #pragma once
 
 #include "cuda/kernels/tiles/gate_backward.h"
@@ -14,19 +15,19 @@ namespace whence::gpu {
 template <class T> struct RelativeKeys : GateScan<T> {
   using C = compute_t<T>;
   int lowest = 0, count = 0;     // r[m] is row m - lowest of `count`
-  C scale = 1;                   // of p.r
-  C factor = 1;                  // by which the band's product is multiplied, in units of the other one
+  C scale = 1;                   // scale of p.r
+  C factor = 1;                  // factor of the band's product, in units of the other one
   int bins = 0;                  // at most most_bins_on_gpu
   Global<const index_t> bin_of;  // [count]
   HeadRows<T> bin_sums;          // [b h i bins]
   HeadRows<const T> d_bins;      // their gradient, or null
 
-  // The bin of m steps; -1 where there is none.
+  // Returns the bin of m steps, or -1.
   WHENCE_HD int bin_at(int m) const {
     return m >= lowest && m < lowest + count ? static_cast<int>(bin_of[m - lowest]) : -1;
   }
   static constexpr int mixed = -2;
-  // The bin of all of steps [first, first + many), or `mixed`: most tiles lie in one.
+  // Returns the bin of all of steps [first, first + many), or `mixed`: most tiles are in one.
   WHENCE_HD int bin_of_all(Thread& t, int first, int many) const {
     int bin = bin_at(first + smaller(t.lane(), many - 1));
     for (int n = t.lane() + 32; n < many; n += 32)
@@ -37,8 +38,9 @@ template <class T> struct RelativeKeys : GateScan<T> {
   }
 };
 
-// Rows that the band of a block's tiles reads, in sixteens: row 0 of sixteen s is row 16 s + 1 + first_row - lowest of the operand. A ring:
-// neighbouring tiles share all but columns / 16 of them. by_columns: products are with the columns.
+// Rows that the band of a block's tiles reads, in sixteens: row 0 of sixteen s is row 16 s + 1 + first_row - lowest of
+// the operand. A ring: neighbouring tiles share all but columns / 16 of them. by_columns: products are with the
+// columns.
 template <class T, int width, int rows, int columns, bool by_columns = false> struct BandOfRows {
   static constexpr int of_block = (rows + columns) / 16, of_tile = columns / 16, slots = of_block + of_tile,
                        numbers = slots * 16 * width;
@@ -46,7 +48,7 @@ template <class T, int width, int rows, int columns, bool by_columns = false> st
   WHENCE_HD Shared<T> sixteen(int s) const {
     return at + static_cast<int>(static_cast<unsigned>(s + (slots << 20)) % slots) * (16 * width);
   }
-  // Asks for `count` sixteens, of rows 16 s + shift and on.
+  // Copies `count` sixteens, of rows from 16 s + shift on.
   WHENCE_HD void fetch(Thread& t, const HeadRows<const T>& from, Global<const T> head, int s, int count, int shift,
       int end, int d) const {
     constexpr int pack = matrix_row<T>, packs = width / pack;
@@ -59,7 +61,8 @@ template <class T, int width, int rows, int columns, bool by_columns = false> st
   }
 };
 
-// A warp's area of shared memory is 16 rows of columns + 16 distances. The number of line 0 and the lane's column j is first_of_lane - j.
+// A warp's area of shared memory is 16 rows of columns + 16 distances. The index for line 0 and the lane's column j is
+// first_of_lane - j.
 template <int columns> WHENCE_HD int first_of_lane(Thread& t) {
   return t.lane() / 4 * (columns + 17) + columns - 1 - t.lane() % 4 * (columns / 4);
 }
@@ -86,7 +89,7 @@ WHENCE_HD void band_of_rows(
   t.sync_warp();
 }
 
-// x to the area, by distance.
+// Stores x to the area, by distance.
 template <int columns, class C, class Pairs> WHENCE_HD void put_by_distance(Thread& t, Shared<C> area, const Pairs& x) {
   const int to = first_of_lane<columns>(t);
   each<2>([&](auto a) {
@@ -104,7 +107,7 @@ WHENCE_HD void add_band(Thread& t, const Ring& ring, int first, Shared<C> area, 
     each<2>([&](auto a) {
       const int row = 8 * a + t.lane() / 4, at = 16 * n + t.lane() % 4 * 4;
       const auto pack = load_pack<4>(area, row * (columns + 16) + at);
-      each<4>([&](auto e) {  // beyond the row's keys stands what is left of other products
+      each<4>([&](auto e) {  // beyond the row's keys are numbers of other products
         const int key = at + e - row;
         number(by_distance, a, e) = key >= 0 && key < columns ? Number<C>(pack.of[e]) : Number<C>(0.0f);
       });
@@ -114,8 +117,9 @@ WHENCE_HD void add_band(Thread& t, const Ring& ring, int first, Shared<C> area, 
   t.sync_warp();
 }
 
-// The product of a block's band, from sixteen `first` on, and the tile's columns goes to the area [columns, pitch_by_columns]; then x is
-// factor times it: row r of the block and column c have the band's number c - r + rows - 1.
+// The product of a block's band, from sixteen `first` on, and the tile's columns goes to the area [columns,
+// pitch_by_columns]; then x is factor times it: row r of the block and column c have the band's number c - r + rows -
+// 1.
 template <class Ring> inline constexpr int pitch_by_columns = 16 * Ring::of_block + 1;
 template <int columns, int width, class T, class Ring, class C>
 WHENCE_HD void put_band(Thread& t, const Ring& ring, int first, Shared<T> tile, Shared<C> area) {
@@ -139,7 +143,8 @@ WHENCE_HD void take_band(Thread& t, Shared<C> area, int row, C factor, Pairs& x)
       [&](auto a) { each<own>([&](auto j) { number(x, a, j) = load<C>(area, at + j * pitch - 8 * a) * factor; }); });
 }
 
-// In the gradients of heads: rings of `count` operands, and areas, the block's or the warp's. by_columns: bands meet the columns.
+// In the gradients of heads: rings of `count` operands, and areas of the block or the warp. by_columns: products are
+// with the columns.
 template <class T, class Ring, int columns, bool by_columns, int count> struct RelativeBand : NoScan {
   using C = compute_t<T>;
   static constexpr int one_area = by_columns ? columns * pitch_by_columns<Ring> : 16 * (columns + 16),
@@ -156,7 +161,8 @@ template <class T, class Ring, int columns, bool by_columns, int count> struct R
     for (Ring& ring : rings) ring.at = t.shared<T>(Ring::numbers);
     area = t.shared<C>(numbers) + (by_columns ? 0 : t.warp() * one_area);
   }
-  // Asks for what a tile reads beyond the one before it, or for all. Bands that rise with the tiles, those by columns, gain their last rows.
+  // Copies the rows that a tile reads and the one before did not, or all. Bands by columns rise with the tiles and gain
+  // their last rows.
   WHENCE_HD void fetch(Thread& t, int n, const HeadRows<const T>& from, Global<const T> head, int first, bool all,
       int shift, int end, int d) const {
     const int skipped = by_columns && !all ? Ring::of_block - Ring::of_tile : 0;
@@ -164,7 +170,7 @@ template <class T, class Ring, int columns, bool by_columns, int count> struct R
   }
 };
 
-// The sums of a warp's rows by bins, while it walks over tiles.
+// The sums of a warp's rows by bins, over its tiles.
 template <class T, int columns> struct BinSums {
   using C = compute_t<T>;
   const RelativeKeys<T>& of;
@@ -174,7 +180,7 @@ template <class T, int columns> struct BinSums {
     for (int n = t.lane(); n < 16 * of.bins; n += 32) store(sums, n, Number<C>(0.0f));
     t.sync_warp();
   }
-  // f(bin, its place in sums, its sum), by the lanes of the row of line a
+  // Calls f(bin, its index in sums, its sum), by the lanes of the row of line a
   template <class F> WHENCE_HD void each_of_row(Thread& t, int a, const F& f) const {
     const int first = (8 * a + t.lane() / 4) * of.bins;
     for (int n = t.lane() % 4; n < of.bins; n += 4) f(n, first + n, load<C>(sums, first + n));
