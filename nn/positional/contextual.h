@@ -13,7 +13,7 @@
 
 namespace whence {
 
-// The logits of all gates as a product: scale query_i.key_j, [b h i j]. All pairs and tiles are computed from it.
+// The logits of all gates as a product: scale query_i.key_j, [b h i j]. Ops on pairs and tiles compute it.
 struct GateLogits {
   Tensor query, key;  // [b h i d], [b g j d]
   double scale;
@@ -21,21 +21,21 @@ struct GateLogits {
 
 class Contextual : public PositionalScheme, public TransformsScores {
  public:
-  static SchemeOption gates_option();  // as every variant offers it
-  // What every variant passes to probes, and behind it its own. `equation`: of the positions; `mark`: as in ProbeInfo.
+  static SchemeOption gates_option();  // an option of every variant
+  // Returns the probes of every variant, followed by its `own`. `equation`: of the positions; `mark`: as in ProbeInfo.
   static std::vector<ProbeInfo> probes(std::string equation, std::string mark, std::vector<ProbeInfo> own);
 
  protected:
   explicit Contextual(const SchemeArguments& arguments);
 
-  // q_i.kappa_j / sqrt(d). A scheme of one's own multiplies a factor: a temperature of each head is a factor of the query
-  // (cope.h).
+  // Returns the factors of q_i.kappa_j / sqrt(d). A derived scheme may multiply one of them: a gate temperature of each
+  // head is a factor of the query (cope.h).
   [[nodiscard]] virtual GateLogits gate_logits(const AttendContext& context) const;
-  // True where the gates have keys of their own, one for each key head.
+  // True if the gates have keys of their own, one for each key head.
   bool makes_keys() const { return gate_key_ != nullptr; }
-  // sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, whose numbers are too coarse to count with.
+  // Returns sum_{l=j..i} g_il, [b h i j]; in f32 for 16-bit models, because 16 bits are too coarse to count with.
   [[nodiscard]] Tensor sums_of_gates(const AttendContext& context) const;
-  // What the tile programs make the same gates of.
+  // Adds the operands from which the tile programs compute the same gates.
   void add_gates(TileTerms& terms, const AttendContext& context) const;
 
  private:
@@ -44,7 +44,7 @@ class Contextual : public PositionalScheme, public TransformsScores {
   std::unique_ptr<Linear> gate_key_;
 };
 
-// The query that asks for a position, q_i in q_i.e[n], and the scale of that product.
+// The query of a position, q_i in q_i.e[n], and the scale of that product.
 struct PositionQuery {
   static SchemeOption scale_option();  // z_scale
   static SchemeOption from_option();   // z_from
@@ -53,11 +53,11 @@ struct PositionQuery {
     return rotated ? context.query : context.unrotated_query;
   }  // [b h i d]
   double scale(const AttendContext& context) const { return scaled ? context.scale : 1; }
-  // Throws InputError where nothing rotates and yet the rotated query is asked for.
+  // Throws InputError if the rotated query is required but nothing rotates.
   void check_company(const char* scheme, const Stages& stages) const;
 
-  bool scaled;   // q.e divided by sqrt(d), as the authors' repository does (nn/README.md, A2)
-  bool rotated;  // from the rotated query, where another scheme rotates (nn/README.md, A13)
+  bool scaled;   // q.e is divided by sqrt(d), as in the authors' repository (nn/README.md, A2)
+  bool rotated;  // uses the rotated query, if another scheme rotates (nn/README.md, A13)
 };
 
 }  // namespace whence

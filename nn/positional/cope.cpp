@@ -1,13 +1,13 @@
-// Contextual Position Encoding: positions count what the query finds worth counting.
+// Contextual Position Encoding: positions count the tokens that the query finds relevant.
 //                                                                     Golovneva et al. 2024, arXiv:2405.18719
-//   g_ij   = sigmoid(q_i.k_j / sqrt(d)), 0 where masked        does key j count for query i?                  (Eq. 3)
-//   p_ij   = min(sum_{l=j..i} g_il, p_max)                     how many count from j up to i                  (Eq. 4)
-//   z_i[n] = q_i.e[n]                                          one number per whole position                  (Eq. 7)
-//   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                                 (Listing 1)
-// Equations 5 and 8 print the two weights the other way round; the authors ran Listing 1 (nn/README.md, A1).
-// Where gradients die: in the gates as long as e is zero, as it is at first; at p_max, where the clamp is; at whole
-// positions, where floor and ceiling are one row; in saturated gates.
-// The last line above stands once for each way to compute it, and a test holds each to the one before:
+//   g_ij   = sigmoid(q_i.k_j / sqrt(d)), 0 where masked        near 1 if key j counts for query i        (Eq. 3)
+//   p_ij   = min(sum_{l=j..i} g_il, p_max)                     number of keys that count, j to i         (Eq. 4)
+//   z_i[n] = q_i.e[n]                                          one number per integer position           (Eq. 7)
+//   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                             (Listing 1)
+// Equations 5 and 8 swap the two weights; the authors ran Listing 1 (nn/README.md, A1). Where gradients die: in the
+// gates as long as e is zero, as it is initially; at p_max, because of the clamp; at integer positions, where floor and
+// ceiling are one row; in saturated gates.
+// The last equation is implemented once for each way to compute it. A test compares each with the one before:
 //   here -> autograd/ops/lerp_at.cpp -> tensor/plain/lookup.cpp -> tensor/cpu/lerp.cpp, cuda/kernels/lerp.cu
 //   in tiles: here -> tensor/cpu/tiles/rung.h, one query -> tensor/cpu/tiles/programs/row_scan.h
 //             on a GPU: cuda/kernels/tiles/gate_scan.h
@@ -36,7 +36,7 @@ CoPE::CoPE(const SchemeArguments& arguments)
 
 bool CoPE::one_table(const SchemeArguments& arguments) { return arguments.word("table") == "shared"; }
 
-// A rotated query makes q.e depend on where the query stands.
+// With a rotated query q.e depends on the query's position.
 Claims CoPE::claims() const {
   return {.causal_only = true,
       .shift_invariant = !position_query_.rotated,
@@ -45,11 +45,11 @@ Claims CoPE::claims() const {
 }
 void CoPE::check_company(const Stages& stages) const { position_query_.check_company("cope", stages); }
 
-// The erratum: read at floor p + ceil p - p, the two weights are exchanged, as Eq. 5 prints them. Whole positions
-// stay, so the result jumps at each of them.
+// The erratum: reading at floor p + ceil p - p swaps the two weights, as Eq. 5 prints them. Integer positions are
+// unchanged, so the result jumps at each of them.
 static Tensor mirrored(const Tensor& p) {
   const Tensor values = p.detach(), floor = raw::cast(raw::cast(values, DType::i64), p.dtype());
-  const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 where p is whole, else 0
+  const Tensor whole = raw::binary("cope", functions::GreaterEqual{}, floor, values);  // 1 at integers, else 0
   return floor * 2.0 + 1.0 - whole - p;
 }
 
@@ -72,7 +72,7 @@ void CoPE::add_to_tiles(TileTerms& terms, const AttendContext& context) const {
   add_gates(terms, context);
   if (position_query_.of(context).identity() != context.query.identity())
     terms.add(TiledOperands::position_logits, position_logits(context));
-  else  // q.e is computed where it is read
+  else  // q.e is computed by the programs
     terms.add(TiledOperands::position_keys, table_, position_query_.scale(context));
 }
 

@@ -1,5 +1,5 @@
-// CoPE as a class: equations and definitions are in cope.cpp. A scheme of one's own may change a part of it, as a temperature
-// of the gates does in ten lines (tests/nn/positional/contextual.cpp).
+// CoPE as a class; cope.cpp has its equations. A derived scheme may change a part of it:
+// tests/nn/positional/contextual.cpp adds a temperature of the gates in ten lines.
 #pragma once
 
 #include "nn/positional/contextual.h"
@@ -9,7 +9,7 @@ namespace whence {
 class CoPE : public Contextual, public RunsInTiles {
  public:
   explicit CoPE(const SchemeArguments& arguments);
-  static SchemeInfo info();  // as it is registered: options, probes, equation
+  static SchemeInfo info();  // its registration: options, probes, equation
   static bool one_table(const SchemeArguments& arguments);
 
   Claims claims() const override;
@@ -23,7 +23,7 @@ class CoPE : public Contextual, public RunsInTiles {
   double p_max_;
   PositionQuery position_query_;
   bool as_printed_;
-  Tensor table_;  // e: [p_max + 1, d], shared by the heads, zero at first: the model starts without positions
+  Tensor table_;  // e: [p_max + 1, d], shared by the heads, initially 0: the model starts without positions
 };
 
 }  // namespace whence
