@@ -18,7 +18,7 @@ std::vector<Tensor> run_sample(const CheckedSample& sample, DType dtype, Device 
   return results_on(device, inputs, sample.run);
 }
 
-// All numbers of a sample together: what is left after cancelling is judged by the size of what cancelled.
+// Returns all numbers of a sample: the rest after cancelling is judged by the size of the cancelled terms.
 std::vector<double> all_numbers(const std::vector<Tensor>& results) {
   std::vector<double> numbers;
   for (const Tensor& result : results) {
@@ -28,9 +28,10 @@ std::vector<double> all_numbers(const std::vector<Tensor>& results) {
   return numbers;
 }
 
-// The largest r g of layer norm's dx = r (g - mean(g) - n mean(g n)), g = dy w. With two channels n is
-// +-sqrt(1 - epsilon r^2): all of g - mean(g) but its share epsilon r^2 cancels, and the rounding of r g stays. Since
-// r <= 2 / |x0 - x1|, that is 83 in a sample whose dx is 0.55. Two right kernels are 1e-14 apart there. 0 elsewhere.
+// The largest r g of layer norm's dx = r (g - mean(g) - n mean(g n)), g = dy w. With two channels n is +-sqrt(1 -
+// epsilon r^2): all of g - mean(g) but its share epsilon r^2 cancels, and the rounding of r g stays. Since r <= 2 / |x0
+// - x1|, that is 83 in a sample whose dx is 0.55. Two correct kernels differ by 1e-14 there. Returns 0 for other
+// samples.
 double cancelled(const CheckedOp& op, const CheckedSample& sample, const Tensor& cotangent) {
   if (op.name != "layer_norm" || sample.inputs[0].size(-1) != 2) return 0;
   const std::vector<double> x = sample.inputs[0].to_vector(), w = sample.inputs[1].to_vector(),
@@ -41,7 +42,7 @@ double cancelled(const CheckedOp& op, const CheckedSample& sample, const Tensor&
   return largest;
 }
 
-// `alone`: each of the results is judged by its own size.
+// `alone`: each result is judged by its own size.
 void check_on_gpu(const CheckedOp& op, DType dtype, bool alone) {
   for (const CheckedSample& sample : op.samples()) {
     CAPTURE(op.name);

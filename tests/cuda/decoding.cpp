@@ -1,4 +1,4 @@
-// Decoding by a graph on the GPU, or on the emulated one: the rows are those of the whole pass.
+// Decoding by a graph on the GPU, or on the emulated one: the rows are those of a forward pass over all tokens.
 #include "nn/decoding.h"
 
 #include "autograd/recording.h"
@@ -79,7 +79,7 @@ TEST_CASE("cuda decoding: tokens by a graph have the rows of the whole pass, ove
     for (index_t n = prompt; n < prompt + 6; ++n)
       CHECK(apart(kept[static_cast<std::size_t>(n - prompt)], rows(whole, n, n + 1)) < 2e-4);
     CHECK(apart(decoding(rows(text, prompt + 6, prompt + 9)), rows(whole, prompt + 6, prompt + 9)) < 2e-4);
-    for (index_t n = prompt + 9; n < capacity; ++n)  // the graph goes on behind a chunk, to the last place
+    for (index_t n = prompt + 9; n < capacity; ++n)  // the graph continues after a chunk, to the last place
       CHECK(apart(decoding(rows(text, n, n + 1)), rows(whole, n, n + 1)) < 2e-4);
   }
 }
@@ -98,7 +98,7 @@ TEST_CASE("cuda decoding: from the first token on, and behind padding") {
     Decoding decoding(*model, capacity, {0, 3});
     for (index_t n = 0; n < capacity; ++n) {
       const Tensor logits = decoding(rows(text, n, n + 1));
-      const index_t first = n < 3 ? 0 : 1;  // rows of padding mean nothing
+      const index_t first = n < 3 ? 0 : 1;  // rows of padding have no meaning
       CHECK(apart(raw::slice(logits, 0, 0, first + 1),
                 raw::slice(expected[static_cast<std::size_t>(n)], 0, 0, first + 1)) < 2e-4);
     }
@@ -115,7 +115,7 @@ TEST_CASE("cuda decoding: speeds that follow the run, by graphs between the leng
     CAPTURE(std::string(scheme));
     const auto model = model_of(scheme, capacity);
     const Tensor text = text_of(2, capacity);
-    std::vector<Tensor> whole;  // of the run so far, which no cache has
+    std::vector<Tensor> whole;  // of the run so far, without a cache
     for (index_t n = 0; n < capacity; ++n) whole.push_back(rows((*model)(rows(text, 0, n + 1)), n, n + 1));
     model->to(Device::cuda(0));
     Decoding decoding(*model, capacity);

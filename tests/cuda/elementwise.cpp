@@ -1,5 +1,5 @@
-// The table of kernel calls on a GPU or on the emulated one, but for kernels along axes (rows.cpp); and what is said of a GPU
-// alone: where a product's operands may begin, an index that is told later, gradcheck of what lies there.
+// The table of kernel calls on a GPU or on the emulated one, except kernels along axes (rows.cpp); and properties of a
+// GPU alone: the alignment of a product's operands, an index that is reported later, gradcheck of tensors there.
 #include <array>
 #include <cstddef>
 
@@ -65,7 +65,7 @@ TEST_CASE("cuda: an index out of range is told when numbers are read, with the l
   const std::string text = error_text([&] { (void)y.to_vector(); });
   CHECK(
       text == "elementwise.cpp:" + std::to_string(line) + ": take_rows: index at [2] is 5; a value in [0, 5) required");
-  CHECK(y.to_vector().size() == 9);  // told once
+  CHECK(y.to_vector().size() == 9);  // reported once
   const Tensor targets = on_gpu(Tensor::of({1, -1, 7}, {3}, DType::i64));
   const Tensor checked = kernels(Device::cuda(0)).checked_index({"cross_entropy", "target", 3, -1}, targets);
   const std::string of_target = error_text([&] { (void)checked.to_vector(); });

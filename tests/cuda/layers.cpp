@@ -1,5 +1,5 @@
-// Layers on the GPU, or on the emulated one, against the CPU's: what the backward of a layer asks of products, and rows
-// of 16-bit logits that begin where wide loads may.
+// Layers on the GPU, or on the emulated one, against the CPU's: the products of a layer's backward, and rows of 16-bit
+// logits that begin at the alignment of wide loads.
 #include <cstdint>
 #include <map>
 
@@ -20,8 +20,8 @@ const std::vector<DType> dtypes_of_layers{DType::f16, DType::bf16, DType::f32, D
 
 using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the shapes,
-// each in another order of threads.
+// Calls f() with a library of products that has all kernels; on the emulated GPU also with two that refuse half of the
+// shapes, each in another order of threads.
 template <class F> void with_every_library(const F& f) {
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return f();
@@ -52,7 +52,7 @@ Tensor scaled(const Shape& shape, DType dtype, std::uint64_t seed) {  // so that
   return raw::unary(functions::Affine{}, x, {1 / std::sqrt(static_cast<double>(shape[-1])), 0});
 }
 
-// Whole packs of 16 bytes lead from row to row, and zeros lie behind each.
+// True if rows are whole packs of 16 bytes apart, with zeros after each.
 bool begins_apart(const Tensor& x) {
   const Tensor rows = raw::reshape(x, {-1, x.size(-1)});
   const index_t apart = rows.strides()[0], behind = apart - rows.size(1);
@@ -78,7 +78,7 @@ TEST_CASE("cuda layers: the gradients of a layer's weight and bias, alone and to
 
 TEST_CASE("cuda layers: two layers with GELU between, as one") {
   for (const DType dtype : dtypes_of_layers) {
-    for (const index_t hidden : {32, 20}) {  // 20: rows that the library does not take beside a product
+    for (const index_t hidden : {32, 20}) {  // 20: rows for which the library has no fused kernel
       CAPTURE(hidden);
       const Tensor x = scaled({2, 5, 24}, dtype, 1), in = scaled({hidden, 24}, dtype, 2),
                    out = scaled({9, hidden}, dtype, 3);
@@ -149,7 +149,7 @@ TEST_CASE("cuda layers: logits of a vocabulary that no pack divides begin whole 
       CHECK(logits.strides()[-2] == 136);
       CHECK(expected.is_contiguous());
       expect_close(logits.to_vector(), expected.to_vector(), dtype, 24);
-      // Whoever reads them has the numbers of a copy without gaps.
+      // Reading them gives the numbers of a copy without gaps.
       const Tensor plain = contiguous(logits);
       CHECK(plain.is_contiguous());
       const auto same_as = [&](const Function& f) {
@@ -199,7 +199,7 @@ TEST_CASE("cuda layers: cross-entropy of logits that begin apart, in value and g
             const Tensor y = loss();
             std::vector<std::vector<double>> numbers{y.to_vector()};
             for (const Tensor& each : grad(y, {}, {input, w})) numbers.push_back(each.to_vector());
-            // The last backward puts the gradient where the logits were.
+            // The last backward stores the gradient in the logits' memory.
             backward(loss());
             CHECK(gradient(input).to_vector() == numbers[1]);
             CHECK(gradient(w).to_vector() == numbers[2]);

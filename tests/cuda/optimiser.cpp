@@ -1,4 +1,4 @@
-// The optimiser on the GPU, or the emulated one, against the CPU's: what it refuses, steps that are replayed, gradients that
+// The optimiser on the GPU, or the emulated one, against the CPU's: refusals, steps that are replayed, gradients that
 // are not finite. Its kernels: tests/tensor/kernels/steps.cpp.
 #include "nn/training/replayed_adam.h"
 
@@ -65,7 +65,7 @@ TEST_CASE("cuda optimiser: dtypes that do not go together are refused, before an
 }
 
 TEST_CASE("cuda optimiser: Adam of a model on the GPU, with and without replaying, is Adam on the CPU") {
-  constexpr double terms = 37, clip = 0.1;  // gradients are sums of so many, and clipped
+  constexpr double terms = 37, clip = 0.1;  // gradients are sums of `terms` terms, and clipped
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     std::vector<std::vector<double>> results;
     for (const Device device : {Device::cpu(), Device::cuda(0)}) {

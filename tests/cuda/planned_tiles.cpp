@@ -1,4 +1,4 @@
-// Attention in tiles takes on a GPU, or on the emulated one, the memory that the planned device says.
+// Tiled attention takes on a GPU, or on the emulated one, the memory that the planned device predicts.
 #include "autograd/backward.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "tensor/device/allocator.h"
@@ -64,7 +64,7 @@ const std::vector<Case> cases{
     {"f32, cope of logits", 1, 4, 4, 1024, 64, {{At::position_logits, {1, 4, 1024, 65}}}, true, DType::f32},
 };
 
-// Bytes above the operands, at the peak of forward and backward.
+// Returns the bytes above the operands, at the peak of forward and backward.
 double peak_of(const Case& each, Device device) {
   At::Operands x;
   std::vector<Tensor> asked;

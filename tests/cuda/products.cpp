@@ -35,7 +35,7 @@ TEST_CASE("cuda products: extents are rounded up to whole packs where that pays"
   const auto matrix = [](index_t rows, index_t columns) { return Tensor::empty({rows, columns}, DType::bf16); };
   CHECK(extents(matrix(4096, 768), matrix(768, 65)) == Shape{4096, 72, 768});
   CHECK(extents(raw::transpose(matrix(4096, 65)), matrix(4096, 768)) == Shape{72, 768, 4096});
-  CHECK(extents(matrix(4095, 768), matrix(768, 64)) == Shape{});  // no numbers are neighbours along m
+  CHECK(extents(matrix(4095, 768), matrix(768, 64)) == Shape{});  // no numbers are adjacent along m
   CHECK(extents(matrix(4096, 768), matrix(768, 5)) == Shape{});   // would be mostly zeros
   CHECK(extents(matrix(64, 768), matrix(768, 65)) == Shape{});    // small
 }
@@ -74,7 +74,7 @@ TEST_CASE("cuda products: few rows times matrices side by side are one kernel, w
         CAPTURE(rows);
         CAPTURE(depth);
         const Tensor a = random_contiguous({rows, 2 * depth}, dtype, 1);
-        const auto first = [&](const Tensor& x) { return raw::slice(x, 1, 0, depth); };  // rows that lie apart
+        const auto first = [&](const Tensor& x) { return raw::slice(x, 1, 0, depth); };  // rows that are not contiguous
         std::vector<Tensor> matrices, biases, columns;
         for (const index_t width : {7, 1, 130}) {
           const auto seed = static_cast<std::uint64_t>(width);

@@ -1,5 +1,5 @@
 // The kernels that work on rows (softmax, norms, cross-entropy, reductions, running sums) on the device, or under the
-// emulator, against the plain ones; and what is said of a GPU's rows alone.
+// emulator, against the plain ones; and properties of a GPU's rows alone.
 #include <algorithm>
 
 #include "tests/cuda/walk.h"

@@ -1,6 +1,6 @@
-// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Under
-// emulation a read of the device's memory by the host ends the program, so that this also holds every scheme to making
-// its tables where the scores are.
+// Every scheme and the main sums on a device against the CPU: output and all gradients, both executors. Under emulation
+// a host read of the device's memory ends the program. So this also checks that every scheme makes its tables on the
+// scores' device.
 #include <doctest/doctest.h>
 
 #include "autograd/ops.h"

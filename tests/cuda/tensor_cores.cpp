@@ -1,5 +1,5 @@
-// The words of cuda/vocabulary/tensor_cores.h against plain loops, on a GPU or on the emulated one: which lane holds which
-// number, what is added up, what is copied. It is the first thing that cuda/check asks of a card.
+// The functions of cuda/vocabulary/tensor_cores.h against plain loops, on a GPU or on the emulated one: the lane of
+// each number, sums, copies. cuda/check runs it first on a card.
 #include "tests/cuda/tensor_cores.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-// f(DType, T()) of every operand: f64 on the emulated GPU alone.
+// Calls f(DType, T()) for every operand: f64 on the emulated GPU alone.
 template <class F> void for_each_operand(const F& f) {
   f(DType::f16, Float16()), f(DType::bf16, BFloat16()), f(DType::f32, float());
   if (emulator_settings()) f(DType::f64, double());
@@ -33,7 +33,7 @@ Tensor whole_numbers(const Shape& shape, index_t most, std::uint64_t seed, DType
   return Tensor::of(values, shape, dtype);
 }
 
-// c + a b, or with b's rows and columns exchanged, [rows, inner] [inner, columns].
+// Returns c + a b, or with b's rows and columns exchanged, [rows, inner] [inner, columns].
 Values product(const Values& a, const Values& b, Values c, index_t inner, index_t columns, bool turned = false) {
   for (std::size_t i = 0; i < c.size(); ++i) {
     const index_t row = static_cast<index_t>(i) / columns, column = static_cast<index_t>(i) % columns;
@@ -44,7 +44,7 @@ Values product(const Values& a, const Values& b, Values c, index_t inner, index_
   return c;
 }
 
-// Both ways in which the emulator adds up; on a GPU there is its own.
+// Runs f with both roundings of the emulator; a GPU has its own.
 template <class F> void with_each_sum(const F& f) {
   for (const bool cut : {false, true}) {
     std::optional<With<bool>> chosen;
@@ -64,7 +64,7 @@ void check_covers(int rows, int columns, int registers, int halves, const PlaceO
   CHECK(*places.rbegin() == std::pair(rows - 1, columns - 1));
 }
 
-// Row 0 of a times column 0 of b, and c.
+// Returns row 0 of a times column 0 of b, plus c.
 double one_sum(DType operand, const Values& of_a, const Values& of_b, double c) {
   const index_t inner = operand == DType::f32 ? 8 : 16;
   Values a(static_cast<std::size_t>(16 * inner)), b(static_cast<std::size_t>(8 * inner)), sums(128);
@@ -124,8 +124,8 @@ TEST_CASE("tensor cores: mma adds up what plain loops do, whole numbers exactly"
   });
 }
 
-// Measured on an H200, of all three types alike: products are exact; all of them and c are added at once, with two bits more
-// than f32 has, counted from the largest of them; what lies below is cut, and so is the sum.
+// Measured on an H200, the same for all three types: products are exact; all of them and c are added at once, with two
+// bits more than f32 has, counted from the largest of them; lower bits are truncated, and so is the sum.
 TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
   if (!emulator_settings() && cuda_facts().capability != 90) return;  // other cards keep other bits
   const auto p = [](int exponent) { return std::ldexp(1.0, exponent); };
@@ -143,7 +143,7 @@ TEST_CASE("tensor cores: sums are cut as an H200 cuts them") {
       CHECK(one_sum(operand, {p(-12), p(-12)}, {p(-12), p(-12)}, 1) == nearest_or(1 + last, 1));
       CHECK(one_sum(operand, Values(4, p(-12)), Values(4, p(-13)), 1) == nearest_or(1 + last, 1));
       CHECK(one_sum(operand, Values(8, p(-12)), Values(8, p(-14)), 1) == 1);
-      // What is left after the largest has gone.
+      // The remainder after the largest terms have cancelled.
       CHECK(one_sum(operand, {1, -1, p(-12)}, {1, 1, p(-13)}, 0) == p(-25));
       CHECK(one_sum(operand, {-4096, 1}, {4096, 1.25}, p(24)) == nearest_or(1, 1.25));
       CHECK(one_sum(operand, {-1, p(-13)}, {1, p(-13)}, 1) == nearest_or(0, p(-26)));

@@ -6,7 +6,7 @@
 namespace whence::gpu {
 namespace {
 
-// A register of an operand from numbers of memory; place(half) says which.
+// Returns a register of an operand from numbers in memory; place(half) selects them.
 template <class T, class PlaceOf>
 WHENCE_HD Register<T> register_from(Global<const compute_t<T>> x, int width, const PlaceOf& place) {
   using C = compute_t<T>;
@@ -183,10 +183,10 @@ template <class T> struct HandedOn {
     }
     return p;
   }
-  // The right factors of 16 columns: rows from `first` on of the order in which the keys of s stand.
+  // The right factors of 16 columns: rows from `first` on, in the order of the keys of s.
   static WHENCE_HD Registers<Register<T>, 4> of_values(Thread& t, Shared<T> values, int first, int column) {
     const int lane = t.lane();
-    if constexpr (per_register<T> == 1) {  // only matrices of 16 bits can be loaded turned
+    if constexpr (per_register<T> == 1) {  // only matrices of 16 bits can be loaded transposed
       Registers<Register<T>, 4> b;
       each<4>([&](auto r) {
         const int key = key_of_column<keys>(column_of_depth<T>(first + b_place<T>(lane, r % 2, 0).row));
@@ -201,7 +201,7 @@ template <class T> struct HandedOn {
   }
 };
 
-// f(T()) for the type of an operand.
+// Calls f(T()) for the type of an operand.
 template <class F> void with_operand(DType dtype, const F& f) {
   if (dtype == DType::f16) return f(Float16());
   if (dtype == DType::bf16) return f(BFloat16());

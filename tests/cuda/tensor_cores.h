@@ -1,4 +1,4 @@
-// Kernels that show what each word of cuda/vocabulary/tensor_cores.h does, on a GPU or on the emulated one. Operands are f16,
+// Kernels that show each function of cuda/vocabulary/tensor_cores.h, on a GPU or on the emulated one. Operands are f16,
 // bf16, f32 (tf32 in registers) and, emulated, f64.
 #pragma once
 
@@ -6,25 +6,25 @@
 
 namespace whence::test {
 
-// c + a b by one mma: a [16, depth], b [depth, 8], c [16, 8], f32, f64 where `operand` is. Each lane reads and writes
-// the places that the maps of fragments.h name.
+// Returns c + a b by one mma: a [16, depth], b [depth, 8], c [16, 8], f32, or f64 if `operand` is. Each lane reads and
+// writes its places in the maps of fragments.h.
 Tensor product_by_maps(DType operand, const Tensor& a, const Tensor& b, const Tensor& c);
 
-// What the lanes hold of four matrices of eight rows, x [32, matrix_row], as numbers of f32, f64 where x is.
+// The lanes' parts of four matrices of eight rows, x [32, matrix_row], as numbers of f32, or f64 if x is.
 struct Held {
   Tensor loaded, turned;  // [4, 32, per_register]; turned: not of f32
   Tensor moved;           // the first matrix through movmatrix
 };
 Held held_matrices(const Tensor& x);
 
-// x [rows, matrix_row], every third row of it 0, by copies ahead of 128 threads; rows is at most 128.
+// Returns x [rows, matrix_row], every third row of it 0, by asynchronous copies of 128 threads; rows is at most 128.
 Tensor two_thirds_copied(const Tensor& x);
 
-// Of n floats, [6, n]: floor, 2^x, 1 / x, tf32, x as the nearest number of f16 in the upper half of a register, and the
-// larger of x and 1.
+// Returns, for n floats, [6, n]: floor, 2^x, 1 / x, tf32, x as the nearest number of f16 in the upper half of a
+// register, and the larger of x and 1.
 Tensor functions_of(const Tensor& x);
 
-// s = q k' and o = s v for q [16, 64], k and v [64, 64], with keys in a lane's order and the sums of s handed on as they are.
+// s = q k' and o = s v for q [16, 64], k and v [64, 64], with keys in a lane's order and the sums of s used in place.
 // wrong_phase: k is read as if it had been written as rows that are read in their order.
 struct Handed {
   Tensor s, o;

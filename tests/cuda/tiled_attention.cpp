@@ -1,4 +1,4 @@
-// Attention in tiles on the GPU, or on the emulated one, against the CPU's: every program, in sizes off every tile.
+// Tiled attention on the GPU, or on the emulated one, against the CPU's: every program, in sizes off every tile.
 #include "autograd/recording.h"
 #include "autograd/tiled/tiled_ops.h"
 #include "nn/transformer.h"
@@ -17,10 +17,10 @@ struct Case {
   std::string name;
   index_t batch = 1, heads = 1, key_heads = 1, queries = 17, keys = 17, d = 8;
   std::function<void(At&, At::Operands&)> more = [](At&, At::Operands&) {};
-  double wider = 1;  // than that of others, the bound of errors
+  double wider = 1;  // factor on the bound of errors
 };
 
-// Heads inside tokens, as the layers around attention have them.
+// Heads inside tokens, as in the layers around attention.
 Tensor by_token(const Tensor& x) { return raw::permute(raw::copy(raw::permute(x, {0, 2, 1, 3})), {0, 2, 1, 3}); }
 
 void add_other_gates(At& at, At::Operands& x) {
@@ -36,7 +36,7 @@ void add_relative_keys(At& at, At::Operands& x, index_t heads, index_t rows) {
   x[At::relative_query] = by_token(drawn(shape, x[0].dtype(), "p"));
   x[At::relative_keys] = drawn({heads, rows, shape[3]}, x[0].dtype(), "r");
 }
-// bin(m) for each distance m of relative keys.
+// Returns bin(m) for each distance m of relative keys.
 void add_bins(At& at, const At::Operands& x, index_t bins, const std::function<index_t(index_t)>& bin) {
   std::vector<double> of;
   for (index_t n = 0; n < x[At::relative_keys].size(1); ++n) of.push_back(static_cast<double>(bin(at.lowest + n)));
@@ -118,7 +118,8 @@ std::vector<Case> cases() {
                    at.first_row = 129;
                    x[At::position_logits] = drawn({1, 2, 21, 65}, x[0].dtype(), "z");
                  }});
-  // Of the gradient of slopes: errors of dA count as often as keys are counted, while dA itself adds up to about 0 in a row.
+  // The gradient of slopes: errors of dA are multiplied by the number of keys, while dA itself sums to about 0 in a
+  // row.
   all.push_back({"gates by slopes, a sink", 1, 2, 2, 100, 100, 16,
       [](At&, At::Operands& x) {
         x[At::position_slopes] = drawn({2}, x[0].dtype(), "slopes", 0.2);
@@ -164,7 +165,7 @@ std::vector<Case> cases() {
                  add_bins(at, x, 70, [](index_t m) { return m < 0 ? 69 : m % 17; });
                }},
       1, 150);
-  // Parts of the keys: one query and several, the last part begun and full, some of them out of sight.
+  // Parts of the keys: one query and several, the last part incomplete and full, some of them out of sight.
   const auto few = [&](const char* name, index_t queries, index_t keys, index_t d,
                        const std::function<void(At&, At::Operands&)>& more, double wider = 1) {
     all.push_back({name, 2, 4, 2, queries, keys, d,
@@ -206,7 +207,7 @@ std::vector<Case> cases() {
         add_other_gates(at, x);
       },
       2);
-  // With dropout beside it all. Rows of keys begin at every place of the four numbers of a call.
+  // With dropout as well. Rows of keys begin at every place of the four numbers of a call.
   for (const char* name : {"several tiles", "heads that share keys", "heads of 128", "fewer queries than keys",
            "a window on both sides", "padding on both sides", "a table, rows that begin between packs, wide heads",
            "a sink and a table", "gates, a table and a column", "gates in heads of 128", "gates by slopes, a sink",
@@ -262,7 +263,8 @@ TEST_CASE("cuda tiles: attention of heads has the CPU's numbers and gradients, i
       const std::vector<Tensor> wanted = results(at, wide, raw::cast(cotangent, DType::f64));
       At on_there = at;
       on_there.present = on_gpu(at.present), on_there.bin_of = on_gpu(at.bin_of);
-      // The pattern, its gradient and what is summed of them are rounded; in f32 an H200 is 3.2e-5 off where gates have parts.
+      // The pattern, its gradient and their sums are rounded; in f32 an H200 has an error of 3.2e-5 if gates have
+      // parts.
       const double allowed = each.wider * (dtype == DType::f64      ? 1e-12
                                               : dtype == DType::f32 ? 4e-5
                                               : dtype == DType::f16 ? 2e-3
@@ -412,7 +414,7 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   for (const auto& [dtype, d, positions, others] : std::vector<std::tuple<DType, index_t, index_t, bool>>{
            {DType::bf16, 64, 65, false}, {DType::bf16, 128, 65, false}, {DType::f32, 64, 65, false},
            {DType::f32, 128, 65, false}, {DType::f32, 64, 0, false}, {DType::f32, 128, 0, false},
-           {DType::bf16, 128, 65, true}, {DType::f32, 64, 65, true}}) {  // what is let through fits
+           {DType::bf16, 128, 65, true}, {DType::f32, 64, 65, true}}) {  // allowed sizes fit
     const With<std::size_t> just(
         settings->shared, static_cast<std::size_t>(shared_bytes_of_tiles(dtype, d, positions, true, others)));
     At at;

@@ -130,7 +130,7 @@ TEST_CASE("cuda tiles: the head mix has the CPU's numbers and gradients, in ever
       At at;
       at.scale = 1 / std::sqrt(static_cast<double>(each.d)), at.total_rows = each.queries;
       at.left = at.right = each.beside, at.table_lowest = -each.beside;
-      // A rounded hidden number may fall on the other side of the kink, where its gradient is another.
+      // A rounded hidden number may be on the other side of the kink, where its gradient differs.
       at.slope = dtype == DType::f64 ? 0.01 : 0.98;
       At::Operands x, wide, there;
       const index_t taps = 2 * each.beside + 1;

@@ -1,4 +1,4 @@
-// Parts of the tests of attention in tiles: operands as drawn, an op's results, and their comparison with exact ones.
+// Shared by the tests of tiled attention: random operands, an op's results, and their comparison with exact ones.
 #pragma once
 
 #include <cmath>
@@ -12,14 +12,14 @@ inline Tensor drawn(const Shape& shape, DType dtype, const char* purpose, double
   return raw::cast(Tensor::normal(shape, 0, deviation, Stream(1, purpose), DType::f64), dtype);
 }
 
-// bool [batch, keys]: of sequence 0 the keys [first, end) are present, of others all.
+// bool [batch, keys]: in sequence 0 the keys [first, end) are present, in others all.
 inline Tensor present_from(index_t batch, index_t keys, index_t first, index_t end) {
   std::vector<double> present(static_cast<std::size_t>(batch * keys), 1.0);
   for (index_t j = 0; j < keys; ++j) present[static_cast<std::size_t>(j)] = j >= first && j < end;
   return Tensor::of(present, {batch, keys}, DType::boolean);
 }
 
-// The output of op(operands), and the gradients of all operands by a cotangent.
+// Returns the output of op(operands), and the gradients of all operands by a cotangent.
 template <class Operands, class Op>
 std::vector<Tensor> output_and_gradients(const Operands& x, const Tensor& cotangent, const Op& op) {
   Operands leaves;
@@ -32,8 +32,8 @@ std::vector<Tensor> output_and_gradients(const Operands& x, const Tensor& cotang
   return all;
 }
 
-// CHECKs that each of `found` is within `allowed` times the largest number of its exact one, or times 1, and has the bits
-// of `before`, where there are any. They become those of `found`.
+// CHECKs that each of `found` is within `allowed` times the largest number of its exact one, or times 1, and has the
+// bits of `before`, unless `before` is empty. Then `before` becomes `found`.
 inline void compare(const std::vector<Tensor>& found, const std::vector<Tensor>& exact, double allowed,
     std::vector<std::vector<double>>& before) {
   std::vector<std::vector<double>> numbers;

@@ -1,4 +1,4 @@
-// Training on a device against the CPU, in f32, f16 and bf16, and recorded steps against steps that stand alone.
+// Training on a device against the CPU, in f32, f16 and bf16, and recorded steps against unrecorded ones.
 #include <doctest/doctest.h>
 #include <cmath>
 #include <optional>
@@ -54,11 +54,11 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 TEST_CASE("cuda: 20 steps of flip-flop have the CPU's losses in f32, f16 and bf16, and their own bits each time") {
   // Gradients of another order of sums differ by some 32 roundings (f32: 2e-6). A step of Adam moves each weight by at
-  // most the rate, so that the loss goes another way by rate x |g|_1 x 2e-6; with 6 600 parameters and a norm of at most
+  // most the rate, so that the loss differs by rate x |g|_1 x 2e-6; with 6 600 parameters and a norm of at most
   // 1, |g|_1 <= 81. After 20 steps of rate 3e-3 that is 1e-5. It was 2.4e-7, emulated and on an H200.
   struct Case {
     DType precision;
-    double tolerance;  // of each loss; they are 1.6 at first
+    double tolerance;  // of each loss; they begin at 1.6
   };
   for (const Case& each : {Case{DType::f32, 1e-5}, Case{DType::f16, 2e-3}, Case{DType::bf16, 1e-2}}) {
     CAPTURE(std::string(to_string(each.precision)));
@@ -240,7 +240,7 @@ TEST_CASE("cuda: a step at which somebody looks stands alone, and those behind i
     if (capture) seen = capture->names();
     return outcome;
   };
-  const std::string composed = "fire";  // tiles, which others take where nobody looks, round elsewhere
+  const std::string composed = "fire";  // tiles, which other schemes use unless a capture looks, round differently
   const FiveSteps looked_at = five_steps(composed, true, looks);
   CHECK(seen == std::vector<std::string>{"blocks.0.attention.pattern"});
   CHECK(looked_at.recorded);

@@ -1,6 +1,6 @@
-// Rows of the table of kernel calls on a GPU, or on the emulated one: the numbers of the plain kernels, in whole storages, so that what is
-// written beside an output shows; operands as they lie, and one element further, where nothing is aligned to 16 bytes; and in
-// another order of threads the same bits.
+// Rows of the table of kernel calls on a GPU, or on the emulated one: the numbers of the plain kernels, in whole
+// storages, so that writes next to an output show. Operands are used as they are, and one element further, where
+// nothing is aligned to 16 bytes. In another order of threads the bits are the same.
 #pragma once
 
 #include "tests/support/device.h"
@@ -14,7 +14,7 @@ inline Tensors on_gpu(const Tensors& all, index_t lead) {
   return there;
 }
 
-// What the call leaves in the storages of its outputs.
+// Returns what the call leaves in the storages of its outputs.
 inline Tensors run_on_gpu(
     JoinedKernels& by, const Given& start, const decltype(KernelCase::call)& call, index_t lead, std::uint64_t order) {
   const Tensors in = on_gpu(start.in, lead), out = on_gpu(start.out, lead);

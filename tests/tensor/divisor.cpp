@@ -13,7 +13,7 @@ namespace {
 
 constexpr index_t narrow_most = (index_t{1} << 31) - 1;
 
-// Whether i / by and i % by are right for all i of [0, below] beside multiples of `by`, at both ends, and at random.
+// Checks i / by and i % by for i of [0, below] next to multiples of `by`, at both ends, and at random.
 void check_divisor(index_t by, index_t below, const Stream& stream) {
   CAPTURE(by);
   CAPTURE(below);
@@ -40,7 +40,7 @@ TEST_CASE("divisor: the quotient and the rest are those of / and %, in 32 bits a
   const Stream stream(7, "divisors");
   for (const index_t below :
       {index_t{1}, index_t{1000}, narrow_most, narrow_most + 1, index_t{1} << 40, Divisor::most}) {
-    for (int power = 0; power < 63; ++power)  // beside powers of two the factor is closest to its bounds
+    for (int power = 0; power < 63; ++power)  // next to powers of two the factor is closest to its bounds
       for (const index_t by : {(index_t{1} << power) - 1, index_t{1} << power, (index_t{1} << power) + 1})
         if (by > 0) check_divisor(by, below, stream);
     for (std::uint64_t n = 0; n < 300; ++n) {
@@ -70,7 +70,7 @@ TEST_CASE("strided index: offsets are those of the coordinates, narrow and wide,
       CHECK(index(i)[1] == b);
     }
   }
-  // More elements than 32 bits count, of which a few are asked for.
+  // More elements than 32 bits can count; a few are tested.
   const Shape large{index_t{1} << 20, 3, index_t{1} << 20};
   const StridedIndex<1> index(large, {Strides{1, 5, index_t{1} << 21}});
   for (const index_t i : {index_t{0}, index_t{1}, (index_t{1} << 32) + 12345, 3 * (index_t{1} << 40) - 1})

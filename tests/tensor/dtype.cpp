@@ -21,7 +21,7 @@ double decode(std::uint32_t bits, int mantissa) {
   return sign * std::ldexp(fraction + std::ldexp(1.0, mantissa), exponent - bias - mantissa);
 }
 
-// The nearest number of the format, ties to even, by scaling to an integer and letting nearbyint decide.
+// Returns the nearest number of the format, ties to even, by scaling to an integer and nearbyint.
 double nearest(double value, int mantissa) {
   if (!std::isfinite(value) || value == 0) return value;
   const int bias = (1 << (14 - mantissa)) - 1;
@@ -147,6 +147,6 @@ TEST_CASE("dual numbers: arithmetic and functions differentiate") {
     check([](Dual a) { return abs(-a); }, x);
     check([](Dual a) { return floor(a) + ceil(a); }, x);
   }
-  CHECK(Dual(1, 5) == Dual(1, 7));  // comparisons look at the value
+  CHECK(Dual(1, 5) == Dual(1, 7));  // comparisons use the value
   CHECK(Dual(1, 5) < Dual(2, 0));
 }

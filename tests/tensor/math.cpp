@@ -9,7 +9,8 @@ using namespace whence;
 
 namespace {
 
-// How many floats lie between `got` and the exact result; the spacing is that of floats around the exact result.
+// Returns the number of floats between `got` and the exact result; the spacing is that of floats around the exact
+// result.
 double units(float got, double exact) {
   if (std::isnan(exact)) return std::isnan(got) ? 0 : 1e9;
   const float rounded = static_cast<float>(exact);
@@ -28,7 +29,7 @@ template <class F, class Exact> double worst(double low, double high, const F& f
   return result;
 }
 
-// Every binade of floats, subnormals included, of both signs.
+// Tests every binade of floats, subnormals included, of both signs.
 template <class F, class Exact> double worst_over_binades(const F& f, const Exact& exact) {
   double result = 0;
   for (int exponent = -149; exponent < 128; ++exponent) {

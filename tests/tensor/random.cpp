@@ -1,4 +1,4 @@
-// The generator against its published vectors; streams against what random numbers must look like.
+// The generator against its published vectors; streams against the statistics of random numbers.
 #include "tensor/random.h"
 
 #include "tensor/convert.h"

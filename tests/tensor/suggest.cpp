@@ -23,7 +23,7 @@ TEST_CASE("edits between two names") {
   CHECK(edit_distance("rope", "orpe") == 1);  // a swap of neighbours is one edit
   CHECK(edit_distance("", "rope") == 4);
   CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(edit_distance("ca", "abc") == 3);  // what was swapped is not edited again
+  CHECK(edit_distance("ca", "abc") == 3);  // swapped letters are not edited again
 }
 
 TEST_CASE("the nearest name, if one is near") {

@@ -11,7 +11,7 @@ using namespace whence::test;
 
 namespace {
 
-// 0, 1, 2, ... in row-major order: an element's value is its place.
+// 0, 1, 2, ... in row-major order: an element's value is its index.
 Tensor numbered(const Shape& shape, DType dtype = DType::f32) {
   std::vector<double> values(static_cast<std::size_t>(numel(shape)));
   std::iota(values.begin(), values.end(), 0);
@@ -227,7 +227,7 @@ TEST_CASE("errors of what no op's bad inputs try name the op, what was given and
 
 TEST_CASE("beyond 2^31 elements indices are still right") {
   const index_t count = index_t(3) << 30;
-  const Tensor large = Tensor::empty({count}, DType::boolean);  // pages that nobody touches cost nothing
+  const Tensor large = Tensor::empty({count}, DType::boolean);  // untouched pages cost nothing
   const Tensor last = raw::slice(large, 0, count - 2, count);
   kernels(Device::cpu()).fill(last, 0);
   kernels(Device::cpu()).fill(raw::slice(large, 0, count - 1, count), 1);

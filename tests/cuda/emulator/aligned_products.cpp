@@ -1,5 +1,5 @@
-// Every product of a step of GPT-2 124M has whole packs for extents, forward and backward. The emulator counts them; a GPU
-// shows them as time.
+// Every product of a step of GPT-2 124M has extents of whole packs, forward and backward. The emulator counts those
+// that have not; a GPU only shows them as time.
 #include "autograd/backward.h"
 #include "autograd/ops.h"
 #include "cuda/emulator/settings.h"

@@ -1,5 +1,5 @@
-// What kernels ask of memory, in sectors and in turns of the banks: planted kernels of which it is known, and every
-// kernel of cuda/kernels/ against cuda/memory_budgets.txt. The counts need no GPU, and are the same in every order.
+// Memory accesses of kernels, in sectors and in passes of the banks: planted kernels with known costs, and every kernel
+// of cuda/kernels/ against cuda/memory_budgets.txt. The counts need no GPU, and are the same in every order.
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -23,7 +23,7 @@ const Device device = Device::cuda(0);
 
 double ratio(std::uint64_t a, std::uint64_t b) { return b == 0 ? 1 : static_cast<double>(a) / static_cast<double>(b); }
 
-// ---- Planted kernels: 32 threads, each reads and writes what `kind` says.
+// ---- Planted kernels: 32 threads; `kind` selects what each reads and writes.
 
 struct Walks {
   static constexpr const char* name = "walks";
@@ -40,7 +40,7 @@ struct WalksInPacks {
   void operator()(Thread& t) const { static_cast<void>(gpu::load_pack<4>(x, t.lane() * 4)); }
 };
 
-// Even lanes read once more than odd ones, in every turn of a loop.
+// Even lanes read once more than odd ones, in every iteration of a loop.
 struct Parts {
   static constexpr const char* name = "parts";
   static constexpr int threads = 32;
@@ -53,8 +53,8 @@ struct Parts {
   }
 };
 
-// A table of 32 columns that is written by rows and read by columns: every lane asks the same bank, unless `padding`
-// moves the rows apart.
+// A table of 32 columns that is written by rows and read by columns: every lane accesses the same bank, unless
+// `padding` separates the rows.
 struct Turned {
   static constexpr const char* name = "turned";
   static constexpr int threads = 32;
@@ -98,7 +98,7 @@ std::map<std::string, Budget> budgets() {
   return all;
 }
 
-// "" or what is over the budget.
+// Returns "", or the counts over the budget.
 std::string over(const std::string& name, const Counters& counted, const Budget& budget) {
   using gpu::emulator::worst_place;
   std::string text;
@@ -171,7 +171,7 @@ TEST_CASE("emulator: conflicts of banks in planted kernels") {
   });
 }
 
-// f() with the kernels of the GPU.
+// Calls f() with the kernels of the GPU.
 template <class F> static void run_on_gpu(const KernelCase& row, const Draw& draw, const F& f) {
   const Given start = given(row, draw);
   const Tensors in = on_gpu(start.in, 0), out = on_gpu(start.out, 0);

@@ -14,7 +14,7 @@ using namespace whence::test;
 
 namespace {
 
-// What f launches, as "1 copy, 2 matmul bf16".
+// Returns the launches of f, as "1 copy, 2 matmul bf16".
 template <class F> std::string launches_of(const F& f) {
   gpu::emulator::reset_counters();
   f();
@@ -88,11 +88,12 @@ TEST_CASE(
       const Tensor target = Tensor::zeros({2, 4}, DType::i64, Device::cuda(0));
       return launches_of([&] { backward(cross_entropy_sum(linear(x, weight, {}), target)); });
     };
-    (void)launches(136);  // what only the first of all takes
+    (void)launches(136);  // launches that only the first call makes
     std::string one_more = launches(136);
     one_more.replace(one_more.find("1 fill"), 1, "2");
     CHECK(launches(133) == one_more);
-    // What warps ask of memory: 16 bytes for each thread at once. Rows without gaps would ask eight times as often.
+    // Requests of warps to memory: 16 bytes for each thread at once. Rows without gaps would need eight times the
+    // requests.
     const auto requests = [&](index_t vocabulary) {
       const With counting(gpu::emulator::settings().costs, true);
       (void)launches(vocabulary);

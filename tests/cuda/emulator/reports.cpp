@@ -1,5 +1,5 @@
-// The emulator of GPUs: right kernels pass in every order of threads; reports of planted bugs
-// name kernel, block, thread, line.
+// The emulator of GPUs: correct kernels pass in every order of threads; reports of planted bugs name kernel, block,
+// thread and line.
 #include <fcntl.h>
 
 #include "cuda/emulator/counters.h"
@@ -33,9 +33,9 @@ std::vector<double> counting(index_t count) {
 
 std::string line_of(const std::string& mark) { return test::line_of(mark, "emulator/reports.cpp"); }
 
-// ---- Kernels, right ones and wrong ones.
+// ---- Kernels, correct ones and wrong ones.
 
-// Twice: everyone writes a number and reads its neighbour's. `barriers` of the three that are needed are there.
+// Twice: every thread writes a number and reads its neighbour's. `barriers` of the three that are needed are there.
 struct Neighbours {
   static constexpr const char* name = "neighbours";
   static constexpr int threads = 96;
@@ -116,7 +116,7 @@ struct Unset {
   }
 };
 
-// Lane 0 writes, all lanes of the warp read: sync_warp is what orders them, a shuffle does not.
+// Lane 0 writes, all lanes of the warp read: sync_warp orders them, a shuffle does not.
 struct WithinWarp {
   static constexpr const char* name = "within_warp";
   static constexpr int threads = 64;
@@ -299,7 +299,7 @@ TEST_CASE("emulator: index-style ops see device memory in every order") {
 TEST_CASE("emulator: a host that touches device memory is told so and ended") {
   const Tensor x = Tensor::ones({3}, DType::f32, device);  // by a kernel
   const std::string file = to_text("host_access_", getpid(), ".txt");
-  static_cast<void>(x.to_vector());  // the emulator's handler comes before doctest's; the child asks for no memory
+  static_cast<void>(x.to_vector());  // the emulator's handler comes before doctest's; the child allocates no memory
   for (const bool writes : {false, true}) {
     const pid_t child = fork();
     if (child == 0) {
@@ -313,7 +313,7 @@ TEST_CASE("emulator: a host that touches device memory is told so and ended") {
     }
     int status = 0;
     waitpid(child, &status, 0);
-    CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) < 77));  // AddressSanitizer makes an exit of it
+    CHECK((WIFSIGNALED(status) || WEXITSTATUS(status) < 77));  // AddressSanitizer turns it into an exit
     const std::string text = text_of(file);
     says(text, {"reports.cpp:", ": planted: host code ", writes ? "wrote" : "read",
                    " device memory, 8 bytes into a block of ", "; the last kernel was fill", "must be copied first"});

@@ -1,4 +1,4 @@
-// What the emulator says of index-style ops, products, graphs, freed memory and late errors; work that is counted
+// Reports of the emulator about index-style ops, products, graphs, freed memory and late errors; work that is counted
 // and not done; and the programs that record a step, with an emulated GPU.
 #include <unistd.h>
 #include <cmath>
@@ -66,7 +66,7 @@ struct Outside {
   void operator()(Thread& t) const { store(x, t.index(), Number<float>(1.0f)); }
 };
 
-// What a step of training asks of the device: the third one, when all that is made once is there.
+// The work of the third training step on the device, when everything that is made once exists.
 struct Asked {
   std::map<std::string, gpu::emulator::Counters> by_kernel;
   DeviceTraffic traffic;
@@ -105,7 +105,7 @@ std::size_t resident_bytes() {
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What is said of a launch that touches `count` indices.
+// Returns the report about a launch that touches `count` indices.
 template <class F> std::string planted(index_t count, const F& f) {
   return error_text([&] { launch("planted", device, count, f); });
 }
@@ -222,7 +222,7 @@ TEST_CASE("emulator: a graph's pointers live as long as it does, and nothing is 
   input.reset();
   says(error_text([&] { work->replay(); }), {"replay", "binary was recorded with memory that has been freed since"});
 
-  // What a step leaves in memory that it has freed itself is gone in the next one.
+  // Numbers that a step leaves in memory it has freed are gone in the next one.
   const auto reads_freed = runtime_of(device).record([&] {
     float* stale = nullptr;
     {
@@ -272,7 +272,7 @@ TEST_CASE("emulator: an error that comes late is told by a later call, once") {
 
 namespace {
 
-// A line that nobody waits for.
+// A line that does not wait.
 struct Hasty : gpu::emulator::LateLine {
   static void wait(const Mark&) {}
 };
@@ -300,7 +300,8 @@ TEST_CASE("emulator: a dry step is counted as one that computes") {
   };
   for (const bool recorded : {false, true}) {
     CAPTURE(recorded);
-    // The dry one second: what is made once and kept, as the notes of wrong indices, has no numbers where it is made dry.
+    // The dry one second: tensors that are made once and kept, such as the record of wrong indices, have no numbers if
+    // they are made dry.
     const Asked wet = asked_in_a_step(false, recorded), dry = asked_in_a_step(true, recorded);
     REQUIRE(dry.by_kernel.size() == wet.by_kernel.size());
     std::uint64_t launches = 0;

@@ -1,4 +1,4 @@
-// What tests of the emulator share.
+// Shared by tests of the emulator.
 #pragma once
 
 #include <fstream>
@@ -16,13 +16,13 @@ inline void says(const std::string& text, const std::vector<std::string>& parts)
   for (const std::string& part : parts) CHECK_MESSAGE(has(text, part), part);
 }
 
-// What the emulator says of a launch, in this order.
+// Returns the emulator's report about a launch, in this order.
 template <class Body> std::string report(const Body& body, gpu::Grid grid, std::uint64_t order) {
   const With chosen(gpu::emulator::settings().order, order);
   return error_text([&] { gpu::launch_kernel(body, grid); });
 }
 
-// "reports.cpp:12" where line 12 of that file ends in the comment "line: MARK".
+// Returns "reports.cpp:12" if line 12 of that file ends in the comment "line: MARK".
 inline std::string line_of(const std::string& mark, const std::string& path) {
   std::ifstream file(source_folder() + "/tests/cuda/" + path);
   std::string text;

@@ -1,4 +1,4 @@
-// What the emulator says of planted errors with copies ahead, fragments and tensor cores, and what it counts.
+// Reports of the emulator about planted errors with asynchronous copies, fragments and tensor cores, and its counts.
 #include "cuda/vocabulary/tensor_cores.h"
 
 #include "cuda/emulator/counters.h"
@@ -19,8 +19,8 @@ const std::vector<std::uint64_t> orders{0, 1, 2, 1234567};
 
 std::string line_of(const std::string& mark) { return test::line_of(mark, "emulator/tensor_cores.cpp"); }
 
-// Blocks of 64 packs go through two stages of shared memory, one brought ahead while the other is used. The first warp
-// brings all; every thread reads a pack of its neighbour in the other warp.
+// Blocks of 64 packs go through two stages of shared memory, one copied while the other is used. The first warp copies
+// all; every thread reads a pack of its neighbour in the other warp.
 enum class Left { nothing, wait, barrier_behind_wait, barrier_before_copy, last_wait };
 struct TwoStages {
   static constexpr const char* name = "two stages";
@@ -51,7 +51,7 @@ struct TwoStages {
   }
 };
 
-// Copies and loads that begin beside a multiple of 16 bytes.
+// Copies and loads that do not begin at a multiple of 16 bytes.
 struct Misaligned {
   static constexpr const char* name = "misaligned";
   static constexpr int threads = 32;
@@ -85,7 +85,7 @@ struct MixedWarp {
   }
 };
 
-// The thread's own copy is touched, and the one that it copies from is changed before it waits.
+// The thread's own copy is touched, and its source is changed before the thread waits.
 struct Touches {
   static constexpr const char* name = "touches";
   static constexpr int threads = 32;
@@ -137,7 +137,7 @@ TEST_CASE("emulator: copies ahead in two stages, and each wait and barrier that 
     if (order == 0)
       says(unseen,
           {"reads 2 bytes of shared memory that thread 0 wrote at " + line_of("copy") + ", with no barrier between"});
-    const std::string early = said(Left::barrier_before_copy, order, 0);  // told where the later of the two stands
+    const std::string early = said(Left::barrier_before_copy, order, 0);  // reported at the later of the two
     says(early, {"two stages: ", line_of("copy"), line_of("use")});
     if (order == 1)
       says(early, {line_of("copy") + ": thread 31 of block 0: writes 2 bytes of shared memory that thread 63 read at " +

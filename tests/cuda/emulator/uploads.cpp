@@ -1,5 +1,5 @@
-// What the host sends to a GPU in a step. It grows with the length of a run, never with its square, as no tensor of
-// pairs is made there. Layers share it.
+// The bytes that the host sends to a GPU in a step. They grow with the length of a run, never with its square, as no
+// tensor of pairs is made there. Layers share them.
 
 #include "autograd/backward.h"
 #include "autograd/ops.h"
@@ -15,7 +15,7 @@ using namespace whence::test;
 
 namespace {
 
-// Counts of a forward and a backward pass, weights and tokens being there, by kernel and direction of copies.
+// Counts of a forward and a backward pass, with weights and tokens in place, by kernel and direction of copies.
 std::map<std::string, gpu::emulator::Counters> counted(
     const std::string& scheme, index_t length, bool padded, bool causal = true, index_t layers = 2) {
   const With dry(gpu::emulator::settings().dry, true);  // what is sent does not depend on any number there

@@ -1,4 +1,5 @@
-// The ladder for learners: every rung gives the CPU's numbers at sizes that fit no tile, and does less of what it says.
+// The ladder for learners: every rung gives the CPU's numbers at sizes that fit no tile, and lowers the count that it
+// promises.
 #include "cuda/ladder/ladder.h"
 #include "tests/support/device.h"
 

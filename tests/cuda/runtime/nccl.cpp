@@ -1,5 +1,5 @@
-// Ranks with a GPU each, whose numbers go from card to card: NCCL's part is played by nccl_stand_in/stand_in.cpp, between
-// processes that each emulate a GPU. Nothing here has met a real NCCL.
+// Ranks with a GPU each, whose numbers go from card to card: nccl_stand_in/stand_in.cpp plays NCCL's part, between
+// processes that each emulate a GPU. Nothing here was run with a real NCCL.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <cstdlib>

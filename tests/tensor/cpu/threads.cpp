@@ -1,4 +1,4 @@
-// Loops shared by threads: every chunk once, whatever the number of threads, and whoever asks for them.
+// Loops shared by threads: every chunk runs once, for any number of threads and any caller.
 #include "tensor/parallel.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ using namespace whence;
 
 namespace {
 
-// How often each of `count` indices was met.
+// True if each of `count` indices is met once.
 bool each_once(index_t count, index_t grain) {
   std::vector<std::atomic<int>> met(static_cast<std::size_t>(count));
   std::atomic<bool> borders_right{true};
@@ -32,7 +32,7 @@ bool each_once(index_t count, index_t grain) {
   return once;
 }
 
-// The threads that work on a loop of `count` chunks, each of which waits for `awaited` to be begun.
+// Returns the threads that work on a loop of `count` chunks, each of which waits until `awaited` have begun.
 std::set<std::thread::id> threads_of_loop(int count, int awaited) {
   std::mutex mutex;
   std::set<std::thread::id> seen;

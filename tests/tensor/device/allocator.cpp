@@ -27,7 +27,7 @@ TEST_CASE("blocks are large enough, not wasteful, and sizes that share a block a
   }
   for (std::size_t bytes = 1000; bytes < (std::size_t{1} << 45); bytes += bytes / 7) {
     CHECK(Allocator::block_size(bytes) >= bytes);
-    // From 64 MiB on a block is not a quarter too large, but a sixteenth.
+    // From 64 MiB on a block is at most a sixteenth too large, not a quarter.
     const double most = bytes > (std::size_t{1} << 26) ? 17.0 / 16 : 1.25;
     CHECK(static_cast<double>(Allocator::block_size(bytes)) <= most * static_cast<double>(bytes));
     CHECK(Allocator::block_size(Allocator::block_size(bytes)) == Allocator::block_size(bytes));
@@ -129,7 +129,7 @@ class Refusing final : public BlockSource {
 }  // namespace
 
 #ifndef WHENCE_SANITIZED
-// A process of its own, which the case below begins: it uses up all its memory, and a fork of this one could inherit
+// A separate process, which the case below starts: it uses up all its memory, and a fork of this process could inherit
 // locks that its other threads hold.
 TEST_CASE("a process without memory gives back what it holds" * doctest::skip()) {
   struct Held {

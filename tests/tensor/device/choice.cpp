@@ -1,4 +1,4 @@
-// --device auto, cpu and cuda: what is chosen, why, and what is refused with which cause.
+// --device auto, cpu and cuda: the choice, its reason, and each refusal's cause.
 #include "examples/whence/machine/placement.h"
 
 #include "examples/whence/machine/model_plan.h"

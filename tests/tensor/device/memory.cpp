@@ -1,5 +1,5 @@
-// Memory of a small device: what is said when it runs out, that the engine goes
-// on afterwards, and pools whose addresses stay put.
+// Memory of a small device: the error when it runs out, that the engine stays usable afterwards, and pools whose
+// addresses do not change.
 #include <set>
 
 #include "tensor/device/allocator.h"
@@ -34,7 +34,7 @@ class SmallDevice final : public BlockSource {
   int given_back = 0;
 };
 
-// The error that `run` throws.
+// Returns the error that `run` throws.
 template <class Run> OutOfMemory out_of_memory(const Run& run) {
   try {
     run();
@@ -93,7 +93,7 @@ TEST_CASE("device memory: out of memory says asked, free, who holds the most, wh
   CHECK(error.numbers.free == 9 * mebibyte / 4);
   CHECK(error.numbers.capacity == 16 * mebibyte);
   CHECK(error.numbers.live == allocator.statistics().live);
-  // Afterwards: what is smaller fits, and so does the same once enough went.
+  // Afterwards a smaller request fits, and so does the same one once enough was freed.
   take("matmul", 2 * mebibyte);
   allocator.deallocate(blocks[0].first, blocks[0].second);
   blocks.erase(blocks.begin());
@@ -138,7 +138,7 @@ TEST_CASE("device memory: a pool's blocks and those it may have read stay out of
   CHECK(allocator.allocate(mebibyte) == spare);
   void* const fresh = allocator.allocate(mebibyte);
   CHECK_FALSE(taken.contains(fresh));
-  allocator.deallocate(first, mebibyte);  // a result of the graph that went before the graph did
+  allocator.deallocate(first, mebibyte);  // a result of the graph, freed before the graph is
   void* const another = allocator.allocate(mebibyte);
   CHECK_FALSE(taken.contains(another));
   allocator.release_cached();

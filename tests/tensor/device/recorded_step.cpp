@@ -1,6 +1,6 @@
-// Work recorded once and replayed: the same numbers as called every time, on whatever devices there are; what is
-// refused while recording; and device memory as the programs meet it, with the engine usable after it ran out. On a
-// build without a GPU the CPU's part runs.
+// Work recorded once and replayed: the same numbers as when called every time, on all devices of the build; refusals
+// while recording; and device memory as the programs meet it, with the engine usable after it ran out. On a build
+// without a GPU the CPU's part runs.
 #include "tensor/device/recorded_step.h"
 
 #include "nn/training/replayed_adam.h"
@@ -42,7 +42,7 @@ TEST_CASE("captured work: n runs are n calls, with new numbers in its inputs, an
       CAPTURE(step);
       raw::copy_into(on_device(random_contiguous({3, 4}, DType::f32, 10 + step), device), input);
       const std::vector<Tensor>& got = work.run();
-      const std::vector<Tensor> expected = layer(input, weight, bias);  // takes and frees memory beside the graph's
+      const std::vector<Tensor> expected = layer(input, weight, bias);  // takes and frees memory outside the graph's
       REQUIRE(got.size() == 3);
       for (std::size_t k = 0; k < 3; ++k) CHECK(got[k].to_vector() == expected[k].to_vector());
       CHECK(work.recorded() == (!device.is_cpu() && step > 0));
@@ -123,7 +123,7 @@ TEST_CASE("device memory: a GPU that is full says so in numbers, and goes on") {
   const Tensor held = Tensor::empty({1 << 18}, DType::f32, device);
   bool refused = false;
   try {
-    (void)Tensor::empty({static_cast<index_t>(capacity)}, DType::f32, device);  // four times what there is
+    (void)Tensor::empty({static_cast<index_t>(capacity)}, DType::f32, device);  // four times the capacity
   } catch (const OutOfMemory& error) {
     refused = true;
     const std::string text = error.what();

@@ -1,5 +1,5 @@
-// What each op makes of denormals, -0, infinities and NaN, in value and gradient: against definitions by the standard
-// library in the same precision, on the CPU and on the GPU, or the emulated one.
+// Each op with denormals, -0, infinities and NaN, in value and gradient: against definitions by the standard library in
+// the same precision, on the CPU and on the GPU, or the emulated one.
 #include <algorithm>
 #include <limits>
 
@@ -29,7 +29,7 @@ template <class T> std::vector<T> special() {
   return {-inf, -most, -1, -least, -denormal, -T(0), T(0), denormal, least, 1, most, inf, T(not_a_number)};
 }
 
-// Alike: NaN, the same infinity, a zero of the same sign, or apart by at most 8 steps of T.
+// True if both are NaN, the same infinity, zeros of the same sign, or differ by at most 8 steps of T.
 template <class T> bool alike(double got, T wanted) {
   if (std::isnan(wanted)) return std::isnan(got);
   if (std::isinf(wanted) || wanted == 0)
@@ -38,7 +38,7 @@ template <class T> bool alike(double got, T wanted) {
   return std::fabs(got - static_cast<double>(wanted)) <= std::ldexp(8.0, exponent - std::numeric_limits<T>::digits + 1);
 }
 
-// What a formula says, by the standard library.
+// A formula in terms of the standard library.
 template <class T> struct Plain {
   const char* name;
   T (*value)(T);
@@ -111,7 +111,7 @@ template <class T> Tensor leaf_of(const std::vector<T>& numbers, Device device) 
 }
 Tensor ones_like(const Tensor& x) { return Tensor::ones(x.shape(), x.dtype(), x.device()); }
 
-// Enough of the same numbers for the widest vectors and what they leave over.
+// Repeats the numbers often enough for the widest vectors and their remainder.
 template <class T> std::vector<T> many(const std::vector<T>& numbers) {
   std::vector<T> all;
   for (int k = 0; k < 9; ++k) all.insert(all.end(), numbers.begin(), numbers.end());
@@ -194,7 +194,7 @@ template <class T> void check_rows() {
         CHECK(raw::argmax(x.detach()).to_vector() == std::vector<double>{static_cast<double>(first)});
         const bool overflows =
             !std::isfinite(total) && std::ranges::all_of(row, [](T number) { return std::isfinite(number); });
-        if (std::fabs(total) < 1 || (!std::isfinite(total) && !overflows))  // of the others, the order of terms decides
+        if (std::fabs(total) < 1 || (!std::isfinite(total) && !overflows))  // else the order of terms decides
           expect_alike<T>("sum", sum(x, {-1}).to_vector(), {total + T(0)});
         const std::vector<double> pattern = softmax(x).to_vector();
         for (std::size_t j = 0; j < row.size(); ++j) CHECK(alike(pattern[j], std::exp(row[j] - top) / powers));
@@ -256,7 +256,7 @@ TEST_CASE("a masked row of softmax is 0 in both directions, and a row of NaN sta
 TEST_CASE("clamp with its bounds exchanged, and indices at and beyond the end") {
   for (const Device device : devices()) {
     const Tensor x = leaf_of<double>({-2, 0, 2}, device);
-    CHECK(clamp(x, 1, -1).to_vector() == std::vector<double>{1, 1, -1});  // the lower bound is looked at first
+    CHECK(clamp(x, 1, -1).to_vector() == std::vector<double>{1, 1, -1});  // the lower bound is applied first
     const auto at = [&](double index) {
       return gather(x, 0, raw::to_device(Tensor::of({index}, {1}, DType::i64), device)).to_vector();
     };

@@ -1,4 +1,5 @@
-// Rows of kernels that move numbers or work on them one by one, against the formulas in double; and the formulas themselves.
+// Rows of kernels that move numbers or compute them one by one, against the formulas in double; and the formulas
+// themselves.
 #include "tests/tensor/kernels/table.h"
 
 namespace whence::test {
@@ -8,7 +9,7 @@ const Shape of_a_model{64, 768};
 
 UnaryAttributes attributes_of(Unary f) { return facts_of(f).samples.attributes; }
 
-// Numbers where f is defined and not steep; and what its derivative is worked out from.
+// Returns numbers where f is defined and not steep, as the derivative's argument requires.
 Operand argument(Unary f, const Shape& shape) {
   const double low = facts_of(f).samples.low;
   return low == UnaryFacts::Samples().low ? any(shape) : at_least(low, shape);
@@ -64,9 +65,9 @@ void add_unary(KernelCases& table) {
       table.push_back(value(f, shape));
     table.push_back(derivative(f, {4, 70}));
     table.push_back(second(f, {DType::f16, DType::bf16, DType::f32}, 1));
-    table.push_back(second(f, {DType::f64}, 2));  // in which the loops round as well
+    table.push_back(second(f, {DType::f64}, 2));  // the loops round as well
   }
-  // In packs, and what they leave over. Among so many numbers are some where f' is steep.
+  // In packs, with a remainder. Among these many numbers are some where f' is steep.
   for (const Unary f : std::initializer_list<Unary>{functions::Affine{}, functions::Gelu{}, functions::Sigmoid{},
            functions::Tanh{}, functions::Relu{}, functions::Softplus{}, functions::GeluErf{}}) {
     for (const index_t length : {0, 1, 257, 8197}) {
@@ -81,7 +82,7 @@ void add_unary(KernelCases& table) {
   table.push_back(derivative(functions::Exp{}, of_a_model).counted(1));
 }
 
-// ---- Functions of two numbers, and masks, stretched as numpy does.
+// ---- Functions of two numbers, and masks, broadcast as in numpy.
 
 KernelCase pair(Binary f, const Shape& left, const Shape& right) {
   const Shape shape = broadcast_shapes("test", left, right);
@@ -138,7 +139,7 @@ void add_pairs(KernelCases& table) {
 
 // ---- fill and copy.
 
-// The nearest number with so many digits, the even one of two; infinite where it would be more than `most`.
+// The nearest number with `digits` digits, the even one of two; infinite if it would be more than `most`.
 double rounded(double x, int digits, int least_exponent, double most) {
   if (x == 0 || !std::isfinite(x)) return x;
   const double step = std::ldexp(1, std::max(std::ilogb(x), least_exponent) - digits + 1),
@@ -214,7 +215,8 @@ KernelCase copy_rows(const Shape& shape) {
 }
 
 void add_moves(KernelCases& table) {
-  // The last two: just above the tie between 1 and the next 16-bit number. Through a float it would be a tie, and go to 1.
+  // The last two are just above the tie between 1 and the next 16-bit number. Through a float each would be a tie, and
+  // become 1.
   const Numbers numbers{0, 1, -1, 2.5, -2.5, 3.75, 100, 127.5, 1e-8, 65504, 70000, -3e9, 1.0009765625, 1.00048828125001,
       1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40};
   for (const DType from : all_dtypes) {

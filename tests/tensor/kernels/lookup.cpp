@@ -1,5 +1,5 @@
-// Rows of kernels that read and add at indices, at positions, by distances, and along the keys of a convolution. But for rows
-// that are added, their numbers on the CPU are judged as ops: by the references and duals of autograd/check.
+// Rows of kernels that read and add at indices, at positions, by distances, and along the keys of a convolution. Except
+// for rows that are added, their numbers on the CPU are judged as ops, by the references and duals of autograd/check.
 #include "tensor/convolution.h"
 #include "tensor/index_check.h"
 #include "tensor/pairs.h"
@@ -86,7 +86,7 @@ KernelCase checked_index(const Shape& shape) {
       .dtypes = {DType::i64}};
 }
 
-// ---- At real positions, of which some lie outside of the table.
+// ---- At real positions, some of them outside of the table.
 
 KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
   const double end = static_cast<double>(std::min<index_t>(table[-1], 100));
@@ -105,7 +105,7 @@ KernelCase lerp(const Shape& table, const Shape& places, bool backward) {
   row.call = [](JoinedKernels& k, In in, In out) { k.lerp_at_backward(in[0], in[1], in[2], out[0], out[1]); };
   return row;
 }
-// Positions in f32, all else in 16 bits: the bits of casts before and behind.
+// Positions in f32, the rest in 16 bits: the bits of casts before and after.
 KernelCase mixed_lerp(const Shape& table, const Shape& places, bool backward) {
   KernelCase row = lerp(table, places, backward);
   row.name += ", wide", row.dtypes = {DType::f16, DType::bf16}, row.in[1] = wide(row.in[1]);

@@ -1,4 +1,4 @@
-// Rows of matrix products against three plain loops in long double; and what products promise beside their numbers.
+// Rows of matrix products against three plain loops in long double; and other promises of products.
 
 #include "tensor/raw.h"
 #include "tests/tensor/kernels/table.h"
@@ -28,7 +28,7 @@ Numbers product(const Tensor& a, const Tensor& b, double alpha, const Tensor& bi
   return result;
 }
 
-// x with the batches of the result: what raw::matmul gives a kernel.
+// x with the batches of the result, as raw::matmul passes it to a kernel.
 Tensor with_batches(const Tensor& x, const Shape& out) {
   Shape shape = out;
   shape[-2] = x.size(-2), shape[-1] = x.size(-1);
@@ -42,7 +42,7 @@ Shape out_of(const Problem& of) {
   return out;
 }
 
-// With and without alpha and a bias. Where batches are stretched raw::matmul may make one matrix of many: it is asked too.
+// With and without alpha and a bias. For broadcast batches raw::matmul may make one matrix of many: it is tested too.
 KernelCases products(const Problem& problem, const Operand& a, const Operand& b, const std::string& name = "") {
   const Shape out = out_of(problem);
   const bool stretched = !(problem.a.leading(-2) == problem.b.leading(-2));
@@ -57,7 +57,7 @@ KernelCases products(const Problem& problem, const Operand& a, const Operand& b,
             [=](JoinedKernels& k, In in, In y) {
               const Tensor* bias = plain ? nullptr : &in[2];
               k.matmul(with_batches(in[0], out), with_batches(in[1], out), bias, alpha, y[0]);
-              const bool own = &k == &joined_kernels(y[0].device());  // which raw::matmul takes
+              const bool own = &k == &joined_kernels(y[0].device());  // the kernels that raw::matmul uses
               if (stretched) k.copy(own ? raw::matmul(in[0], in[1], alpha, bias) : y[0], y[1]);
             },
         .loops =
@@ -85,7 +85,7 @@ void add_products(KernelCases& table) {
            {{5, 2, 4}, {5, 4, 0}}, {{0, 2, 4}, {4, 3}}})
     for (const Layout layout : layouts)
       add(products(each, any(each.a), laid(each.b, layout), name_of(layout)), floating_dtypes, true,
-          each.a == Shape{1, 7});  // one number, of which most cancels: by FMA another
+          each.a == Shape{1, 7});  // one number, nearly cancelled: FMA would give another
   const std::vector<DType> wide{DType::f32, DType::f64};
   const Layout plain = Layout::contiguous, turned = Layout::permuted;
   // Several tiles, with ragged edges.
@@ -95,7 +95,7 @@ void add_products(KernelCases& table) {
     add(products(each, rows(each.a), laid(each.b, turned)), {DType::f64}, false, true);
     add(products(each, laid(each.a, turned), laid(each.b, turned)), {DType::f32}, false, true);
   }
-  // A few rows, which read the other operand once.
+  // A few rows, for which the other operand is read once.
   for (const Problem& each : {Problem{{1, 300}, {300, 705}}, Problem{{7, 65}, {65, 1030}},
            Problem{{3, 2, 1, 70}, {3, 2, 70, 64}}, Problem{{4, 1, 90}, {90, 70}}, Problem{{5, 1}, {1, 4096}}})
     for (const Layout of_a : {plain, turned})
@@ -110,7 +110,7 @@ void add_products(KernelCases& table) {
   add(products({{16, 1, 64}, {64, 32}}, across, rows({64, 32}), "single rows that lie across"), wide);
   add(products({{16, 1, 64}, {64, 32}}, expanded(rows({1, 1, 64}), {16, 1, 64}), rows({64, 32}), "one row"), wide);
 
-  // Of sizes that threads share, where the loops would take minutes.
+  // Sizes that threads share; the loops would take minutes.
   const auto share = [&](const Problem& of, Layout of_a, Layout of_b) {
     KernelCases both = products(of, laid(of.a, of_a), laid(of.b, of_b), "on threads");
     for (KernelCase& row : both) row.loops = {};
@@ -120,14 +120,14 @@ void add_products(KernelCases& table) {
   share({{520, 300}, {300, 310}}, plain, plain);
   share({{90, 2100}, {2100, 90}}, turned, plain);  // slabs
   share({{310, 300}, {300, 310}}, turned, plain);  // a long inner axis
-  // The last panels of columns are of other widths in other tiles.
+  // The last panels of columns have other widths in other tiles.
   for (const index_t columns : {300, 304}) share({{520, 800}, {800, columns}}, plain, plain);
   share({{6, 100, 40}, {6, 40, 100}}, plain, turned);
   share({{60, 9, 9}, {60, 9, 9}}, plain, plain);
   share({{60, 90}, {90, 60}}, plain, turned);  // one tile
 }
 
-// ---- Products together with what follows them. More: a bias, or sums.
+// ---- Fused products. More: a bias, or sums.
 
 KernelCase matmul_gelu(const Shape& a, const Shape& b, bool more) {
   const auto both = [](In in, In) {

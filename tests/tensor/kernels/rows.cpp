@@ -205,7 +205,7 @@ void add_softmax(KernelCases& table) {
     table.push_back(softmax("stored by columns", shape, as_view(mask_of({width, count}), shape, {1, count})));
   }
   table.push_back(softmax("a mask in several axes", {2, 3, 4, 40}, expanded(mask_of({3, 1, 40}), {2, 3, 4, 40})));
-  for (const index_t width : {3, 1500, 9000}) {  // by every way to go over a row
+  for (const index_t width : {3, 1500, 9000}) {  // by every implementation for a row's width
     const Shape shape{4, width};
     table.push_back(softmax("not finite", shape, none()));
     table.back().prepare = [=](In in) {
@@ -217,7 +217,7 @@ void add_softmax(KernelCases& table) {
     table.push_back(softmax("no entries", shape, chosen(Numbers(place(4 * width), 0), shape, DType::boolean)));
     table.back().dtypes = {DType::f32}, table.back().terms = {0};
   }
-  int turn = 0;  // each width at another place
+  int turn = 0;  // each width in another case
   for (const index_t width : widths) {
     table.push_back(softmax_backward({width > 1000 ? 2 : 6, width}));
     add_causal(
@@ -238,7 +238,7 @@ void add_softmax(KernelCases& table) {
 struct OfNorm {
   index_t count, width;
   bool centered;
-  // In rows this narrow nearly everything cancels; a large one leaves something.
+  // In rows this narrow nearly everything cancels; a large epsilon leaves something.
   double epsilon() const { return width <= 2 ? 1 : 1e-3; }
   Shape shape() const { return {count, width}; }
   std::string text(const char* of_a_sum) const { return to_text(shape(), centered ? ", centered" : "", of_a_sum); }
@@ -317,7 +317,7 @@ KernelCase norm_backward(const OfNorm& of, unsigned asked, bool added) {
       .launches = asked & 6 ? 2u : 1u};
 }
 void add_norms(KernelCases& table) {
-  // Backward goes over chunks of 16 rows or more, each of which a thread keeps two sums of for every column that it has.
+  // Backward goes over chunks of 16 rows or more; for each chunk a thread keeps two sums of every column that it has.
   for (const index_t width : {1, 2, 31, 32, 33, 255, 256, 360, 1000, 1024, 1025, 5000, 9000}) {
     for (const bool centered : {true, false}) {
       const OfNorm of{width == 33 ? 300 : 5, width, centered}, of_chunks{18, width, centered};
@@ -339,7 +339,7 @@ void add_norms(KernelCases& table) {
 
 // ---- Cross-entropy, and running sums.
 
-// f(row, place of its first number, its target) for each row that is not ignored.
+// Calls f(row, index of its first number, its target) for each row that is not ignored.
 template <class F> void each_row(const Tensor& target, index_t width, const F& f) {
   const Numbers targets = read(target);
   for (std::size_t row = 0; row < targets.size(); ++row)
@@ -409,7 +409,7 @@ KernelCase running_sum(const Shape& shape, bool reverse) {
       .loops = sums,
       .terms = {shape[-1]}};
 }
-// From 16 bits into f32, or from f32 into 16 bits: the bits of a cast before the sums, or behind them.
+// From 16 bits into f32, or from f32 into 16 bits: the bits of a cast before the sums, or after them.
 KernelCase mixed_sum(const Shape& shape, bool reverse, bool widens) {
   KernelCase row = running_sum(shape, reverse);
   (widens ? row.out : row.in)[0] = wide(rows(shape));

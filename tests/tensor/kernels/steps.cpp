@@ -10,12 +10,12 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // ---- Adam.
 
-struct Part {  // one of the parameters that a step takes together
+struct Part {  // one of the parameters of a step
   index_t count, shift;
   DType gradient, weight, shadow;  // shadow == weight: none
 };
 Operand numbers(const Part& part, DType dtype) { return of(dtype, shifted(part.count, part.shift)); }
-// in: gradients, and what controls the step, if it is given as numbers; out: of each part its weight, moments and shadow.
+// in: gradients, and the controls of the step, if given as numbers; out: each parameter's weight, moments and shadow.
 std::vector<AdamEntry> entries_of(In in, In out) {
   std::vector<AdamEntry> entries;
   for (std::size_t k = 0; 4 * k < out.size(); ++k)
@@ -47,7 +47,7 @@ Operand controls_of(const AdamStep& step, double max_norm, double loss_scale) {
 }
 KernelCase adam(const std::string& name, const std::vector<Part>& parts, const AdamStep& step, bool with_controls) {
   AdamStep said = step;
-  if (with_controls) said.gradient_scale = 77, said.learning_rate = 88, said.step = 99;  // not looked at
+  if (with_controls) said.gradient_scale = 77, said.learning_rate = 88, said.step = 99;  // not used
   KernelCase row{.kernel = "adam_all",
       .name = name,
       .call = [=](JoinedKernels& k, In in, In out) { k.adam_all(said, in.back(), entries_of(in, out)); },
@@ -97,7 +97,7 @@ void add_adam(KernelCases& table) {
     if (decoupled != 0 && coupled != 0)
       for (const bool with_controls : {false, true}) table.push_back(adam(name, mixed(), step, with_controls));
   }
-  // A step that must be left out.
+  // A step that must change nothing.
   step.gradient_scale = std::nan("");
   for (const bool with_controls : {false, true}) {
     table.push_back(adam("a scale that is not finite", mixed(), step, with_controls));
@@ -155,7 +155,7 @@ KernelCase clip_scale(double number, double max_norm) {
       .dtypes = {DType::f64}};
 }
 
-// ---- Random numbers, which tests/tensor/random.cpp judges on the CPU.
+// ---- Random numbers, which tests/tensor/random.cpp checks on the CPU.
 
 const Stream stream(7, "kernels", 3);
 KernelCase random(const char* kernel, const std::function<void(JoinedKernels&, const Tensor&)>& draw) {

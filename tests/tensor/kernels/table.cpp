@@ -1,4 +1,4 @@
-// What draws the operands of a row; the walk of rows on the CPU; and that every kernel has a row.
+// Draws the operands of a row, runs the rows on the CPU, and checks that every kernel has a row.
 #include "tests/tensor/kernels/table.h"
 
 #include <set>
@@ -138,7 +138,7 @@ void expect_same_bits(const Tensors& got, const Tensors& expected) {
 
 namespace {
 
-// Duals with their tangents times h added to their values, as f64.
+// Returns duals with their tangents times h added to their values, as f64.
 Tensors moved(const Tensors& all, double h) {
   Tensors result;
   for (const Tensor& x : all) {
@@ -151,7 +151,7 @@ Tensors moved(const Tensors& all, double h) {
   return result;
 }
 
-// What the loops make of a small step along the tangents.
+// Compares with a small step of the loops along the tangents.
 void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
   constexpr double h = 1e-5;
   const auto above = row.loops(moved(start.in, h), moved(start.out, h)),
@@ -161,7 +161,7 @@ void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
     const Numbers got = read(outputs[k], true);
     double most = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
-      if (std::isnan(above[k][i])) continue;  // nor has NaN
+      if (std::isnan(above[k][i])) continue;  // nor does NaN
       const double slope = above[k][i] == below[k][i] ? 0 : (above[k][i] - below[k][i]) / (2 * h);
       const double off = std::fabs(got[i] - slope) / std::max(1.0, std::fabs(slope));
       most = off <= most ? most : off;  // a NaN stays
@@ -170,7 +170,7 @@ void expect_tangents(const KernelCase& row, const Given& start, In outputs) {
   }
 }
 
-// What lies in y's storage beside y is what lay there before.
+// Checks that the rest of y's storage has not changed.
 void expect_untouched_around(const Tensor& y, const Tensor& before) {
   if (y.is_contiguous() && y.numel() == before.numel()) return;
   const Tensor now = raw::copy(whole(y));
@@ -237,8 +237,8 @@ void walk_on_cpu(const KernelCases& rows) {
   }
 }
 
-// report_faults writes nothing: "an index out of range is told" in tests/cuda/elementwise.cpp is what it does. Attention in
-// tiles and products of few rows are of GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
+// report_faults writes nothing: "an index out of range is told" in tests/cuda/elementwise.cpp tests it. Tiled attention
+// and products of few rows exist on GPUs alone: tests/cuda/tiled_attention.cpp, tiled_mix.cpp, products.cpp.
 TEST_CASE("every kernel has a row in the table") {
   std::set<std::string> in_table{
       "report_faults", "attention", "attention_backward", "mix", "mix_backward", "matmul_beside"},

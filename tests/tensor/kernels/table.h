@@ -1,5 +1,7 @@
-// One table of calls to the kernels of a device (tensor/kernels.h, tensor/device/joined_kernels.h). Its rows lie in this folder, by family.
-// Every row is walked on the CPU (walk_on_cpu) and on a GPU (tests/cuda/walk.h), against the plain kernels (tensor/plain/); those in shapes of a transformer by what they ask of a GPU (tests/cuda/emulator/costs.cpp).
+// One table of calls to the kernels of a device (tensor/kernels.h, tensor/device/joined_kernels.h). Its rows are in
+// this folder, by family. Every row runs on the CPU (walk_on_cpu) and on a GPU (tests/cuda/walk.h), against the plain
+// kernels (tensor/plain/). Rows in shapes of a transformer are also held to their costs on a GPU
+// (tests/cuda/emulator/costs.cpp).
 #pragma once
 
 #include <functional>
@@ -23,21 +25,21 @@ struct Results : std::vector<Numbers> {  // of each output
 inline const std::vector<DType> all_dtypes{
     DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::boolean, DType::dual};
 
-// The way that a row is walked in, and the seed of what is drawn next.
+// The dtype and layout in which a row runs, and the seed of the next draw.
 struct Draw {
   DType dtype = DType::f32;
   Layout layout = Layout::contiguous;
   std::uint64_t seed = 0;
 };
-// What draws an operand. No two of a row are alike.
+// Draws an operand. No two of a row are equal.
 using Operand = std::function<Tensor(Draw&)>;
 Operand none();
-Operand any(const Shape& shape);                   // in the layout of the walk
+Operand any(const Shape& shape);                   // in the layout of the draw
 Operand rows(const Shape& shape);                  // contiguous
-Operand laid(const Shape& shape, Layout layout);   // in that layout
-Operand shifted(index_t count, index_t shift);     // [count] that begins `shift` elements into its memory
+Operand laid(const Shape& shape, Layout layout);   // in `layout`
+Operand shifted(index_t count, index_t shift);     // [count], beginning `shift` elements into its memory
 Operand at_least(double low, const Shape& shape);  // as any
-Operand few(const Shape& shape);                   // whole numbers, of which many are equal
+Operand few(const Shape& shape);                   // small whole numbers, many of them equal
 Operand below(index_t count, const Shape& shape);  // i64 in [0, count)
 Operand mask(const Shape& shape);                  // bool, half of it true
 Operand chosen(const Numbers& numbers, const Shape& shape, DType dtype);
@@ -48,23 +50,23 @@ Operand expanded(const Operand& operand, const Shape& shape);
 
 struct KernelCase {
   std::string kernel, name;
-  std::vector<Operand> in = {}, out = {};  // outputs as they lie before the call, which may add to them
+  std::vector<Operand> in = {}, out = {};  // outputs before the call, which may add to them
   std::function<void(JoinedKernels&, In in, In out)> call;
-  // What must come out, in double. Empty: the plain kernel's numbers are what a device's are judged by.
+  // The expected result, in double. Empty: the plain kernel's numbers are expected of a device.
   std::function<Results(In in, In out)> loops = {};
-  // How many terms make a number, for each output, the last one for all that follow. 0: nothing is rounded.
+  // The number of terms in each number of an output; the last entry is for all further outputs. 0: nothing is rounded.
   std::vector<index_t> terms = {1};
-  std::function<void(In in)> prepare = {};  // writes in place what inputs must be of each other
-  double size = 0;                          // of what cancels in the numbers, where nothing but its rounding is left
+  std::function<void(In in)> prepare = {};  // makes inputs consistent with each other, in place
+  double size = 0;                          // size of the terms that cancel, if only their rounding is left
   std::vector<DType> dtypes = floating_dtypes;
-  bool any_strides = false;      // in every layout of what any() draws
+  bool any_strides = false;      // in every layout of operands from any()
   bool on_cpu_alone = false;     // too large for an emulator
-  decltype(call) composed = {};  // the same by more calls: their bits
+  decltype(call) composed = {};  // the same by several calls: equal bits
   bool of_a_transformer = false;
-  std::uint64_t launches = 0;  // of a GPU, in f32 and bf16; 0: it depends
+  std::uint64_t launches = 0;  // on a GPU, in f32 and bf16; 0: it depends
 
   index_t terms_of(std::size_t output) const { return terms[std::min(output, terms.size() - 1)]; }
-  // A row in a shape of a transformer; one that is for threads alone.
+  // A row in a shape of a transformer; then one that tests threads alone.
   KernelCase counted(std::uint64_t of_a_gpu) const;
   KernelCase on_threads() const;
 };
@@ -81,13 +83,14 @@ struct Given {
   Tensors in, out;
 };
 Given given(const KernelCase& row, Draw draw);
-Tensors twins(const Tensors& all);  // the same again, with all that lies in their storages
-// The kernels of a device for a row that is walked so. Duals that are computed with are for the plain ones.
+Tensors twins(const Tensors& all);  // copies, with the rest of their storages
+// The kernels of a device for this draw of a row. Arithmetic on duals uses the plain ones.
 JoinedKernels& kernels_for(const KernelCase& row, const Draw& draw, Device device);
-// Rows by the plain kernels and by the CPU's, in every dtype and layout: the numbers of the loops, or the plain ones; duals with
-// the slope of the loops as tangent; nothing else is written; the same bits on 1, 2 and 3 threads, and by the calls that a row joins.
+// Runs rows by the plain kernels and by the CPU's, in every dtype and layout. Expects the numbers of the loops, or the
+// plain ones; duals with the slope of the loops as tangent; no other writes; the same bits on 1, 2 and 3 threads, and
+// by the calls that a row fuses.
 void walk_on_cpu(const KernelCases& rows);
-// f(draw) for each dtype and layout that a row is walked in.
+// Calls f(draw) for each dtype and layout that a row runs in.
 void for_each_way(const KernelCase& row, const std::function<void(const Draw&)>& f);
 
 // ---- For loops in double.
@@ -106,7 +109,7 @@ inline std::size_t place(index_t n) { return static_cast<std::size_t>(n); }
 
 index_t offset_of(const Tensor& x);  // where x begins in its storage
 Tensor whole(const Tensor& x);       // all numbers of x's storage, used or not
-// As expect_close; the same numbers where terms are 0 or the dtype does not round.
+// As expect_close; equal numbers if terms are 0 or the dtype does not round.
 void expect_numbers(const KernelCase& row, std::size_t output, Numbers got, Numbers expected, DType dtype);
 void expect_same_bits(const Tensors& got, const Tensors& expected);
 

@@ -1,5 +1,5 @@
-// What carries bytes between ranks of one machine, sums over them, and who started us. Ranks are threads here, or
-// children where they are to die.
+// Transport of bytes between ranks of one machine, sums over them, and the detection of launchers. Ranks are threads
+// here, or children if they must die.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ using namespace whence::test;
 
 namespace {
 
-// What each child says in the end, and how long after the start. `work` may throw, which is what it says, or never come
-// back, when it is ended 3 seconds after the limit.
+// Each child's last words, and how long after the start. `work` may throw, which is then its message, or never return;
+// then it is ended 3 seconds after the limit.
 struct Said {
   std::string text;
   double seconds = 0;

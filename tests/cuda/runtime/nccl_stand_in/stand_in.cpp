@@ -1,6 +1,6 @@
-// A libnccl.so.2 without GPUs: what cuda/runtime/nccl.cpp calls, over sockets of the machine, between processes whose
-// device memory the host can read (the emulated GPU). As NCCL without blocking: calls begin, and each question for the
-// state of a communicator carries them on.
+// A libnccl.so.2 without GPUs: the functions that cuda/runtime/nccl.cpp calls, over sockets of the machine, between
+// processes whose device memory the host can read (the emulated GPU). Like NCCL without blocking: calls begin, and each
+// query of a communicator's state continues them.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -40,10 +40,10 @@ sockaddr_un address_of(const UniqueId& id, int rank) {
 struct ncclComm {
   UniqueId id;
   int rank, size, listener;
-  std::map<int, int> peers;  // their sockets; those of lower rank are called, others call
+  std::map<int, int> peers;  // their sockets; this rank connects to lower ranks, higher ones connect to it
   std::vector<Transfer> under_way;
 
-  // One step of all that is under way.
+  // One step of all operations in progress.
   int carry_on() {
     for (int peer = 0; peer < size; ++peer) {
       if (peer >= rank || peers.contains(peer)) continue;

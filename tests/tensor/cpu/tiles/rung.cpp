@@ -16,7 +16,7 @@ struct CopeCase {
 // One token; p_max never reached; reached at once; reached on the way, beyond a block of queries and a tile of keys.
 const std::vector<CopeCase> cope_cases{{1, 1, 2, 3}, {2, 7, 3, 20}, {2, 9, 3, 1}, {1, 30, 4, 5}, {2, 131, 3, 12}};
 
-// q, k, v [1 h t d], z [1 h t n], the cotangent of the output, and what is made of them.
+// q, k, v [1 h t d], z [1 h t n], the cotangent of the output, and the results.
 struct Attention {
   Tensor q, k, v, z, cotangent, output;
   std::vector<Tensor> gradients;  // of q, k, v, z
@@ -62,7 +62,7 @@ TEST_CASE("rung: the reference executor's output and gradients") {
     const Tensor z = matmul(leaves[0], transpose(table));
     rung.z = z.detach();
     run_rung<double>(rung);
-    // z is q e: what reaches it goes on to both.
+    // z is q e: its gradient goes on to both.
     const std::vector<Tensor> through_z = grad(z, rung.gradients[3], {leaves[0], table});
     const std::vector<Tensor> found{
         rung.gradients[0] + through_z[0], rung.gradients[1], rung.gradients[2], through_z[1]};
