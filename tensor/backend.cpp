@@ -38,7 +38,7 @@ RegisteredBackend::RegisteredBackend(Device::Kind kind, Backend (*find)(Device))
 
 Backend backend_of(Device device) {
   if (device.kind == Device::Kind::cuda && device.index != 0)
-    fail("device", to_string(device), " given; one GPU, cuda:0, is what this version runs on");
+    fail("device", to_string(device), " given; this version runs on one GPU, cuda:0");
   const Find find = found_by(device.kind);
   const Backend backend = find ? find(device) : Backend{};
   if (!backend.kernels)

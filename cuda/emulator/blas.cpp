@@ -107,7 +107,7 @@ void require_product(const BlasProduct& p, const BlasEpilogue& e) {
   if ((e.bias || e.gelu || e.before_gelu) && e.row_sums)
     fail("matmul", "an epilogue of several kinds given; a bias and gelu, or row_sums required");
   if (e.gelu && size != 2)
-    fail("matmul", "GELU beside a product of ", p.dtype, " given; f16 or bf16 required; the library approximates it");
+    fail("matmul", "GELU with a product of ", p.dtype, " given; f16 or bf16 required; the library approximates it");
   if (p.batch > 1 && p.out_leading() != p.n)
     fail("matmul", "a batch of ", p.batch, " given, rows ", p.out_leading(), " apart; ", p.n, " required");
 }

@@ -83,7 +83,7 @@ void require_untouched(const char* op, const Guards& guards) {
     fill(guards, std::byte{0xFF});
     const std::byte* const tensor = memory_of(guard.of);
     const auto distance = guard.behind ? written - (tensor + guard.of.bytes) : tensor - written;
-    fail(op, "writes ", distance, guard.behind ? " bytes behind" : " bytes before", " a tensor of ", guard.of.bytes,
+    fail(op, "writes ", distance, guard.behind ? " bytes after" : " bytes before", " a tensor of ", guard.of.bytes,
         " bytes");
   }
 }

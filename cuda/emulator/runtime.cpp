@@ -82,7 +82,7 @@ void* allocate(std::size_t bytes) { return emulator::Arena::instance().allocate(
 void deallocate(void* block) noexcept { emulator::Arena::instance().deallocate(block); }
 
 void unset(void* block, std::size_t bytes) {
-  if (replaying) fail("allocate", "asked for while a graph is replayed; what a graph works in was recorded with it");
+  if (replaying) fail("allocate", "asked for while a graph is replayed; a graph's memory is recorded with it");
   emulator::Arena& arena = emulator::Arena::instance();
   const std::size_t all = arena.hand_out(block, bytes, under_way().get());
   if (capturing())

@@ -144,7 +144,7 @@ class Nccl final : public Communicator {
   }
 
   void require_comm() const {
-    if (!comm_) throw LostRank("ranks: NCCL was left, as this rank gave up");
+    if (!comm_) throw LostRank("ranks: NCCL is closed, because this rank gave up");
   }
 
   // Waits until `call` has ended on the host and on the device.
@@ -181,7 +181,7 @@ class Nccl final : public Communicator {
 bool nccl_can_be_loaded() { return library().problem.empty(); }
 
 std::unique_ptr<Communicator> join_nccl(const Launch& launch, Communicator& control, Device device, double limit) {
-  const auto refuse = [](const auto&... why) { throw InputError("ranks: NCCL asked for, and ", why...); };
+  const auto refuse = [](const auto&... why) { throw InputError("ranks: NCCL given, but ", why...); };
   if (!nccl_can_be_loaded())
     refuse("it cannot be loaded: ", library().problem,
         "; install libnccl2 or the package nvidia-nccl-cu13, or name the file in WHENCE_NCCL_LIBRARY");

@@ -17,7 +17,7 @@ bool nccl_can_be_loaded() { return false; }
 
 std::unique_ptr<Communicator> join_nccl(const Launch&, Communicator&, Device, double) {
   throw InputError(
-      "ranks: NCCL asked for, and this build has no CUDA; configure with -DWHENCE_CUDA=ON, or start ranks of CPUs "
+      "ranks: NCCL given; a build with CUDA required; configure with -DWHENCE_CUDA=ON, or start ranks of CPUs "
       "by --processes or mpirun");
 }
 

@@ -130,7 +130,7 @@ void synchronise() {
   static_cast<void>(cudaGetLastError());
   fail("synchronise", "a kernel failed: ", cudaGetErrorString(status),
       "; it is one of these, newest first: ", account().text(),
-      "; run with WHENCE_CUDA_SYNC=1 to name the one; the GPU is lost to this process");
+      "; run with WHENCE_CUDA_SYNC=1 to find it; this process can no longer use the GPU");
 }
 
 }  // namespace whence::gpu

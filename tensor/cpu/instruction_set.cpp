@@ -49,7 +49,7 @@ InstructionSet chosen_set() {
 }
 }  // namespace tiles
 void use_instruction_set(InstructionSet set) {
-  if (!cpu_has(set)) fail("use_instruction_set", "this machine or this build has not that instruction set");
+  if (!cpu_has(set)) fail("use_instruction_set", "this machine or this build does not have that instruction set");
   of_tiles = set;
 }
 

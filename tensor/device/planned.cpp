@@ -278,7 +278,7 @@ class PlannedRuntime final : public DeviceRuntime {
  public:
   void synchronise() override {}
   std::unique_ptr<RecordedWork> record(const std::function<void()>&) override {
-    fail("record", "the planned device given; one that computes required");
+    fail("record", "the planned device given; a device that computes required");
   }
 };
 

@@ -8,13 +8,13 @@ void Communicator::require_peer(int peer) const {
   const int distance = peer ^ rank_;
   if (peer < 0 || peer >= size_ || !std::has_single_bit(static_cast<unsigned>(distance)))
     fail("exchange", "rank ", peer, " given to rank ", rank_, " of ", size_,
-        "; one whose number differs in a single bit required");
+        "; a rank whose number differs in one bit required");
 }
 
 void Communicator::exchange(int peer, std::span<const std::byte> mine, std::span<std::byte> theirs) {
   require_peer(peer);
   if (mine.size() != theirs.size())
-    fail("exchange", mine.size(), " bytes to send and ", theirs.size(), " to receive given; as many of both required");
+    fail("exchange", mine.size(), " bytes to send and ", theirs.size(), " to receive given; equally many required");
   exchange_bytes(peer, mine, theirs);
   ++traffic_.exchanges, traffic_.bytes += mine.size();
 }
@@ -32,7 +32,7 @@ void Communicator::exchange(int peer, const Tensor& mine, const Tensor& theirs) 
 }
 
 void Communicator::exchange_on_device(int, const Tensor& mine, const Tensor&) {
-  fail("exchange", "numbers on ", to_string(mine.device()), " given; ", name(), " carries those of the CPU alone");
+  fail("exchange", "numbers on ", to_string(mine.device()), " given; ", name(), " carries numbers of the CPU alone");
 }
 
 }  // namespace whence

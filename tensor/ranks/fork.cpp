@@ -91,7 +91,7 @@ class ForkedRanks::SharedMemory final : public Communicator {
       if (next < 0 || next == rank()) break;
       waiting = std::exchange(waited_for, next);
     }
-    return to_text("rank ", waited_for, " of ", size(), " lives and has not answered rank ", waiting);
+    return to_text("rank ", waited_for, " of ", size(), " is alive and has not answered rank ", waiting);
   }
 
   template <class Arrived> void wait(int other, const Arrived& arrived) {
@@ -146,8 +146,8 @@ ForkedRanks::ForkedRanks(int count, double limit) : limit_(limit) {
   const std::size_t bytes = Board::bytes(count);
   void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
-    throw SystemError("ranks: the ", bytes_text(bytes), " that ", count,
-        " of them share are not to be had: ", std::generic_category().message(errno));
+    throw SystemError("ranks: ", bytes_text(bytes), " of shared memory for ", count,
+        " ranks could not be allocated: ", std::generic_category().message(errno));
   board_ = std::shared_ptr<Board>(static_cast<Board*>(mapped), [bytes](Board* board) { ::munmap(board, bytes); });
   board_->size = count;
 }
@@ -188,7 +188,7 @@ std::optional<ForkedRanks::Ended> ForkedRanks::ended() {
     process = 0;
     if (status == 0) return Ended{rank, 0, {}};
     const std::string how = WIFSIGNALED(status) ? to_text("died: it was ended by signal ", WTERMSIG(status),
-                                                      "; of memory that ran out dmesg says so")
+                                                      "; dmesg tells if memory ran out")
                                                 : to_text("ended with exit code ", WEXITSTATUS(status));
     const bool news = board_->lose(rank, how.c_str(), "") || WIFSIGNALED(status);
     return Ended{rank, status, news ? to_text("rank ", rank, " of ", board_->size, " ", how) : ""};

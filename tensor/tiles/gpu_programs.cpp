@@ -15,15 +15,16 @@ using At = TiledOperands;
 std::string refused_heads(std::span<const Tensor> x) {
   const index_t d = x[At::query].size(3), of_values = x[At::value].size(3);
   if (d == of_values && d <= widest_head_on_gpu) return {};
-  return to_text("heads of ", d, " and values of ", of_values, " numbers given to tiles on a GPU; as many, at most ",
-      widest_head_on_gpu, ", required");
+  return to_text("heads of ", d, " and values of ", of_values,
+      " numbers given to tiles on a GPU; equally many, at most ", widest_head_on_gpu, ", required");
 }
 std::string refused_facts(const TiledFacts& at, Device device) {
   if (!(at.scale > 0)) return to_text("scale ", at.scale, " given to tiles on a GPU; more than 0 required");
   if (at.query_step.defined()) return "steps given to tiles on a GPU; distances first_row + i - j required";
   if (at.stick) return "a stick to break given to tiles on a GPU; a softmax of all pairs required";
   if (at.dropout > 0 && backend_of(device).launcher->recording())
-    return "dropout given while work is being recorded, which would drop the same pairs at each replay; none required";
+    return "dropout given while work is being recorded, which would drop the same pairs at each replay; no dropout "
+           "required";
   return {};
 }
 
@@ -54,8 +55,8 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
     return to_text(
         "gates of ", positions, " positions given to tiles on a GPU; at most ", most_positions_on_gpu, " required");
   if (at.bins > (relative ? most_bins_on_gpu : 0))
-    return to_text(
-        at.bins, " bins given to tiles on a GPU; at most ", most_bins_on_gpu, ", beside relative keys alone, required");
+    return to_text(at.bins, " bins given to tiles on a GPU; at most ", most_bins_on_gpu,
+        ", and only with relative keys, required");
   if (relative && query.dtype() == DType::f32 && d > 64)
     return to_text("heads of ", d, " numbers in f32 with relative keys given to tiles on a GPU; at most 64 required");
   const bool table = x[At::distance_table].defined();
@@ -64,7 +65,7 @@ std::string gpu_refusal(const TiledAttention& at, std::span<const Tensor> x) {
   if (static_cast<std::size_t>(needed) > most)
     return to_text(needed >> 10, " KiB of shared memory for heads of ", d, " numbers in ", query.dtype(),
         positions ? to_text(" and gates of ", positions, " positions") : std::string(),
-        others ? " with gates of others" : "",
+        others ? " with gates of gate_query" : "",
         relative ? to_text(", relative keys and ", at.bins, " bins") : std::string(), " given; this GPU has ",
         most >> 10);
   return refused_facts(at, query.device());

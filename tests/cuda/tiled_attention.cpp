@@ -392,7 +392,7 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
         "tiled_attention: gate_query given, which has no program on a GPU; undefined required");
   CHECK(refusal(DType::bf16, 8, [](At& at, At::Operands&) {
     at.bins = 3, at.bin_of = Tensor::zeros({4}, DType::i64, Device::cuda(0));
-  }) == "tiled_attention: 3 bins given to tiles on a GPU; at most 256, beside relative keys alone, required");
+  }) == "tiled_attention: 3 bins given to tiles on a GPU; at most 256, and only with relative keys, required");
   CHECK(refusal(DType::bf16, 8, [](At&, At::Operands& x) {
     x[At::column_term] = x[At::column_rest] = Tensor::zeros({1, 1, 4}, DType::f32, Device::cuda(0));
   }) == "tiled_attention: column_rest given to tiles of bf16 on a GPU; undefined required");
@@ -408,7 +408,7 @@ TEST_CASE("cuda tiles: what has no program is refused before anything runs, with
   (void)runtime_of(Device::cuda(0)).record([&] {
     in_recording = refusal(DType::bf16, 8, [](At& at, At::Operands&) { at.dropout = 0.1; });
   });
-  CHECK(in_recording.find("drop the same pairs at each replay; none required") != std::string::npos);
+  CHECK(in_recording.find("drop the same pairs at each replay; no dropout required") != std::string::npos);
   gpu::emulator::Settings* const settings = emulator_settings();
   if (!settings) return;
   for (const auto& [dtype, d, positions, others] : std::vector<std::tuple<DType, index_t, index_t, bool>>{

@@ -120,9 +120,9 @@ TEST_CASE("emulator: what an index writes behind its tensor is reported, and the
   in_every_order([&] {
     CHECK(planted(999, Shifts{x.data<float>(), y.data<float>(), 1}) == "");
     says(planted(1000, Shifts{x.data<float>(), y.data<float>(), 1}),
-        {"planted: writes 0 bytes behind a tensor of 4000 bytes"});
+        {"planted: writes 0 bytes after a tensor of 4000 bytes"});
     says(planted(10, Shifts{x.data<float>(), y.data<float>() + 1000, 50}),
-        {"planted: writes 200 bytes behind a tensor of 4000 bytes"});
+        {"planted: writes 200 bytes after a tensor of 4000 bytes"});
     says(planted(10, Shifts{x.data<float>(), z.data<float>(), -3}),
         {"planted: writes 12 bytes before a tensor of 4000 bytes"});
   });
@@ -193,7 +193,7 @@ TEST_CASE("emulator: products by the library's rules, and shapes that it has no 
   };
   CHECK(said_of({.row_sums = sums.bytes()}) == "");
   says(said_of({.bias = sums.bytes(), .gelu = true, .before_gelu = before.bytes()}),
-      {"matmul: GELU beside a product of f32 given; f16 or bf16 required; the library approximates it"});
+      {"matmul: GELU with a product of f32 given; f16 or bf16 required; the library approximates it"});
   says(said_of({.row_sums = sums.bytes() + 16}), {"matmul: row_sums [1 6] is not all in memory of one tensor"});
   says(said_of({.bias = sums.bytes(), .row_sums = sums.bytes()}), {"matmul: an epilogue of several kinds given"});
 

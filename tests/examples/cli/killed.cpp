@@ -139,7 +139,7 @@ TEST_CASE("train: a signal saves and ends it with 130, a second ends it at once;
 
 TEST_CASE("ranks: one dies, one hangs, Ctrl-C: all end, named once, and go on to the same bits") {
   const std::string two = " --processes 2 --rank-limit 3",
-                    hangs = "rank 1 of 2 lives and has not answered rank 0 for 3";
+                    hangs = "rank 1 of 2 is alive and has not answered rank 0 for 3";
   const auto hang = [&](RunningProgram& program) {
     const pid_t second = program.children().at(1);
     kill(second, SIGSTOP);

@@ -142,7 +142,8 @@ TEST_CASE("ranks: one that hangs ends the others at the limit, by its number") {
     (void)any_of_ranks(ranks, false);
   });
   for (const std::size_t rank : {0UL, 2UL, 3UL}) {
-    CHECK_MESSAGE(said[rank].text.find("rank 1 of 4 lives and has not answered") != std::string::npos, said[rank].text);
+    CHECK_MESSAGE(
+        said[rank].text.find("rank 1 of 4 is alive and has not answered") != std::string::npos, said[rank].text);
     CHECK(said[rank].seconds >= 1.5);
   }
 }
