@@ -32,7 +32,7 @@ Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> sch
 
 const std::vector<ProbeInfo>& attention_probes() {
   static const std::vector<ProbeInfo> probes{
-      {"x", "b t c", "what the layer's attention reads", "the residual stream, after its norm"},
+      {"x", "b t c", "what the layer's attention reads", "x_t, the residual stream after its norm"},
       {"q", "b h i d", "what each token asks for", "q_i = W_q x_i + b_q"},
       {"k", "b h j d", "what each token offers to be found by", "k_j = W_k x_j + b_k"},
       {"v", "b h j d", "what each token hands on", "v_j = W_v x_j + b_v"},

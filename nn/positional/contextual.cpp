@@ -13,10 +13,13 @@ SchemeOption Contextual::gates_option() {
   return option::words("gates", {"keys", "values", "separate_keys"}, "what the gates compare queries with");
 }
 std::vector<ProbeInfo> Contextual::probes(std::string equation, std::string mark, std::vector<ProbeInfo> own) {
-  std::vector<ProbeInfo> all{{"gate_logits", "b h i j", "how much query i finds key j worth counting",
-                                 "q_i.kappa_j / sqrt(d)  (CoPE, in Eq. 3)"},
+  std::vector<ProbeInfo> all{
+      {"gate_logits", "b h i j", "how much query i finds key j worth counting",
+          "q_i.kappa_j / sqrt(d),  kappa_j = k_j, or what the option gates names  (CoPE, in Eq. 3)"},
       {"gates", "b h i j", "does query i count key j?",
-          "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked  (CoPE, Eq. 3)", ProbeInfo::unit},
+          "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked;  kappa_j = k_j, or what the option gates names  "
+          "(CoPE, Eq. 3)",
+          ProbeInfo::unit},
       {"positions", "b h i j", "how many counted keys from j up to i", std::move(equation), ProbeInfo::sequential,
           std::move(mark)}};
   all.insert(all.end(), own.begin(), own.end());

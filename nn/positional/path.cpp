@@ -146,7 +146,7 @@ const RegisterScheme registered{{.name = "path",
         {"beta", "b h t", "how far it reflects: 1 forgets the direction, 2 mirrors it",
             "beta_t = 2 sigmoid(u.x_t + b)  (PaTH)", ProbeInfo::sequential},
         {"u", "b h t d", "what the product of a block subtracts along w_t",
-            "u_t = beta_t (w_t - sum_{s<t} w_t.w_s u_s), s in t's block of 64  (PaTH)"}},
+            "u_t = beta_t (w_t - sum_{s<t} w_t.w_s u_s), s in the block of 64 of t  (PaTH)"}},
     .variants = {"path(rank=2)", "path(rank=3, convolution=0)", "path + forgetting"},
     .make = make_scheme<Path>}};
 

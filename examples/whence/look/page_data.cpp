@@ -200,6 +200,17 @@ Json prediction_json(const Prediction& prediction) {
   return {{"loss", prediction.loss}, {"wanted", pair(prediction.wanted)}, {"likeliest", likeliest}};
 }
 
+// What is registered of each scheme, the outer ones first.
+Json schemes_json(const TransformerOptions& model) {
+  Json::List all;
+  for (const SchemeSpec& spec : parse_schemes(model.scheme))
+    for (const SchemeSpec* each = &spec; each; each = each->base()) {
+      const SchemeInfo& info = each->info();
+      all.push_back({{"name", info.name}, {"title", info.title}, {"paper", info.paper}, {"equation", info.equation}});
+    }
+  return all;
+}
+
 // What every page begins with.
 template <class Looked> Json json_of_subject(const Looked& looked) {
   const Subject& subject = looked.subject();
@@ -211,9 +222,9 @@ template <class Looked> Json json_of_subject(const Looked& looked) {
   Json::List predictions;
   for (const auto& each : looked.predictions()) predictions.push_back(each ? prediction_json(*each) : Json());
   return {{"version", 1}, {"title", subject.title}, {"label", subject.label}, {"command", subject.command},
-      {"asks", subject.asks}, {"facts", facts}, {"causal", model.causal}, {"tokens", subject.texts},
-      {"targets", targets}, {"predictions", predictions}, {"layers", model.layers}, {"heads", model.heads},
-      {"key_heads", model.key_heads()}};
+      {"asks", subject.asks}, {"facts", facts}, {"schemes", schemes_json(model)}, {"causal", model.causal},
+      {"tokens", subject.texts}, {"targets", targets}, {"predictions", predictions}, {"layers", model.layers},
+      {"heads", model.heads}, {"key_heads", model.key_heads()}};
 }
 
 Json pools_json(const TransformerOptions& model, const Overview& overview, PageNumbers& numbers) {

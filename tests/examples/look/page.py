@@ -100,6 +100,52 @@ def check_start(browser, path, data):
                           "return new Set(new Uint32Array(canvas.getContext('2d').getImageData(0, 0, width, height).data.buffer)).size; })()")
     assert colours > 60, f"{colours} colours in the map of a gradient"
 
+# The MathML of each equation as a line of text: numerators that are sums have parentheses, and denominators that are no single factor.
+LINES_OF_EQUATIONS = """[...document.querySelectorAll(".equation")].map((equation) => {
+  const around = (text, operators) => {
+    let depth = 0, bars = 0;
+    const open = [...text].some((letter) => {
+      depth += letter === "|" ? (bars = 1 - bars) || -1 : "([{".includes(letter) - ")]}".includes(letter);
+      return !depth && operators.includes(letter);
+    });
+    return open ? `(${text})` : text;
+  };
+  const line = (node) => {
+    const [one = "", two = "", three = ""] = [...node.childNodes].map(line), above = (text) => text === "\u2032" ? text : `^{${text}}`;
+    return { mfrac: `${around(one, "+\u2212")}/${around(two, "+\u2212\u00b7\u2299 ")}`, msub: `${one}{${two}}`, msup: one + above(two), msubsup: `${one}{${two}}${above(three)}`,
+      msqrt: `sqrt${one}`, munderover: `${one}${two}..${three}`, mspace: " " }[node.localName] ?? node.data ?? [...node.childNodes].map(line).join("");
+  };
+  return { source: equation.title, line: line(equation), read: Boolean(equation.querySelector("math")) };
+})"""
+GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho - sigma tau upsilon phi chi psi omega".split()
+SIGNS = {"\u2211": "sum", "\u220f": "prod", "\u2264": "<=", "\u2265": ">=", "\u2190": "<-", "\u2192": "->", "\u2026": "...", "\u2212": "-", "\u2299": "*", "\u00b7": ".",
+         "\u2032": "'", "\u039b": "Lambda", "\u230a": "floor", "\u230b": "", "\u2308": "ceil", "\u2309": "", **{chr(0x3b1 + k): name for k, name in enumerate(GREEK)}}
+
+def without_needless(text):
+    """Roots, exponents and roundings have braces in place of parentheses."""
+    while found := re.search(r"(\^|sqrt|floor|ceil)\(", text):
+        depth, end = 1, found.end()
+        while depth:
+            depth, end = depth + {"(": 1, ")": -1}.get(text[end], 0), end + 1
+        text = f"{text[:found.end() - 1]}{{{text[found.end():end - 1]}}}{text[end:]}"
+    return re.sub(r"[\s_{}]", "", text)
+
+def check_equations(browser, path, data):
+    """Each registered equation became MathML with every symbol and in their order; none was left as text."""
+    if data.get("overview"):
+        return
+    browser.open(path, view="quantities", show="all", part="value")
+    unfold(browser, "details.rest")
+    lines = {each["source"]: each for each in browser.get(LINES_OF_EQUATIONS)}
+    for source in (each["equation"] for each in data["quantities"] + data["schemes"] if each["equation"]):
+        assert lines[source]["read"], f"{path.name}: no MathML: {source}"
+        line = re.sub(".", lambda sign: SIGNS.get(sign[0], sign[0]), lines[source]["line"])
+        assert without_needless(line) == without_needless(source), f"{path.name}: {line}; {source} expected"
+
+def check_symbols(browser, path, data):
+    browser.open(path, view="quantities", show="one", quantity="positions")
+    browser.press(".symbol[aria-label='g: gates']", "Enter", quantity="gates", view="quantities")
+
 def check_answers(browser, path, data):
     """The strip has a column for each token that is asked; the words are the data's, and their losses make the loss."""
     asked = {t: each for t, each in enumerate(data["predictions"]) if each}
@@ -505,7 +551,7 @@ def check_sums(browser, path, _):
     browser.open(path, view="heads")
     computed_equal(browser, ".sum .check")
 
-CHECKS = {"cope": (check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
+CHECKS = {"cope": (check_symbols, check_start, check_story, check_answers, check_numbers, check_keys, check_why, check_paths, check_text, check_loupe, check_worked, check_difference,
                    check_saving, check_phone), "equation5": (check_equation5, check_phone), "cdape": (check_heads, check_graph), "left": (check_sums,),
           "one token": (check_sums,), "scheme dape(SCHEME)": (check_sums,), "scheme alibi": (check_graph,), "checkpoints": (check_slider,),
           "large": (check_some_rows,), "shared keys": (check_key_heads,), "long": (check_long,)}
@@ -523,7 +569,7 @@ def main(whence):
             browser = idle.get()
             try:
                 check_every_view(browser, pages[name], ("light", "dark") if name in ("cope", "cdape") else ("light",))
-                for check in CHECKS.get(name, ()):
+                for check in (check_equations, *CHECKS.get(name, ())):
                     check(browser, pages[name], data_of(pages[name]))
             finally:
                 idle.put(browser)

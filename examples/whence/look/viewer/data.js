@@ -120,7 +120,7 @@ export function extremes_of(cells, hidden) {
 // A sheet may begin at later tokens than the first, and its cells be pools of `step` tokens each way.
 export function sheet(fields) {
   const extremes = extremes_of(fields.cells, fields.hidden);
-  return { hidden: null, causes: null, marks: [], note: "", row_from: 0, column_from: 0, step: 1,
+  return { hidden: null, causes: null, marks: [], note: "", tells: null, row_from: 0, column_from: 0, step: 1,
            row_labels: labels_of(fields.row_axis), column_labels: labels_of(fields.column_axis),
            shared: () => extremes, ...fields, extremes, pictures: new Map() };
 }
@@ -147,7 +147,7 @@ export function sheet_of(name, kind, at, run = "this") {
 // What the numbers of a quantity, or of its gradient, are called and how they are coloured.
 export function looks_of(quantity, kind) {
   const { name, marks, scale } = quantity, looks = { name, kind, quantity };
-  return kind === "value" ? { ...looks, title: name, scale, marks, note: words_of(quantity) }
+  return kind === "value" ? { ...looks, title: name, scale, marks, tells: quantity }
     : { ...looks, title: `dLoss/d${name}`, scale: "signed", marks: [], note: gradient_words };
 }
 
@@ -160,8 +160,6 @@ function cut(run, quantity, part, kind, slice) {
 }
 
 const gradient_words = "how the loss changes as this number grows; colours are logarithmic over four decades";
-export const words_of = ({ caption, equation, source, line }) =>
-  [[caption, equation].filter(Boolean).join(": "), source && `(${source})`, line].filter(Boolean).join(" ");
 
 function difference_of(name, kind, at) {
   const one = sheet_of(name, kind, at, "this"), other = sheet_of(name, kind, at, "beside");

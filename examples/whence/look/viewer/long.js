@@ -5,7 +5,7 @@ import {
 import { followers, state } from "./state.js";
 import {
   data, decode, extremes_of, hidden_where_none, index_along, key_of, letters_of, looks_of, part_of, places_of,
-  quantities, sheet, sheet_made, slice_of, span_of, tokens, value_at, word_of, words_of
+  quantities, sheet, sheet_made, slice_of, span_of, tokens, value_at, word_of
 } from "./data.js";
 import { theme } from "./colour.js";
 import {
@@ -66,7 +66,7 @@ function pool_sheet(kind, at) {
     return sheet({ ...slice, rows: side, columns: side, cells, hidden: hidden_where_none(cells),
       step: pool_tokens(), row_labels: null, column_labels: null, name, kind, quantity, run: data,
       title: of_value ? `${text} of ${name}` : `|dLoss/d${name}|`, scale: pool_scale(kind, quantity),
-      marks: of_value ? quantity.marks : [], note: of_value ? `${note}; ${words_of(quantity)}` : note,
+      marks: of_value ? quantity.marks : [], note: of_value ? `${note}; ` : note, tells: of_value ? quantity : null,
       shared: () => shared_pool_extremes(kind) });
   });
 }

@@ -6,6 +6,7 @@ import { followers, state } from "./state.js";
 import {
   hidden_at, index_along, is_row, kept_along, key_of, labels_of, longest, range_of, short, value_at, word_of
 } from "./data.js";
+import { equation } from "./equation.js";
 import { look_of, masked_tile, palette, share_of, stop_of, theme, tile_of, value_of_share } from "./colour.js";
 import { choose, follow_pointer, place_words, reading, shown, token_name } from "./frame.js";
 
@@ -284,8 +285,10 @@ export function caption_of(sheet, numbers) {
   const note = numbers && unit ? `; numbers in units of 1e${unit}` : "";
   const marks = sheet.marks.map((mark) => `, ${mark.text} = ${format(mark.value)}`).join("");
   const range = `${axes}\u2192 ${word_of(sheet.column_axis)}; min ${low}, max ${high}${marks}${note}`;
-  return make("figcaption", {}, sheet.note, sheet.note ? make("br") : "", make("span", { class: "range" }, range));
+  const words = [sheet.note, ...(sheet.tells ? words_of(sheet.tells) : [])].filter(Boolean);
+  return make("figcaption", {}, words, words.length ? make("br") : "", make("span", { class: "range" }, range));
 }
+const words_of = ({ caption, equation: text, line }) => [caption, caption && text ? ": " : "", text ? equation(text) : "", line ? ` ${line}` : ""];
 
 // Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
 // cell that is not masked: the diagonal of a causal model.

@@ -12,6 +12,7 @@ import {
   caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, on_map_keys, paint_base, paint_cursor,
   table_behind, text_at, values_readout
 } from "./map.js";
+import { equation } from "./equation.js";
 import { histogram, row_list, row_strips } from "./curves.js";
 import { draw_worked } from "./worked.js";
 
@@ -151,6 +152,8 @@ export const quantities_view = {
     ["layer", "head", "quantity", "c", "part", "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
   readout: (at) => values_readout(sheets_of_row(), at),
   draw() {
+    stage.append(...data.schemes.filter((scheme) => scheme.equation).map(({ name, title, paper, equation: text }) =>
+      make("p", { class: "scheme" }, make("b", { title: `${title}, ${paper}` }, name), ": ", equation(text))));
     draw_panels();
     if (!current_quantity()) return;
     draw_worked();

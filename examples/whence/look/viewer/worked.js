@@ -8,6 +8,7 @@ import {
   data, decode, extent_of, extremes_of, index_along, kept_along, letters_of, measured, part_of, tokens
 } from "./data.js";
 import { check_line, choose, current_quantity, number_cell, of_selection, shown, stage, update } from "./frame.js";
+import { equation } from "./equation.js";
 import { label_of } from "./map.js";
 
 // ---- Numbers
@@ -135,10 +136,10 @@ function terms_table(terms, heads, focus, toward_loss) {
 }
 
 function value_side(number) {
-  const value = number_at(number, "value"), { name, equation, line } = number.quantity;
+  const value = number_at(number, "value"), { name, equation: text, line } = number.quantity;
   const masked = data.causes[cause_of_number(number)]?.kind === "masked";
   const title = make("h4", {}, `${name} = `, make("b", { class: "whole" }, masked ? "masked" : String(value)));
-  const source = note(equation ? `= ${equation}  ` : "", make("code", {}, line ?? ""));
+  const source = note(text ? ["= ", equation(text), "  "] : "", make("code", {}, line ?? ""));
   const lacking = lacking_words(number, "to", "");
   if (lacking) return [title, source, lacking];
   const terms = terms_of(number, "to", "value");

@@ -1,0 +1,213 @@
+// Equations as schemes register them, a line of text, become MathML: q_i.k_j / sqrt(d). What is no equation stays text.
+import { dress, make, on_button_keys } from "./elements.js";
+import { measured } from "./data.js";
+import { update } from "./frame.js";
+
+const math = (tag, attributes = {}, ...children) =>
+  dress(document.createElementNS("http://www.w3.org/1998/Math/MathML", tag), attributes, ...children);
+const row = (children) => children.length === 1 ? children[0] : math("mrow", {}, children);
+const sign = (text, attributes) => math("mo", attributes, text);
+const gap = (width) => math("mspace", { width });
+
+// ---- Words
+const greek = { alpha: "\u03b1", beta: "\u03b2", gamma: "\u03b3", delta: "\u03b4", zeta: "\u03b6", eta: "\u03b7", theta: "\u03b8",
+  kappa: "\u03ba", lambda: "\u03bb", mu: "\u03bc", pi: "\u03c0", rho: "\u03c1", sigma: "\u03c3", tau: "\u03c4", phi: "\u03c6", psi: "\u03c8",
+  omega: "\u03c9", Delta: "\u0394", Lambda: "\u039b", Omega: "\u03a9" };
+const signs = { "-": "\u2212", ".": "\u00b7", "*": "\u2299", "<=": "\u2264", ">=": "\u2265", "<-": "\u2190", "->": "\u2192" };
+const large = { sum: "\u2211", prod: "\u220f" };
+const around = { floor: "\u230a\u230b", ceil: "\u2308\u2309" };
+const applied = ["ln", "log", "exp", "tril"];  // to what stands behind it, also without parentheses
+const relations = ["=", "<", ">", "<=", ">=", "<-", "->"], pairs = { "(": ")", "[": "]", "{": "}" };
+const pattern = /(\s*)(?:([a-z]\w+=\w*)|(\d+(?:\.\d+)?(?:e[+-]?\d+)?)|([A-Za-z][A-Za-z0-9]*(?:_[a-z]{4}\w*)?)|(\.\.\.?|<=|>=|<-|->|\S))/g;
+const tokens_of = (text) => [...text.matchAll(pattern)].map(([, space, option, number, word, other]) =>
+  ({ text: option ?? number ?? word ?? other, option, number, word, spaced: space !== "" }));
+
+// ---- Grammar: a list of sums of products of factors; throws at what it cannot read
+class Reader {
+  constructor(tokens, link) {
+    Object.assign(this, { tokens, link, at: 0, bars: 0, script: 0 });
+  }
+  get next() { return this.tokens[this.at]; }
+  is(text, offset = 0) { return this.tokens[this.at + offset]?.text === text; }
+  take(text) {
+    if (!this.is(text)) throw new Error(`${text} expected`);
+    return this.tokens[this.at++];
+  }
+  takes(text) { return this.is(text) && Boolean(this.take(text)); }
+
+  // A word of the language; one of the equation stands at an operator, or has an index or an argument.
+  is_prose({ at } = this) {
+    const [before, { word }, after, behind] = [at - 1, at, at + 1, at + 2].map((place) => this.tokens[place] ?? {});
+    if (!word || word.length === 1 || /[A-Z0-9_]/.test(word) || word in greek || word in large) return false;
+    if ([...applied, ...Object.keys(around)].includes(word) && this.starts_factor(at + 1)) return false;
+    const binary = "+-*/".includes(after.text ?? " ") && (!after.spaced || behind.spaced);
+    return !binary && !"+-*/.".includes(before.text ?? " ") && (after.spaced || !"_^([".includes(after.text ?? " "));
+  }
+  starts_factor(at) {
+    const token = this.tokens[at];
+    return Boolean(token) && (token.number || token.word ? !token.word || !this.is_prose({ at })
+      : token.text === "|" ? !this.bars : ["(", "[", "..."].includes(token.text));
+  }
+
+  // Pieces between which a line may break: arrays of elements, and words.
+  pieces(...ends) {
+    const all = [], more = () => this.next && !ends.includes(this.next.text);
+    while (more()) {
+      const { text, option } = this.next;
+      if (option) all.push(make("code", {}, this.take(text).text));
+      else if (this.is_prose() || ",;:".includes(text)) all.push(this.take(text).text);
+      else if (relations.includes(text)) {
+        this.take(text);
+        const [first, ...rest] = more() && !this.is_prose() ? this.sum() : [[]];
+        all.push([sign(signs[text] ?? text, { form: "infix" }), ...first], ...rest);
+      } else all.push(...this.sum());
+    }
+    return all;
+  }
+  inside(...ends) {
+    const bars = this.bars;
+    this.bars = 0;
+    const is_stop = (piece) => piece === undefined || /^[,;:]$/.test(piece), is_words = (piece) => !is_stop(piece) && !Array.isArray(piece);
+    const all = this.pieces(...ends).flatMap((piece, k, { [k + 1]: next }) => {
+      if (is_stop(piece)) return sign(piece, { separator: "true", rspace: "0.3em" });
+      const element = is_words(piece) ? math("mtext", {}, piece.textContent ?? piece) : row(piece);
+      return !is_stop(next) && (is_words(piece) || is_words(next)) ? [element, gap("0.3em")] : element;
+    });
+    this.bars = bars;
+    return row(all);
+  }
+  sum() {
+    const all = [];
+    do {
+      const { text } = this.next, is_sign = text === "+" || text === "-";
+      if (is_sign) this.take(text);
+      const before = is_sign ? [sign(signs[text] ?? text, { form: all.length ? "infix" : "prefix" })] : [];
+      all.push([...before, ...this.product()]);
+    } while (this.is("+") || this.is("-"));
+    return all;
+  }
+  // A fraction where a stroke has spaces around it: all of the product before it over the factor behind.
+  product() {
+    let all = [this.factor()];
+    for (;;) {
+      if (this.is("/")) {
+        const tall = this.take("/").spaced && !this.script;
+        all = tall ? [math("mfrac", {}, all.length > 1 ? row(all) : bare(all[0]), bare(this.factor()))] : [...all, sign("/", { lspace: "0", rspace: "0" }), this.factor()];
+      } else if (this.is(".") || this.is("*")) all.push(sign(signs[this.take(this.next.text).text], { lspace: "0.1em", rspace: "0.1em" }), this.factor());
+      else if (this.starts_factor(this.at)) all.push(...(this.next.spaced ? [gap("0.2em")] : []), this.factor());
+      else return all;
+    }
+  }
+  factor() {
+    let base = this.atom(), below = [], above = [];
+    const close = () => {
+      if (below.length || above.length)
+        base = math(`m${below.length ? "sub" : ""}${above.length ? "sup" : ""}`, {}, base, ...[below, above].filter((each) => each.length).map(row));
+      below = [];
+      above = [];
+    };
+    if (base.localName === "msub") [base, below] = [base.firstChild, [base.lastChild]];  // W1, with an index behind it
+    for (;;) {
+      if (this.is("_")) below.push(this.scripted());
+      else if (this.is("^")) above.push(this.scripted());
+      else if (this.takes("'")) above.push(sign("\u2032"));
+      else if (!this.next?.spaced && (this.is("[") || this.is("("))) {
+        close();
+        base = row([base, this.group()]);
+      } else {
+        close();
+        return base;
+      }
+    }
+  }
+  scripted() {
+    const up = this.take(this.next.text).text === "^";
+    ++this.script;
+    const braces = this.is("{") || this.is("(") && up, end = pairs[this.next.text], word = this.next.word;
+    let found;
+    if (braces) {
+      this.take(this.next.text);
+      found = this.inside(end);
+      this.take(end);
+    } else if (!up && /^[a-z]{2}$/.test(word)) found = row([...this.take(word).text].map((letter) => math("mi", {}, letter)));
+    else found = up ? this.factor() : this.atom();
+    --this.script;
+    return found;
+  }
+  group() {
+    const open = this.take(this.next.text).text, inner = this.inside(pairs[open]);
+    return math("mrow", { class: open === "(" ? "parentheses" : null }, sign(open, { form: "prefix" }), inner,
+      sign(this.take(pairs[open]).text, { form: "postfix" }));
+  }
+  atom() {
+    const { text, number, word } = this.next ?? {};
+    if (number) return math("mn", {}, this.take(text).text);
+    if (word) return this.name(this.take(text).text);
+    if (text === "|") {
+      this.take("|");
+      ++this.bars;
+      const inner = this.sum();
+      --this.bars;
+      this.take("|");
+      return row([sign("|", { form: "prefix" }), ...inner.flat(), sign("|", { form: "postfix" })]);
+    }
+    if (text === "...") return this.take(text) && math("mi", {}, "\u2026");
+    if (text === "(" || text === "[") return this.group();
+    throw new Error(`${text ?? "the end"} given where a symbol is expected`);
+  }
+  name(word) {
+    if (large[word]) return this.large(large[word]);
+    if (around[word] && this.starts_factor(this.at)) {
+      const [open, shut] = around[word], inner = bare(this.factor());
+      return row([sign(open, { form: "prefix" }), inner, sign(shut, { form: "postfix" })]);
+    }
+    if (word === "sqrt") return math("msqrt", {}, bare(this.group()));
+    if (applied.includes(word) && this.starts_factor(this.at) && this.next.spaced) return row([math("mi", {}, word), gap("0.2em"), this.factor()]);
+    const [, letters, digits] = /^(.*?)(\d*)$/.exec(word), symbol = greek[letters] ?? letters;
+    const parts = /^d[A-Z]$/.test(symbol) ? [...symbol] : [symbol];
+    const indexed = !this.next?.spaced && ["_", "[", "("].includes(this.next?.text);
+    const quantity = this.script ? null : this.link(word, indexed);
+    const base = row(parts.map((part) => linked(math("mi", {}, part), quantity)));
+    return digits ? math("msub", {}, base, math("mn", {}, digits)) : base;
+  }
+  large(symbol) {
+    const base = sign(symbol, { largeop: "true", movablelimits: "false" });
+    if (!this.takes("_")) return base;
+    ++this.script;
+    const braces = this.takes("{"), ends = [braces ? this.inside("..", "}") : this.atom()];
+    if (this.takes("..")) ends.push(this.inside("}"));
+    if (braces) this.take("}");
+    --this.script;
+    return math(ends.length > 1 ? "munderover" : "munder", {}, base, ends);
+  }
+}
+
+// Without the parentheses that a stroke or a root make needless.
+const bare = (element) => element.getAttribute("class") === "parentheses" ? element.children[1] : element;
+const linked = (element, quantity) => !quantity ? element : dress(element, { class: "symbol", role: "link", tabindex: 0,
+  "aria-label": `${element.textContent}: ${quantity}`, ...acts(() => update({ view: "quantities", show: "one", quantity })) });
+const acts = (act) => ({ onclick: act, onkeydown: on_button_keys(act) });
+
+// The quantity that a symbol stands for: the one whose equation begins with it, or that has its name. A small letter
+// without an index is something else.
+const meant = new Map(measured.flatMap(({ name, equation }) => {
+  const symbol = /^([A-Za-z]+)(?:_\w+|\[[^\]]*\]|\([^()]*\))*\s*(?:=|,|$| {2}\()/.exec(equation ?? "")?.[1];
+  return [[name, name], ...(symbol && (symbol.length === 1 || symbol in greek) ? [[symbol, name]] : [])];
+}));
+const meaning_of = (word, indexed) => indexed || word < "a" || word.includes("_") ? meant.get(word) : null;
+
+// A line of elements, each a piece of the equation, between which it breaks; a citation in parentheses stands behind it.
+export function equation(text, { links = true } = {}) {
+  const [, body, source = ""] = /^(.*?)(?: {2}(\(.*\)))?$/.exec(text), line = make("span", { class: "equation", title: text });
+  try {
+    const reader = new Reader(tokens_of(body), links ? meaning_of : () => null);
+    reader.pieces().forEach((piece, k, { [k - 1]: before }) => {
+      const is_math = Array.isArray(piece), between = is_math && Array.isArray(before) ? make("wbr") : k && !/^[,;:]$/.test(piece) ? " " : "";
+      line.append(between, is_math ? math("math", { displaystyle: "true" }, piece) : piece);
+    });
+  } catch {
+    line.append(make("code", {}, body));
+  }
+  if (source) line.append(" ", make("small", {}, source));
+  return line;
+}
