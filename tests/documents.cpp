@@ -131,22 +131,39 @@ TEST_CASE("documents: what the README says of the papers' tables is what is reco
   CHECK(rows == 5);  // a head, a rule and three papers
 }
 
-TEST_CASE("documents: every file that a README points to is there") {
+TEST_CASE("documents: every file that a document points to is there") {
   int links = 0;
   for (const std::string& document : test::documents()) {
     const fs::path here = (root / document).parent_path();
-    std::istringstream lines(text_of(here / "README.md"));
+    std::istringstream lines(text_of(root / document));
     std::string readme, line;
     for (bool code = false; std::getline(lines, line);) {
       if (line.starts_with("```")) code = !code;
       if (!code) readme += line + '\n';
     }
-    for (const auto& link : all_matches(readme, R"(\]\(([^)#]+)\))")) {
+    for (const auto& link : all_matches(readme, R"(\]\(([^)#]+)(#[^)]*)?\))")) {
       ++links;
       if (!link[1].starts_with("http")) CHECK_MESSAGE(fs::exists(here / link[1]), document, ": ", link[1]);
     }
   }
   CHECK(links > 50);
+}
+
+TEST_CASE("documents: every erratum that a comment refers to is there") {
+  const std::string errata = text_of(root / "nn/errata.md");
+  int references = 0;
+  for (const std::string folder : {"autograd", "nn", "examples", "tests"}) {
+    for (const fs::path& file : sources_of(folder, {".h", ".cpp", ".py"})) {
+      for (const auto& reference : all_matches(text_of(file), R"(nn/errata\.md((, [A-D]\d+)+))")) {
+        for (const auto& entry : all_matches(reference[1], "[A-D]\\d+")) {
+          ++references;
+          const auto headed = all_matches(errata, R"(^- \*\*([A-D]\d+, )*)" + entry[0] + R"([.,]? )");
+          CHECK_MESSAGE(headed.size() == 1, file.string(), ": ", entry[0]);
+        }
+      }
+    }
+  }
+  CHECK(references > 15);
 }
 
 TEST_CASE("documents: every header, and every source file without one, says in its first line what it is") {

@@ -1,4 +1,4 @@
-// Reads a table at a real-valued index: CoPE's interpolation.  (Golovneva et al. 2024, Listing 1; nn/README.md, A1, A9)
+// Reads a table at a real-valued index: CoPE's interpolation.  (Golovneva et al. 2024, Listing 1; nn/errata.md, A1, A9)
 //   table t:[... n]   position p:[... m], 0 <= p <= n-1   ->   y:[... m]
 //   y_j  = (1-w) t[a] + w t[c],   a = floor(p_j),  c = ceil(p_j),  w = p_j - a
 //   dt[a] += (1-w) dy_j     dt[c] += w dy_j     dp_j = (t[c] - t[a]) dy_j

@@ -5,8 +5,8 @@
 //   conv: y[o,i,j] = b[o] + sum_c sum_{t<k} w[o,c,t] x[c,i,j+t-left], zeros outside
 //         left = k/2, or k - 1 with pad=left
 // The kernel is 1 x k: rows never mix. So row i depends only on keys up to i, although h has k/2 columns after i
-// (nn/README.md, C2). How many such columns there are depends on the end of the run: its last k/2 rows change when it
-// continues. There are three ways out (nn/README.md, C3). `remask` blanks these columns, `pad=left` never reads them,
+// (nn/errata.md, C2). How many such columns there are depends on the end of the run: its last k/2 rows change when it
+// continues. There are three ways out (nn/errata.md, C3). `remask` blanks these columns, `pad=left` never reads them,
 // and decoding computes the columns of a longer run: there X is 0, and h is leaky_relu(b1 + the part of X that the
 // kernel reaches).
 // Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the authors' leakage

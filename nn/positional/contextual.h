@@ -56,8 +56,8 @@ struct PositionQuery {
   // Throws InputError if the rotated query is required but nothing rotates.
   void check_company(const char* scheme, const Stages& stages) const;
 
-  bool scaled;   // q.e is divided by sqrt(d), as in the authors' repository (nn/README.md, A2)
-  bool rotated;  // uses the rotated query, if another scheme rotates (nn/README.md, A13)
+  bool scaled;   // q.e is divided by sqrt(d), as in the authors' repository (nn/errata.md, A2)
+  bool rotated;  // uses the rotated query, if another scheme rotates (nn/errata.md, A13)
 };
 
 }  // namespace whence

@@ -3,9 +3,9 @@
 //   p_ij = sum_{l=j..i} g_il                                   gates g: nn/positional/contextual.h            (Eq. 4)
 //   A_ij = S_ij - m_h p_ij                                                                                    (Eq. 10)
 // The paper prints +m p with positive m, which favours the oldest keys; ALiBi, which it follows, subtracts
-// (nn/README.md, A10). No table, no clamp.
+// (nn/errata.md, A10). No table, no clamp.
 //   slopes=heads    ALiBi's rule for any number of heads
-//   slopes=halving  m_h = first / 2^h, as in the paper's flip-flop runs: first = 1, 1/4, 1/16 (nn/README.md, A11)
+//   slopes=halving  m_h = first / 2^h, as in the paper's flip-flop runs: first = 1, 1/4, 1/16 (nn/errata.md, A11)
 //   slopes=learned  m_h a parameter, initially 0: until it changes the gates have no gradient
 #include <cmath>
 

@@ -7,7 +7,7 @@
 // convolve=pattern and mix_scores=yes move the two operations to the paper's other places. The authors' group norm and
 // the gate after attention do not concern positions and are left out (gated_output is such a gate).
 // A row needs the cq - 1 query rows before it: strips refuse, and decoding computes earlier rows again. The row of an
-// earlier query is masked by its own mask (nn/README.md, D7). A model of one head has no head mix: there is no m, and
+// earlier query is masked by its own mask (nn/errata.md, D7). A model of one head has no head mix: there is no m, and
 // mix_scores=yes is refused.
 // Where gradients die: nowhere in the convolutions. A score that is masked in its own row has no gradient.
 #include "autograd/convolve_heads.h"

@@ -13,7 +13,7 @@
 //             the number of rotations of a pair within L
 //   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; rotated dims of q and k times
 //             sqrt(1 + ln kappa / ln L) in both                                       (Ding et al. 2024, arXiv:2402.13753)
-// T counts the tokens of a sequence, wherever its positions begin (nn/README.md, D18).
+// T counts the tokens of a sequence, wherever its positions begin (nn/errata.md, D18).
 #include <numbers>
 
 #include "nn/positional/rotation.h"

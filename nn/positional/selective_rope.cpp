@@ -8,7 +8,7 @@
 //           ... sigmoid(w_h.u_t + b_h)                       gate=yes: the share of it that counts
 //   angle_t = theta_m sum_{l<=t} omega_l,   theta_m = base^(-2m/d);   pair m of q_t and k_t is rotated by angle_t
 // We could not read all of the paper's formulas: these lines are the authors' released code and its defaults
-// (nn/README.md, D1). omega = 1 would be RoPE, the start of bias=yes. Padding adds nothing to the sum.
+// (nn/errata.md, D1). omega = 1 would be RoPE, the start of bias=yes. Padding adds nothing to the sum.
 // A token's omega gets the gradient of every pair with this token between query and key; it rotates both or neither of
 // other pairs. Where gradients die: in slow pairs, by the factor theta_m; where the pairs of q and k point the same
 // way, because the cosine is flat there; in filter, A and B once one of them is 0; in a gate that is shut or wide open.

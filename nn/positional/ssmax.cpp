@@ -2,7 +2,7 @@
 // not fade.                                                                       Nakanishi 2025, arXiv:2501.19399
 //   A_ij <- s_h log(n_i) A_ij,  n_i the keys that row i sees: P_ij = n_i^{s_h A_ij} / sum_l n_i^{s_h A_il}
 //   form=llama4  A_ij <- (1 + 0.1 log(1 + floor(n_i / floor))) A_ij, nothing learned              (Meta's Llama 4)
-// In a window n_i counts the keys in it, at most n; Llama 4's code counts all tokens up to i (nn/README.md, D13).
+// In a window n_i counts the keys in it, at most n; Llama 4's code counts all tokens up to i (nn/errata.md, D13).
 // It scales the scores after all other schemes, biases included, and so is the last of those that map scores. Backward,
 // with G the gradient at the scaled logits: dA_ij = s_h log(n_i) G_ij,  ds_h = sum_ij G_ij log(n_i) A_ij. Where
 // gradients die: in a row that sees one key, because log 1 = 0; everywhere but in s, if s is 0; and as in any softmax

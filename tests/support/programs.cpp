@@ -27,7 +27,7 @@ std::vector<std::string> documents() {
   for (auto entry = fs::recursive_directory_iterator(source_folder()); entry != fs::end(entry); ++entry) {
     const std::string name = entry->path().filename();
     if (name == "build" || name == "runs" || name == ".git") entry.disable_recursion_pending();
-    if (name == "README.md") found.push_back(fs::relative(entry->path(), source_folder()));
+    if (name.ends_with(".md")) found.push_back(fs::relative(entry->path(), source_folder()));
   }
   return found;
 }

@@ -14,7 +14,7 @@ namespace whence::test {
 
 const std::string& source_folder();
 const std::string& program_folder();   // of the built programs
-std::vector<std::string> documents();  // every README.md of the sources, from their folder
+std::vector<std::string> documents();  // every *.md of the sources, from their folder
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 int count(const std::string& text, const std::string& part);  // how often a text has a part; of "\n": its lines

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Printed equations and dying gradients in numbers (nn/README.md, A1, A5, A10): three tokens, one head of one dim, by `whence probe`, against what
+"""Printed equations and dying gradients in numbers (nn/errata.md, A1, A5, A10): three tokens, one head of one dim, by `whence probe`, against what
 follows by hand or from the formulas. Needs torch and safetensors. Ends with 1 where a number is another.
 
     python3 examples/whence/verify/errata.py build/release/whence

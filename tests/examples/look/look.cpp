@@ -84,7 +84,7 @@ TEST_CASE("look: constants, and channels of keys to come, are what they are") {
   const Inspection plain(alibi);
   CHECK(has(explained(plain, "bias layer=0 head=1 i=3 j=1"), "a constant"));
   CHECK_FALSE(outcome_of(plain, "blocks.0.attention.position.bias = 0").predicted.has_value());
-  // Row i knows a hidden column behind key i, which feeds key i (nn/README.md, C2): it has a gradient, and lives.
+  // Row i knows a hidden column behind key i, which feeds key i (nn/errata.md, C2): it has a gradient, and lives.
   const Subject cdape = subject_with(small("cdape(alibi, width=3)"), 7);
   const Inspection inspection(cdape);
   for (const Quantity& quantity : inspection.quantities()) {
