@@ -1,4 +1,4 @@
-// The table of functions of one instruction set, included by the one file compiled for each.
+// The table of functions of one instruction set. Each file that is compiled for one set includes it.
 #pragma once
 
 #include "tensor/cpu/tiles/heads.h"
