@@ -78,22 +78,10 @@ Inspection::Inspection(const Subject& subject, bool explains, const std::functio
   for (const std::string& name : capture_->names()) places_.push_back(capture_->place(name));
   backward(loss_, {}, {.keep_graph = true});
   quantities_ = quantities_of(*capture_, specs_);
-  find_parameters();
+  parameters_ = parameters_of(*subject_.model);
+  for (const Module::Parameter& parameter : subject_.model->parameters())
+    if (!parameter.frozen) places_.push_back(place_of(parameter.path, parameter.tensor));
   find_causes();
-}
-
-void Inspection::find_parameters() {
-  for (const Module::Parameter& parameter : subject_.model->parameters()) {
-    Quantity quantity{.path = parameter.path, .name = parameter.path, .layer = layer_of(parameter.path)};
-    quantity.is_parameter = true, quantity.frozen = parameter.frozen;
-    quantity.value = parameter.tensor.detach();
-    if (!parameter.frozen) {
-      quantity.gradient = gradient(parameter.tensor);
-      clear_gradient(parameter.tensor);
-      places_.push_back(place_of(parameter.path, parameter.tensor));
-    }
-    parameters_.push_back(std::move(quantity));
-  }
 }
 
 void Inspection::find_causes() {

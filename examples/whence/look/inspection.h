@@ -72,7 +72,6 @@ class Inspection {
       const std::string& path, const std::vector<double>& tangent) const;
 
  private:
-  void find_parameters();
   void find_causes();
   void hide_masked(Quantity& quantity);
   void find_paths(index_t layer) const;

@@ -3,49 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
-#include "nn/attention/attention.h"
+#include "examples/whence/verify/probe_names.h"
 
 namespace whence::look {
-namespace {
-
-// "position.gates" of "blocks.3.attention.position.gates"; elsewhere the whole path.
-std::string name_in_attention(const std::string& path) {
-  const std::string middle = ".attention.";
-  const std::size_t at = path.find(middle);
-  return at == std::string::npos ? path : path.substr(at + middle.size());
-}
-
-const ProbeInfo* probe_named(const std::vector<ProbeInfo>& probes, const std::string& name) {
-  const auto found = std::ranges::find(probes, name, &ProbeInfo::name);
-  return found == probes.end() ? nullptr : &*found;
-}
-
-// What a scheme, or its base, registers for `path` within "position.": "cope.gates", "base.bias".
-struct FoundProbe {
-  const SchemeSpec* scheme = nullptr;
-  const ProbeInfo* probe = nullptr;
-};
-FoundProbe probe_in(const SchemeSpec& spec, std::string path) {
-  const SchemeSpec* inner = &spec.part();
-  if (const std::string name = inner->info().name + "."; path.starts_with(name)) path = path.substr(name.size());
-  for (; inner->base() && path.starts_with("base."); path = path.substr(5)) inner = inner->base();
-  return {inner, probe_named(inner->info().probes, path)};
-}
-
-// The same of a path in attention: "position.cope.gates", "shared.position.bias". Nothing where no scheme names it.
-FoundProbe probe_of(const std::vector<SchemeSpec>& specs, std::string path) {
-  const bool shared = path.starts_with("shared.");
-  if (shared) path = path.substr(7);
-  if (!path.starts_with("position.")) return {};
-  for (const bool as_said : {true, false})
-    for (const SchemeSpec& spec : specs)
-      if ((spec.shared() == shared) == as_said)
-        if (const FoundProbe found = probe_in(spec, path.substr(9)); found.probe) return found;
-  return {};
-}
-
-}  // namespace
 
 Quantity Quantity::without_numbers() const {
   return {.path = path, .name = name, .layer = layer, .probe = probe, .scheme = scheme, .line = line};
@@ -58,9 +20,24 @@ std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<Sc
     const Probed& probed = capture[path];
     Quantity quantity{.path = path, .name = name, .layer = layer_of(path), .line = to_string(probed.site())};
     quantity.value = probed.value(), quantity.gradient = probed.gradient();
-    if (name != path) quantity.probe = probe_named(attention_probes(), name);
-    if (const FoundProbe found = probe_of(specs, name); found.probe && !quantity.probe)
-      quantity.probe = found.probe, quantity.scheme = found.scheme->text();
+    const FoundProbe found = find_probe(specs, name);
+    if (name != path || found.scheme) quantity.probe = found.probe;
+    if (found.scheme) quantity.scheme = found.scheme->text();
+    all.push_back(std::move(quantity));
+  }
+  return all;
+}
+
+std::vector<Quantity> parameters_of(const Transformer& model) {
+  std::vector<Quantity> all;
+  for (const Module::Parameter& parameter : model.parameters()) {
+    Quantity quantity{.path = parameter.path, .name = parameter.path, .layer = layer_of(parameter.path)};
+    quantity.is_parameter = true, quantity.frozen = parameter.frozen;
+    quantity.value = parameter.tensor.detach();
+    if (!parameter.frozen) {
+      quantity.gradient = gradient(parameter.tensor);
+      clear_gradient(parameter.tensor);
+    }
     all.push_back(std::move(quantity));
   }
   return all;

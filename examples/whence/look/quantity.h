@@ -6,6 +6,7 @@
 
 #include "autograd/inspect/capture.h"
 #include "nn/scheme.h"
+#include "nn/transformer.h"
 
 namespace whence::look {
 
@@ -27,6 +28,9 @@ struct Quantity {
 // What passed the probes of a capture, in their order, with what the registrations of `specs` say of each. Causes stay
 // empty.
 [[nodiscard]] std::vector<Quantity> quantities_of(const Capture& capture, const std::vector<SchemeSpec>& specs);
+
+// A quantity for each parameter, whose gradient it takes out of the model.
+[[nodiscard]] std::vector<Quantity> parameters_of(const Transformer& model);
 
 // The one of that layer and name; null where there is none.
 [[nodiscard]] const Quantity* find(const std::vector<Quantity>& all, index_t layer, const std::string& name);

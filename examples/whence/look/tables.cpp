@@ -4,7 +4,10 @@
 #include <cmath>
 #include <set>
 
+#include "autograd/backward.h"
+#include "autograd/inspect/capture.h"
 #include "examples/whence/cli/numbers.h"
+#include "examples/whence/verify/comparison.h"
 #include "tensor/raw.h"
 
 namespace whence::look {
@@ -19,14 +22,47 @@ std::vector<std::string> header_of(std::vector<std::string> header, const std::s
   return header;
 }
 
-}  // namespace
-
-SafetensorsFile tensors_of(const Inspection& inspection) {
-  SafetensorsFile file;
-  for (const std::vector<Quantity>* all : {&inspection.quantities(), &inspection.parameters()}) {
+// What the pass read, then parameters, then quantities in the order in which they were made.
+SafetensorsFile pass_file(
+    const Subject& subject, const std::vector<Quantity>& parameters, const std::vector<Quantity>& quantities) {
+  const TransformerOptions& model = subject.model->options();
+  SafetensorsFile file{{}, {{"scheme", subject.model->scheme()}, {"causal", model.causal ? "true" : "false"}}};
+  if (!subject.given) file.tensors = {{"tokens", subject.tokens}, {"targets", subject.targets}};
+  for (const std::vector<Quantity>* all : {&parameters, &quantities}) {
     for (const Quantity& quantity : *all) {
       file.tensors.emplace_back(quantity.path, raw::contiguous(quantity.value));
       if (quantity.gradient.defined()) file.tensors.emplace_back("gradient." + quantity.path, quantity.gradient);
+    }
+  }
+  return file;
+}
+
+}  // namespace
+
+SafetensorsFile pass_of(const Subject& subject) {
+  const std::vector<double> targets = subject.targets.to_vector();
+  const bool asks = subject.given || std::ranges::any_of(targets, [](double target) { return target >= 0; });
+  Capture capture("*");
+  Subject::Pass pass;
+  if (asks)
+    pass = subject.pass();
+  else
+    pass.logits = (*subject.model)(subject.tokens);
+  capture.stop();
+  if (asks) backward(pass.loss);
+  SafetensorsFile file =
+      pass_file(subject, parameters_of(*subject.model), quantities_of(capture, parse_schemes(subject.model->scheme())));
+  if (pass.logits.defined()) file.tensors.emplace_back("answer.logits", pass.logits.detach());
+  if (asks) file.tensors.emplace_back("loss", pass.loss.detach());
+  record_order(file);
+  return file;
+}
+
+SafetensorsFile tensors_of(const Inspection& inspection) {
+  SafetensorsFile file = pass_file(inspection.subject(), inspection.parameters(), inspection.quantities());
+  record_order(file);
+  for (const std::vector<Quantity>* all : {&inspection.parameters(), &inspection.quantities()}) {
+    for (const Quantity& quantity : *all) {
       const Tensor causes = Tensor::empty(quantity.value.shape(), DType::i32);
       std::ranges::copy(quantity.causes, causes.data<std::int32_t>());
       file.tensors.emplace_back("cause." + quantity.path, causes);

@@ -9,8 +9,11 @@
 
 namespace whence::look {
 
-// "PATH", "gradient.PATH" and "cause.PATH" (i32; the metadata say what each number means), and "path.LAYER.q.NUMBER".
+// "tokens", "targets", "PATH", "gradient.PATH" and "cause.PATH" (i32; the metadata say what each number means), and "path.LAYER.q.NUMBER".
 [[nodiscard]] SafetensorsFile tensors_of(const Inspection& inspection);
+// The pass alone, with nothing found out about it: "PATH" and "gradient.PATH", "answer.logits" and "loss"; of a model and
+// tokens without targets no loss and no gradients.
+[[nodiscard]] SafetensorsFile pass_of(const Subject& subject);
 // "maximum.PATH", "mean.PATH" and "gradient.PATH", a number for each cell; the metadata say how large a cell is.
 [[nodiscard]] SafetensorsFile tensors_of(const Overview& overview);
 

@@ -2,6 +2,7 @@
 
     describe(scheme)            what a scheme reads, its parameters, claims and probes; of an op: its samples
     run(scheme, q, k, v, ...)   every intermediate, and every gradient of a cotangent: what `whence probe` writes
+    compare(ours, theirs, ...)  which of two dicts of arrays' tensors differs first, and where: `whence compare`
     op(name, ...)               one op's value, and the gradients of a cotangent; ops() has the names
     gradcheck(name)             an op's or a scheme's gradients against dual numbers and differences
     torch_function(scheme, ...) attention with a scheme as a torch.nn.Module, forward and backward by whence
@@ -19,7 +20,7 @@ from ._whence import ops
 from .runs import Run, load, look, train
 
 __version__ = _whence.version
-__all__ = ["describe", "run", "op", "ops", "gradcheck", "torch_function", "train", "load", "look", "Run"]
+__all__ = ["describe", "run", "compare", "op", "ops", "gradcheck", "torch_function", "train", "load", "look", "Run"]
 
 
 def _plain(arrays):
@@ -41,6 +42,14 @@ def run(scheme, q=None, k=None, v=None, x=None, *, parameters=None, cotangent=No
     given = {"q": q, "k": k, "v": v, "x": x, "cotangent": cotangent, **more, **(parameters or {})}
     arrays, of_torch = _plain({name: array for name, array in given.items() if array is not None})
     return _whence.run(scheme, arrays, executor, causal, scale, init, of_torch)
+
+
+def compare(ours, theirs, *, names=None, tolerance=None, scheme="", causal=True):
+    """`ours`: what run() gave, of which `scheme` says what the mask hides. `names`: {"their name": "our name"}. Returns {"differs": ...,
+    "first": name or None, "headline": sentences, "tensors": [...], "only ours": [...], "only theirs": [...]}."""
+    lines = _whence.compare(_plain(ours)[0], _plain(theirs)[0], names or {}, tolerance, scheme, causal).splitlines()
+    *tensors, whole = map(json.loads, lines)
+    return {**whole, "tensors": tensors}
 
 
 def op(name, *inputs, sample=None, cotangent=None):

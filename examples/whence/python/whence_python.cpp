@@ -1,6 +1,7 @@
 // The module behind `import whence`: arrays of numpy or PyTorch in, by DLPack and without a copy; what `whence probe` and
 // `whence gradcheck` compute out. examples/whence/python/__init__.py has the functions that people call.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +14,7 @@
 #include "examples/whence/python/arrays.h"
 #include "examples/whence/python/benches.h"
 #include "examples/whence/python/loaded_run.h"
+#include "examples/whence/verify/comparison.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "examples/whence/verify/probe_run.h"
 #include "nn/attention/choice.h"
@@ -63,6 +65,15 @@ nb::dict run(const std::string& scheme, const nb::dict& arrays, const std::strin
   nb::dict all;
   for (const auto& [name, tensor] : found.tensors) all[name.c_str()] = results(tensor);
   return all;
+}
+
+std::string compare(const nb::dict& ours, const nb::dict& theirs, const std::map<std::string, std::string>& names,
+    std::optional<double> tolerance, const std::string& scheme, bool causal) {
+  const SafetensorsFile first{borrowed(ours), {{"scheme", scheme}, {"causal", causal ? "true" : "false"}}};
+  const SafetensorsFile second{borrowed(theirs)};
+  const nb::gil_scoped_release unlocked;
+  if (!scheme.empty()) (void)parse_schemes(scheme);  // a wrong one is refused
+  return compared("ours", first, "theirs", second, {tolerance, names}).json();
 }
 
 nb::dict dict_of(const GradcheckInput& input) {
@@ -388,6 +399,7 @@ NB_MODULE(_whence, module) {
   module.def("describe", &describe, "scheme"_a, "heads"_a, "head_dim"_a, "length"_a, "batch"_a, "kv_heads"_a);
   module.def(
       "run", &run, "scheme"_a, "arrays"_a, "executor"_a, "causal"_a, "scale"_a.none(), "init"_a.none(), "torch"_a);
+  module.def("compare", &compare, "ours"_a, "theirs"_a, "names"_a, "tolerance"_a.none(), "scheme"_a, "causal"_a);
   module.def("gradcheck", &gradcheck_by_name, "name"_a, "length"_a, "differences"_a, "seed"_a);
   module.def("ops", &op_names);
   module.def("samples_of", &samples_of, "name"_a);

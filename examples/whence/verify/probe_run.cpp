@@ -1,19 +1,16 @@
 // The probe program's pass: forward under a capture of everything, then one backward from all cotangents.
 #include "examples/whence/verify/probe_run.h"
 
-#include <algorithm>
+#include <set>
 
 #include "autograd/backward.h"
 #include "autograd/inspect/capture.h"
 #include "autograd/ops.h"
+#include "examples/whence/verify/comparison.h"
 #include "tensor/raw.h"
 
 namespace whence {
 namespace {
-
-bool has(const NamedTensors& tensors, const std::string& name) {
-  return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.first == name; });
-}
 
 // v'y for all cotangents given; undefined when there are none.
 Tensor contracted(const BareAttention::Result& result, const ProbeInput& input) {
@@ -27,21 +24,13 @@ Tensor contracted(const BareAttention::Result& result, const ProbeInput& input) 
   return total;
 }
 
-// Of intermediates: what backward left at their probes. The logits' own cotangent joins behind their probe.
-void write_intermediates(
-    const Capture& capture, const BareAttention::Result& result, const ProbeInput& input, NamedTensors& out) {
-  for (const std::string& name : capture.names()) {
-    if (has(out, "gradient." + name) || has(out, name) || name == "q" || name == "k" || name == "v") continue;
-    if (name != "logits" && name != "pattern") out.emplace_back(name, capture[name].value());
-    Tensor gradient = capture[name].gradient();
-    if (name == "logits" && input.cotangent_logits.defined()) {
-      const Tensor own = input.given.sequence.on(result.logits.device()).masked(input.cotangent_logits);
-      gradient = gradient.defined() ? raw::add(gradient, own) : own;
-    }
-    if (gradient.defined()) out.emplace_back("gradient." + name, gradient);
-  }
-  out.emplace_back("logits", result.logits);
-  out.emplace_back("pattern", result.pattern);
+// What backward left at the probe of an intermediate. The logits' own cotangent joins behind their probe.
+Tensor gradient_at(
+    const Capture& capture, const std::string& name, const BareAttention::Result& result, const ProbeInput& input) {
+  const Tensor gradient = capture[name].gradient();
+  if (name != "logits" || !input.cotangent_logits.defined()) return gradient;
+  const Tensor own = input.given.sequence.on(result.logits.device()).masked(input.cotangent_logits);
+  return gradient.defined() ? raw::add(gradient, own) : own;
 }
 
 }  // namespace
@@ -55,14 +44,27 @@ SafetensorsFile run_probe(const ProbeInput& input, const Executor& executor) {
   for (const auto& [name, given] : input.draws)
     if (given.defined()) capture.edit(name, [put = given](const Tensor&) { return put; });
   const BareAttention::Result result = input.scheme->run(input.given, executor);
-  NamedTensors out{{"output", result.output}};
+  std::set<std::string> apart{"output", "embedded"};  // from the probes: what the file gives or gets by itself
+  for (const Named& leaf : leaves) apart.insert(leaf.name);
+  std::vector<Named> gradients;
+  if (const Tensor total = contracted(result, input); total.defined()) gradients = gradients_of(total, {}, leaves);
+  SafetensorsFile file{
+      {}, {{"scheme", input.scheme->text()}, {"executor", attends ? executor.name() : "none"},
+              {"dtype", to_string(input.dtype())}, {"causal", input.given.sequence.causal ? "true" : "false"}}};
+  NamedTensors& out = file.tensors;
   if (result.embedded.defined() && attends) out.emplace_back("embedded", result.embedded);
-  for (const std::string& name : draws) out.emplace_back(name, capture[name].value());
-  if (const Tensor total = contracted(result, input); total.defined())
-    for (const Named& gradient : gradients_of(total, {}, leaves)) out.emplace_back(gradient.name, gradient.tensor);
-  if (shows_all) write_intermediates(capture, result, input, out);
-  return {out, {{"scheme", input.scheme->text()}, {"executor", attends ? executor.name() : "none"},
-                   {"dtype", to_string(input.dtype())}, {"causal", input.given.sequence.causal ? "true" : "false"}}};
+  for (const std::string& name : capture.names()) {
+    if (apart.contains(name)) continue;
+    out.emplace_back(name, name == "logits"    ? result.logits
+                           : name == "pattern" ? result.pattern
+                                               : capture[name].value());
+    if (const Tensor gradient = gradient_at(capture, name, result, input); gradient.defined())
+      out.emplace_back("gradient." + name, gradient);
+  }
+  out.emplace_back("output", result.output);
+  for (const Named& gradient : gradients) out.emplace_back(gradient.name, gradient.tensor);
+  record_order(file);
+  return file;
 }
 
 }  // namespace whence

@@ -89,13 +89,22 @@ def largest_difference(expected, found, prefix=""):
 
 
 def printed_program(whence):
-    """README's, as it stands there: largest differences that it prints."""
-    code = re.search(r"```python\n(.*?)```", pathlib.Path(__file__).with_name("README.md").read_text(), re.S)[1]
-    said = subprocess.run([sys.executable, "-c", code, whence], capture_output=True, text=True)
-    if said.returncode:
-        sys.exit(f"README.md: its program failed:\n{said.stderr}")
-    print(said.stdout, end="")
-    return [float(number) for number in re.findall(r"^[\w.]+ +(\S+)$", said.stdout, re.M)]
+    """README's, as it stands there, and with the fault that it plants: how many tensors it compares, and whether both end as they should."""
+    readme = pathlib.Path(__file__).with_name("README.md").read_text()
+    code = re.search(r"```python\n(.*?)```", readme, re.S)[1]
+    good_line, fault = "gates = torch.sigmoid(scores + mask)\n", "gates = torch.sigmoid(scores)\n"
+    promised = re.search(r"```\n(The first that differs.*?)```", readme, re.S)[1].splitlines()
+    compared = 0
+    for text, code_wanted in ((code, 0), (code.replace(good_line, fault), 1)):
+        with tempfile.TemporaryDirectory() as folder:
+            said = subprocess.run([sys.executable, "-c", text, whence], capture_output=True, text=True, cwd=folder)
+        lines = said.stdout.splitlines()
+        tables = sum(line.endswith(("  ok", "  DIFFERS")) for line in lines)
+        if said.returncode != code_wanted or (code_wanted and lines[1:3] != promised) or tables < 15:
+            print(f"README.md: its program ended with {said.returncode}:\n{said.stdout}{said.stderr}")
+            return 0
+        compared += tables
+    return compared
 
 
 def main():
@@ -128,8 +137,8 @@ def main():
         compared += count
         print(f"{text:32}{count:8}{worst[0][0]:10.1e}{worst[1][0]:11.1e}  {max(worst)[1]}")
     if not options.schemes:
-        differences = printed_program(options.whence)
-        good, compared = good and len(differences) == 5 and max(differences) <= options.tolerance, compared + len(differences)
+        printed = printed_program(str(pathlib.Path(options.whence).resolve()))
+        good, compared = good and printed > 0, compared + printed
     print(f"{compared} tensors compared in {time.time() - began:.1f} s: " + ("ok" if good else f"FAILED: a difference above {options.tolerance}"))
     return 0 if good else 1
 

@@ -63,6 +63,21 @@ class Numpy(Case):
             other = whence.run("none", *operands(), executor=executor)["output"]
             np.testing.assert_allclose(other, attention(*operands()), atol=1e-13)
 
+    def test_compare(self):
+        ours = whence.run("cope", *operands(), init=1, cotangent=operands()[0])
+        theirs = {name.replace("positions", "pos"): value.copy() for name, value in ours.items()}
+        names = {"pos": "positions"}
+        self.assertFalse(whence.compare(ours, theirs, names=names, tolerance=0)["differs"])
+        self.assertEqual(len(whence.compare(ours, theirs, names=names)["tensors"]), len(ours))
+        theirs["pos"][1, 0, 3, 2] += 0.5
+        theirs["gates"][0, 0, 1, 3] = 1  # of a key that the mask hides
+        found = whence.compare(ours, theirs, names=names, scheme="cope")
+        self.assertEqual((found["differs"], found["first"]), (True, "positions"))
+        self.assertIn("positions (theirs: pos), at [1,0,3,2]", found["headline"])
+        self.assertEqual(whence.compare(ours, theirs, names=names)["first"], "gates")
+        self.refused(ValueError, ["no tensor has a name of ours", "map of names"], whence.compare, ours, {"a": ours["pattern"]})
+        self.refused(ValueError, ["did you mean 'cope'"], whence.compare, ours, theirs, scheme="coep")
+
     def test_layouts(self):
         q, k, v = operands()
         whole = whence.run("cope", q, k, v, init=1)

@@ -2,9 +2,12 @@
 #include <doctest/doctest.h>
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "autograd/ops.h"
+#include "examples/whence/cli/json.h"
+#include "examples/whence/cli/numbers.h"
 #include "examples/whence/verify/gradient_check.h"
 #include "nn/io/safetensors.h"
 #include "tensor/random.h"
@@ -251,4 +254,132 @@ TEST_CASE("gradcheck: a gradient that is half of what it should be fails, by dua
   REQUIRE(checks.cases.size() == 1);
   CHECK_MESSAGE(checks.cases[0].report.problems.size() >= 2, checks.cases[0].report.text());
   CHECK_FALSE(check_gradients(CheckedOp{"half_a_square", false, samples}, {.twice = true}).ok());
+}
+
+TEST_CASE(
+    "compare: the first that differs in the order of the pass, by name, place and numbers, under names of one's own") {
+  const Scratch scratch("compare");
+  const Tensors ours = probed(scratch, cope_tensors());
+  Tensors theirs;
+  for (const auto& [name, tensor] : ours)  // "gates" is "gradient.g", too; and a batch of one less axis is none
+    theirs[replaced(name, "^(gradient\\.)?gates$", "$1g")] = tensor;
+  const auto compare = [&](const std::string& more = {}) {
+    write(scratch / "mine", theirs);
+    return ran("compare " + scratch / "out" + " " + scratch / "mine" + " --names " + scratch / "names" + " " + more);
+  };
+  std::ofstream(scratch / "names") << R"({"g": "gates"})";
+  CHECK(compare("--tolerance 0").code == 0);
+  CHECK(has(compare().out, "No difference in 21 tensors."));
+
+  const auto change = [&](const std::string& name, const Shape& at, double by) {
+    Tensor& tensor = theirs.at(name) = raw::copy(theirs.at(name));
+    index_t place = 0;
+    for (int axis = 0; axis < at.rank(); ++axis) place = place * tensor.size(axis) + at[axis];
+    tensor.data<double>()[place] += by;
+  };
+  change("pattern", {1, 0, 4, 2}, 1e-14);  // as rounding does
+  CHECK(compare().code == 0);
+  CHECK(compare("--tolerance 0").code == 1);
+  CHECK(compare("--tolerance 1e-15").code == 1);
+  change("gradient.g", {0, 0, 3, 1}, 0.5);  // comes after all values and, in backward, after the pattern's gradient
+  change("output", {1, 1, 4, 3}, 2);
+  change("z", {0, 1, 2, 3}, -0.25);
+  change("z", {0, 1, 4, 0}, 1);       // the larger one, behind it
+  change("scores", {0, 0, 1, 3}, 1);  // of a key that the mask hides
+  const Outcome found = compare();
+  CHECK(found.code == 1);
+  const double z = ours.at("z").at({0, 1, 2, 3});
+  CHECK_MESSAGE(has(found.out, "The first that differs is z, at [0,1,2,3]: " + digits(z, 6) + " in "), found.out);
+  CHECK(has(found.out, "3 of 21 tensors differ."));
+  CHECK_MESSAGE(
+      has(found.out, "Before it, scores differs at pairs that the mask hides, first at [0,0,1,3]: "), found.out);
+
+  const std::vector<std::string> lines = lines_of(compare("--json").out);
+  REQUIRE(lines.size() == 22);
+  std::vector<std::string> names;
+  for (const std::string& line : lines)
+    if (const Json each = Json::read(line, "line"); each.has("name")) names.push_back(each.text("name"));
+  const auto place_of = [&](const char* name) { return std::ranges::find(names, name) - names.begin(); };
+  for (const auto& [before, after] : {std::pair{"scores", "gates"}, {"gates", "positions"}, {"positions", "logits"},
+           {"logits", "pattern"}, {"pattern", "output"}, {"output", "gradient.pattern"},
+           {"gradient.pattern", "gradient.logits"}, {"gradient.positions", "gradient.gates"},
+           {"gradient.gates", "gradient.scores"}, {"gradient.scores", "gradient.q"}})
+    CHECK_MESSAGE(place_of(before) < place_of(after), before, " before ", after);
+  const Json of_z = Json::read(lines[static_cast<std::size_t>(place_of("z"))], "z");
+  CHECK(std::fabs(of_z.number("largest") - 1) < 1e-15);
+  CHECK(of_z.object("first").numbers("at") == std::vector<double>{0, 1, 2, 3});
+  CHECK(of_z.object("largest at").numbers("at") == std::vector<double>{0, 1, 4, 0});
+  CHECK(Json::read(lines.back(), "last").text("first") == "z");
+
+  // The other way round the order is still that of the pass; NaN and another shape are differences, what is missing is named.
+  theirs["more"] = normal({2}, "more");
+  theirs.at("scores") = Tensor::full({2, 2, 5, 4}, 0, DType::f64);
+  change("positions", {0, 0, 0, 0}, std::nan(""));
+  theirs.erase("logits");
+  write(scratch / "mine", theirs);
+  const Outcome swapped = ran("compare " + scratch / "mine" + " " + scratch / "out" + " --names " + scratch / "names");
+  CHECK(swapped.code == 1);
+  CHECK_MESSAGE(has(swapped.out, "The first that differs is scores, whose shape is [2,2,5,5] in "), swapped.out);
+  CHECK(has(swapped.out, "out: logits\n"));
+  CHECK(has(swapped.out, "mine: more\n"));
+  CHECK(has(swapped.out, "5 of 20 tensors differ."));
+}
+
+TEST_CASE("probe --against is compare with what it computes; files and maps that do not fit are refused") {
+  const Scratch scratch("against");
+  Tensors theirs = probed(scratch, cope_tensors());
+  write(scratch / "mine", theirs);
+  const std::string probe = "probe --scheme 'cope(p_max=3)' --in " + scratch / "in" + " --against " + scratch / "mine";
+  CHECK(has(done(probe).out, "No difference in 21 tensors."));
+  theirs["pattern"] = 1.001 * theirs["pattern"];
+  write(scratch / "mine", theirs);
+  const Outcome found = ran(probe);
+  CHECK(found.code == 1);
+  CHECK(has(found.out, "The first that differs is pattern, at [0,0,0,0]: 1 in ours, 1.001 in "));
+  CHECK(done(probe + " --tolerance 0.01").code == 0);
+
+  const auto refused = [&](const std::string& names, const std::string& why) {
+    std::ofstream(scratch / "names") << names;
+    const Outcome outcome = ran(probe + " --names " + scratch / "names");
+    CHECK(outcome.code == 3);
+    CHECK_MESSAGE(has(outcome.err, why), outcome.err);
+  };
+  refused("[]", "names: ");
+  refused(R"({"pos": "positions"})", "no tensor \"pos\", which the map of names has");
+  refused(R"({"gates": "gatse"})", "did you mean 'gates'?");
+  refused(R"({"gates": "positions"})", "tensors \"gradient.gates\" and \"gradient.positions\" are both");
+  write(scratch / "mine", {{"a", normal({2}, "a")}});
+  CHECK(has(ran(probe).err, "no tensor has a name of ours; there: a; one of scores, "));
+  CHECK(ran("compare " + scratch / "in").code == 2);
+  CHECK(has(ran("probe --scheme none --in x --out y --tolerance 0.1").err,
+      "--tolerance: 0.1 given; it has no effect without --against"));
+}
+
+TEST_CASE("compare RUN: the run's model on its tokens, or on those of the file, beside the file") {
+  const Scratch scratch("compare-run");
+  const std::string run = scratch / "run", mine = scratch / "mine";
+  (void)done("train flip_flop --scheme alibi --steps 3 --length 12 --dim 16 --layers 2 --heads 2 --out " + run);
+  (void)done("look " + run + " --numbers --dtype f64 --out " + scratch / "look.html");
+  Tensors pass = read(scratch / "look.safetensors");
+  for (const char* of : {"cause.", "path."})
+    std::erase_if(pass, [&](const auto& each) { return each.first.starts_with(of); });
+  write(mine, pass);
+  const Outcome same = done("compare " + run + " " + mine + " --tolerance 0");
+  CHECK_MESSAGE(has(same.out, "only in " + run + ": answer.logits, loss\n"), same.out);
+
+  // Of the second layer's values the scores come first; that first layer's gradients differ, too, comes later.
+  pass["blocks.1.attention.scores"] = raw::add(pass["blocks.1.attention.scores"], Tensor::full({1}, 0.5, DType::f64));
+  pass["gradient.blocks.0.attention.q"] = Tensor::full(pass["blocks.0.attention.q"].shape(), 1, DType::f64);
+  write(mine, pass);
+  const Outcome differs = ran("compare " + mine + " " + run);
+  CHECK(differs.code == 1);
+  CHECK_MESSAGE(has(differs.out, "The first that differs is blocks.1.attention.scores, at [0,0,0,0]: "), differs.out);
+
+  const Tensor tokens = Tensor::of({0, 3, 1, 4}, {4}, DType::i64), logits = pass["blocks.0.attention.logits"];
+  write(mine, {{"tokens", tokens}, {"blocks.0.attention.logits", logits}});
+  CHECK(has(ran("compare " + run + " " + mine).out, "whose shape is [1,2,4,4] in "));
+  write(mine, {{"tokens", Tensor::of({0, 9}, {2}, DType::i64)}});
+  CHECK(has(ran("compare " + run + " " + mine).err, "tensor tokens: 9 given; 0 to 4 required"));
+  write(mine, {{"tokens", tokens}, {"targets", Tensor::of({0}, {1}, DType::i64)}});
+  CHECK(has(ran("compare " + run + " " + mine).err, "1 targets given with 4 tokens"));
 }

@@ -1,0 +1,310 @@
+#include "examples/whence/verify/comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <sstream>
+
+#include "examples/whence/cli/json.h"
+#include "examples/whence/cli/numbers.h"
+#include "examples/whence/cli/text.h"
+#include "examples/whence/report/table.h"
+#include "examples/whence/verify/probe_names.h"
+#include "nn/io/files.h"
+#include "tensor/error.h"
+#include "tensor/suggest.h"
+
+namespace whence {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+const std::string gradient_of = "gradient.";
+
+bool is_gradient(const std::string& name) { return name.starts_with(gradient_of); }
+
+std::vector<std::string> names_of(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
+  return names;
+}
+
+const Tensor* find(const NamedTensors& tensors, const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+std::vector<std::string> order_of(const SafetensorsFile& file) {
+  const auto recorded = file.metadata.find(order_key);
+  if (recorded == file.metadata.end()) return names_of(file.tensors);
+  std::vector<std::string> names;
+  std::istringstream words(recorded->second);
+  for (std::string name; words >> name;) names.push_back(name);
+  return names;
+}
+
+// Values as recorded, or as listed. Then gradients: backward comes by the values from the last to the first, and ends at
+// inputs and parameters whose values the file lacks.
+NamedTensors in_order_of_pass(const SafetensorsFile& file) {
+  std::map<std::string, std::int64_t> place;
+  for (const std::string& name : order_of(file)) place.emplace(name, std::ssize(place));
+  const auto key = [&](const NamedTensors::value_type& entry) -> std::pair<int, std::int64_t> {
+    const auto at = [&](const std::string& name) { return place.contains(name) ? place[name] : std::ssize(place); };
+    if (!is_gradient(entry.first)) return {0, at(entry.first)};
+    const std::string value = entry.first.substr(gradient_of.size());
+    return place.contains(value) ? std::pair{1, -at(value)} : std::pair{2, at(entry.first)};
+  };
+  NamedTensors sorted = file.tensors;
+  std::ranges::stable_sort(sorted, {}, key);
+  return sorted;
+}
+
+Shape without_leading_ones(const Shape& shape) {
+  std::vector<index_t> extents(shape.begin(), shape.end());
+  extents.erase(extents.begin(), std::ranges::find_if(extents, [](index_t extent) { return extent != 1; }));
+  return Shape(extents);
+}
+
+// The distance from |x| to the next number of the dtype.
+double unit_in_last_place(double x, DType dtype) {
+  const double smallest = dtype == DType::f64    ? 0x1p-1074
+                          : dtype == DType::f32  ? 0x1p-149
+                          : dtype == DType::bf16 ? 0x1p-133
+                                                 : 0x1p-24;
+  return x == 0 ? smallest : std::max(smallest, std::ldexp(epsilon_of(dtype), std::ilogb(x)));
+}
+
+double apart(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;  // equal infinities too
+  const double difference = std::fabs(a - b);
+  return std::isnan(difference) ? infinity : difference;
+}
+
+double largest_number(const Tensor& tensor) {
+  double largest = 0;
+  for (const double x : tensor.to_vector())
+    if (std::isfinite(x)) largest = std::max(largest, std::fabs(x));
+  return largest;
+}
+
+// A number by which code hides a pair, in place of ours.
+bool hides(double x) { return !std::isfinite(x) || x <= -1e4; }
+
+ComparedTensor compare_tensors(const Tensor& ours, const Tensor& theirs, bool hides_pairs, double largest_of_kind,
+    std::optional<double> tolerance, ComparedTensor result) {
+  result.shape = ours.shape(), result.their_shape = theirs.shape();
+  if (!result.has_shape()) return result;
+  const DType dtype = !is_floating(theirs.dtype()) ||
+                              (is_floating(ours.dtype()) && epsilon_of(ours.dtype()) > epsilon_of(theirs.dtype()))
+                          ? ours.dtype()
+                          : theirs.dtype();
+  const double epsilon = is_floating(dtype) ? epsilon_of(dtype) : 0;
+  // Of numbers that cancel, as in the gradient of a key's bias, rounding alone is left.
+  const double size = std::max(largest_number(ours), std::cbrt(epsilon) * largest_of_kind);
+  const double allowed = tolerance.value_or(std::pow(epsilon, 2.0 / 3)) * size;
+  const std::vector<double> a = ours.to_vector(), b = theirs.to_vector();
+  const auto keys = static_cast<std::size_t>(hides_pairs ? ours.size(-1) : 1);
+  for (std::size_t e = 0; e < a.size(); ++e) {
+    const double difference = apart(a[e], b[e]);
+    if (difference == 0) continue;
+    const DifferenceAt here{position_of(static_cast<index_t>(e), ours.shape()), a[e], b[e]};
+    if (hides_pairs && e % keys > e / keys % static_cast<std::size_t>(ours.size(-2))) {
+      if (difference > allowed && !result.hidden && !hides(b[e])) result.hidden = here;
+      continue;
+    }
+    if (difference > allowed && !result.first) result.first = here;
+    if (difference > result.largest) result.largest = difference, result.at = here;
+  }
+  if (result.largest == 0) return result;
+  result.share = result.largest / size;
+  result.units =
+      std::isfinite(result.largest) && is_floating(dtype)
+          ? result.largest / unit_in_last_place(std::max(std::fabs(result.at.ours), std::fabs(result.at.theirs)), dtype)
+          : infinity;
+  return result;
+}
+
+// Theirs by our names: those of the map, gradients of what it names, and names that are the same.
+std::map<std::string, std::string> their_names(
+    const std::string& called, const NamedTensors& ours, const NamedTensors& theirs, const ComparisonOptions& options) {
+  std::map<std::string, std::string> found;
+  const auto put = [&](const std::string& name, const std::string& their_name) {
+    if (const auto [entry, is_new] = found.emplace(name, their_name); !is_new)
+      throw FileError(called, ": tensors ", in_quotes(entry->second), " and ", in_quotes(their_name), " are both ",
+          in_quotes(name), "; one of them required; leave the other out of the map, or name it otherwise");
+  };
+  for (const auto& [their_name, name] : options.names) {
+    if (!find(theirs, their_name) && !find(theirs, gradient_of + their_name))
+      throw FileError(called, ": no tensor ", in_quotes(their_name),
+          ", which the map of names has; there: ", joined(names_of(theirs)));
+    if (!find(ours, name) && !find(ours, gradient_of + name)) {
+      const auto nearest = nearest_name(name, names_of(ours));
+      throw FileError("map of names: ", in_quotes(their_name), " is ", in_quotes(name),
+          ", and no tensor has that name; ",
+          nearest ? "did you mean '" + *nearest + "'?" : "there: " + joined(names_of(ours)));
+    }
+  }
+  for (const auto& [their_name, tensor] : theirs) {
+    const bool of_gradient = is_gradient(their_name) && !options.names.contains(their_name);
+    const auto named = options.names.find(of_gradient ? their_name.substr(gradient_of.size()) : their_name);
+    put(named == options.names.end() ? their_name : (of_gradient ? gradient_of : "") + named->second, their_name);
+  }
+  return found;
+}
+
+std::string list_of_names(const std::string& only_in, const std::vector<std::string>& names) {
+  if (names.empty()) return {};
+  constexpr std::size_t most = 24;
+  std::string text;
+  for (const std::string& line :
+      wrapped(to_text("only in ", only_in, ": ", names.size() > most ? first_few(names, ", ") : joined(names)), 118))
+    text += line + '\n';
+  return terminal_text(text);
+}
+
+// True for tensors in which a causal mask hides pairs.
+std::function<bool(const std::string&)> hidden_pairs(const Metadata& metadata) {
+  const auto causal = metadata.find("causal"), scheme = metadata.find("scheme");
+  if (causal == metadata.end() || scheme == metadata.end() || causal->second != "true")
+    return [](const std::string&) { return false; };
+  std::vector<SchemeSpec> specs;
+  try {
+    specs = parse_schemes(scheme->second);
+  } catch (const InputError&) {}  // of another program: attention's own names are known
+  return [specs](const std::string& name) { return is_of_pairs(specs, name); };
+}
+
+Json json_of(const std::optional<DifferenceAt>& difference) {
+  if (!difference) return {};
+  return Json{{"at", std::vector<index_t>(difference->at.begin(), difference->at.end())}, {"ours", difference->ours},
+      {"theirs", difference->theirs}};
+}
+
+}  // namespace
+
+void record_order(SafetensorsFile& file) { file.metadata[order_key] = joined(names_of(file.tensors), {}, " "); }
+
+bool records_order(const SafetensorsFile& file) { return file.metadata.contains(order_key); }
+
+bool ComparedTensor::has_shape() const { return without_leading_ones(shape) == without_leading_ones(their_shape); }
+
+const ComparedTensor* Comparison::first() const {
+  const auto found = std::ranges::find_if(tensors, &ComparedTensor::differs);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+std::string Comparison::headline() const {
+  const auto called = [&](const ComparedTensor& each) {
+    return each.name == each.their_name ? each.name : to_text(each.name, " (theirs: ", each.their_name, ")");
+  };
+  const auto numbers = [&](const DifferenceAt& place) {
+    return to_text(
+        "at ", place.at, ": ", digits(place.ours, 6), " in ", ours, ", ", digits(place.theirs, 6), " in ", theirs);
+  };
+  const ComparedTensor* differs = first();
+  if (!differs) {
+    const auto worst = std::ranges::max_element(tensors, {}, &ComparedTensor::share);
+    if (worst->largest == 0) return to_text("No difference in ", tensors.size(), " tensors.");
+    return to_text("No difference but rounding in ", tensors.size(), " tensors; the largest is that of ",
+        called(*worst), ", ", digits(worst->share, 2), " of its largest number.");
+  }
+  std::string text = to_text("The first that differs is ", called(*differs), ", ");
+  text += differs->first
+              ? numbers(*differs->first)
+              : to_text("whose shape is ", differs->shape, " in ", ours, ", ", differs->their_shape, " in ", theirs);
+  text += to_text(
+      ". ", std::ranges::count_if(tensors, &ComparedTensor::differs), " of ", tensors.size(), " tensors differ.");
+  const auto hidden = std::find_if(tensors.begin(), tensors.begin() + (differs - tensors.data()),
+      [](const ComparedTensor& each) { return each.hidden.has_value(); });
+  if (&*hidden != differs)
+    text += to_text("\nBefore it, ", called(*hidden), " differs at pairs that the mask hides, first ",
+        numbers(*hidden->hidden), ".");
+  return text;
+}
+
+std::string Comparison::text() const {
+  Table table({"tensor", "theirs", "shape", "largest difference", "share", "ulp", "at", "not allowed from",
+      "masked from", "result"});
+  const auto at = [](const std::optional<DifferenceAt>& place) { return place ? to_text(place->at) : "-"; };
+  for (const ComparedTensor& each : tensors) {
+    const bool none = each.largest == 0;
+    table.row({each.name, each.name == each.their_name ? "-" : each.their_name,
+        each.has_shape() ? to_text(each.shape) : to_text(each.shape, " / ", each.their_shape),
+        each.has_shape() ? digits(each.largest, 3) : "-", none ? "-" : digits(each.share, 2),
+        none ? "-" : digits(each.units, 3), none ? "-" : to_text(each.at.at), at(each.first), at(each.hidden),
+        each.differs() ? "DIFFERS" : "ok"});
+  }
+  return to_text(terminal_text(headline()), '\n', table.without_dashes().text(), list_of_names(ours, only_ours),
+      list_of_names(theirs, only_theirs));
+}
+
+std::string Comparison::json() const {
+  std::string lines;
+  for (const ComparedTensor& each : tensors) {
+    const auto shape = [](const Shape& of) { return std::vector<index_t>(of.begin(), of.end()); };
+    Json line{{"name", each.name}, {"theirs", each.their_name}, {"shape", shape(each.shape)},
+        {"shape of theirs", shape(each.their_shape)}, {"differs", each.differs()}};
+    line.add("largest", each.largest).add("share", each.share).add("ulp", each.units);
+    line.add("largest at", each.largest > 0 ? json_of(each.at) : Json());
+    line.add("first", json_of(each.first)).add("first hidden", json_of(each.hidden));
+    lines += line.line() + '\n';
+  }
+  const ComparedTensor* differs = first();
+  return lines +
+         Json{{"differs", differs != nullptr}, {"first", differs ? Json(differs->name) : Json()},
+             {"headline", headline()}, {"compared", static_cast<std::int64_t>(tensors.size())},
+             {"only ours", only_ours}, {"only theirs", only_theirs}}
+             .line() +
+         '\n';
+}
+
+Comparison compared(const std::string& ours_called, const SafetensorsFile& ours, const std::string& theirs_called,
+    const SafetensorsFile& theirs, const ComparisonOptions& options) {
+  const std::map<std::string, std::string> theirs_by_ours =
+      their_names(theirs_called, ours.tensors, theirs.tensors, options);
+  Comparison result{ours_called, theirs_called, {}, {}, {}};
+  double largest_value = 0, largest_gradient = 0;
+  const NamedTensors ordered = in_order_of_pass(ours);
+  const auto hides_pairs = hidden_pairs(ours.metadata);
+  for (const auto& [name, tensor] : ordered)
+    if (theirs_by_ours.contains(name) && is_floating(tensor.dtype())) {
+      double& largest = is_gradient(name) ? largest_gradient : largest_value;
+      largest = std::max(largest, largest_number(tensor));
+    }
+  for (const auto& [name, tensor] : ordered) {
+    const auto their_name = theirs_by_ours.find(name);
+    if (their_name == theirs_by_ours.end()) {
+      result.only_ours.push_back(name);
+      continue;
+    }
+    const bool pairs = tensor.rank() >= 2 && tensor.size(-1) == tensor.size(-2) && hides_pairs(name);
+    result.tensors.push_back(compare_tensors(tensor, *find(theirs.tensors, their_name->second), pairs,
+        is_gradient(name) ? largest_gradient : largest_value, options.tolerance,
+        {.name = name, .their_name = their_name->second}));
+  }
+  for (const auto& [name, their_name] : theirs_by_ours)
+    if (!find(ours.tensors, name)) result.only_theirs.push_back(their_name);
+  if (result.tensors.empty())
+    throw FileError(theirs_called, ": no tensor has a name of ", ours_called,
+        "; there: ", joined(names_of(theirs.tensors)), "; one of ", first_few(names_of(ordered), ", "),
+        " required, or a map of names, {\"their name\": \"our name\"}");
+  return result;
+}
+
+void declare_comparison(Fields& line, ComparisonWords& words) {
+  line.text("names", &words.names, {"file of JSON for other names: {\"their name\": \"our name\"}"})
+      .number("tolerance", &words.tolerance, Range<double>{0, 1},
+          {.help = "largest difference allowed, as a share of the tensor's largest number; 0: equal numbers",
+              .initial = "4e-11 in f64, 2e-5 in f32, as of rounding"});
+}
+
+ComparisonOptions options_of(const Fields& line, const ComparisonWords& words) {
+  ComparisonOptions options;
+  if (line.given("tolerance")) options.tolerance = words.tolerance;
+  if (!line.given("names")) return options;
+  const Json file = Json::read(InputFile(words.names).text(std::size_t{1} << 20), words.names);
+  for (const Json::Field& field : file.fields()) options.names.emplace(field.name, file.text(field.name));
+  return options;
+}
+
+}  // namespace whence
