@@ -31,7 +31,7 @@ class Observer {
   virtual ~Observer() { stop(); }
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
-  void stop();  // what it has seen is kept
+  void stop();  // keeps its results
 
   // Called after each run of an op. An exception propagates to the caller of the op.
   virtual void saw(const OpRun&) {}
@@ -50,7 +50,7 @@ class Observer {
 namespace detail {
 inline thread_local Observer* observer = nullptr;  // the innermost
 inline thread_local const OpRun* innermost_run = nullptr;
-inline thread_local const std::string* scope_path = nullptr;  // of the innermost Scope
+inline thread_local const std::string* scope_path = nullptr;  // path of the innermost Scope
 
 // A run of an op; begins when this is constructed.
 class Watched {

@@ -30,7 +30,7 @@ std::vector<const Node*> nodes_behind(const Node* root);
 // Returns the nodes behind y. Error if y has no history.
 std::vector<const Node*> nodes_behind(const char* op, const Tensor& y);
 
-using Ids = std::unordered_set<std::uint64_t>;  // of results
+using Ids = std::unordered_set<std::uint64_t>;  // ids of results
 
 // The results that a walk from `root` must visit to reach `targets`, targets included.
 class Wanted {

@@ -190,7 +190,7 @@ Tensor Decoding::operator()(const Tensor& tokens) {
       return logits;
     } catch (const Error& error) {
       if (step_ && step_->logits.recorded()) throw;
-      no_graph_ = error.what();  // nothing was done that cannot be done again
+      no_graph_ = error.what();  // so far only things that may be done again
       step_.reset();
     }
   }

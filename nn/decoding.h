@@ -50,7 +50,7 @@ class Decoding {
 
   const Transformer& model_;
   index_t capacity_, filled_ = 0, batch_ = 0;  // batch: 0 until it is known
-  std::vector<index_t> padding_;               // of each sequence; one number: all of them
+  std::vector<index_t> padding_;               // for each sequence; one number: for all
   Tensor present_;                             // bool [b capacity]; undefined if no sequence is padded
   Lengths anew_;                               // lengths at which the cache is rebuilt
   Tensor tokens_;                              // [b filled], kept only if the cache may be rebuilt

@@ -17,7 +17,7 @@ namespace whence {
 struct SchemeSizes {
   index_t dim = 0, heads = 0;
   index_t length = 0;    // the longest training sequence, in tokens
-  index_t layer = 0;     // of the attention that owns the scheme; 0 for a scheme that the model owns
+  index_t layer = 0;     // layer of the attention that owns the scheme; 0 if the model owns it
   index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: the same number
   index_t head_dim() const { return dim / heads; }
   index_t key_heads() const { return kv_heads ? kv_heads : heads; }

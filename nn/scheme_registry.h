@@ -20,9 +20,9 @@ struct SchemeOption {
   enum class Kind : unsigned char { integer, number, numbers, word };
   std::string name;
   Kind kind;
-  std::string default_text;          // as the user would write it
-  double low, high;                  // of a number, or of each of several; inclusive
-  std::vector<std::string> choices;  // of words
+  std::string default_text;          // in the user's notation
+  double low, high;                  // range of a number, or of each of several; inclusive
+  std::vector<std::string> choices;  // allowed words
   std::string help;                  // one line, with the unit if there is one
 
   [[nodiscard]] bool fits(const std::string& value) const;
@@ -59,12 +59,12 @@ struct ProbeInfo {
   enum class Scale : unsigned char { unit, sequential, diverging };  // 0 to 1; from 0 up; either sign
   using enum Scale;
 
-  std::string name;  // as it is passed to probe(): "gates"
+  std::string name;  // argument of probe(): "gates"
   std::string axes;  // a letter for each: b batch, h head, i query, j key, t token, d head dim, c channel, n table row,
                      // o one for all
   std::string caption;      // its meaning, one clause
   std::string equation;     // the formula, with its number in the paper
-  Scale scale = diverging;  // of the value; a gradient has either sign
+  Scale scale = diverging;  // scale of the value; a gradient has either sign
   std::string mark = {};    // the option whose value is a line to draw: "p_max"
 };
 
@@ -77,7 +77,7 @@ struct SchemeInfo {
   std::vector<SchemeOption> options = {};
   std::vector<ProbeInfo> probes = {};  // all probes of its code
   bool takes_base = false;             // made from another scheme, named first in the parentheses
-  // Whether one instance serves all layers. By default each layer has its own, except that a scheme over a base does as
+  // True if one instance serves all layers. By default each layer has its own, except that a scheme over a base does as
   // its base.
   std::function<bool(const SchemeArguments&)> shared = {};
   // For `layers(S)`: whether S runs in this layer. Such a wrapper must be outermost; several may be summed; its
@@ -99,7 +99,7 @@ class SchemeRegistry {
 
  private:
   std::map<std::string, SchemeInfo> schemes_;
-  std::map<std::string, Site> places_;  // of names and aliases
+  std::map<std::string, Site> places_;  // sites of names and aliases
   std::string clash_;                   // the fault of the first faulty registration
 };
 

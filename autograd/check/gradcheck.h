@@ -29,7 +29,7 @@ struct GradcheckOptions {
   bool differences = true;
   double dual_tolerance = 1e-12;  // relative, see GradcheckError
   double difference_tolerance = 1e-6;
-  double step = 1e-6;  // of the differences, relative to the input's largest number
+  double step = 1e-6;  // step of the differences, relative to the input's largest number
   // Inputs of at most this many elements are checked along every element, larger ones along random directions.
   index_t one_by_one = 64;
   bool any_dtype = false;  // also takes f32 and 16-bit inputs; choose tolerances to match

@@ -30,7 +30,7 @@ inline thread_local bool probes_keep_gradients = true;
 }  // namespace detail
 
 namespace detail {
-using Ids = std::unordered_set<std::uint64_t>;  // of results
+using Ids = std::unordered_set<std::uint64_t>;  // ids of results
 Ids ids_of(const std::vector<Place>& places);
 // Maps the ids of results to their names.
 using PlaceNames = std::unordered_map<std::uint64_t, std::string>;

@@ -19,11 +19,11 @@ struct Contribution {
   std::string name;  // name of the place or leaf; empty for a number in between
   Shape at;          // its position
   double value = 0;
-  double derivative = 1;           // of the number above it in the tree, with respect to this one
+  double derivative = 1;           // derivative of the number above it in the tree, with respect to this one
   std::string op, line;            // the op that made it, and its line; empty: a constant or a leaf
   std::vector<Contribution> from;  // largest contribution first
-  std::size_t more = 0;            // how many operands are not listed,
-  double rest = 0;                 // and what they contribute together: the sum of derivative times value
+  std::size_t more = 0;            // number of operands not listed,
+  double rest = 0;                 // and their contribution: the sum of derivative times value
 };
 
 // Explains element `at` of `place`. Stops at the other places, at leaves and at constants. Steps that only move a
@@ -36,14 +36,14 @@ struct Contribution {
 struct GradientTerm {
   std::string name;  // the next place towards the result
   Shape at;
-  double gradient = 0;    // of the result with respect to that place
-  double derivative = 0;  // of that place with respect to the explained number
+  double gradient = 0;    // gradient of the result with respect to that place
+  double derivative = 0;  // derivative of that place with respect to the explained number
 };
 struct ExplainedGradient {
-  double gradient = 0;              // as computed by backward
+  double gradient = 0;              // computed by backward
   std::vector<GradientTerm> terms;  // largest first
   std::size_t more = 0;
-  double rest = 0, sum = 0;  // of the terms not listed; of all terms
+  double rest = 0, sum = 0;  // rest: sum of the terms not listed; sum: of all terms
 };
 
 // Explains the gradient of y, a scalar, with respect to element `at` of `place`.

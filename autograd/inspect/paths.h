@@ -20,7 +20,7 @@ namespace whence {
 
 struct GradientPath {
   std::vector<std::string> steps;  // names of the places that were passed, from y down to x
-  Tensor gradient;                 // of x's shape
+  Tensor gradient;                 // [shape of x]
 };
 
 // Returns all paths from y to x, those with fewer steps first; none if y does not depend on x. `seed` and Errors as in
@@ -32,7 +32,7 @@ struct GradientPath {
 // left out.
 struct Passage {
   std::string from, to;  // from "" is from y itself
-  double norm = 0;       // of the part of the gradient at `to` that came this way
+  double norm = 0;       // norm of the part of the gradient at `to` that came this way
 };
 
 // Returns the passages in the order in which backward arrives at `to`.

@@ -16,7 +16,7 @@ namespace {
 struct CausalSoftmax {
   static constexpr const char* name = "causal_softmax";
   index_t first_row = 0;
-  std::optional<Steps> steps = {};  // of the bias
+  std::optional<Steps> steps = {};  // distances of the bias
   struct Saved {
     SavedTensor y;
   };

@@ -29,7 +29,7 @@ struct Facts {
   WHENCE_HD index_t row_read(index_t i, index_t a) const { return turned ? i + queries - 1 - a : i - queries + 1 + a; }
   WHENCE_HD index_t place_read(index_t c) const {
     return turned ? taps - 1 - c : c;
-  }  // of a tap, counted from the first one
+  }  // index of a tap, from the first one
 };
 
 Facts facts_of(const Tensor& x, const Shape& kernel, index_t reach, bool turned) {
@@ -51,7 +51,7 @@ template <class T> struct ConvolveTile {
   const T *x, *weight;
   T* y;
   Facts at;
-  index_t blocks;  // of a row
+  index_t blocks;  // tiles of a row
   void operator()(index_t index) const {
     using C = compute_t<T>;
     const index_t line = index / blocks, plane = line / at.rows, i = line % at.rows, begin = index % blocks * tile,

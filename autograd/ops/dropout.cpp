@@ -26,9 +26,9 @@ template <class T> struct Drop {
   const T* x;
   T* y;
   Numbering at;
-  Divisor groups;  // of a run
+  Divisor groups;  // groups of a run
   Stream stream;
-  std::uint32_t threshold;  // of 2^24
+  std::uint32_t threshold;  // p 2^24
   compute_t<T> scale;
   WHENCE_HD void operator()(index_t i) const {
     const auto [run, nth] = groups(i);

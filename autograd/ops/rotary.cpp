@@ -47,7 +47,7 @@ struct Table {
 
 // Which dims form a pair, and which row of angles a row of x uses.
 struct Pairing {
-  StridedIndex<1> angles;  // of a row of x: axes that share a row of angles have a stride of 0
+  StridedIndex<1> angles;  // row of angles of a row of x: axes that share one have a stride of 0
   index_t pairs, width, first_step, second_offset;
 
   // to = pair k of `from`, rotated
@@ -80,7 +80,7 @@ template <class T> struct RotatePair {
   const compute_t<T>*cosine, *sine;
   T* y;
   Pairing at;
-  Divisor units;  // of a row
+  Divisor units;  // threads of a row
   bool inverse;
   WHENCE_HD void operator()(index_t unit) const {
     const auto [row, k] = units(unit);

@@ -19,7 +19,7 @@ struct AttendInputs {
   Tensor query, key, value;                    // [b h i d], [b g j d], [b g j d]
   Sequence sequence;                           // mask, padding, positions
   std::optional<PatternDropout> dropout = {};  // on the pattern, in training
-  std::optional<double> scale = {};            // of q.k; default 1 / sqrt(d)
+  std::optional<double> scale = {};            // factor of q.k; default 1 / sqrt(d)
 };
 
 // Returns the inputs with each head contiguous, if the device's products want that (nn/fused.cpp).

@@ -18,11 +18,11 @@ struct AttentionOptions {
   index_t dim = 0, heads = 0;
   index_t length = 0;    // the longest training sequence, in tokens, for schemes that need it
   index_t layer = 0;     // its number in the model, for schemes that need it
-  index_t kv_heads = 0;  // of keys and values, a divisor of heads; 0: the same number
+  index_t kv_heads = 0;  // heads of keys and values, a divisor of heads; 0: the same number
   std::string executor = "auto";
-  double dropout = 0;                // of the output, in training; in [0, 1), as is the next
-  double pattern_dropout = 0;        // of the attention pattern, in training
-  bool bias = true;                  // of the four projections
+  double dropout = 0;                // on the output, in training; in [0, 1), as is the next
+  double pattern_dropout = 0;        // on the attention pattern, in training
+  bool bias = true;                  // in the four projections
   Init in = Init::normal(0, 0.02);   // query, key and value projections
   Init out = Init::normal(0, 0.02);  // output projection
   Init bias_init = Init::zeros();

@@ -22,12 +22,12 @@ struct Positions {
   // would round them differently. Distances are taken between these; undefined: query and key.
   Tensor undivided_query = {}, undivided_key = {};
   double divisor = 1;
-  // How many tokens each sequence of the batch has, without padding; one number: all of them; empty: the number of
+  // The number of tokens of each sequence of the batch, without padding; one number: all of them; empty: the number of
   // keys.
   std::vector<index_t> tokens = {};
-  index_t length = 0;      // of the whole run, with tokens still to be decoded; positions are drawn for this length
-  std::uint64_t seed = 0;  // of the pass, for positions that are drawn
-  std::uint64_t step = 0;  // of the pass
+  index_t length = 0;  // length of the whole run, with tokens still to be decoded; positions are drawn for this length
+  std::uint64_t seed = 0;  // seed of the pass, for positions that are drawn
+  std::uint64_t step = 0;  // step of the pass
 };
 
 // The facts that decide whether a query sees a key.
@@ -50,7 +50,7 @@ struct Visibility {
   friend bool operator==(const Visibility& a, const Visibility& b);
 };
 
-struct KeptOfSequence;  // what was computed from a sequence at first use
+struct KeptOfSequence;  // cache of a sequence
 struct KeptTables;      // tables by distance without parameters
 
 // The facts about a sequence that attention needs besides its numbers. Tensors of pairs are made from them on request.

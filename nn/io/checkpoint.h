@@ -25,7 +25,7 @@
 namespace whence {
 
 struct TrainingState {
-  index_t step = 0;                               // of the training
+  index_t step = 0;                               // training step
   std::uint64_t seed = 0;                         // all random streams of the run derive from it
   std::map<std::string, std::string> facts = {};  // the caller's: options, a hash of the data, ...
   index_t skipped = 0;                            // steps that left the weights unchanged

@@ -129,7 +129,7 @@ void sync_folder(const std::string& folder) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) refuse(path, "cannot open");
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
-  ::close(descriptor);  // nothing was written through it
+  ::close(descriptor);  // safe: the descriptor was not written
   if (error != 0 && error != EINVAL)
     refuse(path, "cannot sync", error);  // EINVAL: a file system whose folders need no sync
 }

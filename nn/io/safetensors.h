@@ -25,7 +25,7 @@ using Metadata = std::map<std::string, std::string>;
 //   sha256(bytes.replace(seal.encode(), b"0" * 64, 1)).hexdigest() == seal
 inline constexpr const char* seal_key = "whence.seal";
 
-// How far files with seals are trusted, and the notes about them. Nothing in nn prints.
+// Trust in files with seals, and the notes about them. Nothing in nn prints.
 struct Trust {
   bool accept_damaged = false;          // files that do not match their seals are accepted, with a note
   std::vector<std::string> notes = {};  // "FILE: note", a line each, for people; only added to
@@ -37,7 +37,7 @@ void refuse_damaged(const std::string& what, Trust* trust);
 struct SafetensorsFile {
   NamedTensors tensors;
   Metadata metadata = {};  // without the seal
-  std::string seal = {};   // of a file that was read; empty if it has none
+  std::string seal = {};   // set by reading; empty if the file has none
 };
 
 // Returns the seal. Atomic (nn/io/files.h). The same content gives the same bytes in any order: metadata is sorted by

@@ -17,7 +17,7 @@ struct Reader {
   SafetensorsHeader header = {};
   std::unordered_set<std::string> names = {};
   std::string name = {}, field = {};  // the last keys of the header, and of the object in it
-  std::set<std::string> fields = {};  // of that object
+  std::set<std::string> fields = {};  // keys of that object
   SafetensorsEntry entry = {};
   int depth = 0;  // 1: in the header, 2: in the metadata or a tensor's entry, 3: in a list of such an entry
 

@@ -16,7 +16,7 @@ class Sha256 {
   void add(std::span<const std::byte> bytes) {
     add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
-  [[nodiscard]] std::string hexadecimal() const;  // of all bytes added so far
+  [[nodiscard]] std::string hexadecimal() const;  // hash of all bytes added so far
 
  private:
   std::array<std::uint32_t, 8> state_{

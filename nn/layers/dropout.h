@@ -10,7 +10,7 @@ namespace whence {
 // One forward pass of a model.
 struct Pass {
   bool training = false;
-  std::uint64_t seed = 0;  // of the run
+  std::uint64_t seed = 0;  // seed of the run
   std::uint64_t step = 0;  // unique among the training passes of the run
 };
 

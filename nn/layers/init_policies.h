@@ -1,4 +1,4 @@
-// How the papers initialise the parameters of a transformer.
+// The papers' initialisations of a transformer's parameters.
 #pragma once
 
 #include "nn/layers/init.h"

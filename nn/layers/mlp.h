@@ -18,7 +18,7 @@ Activation activation_of(const std::string& name);
 const char* to_string(Activation activation);
 
 struct MLPOptions {
-  index_t dim = 0;     // of x and y
+  index_t dim = 0;     // channels of x and y
   index_t hidden = 0;  // usually 4 dim
   Activation activation = Activation::gelu;
   Init in = Init::normal(0, 0.02);

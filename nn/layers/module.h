@@ -62,7 +62,7 @@ class Module {
   // Registers a sub-module: the paths of its whole subtree get `name` in front. A module has one parent, else Error.
   // Registers a sub-module: the paths of its whole subtree get `name` in front. Error if it has a parent already.
   void child(const std::string& name, Module& module);
-  void child(const std::string& list, index_t position, Module& module);  // as "blocks.0"
+  void child(const std::string& list, index_t position, Module& module);  // path "blocks.0"
 
  private:
   struct Child {

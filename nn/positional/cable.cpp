@@ -7,7 +7,7 @@
 //   step=relu, f(z) = max(z, 0), is the paper's. step=softplus with weight=no, where g = 1, is the released code of the
 //   first version. Because softplus(z) = -log sigmoid(-z), that one is `forgetting` with the gates' signs reversed.
 //   Each scheme was published without the other. With slopes there are more functions (nn/errata.md, D10).
-// Where gradients die: in a token that takes no step, with relu for good; in its step where softplus is nearly 0; in a
+// Gradients die: in a token that takes no step, with relu for good; in its step where softplus is nearly 0; in a
 // slope that is nearly 0. No position is read. GPU tiles have no slopes: there weight=yes runs as composed ops.
 #include "autograd/observer.h"
 #include "autograd/ops.h"

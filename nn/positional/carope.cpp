@@ -3,7 +3,7 @@
 //   angle_m(t) = sum_{l<=t} f_h(x_l)^m,  m = 0 ... d/2 - 1;   pair m of q_t and k_t is rotated by angle_m(t)
 // Rope is f = base^(-2/d) everywhere, because then f^m = base^(-2m/d). The bias b starts near that, as the paper's text
 // asks; its formula has no bias (nn/errata.md, D16). Pair 0 counts tokens, whatever they are.
-// Where gradients die: in pair 0; in slow pairs, by the factor m f^(m-1); where f is near 0, because df = -f^2 sigmoid;
+// Gradients die: in pair 0; in slow pairs, by the factor m f^(m-1); where f is near 0, because df = -f^2 sigmoid;
 // and where f is near 1, because the sigmoid is near 0. All pairs of a head share one number per token and cannot
 // differ.
 #include "nn/attention/layer_input.h"

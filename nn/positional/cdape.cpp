@@ -11,7 +11,7 @@
 // kernel reaches).
 // Columns of padding are 0 in X and in h, like the border of an unpadded run. tril=no is the authors' leakage
 // experiment: row i then sees keys up to i + k - 1, and B of later keys is that of distance 0.
-// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth
+// Gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth
 // below 0; tril stops what it blanks.
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 //   p_ij   = min(sum_{l=j..i} g_il, p_max)                     number of keys that count, j to i         (Eq. 4)
 //   z_i[n] = q_i.e[n]                                          one number per integer position           (Eq. 7)
 //   A_ij   = S_ij + (1-w) z_i[floor p] + w z_i[ceil p],  w = p - floor p                             (Listing 1)
-// Equations 5 and 8 swap the two weights; the authors ran Listing 1 (nn/errata.md, A1). Where gradients die: in the
+// Equations 5 and 8 swap the two weights; the authors ran Listing 1 (nn/errata.md, A1). Gradients die: in the
 // gates as long as e is zero, as it is initially; at p_max, because of the clamp; at integer positions, where floor and
 // ceiling are one row; in saturated gates.
 // The last equation is implemented once for each way to compute it. A test compares each with the one before:

@@ -7,7 +7,7 @@
 //   output=head    A_ij = S_ij + W2[h].relu(w1 p_ij + b1) + b2[h]                           a bias per head: reading R2
 // The paper gives only the variant's name and its N hidden units. There is no clamp: p may be as large as the run is
 // long. One network serves all heads.
-// Where gradients die: in relu, for all positions on the wrong side of -b1/w1;
+// Gradients die: in relu, for all positions on the wrong side of -b1/w1;
 // in saturated gates. b2 moves whole rows: softmax ignores it.
 #include "autograd/observer.h"
 #include "autograd/ops.h"

@@ -5,7 +5,7 @@
 //   add_residual     A = S + B + f(S + B)                             f_of_bias  A = S + B + f(B)
 //   with a base without a bias (none, rope): A = S + f(S)
 // S is scaled by 1/sqrt(d), B is not. Nothing is masked here, because pairs do not mix.
-// Where gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
+// Gradients die: b2 moves whole rows, which softmax ignores; leaky_relu passes a hundredth below 0.
 #include "autograd/observer.h"
 #include "autograd/ops.h"
 #include "nn/layers/linear.h"

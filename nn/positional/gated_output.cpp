@@ -4,7 +4,7 @@
 // It has no position. Add it to other schemes as a sum (path + forgetting + gated_output). A head can output nothing,
 // for which plain attention needs a token to look away to. Without it, value and output projection are one linear map;
 // the gate puts a nonlinearity between them.
-// Where gradients die: in shut gates, for all that the head read, and in open ones for x. Initially all are about 1/2.
+// Gradients die: in shut gates, for all that the head read, and in open ones for x. Initially all are about 1/2.
 #include "autograd/observer.h"
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"

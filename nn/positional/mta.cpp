@@ -9,7 +9,7 @@
 // A row needs the cq - 1 query rows before it: strips refuse, and decoding computes earlier rows again. The row of an
 // earlier query is masked by its own mask (nn/errata.md, D7). A model of one head has no head mix: there is no m, and
 // mix_scores=yes is refused.
-// Where gradients die: nowhere in the convolutions. A score that is masked in its own row has no gradient.
+// Gradients die: nowhere in the convolutions. A score that is masked in its own row has no gradient.
 #include "autograd/convolve_heads.h"
 #include "autograd/observer.h"
 #include "autograd/ops.h"

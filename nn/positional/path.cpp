@@ -9,7 +9,7 @@
 // and the rows of U are u_t = beta_t (w_t - sum_{a<=s<t} w_t.w_s u_s). A block's scores are computed before its product
 // is applied to the queries. The inverse is computed by halves. Powers of a series would overflow f32 if tokens are
 // alike. This inverse and the convolution, which no other scheme has, make this file longer than 120 lines.
-// Where gradients die: in w where beta is 0; in beta's sigmoid at both ends, one of which is a mirror; along the length
+// Gradients die: in w where beta is 0; in beta's sigmoid at both ends, one of which is a mirror; along the length
 // of W2's result, which unit() removes. With a rotation S would depend on the query's position, so that is refused.
 #include <algorithm>
 #include <utility>

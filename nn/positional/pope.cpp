@@ -6,7 +6,7 @@
 //   k'_c   = mu_jc (cos, sin)(j theta_c + delta_hc)
 //   delta in [-2 pi, 0], learned, clamped after each step: the distance at which a dim fits best.
 // In RoPE the angle between the pairs of q and k shifts the best distance; here q and k have no angle of their own.
-// Where gradients die: in softplus far below 0, where its derivative sigmoid(x) is 0; for delta in dims where mu is 0,
+// Gradients die: in softplus far below 0, where its derivative sigmoid(x) is 0; for delta in dims where mu is 0,
 // and at a distance where the cosine is flat. A magnitude is not negative, so a query can push a key away only by its
 // phase.
 #include <numbers>

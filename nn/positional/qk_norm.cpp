@@ -5,7 +5,7 @@
 // Root mean square, as in Qwen3 (`qk_norm + rope`: before the rotation) and nanochat (`rope + qk_norm(weight=none)`:
 // after it). Henry et al. divide by the length and learn one factor in place of w / sqrt(d); ViT-22B uses a layer norm.
 // No position is read. CoPE's q.e uses the query as projected; with z_from=rotated it uses the normalised query.
-// Where gradients die: along q and k themselves, because their lengths have no effect. The rest is divided by the
+// Gradients die: along q and k themselves, because their lengths have no effect. The rest is divided by the
 // length, so long queries learn slowly. A weight w of 0 in a dim stops everything through it.
 #include "nn/positional/rotation.h"
 

@@ -4,9 +4,9 @@
 //   z_t     = w_h.r_t                        position of token t in head h: any real number
 //   pair m of q_t and k_t is rotated by z_t base^(-2m/d), as in RoPE, so that S_ij depends on z_i - z_j
 // Positions are not summed; only the causal mask depends on order. The paper's model keeps rope in its first layers.
-// Where gradients die: initially, where r or w_h is 0; in slow pairs, by their speed; where the pairs of q and k point
+// Gradients die: initially, where r or w_h is 0; in slow pairs, by their speed; where the pairs of q and k point
 // the same way, because the cosine is flat there; in W_c and w_h where silu's gate is shut, W_g x_t far below 0. If z
-// changes by many rotations of the fast pairs, the loss has as many hills: positions learn while they are small.
+// changes by many rotations of the fast pairs, the loss has many hills: positions learn while they are small.
 #include "nn/attention/layer_input.h"
 #include "nn/layers/linear.h"
 #include "nn/positional/rotation.h"

@@ -10,7 +10,7 @@
 // We could not read all of the paper's formulas: these lines are the authors' released code and its defaults
 // (nn/errata.md, D1). omega = 1 would be RoPE, the start of bias=yes. Padding adds nothing to the sum.
 // A token's omega gets the gradient of every pair with this token between query and key; it rotates both or neither of
-// other pairs. Where gradients die: in slow pairs, by the factor theta_m; where the pairs of q and k point the same
+// other pairs. Gradients die: in slow pairs, by the factor theta_m; where the pairs of q and k point the same
 // way, because the cosine is flat there; in filter, A and B once one of them is 0; in a gate that is shut or wide open.
 // silu allows almost no step back.
 #include "nn/attention/layer_input.h"

@@ -4,7 +4,7 @@
 //   s = 0 with fixed=yes is softmax plus one; s -> -infinity is the softmax
 // Backward, with G the gradient at P and p_i = e^{s_h} / (e^{s_h} + sum_l e^{A_il}) the sink's share of row i:
 //   dA_ij = P_ij (G_ij - sum_l P_il G_il),   ds_h = -sum_i p_i sum_l P_il G_il
-// Where gradients die: in s, if no row gives the sink anything, or all rows give it everything; in the second case also
+// Gradients die: in s, if no row gives the sink anything, or all rows give it everything; in the second case also
 // in that row's A, because every P is 0. Otherwise a sink lets a head do nothing: a row that finds nothing need not
 // look at the first token instead.
 #include "autograd/observer.h"

@@ -6,7 +6,7 @@
 // A key hidden by the caller's mask takes nothing. The rest is lost if the mask hides the row's own token.
 // It replaces the softmax and a position: of equal keys the nearest takes most. Backward, with G the gradient at P:
 //   dA_ij = P_ij G_ij (1 - beta_ij) - beta_ij (rest_i G_ii + sum_{l<j} P_il G_il)
-// The first term is the gain of j, the second is its loss to the keys behind it. Where gradients die: where beta is 1,
+// The first term is the gain of j, the second is its loss to the keys behind it. Gradients die: where beta is 1,
 // because A_ij then depends on no other key and its own factor is 0; where beta is 0; and behind keys that took the
 // whole stick, because P is 0 there and behind.
 #include "autograd/observer.h"

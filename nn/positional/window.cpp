@@ -4,7 +4,7 @@
 // The window is a fact of the attention (Visibility::window), like causality: it needs no mask of pairs. Blocks of rows
 // skip the keys before it, and tiles outside it are not visited, so the time grows with T n. After L layers a token may
 // depend on tokens L (n - 1) back.
-// Where gradients die: at every pair outside. Sums over keys, such as CoPE's of gates, end at the window too. Of two
+// Gradients die: at every pair outside. Sums over keys, such as CoPE's of gates, end at the window too. Of two
 // windows in one sum the narrower counts.
 #include "nn/scheme.h"
 

@@ -5,7 +5,7 @@
 //   sequence keeps both factors near 1, whatever else is in the batch. B = 512: up to 150 at 4096 tokens, 22 000 at
 //   8192. Factors that a dtype cannot hold are refused.
 // gamma = 0.4 is the paper's, B = scale_base = 512 the authors' code's. Causal only: for later keys zeta^(i - j) grows.
-// Nothing is learned. The gradient of a pair of dims fades with it: tokens far apart teach the fast dims nothing.
+// No parameter is learned. The gradient of a pair of dims fades with it: tokens far apart teach the fast dims nothing.
 #include <algorithm>
 #include <limits>
 

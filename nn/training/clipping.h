@@ -10,7 +10,7 @@
 namespace whence {
 
 struct GradientNorm {
-  double value;  // of all gradients divided by the loss scale, before clipping; not finite if a gradient is not
+  double value;  // norm of all gradients divided by the loss scale, before clipping; not finite if a gradient is not
   // The factor for the gradients: min(1, max_norm / value) / loss_scale. 1 / loss_scale if value is 0, NaN if value is
   // not finite.
   double scale;

@@ -21,13 +21,13 @@ struct AdamOptions {
   bool masters = false;
 };
 
-// As in PyTorch without dampening: g += weight_decay w,  m = momentum m + g,  w -= learning_rate m, with nesterov w -=
-// learning_rate (g + momentum m).
+// SGD as in PyTorch without dampening: g += weight_decay w,  m = momentum m + g,  w -= learning_rate m, with nesterov w
+// -= learning_rate (g + momentum m).
 struct SgdOptions {
   double momentum = 0;
   bool nesterov = false;    // looks ahead: also adds the momentum of the next step
   double weight_decay = 0;  // L2, for the parameters that decay: adds decay w to the gradient
-  bool masters = false;     // as in AdamOptions
+  bool masters = false;     // see AdamOptions
 };
 
 // The common part of optimisers: parameters, the state of each, and steps that check before they change anything.
@@ -73,7 +73,7 @@ class Optimizer {
 
   std::vector<Module::Parameter> parameters_;
   std::vector<Moments> moments_;
-  std::vector<std::pair<DType, Device>> were_;  // of the parameters at construction
+  std::vector<std::pair<DType, Device>> were_;  // the parameters' at construction
   index_t steps_ = 0;
 };
 

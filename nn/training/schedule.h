@@ -16,7 +16,7 @@ const char* to_string(Decay decay);
 
 struct ScheduleOptions {
   double peak = 1e-3;   // the rate after the warm-up
-  index_t steps = 1;    // of the whole run
+  index_t steps = 1;    // steps of the whole run
   index_t warm_up = 0;  // in [0, steps]
   Decay decay = Decay::constant;
   double floor = 0;          // the final rate of all but constant, in [0, peak]; constant has none

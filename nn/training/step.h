@@ -32,7 +32,7 @@ struct LossSum {
 
 struct StepOutcome {
   double loss = 0;           // mean over the step's targets
-  double gradient_norm = 0;  // of that mean's gradients, before clipping
+  double gradient_norm = 0;  // norm of that mean's gradients, before clipping
   std::int64_t tokens = 0;
   bool skipped = false;  // gradients were not finite, so f16's loss scale shrinks and no weight changed
   double seconds = 0;    // duration of the step, if measured
