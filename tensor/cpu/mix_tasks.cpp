@@ -3,7 +3,7 @@
 #include "tensor/tiles/mix_kernel.h"
 
 #include "tensor/cpu/tile_tasks.h"
-#include "tensor/cpu/turn.h"
+#include "tensor/cpu/spin.h"
 #include "tensor/device/joined_kernels.h"
 
 namespace whence {
@@ -97,7 +97,7 @@ class Turns {
   static void enter(void* turns, index_t b, index_t block, index_t step) {
     if (block == 0) return;
     const std::atomic<int>& before = static_cast<Turns*>(turns)->left(b, block - 1);
-    if (turn_until([&] { return before > step; })) return;
+    if (spin_until([&] { return before > step; })) return;
     for (int left = before; left <= step; left = before) before.wait(left);
   }
   static void leave(void* turns, index_t b, index_t block, index_t step) {

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <thread>
 
-#include "tensor/cpu/turn.h"
+#include "tensor/cpu/spin.h"
 #include "tensor/error.h"
 #include "tensor/parallel.h"
 
@@ -70,7 +70,7 @@ class Helpers {
 
   void wait_for_helpers() {
     const auto alone = [this] { return (state_.load() & in_it) == 0; };
-    if (turn_until(alone)) return;
+    if (spin_until(alone)) return;
     std::unique_lock lock(sleep_);
     caller_sleeps_.store(true);
     done_.wait(lock, alone);
@@ -93,7 +93,7 @@ class Helpers {
         const std::uint64_t state = state_.load();
         return (state & places) != 0 && state >> loop_shift != last;
       };
-      if (!turn_until(called)) {
+      if (!spin_until(called)) {
         std::unique_lock lock(sleep_);
         sleeping_.fetch_add(1);  // before the last check: a thread that opens a loop later sees it, and wakes us
         wake_.wait(lock, called);

@@ -6,11 +6,11 @@
 namespace whence {
 
 // Spin for about one wake-up's time. Then waiting costs at most twice what the better of spinning and sleeping would.
-inline constexpr std::chrono::microseconds longest_turning{50};
+inline constexpr std::chrono::microseconds longest_spin{50};
 
-// Spins until done() or for longest_turning. Returns true if done.
-template <class Done> bool turn_until(const Done& done) {
-  const auto turn = [&] {
+// Spins until done() or for longest_spin. Returns true if done.
+template <class Done> bool spin_until(const Done& done) {
+  const auto spin = [&] {
     for (int count = 0; count < 64; ++count) {
       if (done()) return true;
 #if defined(__x86_64__)
@@ -19,10 +19,10 @@ template <class Done> bool turn_until(const Done& done) {
     }
     return false;
   };
-  if (turn()) return true;
-  const auto end = std::chrono::steady_clock::now() + longest_turning;
+  if (spin()) return true;
+  const auto end = std::chrono::steady_clock::now() + longest_spin;
   while (std::chrono::steady_clock::now() < end)
-    if (turn()) return true;
+    if (spin()) return true;
   return done();
 }
 
