@@ -2,8 +2,8 @@
 // tensor/cpu/tiles/mix_forward.h and mix_backward.h.
 #include "tensor/tiles/mix_kernel.h"
 
-#include "tensor/cpu/tile_tasks.h"
 #include "tensor/cpu/spin.h"
+#include "tensor/cpu/tile_tasks.h"
 #include "tensor/device/joined_kernels.h"
 
 namespace whence {

@@ -29,7 +29,7 @@ WHENCE_INLINE extent parts_of(extent whole, extent part) { return (whole + part 
 // bound by its loads.
 template <class T> WHENCE_INLINE extent panel_of(extent left) {
   const extent vectors = parts_of(left, lanes<T>);
-  return (vectors == 4 ? 2 : least(vectors, vectors_at_once)) * lanes<T>;
+  return (vectors == 4 ? 2 : min(vectors, vectors_at_once)) * lanes<T>;
 }
 
 // How sums are stored: written to the result, or, after the first slab, added to it.
@@ -70,10 +70,10 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
   using V = Vector<T>;
   V sums[rows_at_once][vectors] = {};
   const T* lines[rows_at_once];
-  for (int row = 0; row < rows_at_once; ++row) lines[row] = a + least(row, rows - 1) * across;
+  for (int row = 0; row < rows_at_once; ++row) lines[row] = a + min(row, rows - 1) * across;
   if (finish.add)  // an earlier slab's results have left the cache by now
     for (int row = 0; row < rows_at_once; ++row)
-      for (int v = 0; v < vectors; ++v) __builtin_prefetch(to + least(row, rows - 1) * leading + v * width, 1);
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(to + min(row, rows - 1) * leading + v * width, 1);
   for (extent k = 0; k < depth; ++k) {
     V right[vectors];
 #pragma GCC unroll 3
@@ -89,7 +89,7 @@ void multiply_panels(const T* a, extent across, const T* b, extent depth, const 
   V bias[vectors];
 #pragma GCC unroll 3
   for (int v = 0; v < vectors; ++v) {
-    some[v] = (1U << least(columns - v * width, width)) - 1;
+    some[v] = (1U << min(columns - v * width, width)) - 1;
     bias[v] = finish.bias ? load_some(finish.bias + v * width, some[v]) : V{};
   }
 #pragma GCC unroll 8
@@ -115,11 +115,11 @@ void multiply_block(const Rows<T>& a, const T* b, const Tile<T>& tile, extent fi
     const T* right = b + column * depth;
     const Finish<T> here{finish.alpha, finish.bias ? finish.bias + column : nullptr, finish.add};
     const extent panel = panel_of<T>(tile.columns - column);
-    columns = least(panel, tile.columns - column);
+    columns = min(panel, tile.columns - column);
     for (extent row = 0; row < rows; row += rows_at_once) {
       const T* left = a.at + row / rows_at_once * a.block;
       T* to = tile.to + (first_row + row) * tile.leading + column;
-      const extent height = least(rows - row, rows_at_once);
+      const extent height = min(rows - row, rows_at_once);
       if (panel == widest<T>)
         multiply_panels<along, 3>(left, a.across, right, depth, here, to, tile.leading, height, columns);
       else if (panel == 2 * lanes<T>)

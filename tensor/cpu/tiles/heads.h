@@ -39,11 +39,11 @@ template <class T> struct Forward {
 
   void run(extent first_query, extent queries, T* scratch) {
     layout(scratch);
-    const extent seen = least(p.keys, p.first_row + first_query + queries + p.after);
+    const extent seen = min(p.keys, p.first_row + first_query + queries + p.after);
     pack_rows(head_of(p.in[At::value], b, h), p.in[At::value].row, seen, p.value_dim, value_width, values);
     scores.head(p, b, h), programs.head(p, b, h);
     for (extent first = first_query; first < first_query + queries; first += block_rows<T>)
-      block_of(Block<T>(p, b, h, first, least(block_rows<T>, first_query + queries - first)));
+      block_of(Block<T>(p, b, h, first, min(block_rows<T>, first_query + queries - first)));
   }
 
   void block_of(const Block<T>& block) {
@@ -105,7 +105,7 @@ template <class T> struct Backward {
     layout(scratch);
     scores.head(p, b, h), outputs.head(p, b, h), programs.head(p, b, h);
     for (extent first = 0; first < p.queries; first += block_rows<T>)
-      block_of(Block<T>(p, b, h, first, least(block_rows<T>, p.queries - first)));
+      block_of(Block<T>(p, b, h, first, min(block_rows<T>, p.queries - first)));
     scores.finish(p, b, h), outputs.finish(p, b, h), programs.finish(p, b, h);
   }
 

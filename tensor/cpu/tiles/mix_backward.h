@@ -27,7 +27,7 @@ template <class T> struct DiagonalSums {
   T* sums;  // [row, count]
 
   extent count() const { return end - begin - 1 + wide; }
-  static extent size(const MixProblem<T>& p) { return most(p.heads, p.width) * (piece_keys<T> + block_rows<T>); }
+  static extent size(const MixProblem<T>& p) { return max(p.heads, p.width) * (piece_keys<T> + block_rows<T>); }
   void add(extent row, extent column, const T* x) const {
     T* const to = sums + row * count() + end - 1 - column;
     for (extent n = 0; n < wide; n += lanes<T>) store<T>(to + n, load(to + n) + load(x + n));
@@ -131,7 +131,7 @@ template <class T> struct MixBackward {
     channels_of(begin + 2 * p.right, end + 2 * p.right);
     score_columns(part, d_outputs, p.in[At::value], p.value_dim, begin, end, gradient, true);
     p.enter(p.turns, b, number, count);
-    for (extent at = begin; at < end; at += piece_keys<T>) piece(at, least(piece_keys<T>, end - at));
+    for (extent at = begin; at < end; at += piece_keys<T>) piece(at, min(piece_keys<T>, end - at));
     for (extent h = 0; h < p.heads; ++h) head_products(h, begin, end);
     p.leave(p.turns, b, number, count);
     carry(p.channels, 2 * kept, step_keys<T>, scores);
@@ -141,7 +141,7 @@ template <class T> struct MixBackward {
 
   // The mix of a step's columns [at, at + count): hidden, P and dA, then dpre and dX of the columns before them.
   void piece(extent at, extent count) {
-    const extent base = hidden.first, to = least(at + count, part.keys);
+    const extent base = hidden.first, to = min(at + count, part.keys);
     hidden_columns(part, scores, at == part.first_seen ? base : base + kept, base + kept + count, hidden);
     if (at < to) {
       mixed_logits(part, scores, hidden, at, to, pattern);
@@ -178,7 +178,7 @@ template <class T> struct MixBackward {
 
   // dpre of the columns [begin, end), and its terms of the gradients of W1 and u.
   void hidden_gradient(extent begin, extent end) const {
-    const extent from = least(most(begin, part.first_seen), end), to = most(from, least(end, part.hidden_end));
+    const extent from = min(max(begin, part.first_seen), end), to = max(from, min(end, part.hidden_end));
     products<T, Finish::none>(p.width, part.packs(to - from), {p.heads, p.kernel, 1, -wide},
         {p.in[At::mix_output].at, p.kernel, p.width * p.kernel}, gradient(from + p.left), gradient.row, from_zero<T>(),
         0, part.by_column(from, [&](extent c) { return dpre(c); }), dpre.row, T(0));
@@ -211,7 +211,7 @@ template <class T> struct MixBackward {
 
   // dX of the columns [begin, end), added to dA; dX of B's channels goes to the gradients of its pieces.
   void score_gradient(extent begin, extent end) {
-    const extent from = most(begin, part.first_seen), to = least(end, part.keys);
+    const extent from = max(begin, part.first_seen), to = min(end, part.keys);
     if (from >= to) return;
     const auto column = part.by_column(from, [&](extent c) { return gradient(c); });
     products<T, Finish::none>(p.channels, part.packs(to - from), {p.width, p.kernel, 1, -wide},
@@ -239,8 +239,8 @@ template <class T> struct MixBackward {
             head_of(to, b, h) + at * to.row, to.row);
       });
     };
-    const extent from = most(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
-    over_queries(begin, least(end, part.keys), pattern, d_output_rows, value_width, p.d[At::value]);
+    const extent from = max(part.first_seen, begin - 2 * p.left), to = end - 2 * p.left;
+    over_queries(begin, min(end, part.keys), pattern, d_output_rows, value_width, p.d[At::value]);
     over_queries(from, to, gradient, query_rows, width, p.d[At::key]);
     if (p.d[At::query].at && from < to)
       sum_over_keys(Tile<T>(block, from, to - from), gradient(h, from), head_of(key, b, h) + from * key.row, key.row,

@@ -33,7 +33,7 @@ template <class T> struct Part {
 
   Part(const MixProblem<T>& problem, extent b, extent first_query, extent lanes_of_part)
       : p(problem),
-        block(problem, b, 0, first_query, least(lanes_of_part, problem.queries - first_query), lanes_of_part),
+        block(problem, b, 0, first_query, min(lanes_of_part, problem.queries - first_query), lanes_of_part),
         wide(lanes_of_part),
         keys(block.keys()) {
     first_seen = 0;
@@ -42,9 +42,9 @@ template <class T> struct Part {
       while (first_seen < p.keys && !present[first_seen]) ++first_seen;
       while (end > first_seen && !present[end - 1]) --end;
     }
-    first_step = most(block.first_key() - first_seen, 0) / step_keys<T>;  // REQUIRES: no taps on either side
+    first_step = max(block.first_key() - first_seen, 0) / step_keys<T>;  // REQUIRES: no taps on either side
     first_seen += first_step * step_keys<T>;
-    hidden_end = least(end == p.keys ? p.keys + p.behind : end, keys + p.right);
+    hidden_end = min(end == p.keys ? p.keys + p.behind : end, keys + p.right);
   }
   extent packs(extent columns) const { return columns * wide / lanes<T>; }
 
@@ -63,7 +63,7 @@ template <class T> struct Part {
                                       : nullptr;
   }
   // Lanes from here on see column c, if it is a key.
-  extent first_lane(extent c) const { return least(wide, most(0, c - block.first_token() - p.after)); }
+  extent first_lane(extent c) const { return min(wide, max(0, c - block.first_token() - p.after)); }
   Block<T> of_head(extent h) const { return Block<T>(p, block.b, h, block.first_query, block.rows, wide); }
 
   // Sets to 0 the unseen pairs of a head's columns [begin, end).
@@ -76,7 +76,7 @@ template <class T> struct Part {
   }
   // The index of a column's lane 0 in a table of distances, and of its table for hidden.
   extent place(extent c) const { return block.first_token() - c - p.mix_lowest; }
-  extent hidden_table(extent c) const { return least(c - first_seen, p.left) * p.width; }
+  extent hidden_table(extent c) const { return min(c - first_seen, p.left) * p.width; }
 
   // Returns f(number of the vector) -> address of column c's lanes, for `place` or `begin` of products().
   template <class F> auto by_column(extent begin, const F& f) const {
@@ -92,7 +92,7 @@ template <class T> struct Part {
 template <class T>
 static void hidden_columns(const Part<T>& part, Columns<T> scores, extent begin, extent end, Columns<T> hidden) {
   const MixProblem<T>& p = part.p;
-  const extent from = least(most(begin, part.first_seen), end), to = most(least(end, part.hidden_end), from);
+  const extent from = min(max(begin, part.first_seen), end), to = max(min(end, part.hidden_end), from);
   for (extent d = 0; d < p.width; ++d) {
     clear(hidden(d, begin), (from - begin) * part.wide);
     clear(hidden(d, to), (end - to) * part.wide);
@@ -134,7 +134,7 @@ template <class T> static void carry(extent rows, extent kept, extent segment, C
 // keeps all of them from one block of queries to the next.
 template <class F> static void by_few_rows(extent begin, extent end, extent packs, const F& f) {
   const extent few = packs >= most_packs ? rows_at_once<most_packs> : packs > 0 ? rows_at_once<2> : end - begin;
-  for (extent at = begin; at < end; at += few) f(at, least(few, end - at));
+  for (extent at = begin; at < end; at += few) f(at, min(few, end - at));
 }
 template <class T> static void prefetch(const T* rows, extent row, extent count, extent width) {
   for (extent r = 0; r < count; ++r)
@@ -148,7 +148,7 @@ template <class T>
 static void score_columns(const Part<T>& part, const T* queries, Rows<const T> keys, extent dim, extent begin,
     extent end, Columns<T> scores, bool ahead) {
   const MixProblem<T>& p = part.p;
-  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), packs = part.wide / lanes<T>;
+  const extent from = min(max(begin, 0), end), to = max(min(end, part.keys), from), packs = part.wide / lanes<T>;
   for (extent h = 0; h < p.heads; ++h) {
     by_few_rows(from, to, ahead ? packs : 0, [&](extent at, extent count) {
       if (ahead && h + 1 < p.heads) prefetch(head_of(keys, part.block.b, h + 1) + at * keys.row, keys.row, count, dim);
@@ -163,7 +163,7 @@ static void score_columns(const Part<T>& part, const T* queries, Rows<const T> k
 // B of the columns [begin, end), for all heads, in the rows after the scores; 0 where not seen.
 template <class T>
 static void piece_columns(const Part<T>& part, Piecewise<T>& pieces, extent begin, extent end, Columns<T> scores) {
-  const extent from = least(most(begin, 0), end), to = most(least(end, part.keys), from), heads = part.p.heads;
+  const extent from = min(max(begin, 0), end), to = max(min(end, part.keys), from), heads = part.p.heads;
   for (extent h = 0; pieces.runs(part.p) && h < heads; ++h) {
     const Block<T> block = part.of_head(h);
     clear(scores(heads + h, begin), (end - begin) * part.wide);

@@ -39,7 +39,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
   const Part<T> part(p, b, first_query, mix_block<T>);
   MixForward<T> f;
   f.layout(p, scratch);
-  const extent segment = most(1, segment_pairs<T> / part.wide), kept = p.kernel - 1, width = padded<T>(p.value_dim);
+  const extent segment = max(1, segment_pairs<T> / part.wide), kept = p.kernel - 1, width = padded<T>(p.value_dim);
   f.pieces.hold(p, 0, p.heads);
   for (extent h = 0; h < p.heads; ++h) {
     f.pieces.block(part.of_head(h));
@@ -54,7 +54,7 @@ template <class T> static void mix_forward(const MixProblem<T>& p, extent b, ext
       scores{f.scores, part.first_seen - p.left, f.row, part.wide};
   for (extent begin = part.first_seen; begin < part.keys; begin += segment) {
     const bool first = begin == part.first_seen;
-    const extent base = hidden.first, end = least(begin + segment, part.keys);
+    const extent base = hidden.first, end = min(begin + segment, part.keys);
     const extent new_scores = first ? base : base + kept_scores, scores_end = base + kept_scores + segment;
     score_columns(part, f.queries, p.in[At::key], p.dim, new_scores, scores_end, scores, false);
     piece_columns(part, f.pieces, new_scores, scores_end, scores);

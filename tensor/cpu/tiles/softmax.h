@@ -88,7 +88,7 @@ template <class T> static void drop(const Tile<T>& tile, T* x) {
   T kept[tile_keys<T>];
   for (extent i = 0; i < block.rows; ++i) {
     for (extent first = 0; first < tile.keys; first += tile_keys<T>) {
-      const extent count = least(tile_keys<T>, tile.keys - first);
+      const extent count = min(tile_keys<T>, tile.keys - first);
       p.draw(p.stream, block.b, block.h, block.first_query + i, tile.first_key + first, count, kept);
       for (extent k = 0; k < count; ++k) x[(first + k) * block.columns + i] *= kept[k];
     }

@@ -52,7 +52,7 @@ template <class T> struct Stick {
         const V score = load(x + at);
         V beta = sigmoid<T>(score), remains = one_less_sigmoid(score, beta);
         if (edge) {
-          const extent first_lane = most(tile.first_lane(k), tile.first_key + k - block.first_token() + 1);
+          const extent first_lane = max(tile.first_lane(k), tile.first_key + k - block.first_token() + 1);
           const Mask<T> before = lanes_between<T>(first_lane - n, tile.end_lane(k) - n);
           beta = before ? beta : zero<T>(), remains = before ? remains : splat(T(1));
         }
@@ -110,7 +110,7 @@ template <class T> struct Stick {
     using V = Vector<T>;
     const extent columns = block.columns;
     for (extent first = first_broken; first < block.keys(); first += tile_keys<T>) {
-      const Tile<T> tile(block, first, least(tile_keys<T>, block.keys() - first));
+      const Tile<T> tile(block, first, min(tile_keys<T>, block.keys() - first));
       T* const dx = kept_dx + first * columns;
       const T* const betas = kept_beta + first * columns;
       for (extent n = 0; n < columns; n += lanes<T>) {
@@ -141,8 +141,8 @@ template <class T> struct Stick {
   // Calls f(i, index in the tile) for the rows whose own key, which takes the rest, is in the tile.
   template <class F> static void each_own(const Tile<T>& tile, const F& f) {
     const Block<T>& block = tile.block;
-    const extent first = most(0, tile.first_key - block.first_token());
-    for (extent i = first; block.p.rest_to_self && i < least(block.rows, first + tile.keys); ++i)
+    const extent first = max(0, tile.first_key - block.first_token());
+    for (extent i = first; block.p.rest_to_self && i < min(block.rows, first + tile.keys); ++i)
       if (const extent k = block.first_token() + i - tile.first_key; k < tile.keys && sees_itself(block, i))
         f(i, k * block.columns + i);
   }

@@ -36,11 +36,11 @@ template <class T> struct Block {
   extent packs() const { return columns / lanes<T>; }
   extent first_token() const { return p.first_row + first_query; }  // as an index of keys
   // The first key that the block's first row sees, and the end of the keys that its last row sees: others are skipped.
-  extent first_key() const { return most(first_token() - p.before, 0); }
-  extent keys() const { return least(p.keys, first_token() + rows + p.after); }
+  extent first_key() const { return max(first_token() - p.before, 0); }
+  extent keys() const { return min(p.keys, first_token() + rows + p.after); }
   const bool* present() const { return p.present ? p.present + b * p.keys : nullptr; }
   bool sees_any(extent i) const {
-    const extent own = first_token() + i, first = most(own - p.before, 0), seen = least(p.keys, own + p.after + 1);
+    const extent own = first_token() + i, first = max(own - p.before, 0), seen = min(p.keys, own + p.after + 1);
     if (!p.present) return seen > first;
     for (extent key = first; key < seen; ++key)
       if (present()[key]) return true;
@@ -59,12 +59,12 @@ template <class T> struct Tile {
       for (extent k = 0; k < count; ++k) edge |= !present[first + k];
   }
   // Lanes from here on see key number k of the tile, if it is present.
-  extent first_lane(extent k) const { return most(first_key + k - block.first_token() - block.p.after, 0); }
+  extent first_lane(extent k) const { return max(first_key + k - block.first_token() - block.p.after, 0); }
   // Lanes from here on no longer see it.
   extent end_lane(extent k) const {
     const bool* present = block.present();
     if (present && !present[first_key + k]) return 0;
-    return least(first_key + k - block.first_token() + block.p.before + 1, block.columns);
+    return min(first_key + k - block.first_token() + block.p.before + 1, block.columns);
   }
   Mask<T> seen(extent k, extent pack) const {
     const extent lane = pack * lanes<T>;
@@ -92,7 +92,7 @@ static void products_of_pairs(const Tile<T>& tile, extent depth, const T* a, ext
   for (extent k = 0; k < tile.keys; k += lanes<T>) {
     const extent skip = tile.first_lane(k) / lanes<T> * lanes<T>;
     if (skip >= columns) continue;
-    multiply<T>(least(lanes<T>, tile.keys - k), columns - skip, {depth}, {a + k * a_row, a_row, 1}, b + skip, columns,
+    multiply<T>(min(lanes<T>, tile.keys - k), columns - skip, {depth}, {a + k * a_row, a_row, 1}, b + skip, columns,
         x + k * columns + skip, columns, Start::zero);
   }
 }
@@ -104,7 +104,7 @@ static void sum_over_queries(const Tile<T>& tile, const T* x, const T* rows, ext
   for (extent k = 0, step = tile.edge ? lanes<T> : tile.keys; k < tile.keys; k += step) {
     const extent from = tile.edge ? tile.first_lane(k) : 0;
     if (from >= tile.block.rows) continue;
-    multiply<T>(least(step, tile.keys - k), width, {tile.block.rows - from}, {x + k * columns + from, columns, 1},
+    multiply<T>(min(step, tile.keys - k), width, {tile.block.rows - from}, {x + k * columns + from, columns, 1},
         rows + from * width, width, to + k * to_row, to_row, Start::given);
   }
 }
@@ -114,10 +114,10 @@ template <class T>
 static void sum_over_keys(const Tile<T>& tile, const T* x, const T* rows, extent rows_row, extent width, T* to) {
   const extent columns = tile.block.columns;
   for (extent i = 0, step = tile.edge ? lanes<T> : tile.block.rows; i < tile.block.rows; i += step) {
-    const extent last = least(i + step, tile.block.rows) - 1 + tile.block.first_token();
-    const extent keys = least(tile.keys, last + tile.block.p.after + 1 - tile.first_key);
+    const extent last = min(i + step, tile.block.rows) - 1 + tile.block.first_token();
+    const extent keys = min(tile.keys, last + tile.block.p.after + 1 - tile.first_key);
     if (keys <= 0) continue;
-    multiply<T>(least(step, tile.block.rows - i), width, {keys}, {x + i, 1, columns}, rows, rows_row, to + i * width,
+    multiply<T>(min(step, tile.block.rows - i), width, {keys}, {x + i, 1, columns}, rows, rows_row, to + i * width,
         width, Start::given);
   }
 }

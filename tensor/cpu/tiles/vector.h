@@ -45,8 +45,8 @@ template <class T> inline constexpr extent lanes = VectorOf<T>::lanes;
 template <class T> inline constexpr bool has_vectors = lanes<T> > 1;
 template <class T> using LaneNumbers = std::make_integer_sequence<int, static_cast<int>(lanes<T>)>;
 
-static inline extent least(extent a, extent b) { return a < b ? a : b; }
-static inline extent most(extent a, extent b) { return a > b ? a : b; }
+static inline extent min(extent a, extent b) { return a < b ? a : b; }
+static inline extent max(extent a, extent b) { return a > b ? a : b; }
 template <class T> static inline extent padded(extent count) { return (count + lanes<T> - 1) / lanes<T> * lanes<T>; }
 
 template <class T> static inline Vector<T> load(const T* from) {

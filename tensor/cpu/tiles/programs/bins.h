@@ -47,7 +47,7 @@ template <class T> struct Bins : Program<T> {
     const Problem<T>& p = tile.block.p;
     if (p.bins == 0) return;
     for (extent k = 0; k < tile.keys; ++k) {
-      for (extent i = tile.first_lane(k), end = least(tile.block.rows, tile.end_lane(k)); i < end; ++i) {
+      for (extent i = tile.first_lane(k), end = min(tile.block.rows, tile.end_lane(k)); i < end; ++i) {
         const extent row = table_row(tile.block, i, tile.first_key + k);
         if (row < p.distances) f(k * tile.block.columns + i, i * p.bins + p.bin_of[row]);
       }

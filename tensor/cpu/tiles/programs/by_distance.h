@@ -8,7 +8,7 @@ namespace whence::tiles::WHENCE_TILES_TARGET {
 // Returns the table's row for the block's query `lane` and a key; p.distances if it is beyond the table.
 template <class T> static inline extent table_row(const Block<T>& block, extent lane, extent key) {
   const Problem<T>& p = block.p;
-  const extent query = least(block.first_query + lane, p.queries - 1);
+  const extent query = min(block.first_query + lane, p.queries - 1);
   const extent steps =
       p.query_step ? p.query_step[block.b * p.query_step_batch + query] - p.key_step[block.b * p.key_step_batch + key]
                    : p.first_row + query - key;
@@ -28,7 +28,7 @@ template <class T> struct DistanceNumbers {
   // place() is the index of the diagonal of `steps` in the copy. A tile's lanes and keys reach beyond queries and keys.
   static extent margin() { return block_rows<T> + tile_keys<T> + 2 * lanes<T>; }
   static extent place(const Problem<T>& p, extent steps) {
-    return steps - p.lowest + margin() + most(0, p.lowest - (p.first_row - p.keys));
+    return steps - p.lowest + margin() + max(0, p.lowest - (p.first_row - p.keys));
   }
   static extent copy_size(const Problem<T>& p) {
     return padded<T>(plain(p) ? p.distances + p.keys + p.queries + 2 * margin() : p.distances + 1);
@@ -78,7 +78,7 @@ template <class T> struct DistanceNumbers {
       for (extent apart = 1 - groups; apart < block.packs(); ++apart) {
         T* slot = sums + (r * slots(p) + first_pack - first_key + apart + p.keys / lanes<T> + 2) * lanes<T>;
         Vector<T> sum = zero<T>();
-        for (extent pack = most(apart, 0); pack < least(block.packs(), groups + apart); ++pack) {
+        for (extent pack = max(apart, 0); pack < min(block.packs(), groups + apart); ++pack) {
           const extent k = (pack - apart) * lanes<T> + r - skipped;
           if (k >= 0 && k < tile.keys) sum = sum + load(dx + k * block.columns + pack * lanes<T>);
         }

@@ -42,8 +42,8 @@ template <class T> struct ByRowAndDistance : Program<T> {
       const Problem<T>& p = tile.block.p;
       rows = tile.block.columns + tile.keys - 1;
       lowest = tile.block.first_token() - tile.first_key - tile.keys + 1;
-      skipped = most(0, p.lowest - lowest);
-      count = most(0, least(lowest + rows, p.lowest + p.distances) - lowest - skipped);
+      skipped = max(0, p.lowest - lowest);
+      count = max(0, min(lowest + rows, p.lowest + p.distances) - lowest - skipped);
     }
   };
 

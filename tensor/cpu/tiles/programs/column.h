@@ -32,8 +32,8 @@ template <class T> struct Column : Program<T> {
       if (!p.in[which].at) return;
       const T* from = head_of(p.in[which], block.b, block.h);
       for (extent i = 0; i < block_rows<T>; ++i) {
-        const T x = from[by_key ? least(block.first_token() + least(i, block.rows - 1), p.keys - 1)
-                                : block.first_query + least(i, block.rows - 1)];
+        const T x = from[by_key ? min(block.first_token() + min(i, block.rows - 1), p.keys - 1)
+                                : block.first_query + min(i, block.rows - 1)];
         to[i] = x - x == T(0) ? x : T(0);  // every row that sees a number that is not finite gets it anyway
       }
     };

@@ -73,7 +73,7 @@ template <class T> struct Fading : Program<T> {
     using V = Vector<T>;
     if (!gates.query.at) return;
     for (extent first = first_kept; first < block.keys(); first += tile_keys<T>) {
-      const Tile<T> tile(block, first, least(tile_keys<T>, block.keys() - first));
+      const Tile<T> tile(block, first, min(tile_keys<T>, block.keys() - first));
       T* const dx = kept_dx + first * block.columns;
       const T* const closed = kept_closed + first * block.columns;
       for (extent n = 0; n < block.columns; n += lanes<T>) {

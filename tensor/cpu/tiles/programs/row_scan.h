@@ -166,7 +166,7 @@ template <class T> struct RowScan : Program<T> {
     const Problem<T>& p = block.p;
     if (!runs(p)) return;
     for (extent first = first_moving; first < block.keys(); first += tile_keys<T>)
-      gradient_of_gates(Tile<T>(block, first, least(tile_keys<T>, block.keys() - first)), scores);
+      gradient_of_gates(Tile<T>(block, first, min(tile_keys<T>, block.keys() - first)), scores);
     if (gates.query.at) gates.finish(block);
     for (extent n = 0; n < block.columns; n += lanes<T>)
       add_to_dz(block, n, ~0u, load(dz_floors + n), load(dz_floor + n), load(dz_above + n));
