@@ -22,7 +22,7 @@ template <class T> struct RowScan : Program<T> {
   bool backward, by_table;
   Pairing<T> gates;  // used if gates are not those of the scores
   T slope;
-  // Of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `places`, because a member would be
+  // Of one tile: p of each pair, or P if slopes use it. Loops copy the pointer to `positions`, because a member would be
   // reloaded after each store.
   T *gate_scores, *p_of_pairs;
   // Per lane of the block: P so far, and its rounding error; z[f], z[f+1] - z[f] and their f; dz[f], dz[f+1] so far and
@@ -93,7 +93,7 @@ template <class T> struct RowScan : Program<T> {
     T *const kept_gate = backward ? kept_gates + kept : nullptr, *const slopes = backward ? kept_dp + kept : nullptr;
     if (gates.query.at) gates.products(tile, gate_scores);
     was_at_last = at_last;
-    const T* const places = p_of_pairs;
+    const T* const positions = p_of_pairs;
     for (extent n = 0; n < columns; n += lanes<T>) {
       if (at_last) {
         for (extent at = n; at < tile.keys * columns; at += columns) store<T>(x + at, load(x + at) + load(z_floor + n));
@@ -104,7 +104,7 @@ template <class T> struct RowScan : Program<T> {
         read_table(tile, n, x, slopes);
       else
         for (extent at = n; at < tile.keys * columns; at += columns) {
-          store<T>(x + at, load(x + at) + splat(slope) * load(places + at));
+          store<T>(x + at, load(x + at) + splat(slope) * load(positions + at));
           if (slopes) store<T>(slopes + at, splat(slope));
         }
     }
@@ -119,20 +119,20 @@ template <class T> struct RowScan : Program<T> {
     const Block<T>& block = tile.block;
     if (!runs(block.p) || !by_table) return;
     const V last = splat(number<T>(block.p.positions - 1));
-    const T* const places = p_of_pairs;
+    const T* const positions = p_of_pairs;
     for (extent n = 0; n < block.columns; n += lanes<T>) {
       if (!was_at_last && gather_near(tile, n, dx)) continue;
       V of_floor = load(dz_floors + n), below = load(dz_floor + n), above = load(dz_above + n);
       for (extent k = tile.keys - 1; k >= 0; --k) {
         const extent at = k * block.columns + n;
-        const V gradient = load(dx + at), place = was_at_last ? last : load(places + at);
-        const V floor = was_at_last ? last : whole_part<T>(place);
+        const V gradient = load(dx + at), position = was_at_last ? last : load(positions + at);
+        const V floor = was_at_last ? last : whole_part<T>(position);
         if (const unsigned moved = bits<T>(floor != of_floor)) {
           add_to_dz(block, n, moved, of_floor, below, above);
           const auto begun_anew = [&](V sum) { return floor != of_floor ? zero<T>() : sum; };
           below = begun_anew(below), above = begun_anew(above), of_floor = floor;
         }
-        const V share = (place - floor) * gradient;
+        const V share = (position - floor) * gradient;
         above = above + share, below = below + (gradient - share);
       }
       store<T>(dz_floors + n, of_floor), store<T>(dz_floor + n, below), store<T>(dz_above + n, above);
@@ -146,13 +146,13 @@ template <class T> struct RowScan : Program<T> {
     if (!runs(p) || was_at_last) return false;
     first_moving = tile.first_key;
     T *const kept = kept_dx + tile.first_key * block.columns, *const dp = kept_dp + tile.first_key * block.columns;
-    const T* const places = p_of_pairs;
+    const T* const positions = p_of_pairs;
     const T scale = p.scale;
     Vector<T> slope_sum = zero<T>();
     for (extent n = 0, count = tile.keys * block.columns; n < count; n += lanes<T>) {
       const Vector<T> gradient = load(dx + n);
       store<T>(kept + n, gradient * splat(scale));
-      if (!by_table) slope_sum = slope_sum + gradient * load(places + n);
+      if (!by_table) slope_sum = slope_sum + gradient * load(positions + n);
       store<T>(dp + n, load(dp + n) * gradient);
     }
     if (const Rows<T> to = p.d[At::position_slopes]; to.at)
@@ -225,7 +225,7 @@ template <class T> struct RowScan : Program<T> {
     using V = Vector<T>;
     const extent columns = tile.block.columns;
     const V last = splat(number<T>(tile.block.p.positions - 1));
-    T* const places = p_of_pairs;
+    T* const positions = p_of_pairs;
     const V before = load(sums + n);
     V sum = load(rests + n);
     for (extent k = tile.keys - 1; k >= 0; --k) {
@@ -234,8 +234,8 @@ template <class T> struct RowScan : Program<T> {
       if (tile.edge) gate = tile.seen(k, n / lanes<T>) ? gate : zero<T>();
       sum = sum + gate;
       if (kept_gate) store<T>(kept_gate + at, gate);
-      const V place = before + sum;
-      store<T>(places + at, by_table ? smaller<T>(place, last) : place);
+      const V position = before + sum;
+      store<T>(positions + at, by_table ? smaller<T>(position, last) : position);
     }
     const V after = before + sum, added = after - before;
     store<T>(sums + n, after), store<T>(rests + n, (before - (after - added)) + (sum - added));
@@ -244,12 +244,12 @@ template <class T> struct RowScan : Program<T> {
   void read_table(const Tile<T>& tile, extent n, T* x, T* slopes) const {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
-    const T* const places = p_of_pairs;
+    const T* const positions = p_of_pairs;
     V before = load(floors + n), below = load(z_floor + n), rise = load(z_rise + n);
     const auto read = [&](const auto& move_to) {
       for (extent k = tile.keys - 1; k >= 0; --k) {
         const extent at = k * block.columns + n;
-        const V place = load(places + at), floor = whole_part<T>(place), share = place - floor;
+        const V position = load(positions + at), floor = whole_part<T>(position), share = position - floor;
         move_to(floor);
         store<T>(x + at, load(x + at) + (below + share * rise));
         if (slopes) store<T>(slopes + at, share > zero<T>() ? rise : zero<T>());
@@ -288,13 +288,13 @@ template <class T> struct RowScan : Program<T> {
   bool gather_near(const Tile<T>& tile, extent n, const T* dx) {
     using V = Vector<T>;
     const Block<T>& block = tile.block;
-    const T* const places = p_of_pairs;
+    const T* const positions = p_of_pairs;
     V first, below[near] = {}, above[near] = {};
     if (!stays_near(tile, n, first)) return false;
     for (extent k = tile.keys - 1; k >= 0; --k) {
       const extent at = k * block.columns + n;
-      const V gradient = load(dx + at), place = load(places + at), floor = whole_part<T>(place);
-      const V share = (place - floor) * gradient, rest = gradient - share;
+      const V gradient = load(dx + at), position = load(positions + at), floor = whole_part<T>(position);
+      const V share = (position - floor) * gradient, rest = gradient - share;
       for (extent r = 0; r < near; ++r) {
         const auto here = floor == first + splat(number<T>(r));
         below[r] = below[r] + (here ? rest : zero<T>()), above[r] = above[r] + (here ? share : zero<T>());
@@ -313,13 +313,13 @@ template <class T> struct RowScan : Program<T> {
   Vector<T> row_of(const Block<T>& block, extent n, Vector<T> floor) const {
     const Vector<T> there = smaller<T>(floor, splat(number<T>(block.p.positions - 1)));
     if constexpr (has_vectors<T>)
-      return look_up(z, place_of(block, n, there));
+      return look_up(z, index_of(block, n, there));
     else
       return z[static_cast<extent>(static_cast<double>(there)) * block.columns + n];
   }
 
   // The index of table[floor, n + lane].
-  static Mask<T> place_of(const Block<T>& block, extent n, Vector<T> floor) {
+  static Mask<T> index_of(const Block<T>& block, extent n, Vector<T> floor) {
     return indices<T>(floor) * static_cast<std::int32_t>(block.columns) +
            indices<T>(count_up<T>() + splat(number<T>(n)));
   }
@@ -329,7 +329,7 @@ template <class T> struct RowScan : Program<T> {
     const T last = number<T>(block.p.positions - 1);
     if constexpr (has_vectors<T>) {
       moved &= bits<T>(floor >= zero<T>());
-      const Mask<T> here = place_of(block, n, floor);
+      const Mask<T> here = index_of(block, n, floor);
       scatter_add<T>(dz, here, moved, below);
       const unsigned higher = moved & bits<T>(floor < splat(last));
       if (higher) scatter_add<T>(dz, here + static_cast<std::int32_t>(block.columns), higher, above);
