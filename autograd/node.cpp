@@ -85,7 +85,7 @@ void refuse_released(const Node& node) {
 void refuse_second_derivative(const Node& node) {
   fail("backward", node.name(), " recorded at ", to_string(node.site),
       " is differentiable once; create_graph goes through ops with composed backwards only; use "
-      "the composed form, which of attention is that of executor=reference");
+      "the composed form; for attention, executor=reference");
 }
 
 }  // namespace detail

@@ -173,7 +173,7 @@ Tensor Decoding::operator()(const Tensor& tokens) {
   const bool anew =
       std::ranges::any_of(padding_, [&](index_t padding) { return anew_.reached(filled_ - padding, end - padding); });
   if (anew && anew_.last >= capacity_ && no_graph_.empty())
-    no_graph_ = "a scheme that changes all rows at each length given; rows that stay as they are required";
+    no_graph_ = "a scheme that changes all rows at each length given; unchanged rows required";
   Tensor text;
   if (anew_.reached(0, capacity_)) {
     const Tensor given = raw::to_device(tokens, Device::cpu());

@@ -121,8 +121,7 @@ class SchemeParser {
       SchemeSpec spec = scheme(reader_.word("a scheme's name"), 1);
       for (const SchemeSpec& earlier : specs)
         if (earlier.part().info_ == spec.part().info_ && !(earlier.info_->takes_part && spec.info_->takes_part))
-          refuse_scheme(
-              text_, to_text(spec.part().info_->name, " stands in the sum twice; once is what adds a position"));
+          refuse_scheme(text_, to_text(spec.part().info_->name, " occurs twice in the sum; once required"));
       specs.push_back(std::move(spec));
     } while (reader_.accept('+'));
     if (!reader_.at_end()) reader_.wrong("'+', '(' or the end");
@@ -135,12 +134,12 @@ class SchemeParser {
  private:
   SchemeSpec scheme(const std::string& name, int depth) {
     if (depth > deepest_scheme)
-      refuse_scheme(text_, to_text("schemes inside each other more than ", deepest_scheme, " deep given; at most ",
-                               deepest_scheme, " required"));
+      refuse_scheme(text_,
+          to_text("schemes nested more than ", deepest_scheme, " deep given; at most ", deepest_scheme, " required"));
     SchemeSpec spec;
     spec.info_ = &scheme_named(name, text_);
     if (spec.info_->takes_part && depth > 1)
-      refuse_scheme(text_, to_text(name, " inside another scheme given; it is written around that one, as in ", name,
+      refuse_scheme(text_, to_text(name, " given inside another scheme; write it around that scheme, as in ", name,
                                "(shifted(rope, by=1))"));
     bool more = reader_.accept('(') && !reader_.accept(')');
     const bool open = more;

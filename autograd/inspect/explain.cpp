@@ -17,7 +17,7 @@ using detail::PlaceNames, detail::names_of;
 
 Edge edge_at(const Tape& tape, const Place& place) {
   const Tape::Entry* entry = place.results.empty() ? nullptr : tape.of(place.results.back());
-  if (!entry) fail("explain", "'", place.name, "' is not on the tape; a place that the pass went by required");
+  if (!entry) fail("explain", "'", place.name, "' is not on the tape; a place that the pass visited required");
   return {entry->node, static_cast<std::uint8_t>(place.results.back() - entry->node->id)};
 }
 

@@ -70,8 +70,7 @@ template <class Kind> struct Op {
   }
 
   Grads<count> backward(const Saved& saved, const Tensor& given, Needs<count> needs) const {
-    if (at.row.defined())
-      fail(Kind::name, "a first row that the device alone knows given to backward; a number required");
+    if (at.row.defined()) fail(Kind::name, "a first row known only to the device given to backward; a number required");
     typename At::Operands x, d;
     const Tensor y = saved.y.get(), dy = given.strides()[-1] == 1 ? given : raw::contiguous(given);
     Grads<count> result;

@@ -16,7 +16,7 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
           At::info[k].name, " is ", x[k].shape(), ", query is ", x[At::query].shape(), "; one width required");
 
   if (at.row.defined() && x[At::query].device().is_cpu())
-    return "a first row that the device alone knows given on the CPU; a number required";
+    return "a first row known only to the device given on the CPU; a number required";
   if (op == At::mix) {
     if (at.query_step.defined()) return "steps given with a head mix; distances first_row + i - j required";
     if (at.bins > 0 || at.stick)
@@ -26,12 +26,12 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
       return "piece_slopes given with a head mix of the scores alone; channels for pieces required, or no pieces";
     if (known && at.window > 0 && x[At::mix_input].size(2) > 1)
       return to_text(x[At::mix_input].size(2),
-          " taps in a window given; one tap required: what is read beside it differs from row to row");
+          " taps in a window given; one tap required: keys next to the window's edge differ for each row");
     return {};
   }
   const char* scan = nullptr;
   for (const std::size_t k : {At::position_logits, At::position_keys, At::position_slopes}) {
-    if (given(k) && scan) return to_text(At::info[k].name, " given beside ", scan, "; one of them required");
+    if (given(k) && scan) return to_text(At::info[k].name, " given with ", scan, "; one of them required");
     if (given(k)) scan = At::info[k].name;
   }
   if (given(At::relative_query) && at.query_step.defined())
@@ -40,7 +40,7 @@ std::string tiled_refusal(TiledOperands::Ops op, const TiledFacts& at, const Til
     if (given(k) && !given(At::column_term))
       return to_text(At::info[k].name, " given without column_term, to which it belongs; both required");
   if (given(At::column_term) && given(At::sink))  // column terms are known up to a number for each row
-    return "column_term given beside a sink, to which a row's own number matters; one of them required";
+    return "column_term given with a sink, which depends on shifts of rows; one of them required";
   if (!at.stick) return {};
   if (!at.causal) return "a stick to break without a causal mask given; causal required";
   for (std::size_t k = At::value + 1; k < x.size(); ++k)

@@ -32,14 +32,14 @@ Stages stages_of(const SchemeList& own, std::vector<const PositionalScheme*> sch
 
 const std::vector<ProbeInfo>& attention_probes() {
   static const std::vector<ProbeInfo> probes{
-      {"x", "b t c", "what the layer's attention reads", "x_t, the residual stream after its norm"},
-      {"q", "b h i d", "what each token asks for", "q_i = W_q x_i + b_q"},
-      {"k", "b h j d", "what each token offers to be found by", "k_j = W_k x_j + b_k"},
-      {"v", "b h j d", "what each token hands on", "v_j = W_v x_j + b_v"},
-      {"scores", "b h i j", "how well query i and key j fit, by content", "S_ij = q_i.k_j / sqrt(d)"},
-      {"logits", "b h i j", "scores with all that positions add", "A_ij"},
-      {"pattern", "b h i j", "how much query i takes of key j", "P_ij = softmax over j of A_ij", ProbeInfo::unit},
-      {"output", "b h i d", "what each query takes away", "o_i = sum_j P_ij v_j"}};
+      {"x", "b t c", "input of the layer's attention", "x_t, the residual stream after its norm"},
+      {"q", "b h i d", "query: the features that each token looks for", "q_i = W_q x_i + b_q"},
+      {"k", "b h j d", "key: the features by which each token is found", "k_j = W_k x_j + b_k"},
+      {"v", "b h j d", "value: the content that each token passes on", "v_j = W_v x_j + b_v"},
+      {"scores", "b h i j", "fit of query i and key j, by content", "S_ij = q_i.k_j / sqrt(d)"},
+      {"logits", "b h i j", "scores with the terms of all positions", "A_ij"},
+      {"pattern", "b h i j", "attention weight of key j for query i", "P_ij = softmax over j of A_ij", ProbeInfo::unit},
+      {"output", "b h i d", "sum of values that each query gets", "o_i = sum_j P_ij v_j"}};
   return probes;
 }
 

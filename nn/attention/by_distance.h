@@ -24,7 +24,7 @@ struct ReadsByDistance : BiasesScores, RunsInTiles {
 
   // Describes the bias in a registration.
   static ProbeInfo bias_probe(std::string equation) {
-    return {"bias", "b h i j", "what the distance adds to the logit", std::move(equation)};
+    return {"bias", "b h i j", "the distance's term of the logit", std::move(equation)};
   }
 };
 

@@ -36,12 +36,12 @@ class ProgramTerms final : public TileTerms {
     facts_.present = present_by_batch(context);
     facts_.total_rows = context.first_row + context.query.size(2);
     if (context.given_mask.defined())
-      refuse("a mask of the caller's given; causality, window and padding alone required");
+      refuse("a mask of the caller's given; only causality, window and padding required");
   }
 
   const Distances* read(const std::optional<Distances>& distances) override {
     if (!distances) {
-      refuse("positions between whole numbers, or 2^24 apart, given; whole distances required");
+      refuse("positions that are not whole, or 2^24 apart, given; whole distances required");
     } else if (!distances_) {
       distances_ = distances, facts_.lowest = distances->steps.lowest;
       if (!distances->diagonal) facts_.query_step = distances->steps.query, facts_.key_step = distances->steps.key;
@@ -96,10 +96,10 @@ class ProgramTerms final : public TileTerms {
   std::string refusal() const override {
     if (!refused_.empty()) return refused_;
     if (columns_ > 1 && has(TiledAttention::column_slope))
-      return "column_slope given beside columns of other schemes; its own column alone required";
+      return "column_slope given with columns of other schemes; its own column alone required";
     for (std::size_t k = 0; scaled_ && k < operands.size(); ++k)
       if (operands[k].defined() && TiledAttention::info[k].ops & TiledOperands::logit)
-        return to_text(TiledAttention::info[k].name, " given beside a factor of each query; the scores alone required");
+        return to_text(TiledAttention::info[k].name, " given with a factor for each query; the scores alone required");
     return tiled_refusal(mix_ ? TiledOperands::mix : TiledOperands::attention, facts_, operands);
   }
 

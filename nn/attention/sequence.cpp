@@ -215,8 +215,7 @@ Tensor Sequence::own_rows(const Tensor& x, int axis) const {
 }
 
 Tensor Sequence::mask() const {
-  if (row.defined())
-    fail("sequence", "a mask for a row that the device alone knows asked for; attention in tiles required");
+  if (row.defined()) fail("sequence", "a mask for a row known only to the device given; attention in tiles required");
   if (!causal && window == 0 && !present.defined() && !given_mask.defined()) return {};
   return kept->masks.get(*this, [&] { return mask_of(*this); });
 }

@@ -53,10 +53,10 @@ Stages Stages::of(const std::vector<const PositionalScheme*>& schemes) {
   stages.schemes = schemes;
   for (const PositionalScheme* scheme : schemes) scheme->join(stages);
   if (stages.patterns.size() > 1)
-    throw InputError("schemes: two that stand for the softmax given; at most one has a meaning; leave one out");
+    throw InputError("schemes: two schemes that replace the softmax given; at most one required; leave one out");
   if (stages.scores.size() > 1)
     throw InputError(
-        "schemes: two that stand for the product of queries and keys given; at most one has a meaning; leave one out");
+        "schemes: two schemes that replace the product of queries and keys given; at most one required; leave one out");
   for (const PositionalScheme* scheme : schemes) scheme->check_company(stages);
   return stages;
 }

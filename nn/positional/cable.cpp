@@ -48,16 +48,15 @@ class Cable final : public Fading {
 };
 
 const RegisterScheme registered{{.name = "cable",
-    .title = "Cable: steps whose length the tokens decide",
+    .title = "Cable: steps of a length that each token chooses",
     .paper = "Veisi et al. 2025, arXiv:2503.08067",
     .equation = "A_ij = S_ij - softplus(s_h.x_i) sum_{l=j+1..i} max(w_h.x_l + b_h, 0)",
-    .options = {option::words("weight", {"yes", "no"}, "whether each query has a slope of its own; no: 1"),
-        option::words("step", {"relu", "softplus"}, "what makes a step of w.x + b")},
-    .probes = {{"places", "b h t", "how far token t has come", "c_t = sum_{l<=t} f(w_h.x_l + b_h)  (Cable, Eq. 2)",
-                   ProbeInfo::sequential},
-        {"slopes", "b h i", "how much a step weighs for query i", "g(x_i) = softplus(s_h.x_i)  (Cable, Eq. 7)",
-            ProbeInfo::sequential},
-        {"bias", "b h i j", "how far key j lies back from query i", "g(x_i) (c_j - c_i)  (Cable, Eq. 6)"}},
+    .options = {option::words("weight", {"yes", "no"}, "yes: each query has its own slope; no: 1"),
+        option::words("step", {"relu", "softplus"}, "the function of w.x + b that gives a step")},
+    .probes = {{"places", "b h t", "length of the path up to token t",
+                   "c_t = sum_{l<=t} f(w_h.x_l + b_h)  (Cable, Eq. 2)", ProbeInfo::sequential},
+        {"slopes", "b h i", "slope of query i", "g(x_i) = softplus(s_h.x_i)  (Cable, Eq. 7)", ProbeInfo::sequential},
+        {"bias", "b h i j", "distance of key j behind query i, in steps", "g(x_i) (c_j - c_i)  (Cable, Eq. 6)"}},
     .variants = {"cable(weight=no)", "cable(step=softplus)", "cable(weight=no, step=softplus)"},
     .make = make_scheme<Cable>}};
 

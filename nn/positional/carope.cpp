@@ -52,15 +52,15 @@ class CARoPE final : public PositionalScheme, public RotatesQueryKey {
 };
 
 const RegisterScheme registered{{.name = "carope",
-    .title = "rope at speeds that each token chooses",
+    .title = "rope with speeds that each token chooses",
     .paper = "Veisi et al. 2025, arXiv:2507.23083",
     .equation = "S_ij = (R(angle_i) q_i).(R(angle_j) k_j) / sqrt(d),  angle_m(t) = sum_{l<=t} f_h(x_l)^m",
-    .options = {option::number("base", 10000, {1.001, 1e12}, "of the rope that it starts as")},
-    .probes = {{"frequency", "b h t", "how fast token t turns pair 1", "f_h(x_t) = 1 / (softplus(w_h.x_t + b_h) + 1)",
+    .options = {option::number("base", 10000, {1.001, 1e12}, "base of the rope that it equals at first")},
+    .probes = {{"frequency", "b h t", "speed of pair 1 at token t", "f_h(x_t) = 1 / (softplus(w_h.x_t + b_h) + 1)",
                    ProbeInfo::unit},
-        {"angles", "b h t m", "where token t stands, for each pair of dims", "sum_{l<=t} f_h(x_l)^m  (CARoPE)"},
-        {"rotated_q", "b h i d", "queries, each pair turned by its angle", "R(angle_i) q_i  (CARoPE)"},
-        {"rotated_k", "b h j d", "keys, each pair turned by its angle", "R(angle_j) k_j  (CARoPE)"}},
+        {"angles", "b h t m", "the angle of token t, for each pair of dims", "sum_{l<=t} f_h(x_l)^m  (CARoPE)"},
+        {"rotated_q", "b h i d", "queries, each pair rotated by its angle", "R(angle_i) q_i  (CARoPE)"},
+        {"rotated_k", "b h j d", "keys, each pair rotated by its angle", "R(angle_j) k_j  (CARoPE)"}},
     .variants = {"carope(base=4)"},
     .make = make_scheme<CARoPE>}};
 

@@ -194,7 +194,7 @@ const RegisterScheme registered{{.name = "cdape",
                    "X = tril([S, B])  (DAPE V2, Eq. 5)"},
         {"conv_hidden", "b c i j", "the map between the convolutions",
             "h = leaky_relu(conv(X; W1, b1))  (DAPE V2, Eq. 5)"},
-        {"conv_bias", "b h i j", "what the convolutions add to the logit", "conv(h; W2, b2)  (DAPE V2, Eq. 5)"}},
+        {"conv_bias", "b h i j", "the convolutions' term of the logit", "conv(h; W2, b2)  (DAPE V2, Eq. 5)"}},
     .takes_base = true,
     .shared = [](const SchemeArguments&) { return false; },  // convolutions per layer, even if the base is shared
     .variants = {"cdape(none, width=3)", "cdape(rope, width=3)", "cdape(alibi, width=3)",

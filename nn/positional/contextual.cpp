@@ -10,17 +10,17 @@
 namespace whence {
 
 SchemeOption Contextual::gates_option() {
-  return option::words("gates", {"keys", "values", "separate_keys"}, "what the gates compare queries with");
+  return option::words("gates", {"keys", "values", "separate_keys"}, "the vectors that gates compare queries with");
 }
 std::vector<ProbeInfo> Contextual::probes(std::string equation, std::string mark, std::vector<ProbeInfo> own) {
   std::vector<ProbeInfo> all{
-      {"gate_logits", "b h i j", "how much query i finds key j worth counting",
+      {"gate_logits", "b h i j", "gate before the sigmoid: does key j count for query i?",
           "q_i.kappa_j / sqrt(d),  kappa_j = k_j, or what the option gates names  (CoPE, in Eq. 3)"},
       {"gates", "b h i j", "does query i count key j?",
           "g_ij = sigmoid(q_i.kappa_j / sqrt(d)), 0 where masked;  kappa_j = k_j, or what the option gates names  "
           "(CoPE, Eq. 3)",
           ProbeInfo::unit},
-      {"positions", "b h i j", "how many counted keys from j up to i", std::move(equation), ProbeInfo::sequential,
+      {"positions", "b h i j", "number of counted keys from j up to i", std::move(equation), ProbeInfo::sequential,
           std::move(mark)}};
   all.insert(all.end(), own.begin(), own.end());
   return all;
@@ -29,7 +29,7 @@ SchemeOption PositionQuery::scale_option() {
   return option::words("z_scale", {"1", "head"}, "factor of q.e: 1 as in Listing 1, or head: 1/sqrt(d)");
 }
 SchemeOption PositionQuery::from_option() {
-  return option::words("z_from", {"unrotated", "rotated"}, "the query in q.e, beside a rotation");
+  return option::words("z_from", {"unrotated", "rotated"}, "the query in q.e, if another scheme rotates");
 }
 
 Contextual::Contextual(const SchemeArguments& arguments)
@@ -66,7 +66,7 @@ GateLogits Contextual::gate_logits(const AttendContext& context) const {
   if (from_ == "keys") return {context.query, context.key, context.scale};
   if (from_ == "values") return {context.unrotated_query, context.value, context.scale};
   if (!context.x.defined())
-    fail("cope", "gates=separate_keys given without the layer's input x; it is what these keys are made of; give x");
+    fail("cope", "gates=separate_keys given without the layer's input x; these keys are computed from it; give x");
   return {context.unrotated_query, by_head((*gate_key_)(context.x), key_heads_), context.scale};
 }
 
@@ -82,7 +82,7 @@ void PositionQuery::check_company(const char* scheme, const Stages& stages) cons
   for (const auto& stage : stages.rotates) {
     if (dynamic_cast<const DoublesDims*>(stage.scheme)) {
       throw InputError(scheme,
-          ": z_from=rotated given beside a scheme that doubles the query's dims; positions are vectors of a head's "
+          ": z_from=rotated given with a scheme that doubles the query's dims; positions are vectors of a head's "
           "dims; "
           "leave it out");
     }

@@ -37,11 +37,11 @@ class GatedOutput final : public PositionalScheme, public MapsOutput {
 };
 
 const RegisterScheme registered{{.name = "gated_output",
-    .title = "a sigmoid gate on what attention hands on",
+    .title = "a sigmoid gate on the output of attention",
     .paper = "Qiu et al. 2025, arXiv:2505.06708",
     .equation = "o_i <- o_i * sigmoid(W x_i)",
     .options = {option::words("per", {"element", "head"}, "a gate for each number of a head, or one for the head")},
-    .probes = {{"output_gate", "b h i d", "how much of what it found query i hands on",
+    .probes = {{"output_gate", "b h i d", "share of each head's output that query i passes on",
         "sigmoid(W x_i), the last axis 1 with per=head  (gated attention)", ProbeInfo::unit}},
     .variants = {"gated_output + alibi", "gated_output(per=head) + cope(p_max=3)"},
     .make = make_scheme<GatedOutput>}};

@@ -40,7 +40,7 @@ const RegisterScheme registered{{.name = "hard_attention",
     .title = "hard attention",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719",
     .equation = "P_ij = [j = argmax_l A_il],  dA as of softmax(A)",
-    .probes = {{"soft_pattern", "b h i j", "the weights whose gradient is taken in place of the choice's",
+    .probes = {{"soft_pattern", "b h i j", "the soft weights; backward uses their gradient instead of the choice's",
         "softmax(A)_ij", ProbeInfo::unit}},
     .variants = {"absolute + hard_attention"},
     .make = make_scheme<HardAttention>}};

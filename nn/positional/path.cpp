@@ -75,7 +75,7 @@ class Path final : public PositionalScheme, public ScoresPairs {
   }
   void check_company(const Stages& stages) const override {
     if (rotations(stages) == 0) return;
-    throw InputError("path: given beside a scheme that rotates; scores would depend on where the query stands, as ",
+    throw InputError("path: given with a scheme that rotates; scores would depend on the query's position, because ",
         "rotations and reflections do not commute; leave one of them out");
   }
 
@@ -140,12 +140,12 @@ const RegisterScheme registered{{.name = "path",
     .title = "PaTH: products of reflections along the way",
     .paper = "Yang et al. 2025, arXiv:2505.16381",
     .equation = "S_ij = q_i' H_i ... H_{j+1} k_j / sqrt(d),  H_t = I - beta_t w_t w_t',  beta, w made of x_t",
-    .options = {option::integer("rank", 32, {1, 65536}, "numbers between the two maps that make w"),
-        option::integer("convolution", 3, {0, 63}, "tokens that w is made of; 0: of its own alone, without silu")},
-    .probes = {{"w", "b h t d", "the direction that token t reflects", "w_t, of unit length  (PaTH)"},
-        {"beta", "b h t", "how far it reflects: 1 forgets the direction, 2 mirrors it",
+    .options = {option::integer("rank", 32, {1, 65536}, "width between the two maps that give w"),
+        option::integer("convolution", 3, {0, 63}, "tokens that w depends on; 0: its own token, without silu")},
+    .probes = {{"w", "b h t d", "the direction along which token t reflects", "w_t, of unit length  (PaTH)"},
+        {"beta", "b h t", "strength of the reflection: 1 forgets the direction, 2 mirrors it",
             "beta_t = 2 sigmoid(u.x_t + b)  (PaTH)", ProbeInfo::sequential},
-        {"u", "b h t d", "what the product of a block subtracts along w_t",
+        {"u", "b h t d", "the vector that the product of a block subtracts along w_t",
             "u_t = beta_t (w_t - sum_{s<t} w_t.w_s u_s), s in the block of 64 of t  (PaTH)"}},
     .variants = {"path(rank=2)", "path(rank=3, convolution=0)", "path + forgetting"},
     .make = make_scheme<Path>}};

@@ -46,13 +46,14 @@ class PoPE final : public PositionalScheme, public RotatesQueryKey, public Doubl
 };
 
 const RegisterScheme registered{{.name = "pope",
-    .title = "polar positions: what and where apart",
+    .title = "polar positions: content and position apart",
     .paper = "Gopalakrishnan et al. 2025, arXiv:2509.10534",
     .equation = "S_ij = sum_c softplus(q_ic) softplus(k_jc) cos((j - i) base^(-c/d) + delta_hc) / sqrt(d)",
-    .options = {option::number("base", 10000, {1, 1e12}, "the slowest dim turns once in about 2 pi base positions"),
-        option::words("phase", {"zero", "uniform"}, "delta at first; uniform: on [-2 pi, 0]")},
-    .probes = {{"magnitude_q", "b h i d", "how much query i asks for each dim", "softplus(q_ic)  (PoPE)"},
-        {"magnitude_k", "b h j d", "how much key j has of each dim", "softplus(k_jc)  (PoPE)"},
+    .options = {option::number(
+                    "base", 10000, {1, 1e12}, "the slowest dim makes one rotation in about 2 pi base positions"),
+        option::words("phase", {"zero", "uniform"}, "initial delta; uniform: on [-2 pi, 0]")},
+    .probes = {{"magnitude_q", "b h i d", "magnitude of each dim of query i", "softplus(q_ic)  (PoPE)"},
+        {"magnitude_k", "b h j d", "magnitude of each dim of key j", "softplus(k_jc)  (PoPE)"},
         {"rotated_q", "b h i n", "queries: each dim's magnitude at the angle of its position",
             "softplus(q_ic) (cos, sin)(i theta_c)  (PoPE)"},
         {"rotated_k", "b h j n", "keys: each dim's magnitude at the angle of its position and phase",

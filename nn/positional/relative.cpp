@@ -27,7 +27,8 @@ class Relative final : public PositionalScheme, public BiasesScores, public Runs
   // q.r[i - j] / sqrt(d), [b h i j]. Uses the unrotated query, because a rotated one depends on its position.
   Tensor bias(const AttendContext& context) const override {
     if (!context.causal)
-      fail("relative", "attention without a causal mask given; its table knows no keys on the right; use shaw instead");
+      fail("relative",
+          "attention without a causal mask given; its table has no rows for keys on the right; use shaw instead");
     const Tensor row = index_of_steps("relative", context, [&](index_t n) { return row_of(n); });  // [1|b 1 i j]
     const Tensor by_row = matmul(context.unrotated_query, transpose(table_), context.scale);       // [b h i n]
     Tensor logit = gather(by_row, -1, row);                                                        // [b h i j]
@@ -62,9 +63,9 @@ const RegisterScheme registered{{.name = "relative",
     .paper = "Golovneva et al. 2024, arXiv:2405.18719, Eq. 1",
     .equation = "A_ij = q_i.(k_j + r[i - j]) / sqrt(d)",
     .options = {option::integer("rows", 0, {0, 1e9}, "distances in the table; 0: as many as the training length"),
-        option::yes_no("capped", "whether distances beyond the table read its last row"),
+        option::yes_no("capped", "yes: distances beyond the table read its last row"),
         option::words("table", {"shared", "per_layer"}, "one for all layers, or one for each")},
-    .probes = {{"relative_logit", "b h i j", "what the distance adds to the logit",
+    .probes = {{"relative_logit", "b h i j", "the distance's term of the logit",
         "q_i.r[i - j] / sqrt(d)  (CoPE, Eq. 1)"}},
     .shared = [](const SchemeArguments& arguments) { return arguments.word("table") == "shared"; },
     .variants = {"relative(rows=3)", "relative(rows=3, capped=yes)"},

@@ -58,12 +58,13 @@ const RegisterScheme registered{{.name = "repo",
     .title = "positions that each token chooses",
     .paper = "Li et al. 2025, arXiv:2512.14391",
     .equation = "S_ij = (R(z_i) q_i).(R(z_j) k_j) / sqrt(d),  z_t = w_h.(silu(W_g x_t) * (W_c x_t))",
-    .options = {option::number("base", 10000, {1, 1e12}, "the slowest pair turns once in about 2 pi base positions"),
-        option::integer("width", 0, {0, 65536}, "numbers that a position is made of; 0: dim / 8")},
-    .probes = {{"positions", "b h t", "where each token wants to stand, in each head",
+    .options = {option::number(
+                    "base", 10000, {1, 1e12}, "the slowest pair makes one rotation in about 2 pi base positions"),
+        option::integer("width", 0, {0, 65536}, "numbers from which a position is computed; 0: dim / 8")},
+    .probes = {{"positions", "b h t", "the position that each token chooses, in each head",
                    "z_t = w_h.(silu(W_g x_t) * (W_c x_t))  (RePo)"},
-        {"rotated_q", "b h i d", "queries, each pair turned by the query's own position", "R(z_i) q_i  (RePo)"},
-        {"rotated_k", "b h j d", "keys, each pair turned by the key's own position", "R(z_j) k_j  (RePo)"}},
+        {"rotated_q", "b h i d", "queries, each pair rotated by the query's own position", "R(z_i) q_i  (RePo)"},
+        {"rotated_k", "b h j d", "keys, each pair rotated by the key's own position", "R(z_j) k_j  (RePo)"}},
     .variants = {"repo(base=100, width=3)"},
     .make = make_scheme<RePo>}};
 

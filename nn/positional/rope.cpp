@@ -12,7 +12,7 @@
 //   llama3    theta' = theta s + (theta / kappa)(1 - s),  s = clip((r - low) / (high - low), 0, 1),  r = L theta / 2 pi:
 //             the number of rotations of a pair within L
 //   longrope  theta_m / short_m, in a run of more than L tokens theta_m / long_m; rotated dims of q and k times
-//             sqrt(1 + ln kappa / ln L) in both                                       (Ding et al. 2024, arXiv:2402.13753)
+//             sqrt(1 + ln kappa / ln L) in both                                    (Ding et al. 2024, arXiv:2402.13753)
 // T counts the tokens of a sequence, wherever its positions begin (nn/errata.md, D18).
 #include <numbers>
 
@@ -99,16 +99,16 @@ class Rope final : public Rotating {
 
 std::vector<SchemeOption> options() {
   std::vector<SchemeOption> all = rotation_options();
-  for (SchemeOption& option :
-      std::vector<SchemeOption>{option::number("keep", 1, {0, 1}, "share of the pairs that turn, the fastest ones"),
-          option::words("scaling", {"none", "ntk", "dynamic", "llama3", "longrope"},
-              "for runs longer than trained on; dynamic: each token drawn beyond them costs a pass over the whole run"),
-          option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
-          option::integer("original", 0, {0, 1e9}, "L, tokens trained on before; 0: the training length"),
-          option::number("low_freq_factor", 1, {1e-3, 1e6}, "turns within L up to which llama3 interpolates a pair"),
-          option::number("high_freq_factor", 4, {1e-3, 1e6}, "turns within L from which on llama3 leaves it"),
-          option::numbers("short_factor", 1, {1e-6, 1e9}, "longrope's divisor of each pair in runs up to L"),
-          option::numbers("long_factor", 1, {1e-6, 1e9}, "in longer ones; one number: for all pairs")})
+  for (SchemeOption& option : std::vector<SchemeOption>{
+           option::number("keep", 1, {0, 1}, "share of the pairs that are rotated, the fastest ones"),
+           option::words("scaling", {"none", "ntk", "dynamic", "llama3", "longrope"},
+               "for longer runs than trained; dynamic: each token decoded beyond that costs a pass over the whole run"),
+           option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
+           option::integer("original", 0, {0, 1e9}, "L, the length that was trained on; 0: the training length"),
+           option::number("low_freq_factor", 1, {1e-3, 1e6}, "llama3 interpolates pairs with fewer rotations within L"),
+           option::number("high_freq_factor", 4, {1e-3, 1e6}, "llama3 keeps pairs with more rotations within L"),
+           option::numbers("short_factor", 1, {1e-6, 1e9}, "longrope's divisor of each pair in runs up to L"),
+           option::numbers("long_factor", 1, {1e-6, 1e9}, "the same in longer runs; one number: for all pairs")})
     all.push_back(std::move(option));
   return all;
 }

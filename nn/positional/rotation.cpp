@@ -31,8 +31,8 @@ void Rotating::rotate(Tensor& query, Tensor& key, const AttendContext& context) 
 }
 
 std::vector<ProbeInfo> Rotating::probes(const std::string& more) {
-  return {{"rotated_q", "b h i d", "queries, each pair turned by its position", "R_i q_i" + more},
-      {"rotated_k", "b h j d", "keys, each pair turned by its position", "R_j k_j" + more}};
+  return {{"rotated_q", "b h i d", "queries, each pair rotated by its position", "R_i q_i" + more},
+      {"rotated_k", "b h j d", "keys, each pair rotated by its position", "R_j k_j" + more}};
 }
 
 }  // namespace whence

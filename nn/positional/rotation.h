@@ -65,8 +65,7 @@ struct Turning {
 // Throws InputError for two rotations: one after the other they are one rotation by the sum of the angles.
 inline void require_one_rotation(const char* scheme, const Stages& stages) {
   if (rotations(stages) < 2) return;
-  throw InputError(
-      scheme, ": given beside another scheme that rotates; their angles only add up; leave one of them out");
+  throw InputError(scheme, ": given with another scheme that rotates; their angles only add up; leave one of them out");
 }
 
 // Returns d/2. Throws InputError if heads have an odd number of dims.
@@ -78,7 +77,8 @@ inline void require_one_rotation(const char* scheme, const Stages& stages) {
 
 // The options that select the rotated dims and their pairs; InputError for a width that is odd or above a head's.
 inline std::vector<SchemeOption> rotation_options(double least_base = 1) {
-  return {option::number("base", 10000, {least_base, 1e12}, "the slowest pair turns once in about 2 pi base positions"),
+  return {option::number(
+              "base", 10000, {least_base, 1e12}, "the slowest pair makes one rotation in about 2 pi base positions"),
       option::words("layout", {"half", "interleaved"}, "which dims make a pair"),
       option::integer("width", 0, {0, 65536}, "dims that rotate, an even number; 0: all of a head")};
 }

@@ -31,8 +31,8 @@ class TransformerXL final : public PositionalScheme, public BiasesScores, public
   void check_company(const Stages& stages) const override {
     if (stages.rotates.empty()) return;
     throw InputError(
-        "transformer_xl: given beside a scheme that rotates; its content bias would meet keys that know where they "
-        "stand, which no longer is a function of distances; leave one of them out");
+        "transformer_xl: given with a scheme that rotates; its content bias would multiply keys that depend on their "
+        "positions, and would not be a function of distances; leave one of them out");
   }
 
   // Returns the sum added to S, [b h i j].
@@ -92,10 +92,11 @@ const RegisterScheme registered{{.name = "transformer_xl",
     .equation = "A_ij = [(q_i + u).k_j + (q_i + w).R_{i-j}] / sqrt(d),  R = PE W'",
     .probes = {{"sinusoids", "n c", "waves of the distance", "PE(n)  (Dai et al., section 3.3)"},
         {"relative_keys", "n c", "keys of distances", "R_n = PE(n) W'  (Dai et al., section 3.3)"},
-        {"content_bias_logit", "b h o j", "what every query finds in key j", "u.k_j / sqrt(d)  (Dai et al., term c)"},
+        {"content_bias_logit", "b h o j", "the score of key j for every query",
+            "u.k_j / sqrt(d)  (Dai et al., term c)"},
         {"content_logit", "b h i j", "the logit without distances",
             "(q_i + u).k_j / sqrt(d)  (Dai et al., terms a and c)"},
-        {"position_logit", "b h i j", "what the distance adds to the logit",
+        {"position_logit", "b h i j", "the distance's term of the logit",
             "(q_i + w).R_{i-j} / sqrt(d)  (Dai et al., terms b and d)"}},
     .make = make_scheme<TransformerXL>}};
 

@@ -101,7 +101,7 @@ class XPos final : public PositionalScheme, public RotatesQueryKey {
 
 std::vector<SchemeOption> options() {
   std::vector<SchemeOption> all{
-      option::number("gamma", 0.4, {1e-3, 1e6}, "larger fades less, and all pairs more alike"),
+      option::number("gamma", 0.4, {1e-3, 1e6}, "a larger gamma fades less, and makes pairs more equal"),
       option::number("scale_base", 512, {1, 1e12}, "B: the distance over which pair m fades by zeta_m")};
   for (SchemeOption& option : rotation_options()) all.push_back(std::move(option));
   return all;
@@ -112,10 +112,9 @@ const RegisterScheme registered{{.name = "xpos",
     .paper = "Sun et al. 2022, arXiv:2212.10554",
     .equation = "rope, pair m times ((2m/d + gamma) / (1 + gamma))^((i - j) / scale_base)",
     .options = options(),
-    .probes = {{"rotated_q", "b h i d", "queries, each pair turned and scaled by its position",
+    .probes = {{"rotated_q", "b h i d", "queries, each pair rotated and scaled by its position",
                    "R_i q_i zeta^((i - c) / B)  (xPos)"},
-        {"rotated_k", "b h j d", "keys, each pair turned and scaled the other way",
-            "R_j k_j zeta^((c - j) / B)  (xPos)"}},
+        {"rotated_k", "b h j d", "keys, each pair rotated and scaled inversely", "R_j k_j zeta^((c - j) / B)  (xPos)"}},
     .variants = {"xpos(scale_base=4, layout=interleaved, width=2)", "xpos(gamma=1, scale_base=8)"},
     .make = make_scheme<XPos>}};
 

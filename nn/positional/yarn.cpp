@@ -61,12 +61,12 @@ class Yarn final : public Rotating {
 
 std::vector<SchemeOption> options() {
   std::vector<SchemeOption> all{option::number("factor", 4, {1, 1e6}, "kappa: how many times longer runs become"),
-      option::integer("original", 0, {0, 1e9}, "L, tokens trained on before; 0: the training length"),
+      option::integer("original", 0, {0, 1e9}, "L, the length that was trained on; 0: the training length"),
       option::yes_no("dynamic",
-          "whether the factor follows the length of the run: each token drawn beyond L costs a pass over the whole "
+          "yes: the factor follows the run's length; each token decoded beyond L costs a pass over the whole "
           "run"),
-      option::number("beta_fast", 32, {1e-3, 1e6}, "turns within L from which on a pair stays as it was trained"),
-      option::number("beta_slow", 1, {1e-3, 1e6}, "turns within L below which a pair is interpolated")};
+      option::number("beta_fast", 32, {1e-3, 1e6}, "pairs with at least this many rotations within L are unchanged"),
+      option::number("beta_slow", 1, {1e-3, 1e6}, "pairs with fewer rotations within L are interpolated")};
   for (SchemeOption& option : rotation_options(1.001))
     all.push_back(std::move(option));  // with base 1 all pairs have one speed
   return all;

@@ -27,7 +27,7 @@ LossScale::LossScale(const LossScaleOptions& options) : options_(options), state
   if (!is_power_of_two(options.initial) || !is_power_of_two(options.least) || !is_power_of_two(options.most) ||
       !ordered) {
     throw InputError("loss scale: ", options.initial, " between ", options.least, " and ", options.most,
-        " given; powers of two in this order required, as they change no gradient's digits");
+        " given; powers of two in this order required, because they change no digits of a gradient");
   }
   if (options.growth_steps < 1)
     throw InputError("loss scale: growth after ", options.growth_steps, " steps given; 1 or more required");

@@ -17,8 +17,8 @@ TrainingStep::TrainingStep(MixedPrecision& precision, MakeBatch batch, LossOf lo
   }
   if (!options.ranks) return;
   if (options.recorded)
-    throw InputError(
-        "recorded step: ", options.ranks->size(), " ranks given; one required, as a graph does not talk to others");
+    throw InputError("recorded step: ", options.ranks->size(),
+        " ranks given; one required, because a graph exchanges nothing with others");
   if (options.accumulate % options.ranks->size() != 0)
     throw InputError("accumulate: ", options.accumulate, " parts of a step given to ", options.ranks->size(),
         " ranks; a multiple of the ranks required");

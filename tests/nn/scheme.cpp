@@ -114,13 +114,12 @@ TEST_CASE("texts that the grammar does not have") {
 }
 
 TEST_CASE("what a sum refuses") {
-  CHECK(refusal("cope + cope") == "scheme 'cope + cope': cope stands in the sum twice; once is what adds a position");
-  CHECK(refusal("ape + rope + learned").find("absolute stands in the sum twice") != std::string::npos);
+  CHECK(refusal("cope + cope") == "scheme 'cope + cope': cope occurs twice in the sum; once required");
+  CHECK(refusal("ape + rope + learned").find("absolute occurs twice in the sum") != std::string::npos);
   CHECK(refusal("none + rope") == "scheme 'none + rope': none adds nothing to a sum; leave it out");
   CHECK(refusal("rope + nope") == "scheme 'rope + nope': none adds nothing to a sum; leave it out");
-  CHECK(refusal("layers(cope, count=1) + cope").find("cope stands in the sum twice") != std::string::npos);
-  CHECK(refusal("dape(layers(rope))").find("layers inside another scheme given; it is written around") !=
-        std::string::npos);
+  CHECK(refusal("layers(cope, count=1) + cope").find("cope occurs twice in the sum") != std::string::npos);
+  CHECK(refusal("dape(layers(rope))").find("layers given inside another scheme; write it around") != std::string::npos);
   CHECK(refusal("cope(p_max=3, p_max=3)") == "scheme 'cope(p_max=3, p_max=3)': option 'p_max' given twice");
 }
 
@@ -285,7 +284,7 @@ TEST_CASE("schemes inside each other: 8 at most, and texts of any size are refus
       {nested("randomised", 2000).substr(0, 20000), deep},
       {std::string(megabyte.size(), '('), "a scheme's name expected"}, {megabyte, "is no scheme"},
       {"rope(base=" + megabyte + ")", "a number in"}, {"rope(" + megabyte, "'=' expected"},
-      {sum, "stands in the sum twice"}};
+      {sum, "occurs twice in the sum"}};
   for (const auto& [text, message] : cases) {
     const std::clock_t started = std::clock();  // of the processor, whatever else the machine does
     const std::string said = refusal(text);

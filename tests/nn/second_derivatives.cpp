@@ -49,7 +49,7 @@ TEST_CASE("a second derivative through tiles is refused, by the op's name and wi
     CHECK(text.find(to_text("backward: ", op, " recorded at ")) != std::string::npos);
     CHECK(
         text.ends_with(" is differentiable once; create_graph goes through ops with composed backwards only; use the "
-                       "composed form, which of attention is that of executor=reference"));
+                       "composed form; for attention, executor=reference"));
   }
 }
 

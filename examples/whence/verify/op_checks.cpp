@@ -154,7 +154,7 @@ void check_second_order(const Case& c) {
   c.expect(
       text.find(c.op.name + " recorded at ") != std::string::npos &&
           text.ends_with(" is differentiable once; create_graph goes through ops with composed backwards only; use the "
-                         "composed form, which of attention is that of executor=reference"),
+                         "composed form; for attention, executor=reference"),
       "refusal of a second derivative", text);
 }
 
