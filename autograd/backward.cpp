@@ -7,10 +7,11 @@
 namespace whence {
 namespace {
 
-using Pass = detail::Walk<detail::Arrived>;
+using GradientWalk = detail::Walk<detail::Arrived>;
 
 // Sends the gradients at a node's results on to its inputs.
-void send(Pass& pass, Node& node, std::span<detail::Arrived> arrived, const detail::Wanted* wanted, bool release) {
+void send(
+    GradientWalk& pass, Node& node, std::span<detail::Arrived> arrived, const detail::Wanted* wanted, bool release) {
   std::vector<Tensor> dy;
   for (detail::Arrived& each : arrived) dy.push_back(each.take());
   std::vector<Tensor> terms = detail::terms_for_inputs(node, dy, wanted, release);
@@ -25,7 +26,7 @@ std::unordered_map<std::uint64_t, Tensor> detail::gradients_at(
   const Wanted wanted(node_of(y), std::move(targets));
   std::unordered_map<std::uint64_t, Tensor> found;
   const RecordingScope record(create_graph);
-  Pass pass;
+  GradientWalk pass;
   if (wanted(edge_of(y))) pass.arrive(edge_of(y)).add(start, edge_of(y));
   pass.run([&](Node& node, std::span<Arrived> arrived) {
     for (std::size_t k = 0; k < arrived.size(); ++k) {
@@ -62,7 +63,7 @@ void backward(const Tensor& loss, const Tensor& seed, BackwardOptions options, S
   const CallSite place(site);
   const Tensor start = detail::checked_seed("backward", loss, seed);
   const RecordingScope record(false);
-  Pass pass;
+  GradientWalk pass;
   pass.arrive(edge_of(loss)).add(start, edge_of(loss));
   pass.run([&](Node& node, std::span<detail::Arrived> arrived) {
     if (node.is_leaf())

@@ -8,14 +8,14 @@ namespace {
 
 // Replaces an input while f is differentiated, so that the backward walk ends here. Afterwards it is linked to the node
 // that made the input. The gradients are functions of the input and so get its history.
-class Threshold final : public Node {
+class StandIn final : public Node {
  public:
-  Threshold() : Node(Site::current()) {}
+  StandIn() : Node(Site::current()) {}
   const char* name() const override { return "input"; }
   std::span<const Edge> inputs() const override { return {&from_, from_ ? std::size_t{1} : std::size_t{0}}; }
   void backward(std::span<const Tensor> dy, std::span<const bool>, std::span<Tensor> dx) override { dx[0] = dy[0]; }
   void release_saved() override {}
-  void lead_on(Edge from) { from_ = std::move(from); }
+  void link_to(Edge from) { from_ = std::move(from); }
 
  private:
   Edge from_;
@@ -27,15 +27,15 @@ std::vector<Tensor> gradients_of(const std::function<Tensor(const std::vector<Te
     const std::vector<Tensor>& inputs, const Tensor& dy, bool leaves) {
   const bool record = recording();
   std::vector<Tensor> own, gradients(inputs.size());
-  std::vector<Ref<Threshold>> thresholds(inputs.size());
+  std::vector<Ref<StandIn>> stand_ins(inputs.size());
   detail::Ids targets;
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     own.push_back(inputs[k]);
     if (!inputs[k].defined() || !tracked(inputs[k])) continue;
     if (!leaves || !edge_of(inputs[k]).node->is_leaf()) {
       own[k] = inputs[k].detach();
-      thresholds[k] = Ref<Threshold>(new Threshold);
-      thresholds[k]->made(own[k]);
+      stand_ins[k] = Ref<StandIn>(new StandIn);
+      stand_ins[k]->made(own[k]);
     }
     targets.insert(edge_of(own[k]).id());
   }
@@ -47,7 +47,7 @@ std::vector<Tensor> gradients_of(const std::function<Tensor(const std::vector<Te
   }
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (!inputs[k].defined() || !tracked(inputs[k])) continue;
-    if (thresholds[k]) thresholds[k]->lead_on(edge_of(inputs[k]));
+    if (stand_ins[k]) stand_ins[k]->link_to(edge_of(inputs[k]));
     const auto own_gradient = found.extract(edge_of(own[k]).id());  // a leaf that is given twice has one gradient
     gradients[k] =
         own_gradient ? own_gradient.mapped() : Tensor::zeros(inputs[k].shape(), inputs[k].dtype(), inputs[k].device());

@@ -62,16 +62,16 @@ void require_last_once(const std::vector<std::string>& names, index_t layer) {
     throw InputError("scheme: ", names.back(), " given twice in layer ", layer, "; once at most required");
 }
 
-SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Part part) {
+SchemeList::SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Owner owner) {
   std::vector<std::string> names;  // empty: not in this layer
   for (const SchemeSpec& spec : specs) {
-    if (spec.shared() != (part == Part::shared)) continue;
+    if (spec.shared() != (owner == Owner::model)) continue;
     schemes_.push_back(spec.make(sizes));
     names.push_back(spec.takes_part(sizes) ? spec.part().info().name : "");
     if (!names.back().empty()) require_last_once(names, sizes.layer);
     Stages stages;
     schemes_.back()->join(stages);
-    if (part == Part::each_layer && !stages.embeds.empty()) {
+    if (owner == Owner::layer && !stages.embeds.empty()) {
       fail("scheme", names.back(),
           " is registered for each layer and embeds tokens, which happens once; shared required; correct its ",
           "registration");

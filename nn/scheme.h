@@ -73,8 +73,8 @@ void require_last_once(const std::vector<std::string>& names, index_t layer);
 // tokens is registered for each layer.
 class SchemeList final : public Module {
  public:
-  enum class Part { each_layer, shared };
-  SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Part part);
+  enum class Owner { layer, model };
+  SchemeList(const std::vector<SchemeSpec>& specs, const SchemeSizes& sizes, Owner owner);
   Module& root() { return schemes_.size() == 1 ? static_cast<Module&>(*schemes_[0]) : *this; }
   std::vector<const PositionalScheme*> all() const;
 

@@ -112,7 +112,7 @@ Transformer::Transformer(const TransformerOptions& options)
     : options_(checked(options)),
       specs_(checked_schemes(options_)),
       embedding_(options.vocabulary, options.dim, inits_of(options).embedding),
-      schemes_(specs_, sizes_of(options), SchemeList::Part::shared),
+      schemes_(specs_, sizes_of(options), SchemeList::Owner::model),
       dropout_(options.dropout),
       layer_runner_(options.recompute_layers ? detail::recomputed_layer : nullptr) {
   for (const PositionalScheme* scheme : schemes_.all()) scheme->join(stages_);

@@ -109,12 +109,12 @@ const Checked<CausalSoftmax> checked;
 
 }  // namespace
 
-Tensor causal_softmax(const Tensor& x, index_t first_row, Site at) {
-  return apply(CausalSoftmax{first_row}, at, x, Tensor());
+Tensor causal_softmax(const Tensor& x, index_t first_row, Site site) {
+  return apply(CausalSoftmax{first_row}, site, x, Tensor());
 }
 Tensor causal_softmax_by_distance(
-    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row, Site at) {
-  return apply(CausalSoftmax{first_row, steps}, at, x, table);
+    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row, Site site) {
+  return apply(CausalSoftmax{first_row, steps}, site, x, table);
 }
 
 }  // namespace whence

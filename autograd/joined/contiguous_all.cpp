@@ -60,6 +60,6 @@ const CheckedEntry checked({ContiguousAll::name, false,
 
 }  // namespace
 
-Three contiguous_all(const Three& x, Site at) { return apply(ContiguousAll{}, at, x[0], x[1], x[2]); }
+Three contiguous_all(const Three& x, Site site) { return apply(ContiguousAll{}, site, x[0], x[1], x[2]); }
 
 }  // namespace whence

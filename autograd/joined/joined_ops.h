@@ -11,7 +11,7 @@ namespace whence {
 // linear(gelu(linear(x, weight_in, bias_in)), weight_out, bias_out): x [... in], weight_in [m in], weight_out [out m],
 // bias_in [m], bias_out [out], which may be undefined -> [... out].
 [[nodiscard]] Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in,
-    const Tensor& weight_out, const Tensor& bias_out, Site at = Site::current());
+    const Tensor& weight_out, const Tensor& bias_out, Site site = Site::current());
 
 struct Projection {
   Tensor weight, bias;  // [h d, c], [h d] or undefined
@@ -20,14 +20,14 @@ struct Projection {
 // product. The results are its heads, as views [b h t d]. Key and value may have fewer heads: a divisor of the query's
 // number.
 [[nodiscard]] std::array<Tensor, 3> project_heads(const Tensor& x, const Projection& query, const Projection& key,
-    const Projection& value, index_t heads, Site at = Site::current());
+    const Projection& value, index_t heads, Site site = Site::current());
 // Returns contiguous() of each.
-[[nodiscard]] std::array<Tensor, 3> contiguous_all(const std::array<Tensor, 3>& x, Site at = Site::current());
+[[nodiscard]] std::array<Tensor, 3> contiguous_all(const std::array<Tensor, 3>& x, Site site = Site::current());
 
 // Softmax under a causal mask, without the mask: in x [..., i, j], row i uses only the entries j <= first_row + i.
-[[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site at = Site::current());
+[[nodiscard]] Tensor causal_softmax(const Tensor& x, index_t first_row = 0, Site site = Site::current());
 // Returns causal_softmax(x + by_distance(table, steps), first_row), x [b h i j], table [h n].
 [[nodiscard]] Tensor causal_softmax_by_distance(
-    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site at = Site::current());
+    const Tensor& x, const Tensor& table, const Steps& steps, index_t first_row = 0, Site site = Site::current());
 
 }  // namespace whence

@@ -117,8 +117,8 @@ const Checked<LinearGeluLinear> checked;
 }  // namespace
 
 Tensor linear_gelu_linear(const Tensor& x, const Tensor& weight_in, const Tensor& bias_in, const Tensor& weight_out,
-    const Tensor& bias_out, Site at) {
-  return apply(LinearGeluLinear{}, at, x, weight_in, bias_in, weight_out, bias_out);
+    const Tensor& bias_out, Site site) {
+  return apply(LinearGeluLinear{}, site, x, weight_in, bias_in, weight_out, bias_out);
 }
 
 }  // namespace whence

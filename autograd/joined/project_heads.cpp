@@ -200,9 +200,9 @@ const CheckedEntry checked({ProjectHeads::name, false, samples, bad_inputs, refe
 
 }  // namespace
 
-Three project_heads(
-    const Tensor& x, const Projection& query, const Projection& key, const Projection& value, index_t heads, Site at) {
-  return apply(ProjectHeads{heads}, at, x, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias);
+Three project_heads(const Tensor& x, const Projection& query, const Projection& key, const Projection& value,
+    index_t heads, Site site) {
+  return apply(ProjectHeads{heads}, site, x, query.weight, key.weight, value.weight, query.bias, key.bias, value.bias);
 }
 
 }  // namespace whence

@@ -139,19 +139,19 @@ const Checked<Add, Subtract, Multiply, Divide, Maximum, Minimum> checked;
 
 }  // namespace
 
-Tensor add(const Tensor& a, const Tensor& b, Site at) { return apply(Add{}, at, a, b); }
-Tensor subtract(const Tensor& a, const Tensor& b, Site at) { return apply(Subtract{}, at, a, b); }
-Tensor multiply(const Tensor& a, const Tensor& b, Site at) { return apply(Multiply{}, at, a, b); }
-Tensor divide(const Tensor& a, const Tensor& b, Site at) { return apply(Divide{}, at, a, b); }
-Tensor divide(const Tensor& a, double b, Site at) {
-  const CallSite place(at, "divide");
-  return divide(a, filled(b, a), at);
+Tensor add(const Tensor& a, const Tensor& b, Site site) { return apply(Add{}, site, a, b); }
+Tensor subtract(const Tensor& a, const Tensor& b, Site site) { return apply(Subtract{}, site, a, b); }
+Tensor multiply(const Tensor& a, const Tensor& b, Site site) { return apply(Multiply{}, site, a, b); }
+Tensor divide(const Tensor& a, const Tensor& b, Site site) { return apply(Divide{}, site, a, b); }
+Tensor divide(const Tensor& a, double b, Site site) {
+  const CallSite place(site, "divide");
+  return divide(a, filled(b, a), site);
 }
-Tensor divide(double a, const Tensor& b, Site at) {
-  const CallSite place(at, "divide");
-  return divide(filled(a, b), b, at);
+Tensor divide(double a, const Tensor& b, Site site) {
+  const CallSite place(site, "divide");
+  return divide(filled(a, b), b, site);
 }
-Tensor maximum(const Tensor& a, const Tensor& b, Site at) { return apply(Maximum{}, at, a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b, Site at) { return apply(Minimum{}, at, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b, Site site) { return apply(Maximum{}, site, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b, Site site) { return apply(Minimum{}, site, a, b); }
 
 }  // namespace whence

@@ -70,6 +70,6 @@ const CheckedEntry checked_adjoint(
 
 }  // namespace
 
-Tensor by_distance(const Tensor& table, const Steps& steps, Site at) { return apply(ByDistance{steps}, at, table); }
+Tensor by_distance(const Tensor& table, const Steps& steps, Site site) { return apply(ByDistance{steps}, site, table); }
 
 }  // namespace whence

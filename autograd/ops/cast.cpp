@@ -7,13 +7,13 @@
 namespace whence {
 namespace {
 
-Tensor converted(const Tensor& x, DType dtype, const Site& at) {
+Tensor converted(const Tensor& x, DType dtype, const Site& site) {
   // A dual stays dual: gradient checks test the formula, not the rounding.
   const auto round = [](const Tensor& from, DType to, DType) {
     return from.dtype() == DType::dual && is_floating(to) ? from.detach() : raw::cast(from, to);
   };
   const auto back = [](const Tensor& dy, const Shape&, DType, DType from) { return cast(dy, from); };
-  return linear_map("cast", at, x, round, back, dtype, x.dtype());
+  return linear_map("cast", site, x, round, back, dtype, x.dtype());
 }
 
 const CheckedEntry checked(
@@ -21,9 +21,9 @@ const CheckedEntry checked(
 
 }  // namespace
 
-Tensor cast(const Tensor& x, DType dtype, Site at) {
+Tensor cast(const Tensor& x, DType dtype, Site site) {
   if (x.dtype() == dtype) return x;
-  return converted(is_floating(dtype) ? x : x.detach(), dtype, at);  // integers have no gradient
+  return converted(is_floating(dtype) ? x : x.detach(), dtype, site);  // integers have no gradient
 }
 
 }  // namespace whence

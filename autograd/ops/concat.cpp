@@ -87,22 +87,22 @@ const CheckedEntry checked({op, false, samples, bad_inputs, {}});
 
 }  // namespace
 
-Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site at) {
-  const CallSite place(at);
-  if (parts.empty()) fail(op, "no parts given; at least one required");
+Tensor concat_along(int axis, const std::vector<Tensor>& parts, Site site) {
+  const CallSite place(site);
+  if (parts.empty()) fail(op, "no parts given; site least one required");
   const int normal = normal_axis(op, axis, parts[0].rank());
   std::vector<const Tensor*> each;
   for (const Tensor& part : parts) each.push_back(&part);
   if (detail::mixes_duals(each)) {
     std::vector<Tensor> duals;
     for (const Tensor& part : parts) duals.push_back(detail::beside_duals(part));
-    return concat_along(normal, duals, at);
+    return concat_along(normal, duals, site);
   }
   detail::Watched run(op, false);
   const Tensor y = join(normal, parts);
   Ref<ConcatNode> node;
   if (recording() && std::any_of(parts.begin(), parts.end(), tracked)) {
-    node = Ref(new ConcatNode(normal, parts, at));
+    node = Ref(new ConcatNode(normal, parts, site));
     node->made(y);
   }
   if (run) run.ended(node.get(), parts, {&y, 1});

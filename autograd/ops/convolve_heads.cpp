@@ -22,18 +22,18 @@ constexpr index_t most_taps = 63, tile = 256;  // keys at once on the CPU
 
 struct Facts {
   index_t heads, rows, keys, queries, taps, reach;
-  bool turned;
+  bool flipped;
 
   WHENCE_HD index_t end_of(index_t row) const { return row + reach < keys ? row + reach + 1 : keys; }
   // Returns the row that row i reads with kernel row a; it is below 0 or at least `rows` if there is none.
-  WHENCE_HD index_t row_read(index_t i, index_t a) const { return turned ? i + queries - 1 - a : i - queries + 1 + a; }
+  WHENCE_HD index_t row_read(index_t i, index_t a) const { return flipped ? i + queries - 1 - a : i - queries + 1 + a; }
   WHENCE_HD index_t place_read(index_t c) const {
-    return turned ? taps - 1 - c : c;
+    return flipped ? taps - 1 - c : c;
   }  // index of a tap, from the first one
 };
 
-Facts facts_of(const Tensor& x, const Shape& kernel, index_t reach, bool turned) {
-  return {x.size(1), x.size(2), x.size(3), kernel[1], kernel[2], reach, turned};
+Facts facts_of(const Tensor& x, const Shape& kernel, index_t reach, bool flipped) {
+  return {x.size(1), x.size(2), x.size(3), kernel[1], kernel[2], reach, flipped};
 }
 
 // to[n] = x[begin + n] in compute type, 0 where the row has no such key.
@@ -159,7 +159,7 @@ struct ConvolveHeads {
   static constexpr const char* name = "convolve_heads";
   static constexpr std::size_t factor = 1;
   index_t reach;
-  bool turned = false;
+  bool flipped = false;
   struct Saved {
     SavedTensor x, weight;
   };
@@ -167,7 +167,7 @@ struct ConvolveHeads {
     check(x, weight);
     saved.x = x, saved.weight = weight;
     const Tensor from = raw::contiguous(x), kernel = raw::contiguous(weight), y = Tensor::like(from, x.shape());
-    const Facts at = facts_of(x, weight.shape(), reach, turned);
+    const Facts at = facts_of(x, weight.shape(), reach, flipped);
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       const index_t blocks = (at.keys + tile - 1) / tile;
       if (x.device().is_cpu())
@@ -230,7 +230,7 @@ struct HeadKernelGradient {
   static constexpr const char* name = "convolve_heads_kernel_gradient";
   static constexpr std::size_t factor = 1;
   index_t reach, queries, taps;
-  bool turned = false;
+  bool flipped = false;
   struct Saved {
     SavedTensor g, x;
   };
@@ -239,7 +239,7 @@ struct HeadKernelGradient {
     const Tensor given = raw::contiguous(g), from = raw::contiguous(x),
                  sums = Tensor::empty(
                      {x.size(0), x.size(1), x.size(2), queries, taps}, compute_dtype(x.dtype()), x.device());
-    const Facts at = facts_of(x, {x.size(1), queries, taps}, reach, turned);
+    const Facts at = facts_of(x, {x.size(1), queries, taps}, reach, flipped);
     visit_floating(name, x.dtype(), [&]<class T>(Type<T>) {
       compute_t<T>* const to = sums.data<compute_t<T>>();
       if (x.device().is_cpu())
@@ -251,8 +251,8 @@ struct HeadKernelGradient {
   }
   Grads<2> backward(const Saved& saved, const Tensor& dz, Needs<2> needs) const {
     Grads<2> grads;
-    if (needs[0]) grads[0] = apply(ConvolveHeads{reach, turned}, Site::current(), saved.x.get(), dz);
-    if (needs[1]) grads[1] = apply(ConvolveHeads{reach, !turned}, Site::current(), saved.g.get(), dz);
+    if (needs[0]) grads[0] = apply(ConvolveHeads{reach, flipped}, Site::current(), saved.x.get(), dz);
+    if (needs[1]) grads[1] = apply(ConvolveHeads{reach, !flipped}, Site::current(), saved.g.get(), dz);
     return grads;
   }
   static Samples<HeadKernelGradient> samples() {
@@ -265,10 +265,10 @@ struct HeadKernelGradient {
 Grads<2> ConvolveHeads::backward(const Saved& saved, const Tensor& dy, Needs<2> needs) const {
   const Tensor weight = saved.weight.get();
   Grads<2> grads;
-  if (needs[0]) grads[0] = apply(ConvolveHeads{reach, !turned}, Site::current(), dy, weight);
+  if (needs[0]) grads[0] = apply(ConvolveHeads{reach, !flipped}, Site::current(), dy, weight);
   if (needs[1])
     grads[1] =
-        apply(HeadKernelGradient{reach, weight.size(1), weight.size(2), turned}, Site::current(), dy, saved.x.get());
+        apply(HeadKernelGradient{reach, weight.size(1), weight.size(2), flipped}, Site::current(), dy, saved.x.get());
   return grads;
 }
 
@@ -276,8 +276,8 @@ const Checked<ConvolveHeads, HeadKernelGradient> checked;
 
 }  // namespace
 
-Tensor convolve_heads(const Tensor& x, const Tensor& weight, index_t reach, Site at) {
-  return apply(ConvolveHeads{reach}, at, x, weight);
+Tensor convolve_heads(const Tensor& x, const Tensor& weight, index_t reach, Site site) {
+  return apply(ConvolveHeads{reach}, site, x, weight);
 }
 
 }  // namespace whence

@@ -158,8 +158,9 @@ const Checked<ConvolveKeys, Adjoint, KernelGradient> checked;
 
 }  // namespace
 
-Tensor convolve_keys(const Tensor& x, const Tensor& weight, const Tensor& bias, index_t left, index_t right, Site at) {
-  return apply(ConvolveKeys{left, right}, at, x, weight, bias);
+Tensor convolve_keys(
+    const Tensor& x, const Tensor& weight, const Tensor& bias, index_t left, index_t right, Site site) {
+  return apply(ConvolveKeys{left, right}, site, x, weight, bias);
 }
 
 }  // namespace whence

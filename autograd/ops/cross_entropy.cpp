@@ -113,11 +113,11 @@ const Checked<CrossEntropy> checked;
 
 }  // namespace
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
-  return apply(CrossEntropy{ignored}, at, logits, raw::to_device(target, logits.device()));
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, index_t ignored, Site site) {
+  return apply(CrossEntropy{ignored}, site, logits, raw::to_device(target, logits.device()));
 }
-Tensor cross_entropy_sum(const Tensor& logits, const Tensor& target, index_t ignored, Site at) {
-  return apply(CrossEntropy{ignored, true}, at, logits, raw::to_device(target, logits.device()));
+Tensor cross_entropy_sum(const Tensor& logits, const Tensor& target, index_t ignored, Site site) {
+  return apply(CrossEntropy{ignored, true}, site, logits, raw::to_device(target, logits.device()));
 }
 
 }  // namespace whence

@@ -9,7 +9,7 @@ namespace whence {
 namespace {
 
 // Sums along the last axis, from x's dtype into another. A dual stays dual, as in cast.
-Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& at) {
+Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& site) {
   const auto sums = [](const Tensor& from, bool backwards, DType to, DType) {
     const Tensor y = Tensor::empty(from.shape(), from.dtype() == DType::dual ? DType::dual : to, from.device());
     kernels(from).cumulative_sum(raw::contiguous(from), backwards, y);
@@ -19,18 +19,18 @@ Tensor running_sum(const Tensor& x, bool reverse, DType dtype, const Site& at) {
     return running_sum(dy, !backwards, from, Site::current());
   };
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
-  return linear_map(name, at, x, sums, back, reverse, dtype, x.dtype());
+  return linear_map(name, site, x, sums, back, reverse, dtype, x.dtype());
 }
 
 // Swaps an axis other than the last with the last one, before and after.
-Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& at) {
-  const CallSite place(at);
+Tensor along(const Tensor& x, int axis, bool reverse, bool wide, const Site& site) {
+  const CallSite place(site);
   const char* name = reverse ? "reverse_cumulative_sum" : "cumulative_sum";
   raw::require_floating(name, "x", x);
-  if (x.rank() == 0) fail(name, "x is []; at least one axis required");
+  if (x.rank() == 0) fail(name, "x is []; site least one axis required");
   const DType dtype = wide ? compute_dtype(x.dtype()) : x.dtype();
-  if (normal_axis(name, axis, x.rank()) == x.rank() - 1) return running_sum(x, reverse, dtype, at);
-  return transpose(running_sum(transpose(x, axis, -1, at), reverse, dtype, at), axis, -1, at);
+  if (normal_axis(name, axis, x.rank()) == x.rank() - 1) return running_sum(x, reverse, dtype, site);
+  return transpose(running_sum(transpose(x, axis, -1, site), reverse, dtype, site), axis, -1, site);
 }
 
 std::vector<BadInput> refusals() {
@@ -49,7 +49,9 @@ const CheckedEntry checked({"cumulative_sum", false,
 
 }  // namespace
 
-Tensor cumulative_sum(const Tensor& x, int axis, Site at) { return along(x, axis, false, false, at); }
-Tensor reverse_cumulative_sum(const Tensor& x, int axis, bool wide, Site at) { return along(x, axis, true, wide, at); }
+Tensor cumulative_sum(const Tensor& x, int axis, Site site) { return along(x, axis, false, false, site); }
+Tensor reverse_cumulative_sum(const Tensor& x, int axis, bool wide, Site site) {
+  return along(x, axis, true, wide, site);
+}
 
 }  // namespace whence

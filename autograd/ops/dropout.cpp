@@ -106,8 +106,8 @@ const CheckedEntry checked({"dropout", false,
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double probability, const Stream& stream, const StripOf& whole, Site at) {
-  const CallSite place(at);
+Tensor dropout(const Tensor& x, double probability, const Stream& stream, const StripOf& whole, Site site) {
+  const CallSite place(site);
   if (!(probability >= 0 && probability < 1))
     fail("dropout", "probability ", probability, " given; a number in [0, 1) required");
   raw::require_floating("dropout", "x", x);
@@ -115,7 +115,7 @@ Tensor dropout(const Tensor& x, double probability, const Stream& stream, const 
   const auto again = [](const Tensor& dy, const Shape&, double share, const Stream& drawn, const StripOf& of) {
     return dropout(dy, share, drawn, of);
   };
-  return linear_map("dropout", at, x, drop, again, probability, stream, whole);
+  return linear_map("dropout", site, x, drop, again, probability, stream, whole);
 }
 
 }  // namespace whence

@@ -110,20 +110,20 @@ const Checked<Gather, SumByIndex> checked;
 }  // namespace
 
 // The index is checked before anything runs, so an error leaves nothing half-done.
-Tensor gather(const Tensor& x, int axis, const Tensor& index, Site at) {
-  const CallSite place(at);
+Tensor gather(const Tensor& x, int axis, const Tensor& index, Site site) {
+  const CallSite place(site);
   const int along = normal_axis(Gather::name, axis, x.rank());
   check_index(Gather::name, x, index, along, false);
-  return apply(Gather{along}, at, x, detail::checked_index(Gather::name, "index", index, x.size(along)));
+  return apply(Gather{along}, site, x, detail::checked_index(Gather::name, "index", index, x.size(along)));
 }
 
-Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site at) {
-  const CallSite place(at);
+Tensor sum_by_index(const Tensor& x, const Tensor& index, index_t rows, Site site) {
+  const CallSite place(site);
   const char* name = SumByIndex::name;
   if (rows < 0) fail(name, "rows ", rows, " given; 0 or more required");
-  if (x.rank() == 0) fail(name, "x is []; at least one axis required");
+  if (x.rank() == 0) fail(name, "x is []; site least one axis required");
   check_index(name, x, index, x.rank() - 1, true);
-  return apply(SumByIndex{x.rank() - 1, rows}, at, x, detail::checked_index(name, "index", index, rows));
+  return apply(SumByIndex{x.rank() - 1, rows}, site, x, detail::checked_index(name, "index", index, rows));
 }
 
 }  // namespace whence

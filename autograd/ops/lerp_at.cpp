@@ -108,6 +108,8 @@ const Checked<LerpAt> checked;
 
 }  // namespace
 
-Tensor lerp_at(const Tensor& table, const Tensor& position, Site at) { return apply(LerpAt{}, at, table, position); }
+Tensor lerp_at(const Tensor& table, const Tensor& position, Site site) {
+  return apply(LerpAt{}, site, table, position);
+}
 
 }  // namespace whence

@@ -81,8 +81,8 @@ const Checked<Linear> checked;
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site at) {
-  return apply(Linear{}, at, x, weight, bias);
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Site site) {
+  return apply(Linear{}, site, x, weight, bias);
 }
 
 }  // namespace whence

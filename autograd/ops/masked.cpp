@@ -40,11 +40,11 @@ const Checked<Masked> checked;
 
 }  // namespace
 
-Tensor masked(const Tensor& x, const Tensor& mask, double value, Site at) {
-  const CallSite place(at);
+Tensor masked(const Tensor& x, const Tensor& mask, double value, Site site) {
+  const CallSite place(site);
   raw::require_floating(Masked::name, "x", x);
   raw::require_mask(Masked::name, x, mask);
-  return apply(Masked{value}, at, x, mask);
+  return apply(Masked{value}, site, x, mask);
 }
 
 }  // namespace whence

@@ -17,7 +17,7 @@ struct MatMul {
   struct Saved {
     SavedTensor a, b;  // each saved only if the other one needs it
     Shape a_shape, b_shape;
-    bool b_is_turned = false;
+    bool b_is_transposed = false;
   };
 
   Tensor forward(Saved& saved, const Tensor& a, const Tensor& b) const {
@@ -25,7 +25,7 @@ struct MatMul {
     if (tracked(b)) saved.a = a;
     if (tracked(a)) saved.b = b;
     saved.a_shape = a.shape(), saved.b_shape = b.shape();
-    saved.b_is_turned = kernels(b.device()).lies_turned(b);
+    saved.b_is_transposed = kernels(b.device()).lies_turned(b);
     return raw::matmul(a, b, scale);
   }
 
@@ -39,7 +39,7 @@ struct MatMul {
     // If b is a transposed view, db is computed in the layout of the tensor behind it, so that transposing back copies
     // nothing.
     const auto gradient_of_b = [&](const Tensor& a, const Tensor& of_y) {
-      return saved.b_is_turned ? transpose(matmul(transpose(of_y), a, scale)) : matmul(transpose(a), of_y, scale);
+      return saved.b_is_transposed ? transpose(matmul(transpose(of_y), a, scale)) : matmul(transpose(a), of_y, scale);
     };
     if (saved.a_shape.rank() > 2 && saved.b_shape.rank() == 2) {
       // [... m k] [k n]: the product itself sums over the batch for db
@@ -76,6 +76,6 @@ const Checked<MatMul> checked;
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b, double scale, Site at) { return apply(MatMul{scale}, at, a, b); }
+Tensor matmul(const Tensor& a, const Tensor& b, double scale, Site site) { return apply(MatMul{scale}, site, a, b); }
 
 }  // namespace whence

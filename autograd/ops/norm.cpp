@@ -168,19 +168,19 @@ const CheckedEntry checked[] = {{{"layer_norm", false, samples_of_layer_norm, ba
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, Site at) {
-  const CallSite place(at);
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, Site site) {
+  const CallSite place(site);
   static_cast<void>(bias.shape());  // an Error where it is undefined
-  return apply(Norm{epsilon, "layer_norm"}, at, x, Tensor(), weight, bias)[1];
+  return apply(Norm{epsilon, "layer_norm"}, site, x, Tensor(), weight, bias)[1];
 }
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, Site at) {
-  return apply(Norm{epsilon, "rms_norm"}, at, x, Tensor(), weight, Tensor())[1];
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon, Site site) {
+  return apply(Norm{epsilon, "rms_norm"}, site, x, Tensor(), weight, Tensor())[1];
 }
 
 SumAndNorm add_norm(
-    const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon, Site at) {
-  auto [sum, normed] = apply(Norm{epsilon, "add_norm"}, at, x, added, weight, bias);
+    const Tensor& x, const Tensor& added, const Tensor& weight, const Tensor& bias, double epsilon, Site site) {
+  auto [sum, normed] = apply(Norm{epsilon, "add_norm"}, site, x, added, weight, bias);
   return {sum, normed};
 }
 

@@ -21,7 +21,7 @@ Shape kept_shape(const char* op, const Shape& from, const std::vector<int>& axes
 }  // namespace
 
 // y = sum_{axes} x    dx = dy at every summed position
-Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
+Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site site) {
   const auto total = [](const Tensor& from, const Axes& over, bool keep) {
     raw::require_floating("sum", "x", from);
     return raw::reduce(Reduction::sum, from, over, keep);
@@ -29,21 +29,21 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site a
   const auto spread = [](const Tensor& dy, const Shape& from, const Axes& over, bool) {
     return expand(reshape(dy, kept_shape("sum", from, over)), from);
   };
-  return linear_map("sum", at, x, total, spread, axes, keep_axes);
+  return linear_map("sum", site, x, total, spread, axes, keep_axes);
 }
 
 // y = (1/n) sum_{axes} x. A sum of 16-bit numbers may overflow although the mean does not, so both are f32.
-Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site at) {
-  const CallSite place(at);
+Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keep_axes, Site site) {
+  const CallSite place(site);
   raw::require_floating("mean", "x", x);
   const index_t means = numel(kept_shape("mean", x.shape(), axes));
-  if (x.numel() == 0 && means > 0) fail("mean", "x is ", x.shape(), "; at least one element for each mean required");
-  const Tensor total = sum(cast(x, compute_dtype(x.dtype()), at), axes, keep_axes, at);
-  return cast(affine(total, static_cast<double>(means) / static_cast<double>(x.numel()), 0, at), x.dtype(), at);
+  if (x.numel() == 0 && means > 0) fail("mean", "x is ", x.shape(), "; site least one element for each mean required");
+  const Tensor total = sum(cast(x, compute_dtype(x.dtype()), site), axes, keep_axes, site);
+  return cast(affine(total, static_cast<double>(means) / static_cast<double>(x.numel()), 0, site), x.dtype(), site);
 }
 
 // y = x summed over the axes that broadcasting from `shape` would stretch    dx = dy expanded
-Tensor sum_to(const Tensor& x, const Shape& shape, Site at) {
+Tensor sum_to(const Tensor& x, const Shape& shape, Site site) {
   const auto total = [](const Tensor& from, const Shape& to) {
     // Axes that broadcasting added are summed away; axes that it stretched are summed to extent 1.
     const int added = from.rank() - to.rank();
@@ -58,18 +58,18 @@ Tensor sum_to(const Tensor& x, const Shape& shape, Site at) {
     return raw::reshape(raw::reduce(Reduction::sum, from, axes, true), to);
   };
   const auto spread = [](const Tensor& dy, const Shape& from, const Shape&) { return expand(dy, from); };
-  return x.shape() == shape ? x : linear_map("sum_to", at, x, total, spread, shape);
+  return x.shape() == shape ? x : linear_map("sum_to", site, x, total, spread, shape);
 }
 
 // y = max_j x_j = x_{argmax}: gather sends the gradient to the first of equal maxima.
-Tensor maximum_along(const Tensor& x, int axis, Site at) {
-  const CallSite place(at);
+Tensor maximum_along(const Tensor& x, int axis, Site site) {
+  const CallSite place(site);
   raw::require_floating("maximum_along", "x", x);
   const int normal = normal_axis("maximum_along", axis, x.rank());
   if (x.size(normal) == 0)
-    fail("maximum_along", "x is ", x.shape(), "; at least one element along axis ", normal, " required");
+    fail("maximum_along", "x is ", x.shape(), "; site least one element along axis ", normal, " required");
   const Tensor index = raw::argmax(raw::contiguous(raw::transpose(x, normal, -1)));
-  return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), at), normal, 0, at);
+  return select(gather(x, normal, raw::transpose(raw::unsqueeze(index, -1), normal, -1), site), normal, 0, site);
 }
 
 // ---- samples ----

@@ -51,7 +51,7 @@ struct Pairing {
   index_t pairs, width, first_step, second_offset;
 
   // to = pair k of `from`, rotated
-  template <class T, class C> WHENCE_HD void turn(const T* from, T* to, index_t k, C cosine, C sine) const {
+  template <class T, class C> WHENCE_HD void rotate(const T* from, T* to, index_t k, C cosine, C sine) const {
     const C first = from[k * first_step], second = from[k * first_step + second_offset];
     to[k * first_step] = static_cast<T>(first * cosine - second * sine);
     to[k * first_step + second_offset] = static_cast<T>(first * sine + second * cosine);
@@ -69,7 +69,7 @@ template <class T> struct RotateRow {
     const T* from = x + row * at.width;
     T* to = y + row * at.width;
     for (index_t k = 0; k < at.pairs; ++k)
-      at.turn(from, to, k, cosine[angles + k], inverse ? -sine[angles + k] : sine[angles + k]);
+      at.rotate(from, to, k, cosine[angles + k], inverse ? -sine[angles + k] : sine[angles + k]);
     for (index_t k = 2 * at.pairs; k < at.width; ++k) to[k] = from[k];
   }
 };
@@ -91,12 +91,12 @@ template <class T> struct RotatePair {
       return;
     }
     const index_t angle = at.angles(row)[0] + k;
-    at.turn(from, to, k, cosine[angle], inverse ? -sine[angle] : sine[angle]);
+    at.rotate(from, to, k, cosine[angle], inverse ? -sine[angle] : sine[angle]);
   }
 };
 
 // Rotates pairs of x [... t d] by the angles of a table [... t m].
-Tensor turned(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved, bool inverse) {
+Tensor rotate_pairs(const Tensor& x, const Tensor& cosine, const Tensor& sine, bool interleaved, bool inverse) {
   const Tensor from = raw::contiguous(x), y = Tensor::like(x);
   const index_t pairs = cosine.size(-1), width = x.size(-1);
   const Shape rows = x.shape().leading(-1);
@@ -130,7 +130,7 @@ struct Rotary {
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& cosine, const Tensor& sine) const {
     saved.cosine = cosine;
     saved.sine = sine;
-    return turned(x, cosine, sine, interleaved, inverse);
+    return rotate_pairs(x, cosine, sine, interleaved, inverse);
   }
   Grads<3> backward(const Saved& saved, const Tensor& dy, Needs<3>) const {
     return {apply(Rotary{interleaved, !inverse}, Site::current(), dy, saved.cosine.get(), saved.sine.get()), Tensor(),
@@ -149,7 +149,7 @@ struct RotaryByAngles {
 
   Tensor forward(Saved& saved, const Tensor& x, const Tensor& angles) const {
     const Table table(angles, x);
-    const Tensor y = turned(x, table.cosine, table.sine, interleaved, inverse);
+    const Tensor y = rotate_pairs(x, table.cosine, table.sine, interleaved, inverse);
     saved.y.output(y);
     saved.angles = angles;
     saved.cosine = table.cosine;
@@ -162,7 +162,7 @@ struct RotaryByAngles {
     if (needs[0] && recording())
       gradients[0] = apply(RotaryByAngles{interleaved, !inverse}, Site::current(), dy, angles);
     else if (needs[0])
-      gradients[0] = turned(dy, saved.cosine.get(), saved.sine.get(), interleaved, !inverse);
+      gradients[0] = rotate_pairs(dy, saved.cosine.get(), saved.sine.get(), interleaved, !inverse);
     if (needs[1]) {
       const Tensor y = saved.y.get();
       const index_t pairs = angles.size(-1);
@@ -199,8 +199,8 @@ void check(const Tensor& x, const Tensor& angles) {
 
 Tensor constant_angles(const Shape& shape) { return Tensor::uniform(shape, -9, 9, Stream(1, "angles"), DType::f64); }
 
-Tensor rotated(const Tensor& x, const Shape& angles, bool interleaved, Site at) {
-  return rotary(x, constant_angles(angles), interleaved, at);
+Tensor rotated(const Tensor& x, const Shape& angles, bool interleaved, Site site) {
+  return rotary(x, constant_angles(angles), interleaved, site);
 }
 
 std::vector<CheckedSample> samples() {
@@ -238,12 +238,12 @@ const CheckedEntry checked({Rotary::name, false, samples, bad_inputs, reference}
 
 }  // namespace
 
-Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved, Site at) {
-  const CallSite place(at);
+Tensor rotary(const Tensor& x, const Tensor& angles, bool interleaved, Site site) {
+  const CallSite place(site);
   check(x, angles);
-  if (tracked(angles) || angles.dtype() == DType::dual) return apply(RotaryByAngles{interleaved}, at, x, angles);
+  if (tracked(angles) || angles.dtype() == DType::dual) return apply(RotaryByAngles{interleaved}, site, x, angles);
   const Table table(angles, x);
-  return apply(Rotary{interleaved}, at, x, table.cosine, table.sine);
+  return apply(Rotary{interleaved}, site, x, table.cosine, table.sine);
 }
 
 }  // namespace whence

@@ -55,6 +55,6 @@ const Checked<Softmax> checked;
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, const Tensor& mask, Site at) { return apply(Softmax{}, at, x, mask); }
+Tensor softmax(const Tensor& x, const Tensor& mask, Site site) { return apply(Softmax{}, site, x, mask); }
 
 }  // namespace whence

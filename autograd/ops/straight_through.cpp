@@ -33,7 +33,7 @@ struct StraightThrough {
 };
 
 // The value is x itself here, so that differences agree. tests/autograd/ops.cpp covers a value other than x.
-Tensor of_itself(const Tensor& x, Site at) { return straight_through(x.detach(), x, at); }
+Tensor of_itself(const Tensor& x, Site site) { return straight_through(x.detach(), x, site); }
 std::vector<BadInput> bad_inputs() {
   return {refusal("straight_through: x is [3]; [2] required", straight_through, draw::zeros(2), draw::zeros(3)),
       refusal("straight_through: value is f32, x is f64; equal dtypes required; convert with cast", straight_through,
@@ -45,10 +45,10 @@ const CheckedEntry checked({StraightThrough::name, false,
 
 }  // namespace
 
-Tensor straight_through(const Tensor& value, const Tensor& x, Site at) {
-  const CallSite place(at);
+Tensor straight_through(const Tensor& value, const Tensor& x, Site site) {
+  const CallSite place(site);
   // Detached, so that nothing behind `value` is visited.
-  return apply(StraightThrough{}, at, value.detach(), x);
+  return apply(StraightThrough{}, site, value.detach(), x);
 }
 
 }  // namespace whence

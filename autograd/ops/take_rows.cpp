@@ -108,12 +108,12 @@ const Checked<TakeRows, ScatterRows> checked;
 
 }  // namespace
 
-Tensor take_rows(const Tensor& table, const Tensor& index, Site at) {
-  const CallSite place(at);
+Tensor take_rows(const Tensor& table, const Tensor& index, Site site) {
+  const CallSite place(site);
   raw::require_floating(TakeRows::name, "table", table);
   raw::require_same_device(TakeRows::name, "table", table, "index", index);
   if (table.rank() != 2) fail(TakeRows::name, "table is ", table.shape(), "; [n,c] required");
-  return apply(TakeRows{}, at, table, detail::checked_index(TakeRows::name, "index", index, table.size(0)));
+  return apply(TakeRows{}, site, table, detail::checked_index(TakeRows::name, "index", index, table.size(0)));
 }
 
 }  // namespace whence

@@ -119,34 +119,36 @@ const Checked<UnaryBackward> checked_backward;
 
 }  // namespace
 
-Tensor unary(Unary f, const Tensor& x, UnaryAttributes p, Site at) { return apply(UnaryOp{f, p}, at, x); }
-Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p, Site at) {
-  return apply(UnaryBackward{f, p}, at, saved, dy);
+Tensor unary(Unary f, const Tensor& x, UnaryAttributes p, Site site) { return apply(UnaryOp{f, p}, site, x); }
+Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, UnaryAttributes p, Site site) {
+  return apply(UnaryBackward{f, p}, site, saved, dy);
 }
 
-Tensor affine(const Tensor& x, double scale, double shift, Site at) {
-  return unary(functions::Affine{}, x, {scale, shift}, at);
+Tensor affine(const Tensor& x, double scale, double shift, Site site) {
+  return unary(functions::Affine{}, x, {scale, shift}, site);
 }
-Tensor abs(const Tensor& x, Site at) { return unary(functions::Abs{}, x, {}, at); }
-Tensor exp(const Tensor& x, Site at) { return unary(functions::Exp{}, x, {}, at); }
-Tensor log(const Tensor& x, Site at) { return unary(functions::Log{}, x, {}, at); }
-Tensor log1p(const Tensor& x, Site at) { return unary(functions::Log1p{}, x, {}, at); }
-Tensor sqrt(const Tensor& x, Site at) { return unary(functions::Sqrt{}, x, {}, at); }
-Tensor square(const Tensor& x, Site at) { return unary(functions::Square{}, x, {}, at); }
-Tensor reciprocal(const Tensor& x, Site at) { return unary(functions::Reciprocal{}, x, {}, at); }
-Tensor sin(const Tensor& x, Site at) { return unary(functions::Sin{}, x, {}, at); }
-Tensor cos(const Tensor& x, Site at) { return unary(functions::Cos{}, x, {}, at); }
-Tensor tanh(const Tensor& x, Site at) { return unary(functions::Tanh{}, x, {}, at); }
-Tensor sigmoid(const Tensor& x, Site at) { return unary(functions::Sigmoid{}, x, {}, at); }
-Tensor softplus(const Tensor& x, Site at) { return unary(functions::Softplus{}, x, {}, at); }
-Tensor silu(const Tensor& x, Site at) { return unary(functions::Silu{}, x, {}, at); }
-Tensor relu(const Tensor& x, Site at) { return unary(functions::Relu{}, x, {}, at); }
-Tensor gelu(const Tensor& x, Site at) { return unary(functions::Gelu{}, x, {}, at); }
-Tensor gelu_erf(const Tensor& x, Site at) { return unary(functions::GeluErf{}, x, {}, at); }
-Tensor leaky_relu(const Tensor& x, double slope, Site at) { return unary(functions::LeakyRelu{}, x, {slope, 0}, at); }
-Tensor clamp(const Tensor& x, double low, double high, Site at) {
-  return unary(functions::Clamp{}, x, {low, high}, at);
+Tensor abs(const Tensor& x, Site site) { return unary(functions::Abs{}, x, {}, site); }
+Tensor exp(const Tensor& x, Site site) { return unary(functions::Exp{}, x, {}, site); }
+Tensor log(const Tensor& x, Site site) { return unary(functions::Log{}, x, {}, site); }
+Tensor log1p(const Tensor& x, Site site) { return unary(functions::Log1p{}, x, {}, site); }
+Tensor sqrt(const Tensor& x, Site site) { return unary(functions::Sqrt{}, x, {}, site); }
+Tensor square(const Tensor& x, Site site) { return unary(functions::Square{}, x, {}, site); }
+Tensor reciprocal(const Tensor& x, Site site) { return unary(functions::Reciprocal{}, x, {}, site); }
+Tensor sin(const Tensor& x, Site site) { return unary(functions::Sin{}, x, {}, site); }
+Tensor cos(const Tensor& x, Site site) { return unary(functions::Cos{}, x, {}, site); }
+Tensor tanh(const Tensor& x, Site site) { return unary(functions::Tanh{}, x, {}, site); }
+Tensor sigmoid(const Tensor& x, Site site) { return unary(functions::Sigmoid{}, x, {}, site); }
+Tensor softplus(const Tensor& x, Site site) { return unary(functions::Softplus{}, x, {}, site); }
+Tensor silu(const Tensor& x, Site site) { return unary(functions::Silu{}, x, {}, site); }
+Tensor relu(const Tensor& x, Site site) { return unary(functions::Relu{}, x, {}, site); }
+Tensor gelu(const Tensor& x, Site site) { return unary(functions::Gelu{}, x, {}, site); }
+Tensor gelu_erf(const Tensor& x, Site site) { return unary(functions::GeluErf{}, x, {}, site); }
+Tensor leaky_relu(const Tensor& x, double slope, Site site) {
+  return unary(functions::LeakyRelu{}, x, {slope, 0}, site);
 }
-Tensor clamp_max(const Tensor& x, double high, Site at) { return clamp(x, -functions::infinity, high, at); }
+Tensor clamp(const Tensor& x, double low, double high, Site site) {
+  return unary(functions::Clamp{}, x, {low, high}, site);
+}
+Tensor clamp_max(const Tensor& x, double high, Site site) { return clamp(x, -functions::infinity, high, site); }
 
 }  // namespace whence

@@ -51,7 +51,7 @@ Attention::Attention(const AttentionOptions& options, const std::vector<SchemeSp
       value_(options.dim, key_width(options), options.bias, options.in, options.bias_init),
       output_(options.dim, options.dim, options.bias, options.out, options.bias_init),
       dropout_(options.dropout),
-      schemes_(specs, sizes_of(options), SchemeList::Part::each_layer),
+      schemes_(specs, sizes_of(options), SchemeList::Owner::layer),
       stages_(stages_of(schemes_, shared)),
       executor_(wanted_executor(options.executor, stages_)) {
   child("query", query_);

@@ -63,7 +63,7 @@ Tensor values_of(const Positions& positions, const Steps& steps) {
 }
 
 // True if every present token has its index as its position, up to one shift for each sequence.
-bool lie_diagonal(const AttendContext& context, const Steps& steps) {
+bool are_diagonal(const AttendContext& context, const Steps& steps) {
   const index_t padded = context.present.defined() ? context.present.size(0) : 1;
   const Tensor present = context.present.defined() ? raw::contiguous(context.present) : context.present;
   const index_t tokens = present.defined() ? present.size(-1) : 0, queries = steps.query.size(1),
@@ -89,7 +89,7 @@ bool lie_diagonal(const AttendContext& context, const Steps& steps) {
 Distances distances_by_steps(const AttendContext& context, const Steps& steps) {
   Steps there = steps;
   there.query = context.kept_once(steps.query), there.key = context.kept_once(steps.key);
-  return {values_of(context.positions, steps), there, lie_diagonal(context, steps)};
+  return {values_of(context.positions, steps), there, are_diagonal(context, steps)};
 }
 
 // Sorts the distances of all pairs, for positions that are not whole or far apart. Neighbouring pairs often have the

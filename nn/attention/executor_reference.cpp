@@ -79,17 +79,17 @@ AttendContext rotated_context(const AttendInputs& given, const Stages& stages) {
   context.value = probe("v", inputs.value);
   context.scale = inputs.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.query.size(-1))));
   const bool every = context.row.defined() && !stages.rotates.empty();
-  AttendContext turned = context;
+  AttendContext rotated = context;
   if (every) {  // rotated at every position; the device picks its own
-    static_cast<Sequence&>(turned) = context.of_all_rows();
+    static_cast<Sequence&>(rotated) = context.of_all_rows();
     const Shape& one = context.query.shape();
-    turned.query = turned.unrotated_query = expand(context.query, {one[0], one[1], context.keys, one[3]});
+    rotated.query = rotated.unrotated_query = expand(context.query, {one[0], one[1], context.keys, one[3]});
   }
   for (const auto& stage : stages.rotates) {
     const StageScope scope(*stage.path);
-    stage.scheme->rotate(turned.query, turned.key, stage.at(turned));
+    stage.scheme->rotate(rotated.query, rotated.key, stage.at(rotated));
   }
-  context.query = every ? context.own_rows(turned.query, 2) : turned.query, context.key = turned.key;
+  context.query = every ? context.own_rows(rotated.query, 2) : rotated.query, context.key = rotated.key;
   return context;
 }
 

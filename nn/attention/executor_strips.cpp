@@ -56,8 +56,8 @@ AttendContext queries_of(const AttendContext& context, index_t begin, index_t en
 }
 
 // The arguments of a block's function: leaves are passed as they are, other tensors as copies without history.
-struct Operands {
-  explicit Operands(const AttendContext& context, const Stages& stages)
+struct BlockArguments {
+  explicit BlockArguments(const AttendContext& context, const Stages& stages)
       : list{context.query, context.unrotated_query, context.key, context.value} {
     if (context.x.defined()) list.push_back(context.x);
     for (const PositionalScheme* scheme : stages.schemes)
@@ -113,7 +113,7 @@ class StripsExecutor final : public Executor {
       AttendContext context = rows_of(all, stages, begin, std::min(begin + block, rows));
       if (window_suffices(all, stages))
         leave_keys(context, std::max<index_t>(context.first_row + 1 - all.window, 0), context.keys);
-      const Operands operands(context, stages);
+      const BlockArguments operands(context, stages);
       // The function outlives this call, so it must not keep the history of its operands.
       context.query = context.unrotated_query = context.key = context.value = Tensor();
       if (context.x.defined()) context.x = context.x.detach();
@@ -122,7 +122,7 @@ class StripsExecutor final : public Executor {
       const auto run = [context, stages, dropping = inputs.dropout, whole](const std::vector<Tensor>& given) {
         AttendContext now = context;
         now.keep_apart();  // a shared cache of masks would hold all pairs
-        Operands::put(given, now);
+        BlockArguments::put(given, now);
         return attend_rows(std::move(now), stages, dropping, whole);
       };
       outputs.push_back(recompute(run, operands.list));

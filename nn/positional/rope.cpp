@@ -74,11 +74,11 @@ class Rope final : public Rotating {
     return numbers;
   }
 
-  Turning turning(double tokens) const override {
+  PairSpeeds speeds_for(double tokens) const override {
     const double d = static_cast<double>(width());
     double wider = scaling_ == "ntk" ? factor_ : 1;
     if (scaling_ == "dynamic") wider = factor_ * std::max(tokens / original_, 1.0) - (factor_ - 1);
-    Turning run{rotation_frequencies(width(), base_ * std::pow(wider, d / (d - 2)))};
+    PairSpeeds run{rotation_frequencies(width(), base_ * std::pow(wider, d / (d - 2)))};
     for (std::size_t m = 0; m < run.theta.size(); ++m) {
       double& theta = run.theta[m];
       const double turns = original_ * theta / (2 * std::numbers::pi),

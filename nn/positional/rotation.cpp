@@ -13,10 +13,10 @@ void Rotating::rotate(Tensor& query, Tensor& key, const AttendContext& context) 
   std::vector<double> theta, magnitude;
   bool grows = false;
   for (const index_t count : tokens) {
-    const Turning turning_of_run = turning(static_cast<double>(count));
-    theta.insert(theta.end(), turning_of_run.theta.begin(), turning_of_run.theta.end());
-    for (index_t dim = 0; dim < dims; ++dim) magnitude.push_back(dim < width() ? turning_of_run.magnitude : 1);
-    grows |= turning_of_run.magnitude != 1;
+    const PairSpeeds of_run = speeds_for(static_cast<double>(count));
+    theta.insert(theta.end(), of_run.theta.begin(), of_run.theta.end());
+    for (index_t dim = 0; dim < dims; ++dim) magnitude.push_back(dim < width() ? of_run.magnitude : 1);
+    grows |= of_run.magnitude != 1;
   }
   const Tensor speeds =
       Tensor::of(theta, sequences == 1 ? Shape{pairs()} : Shape{sequences, 1, 1, pairs()}, DType::f64);  // theta

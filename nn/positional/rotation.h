@@ -51,7 +51,7 @@ struct KeepsAngles {
 };
 
 // The speed of each pair, and the factor of rotated dims.
-struct Turning {
+struct PairSpeeds {
   std::vector<double> theta;
   double magnitude = 1;
 };
@@ -119,7 +119,7 @@ class Rotating : public PositionalScheme, public RotatesQueryKey {
 
  private:
   // Returns the speeds for a sequence of this many tokens.
-  [[nodiscard]] virtual Turning turning(double tokens) const = 0;
+  [[nodiscard]] virtual PairSpeeds speeds_for(double tokens) const = 0;
 
   const char* name_;
   bool follows_run_;

@@ -46,9 +46,9 @@ class Yarn final : public Rotating {
     return static_cast<double>(width()) * std::log(original_ / (2 * std::numbers::pi * turns)) / (2 * std::log(base_));
   }
 
-  Turning turning(double tokens) const override {
+  PairSpeeds speeds_for(double tokens) const override {
     const double kappa = dynamic_ ? std::max(1.0, tokens / original_) : factor_;
-    Turning run{.theta = {}, .magnitude = 0.1 * std::log(kappa) + 1};
+    PairSpeeds run{.theta = {}, .magnitude = 0.1 * std::log(kappa) + 1};
     for (std::size_t m = 0; m < theta_.size(); ++m)
       run.theta.push_back(theta_[m] * keep_[m] + theta_[m] / kappa * (1 - keep_[m]));
     return run;

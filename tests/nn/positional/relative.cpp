@@ -270,8 +270,8 @@ TEST_CASE("initial parameters of the schemes of distances") {
 TEST_CASE("schemes of distances: what is refused, and how it is said") {
   const auto refusal = [](const std::string& text, const SchemeSizes& sizes) {
     return message([&] {
-      SchemeList list(parse_schemes(text), sizes, SchemeList::Part::each_layer),
-          shared(parse_schemes(text), sizes, SchemeList::Part::shared);
+      SchemeList list(parse_schemes(text), sizes, SchemeList::Owner::layer),
+          shared(parse_schemes(text), sizes, SchemeList::Owner::model);
       (void)Stages::of(list.all());
     });
   };
