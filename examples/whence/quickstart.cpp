@@ -33,6 +33,7 @@ struct Settings {
   bool quiet = false, smoke = false, json = false;
 };
 
+constexpr const char* look_file = "look.html";
 constexpr std::int64_t save_every = 100;  // so that the page can show the model while it learns
 
 struct SchemeRun {
@@ -178,6 +179,8 @@ report::Page page_of(const std::vector<SchemeRun>& runs, const Table& table) {
       " layers, ", model.heads, " heads, ", training.steps, " steps of ", runs[0].study().run_sizes().batch,
       " strings, seed ", training.seed,
       ". The paper: strings of 512, dim 256, 4 layers, 4 heads, 10 000 steps, mean (s.d.) of three seeds.");
+  page.links = {{look_file,
+      "looks into the trained CoPE model: its gates, positions, attention, and where their gradients come from."}};
   page.tables.push_back(
       {.title = "Wrong bits after a read, in percent", .note = "Lower is better; 50 is a coin.", .table = table});
   page.plots.push_back(losses_of(runs));
@@ -266,7 +269,7 @@ int run(CommandLine& line) {
   std::cout << "\nwrong bits after a read:\n" << table.text() << '\n' << sentences_of(runs) << '\n';
 
   const fs::path folder = settings.out;
-  const std::string report_page = (folder / "report.html").string(), look_page = (folder / "look.html").string();
+  const std::string report_page = (folder / "report.html").string(), look_page = (folder / look_file).string();
   write_file(report_page, report::html(page_of(runs, table)));
   write_file((folder / "comparison.csv").string(), table.csv());
   write_file(look_page, look_page_of(runs[0]));

@@ -1,5 +1,7 @@
 // Plots of curves: each is drawn from the JSON that stands in its figure.
-const WIDTH = 680, HEIGHT = 330, LEFT = 64, TOP = 14, FLOOR = HEIGHT - 46;
+const HEIGHT = 330, LEFT = 64, TOP = 14, FLOOR = HEIGHT - 46;
+// On a phone a plot is drawn as wide as it is shown, so that its letters keep their size.
+const phone = matchMedia("(max-width: 500px)"), width_now = () => phone.matches ? 350 : 680;
 // Schemes of which each page of ours has the same colour and dashes: examples/experiments/lab.py has the same list.
 const KNOWN = ["cope", "rope", "absolute", "alibi", "dape", "cdape", "kerple", "none", "fire", "forgetting", "stick_breaking", "path",
   "t5", "mta", "shaw", "relative", "transformer_xl", "sinusoidal", "xpos", "yarn", "cable", "carope", "repo", "selective_rope", "pope",
@@ -68,6 +70,7 @@ function set_apart(labels) {
 }
 
 function draw_plot(plot) {
+  const WIDTH = width_now();
   const longest = Math.max(0, ...plot.curves.map((curve) => curve.name.length));
   const right = WIDTH - Math.min(220, 7 * longest + 18);
   const x = axis_of(plot.curves.flatMap((curve) => curve.x), false, false, LEFT, right);
@@ -78,9 +81,10 @@ function draw_plot(plot) {
   for (const tick of y.ticks) {
     picture.append(line("grid", LEFT, y.at(tick), right, y.at(tick)), text("tick end", LEFT - 8, y.at(tick) + 4, digits(tick)));
   }
-  for (const tick of x.ticks) {
-    picture.append(line("axis", x.at(tick), FLOOR, x.at(tick), FLOOR + 5), text("tick middle", x.at(tick), FLOOR + 19, digits(tick)));
-  }
+  const every = Math.ceil(x.ticks.length * 44 / (right - LEFT));
+  x.ticks.forEach((tick, number) => {
+    picture.append(line("axis", x.at(tick), FLOOR, x.at(tick), FLOOR + 5), text("tick middle", x.at(tick), FLOOR + 19, number % every ? "" : digits(tick)));
+  });
   picture.append(line("axis", LEFT, FLOOR, right, FLOOR), text("label middle", (LEFT + right) / 2, HEIGHT - 6, plot.x),
     text("label middle", 14, (TOP + FLOOR) / 2, plot.y, { transform: `rotate(-90 14 ${(TOP + FLOOR) / 2})` }));
   const labels = [], looks = classes_of(plot.curves.map((curve) => curve.name));
@@ -98,4 +102,12 @@ function draw_plot(plot) {
   return picture;
 }
 
-for (const data of document.querySelectorAll("script.plot")) data.replaceWith(draw_plot(JSON.parse(data.textContent)));
+for (const data of document.querySelectorAll("script.plot")) {
+  const plot = JSON.parse(data.textContent), place = data.parentElement;
+  const draw_again = () => {
+    place.querySelector("svg")?.remove();
+    place.append(draw_plot(plot));
+  };
+  phone.addEventListener("change", draw_again);
+  draw_again();
+}

@@ -35,6 +35,8 @@ std::string html(const Page& page) {
   std::string body;
   if (!page.verdict.empty()) body += "<p class=\"verdict\">" + escape(page.verdict) + "</p>\n";
   body += paragraphs(page.introduction);
+  for (const auto& [file, words] : page.links)
+    body += to_text("<p><a href=\"", escape(file), "\">", escape(file), "</a> ", escape(words), "</p>\n");
   for (const Matrix& matrix : page.matrices) body += matrix_html(matrix);
   if (!page.tables.empty()) {
     body += "<div class=\"tables\">\n";

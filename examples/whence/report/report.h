@@ -44,7 +44,8 @@ struct Plot {
 };
 
 struct Page {
-  std::string title, verdict, introduction;  // a blank line starts a new paragraph
+  std::string title, verdict, introduction;                // a blank line starts a new paragraph
+  std::vector<std::pair<std::string, std::string>> links;  // of files beside the page: name, and what is there
   std::vector<Matrix> matrices;
   std::vector<PageTable> tables;
   std::vector<Plot> plots;

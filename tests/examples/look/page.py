@@ -64,6 +64,15 @@ EVERY_VIEW = """(async () => {
     must(!all("bdi *, #look script").length, "a text has become elements");
     must(!document.getElementById("look").textContent.includes("[object"), "an element stands as its name");
     must(document.documentElement.scrollWidth <= innerWidth, "wider than the window");
+    if (innerWidth <= 390) {
+      const shown = (element) => element.getClientRects().length > 0, low = all("button:not(.go), input, select, summary, [role=tab]").filter(
+        (element) => shown(element) && element.getBoundingClientRect().height < 23.9);
+      must(!low.length, `${low.length} targets of less than 24 pixels, the first ${low[0]?.outerHTML.slice(0, 90)}`);
+      const letters = (element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+      const zoom = (element) => element.ownerSVGElement ? element.ownerSVGElement.getBoundingClientRect().width / element.ownerSVGElement.viewBox.baseVal.width : 1;
+      const tiny = all("#look *").filter((element) => letters(element) && shown(element) && parseFloat(getComputedStyle(element).fontSize) * zoom(element) < 10.9);
+      must(!tiny.length, `${tiny.length} texts of less than 11 pixels, the first ${tiny[0]?.outerHTML.slice(0, 90)}`);
+    }
     must(innerWidth > 390 || all(".bar")[0].offsetHeight < 130, "the bar leaves a phone too little");
   }
   return { views, wrong, theme: document.documentElement.dataset.theme };
@@ -90,10 +99,10 @@ def check_numbers(browser, path, data):
 
 def check_start(browser, path, data):
     """The page opens with the story, at the strongest gradient of its first quantity, whose map is not blank."""
-    browser.open(path)
+    first = data["quantities"][0]
+    browser.open(path, quantity=first["name"])
     assert browser.address()["view"] == "story"
     browser.click("#tab-quantities")
-    first = data["quantities"][0]
     strongest = max(abs(value) for part in first["layers"] for value in numbers(part, "gradient"))
     assert math.isclose(abs(float(browser.texts(".sides .whole")[1])), strongest), browser.address()
     colours = browser.get("(() => { const canvas = document.querySelectorAll('.panel canvas')[1], { width, height } = canvas;"
@@ -321,9 +330,9 @@ def check_graph(browser, path, data):
     browser.click("[data-focus='film play']")
     browser.get("new Promise(done => { const each = () => location.hash.includes('film=0') ? setTimeout(each, 50) : done(); "
                 "each(); setTimeout(done, 5000); })")
-    assert browser.texts("[data-focus='film play']") == ["pause"] and int(browser.address()["film"]) > 0, "the film plays"
+    assert browser.texts("[data-focus='film play']") == ["\u2016 pause"] and int(browser.address()["film"]) > 0, "the film plays"
     browser.click("[data-focus='film play']")
-    assert browser.texts("[data-focus='film play']") == ["play"], "and pauses"
+    assert browser.texts("[data-focus='film play']") == ["\u25b6 film"], "and pauses"
     modules = {node["id"].rpartition(".")[0] for node in nodes if node["kind"] == "parameter" and node["id"].startswith("blocks.0.")}
     if modules:
         browser.press("[data-focus='place parameters 0']", "Enter", unfolded=0)
@@ -464,8 +473,8 @@ def check_slider(browser, path, data):
         browser.press("[data-key=beside]", "ArrowRight")
     assert len({value(page) for page in checkpoints}) == len(checkpoints), "checkpoints differ, else nothing is tested"
     browser.click("[data-focus='play beside']")
-    assert browser.texts("[data-focus='play beside']") == ["pause"]
-    browser.get("new Promise(done => { const each = () => document.querySelector(\"[data-focus='play beside']\").textContent === 'pause' ? "
+    assert browser.texts("[data-focus='play beside']") == ["\u2016 pause"]
+    browser.get("new Promise(done => { const each = () => document.querySelector(\"[data-focus='play beside']\").textContent.endsWith('pause') ? "
                 "setTimeout(each, 50) : done(); each(); setTimeout(done, 15000); })")
     assert browser.texts("label output") == [checkpoints[-1]["label"]], "it plays to the end, and stops there"
     check_difference(browser, path, data, beside=1)

@@ -87,6 +87,19 @@ const axis_words = { h: "head", i: "query i", j: "key j", t: "token t", d: "dime
 export const word_of = (axis) => axis_words[axis] ?? axis;
 
 export const measured = quantities.filter((quantity) => !quantity.parameter);
+// Those of each pair; and of some the one that tells the most: what a scheme has between 0 and 1, as gates are, else
+// what it adds in the end, else the pattern.
+export const of_pairs = (quantity) => /^(h )?i j$/.test(letters_of(quantity).join(" "));
+export function telling(some) {
+  const of_scheme = some.filter((each) => each.scheme && of_pairs(each));
+  return (of_scheme.find(({ scale }) => scale === "unit") ?? of_scheme.at(-1) ?? some.find(({ name }) => name === "pattern") ?? some[0])?.name ?? "";
+}
+// Whether two quantities are the same numbers in every layer, as the logits of gates are the scores where gates compare keys.
+export const same_numbers = (one, other) => one && other && once(["same", one.name, other.name].join(" "), () =>
+  one.layers.length === other.layers.length && one.layers.every((part, k) => {
+    const [a, b] = [part, other.layers[k]].map((each) => decode(each, "value") ?? []);
+    return a.length > 0 && a.length === b.length && a.every((value, index) => Object.is(value, b[index]));
+  }));
 export const run_shown = () => run_named(state.run);  // a difference of causes is none
 
 // ---- Sheets

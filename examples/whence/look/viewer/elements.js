@@ -39,18 +39,19 @@ export const note = (...words) => make("p", { class: "note" }, ...words);
 export const button = (text, focus, onclick, attributes = {}) =>
   make("button", { type: "button", "data-focus": focus, onclick, ...attributes }, text);
 // A button that takes a step at once and then another every `pause` milliseconds, until `step` returns false, somebody
-// presses it again, or it is no longer on the page.
-export function player(focus, pause, step) {
+// presses it again, or it is no longer on the page. It is named by what it plays.
+export function player(what, focus, pause, step) {
+  const still = `\u25b6 ${what}`;
   let timer = 0;
   const stop = () => {
     clearInterval(timer);
     timer = 0;
-    play.textContent = "play";
+    play.textContent = still;
   };
   const next = (begins) => (!play.isConnected || step(begins) === false) && stop();
-  const play = button("play", focus, () => {
+  const play = button(still, focus, () => {
     if (timer) return stop();
-    play.textContent = "pause";
+    play.textContent = "\u2016 pause";
     timer = setInterval(next, pause, false);
     next(true);
   });

@@ -7,6 +7,11 @@ const math = (tag, attributes = {}, ...children) =>
   dress(document.createElementNS("http://www.w3.org/1998/Math/MathML", tag), attributes, ...children);
 const row = (children) => children.length === 1 ? children[0] : math("mrow", {}, children);
 const sign = (text, attributes) => math("mo", attributes, text);
+// Signs around something, as tall as a line unless it is taller.
+const fenced = (open, inner, shut, attributes = {}) => {
+  const stretchy = String([inner].flat().some((each) => each.matches?.("mfrac, munder, munderover") || each.querySelector?.("mfrac, munder, munderover")));
+  return math("mrow", attributes, sign(open, { form: "prefix", stretchy }), inner, sign(shut, { form: "postfix", stretchy }));
+};
 const gap = (width) => math("mspace", { width });
 
 // ---- Words
@@ -98,7 +103,7 @@ class Reader {
       else return all;
     }
   }
-  factor() {
+  factor(calls = true) {
     let base = this.atom(), below = [], above = [];
     const close = () => {
       if (below.length || above.length)
@@ -111,7 +116,7 @@ class Reader {
       if (this.is("_")) below.push(this.scripted());
       else if (this.is("^")) above.push(this.scripted());
       else if (this.takes("'")) above.push(sign("\u2032"));
-      else if (!this.next?.spaced && (this.is("[") || this.is("("))) {
+      else if (calls && !this.next?.spaced && (this.is("[") || this.is("("))) {
         close();
         base = row([base, this.group()]);
       } else {
@@ -130,14 +135,13 @@ class Reader {
       found = this.inside(end);
       this.take(end);
     } else if (!up && /^[a-z]{2}$/.test(word)) found = row([...this.take(word).text].map((letter) => math("mi", {}, letter)));
-    else found = up ? this.factor() : this.atom();
+    else found = up ? this.factor(false) : this.atom();
     --this.script;
     return found;
   }
   group() {
     const open = this.take(this.next.text).text, inner = this.inside(pairs[open]);
-    return math("mrow", { class: open === "(" ? "parentheses" : null }, sign(open, { form: "prefix" }), inner,
-      sign(this.take(pairs[open]).text, { form: "postfix" }));
+    return fenced(open, inner, this.take(pairs[open]).text, { class: open === "(" ? "parentheses" : null });
   }
   atom() {
     const { text, number, word } = this.next ?? {};
@@ -149,7 +153,7 @@ class Reader {
       const inner = this.sum();
       --this.bars;
       this.take("|");
-      return row([sign("|", { form: "prefix" }), ...inner.flat(), sign("|", { form: "postfix" })]);
+      return fenced("|", inner.flat(), "|");
     }
     if (text === "...") return this.take(text) && math("mi", {}, "\u2026");
     if (text === "(" || text === "[") return this.group();
@@ -158,15 +162,15 @@ class Reader {
   name(word) {
     if (large[word]) return this.large(large[word]);
     if (around[word] && this.starts_factor(this.at)) {
-      const [open, shut] = around[word], inner = bare(this.factor());
-      return row([sign(open, { form: "prefix" }), inner, sign(shut, { form: "postfix" })]);
+      const [open, shut] = around[word];
+      return fenced(open, bare(this.factor()), shut);
     }
     if (word === "sqrt") return math("msqrt", {}, bare(this.group()));
     if (applied.includes(word) && this.starts_factor(this.at) && this.next.spaced) return row([math("mi", {}, word), gap("0.2em"), this.factor()]);
     const [, letters, digits] = /^(.*?)(\d*)$/.exec(word), symbol = greek[letters] ?? letters;
     const parts = /^d[A-Z]$/.test(symbol) ? [...symbol] : [symbol];
-    const indexed = !this.next?.spaced && ["_", "[", "("].includes(this.next?.text);
-    const quantity = this.script ? null : this.link(word, indexed);
+    const after = this.next?.spaced ? "" : this.next?.text, index = after === "_" ? this.tokens[this.at + 1].text : after;
+    const quantity = this.script ? null : this.link(word, after === "_" ? index.length : index === "[" || index === "(" ? index : 0);
     const base = row(parts.map((part) => linked(math("mi", {}, part), quantity)));
     return digits ? math("msub", {}, base, math("mn", {}, digits)) : base;
   }
@@ -188,13 +192,17 @@ const linked = (element, quantity) => !quantity ? element : dress(element, { cla
   "aria-label": `${element.textContent}: ${quantity}`, ...acts(() => update({ view: "quantities", show: "one", quantity })) });
 const acts = (act) => ({ onclick: act, onkeydown: on_button_keys(act) });
 
-// The quantity that a symbol stands for: the one whose equation begins with it, or that has its name. A small letter
-// without an index is something else.
+// The quantity that a symbol stands for: the one whose equation begins with it, or that has its name. With another kind
+// of index it is another: `x_ij` is no `x_t`, and `P[t]` no `P_ij`; only a capital may go without.
 const meant = new Map(measured.flatMap(({ name, equation }) => {
-  const symbol = /^([A-Za-z]+)(?:_\w+|\[[^\]]*\]|\([^()]*\))*\s*(?:=|,|$| {2}\()/.exec(equation ?? "")?.[1];
-  return [[name, name], ...(symbol && (symbol.length === 1 || symbol in greek) ? [[symbol, name]] : [])];
+  const [, symbol, below, index] = /^([A-Za-z]+)(?:_([a-z]+)|([[(])[^\])]*[\])])*\s*(?:=|,|$| {2}\()/.exec(equation ?? "") ?? [];
+  const is_symbol = symbol && (symbol.length === 1 || symbol in greek);
+  return [[name, { name }], ...(is_symbol ? [[symbol, { name, index: below?.length ?? index ?? 0 }]] : [])];
 }));
-const meaning_of = (word, indexed) => indexed || word < "a" || word.includes("_") ? meant.get(word) : null;
+function meaning_of(word, index) {
+  const { name, index: known = index } = meant.get(word) ?? {};
+  return known === index || word < "a" && !index ? name : null;
+}
 
 // A line of elements, each a piece of the equation, between which it breaks; a citation in parentheses stands behind it.
 export function equation(text, { links = true } = {}) {

@@ -40,7 +40,7 @@ function next_frame(begins) {
 
 function film_bar() {
   const still = (words, frame_of) => button(words, `film ${words}`, () => stop_at(frame_of()));
-  film.player = player("film play", 700, next_frame);
+  film.player = player("film", "film play", 700, next_frame);
   film.slider = make("input", { type: "range", min: -1, max: frames_of(film.picture).length - 1, "data-focus": "film",
     "aria-label": "place of the film; the first is the whole",
     oninput: ({ target }) => stop_at(Number(target.value)) });
@@ -73,7 +73,7 @@ function graph_tables({ nodes, edges }) {
 function draw_graph() {
   film.player?.stop();
   film.pointed = null;
-  const graph = graph_shown(), container = make("div", { class: "graph scroll", tabindex: 0, role: "application",
+  const graph = graph_shown(), container = make("div", { class: `graph scroll${state.flows ? "" : " without-parameters"}`, tabindex: 0, role: "application",
     "data-focus": "graph", onkeydown: press_film,
     "aria-label": "graph of the step; left and right step through the order of backward, Escape shows the whole" });
   film.picture = graph && pictured(graph);
@@ -122,7 +122,7 @@ function graph_readout() {
 export const graph_view = {
   key: "graph", title: "Graph", wants: () => Boolean(data.graph),
   hint: "Look for a thin edge where a wide one was before it: there the gradient is lost on its way.",
-  controls: () => ["layers"],
+  controls: () => ["layers", "flows"], without: ["beside"],
   readout: graph_readout,
   draw: draw_graph,
 };

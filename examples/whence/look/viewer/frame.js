@@ -24,6 +24,12 @@ export const place_words = (quantity = current_quantity()) => `layer ${state.lay
   (quantity && has_channels(quantity) ? `, channel ${state.c}` : "") + run_words();
 // A difference says in its title what it is of.
 export const run_words = () => state.run === "beside" ? `, ${run_named("beside").label}` : "";
+// Several runs beside one are steps of its training, the last of them its end.
+const end_words = () => besides.length > 1 ? "end of training" : data.label;
+const loss_of = (run) => Number(run.facts.find(([name]) => name === "loss")[1]);
+// The step at which the loss has fallen the most since the step before: there gradients are alive, at the end hardly any.
+export const steepest = besides.slice(0, -1).map((run, k) => (k ? loss_of(besides[k - 1]) : loss_of(run)) - loss_of(run))
+  .reduce((best, fall, k, falls) => best < 0 || fall > falls[best] ? k : best, -1);
 // Where a difference is none, it is this run that is shown.
 export const single_run = () => state.run === "beside" ? "beside" : "this";
 
@@ -45,13 +51,15 @@ add_controls({
   quantity: { text: "quantity", options: () => current_view().quantities().map(({ name }) => name) },
   c: { text: "channel", options: () => channels_offered(current_quantity()) },
   part: { text: "of", options: () => ["value", "gradient", ...(current_view().both ? ["both"] : [])] },
-  show: { text: "show",
-    options: () => [["all", "all quantities"], ["one", "one, large"], ["parameters", "parameters"]] },
+  show: { text: "maps", options: () => [["all", "all"], ["one", "one, large"], ["parameters", "parameters"]] },
   side: { text: "the selected token as", options: () => [["query", "query: its row"], ["key", "key: its column"]] },
   over: { text: "over", options: () => [["key", "key j"], ["distance", "distance i \u2212 j"]] },
+  flows: { text: "edges to parameters", check: true },
   layers: { text: "layers", options: () => ["all", ...counted(data.layers).map(String)] },
-  run: { text: "run", options: () => besides.length ? ["this", "beside", "difference"] : ["this"] },
-  beside: { text: besides.length > 1 ? "over the training" : "beside", low: 0, high: besides.length - 1,
+  run: { text: "shown", options: () => [["this", end_words()],
+    ...(besides.length ? [["beside", run_named("beside").label], ["difference", "difference of both"]] : [])] },
+  gradients: { text: "gradients of", options: () => [["steepest", besides[steepest].label], ["shown", "what is shown"]] },
+  beside: { text: "step of training", low: 0, high: besides.length - 1,
     words: (index) => besides[index].label,
     then: () => state.run === "this" ? { run: "beside" } : {}, play: true },
   fit: { text: "colours fitted to each map", check: true },
@@ -76,7 +84,7 @@ export function add_controls(added) {
     control.input = dress(input_of(key, control, change), { "data-key": key, "data-focus": key });
     control.output = make("output", { "aria-live": "off" });
     control.label = make("label", {}, control.text, control.input, control.words ? control.output : "");
-    if (control.play) control.label.append(player(`play ${key}`, 1200, (begins) => {
+    if (control.play) control.label.append(player("training", `play ${key}`, 1200, (begins) => {
       const next = !begins ? state[key] + 1 : state[key] < high ? state[key] : low;
       return next <= high && change(next);
     }).button);
@@ -86,10 +94,13 @@ export function add_controls(added) {
 
 const types = { number: Number, boolean: (word) => word === "true", string: String };
 const of_type = (key, text) => types[typeof start[key]](text);
-const used = (key) => everywhere.includes(key) || current_view().controls().includes(key);
+const used = (key) => everywhere.includes(key) && !current_view().without?.includes(key) || current_view().controls().includes(key);
 
-// Shows the controls of the view. A state that they do not offer, from an old address or another view, gives way.
+// Shows the controls of the view. A state that they do not offer, from an old address or another view, gives way; so
+// does a quantity that nobody chose.
+let opened = "";
 function settle() {
+  if (used("quantity") && ["", opened].includes(state.quantity)) state.quantity = opened = current_view().opens_on();
   for (const [key, { options, check, input, label, words, output }] of Object.entries(controls)) {
     label.hidden = !used(key);
     if (label.hidden) continue;
@@ -132,7 +143,7 @@ export const stage = make("div", { id: "stage", role: "tabpanel", "aria-labelled
 export const readout = make("div", { id: "readout", role: "status" });
 export const above = make("div", { id: "answers" });  // what stands above every view, by drawn_above
 export const drawn_above = [];
-const hint = make("p", { class: "hint" });
+const hint = make("p", { class: "hint" }), keys = note();
 const tabs = make("div", { class: "tabs", role: "tablist", "aria-label": "views" });
 export const views = [];  // those that this run has something for
 const themes = ["auto", "light", "dark"];
@@ -144,7 +155,7 @@ export function build() {
   dress(tabs, {}, views.map(({ key, title }) => button(title, `tab ${key}`, () => update({ view: key }),
     { role: "tab", id: `tab-${key}`, "aria-controls": "stage", onkeydown: on_keys(view_beside, show_view) })));
   const bar = make("div", { class: "controls" }, Object.values(controls).map(({ label }) => label));
-  const keys = note("Point at a cell to read it in every picture; click to select it. Keys " +
+  keys.append("Point at a cell to read it in every picture; click to select it. Keys " +
     "in a map: arrows move the cell, Home and End go to the ends of its row, PgUp and PgDn move ten rows. Hatched " +
     "cells are masked.");
   document.getElementById("look").append(
@@ -165,6 +176,8 @@ function show_view(index) {
 function show_tabs() {
   views.forEach(({ key }, index) => dress(tabs.children[index],
     { "aria-selected": key === state.view, tabindex: key === state.view ? 0 : -1 }));
+  const chosen = document.getElementById(`tab-${state.view}`);
+  tabs.scrollLeft = chosen.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - chosen.offsetWidth) / 2;  // on a phone
   stage.setAttribute("aria-labelledby", `tab-${state.view}`);
   const schemes = unique(data.quantities.map((each) => each.scheme_name).filter(Boolean));
   const more = [...schemes.map((name) => `whence schemes ${name}`), "nn/README.md"].join(", ");
@@ -224,6 +237,7 @@ export function update(change = {}) {
   stage.replaceChildren();
   for (const draw_above of drawn_above) draw_above();
   current_view().draw();
+  keys.hidden = !stage.querySelector("canvas[tabindex]");
   stage.style.minHeight = "";
   show_cursor();
   if (focus && document.activeElement.dataset.focus !== focus) {

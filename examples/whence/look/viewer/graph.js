@@ -1,5 +1,5 @@
 // Part of the view "graph": the step's graph as a picture, folded where it is much.
-import { clamped, counted, draw, norm_of, on_button_keys, svg_text } from "./elements.js";
+import { clamped, counted, draw, norm_of, on_button_keys, sum_of, svg_text } from "./elements.js";
 import { state } from "./state.js";
 import { data, run_shown } from "./data.js";
 import { shown, update } from "./frame.js";
@@ -48,22 +48,29 @@ export function pictured(graph) {
 
 // ---- Where on the picture
 export const box = { height: 38, lane: 54, gap: 16, top: 24, left: 8 };
-const drawing = { step: 0 };  // from column to column
-const columns_of = (places) => 1 + Math.max(...places.map(({ column }) => column));
-// As wide as the room allows, at least for six letters.
-const box_width = () => clamped(drawing.step - box.gap, 70, state.digits ? 160 : 118);
+const letters = 7.3;  // the width of one, in the bold of a name
+// As wide as its name and its norm need.
+const wanted_width = ({ name, path, norm }) =>
+  clamped(16 + letters * Math.max(name.length, path ? shown(norm).length : 7), 70, 190);
 const is_leaf = ({ kind }) => kind === "parameter";
 
 // Rows are layers, first what belongs to none, last the loss; returns their titles and the size of all.
 export function layout({ places }, space) {
-  const columns = columns_of(places), least = columns * (70 + box.gap), width = Math.max(space, least);
-  drawing.step = (width - 2 * box.left + box.gap) / columns;
+  const columns = counted(1 + Math.max(...places.map(({ column }) => column)));
+  const wanted = columns.map((k) => Math.max(70, ...places.filter(({ column }) => column === k).map(wanted_width)));
+  const room = space - 2 * box.left - box.gap * (columns.length - 1), share = clamped(room / sum_of(wanted), 0, 1);
+  // where names would be cut to nothing, the picture scrolls
+  const widths = share < 0.6 ? wanted : wanted.map((each) => Math.max(70, each * share)), needed = sum_of(widths);
+  const step = box.gap + Math.max(0, room - needed) / Math.max(1, columns.length - 1);
+  const least = needed + 2 * box.left + box.gap * (columns.length - 1), width = Math.max(space, least);
+  const left = columns.map((k) => box.left + sum_of(widths.slice(0, k)) + k * step);
   const groups = [(each) => each.layer === null && each.kind !== "loss",
     ...counted(data.layers).map((layer) => (each) => each.layer === layer), (each) => each.kind === "loss"];
   let top = 0;
   const titles = groups.map((belongs) => places.filter(belongs)).filter((row) => row.length).map((row) => {
     for (const place of row) {
-      place.x = place.column * drawing.step + box.left;
+      place.wide = Math.min(widths[place.column], wanted_width(place));
+      place.x = left[place.column];
       place.y = top + box.top + place.lane * box.lane;
     }
     const [{ kind, layer }] = row, text = kind === "loss" ? "" : layer === null ? "of no layer" : `layer ${layer}`;
@@ -76,13 +83,13 @@ export function layout({ places }, space) {
 
 // Sideways within a layer, up and down between layers and from parameters.
 function edge_path({ from, to }, places) {
-  const wide = box_width(), middle = box.height / 2;
+  const middle = box.height / 2, { wide } = to;
   if (from.layer === to.layer && !is_leaf(from) && !is_leaf(to) && to.x < from.x) {
     const [x0, x1, y0, y1] = [to.x + wide, from.x, to.y + middle, from.y + middle], bend = (x0 + x1) / 2;
     return `M${x1} ${y1}C${bend} ${y1} ${bend} ${y0} ${x0} ${y0}`;
   }
   const below = from.y >= to.y, y0 = to.y + (below ? box.height : 0), y1 = from.y + (below ? 0 : box.height);
-  const [x0, x1, bend] = [to.x + wide / 2, from.x + wide / 2, (y0 + y1) / 2];
+  const [x0, x1, bend] = [to.x + wide / 2, from.x + from.wide / 2, (y0 + y1) / 2];
   const between = ({ x, y }) => x === to.x && y > Math.min(to.y, from.y) && y < Math.max(to.y, from.y);
   const aside = x0 === x1 && places.some(between) ? (x0 > wide ? -0.8 : 0.8) * wide : 0;
   return `M${x1} ${y1}C${x1 + aside} ${bend} ${x0 + aside} ${bend} ${x0} ${y0}`;
@@ -102,8 +109,8 @@ export function draw_flows({ edges, places }, point) {
 }
 
 export function draw_place(place, point) {
-  const { name, path, kind, toggles, x, y } = place, wide = box_width(), norm = path ? shown(place.norm) : "no path";
-  const text = end_of(name, (wide - 2) / 6.5), open = toggles !== undefined && unfolded().includes(toggles);
+  const { name, path, kind, toggles, x, y, wide } = place, norm = path ? shown(place.norm) : "no path";
+  const text = end_of(name, (wide - 8) / letters), open = toggles !== undefined && unfolded().includes(toggles);
   const others = unfolded().filter((key) => key !== toggles);
   const toggle = () => update({ unfolded: (open ? others : [...others, toggles]).join(" ") });
   const acts = toggles === undefined ? { role: "img" }

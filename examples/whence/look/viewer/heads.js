@@ -3,7 +3,7 @@ import {
   clamped, counted, draw, dress, format, make, name_cell, note, on_keys, svg_line, svg_text, table_of
 } from "./elements.js";
 import { state } from "./state.js";
-import { data, letters_of, measured, run_shown, sheet_made, sheet_of, tokens, value_at, word_of } from "./data.js";
+import { data, letters_of, measured, run_shown, same_numbers, sheet_made, sheet_of, telling, tokens, value_at, word_of } from "./data.js";
 import { choose, number_cell, of_selection, place_words, run_words, stage, token_name } from "./frame.js";
 import { fitting_cell, map_figure, table_behind, values_readout } from "./map.js";
 import { chart, dot, follow_strips, grid, index_axis, point_of, reach_of } from "./curves.js";
@@ -11,6 +11,9 @@ import { draw_network, draw_sum, networks } from "./network.js";
 
 const heads_quantities = () =>
   measured.filter((quantity) => quantity.scheme && letters_of(quantity).join(" ") === "h i j");
+// The chosen one, and the scores before it and the logits after it where they are others.
+const drawn_names = () => [state.quantity, "scores", "logits"].filter((name, k, names) =>
+  !names.slice(0, k).some((other) => name === other || same_numbers(data.all.get(other), data.all.get(name))));
 
 // ---- The row of query i for all heads
 // Rows are heads, columns keys: the row of query i of each head's map.
@@ -30,11 +33,14 @@ function heads_points(sheet, head) {
   return points.filter(({ y }) => Number.isFinite(y)).sort((one, other) => one.x - other.x);
 }
 
+// The axis ends where every head's keys are masked: behind the query.
+const last_key = (sheet) => counted(sheet.columns).findLast((j) => counted(sheet.rows).some((head) => value_at(sheet, head, j) !== null)) ?? 0;
+
 const line_height = 15;
 function heads_chart(sheet, width) {
   const heads = counted(sheet.rows), curves = heads.map((head) => heads_points(sheet, head));
   const all = curves.flat(), xs = all.length ? all.map(({ x }) => x) : [0], y = reach_of(all.map((point) => point.y));
-  const by_key = state.over !== "distance", x = by_key ? [0, sheet.columns - 1] : [Math.min(...xs), Math.max(...xs)];
+  const by_key = state.over !== "distance", x = by_key ? [0, last_key(sheet)] : [Math.min(...xs), Math.max(...xs)];
   const height = Math.max(220, heads.length * line_height + 60);
   const axis = by_key ? word_of("j") : "the distance i \u2212 j";
   const label = `${sheet.title} of query ${state.i} over ${axis}, ${sheet.rows} heads`;
@@ -50,7 +56,7 @@ function heads_chart(sheet, width) {
 }
 
 function heads_axis(frame, sheet, [low, high], by_key) {
-  if (by_key) return index_axis(frame, sheet.column_labels, sheet.columns, word_of("j"));
+  if (by_key) return index_axis(frame, sheet.column_labels, high + 1, word_of("j"));
   const step = frame.x_of(1) - frame.x_of(0), every = step >= 26 ? 1 : Math.ceil(26 / step / 5) * 5;
   for (const at of counted(high - low + 1).map((k) => low + k).filter((distance) => distance % every === 0)) {
     frame.add(svg_text("tick middle", frame.x_of(at), frame.floor + 16, at));
@@ -92,9 +98,9 @@ function draw_curves(container, sheets) {
   const frames = sheets.map((each) => heads_chart(each, width));
   container.style.gridTemplateColumns = `repeat(${across}, minmax(0, 1fr))`;
   container.replaceChildren(...frames.map(({ picture }, k) => make("div", {}, picture, table_behind(sheets[k]))));
-  const { columns } = sheets[0];
-  return follow_strips(frames, (x) => heads_place(x) >= 0 && heads_place(x) < columns ? { j: heads_place(x) } : null,
-    ({ j }) => Math.min(j, columns - 1));
+  const last = last_key(sheets[0]);
+  return follow_strips(frames, (x) => heads_place(x) >= 0 && heads_place(x) <= last ? { j: heads_place(x) } : null,
+    ({ j }) => Math.min(j, last));
 }
 
 // Left and right move the key as the axis has it, up and down the query.
@@ -113,7 +119,7 @@ function heads_table(sheets) {
 }
 
 function draw_heads() {
-  const names = [state.quantity, "scores", "logits"], title = make("h3"), told = note();
+  const names = drawn_names(), title = make("h3"), told = note();
   const curves = make("div", { class: "curves strips", tabindex: 0, role: "application", "data-focus": "heads",
     onkeydown: press_heads, "aria-label": "rows of all heads: left and right move the key, up and down the query" });
   const table = make("div"), cells = sheet_of(state.quantity, "value", state, state.run);
@@ -139,10 +145,10 @@ function draw_heads() {
 export const heads_view = {
   key: "heads", title: "Heads", wants: () => !data.overview && heads_quantities().length > 0,
   hint: "Look for heads whose curve bends where no other does: there the learned bias is one head\u2019s own.",
-  quantities: heads_quantities,
+  quantities: heads_quantities, opens_on: () => telling(heads_quantities()),
   controls: () => ["layer", "quantity", "over", "head"],
   readout(at) {
-    const sheets = [state.quantity, "scores", "logits"].map((name) => sheet_of(name, "value", at, state.run));
+    const sheets = drawn_names().map((name) => sheet_of(name, "value", at, state.run));
     return values_readout(sheets.filter(Boolean), at);
   },
   draw: draw_heads,

@@ -5,7 +5,7 @@ import {
 import { followers, state } from "./state.js";
 import {
   data, decode, extremes_of, hidden_where_none, index_along, key_of, letters_of, looks_of, part_of, places_of,
-  quantities, sheet, sheet_made, slice_of, span_of, tokens, value_at, word_of
+  quantities, sheet, sheet_made, slice_of, span_of, telling, tokens, value_at, word_of
 } from "./data.js";
 import { theme } from "./colour.js";
 import {
@@ -262,7 +262,7 @@ const zoomed = () => state.zoom ? window_at(state) : null;
 export const overview_view = {
   key: "overview", title: "Overview", wants: () => Boolean(data.overview),
   hint: "Look for pools that stand out far from the diagonal: there a query counts, reads or learns over a distance.",
-  quantities: () => quantities,
+  quantities: () => quantities, opens_on: () => telling(quantities),
   controls: () => ["layer", "head", "quantity", "c", "fit", ...(zoomed() ? ["numbers", "cell"]
     : ["pool", "level", ...(may_be_logarithmic() ? ["log"] : [])])],
   readout(at) {

@@ -44,23 +44,24 @@ function paint_causes(context, g, sheet, ratio) {
 }
 
 // ---- Geometry
+const small = () => innerWidth <= 700 ? 11 : 9;  // letters of a phone are no smaller than can be read
 const mono = (size) => `${size}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace`;
 
 // Margins for tokens and indices around cells of `cell` pixels; without axes (small multiples) there are none.
 export function geometry(sheet, cell, { axes = true, bar = true } = {}) {
   const width = cell * sheet.columns, height = cell * sheet.rows;
   if (!axes) return { cell, width, height, left: 1, top: 1, total_width: width + 2, total_height: height + 2 };
-  const font = clamped(Math.floor(cell * 0.8), 9, 13), letter = font * 0.602;
+  const font = clamped(Math.floor(cell * 0.8), small(), 13), letter = font * 0.602;
   const wide = longest(sheet.column_labels), token_across = wide * letter, upright = token_across <= 2 * cell - 1;
   const stack = upright && token_across + 0.5 > cell;
   // Where cells are smaller than tokens these stand in two columns (or lines) in turn, so that each has the space of
   // two cells.
   const stagger = font + 1 > cell && wide <= 3, token_width = longest(sheet.row_labels) * letter;
   const every = Math.max(1, Math.ceil((font + 1) / (stagger ? 2 * cell : cell))), gap = stagger ? 3 : 6;
-  const digits = String(row_index(sheet, sheet.rows - 1)).length, number_width = 5.42 * digits;
+  const digits = String(row_index(sheet, sheet.rows - 1)).length, number_width = 0.602 * small() * digits;
   const left = Math.ceil(3 + gap + number_width + token_width * (stagger ? 2 : 1));
   const right = 2 + Math.max(0, Math.ceil((number_width - cell) / 2));  // for the last column's number
-  const top = Math.ceil(14 + (wide ? upright ? font * (stack ? 2 : 1) : token_across : 0));
+  const top = Math.ceil(5 + small() + (wide ? upright ? font * (stack ? 2 : 1) : token_across : 0));
   return { cell, width, height, left, top, font, wide, upright, stack, stagger, gap, every, token_width, number_width,
            bar, total_width: left + Math.max(width, bar ? 120 : 0) + right,
            total_height: top + height + (bar ? 40 : 2) };
@@ -82,7 +83,7 @@ function paint_labels(context, g, sheet) {
   };
   along(sheet.rows, g.every, label_row, theme.ink);
   along(sheet.columns, g.upright ? 1 : Math.ceil((g.font + 1) / g.cell), label_column, theme.ink);
-  along(sheet.rows, number_step(g.cell, 11), number_row, theme.soft);
+  along(sheet.rows, number_step(g.cell, small() + 2), number_row, theme.soft);
   along(sheet.columns, number_step(g.cell, Math.max(22, g.number_width + 5)), number_column, theme.soft);
 }
 
@@ -100,7 +101,7 @@ function label_row(context, g, sheet, row, ink) {
 
 function number_row(context, g, sheet, row, ink) {
   const x = g.left - 2 - g.gap - g.token_width * (g.stagger ? 2 : 1);
-  write(context, row_index(sheet, row), x, middle_of_row(g, row), { font: 9, ink, align: "right" });
+  write(context, row_index(sheet, row), x, middle_of_row(g, row), { font: small(), ink, align: "right" });
 }
 
 function label_column(context, g, sheet, column, ink) {
@@ -115,7 +116,7 @@ function label_column(context, g, sheet, column, ink) {
 }
 
 const number_column = (context, g, sheet, column, ink) =>
-  write(context, column_index(sheet, column), g.left + (column + 0.5) * g.cell, 5.5, { font: 9, ink });
+  write(context, column_index(sheet, column), g.left + (column + 0.5) * g.cell, small() / 2 + 1, { font: small(), ink });
 
 function paint_bar(context, g, sheet, range) {
   const y = g.top + g.height + 8, stops = palette(sheet.scale), width = clamped(g.width, 110, 460);
@@ -130,7 +131,7 @@ function paint_bar(context, g, sheet, range) {
   for (const k of counted(parts + 1)) {
     const x = g.left + Math.round(width * k / parts), align = k === 0 ? "left" : k === parts ? "right" : "center";
     const value = value_of_share(sheet.scale, k / parts, range);
-    write(context, format(value, 3), x, y + 15, { font: 10, ink: theme.ink, align, base: "top" });
+    write(context, format(value, 3), x, y + 15, { font: Math.max(10, small()), ink: theme.ink, align, base: "top" });
     context.fillRect(Math.min(x, g.left + width - 1), y + 9, 1, 4);
   }
   for (const mark of sheet.marks) {
@@ -215,8 +216,8 @@ function mark_labels(context, g, sheet, row, column, x, y) {
   context.fillStyle = theme.mark;
   context.fillRect(0, y + g.cell / 2 - tall / 2, g.left - 2, tall);
   const broad = Math.max(wide, 16, g.number_width + 3);
-  context.fillRect(x + g.cell / 2 - broad / 2, 0, broad, 11);
-  context.fillRect(x + g.cell / 2 - wide / 2, 11, wide, g.top - 13);
+  context.fillRect(x + g.cell / 2 - broad / 2, 0, broad, small() + 2);
+  context.fillRect(x + g.cell / 2 - wide / 2, small() + 2, wide, g.top - small() - 4);
   for (const paint of [label_row, number_row]) paint(context, g, sheet, row, theme.ink);
   for (const paint of [label_column, number_column]) paint(context, g, sheet, column, theme.ink);
 }
@@ -288,7 +289,7 @@ export function caption_of(sheet, numbers) {
   const words = [sheet.note, ...(sheet.tells ? words_of(sheet.tells) : [])].filter(Boolean);
   return make("figcaption", {}, words, words.length ? make("br") : "", make("span", { class: "range" }, range));
 }
-const words_of = ({ caption, equation: text, line }) => [caption, caption && text ? ": " : "", text ? equation(text) : "", line ? ` ${line}` : ""];
+const words_of = ({ caption, equation: text, line }) => [caption, caption && text ? /\?$/.test(caption) ? " " : ": " : "", text ? equation(text) : "", line ? ` ${line}` : ""];
 
 // Keys move the selected cell, also into masked ones: what is masked is worth knowing too. End goes to the row's last
 // cell that is not masked: the diagonal of a causal model.

@@ -5,7 +5,7 @@ import {
 } from "./elements.js";
 import { start, state } from "./state.js";
 import {
-  data, decode, difference_words, letters_of, run_named, run_shown, sheet_made, slice_of, tokens
+  data, decode, difference_words, letters_of, measured, run_named, run_shown, sheet_made, slice_of, tokens
 } from "./data.js";
 import {
   add_controls, number_cell, of_selection, place_words, reading, shown, stage, token_name, update
@@ -25,11 +25,22 @@ function vector_of(found, path, at) {
 
 // Each path's part, its norm, and its share along the whole gradient: the shares add up to the whole's norm.
 export function split(found, at) {
-  const parts = found.paths.map((path) => ({ ...path, vector: vector_of(found, path, at) }));
+  const parts = found.paths.map((path) => ({ ...path, name: words_of(path, found.paths), vector: vector_of(found, path, at) }));
   const whole = Array.from(parts[0].vector, (_, k) => sum_of(parts.map(({ vector }) => vector[k])));
   const norm = norm_of(whole);
   const along = (vector) => norm > 0 ? sum_of(whole.map((value, k) => value * vector[k])) / norm : 0;
   return { norm, parts: parts.map((part) => ({ ...part, norm: norm_of(part.vector), along: along(part.vector) })) };
+}
+
+// A chain as "k: position_logit > positions > gates > gate_logits" in words: by what it alone has, before all what is
+// between 0 and 1, as gates are; the whole chain stands in the table.
+function words_of({ name }, all) {
+  const [, end, chain] = /^(?:([qk]): )?(.*)$/.exec(name), steps = chain.split(" > ");
+  const others = all.filter((other) => other.name !== name && (other.name.match(/^[qk](?=: )/)?.[0] ?? "") === (end ?? ""));
+  const own = steps.filter((step) => !others.some((other) => other.name.replace(/^[qk]: /, "").split(" > ").includes(step)));
+  const known = (step) => measured.find((quantity) => quantity.name === step);
+  const by = own.find((step) => known(step)?.scale === "unit" && known(step).scheme) ?? own[0] ?? chain;
+  return `by ${by}${end ? `, through the ${end === "q" ? "query" : "key"}` : ""}`;
 }
 
 const flow = { top: 30, bar: 14, side: 16, step: 18 };
@@ -64,7 +75,7 @@ function draw_bands(container, { parts, norm }, found) {
 const letters_in = (slot) => Math.floor((slot - 20) / letter_width);
 function wrapped(name, room) {
   const lines = [];
-  for (const word of name.split(/(?<=[:>]) /)) {
+  for (const word of name.split(" ")) {
     const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
     if (lines.length && longer.length <= room) lines[lines.length - 1] = longer;
     else lines.push(word);
@@ -105,7 +116,7 @@ function plate(text, x, y, room, strong) {
 
 // ---- Table and map
 function paths_table({ parts, norm }) {
-  const headings = ["path", "steps from the loss down", "norm", "along the whole", "share of the whole", "direction"];
+  const headings = ["path", "chain: steps from the loss down", "norm", "along the whole", "share of the whole", "direction"];
   const reach = Math.max(norm, ...parts.map(({ along }) => Math.abs(along))) || 1;
   const line = (part) => [name_cell(part.name), make("td", {}, make("code", {}, part.steps.join(" \u2192 "))),
     number_cell(part.norm), number_cell(part.along),
@@ -129,7 +140,7 @@ function paths_sheet(field) {
     return found && counted(tokens.length).map((i) => split(found, { ...state, i }).parts.map((part) => part[field]));
   };
   const one = of_run(run_shown()), other = state.run === "difference" ? of_run(run_named("beside")) : null;
-  const found = paths_to(run_shown()), names = found.paths.map(({ name }) => name);
+  const found = paths_to(run_shown()), names = found.paths.map((path) => words_of(path, found.paths));
   const what = field === "norm" ? "norm of each path" : "each path along the whole";
   const title = other ? `${what}: ${difference_words(state)}` : what;
   return sheet_made(names.length, tokens.length, (path, i) => one[i][path] - (other?.[i]?.[path] ?? 0), {
@@ -162,7 +173,7 @@ function draw_paths() {
 export const paths_view = {
   key: "paths", title: "Paths", wants: () => data.paths.length > 0,
   hint: "Each band is a path by which the gradient came from the loss. Look for one that points against the whole.",
-  controls: () => ["layer", "head", "of"],
+  controls: () => ["layer", "head", "of"], without: ["beside"],
   readout(at) {
     const found = paths_to(run_shown());
     if (!found) return [paths_place()];

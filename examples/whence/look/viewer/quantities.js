@@ -3,10 +3,11 @@
 import { button, clamped, format, make, note } from "./elements.js";
 import { followers, state } from "./state.js";
 import {
-  data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, range_of, sheet_of, word_of
+  besides, data, extent_of, index_along, is_row, letters_of, measured, places_of, quantities, range_of, same_numbers, sheet_of, telling,
+  word_of
 } from "./data.js";
 import {
-  choose, controls, current_quantity, has_channels, has_heads, of_selection, place_words, stage, update
+  choose, controls, current_quantity, has_channels, has_heads, of_selection, place_words, stage, steepest, update
 } from "./frame.js";
 import {
   caption_of, cell_of, fitting_cell, geometry, label_of, map_figure, on_map_keys, paint_base, paint_cursor,
@@ -20,14 +21,41 @@ const kinds = () => state.part === "both" ? ["value", "gradient"] : [state.part]
 const parameters_here = () => quantities.filter(({ parameter, layers: [{ layer }] }) =>
   parameter && (layer === null || layer === state.layer));
 
+// Those of the sum, in its order: the vectors that a scheme makes, the scores, what it makes of each pair, the logits and
+// the pattern. What has the numbers of another, has channels, or is one step of more than three is among the rest.
+function of_the_sum() {
+  const named = (name) => measured.find((each) => each.name === name), scores = named("scores"), logits = named("logits");
+  const own = measured.filter((each) => each.scheme && !has_channels(each) && letters_of(each).length > 1 && !same_numbers(each, scores));
+  const of_query = (each) => /^(h )?i \w$/.test(letters_of(each).join(" ")), behind = own.filter(of_query);
+  const steps = behind.length > 3 ? behind.filter((each) => !is_added(each)).slice(-3) : behind;
+  return [...own.filter((each) => !of_query(each)), scores, ...steps, same_numbers(scores, logits) ? null : logits, named("pattern")].filter(Boolean);
+}
+// Whether the logits are the scores and this: then a map of it says what two others do.
+function is_added(quantity) {
+  const [added, scores, logits] = [quantity.name, "scores", "logits"].map((name) => sheet_of(name, "value", state));
+  return added?.cells.length === logits?.cells.length && added.cells.every((value, cell) => logits.hidden?.[cell] ||
+    Math.abs(scores.cells[cell] + value - logits.cells[cell]) <= 1e-4 * (1 + Math.abs(logits.cells[cell])));
+}
+let rest_open = false;
+
 function offered_quantities() {
   if (state.show === "parameters") return parameters_here();
   return state.show === "one" ? [...measured, ...parameters_here()] : measured;
 }
 
-const chosen_names = () => state.show === "one" ? [state.quantity] : offered_quantities().map(({ name }) => name);
-const chosen_sheets = () =>
-  chosen_names().flatMap((name) => kinds().map((kind) => sheet_of(name, kind, state, state.run))).filter(Boolean);
+const main_names = () => (state.show === "one" ? [current_quantity()] : state.show === "all" ? of_the_sum() : offered_quantities())
+  .map(({ name }) => name);
+const rest_names = () => state.show !== "all" ? [] : measured.map(({ name }) => name).filter((name) => !main_names().includes(name));
+const chosen_names = () => [...main_names(), ...(rest_open ? rest_names() : [])];
+// A gradient is that of the step at which it is alive, unless another run is chosen.
+const alive = () => state.run === "this" && state.gradients === "steepest" && steepest >= 0;
+function sheet_here(name, kind) {
+  if (kind === "value" || !alive()) return sheet_of(name, kind, state, state.run);
+  const at = { ...state, beside: steepest }, sheet = sheet_of(name, kind, at, "beside");
+  return sheet && { ...sheet, title: `${sheet.title}, ${besides[steepest].label}` };
+}
+const sheets_named = (names) => names.flatMap((name) => kinds().map((kind) => sheet_here(name, kind))).filter(Boolean);
+const chosen_sheets = () => sheets_named(chosen_names());
 
 // Those that share a row with the selected quantity, and so its cursor.
 function sheets_of_row() {
@@ -44,12 +72,27 @@ function panels_across(count, space) {
 }
 
 function draw_panels() {
-  const sheets = chosen_sheets(), space = stage.clientWidth, across = Math.max(1, panels_across(sheets.length, space));
+  stage.append(...panels_of(main_names()));
+  const rest = rest_names();
+  if (!rest.length) return;
+  if (rest.includes(state.quantity)) rest_open = true;
+  const details = make("details", { class: "rest", open: rest_open }, make("summary", {}, `The rest: ${rest.join(", ")}`),
+    rest_open ? panels_of(rest) : null);
+  details.addEventListener("toggle", () => {
+    if (details.open === rest_open) return;
+    rest_open = details.open;
+    update();
+  });
+  stage.append(details);
+}
+
+function panels_of(names) {
+  const sheets = sheets_named(names), space = stage.clientWidth, across = Math.max(1, panels_across(sheets.length, space));
   const room = Math.floor((space - panel_gap * (across - 1)) / across), large = state.show === "one";
-  const missing = chosen_names().filter((name) => !sheets.some((each) => each.name === name));
-  if (missing.length) stage.append(note(`Not recorded for ${place_words()}: ${missing.join(", ")}.`));
-  stage.append(make("div", { class: "panels", style: `--across: ${across}` },
-    sheets.map((each) => is_row(each) ? row_figure(each, room) : panel_of(each, room, large))));
+  const missing = names.filter((name) => !sheets.some((each) => each.name === name));
+  return [missing.length ? note(`Not recorded for ${place_words()}: ${missing.join(", ")}.`) : null,
+    make("div", { class: "panels", style: `--across: ${across}` },
+      sheets.map((each) => is_row(each) ? row_figure(each, room) : panel_of(each, room, large)))].filter(Boolean);
 }
 
 function panel_of(sheet, room, large) {
@@ -146,10 +189,10 @@ function small_map(at, quantity, kind, width) {
 
 export const quantities_view = {
   key: "quantities", title: "Quantities", wants: () => !data.overview,
-  hint: "Look for rows that differ from their neighbours: that query counts, reads or learns otherwise than the rest.",
-  both: true, quantities: offered_quantities,
-  controls: () =>
-    ["layer", "head", "quantity", "c", "part", "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
+  hint: "The maps stand in the order of the sum, from the scores to the pattern. In each a row that stands out is a query that " +
+    "finds, counts or reads other keys than its neighbours do.",
+  both: true, quantities: offered_quantities, opens_on: () => telling(offered_quantities()),
+  controls: () => ["layer", "head", "quantity", "c", "part", ...(state.part === "value" || steepest < 0 ? [] : ["gradients"]), "show", "fit", ...(state.show === "one" ? ["numbers", "cell"] : [])],
   readout: (at) => values_readout(sheets_of_row(), at),
   draw() {
     stage.append(...data.schemes.filter((scheme) => scheme.equation).map(({ name, title, paper, equation: text }) =>

@@ -32,7 +32,6 @@ function strongest_cell() {
   return sheet ? { ...place, ...place_of(sheet, { row: (cell - column) / sheet.columns, column }) } : {};
 }
 
-state.quantity = start.quantity = pairs.name;
 state.view = start.view = views[0].key;
 state.beside = start.beside = Math.max(0, besides.length - 1);  // of a training the end, which this run is too
 Object.assign(state, data.overview ? start_of_windows() : strongest_cell());

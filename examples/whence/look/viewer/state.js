@@ -1,7 +1,7 @@
 // What is shown, as the address keeps it. i, j, d, n, c, r, k, w, u are the selected places along the axes.
 
 export const start = {
-  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", show: "all", run: "this", beside: 0, fit: false,
+  view: "quantities", layer: 0, head: 0, quantity: "", part: "both", gradients: "steepest", flows: false, show: "all", run: "this", beside: 0, fit: false,
   numbers: false, cell: 0, digits: false, mono: false, of: "", open: -1, side: "query", over: "key", layers: "all",
   film: -1, unfolded: "", walk: "", pool: "maximum", level: 1, log: false, zoom: false, theme: "auto",
   i: 0, j: 0, d: 0, n: 0, c: 0, r: 0, k: 0, w: 0, u: 0,

@@ -3,7 +3,7 @@ import {
   clamped, counted, folded, make, norm_of, note, on_keys, right_cell, table_of, token_text
 } from "./elements.js";
 import { pointer, state } from "./state.js";
-import { data, measured, range_of, sheet_of, tokens, two_sided, value_at, visible } from "./data.js";
+import { data, measured, range_of, sheet_of, telling, tokens, two_sided, value_at, visible } from "./data.js";
 import { stop_of } from "./colour.js";
 import {
   choose, current_quantity, follow_pointer, number_cell, of_selection, place_words, shown, stage, token_name
@@ -121,7 +121,7 @@ const wanted = (index) => data.targets[index] == null ? "" : token_text(visible(
 export const text_view = {
   key: "text", title: "Text", wants: () => !data.overview && readable().length > 0,
   hint: "Look for the tokens that the selected one counts or attends to: would a reader have needed them?",
-  quantities: readable,
+  quantities: readable, opens_on: () => telling(readable().filter(({ scale }) => scale === "unit")),
   controls: () => ["layer", "head", "quantity", "c", "part", "fit", "mono",
     ...(/t [dc]$/.test(current_quantity()?.axes) ? [] : ["side"])],
   readout(at) {

@@ -1,7 +1,7 @@
 // View: why entries of a gradient are zero, or nearly: the share of each cause by layer and head, and where it holds.
 import { acting_row, counted, make, note, right_cell, sum_of, table_of } from "./elements.js";
 import { state } from "./state.js";
-import { data, extent_of, index_along, kept_along, quantities, run_shown, sheet_of } from "./data.js";
+import { data, extent_of, index_along, kept_along, quantities, run_shown, sheet_of, telling } from "./data.js";
 import { cause_bar, one_share } from "./colour.js";
 import { current_quantity, of_selection, place_words, single_run, stage, update } from "./frame.js";
 import { cause_at, cause_text, fitting_cell, map_figure, text_at, where } from "./map.js";
@@ -86,7 +86,7 @@ const cause_words = ({ kind, text, change, places, vanishing }, count) => [
 export const why_view = {
   key: "why", title: "Why zero?", wants: () => !data.overview && with_causes().length > 0,
   hint: "Look for the cause that covers most cells: it says what would have to change before these entries can learn.",
-  quantities: with_causes,
+  quantities: with_causes, opens_on: () => telling(with_causes()),
   controls: () => ["layer", "head", "quantity", "c"],
   readout(at) {
     const sheet = why_sheet(at);

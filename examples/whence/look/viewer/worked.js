@@ -268,4 +268,4 @@ export function draw_worked() {
       make("div", { class: "sides" }, [value_side, gradient_side].map((side) => make("div", {}, side(number)))));
   });
 }
-export const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201crun\u201d.";
+export const other_run_words = "Derivatives are recorded for this run alone: choose it under \u201cshown\u201d.";
